@@ -17,6 +17,7 @@ mod value_conversion;
 mod generated;
 
 pub use self::generated::*;
+pub use self::value_conversion::UnknownKind;
 
 /// The encoded `google.protobuf.FileDescriptorSet` of the API and of the files that it imports.
 #[cfg(feature = "server")]

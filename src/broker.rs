@@ -62,7 +62,7 @@ mod write_operations;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use lease_broker_model::key::Key;
@@ -79,6 +79,7 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 pub use self::call_context::CallContext;
+pub use self::calls::SettledAndClaimed;
 pub use self::error::{Error, OverloadCause};
 pub use self::instances::Identity;
 pub use self::lease_recorder::LeaseObserver;
@@ -86,11 +87,11 @@ pub use self::operation_metrics::{Operation, OperationCount, OperationObserver};
 pub use self::queue_counters::{Counter, LeaseCall, LeaseEnd, QueueCounters};
 pub use self::queue_monitor::QueueStatus;
 pub use self::requests::{
-    CancelRequest, ClaimRequest, LeaseCompletion, LeaseFailure, LeaseRelease, LeaseRenewal,
-    ReleaseRequest, Released,
+    CancelRequest, ClaimRequest, Enqueued, LeaseCompletion, LeaseFailure, LeaseRelease,
+    LeaseRenewal, ReleaseClaimsRequest,
 };
 pub use self::response_budget::ResponseBytes;
-pub use self::undelivered::{DeliveredLease, UndeliveredLeases};
+pub use self::undelivered::{DeliveredLease, HeldBack, UndeliveredLeases};
 
 use self::call_budgets::CallBudgets;
 use self::claim_dispatcher::ClaimDispatcher;
@@ -131,6 +132,8 @@ pub struct Broker {
     drain_is_announced: watch::Sender<bool>,
     /// The number of queues whose settings differ from those of another broker.
     differing_queues: Arc<AtomicUsize>,
+    /// Whether a broker of another version runs.
+    other_version_runs: Arc<AtomicBool>,
     /// Cancelled when the broker stops giving leases.
     draining: CancellationToken,
     /// Cancelled when the reapers and the probes of the store must end.
@@ -243,10 +246,12 @@ impl Broker {
         let metrics = Arc::new(metrics);
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let probes = store_health.clone();
-        tasks.spawn(probes.probe_until_stopped(store.clone(), stop.clone()));
+        let lease_operations = (config.lease_operations)(store.clone());
+        let probe =
+            probes.probe_until_stopped(store.clone(), lease_operations.clone(), stop.clone());
+        tasks.spawn(probe);
         let names = queues.iter().map(|queue| queue.name.clone()).collect();
         let spans = observers.spans;
-        let lease_operations = (config.lease_operations)(store.clone());
         let leases = Arc::new(LeaseRecorder {
             store: lease_operations.clone(),
             metrics: metrics.clone(),
@@ -278,6 +283,7 @@ impl Broker {
             leases,
             drain_is_announced: watch::Sender::new(false),
             differing_queues: Arc::default(),
+            other_version_runs: Arc::default(),
             secret_reader,
             draining: CancellationToken::new(),
             stop,
@@ -486,6 +492,7 @@ impl Broker {
             self.queues.iter().map(|queue| &queue.spec),
             self.drain_is_announced.subscribe(),
             self.differing_queues.clone(),
+            self.other_version_runs.clone(),
         );
         self.tasks.spawn(instances.run(self.stop.clone()));
     }
@@ -535,7 +542,7 @@ impl Broker {
     /// Decodes a lease id. Returns `None` if this deployment never gave it out for the queue to this owner.
     ///
     /// # Errors
-    /// [`Error::LeaseIdTooNew`] if a newer broker gave the id. [`Error::SecretNotRead`] if another broker may have signed it
+    /// [`Error::LeaseIdTooNew`] if a newer broker gave the id, while brokers of another version run. [`Error::SecretNotRead`] if another broker may have signed it
     /// with a new secret.
     fn decode_lease_id(
         &self,
@@ -548,11 +555,15 @@ impl Broker {
             Err(InvalidLeaseId::UnknownSecret(number)) if self.secret_reader.reads_soon(number) => {
                 Err(Error::SecretNotRead { number })
             }
-            Err(InvalidLeaseId::Unknown | InvalidLeaseId::UnknownSecret(_)) => {
+            Err(InvalidLeaseId::NewerVersion(version))
+                if self.other_version_runs.load(Ordering::Relaxed) =>
+            {
+                Err(Error::LeaseIdTooNew { version })
+            }
+            Err(_) => {
                 self.metrics.queue(queue.index).unknown_ids.add(1);
                 Ok(None)
             }
-            Err(InvalidLeaseId::NewerVersion(version)) => Err(Error::LeaseIdTooNew { version }),
         }
     }
 }

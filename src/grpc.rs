@@ -4,6 +4,7 @@
 //! decides nothing. The broker applies the rules, and `status.rs` maps its errors to gRPC statuses in one table.
 
 mod answered;
+mod api;
 mod call_metrics;
 mod caller;
 mod connections;

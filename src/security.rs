@@ -34,7 +34,7 @@ pub use self::access::{Access, Presented, Refusal, RefusalKind};
 pub use self::certificate_names::CertificateNames;
 pub use self::identity::{Identity, OverLimit, WaitingPlace};
 pub use self::login::Login;
-pub use self::rights::{Rights, Rpc};
+pub use self::rights::{Rights, Rpc, RpcService};
 pub use self::tls::ServerTls;
 pub use self::tokens::{Token, Tokens, hash_of_token, new_token};
 use crate::config::Config;

@@ -73,10 +73,13 @@ impl Layer {
         };
         let items = vec![item; count];
         let keys = match self {
-            Self::Broker(broker) => broker
-                .enqueue(&CallContext::default(), QUEUE_NAME, items, None)
-                .await
-                .expect("added"),
+            Self::Broker(broker) => {
+                broker
+                    .enqueue(&CallContext::default(), QUEUE_NAME, items, None)
+                    .await
+                    .expect("added")
+                    .keys
+            }
             Self::Store(store) => store.enqueue(QUEUE, items.into()).await.expect("added"),
         };
         keys.iter().map(integer).collect()
@@ -125,10 +128,18 @@ impl Layer {
     /// Completes items.
     pub(crate) async fn complete(&self, leases: Vec<Lease>) {
         let states = match self {
-            Self::Broker(broker) => broker
-                .complete(&CallContext::default(), QUEUE_NAME, completions(leases))
-                .await
-                .expect("completed"),
+            Self::Broker(broker) => {
+                broker
+                    .complete(
+                        &CallContext::default(),
+                        QUEUE_NAME,
+                        completions(leases),
+                        None,
+                    )
+                    .await
+                    .expect("completed")
+                    .0
+            }
             Self::Store(store) => settle(store, leases, completion()).await,
         };
         assert_applied(&states);
@@ -145,10 +156,10 @@ impl Layer {
             Self::Broker(broker) => {
                 let claim = claim_request(worker, max_items);
                 let context = CallContext::default();
-                let call = broker.complete_and_claim(&context, completions(leases), claim);
-                let (states, undelivered) = call.await.expect("completed");
+                let call = broker.complete(&context, QUEUE_NAME, completions(leases), Some(claim));
+                let (states, claimed) = call.await.expect("completed");
                 assert_applied(&states);
-                deliver(undelivered)
+                deliver(claimed.expect("a claim").expect("claimed"))
             }
             Self::Store(store) => {
                 let settle = settle(store, leases, completion());
@@ -168,15 +179,15 @@ impl Layer {
                     columns: Ok(Vec::new()),
                     lease_id: lease.id,
                     error: String::new(),
-                    retry_delay: retry,
+                    retry_delay: Ok(retry),
                     dead_letter: false,
                     checkpoint: None,
                 };
                 let failures = leases.into_iter().map(failure).collect();
                 let failed = broker
-                    .fail(&CallContext::default(), QUEUE_NAME, failures)
+                    .fail(&CallContext::default(), QUEUE_NAME, failures, None)
                     .await;
-                failed.expect("failed")
+                failed.expect("failed").0
             }
             Self::Store(store) => {
                 let error = String::new();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease_broker_proto::lease_broker_service_client::LeaseBrokerServiceClient;
+use lease_broker_proto::lease_service_client::LeaseServiceClient;
 use lease_broker_proto::{
     ClaimBatchRequest, CompleteRequest, Completion, Lease, NextClaim, Outcome, SettleResult,
 };
@@ -38,7 +38,7 @@ pub(crate) async fn work(
 }
 
 async fn run(channel: Channel, access: Access, worker: u32, window: RunWindow) -> WorkerCounts {
-    let mut rpc = LeaseBrokerServiceClient::new(channel);
+    let mut rpc = LeaseServiceClient::new(channel);
     let mut counts = WorkerCounts::default();
     let worker_id = format!("worker {worker}");
     let mut leases: Vec<Lease> = Vec::new();
@@ -79,6 +79,6 @@ async fn run(channel: Channel, access: Access, worker: u32, window: RunWindow) -
             Some(Outcome::Applied) => counts.record_settled(key.expect("a number"), window),
             _ => counts.record_wasted(window),
         }
-        leases = completed.next_leases;
+        leases = completed.next.unwrap_or_default().leases;
     }
 }

@@ -7,7 +7,10 @@ use std::{env, fs};
 
 use prost::Message as _;
 
-const PROTOS: [&str; 2] = ["leasebroker/v1/lease_broker.proto", "leasebroker/v1/admin.proto"];
+const PROTOS: [&str; 2] = [
+    "leasebroker/v1/lease_broker.proto",
+    "leasebroker/v1/admin.proto",
+];
 const CODE: &str = "leasebroker.v1.rs";
 const DESCRIPTORS: &str = "leasebroker.v1.descriptors.bin";
 

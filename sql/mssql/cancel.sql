@@ -1,10 +1,11 @@
 -- Purpose: takes the leases on given rows away from their workers. One batch, one transaction.
 -- Sections: `key_list` is the list of rows. `cancel` is the batch and contains it.
 -- Parameters: @P1 to @P4 as in every statement with lists (sql/README.md). @P5: number of rows. @P6: JSON array of rows, {i: index
---   in the request, k1 to k3: key}. No row is in the list twice. @P7: JSON array of one object, {n: the new state; s and d: the delay
+--   in the request, k1 to k3: key, f: fencing token of the lease, absent: the lease that is held}. No row is in the list twice. @P7: JSON array of one object, {n: the new state; s and d: the delay
 --   in seconds, and the milliseconds beyond; e: the reason; m: number of attempts after which an item is dead, 0 means never}.
 -- Results: index and new state of each row whose lease was cancelled, and the lease. If the list has more rows, a second result has index and
---   present state of the others. A row that does not exist is in neither.
+--   present state of the others, and 1 if an earlier cancellation has ended the lease with this fencing token, else 0. A row that does
+--   not exist is in neither.
 -- Locks, in order: U, then X, on the leased rows, in the order of the key (leases.sql says how far that holds).
 -- Indexes: the key's.
 -- Why the row keeps the owner, unlike after an expiry: a row without a token that has an owner was cancelled. A heartbeat of the
@@ -15,8 +16,8 @@
 -- Why CASE, TOP (@P5), TOP (@held_count) and the hints: see leases.sql. TOP never removes a row.
 
 -- :: key_list
-(SELECT TOP (@P5) j.i AS lb_i, {key_from_json}
-    FROM OPENJSON(@P6) WITH (i int '$.i', {key_json_schema}) AS j
+(SELECT TOP (@P5) j.i AS lb_i, j.f AS lb_fence, {key_from_json}
+    FROM OPENJSON(@P6) WITH (i int '$.i', f bigint '$.f', {key_json_schema}) AS j
     ORDER BY {key_names}) AS l
 
 -- :: cancel
@@ -34,7 +35,7 @@ SELECT l.lb_i, {t_key_columns}, t.{lease_fence}, t.{lease_attempt}, t.{lease_tok
     CASE WHEN @max_attempts > 0 AND t.{lease_attempt} >= @max_attempts THEN 4 ELSE @next END
 FROM {key_list}
     INNER JOIN {table} AS t WITH (UPDLOCK, {by_key}) ON {join_list_on_key}
-WHERE 1 = CASE WHEN t.{lease_state} = 1 THEN 1 END
+WHERE 1 = CASE WHEN t.{lease_state} = 1 AND (l.lb_fence IS NULL OR l.lb_fence = t.{lease_fence}) THEN 1 END
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 DECLARE @held_count int = @@ROWCOUNT;
 UPDATE t
@@ -48,7 +49,9 @@ IF @@ROWCOUNT <> @held_count
     THROW 51224, N'a settlement of one of these leases came at the same moment', 1;
 SELECT d.lb_i, d.lb_next AS lb_state, {d_key_values}, d.lb_f, d.lb_attempt, d.lb_t, d.lb_owner, d.lb_since, d.lb_due, d.lb_trace, @now AS lb_now FROM @held AS d;
 IF @held_count < @P5
-    SELECT l.lb_i, t.{lease_state} AS lb_state
+    SELECT l.lb_i, t.{lease_state} AS lb_state,
+        CASE WHEN l.lb_fence = t.{lease_fence} AND t.{lease_state} <> 1 AND t.{lease_token} IS NULL AND t.{lease_owner} IS NOT NULL THEN 1
+            ELSE 0 END AS lb_repeated
     FROM {key_list}
         INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
     WHERE l.lb_i NOT IN (SELECT d.lb_i FROM @held AS d)

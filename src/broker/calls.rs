@@ -1,20 +1,18 @@
-//! The calls of the API, one method for each: claim, heartbeat, complete, complete and claim, fail, fail and claim,
-//! release, enqueue.
+//! The calls of the API, one method for each: claim, heartbeat, complete, fail, release, release claims, enqueue.
 //!
 //! Each method checks the request, decides what depends on the configuration (lease duration, backoff), and hands the
-//! result to the queue's claim dispatcher or group commit. A malformed request is refused as a whole and changes
-//! nothing. A lease that is not held fails alone: its result says so.
+//! result to the queue's claim dispatcher or group commit. An entry that is malformed, or whose lease is not held, fails
+//! alone: its result says so. A request that is malformed itself is refused as a whole and changes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use lease_broker_model::item_state::AfterFailure;
-use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseId;
 use lease_broker_model::lease_trace::LeaseTrace;
 use lease_broker_store::{
-    Ending, EnqueueOnce, EnqueuedOnce, NewItem, Refusal, Rejection, Renewal, Renewed, Settled,
-    Settlement, StoreError,
+    Applied, Ending, EnqueueOnce, EnqueuedOnce, NewItem, Refusal, Rejection, Renewal, Renewed,
+    Settled, Settlement, StoreError,
 };
 use lease_broker_value::Value;
 use rand::RngExt as _;
@@ -26,11 +24,15 @@ use super::group_commit::CallFailure;
 use super::limits::{self, check_checkpoint, check_delay};
 use super::operation_metrics::Operation;
 use super::requests::{
-    ClaimRequest, LeaseCompletion, LeaseFailure, LeaseRenewal, ReleaseRequest, Released,
+    ClaimRequest, Enqueued, LeaseCompletion, LeaseFailure, LeaseRelease, LeaseRenewal,
+    ReleaseClaimsRequest,
 };
 use super::settle::submit_valid;
 use super::undelivered::UndeliveredLeases;
 use super::{Broker, Queue};
+
+/// The results of settlements, and of the claim beside them. `None`: there was no claim.
+pub type SettledAndClaimed = (Vec<Settled>, Option<Result<UndeliveredLeases, Error>>);
 
 impl Broker {
     /// Leases items. Returns no leases if no item is ready within the wait.
@@ -73,7 +75,7 @@ impl Broker {
         &self,
         context: &CallContext,
         queue: &str,
-        renewals: &[LeaseRenewal],
+        renewals: Vec<LeaseRenewal>,
         lease_duration: Option<Duration>,
     ) -> Result<Vec<Renewed>, Error> {
         let queue = self.queue(queue)?;
@@ -85,24 +87,27 @@ impl Broker {
         }
         let mut shortest = Duration::MAX;
         let mut checked = Vec::with_capacity(renewals.len());
-        for (index, renewal) in renewals.iter().enumerate() {
+        for renewal in renewals {
             let LeaseRenewal {
                 lease_id,
                 checkpoint,
             } = renewal;
-            let message = || format!("renewals[{index}]");
-            check_checkpoint(&queue.spec, message, checkpoint.as_deref())?;
-            let renewal = self
-                .decode_lease_id(queue, &context.owner, lease_id)?
-                .map(|id| Renewal {
+            let id = self.decode_lease_id(queue, &context.owner, &lease_id)?;
+            let checkpoint =
+                check_checkpoint(&queue.spec, checkpoint.as_deref()).map(|()| checkpoint);
+            let renewal = match (id, checkpoint) {
+                (None, _) => Err(Renewed::UNKNOWN),
+                (_, Err(refusal)) => Err(Renewed::Refused(refusal)),
+                (Some(id), Ok(checkpoint)) => Ok(Renewal {
                     duration: lease_duration.unwrap_or(id.origin.duration),
                     lease: id.lease,
-                    checkpoint: checkpoint.clone(),
+                    checkpoint,
                     trace: Some(Box::new(LeaseTrace::new(id.origin))),
-                });
+                }),
+            };
             let durations = renewal.iter().map(|renewal| renewal.duration);
             shortest = durations.fold(shortest, Duration::min);
-            checked.push(renewal.ok_or(Renewed::UNKNOWN));
+            checked.push(renewal);
         }
         let renewed = submit_valid(context, checked, &queue.heartbeats).await?;
         if renewed.iter().any(|renewed| renewed.expiry().is_some()) {
@@ -111,21 +116,27 @@ impl Broker {
         Ok(renewed)
     }
 
-    /// Ends leases whose work is done, and adds their follow-up items in the same transaction.
+    /// Ends leases whose work is done, and adds their follow-up items in the same transaction. Returns one result per
+    /// completion, in request order.
     ///
-    /// Returns one result per completion, in request order.
+    /// With `next`, it leases the next items of the same queue at the same time. The claim does not wait for an item. If the
+    /// completions fail, the call fails. The new leases are then released, except those of a claim with a request id: they
+    /// stay, and the caller gets them when it sends the claim again. If only the claim fails, the call succeeds with the
+    /// error of the claim.
     ///
     /// # Errors
-    /// As [`Self::heartbeat`].
+    /// As [`Self::heartbeat`]. The path of a field of `next` starts with `next.`.
     pub async fn complete(
         &self,
         context: &CallContext,
         queue: &str,
         completions: Vec<LeaseCompletion>,
-    ) -> Result<Vec<Settled>, Error> {
+        next: Option<ClaimRequest>,
+    ) -> Result<SettledAndClaimed, Error> {
         let queue = self.queue(queue)?;
         let settlements = self.settlements_of(context, queue, completions)?;
-        self.settle(context, queue, settlements, None).await
+        self.settle_and_claim(context, queue, settlements, next)
+            .await
     }
 
     /// Checks completions and decodes their lease ids.
@@ -149,50 +160,17 @@ impl Broker {
         Ok(settlements)
     }
 
-    /// Ends leases as [`Self::complete`] does and leases the next items of the same queue at the same time. The claim
-    /// does not wait for an item.
-    ///
-    /// If the completions fail, the call fails. The new leases are then released, except those of a claim with a request
-    /// id: they stay, and the caller gets them when it sends the claim again. If only the claim fails, the call succeeds
-    /// without new leases.
-    ///
-    /// # Errors
-    /// As [`Self::complete`]. The path of a field of `next` starts with `next.`.
-    pub async fn complete_and_claim(
-        &self,
-        context: &CallContext,
-        completions: Vec<LeaseCompletion>,
-        next: ClaimRequest,
-    ) -> Result<(Vec<Settled>, UndeliveredLeases), Error> {
-        let queue = self.queue(&next.queue)?;
-        let settlements = self.settlements_of(context, queue, completions)?;
-        self.settle_and_claim(context, queue, settlements, next)
-            .await
-    }
-
-    /// Ends leases as [`Self::fail`] does and leases the next items, as [`Self::complete_and_claim`] does.
-    ///
-    /// # Errors
-    /// As [`Self::complete_and_claim`].
-    pub async fn fail_and_claim(
-        &self,
-        context: &CallContext,
-        failures: Vec<LeaseFailure>,
-        next: ClaimRequest,
-    ) -> Result<(Vec<Settled>, UndeliveredLeases), Error> {
-        let queue = self.queue(&next.queue)?;
-        let settlements = self.settlements_of_failures(context, queue, failures)?;
-        self.settle_and_claim(context, queue, settlements, next)
-            .await
-    }
-
     async fn settle_and_claim(
         &self,
         context: &CallContext,
         queue: &Queue,
         settlements: Vec<Result<Settlement, Settled>>,
-        next: ClaimRequest,
-    ) -> Result<(Vec<Settled>, UndeliveredLeases), Error> {
+        next: Option<ClaimRequest>,
+    ) -> Result<SettledAndClaimed, Error> {
+        let Some(next) = next else {
+            let results = self.settle(context, queue, settlements, None).await?;
+            return Ok((results, None));
+        };
         self.metrics.add_call(queue.index, Operation::Claim);
         let call = next.into_claim_call(
             &context.owner,
@@ -210,26 +188,38 @@ impl Broker {
             self.settle(context, queue, settlements, Some(&worker)),
             claim
         );
-        let leases = leases.unwrap_or_else(|_| queue.claims.no_leases());
-        Ok((results?, leases))
+        match results {
+            Ok(results) => Ok((results, Some(leases))),
+            Err(error) => {
+                let is_unclaimed = match &leases {
+                    Ok(leases) => leases.is_empty(),
+                    Err(error) => error.applied() == Applied::No,
+                };
+                Err(match is_unclaimed {
+                    true => error,
+                    false => Error::Partly(Box::new(error)),
+                })
+            }
+        }
     }
 
     /// Ends leases whose work failed. The item is tried again after a delay, or becomes a dead letter if its attempts
-    /// are used up or the failure says so.
-    ///
-    /// Returns one result per failure, in request order.
+    /// are used up or the failure says so. Returns one result per failure, in request order. `next` is as in
+    /// [`Self::complete`].
     ///
     /// # Errors
-    /// As [`Self::heartbeat`].
+    /// As [`Self::complete`].
     pub async fn fail(
         &self,
         context: &CallContext,
         queue: &str,
         failures: Vec<LeaseFailure>,
-    ) -> Result<Vec<Settled>, Error> {
+        next: Option<ClaimRequest>,
+    ) -> Result<SettledAndClaimed, Error> {
         let queue = self.queue(queue)?;
         let settlements = self.settlements_of_failures(context, queue, failures)?;
-        self.settle(context, queue, settlements, None).await
+        self.settle_and_claim(context, queue, settlements, next)
+            .await
     }
 
     /// Checks failures, decodes their lease ids, and decides what becomes of their items.
@@ -241,19 +231,16 @@ impl Broker {
     ) -> Result<Vec<Result<Settlement, Settled>>, Error> {
         self.limits.check_length("failures", failures.len())?;
         let mut settlements = Vec::with_capacity(failures.len());
-        for (index, failure) in failures.into_iter().enumerate() {
-            if let Some(delay) = failure.retry_delay {
-                check_delay(|| format!("failures[{index}].retry_delay"), delay)?;
-            }
-            let checkpoint = failure.checkpoint;
-            let message = || format!("failures[{index}]");
-            check_checkpoint(&queue.spec, message, checkpoint.as_deref())?;
+        for failure in failures {
             let id = self.decode_lease_id(queue, &context.owner, &failure.lease_id)?;
             let attempt = id.as_ref().map_or(1, |id| id.lease.attempt);
-            let random = rand::rng().random();
-            let policy = &queue.spec.retry;
-            let ending = Ending::Fail {
-                retry: match policy.after_failure(attempt, failure.retry_delay, random) {
+            let delay = checked_delay("retry_delay", failure.retry_delay);
+            let ending = delay.map(|delay| Ending::Fail {
+                retry: match queue
+                    .spec
+                    .retry
+                    .after_failure(attempt, delay, rand::rng().random())
+                {
                     AfterFailure::Retry(delay) if !failure.dead_letter => Some(delay),
                     _ => None,
                 },
@@ -262,68 +249,67 @@ impl Broker {
                     .chars()
                     .take(limits::MAX_ERROR_LENGTH)
                     .collect(),
-            };
-            settlements.push(settlement(id, ending, failure.columns, checkpoint));
+            });
+            let columns = failure.columns;
+            settlements.push(settlement(queue, id, ending, columns, failure.checkpoint));
         }
         Ok(settlements)
     }
 
-    /// Ends leases whose work was not done and gives their attempts back.
-    ///
-    /// A release by request id also ends the claims with that id that wait at this broker, without leases.
+    /// Ends leases whose work was not done and gives their attempts back. Returns one result per release, in request order.
     ///
     /// # Errors
-    /// As [`Self::heartbeat`]. If the store becomes unavailable, some of the leases may have been released.
+    /// As [`Self::heartbeat`].
     pub async fn release(
         &self,
         context: &CallContext,
-        request: ReleaseRequest,
-    ) -> Result<Released, Error> {
+        queue: &str,
+        releases: Vec<LeaseRelease>,
+    ) -> Result<Vec<Settled>, Error> {
+        let queue = self.queue(queue)?;
+        self.limits.check_length("releases", releases.len())?;
+        let mut settlements = Vec::with_capacity(releases.len());
+        for release in releases {
+            let id = self.decode_lease_id(queue, &context.owner, &release.lease_id)?;
+            let ending = checked_delay("delay", release.delay).map(|delay| Ending::Release {
+                delay: delay.unwrap_or_default(),
+            });
+            let columns = Ok(Vec::new());
+            settlements.push(settlement(queue, id, ending, columns, release.checkpoint));
+        }
+        self.settle(context, queue, settlements, None).await
+    }
+
+    /// Releases every lease of claims, and ends the claims with these request ids that wait at this broker, without leases.
+    /// Returns the number of leases that were released.
+    ///
+    /// # Errors
+    /// As [`Self::heartbeat`].
+    pub async fn release_claims(
+        &self,
+        context: &CallContext,
+        request: ReleaseClaimsRequest,
+    ) -> Result<usize, Error> {
         let queue = self.queue(&request.queue)?;
-        let ReleaseRequest {
-            releases,
+        self.metrics.add_call(queue.index, Operation::Settle);
+        let ReleaseClaimsRequest {
             worker_id,
             request_ids,
             ..
         } = request;
-        self.limits.check_length("releases", releases.len())?;
-        let entries = releases.len() + request_ids.len();
-        self.limits.check_length("request_ids", entries)?;
-        if !request_ids.is_empty() {
-            self.limits.check_worker_id("worker_id", &worker_id)?;
-        }
-        let mut settlements = Vec::with_capacity(releases.len());
-        for (index, release) in releases.into_iter().enumerate() {
-            let delay = release.delay.unwrap_or_default();
-            check_delay(|| format!("releases[{index}].delay"), delay)?;
-            let checkpoint = release.checkpoint;
-            let message = || format!("releases[{index}]");
-            check_checkpoint(&queue.spec, message, checkpoint.as_deref())?;
-            let id = self.decode_lease_id(queue, &context.owner, &release.lease_id)?;
-            let ending = Ending::Release { delay };
-            settlements.push(settlement(id, ending, Ok(Vec::new()), checkpoint));
-        }
-        let results = self.settle(context, queue, settlements, None).await?;
-        if request_ids.is_empty() {
-            return Ok(Released {
-                results,
-                by_request_id: 0,
-            });
-        }
+        self.limits.check_length("request_ids", request_ids.len())?;
+        self.limits.check_worker_id("worker_id", &worker_id)?;
+        let _place = self.budgets.settlement(context)?;
         let secret = self.store.secret();
         let name = &queue.spec.name;
         let tokens = request_ids
             .into_iter()
             .map(|id| secret.token_of_request(name, &context.owner, &worker_id, id));
         let tokens: Vec<Uuid> = tokens.collect();
-        let _place = self.budgets.settlement(context)?;
         // A claim of these that still waits could otherwise get leases after they were released.
         queue.claims.withdraw(tokens.clone()).await;
         let counts = queue.claim_releases.submit(context, tokens).await?;
-        Ok(Released {
-            results,
-            by_request_id: counts.into_iter().sum(),
-        })
+        Ok(counts.into_iter().sum())
     }
 
     /// Adds items. Returns their keys in request order.
@@ -331,15 +317,15 @@ impl Broker {
     /// If an earlier call with the same `request_id` has added the items, it returns their keys and adds nothing.
     ///
     /// # Errors
-    /// As [`Self::heartbeat`]. An item that the store rejects is an invalid field. So is a request id that an earlier call
-    /// has used for other items.
+    /// As [`Self::heartbeat`]. An item that the store rejects is an invalid field, or [`Error::AlreadyExists`]. A request id
+    /// that an earlier call has used for other items is an invalid field.
     pub async fn enqueue(
         &self,
         context: &CallContext,
         queue: &str,
         items: Vec<NewItem>,
         request_id: Option<Uuid>,
-    ) -> Result<Vec<Key>, Error> {
+    ) -> Result<Enqueued, Error> {
         let queue = self.queue(queue)?;
         self.metrics.add_call(queue.index, Operation::Enqueue);
         let _place = self.budgets.working_call(context)?;
@@ -347,13 +333,21 @@ impl Broker {
         for (index, item) in items.iter().enumerate() {
             check_delay(|| format!("items[{index}].delay"), item.delay)?;
         }
-        let keys = match request_id {
+        let added = |keys| Enqueued {
+            keys,
+            already_added: false,
+        };
+        let enqueued = match request_id {
             Some(request_id) if !items.is_empty() => {
                 let request = EnqueueOnce { request_id, items };
                 let requests = vec![Arc::new(request)];
                 let outcomes = queue.enqueues_once.submit(context, requests).await?;
                 match outcomes.into_iter().next() {
-                    Some(Ok(EnqueuedOnce::Added(keys) | EnqueuedOnce::Repeated(keys))) => Ok(keys),
+                    Some(Ok(EnqueuedOnce::Added(keys))) => Ok(added(keys)),
+                    Some(Ok(EnqueuedOnce::Repeated(keys))) => Ok(Enqueued {
+                        keys,
+                        already_added: true,
+                    }),
                     Some(Ok(EnqueuedOnce::OtherItems)) => {
                         let problem = "an earlier call with this id had other items; use a new id for each list";
                         return Err(Error::invalid("request_id", problem));
@@ -365,9 +359,9 @@ impl Broker {
                     }
                 }
             }
-            _ => queue.enqueues.submit(context, items).await,
+            _ => queue.enqueues.submit(context, items).await.map(added),
         };
-        keys.map_err(|error| match error {
+        enqueued.map_err(|error| match error {
             CallFailure::Store(StoreError::Rejected(Rejection {
                 item: Some(item),
                 column,
@@ -379,18 +373,32 @@ impl Broker {
     }
 }
 
+/// Checks a delay of an entry.
+fn checked_delay(
+    field: &str,
+    delay: Result<Option<Duration>, Refusal>,
+) -> Result<Option<Duration>, Refusal> {
+    let delay = delay?;
+    if let Some(delay) = delay {
+        check_delay(|| field.to_owned(), delay).map_err(Error::into_refusal)?;
+    }
+    Ok(delay)
+}
+
 /// Returns the settlement of a lease, or the result of a settlement that does not reach the store: its lease id cannot be
-/// decoded, or one of the columns is malformed.
+/// decoded, or one of its fields cannot be used.
 fn settlement(
+    queue: &Queue,
     id: Option<LeaseId>,
-    ending: Ending,
+    ending: Result<Ending, Refusal>,
     columns: Result<Vec<(String, Value)>, Refusal>,
     checkpoint: Option<Vec<u8>>,
 ) -> Result<Settlement, Settled> {
     let LeaseId { lease, origin } = id.ok_or(Settled::Lost)?;
+    check_checkpoint(&queue.spec, checkpoint.as_deref()).map_err(Settled::Refused)?;
     Ok(Settlement {
         lease,
-        ending,
+        ending: ending.map_err(Settled::Refused)?,
         columns: columns.map_err(Settled::Refused)?,
         checkpoint,
         trace: Some(Box::new(LeaseTrace::new(origin))),

@@ -1,10 +1,11 @@
 //! Calls of programs that are no workers: cancel leases, and wake the claims that wait.
 
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lease_broker_model::item_state::State;
-use lease_broker_model::key::Key;
-use lease_broker_store::{Cancellation, Cancelled};
+use lease_broker_store::{Cancellation, Cancelled, CancelledLease, Refusal};
 
 use super::Broker;
 use super::call_context::CallContext;
@@ -17,7 +18,7 @@ use super::requests::CancelRequest;
 const DEFAULT_REASON: &str = "the lease was cancelled";
 
 impl Broker {
-    /// Takes leases away from their workers. Returns one result per key, in request order.
+    /// Takes leases away from their workers. Returns one result per lease, in request order.
     ///
     /// # Errors
     /// As [`Self::heartbeat`].
@@ -29,7 +30,8 @@ impl Broker {
         let queue = self.queue(&request.queue)?;
         self.metrics.add_call(queue.index, Operation::Settle);
         let _place = self.budgets.working_call(context)?;
-        self.limits.check_length("keys", request.keys.len())?;
+        self.limits
+            .check_length("cancellations", request.leases.len())?;
         let delay = request.delay.unwrap_or_default();
         check_delay(|| "delay".to_owned(), delay)?;
         if request.dead_letter && !delay.is_zero() {
@@ -38,19 +40,18 @@ impl Broker {
                 "cannot be combined with dead_letter",
             ));
         }
-        let parse_key = |(position, text): (usize, &String)| {
-            let key = self.store.parse_key(queue.index, text);
-            key.map_err(|problem| Error::invalid(format!("keys[{position}]"), problem))
-        };
-        let keys: Vec<Key> = request
-            .keys
-            .iter()
-            .enumerate()
-            .map(parse_key)
-            .collect::<Result<_, Error>>()?;
-        if keys.is_empty() {
-            return Ok(Vec::new());
-        }
+        let mut seen = HashSet::new();
+        let checked = request.leases.into_iter().map(|(text, fence)| {
+            let refused = |problem: String| Cancelled::Refused(Refusal::of_field("key", problem));
+            let key = self.store.parse_key(queue.index, &text).map_err(refused)?;
+            if seen.insert(text) {
+                Ok(CancelledLease { key, fence })
+            } else {
+                Err(refused("another entry of the list has this key".to_owned()))
+            }
+        });
+        let checked: Vec<Result<CancelledLease, Cancelled>> = checked.collect();
+        let leases: Arc<[CancelledLease]> = checked.iter().flatten().cloned().collect();
         let reason: String = request.reason.chars().take(MAX_ERROR_LENGTH).collect();
         let cancellation = Cancellation {
             delay,
@@ -62,13 +63,20 @@ impl Broker {
             },
             call: context.span(),
         };
-        let cancelled = self
-            .lease_operations
-            .cancel(queue.index, keys.into(), cancellation);
-        let cancelled = cancelled.await?.results;
+        let cancelled = match &*leases {
+            [] => Vec::new(),
+            _ => {
+                context.begin()?;
+                let operations = &self.lease_operations;
+                let cancelled = operations.cancel(queue.index, leases, cancellation);
+                cancelled.await?.results
+            }
+        };
         let has_entered = |state| {
             let mut results = cancelled.iter();
-            results.any(|result| result.cancelled && result.state == Some(state))
+            results.any(
+                |result| matches!(result, Cancelled::Ended { state: new, .. } if *new == state),
+            )
         };
         if has_entered(State::Ready) {
             queue.wakeups.notify_item_ready_in(Duration::ZERO);
@@ -76,7 +84,12 @@ impl Broker {
         if has_entered(State::Delayed) {
             queue.wakeups.notify_item_ready_in(delay);
         }
-        Ok(cancelled)
+        let mut cancelled = cancelled.into_iter();
+        let results = checked.into_iter().map(|checked| match checked {
+            Ok(_) => cancelled.next().unwrap_or(Cancelled::NoRow),
+            Err(refused) => refused,
+        });
+        Ok(results.collect())
     }
 
     /// Lets the claims that wait for items of the queue look for them now. Several calls at once cause one look.

@@ -15,7 +15,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use lease_broker_model::call_source::SourceNumber;
-use lease_broker_store::{ClaimCall, Claimed, Leases, Rejection, StoreError, TooLargeItem};
+use lease_broker_store::{
+    Beginning, ClaimCall, Claimed, Leases, Rejection, StoreError, TooLargeItem,
+};
 use rand::RngExt as _;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -31,7 +33,7 @@ use super::response_budget::ResponseBytes;
 use super::shedding::{Arrival, Arrivals, Shedding};
 use super::statement_spans::StatementSpans;
 use super::turns::{InTurn, Turns};
-use super::undelivered::{LeasedQueue, UndeliveredLeases};
+use super::undelivered::{HeldBack, LeasedQueue, UndeliveredLeases};
 use super::wakeups::Wakeups;
 use crate::call_trace::RecordedCall;
 use crate::config::Polling;
@@ -75,6 +77,7 @@ struct PendingClaim {
     status: Arc<ClaimStatus>,
     /// The call, if it is recorded.
     recorded: Option<Arc<RecordedCall>>,
+    beginning: Beginning,
     caller: oneshot::Sender<Result<UndeliveredLeases, Error>>,
 }
 
@@ -95,16 +98,9 @@ impl ClaimStatus {
             .unwrap_or_else(PoisonError::into_inner) = too_large;
     }
 
-    /// Returns the answer to the claim if it gets no lease.
-    fn empty_answer(&self) -> Claimed {
-        let mut last = self
-            .too_large
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        Claimed {
-            too_large: std::mem::take(&mut *last),
-            ..Claimed::default()
-        }
+    fn take_too_large(&self) -> Vec<TooLargeItem> {
+        let last = self.too_large.lock();
+        std::mem::take(&mut *last.unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -191,11 +187,12 @@ impl ClaimDispatcher {
             source: context.source_number(),
             status: status.clone(),
             recorded: context.recorded.clone(),
+            beginning: context.beginning.clone(),
             caller,
         };
         if self.messages.send(Message::Claim(claim)).is_err() {
             // The task has ended because the broker drains.
-            return Ok(self.no_leases());
+            return Ok(self.empty(Vec::new(), HeldBack::Stopping));
         }
         let Some(wait_until) = wait_until else {
             return answer
@@ -213,16 +210,12 @@ impl ClaimDispatcher {
         }
         answer
             .await
-            .unwrap_or_else(|_| Ok(self.empty(status.empty_answer())))
-    }
-
-    fn empty(&self, claimed: Claimed) -> UndeliveredLeases {
-        UndeliveredLeases::none(claimed.too_large, self.leased_queue.clone())
+            .unwrap_or_else(|_| Ok(self.empty(status.take_too_large(), HeldBack::NothingReady)))
     }
 
     /// Returns the answer to a claim that gets no lease.
-    pub(super) fn no_leases(&self) -> UndeliveredLeases {
-        self.empty(Claimed::default())
+    fn empty(&self, too_large: Vec<TooLargeItem>, held_back: HeldBack) -> UndeliveredLeases {
+        UndeliveredLeases::none(too_large, held_back, self.leased_queue.clone())
     }
 }
 
@@ -289,12 +282,12 @@ impl DispatcherTask {
         }
         // The broker drains. Waiting claims get no leases, and neither do claims that are sent before the inbox closes.
         for claim in self.waiting.drain(..).chain(self.arrived.drain(..)) {
-            claim.answer(Ok(Claimed::default()), None, &self.leased_queue);
+            claim.answer_empty(HeldBack::Stopping, &self.leased_queue);
         }
         inbox.close();
         while let Some(message) = inbox.recv().await {
             if let Message::Claim(claim) = message {
-                claim.answer(Ok(Claimed::default()), None, &self.leased_queue);
+                claim.answer_empty(HeldBack::Stopping, &self.leased_queue);
             }
         }
     }
@@ -317,7 +310,7 @@ impl DispatcherTask {
                     std::mem::take(claims).into_iter().partition(is_withdrawn);
                 *claims = others.into();
                 for claim in withdrawn {
-                    claim.answer(Ok(Claimed::default()), None, &self.leased_queue);
+                    claim.answer_empty(HeldBack::Released, &self.leased_queue);
                 }
             }
         }
@@ -444,7 +437,7 @@ impl DispatcherTask {
         let alone = group.len() == 1;
         let rejected = rejection.item.filter(|index| *index < group.len());
         if let Some(index) = rejected.or(alone.then_some(0)) {
-            let error = Error::invalid("worker_id", rejection.problem);
+            let error = Error::invalid("worker_id", rejection.problem.text);
             group
                 .remove(index)
                 .answer(Err(error), None, &self.leased_queue);
@@ -488,7 +481,7 @@ impl DispatcherTask {
                 longest_waiting.or_else(|| self.arrived.pop_front())
             };
             let Some(claim) = next else { break };
-            if !claim.is_wanted() {
+            if !claim.is_wanted() || !claim.beginning.begin() {
                 continue;
             }
             if none_ready && !claim.call.has_request_id {
@@ -521,8 +514,7 @@ impl DispatcherTask {
     /// Lets a claim wait that found no item, or answers it without items if it does not wait any longer.
     fn wait_or_answer_empty(&mut self, claim: PendingClaim) {
         if claim.wait_until.is_none_or(|until| until <= Instant::now()) {
-            let empty = claim.status.empty_answer();
-            claim.answer(Ok(empty), None, &self.leased_queue);
+            claim.answer_empty(HeldBack::NothingReady, &self.leased_queue);
             return;
         }
         let budgets = &self.leased_queue.call_budgets;
@@ -556,6 +548,13 @@ impl PendingClaim {
     /// Returns whether the caller still waits.
     fn is_wanted(&self) -> bool {
         !self.caller.is_closed()
+    }
+
+    /// Answers the claim without leases.
+    fn answer_empty(self, held_back: HeldBack, leased_queue: &Arc<LeasedQueue>) {
+        let too_large = self.status.take_too_large();
+        let empty = UndeliveredLeases::none(too_large, held_back, leased_queue.clone());
+        let _ = self.caller.send(Ok(empty));
     }
 
     /// Answers the claim. If its caller is gone, the leases are dropped (see [`UndeliveredLeases`]).

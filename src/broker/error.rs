@@ -6,7 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use lease_broker_model::text::Quoted;
-use lease_broker_store::{Outage, Refusal, StoreError};
+use lease_broker_store::{Applied, Outage, Problem, ProblemKind, Refusal, StoreError};
 
 /// The reason why a call was refused or failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,8 +24,12 @@ pub enum Error {
     LimitExceeded {
         /// The field's path in the request, such as `items[3].delay`.
         field: String,
-        /// The value and the limit.
+        /// The value and the limit, as text for people.
         problem: String,
+        /// The value. `None`: it is not known.
+        value: Option<String>,
+        /// The limit.
+        max: String,
     },
     /// The configuration has no queue of this name. Nothing was changed.
     #[error("queue {} is not configured", Quoted(.0))]
@@ -58,7 +62,7 @@ pub enum Error {
         /// The number of the secret.
         number: u8,
     },
-    /// The store cannot be reached, or failed during the call. The operation may have been applied.
+    /// The store cannot be reached, or failed during the call. [`Outage::applied`] says whether the call was applied.
     #[error("the store is unavailable: {outage}")]
     StoreUnavailable {
         /// The cause and the number of tries.
@@ -69,6 +73,20 @@ pub enum Error {
     /// The store refuses the call until its configuration or schema is changed. Nothing was changed.
     #[error("the store refuses the call: {0}")]
     StoreMisconfigured(String),
+    /// The call was answered before the store was asked, because its deadline has passed. Nothing was changed.
+    #[error("the deadline has passed before the store was asked")]
+    Withdrawn,
+    /// An item has a key or another unique value of a row that exists. Nothing was changed.
+    #[error("{field}: {problem}")]
+    AlreadyExists {
+        /// The item's path in the request, such as `items[3]`.
+        field: String,
+        /// The database's message.
+        problem: String,
+    },
+    /// One part of the call has failed with this error. Another part may have been applied.
+    #[error("{0}")]
+    Partly(Box<Self>),
     /// A bug in the broker or the store. The cause is in the broker's log.
     #[error("internal error: the broker's log has the cause")]
     Internal,
@@ -104,36 +122,56 @@ impl Error {
     }
 
     /// Creates an [`Error::LimitExceeded`].
-    pub(super) fn limit(field: impl Into<String>, problem: impl Into<String>) -> Self {
+    pub(super) fn limit(
+        field: impl Into<String>,
+        problem: impl Into<String>,
+        value: impl ToString,
+        max: impl ToString,
+    ) -> Self {
         Self::LimitExceeded {
             field: field.into(),
             problem: problem.into(),
+            value: Some(value.to_string()),
+            max: max.to_string(),
         }
     }
 
-    /// Creates an [`Error::InvalidField`] for an item that the store rejected. `item` is the item's path in the
-    /// request. The field is the column if it is known, or the item as a whole.
-    pub(super) fn rejected(item: &str, column: Option<&str>, problem: String) -> Self {
+    /// Creates the error for an item that the store rejected. `item` is the item's path in the request. The field is the
+    /// column if it is known, or the item as a whole.
+    pub(super) fn rejected(item: &str, column: Option<&str>, problem: Problem) -> Self {
         let field = match column {
             Some(column) => format!("{item}.columns[{}]", Quoted(column)),
             None => item.to_owned(),
         };
-        Self::invalid(field, problem)
+        let Problem { kind, text, .. } = problem;
+        match kind {
+            ProblemKind::AlreadyExists => Self::AlreadyExists {
+                field,
+                problem: text,
+            },
+            _ => Self::invalid(field, text),
+        }
+    }
+
+    /// Returns whether the call was applied.
+    pub const fn applied(&self) -> Applied {
+        match self {
+            Self::StoreUnavailable { outage, .. } => outage.applied,
+            Self::Partly(_) | Self::Internal => Applied::Unknown,
+            _ => Applied::No,
+        }
     }
 
     /// Turns the error about a field of one settlement into the refusal of this settlement. The field's path must begin
     /// in the settlement.
     pub fn into_refusal(self) -> Refusal {
         match self {
-            Self::InvalidField { field, problem } | Self::LimitExceeded { field, problem } => {
-                Refusal {
-                    field: Some(field),
-                    problem,
-                }
+            Self::InvalidField { field, problem } | Self::LimitExceeded { field, problem, .. } => {
+                Refusal::of_field(field, problem)
             }
             other => Refusal {
                 field: None,
-                problem: other.to_string(),
+                problem: Problem::new(ProblemKind::Other, other.to_string()),
             },
         }
     }
@@ -167,7 +205,7 @@ impl Error {
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Rejected(rejection) => Self::StoreMisconfigured(rejection.problem),
+            StoreError::Rejected(rejection) => Self::StoreMisconfigured(rejection.problem.text),
             StoreError::Unavailable(outage) => {
                 tracing::warn!(%outage, "call failed: the store is unavailable");
                 Self::unavailable(outage)

@@ -14,9 +14,9 @@ use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::lease_trace::ReleaseReason;
 use lease_broker_model::millis::millis_rounded_up;
 use lease_broker_store::{
-    CancelResults, Cancellation, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce, Leases, NewItem,
-    QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, SettleResults, Settlement, StoreError,
-    TraceNote,
+    CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
+    Leases, NewItem, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, SettleResults,
+    Settlement, StoreError, TraceNote,
 };
 use uuid::Uuid;
 
@@ -129,6 +129,10 @@ impl Leases for FailFastLeases {
         self.store.max_concurrent_operations()
     }
 
+    fn withdraw_waiting(&self) {
+        self.store.withdraw_waiting();
+    }
+
     async fn claim(
         &self,
         queue: QueueIndex,
@@ -215,10 +219,10 @@ impl Leases for FailFastLeases {
     async fn cancel(
         &self,
         queue: QueueIndex,
-        keys: Arc<[Key]>,
+        leases: Arc<[CancelledLease]>,
         cancellation: Cancellation,
     ) -> Result<CancelResults, StoreError> {
-        let work = self.leases.cancel(queue, keys, cancellation);
+        let work = self.leases.cancel(queue, leases, cancellation);
         let items = |cancelled: &CancelResults| cancelled.results.len();
         self.run(queue, Operation::Settle, work, items).await
     }

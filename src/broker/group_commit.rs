@@ -14,7 +14,8 @@
 //!
 //! Invariants:
 //! - Every call gets exactly one reply, even when the broker stops.
-//! - A call that has been submitted runs to its end, even if its caller goes away.
+//! - A call that has been submitted runs to its end, even if its caller goes away. Only a call whose deadline passes is
+//!   withdrawn, if its group has not begun.
 //! - If the store rejects one call, only that call fails.
 
 mod backlog;
@@ -120,7 +121,7 @@ where
     /// Runs the items, together with the calls that are waiting at the same time. Returns one result per item, in
     /// order.
     ///
-    /// The items run to their end even if the returned future is dropped.
+    /// The items run to their end even if the returned future is dropped, unless the call is withdrawn.
     ///
     /// # Errors
     /// The store's error, or the refusal of a call that has waited too long.
@@ -129,9 +130,14 @@ where
             return Ok(Vec::new());
         }
         let reply = self.send(context, items);
-        reply
-            .await
-            .unwrap_or_else(|_| Err(CallFailure::Store(broker_stopped())))
+        let is_stopped = self.calls.is_closed();
+        reply.await.unwrap_or_else(|_| {
+            let error = broker_stopped();
+            Err(CallFailure::Store(match is_stopped {
+                true => error.not_applied(),
+                false => error,
+            }))
+        })
     }
 
     /// Runs the items in the background. Their results and errors are discarded.
@@ -149,6 +155,7 @@ where
             arrival: self.arrivals.next(),
             source: context.source_number(),
             recorded: context.recorded.clone(),
+            beginning: context.beginning.clone(),
             reply,
         });
         receiver
@@ -225,7 +232,8 @@ async fn run_group<I: Clone, R>(
 ) {
     let mut items = Vec::with_capacity(group.iter().map(|call| call.items.len()).sum());
     let mut waiting = Vec::with_capacity(group.len());
-    for mut call in group {
+    let begun = group.into_iter().filter(|call| call.beginning.begin());
+    for mut call in begun {
         waiting.push(WaitingCall {
             item_count: call.items.len(),
             recorded: call.recorded,
@@ -318,9 +326,14 @@ mod tests {
     use crate::broker::operation_metrics::Operation;
     use crate::broker::statement_spans::QueueSpans;
     use futures_util::FutureExt as _;
+    use lease_broker_store::{Problem, ProblemKind};
     use std::sync::Mutex;
     use std::time::Duration;
     use tokio::sync::Semaphore;
+
+    fn thirteen() -> Problem {
+        Problem::new(ProblemKind::Other, "13 is rejected")
+    }
 
     type Groups = Arc<Mutex<Vec<Vec<u32>>>>;
 
@@ -354,8 +367,7 @@ mod tests {
                 started.lock().expect("not poisoned").push(items.to_vec());
                 gate.acquire().await.expect("not closed").forget();
                 let rejected = (0..items.len()).filter(|index| items[*index] == 13);
-                let mut rejected = rejected
-                    .map(|item| Rejection::of_item(item, None, "13 is rejected".to_owned()));
+                let mut rejected = rejected.map(|item| Rejection::of_item(item, None, thirteen()));
                 match rejected.next() {
                     None => Ok(items.iter().map(|item| item * 2).collect()),
                     Some(first) => Err(StoreError::Rejected(Rejection {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lease_broker_model::queue::QueueSpec;
@@ -30,6 +30,8 @@ pub(super) struct Instances {
     draining: watch::Receiver<bool>,
     /// The number of queues whose settings differ from those of another broker.
     differing_queues: Arc<AtomicUsize>,
+    /// Whether a broker of another version runs.
+    other_version_runs: Arc<AtomicBool>,
     /// The differences that were logged.
     logged: BTreeSet<(Uuid, String, SettingsDifference)>,
     last_run_failed: bool,
@@ -54,6 +56,7 @@ impl Instances {
         queues: impl Iterator<Item = &'a QueueSpec>,
         draining: watch::Receiver<bool>,
         differing_queues: Arc<AtomicUsize>,
+        other_version_runs: Arc<AtomicBool>,
     ) -> Self {
         let settings = queues.map(|queue| (queue.name.clone(), SettingsHash::new(queue)));
         Self {
@@ -68,6 +71,7 @@ impl Instances {
             },
             draining,
             differing_queues,
+            other_version_runs,
             logged: BTreeSet::new(),
             last_run_failed: false,
             is_listed_as_draining: false,
@@ -119,6 +123,10 @@ impl Instances {
     }
 
     fn compare(&mut self, others: &[Instance]) {
+        let mut versions = others.iter().map(|other| &other.version);
+        let other_version_runs = versions.any(|version| *version != self.own.version);
+        self.other_version_runs
+            .store(other_version_runs, Ordering::Relaxed);
         let mut differing = BTreeSet::new();
         let mut found = BTreeSet::new();
         for other in others {

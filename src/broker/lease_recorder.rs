@@ -7,12 +7,12 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::millis::duration_between;
 use lease_broker_store::{
-    CancelResults, Cancellation, EndedLease, Ending, FollowUp, Leases, QueueIndex, Reaped,
-    ReleasedClaims, Renewal, Renewed, SettleResults, Settled, Settlement, StoreError, TraceNote,
+    CancelResults, Cancellation, CancelledLease, EndedLease, Ending, FollowUp, Leases, QueueIndex,
+    Reaped, ReleasedClaims, Renewal, Renewed, SettleResults, Settled, Settlement, StoreError,
+    TraceNote,
 };
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -99,7 +99,7 @@ impl LeaseRecorder {
                 self.tracer
                     .extended(queue, lease, trace, time, expiry.time_left);
             }
-            Renewed::Lost { .. } => {
+            Renewed::Lost { .. } | Renewed::Refused(_) => {
                 let (call, now) = (LeaseCall::Heartbeat, SystemTime::now());
                 self.tracer.lost(queue, lease, trace, call, now);
             }
@@ -163,17 +163,18 @@ impl LeaseRecorder {
     pub(super) async fn cancel(
         self: &Arc<Self>,
         queue: QueueIndex,
-        keys: Arc<[Key]>,
+        leases: Arc<[CancelledLease]>,
         cancellation: Cancellation,
     ) -> Result<CancelResults, StoreError> {
         let this = self.clone();
         let call = cancellation.call;
         self.run(async move {
             if this.tracer.is_wanted() {
-                let leases = this.store.find_leased_untraced(queue, keys.clone()).await?;
-                this.note_ends(queue, &leases, LeaseEnd::Cancelled).await;
+                let keys = leases.iter().map(|lease| lease.key.clone()).collect();
+                let held = this.store.find_leased_untraced(queue, keys).await?;
+                this.note_ends(queue, &held, LeaseEnd::Cancelled).await;
             }
-            let cancelled = this.store.cancel(queue, keys, cancellation).await?;
+            let cancelled = this.store.cancel(queue, leases, cancellation).await?;
             this.metrics.queue(queue).add_cancelled(&cancelled.results);
             this.observe_ended(queue, &cancelled.ended, LeaseEnd::Cancelled);
             this.tracer

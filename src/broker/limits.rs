@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use lease_broker_model::queue::QueueSpec;
 
+use lease_broker_store::Refusal;
+
 use super::error::Error;
 use crate::config::Limits;
 
@@ -31,7 +33,7 @@ impl RequestLimits {
         let max = self.0.max_items;
         if length > max {
             let problem = format!("{length} items exceed the limit of {max} items per call");
-            return Err(Error::limit(field, problem));
+            return Err(Error::limit(field, problem, length, max));
         }
         Ok(())
     }
@@ -51,7 +53,7 @@ impl RequestLimits {
         let max = self.0.max_worker_id;
         if length > max {
             let problem = format!("{length} characters exceed the limit of {max} characters");
-            return Err(Error::limit(field, problem));
+            return Err(Error::limit(field, problem, length, max));
         }
         Ok(())
     }
@@ -77,27 +79,26 @@ pub(super) fn check_lease_duration(
     check_max(|| field.to_owned(), requested, bounds.max)
 }
 
-/// Checks a checkpoint. `message` returns the path of the message that contains it. It is called only for an error.
+/// Checks the field `checkpoint` of an entry.
 pub(super) fn check_checkpoint(
     queue: &QueueSpec,
-    message: impl FnOnce() -> String,
     checkpoint: Option<&[u8]>,
-) -> Result<(), Error> {
+) -> Result<(), Refusal> {
     let Some(checkpoint) = checkpoint else {
         return Ok(());
     };
-    let field = || format!("{}.checkpoint", message());
+    let refused = |problem| Err(Refusal::of_field("checkpoint", problem));
     let Some(max) = queue.max_checkpoint_bytes else {
         let problem = format!(
             "queue {:?} has no checkpoints: set checkpoint = true in its configuration",
             queue.name
         );
-        return Err(Error::invalid(field(), problem));
+        return refused(problem);
     };
     let length = checkpoint.len();
     if length > max {
         let problem = format!("{length} bytes exceed the limit of {max} bytes");
-        return Err(Error::limit(field(), problem));
+        return refused(problem);
     }
     Ok(())
 }
@@ -111,7 +112,7 @@ fn check_max(field: impl FnOnce() -> String, value: Duration, max: Duration) -> 
     if value > max {
         let [value, max] = [value, max].map(humantime::format_duration);
         let problem = format!("{value} is longer than the maximum of {max}");
-        return Err(Error::limit(field(), problem));
+        return Err(Error::limit(field(), problem, value, max));
     }
     Ok(())
 }

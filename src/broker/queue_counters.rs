@@ -197,9 +197,14 @@ impl QueueCounters {
 
     /// Counts the results of a store operation that cancelled leases.
     pub(super) fn add_cancelled(&self, results: &[Cancelled]) {
-        let cancelled = || results.iter().filter(|result| result.cancelled);
-        self.add_ended(LeaseEnd::Cancelled, cancelled().count());
-        let dead = cancelled().filter(|result| result.state == Some(State::Dead));
+        let states = || {
+            results.iter().filter_map(|result| match result {
+                Cancelled::Ended { state, .. } => Some(*state),
+                _ => None,
+            })
+        };
+        self.add_ended(LeaseEnd::Cancelled, states().count());
+        let dead = states().filter(|state| *state == State::Dead);
         self.dead_by_cancellation.add(dead.count());
     }
 

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::{LeaseOwner, Secret};
 use lease_broker_model::queue::QueueSpec;
-use lease_broker_store::{ClaimCall, NewItem, Refusal, Settled};
+use lease_broker_store::{ClaimCall, NewItem, Refusal};
 use lease_broker_value::Value;
 use uuid::Uuid;
 
@@ -98,8 +99,8 @@ pub struct LeaseFailure {
     pub lease_id: String,
     /// The error message, stored in the row. Only the first 1,024 characters are kept.
     pub error: String,
-    /// Delay until the next attempt. `None`: the queue's backoff.
-    pub retry_delay: Option<Duration>,
+    /// Delay until the next attempt. `None`: the queue's backoff. `Err`: it is malformed, so the failure is refused.
+    pub retry_delay: Result<Option<Duration>, Refusal>,
     /// True: the item becomes a dead letter now, even if attempts are left.
     pub dead_letter: bool,
     /// Values to write into the item's row, by column. `Err`: one of them is malformed, so the failure is refused.
@@ -113,8 +114,8 @@ pub struct LeaseFailure {
 pub struct CancelRequest {
     /// The queue's name.
     pub queue: String,
-    /// The keys of the leased items, as text.
-    pub keys: Vec<String>,
+    /// The keys of the leased items, as text, each with the fencing token of the lease. `None`: the lease that is held.
+    pub leases: Vec<(String, Option<i64>)>,
     /// Delay until the items are ready. `None`: they are ready immediately.
     pub delay: Option<Duration>,
     /// True: the items become dead letters.
@@ -123,26 +124,24 @@ pub struct CancelRequest {
     pub reason: String,
 }
 
-/// A request to release leases: single leases by their ids, or all leases of claims.
+/// The result of adding items.
 #[derive(Clone, Debug)]
-pub struct ReleaseRequest {
-    /// The queue's name.
-    pub queue: String,
-    /// The leases to release by id.
-    pub releases: Vec<LeaseRelease>,
-    /// The worker that sent the claims in `request_ids`. Unused if there are none.
-    pub worker_id: String,
-    /// The request ids of claims. Every lease that they got is released.
-    pub request_ids: Vec<Uuid>,
+pub struct Enqueued {
+    /// The keys, in request order.
+    pub keys: Vec<Key>,
+    /// True: an earlier call with the same request id has added the items, and this one added nothing.
+    pub already_added: bool,
 }
 
-/// The result of a [`ReleaseRequest`].
+/// A request to release every lease of claims.
 #[derive(Clone, Debug)]
-pub struct Released {
-    /// One result per entry of `releases`, in request order.
-    pub results: Vec<Settled>,
-    /// The number of leases that were released by request id.
-    pub by_request_id: usize,
+pub struct ReleaseClaimsRequest {
+    /// The queue's name.
+    pub queue: String,
+    /// The worker that sent the claims.
+    pub worker_id: String,
+    /// The request ids of the claims.
+    pub request_ids: Vec<Uuid>,
 }
 
 /// The release of one lease.
@@ -150,8 +149,8 @@ pub struct Released {
 pub struct LeaseRelease {
     /// The lease's id.
     pub lease_id: String,
-    /// Delay until the item is ready. `None`: it is ready immediately.
-    pub delay: Option<Duration>,
+    /// Delay until the item is ready. `None`: it is ready immediately. `Err`: it is malformed, so the release is refused.
+    pub delay: Result<Option<Duration>, Refusal>,
     /// The checkpoint to store, as in [`LeaseRenewal`].
     pub checkpoint: Option<Vec<u8>>,
 }

@@ -6,7 +6,9 @@
 use lease_broker_model::lease_id::{self, LeaseId};
 use lease_broker_model::lease_trace::LeaseTrace;
 use lease_broker_model::text::Quoted;
-use lease_broker_store::{Ending, FollowUp, NewItem, Refusal, Settled, Settlement};
+use lease_broker_store::{
+    Ending, FollowUp, NewItem, Problem, ProblemKind, Refusal, Settled, Settlement,
+};
 
 use super::call_context::CallContext;
 use super::error::Error;
@@ -98,9 +100,12 @@ impl Broker {
             .map(|(index, (queue, item))| {
                 check_delay(|| format!("follow_ups[{index}].item.delay"), item.delay)
                     .map_err(Error::into_refusal)?;
-                let queue = self.index_by_name.get(&queue).ok_or_else(|| Refusal {
-                    field: Some(format!("follow_ups[{index}].queue")),
-                    problem: format!("queue {} is not configured", Quoted(&queue)),
+                let queue = self.index_by_name.get(&queue).ok_or_else(|| {
+                    let text = format!("queue {} is not configured", Quoted(&queue));
+                    Refusal {
+                        field: Some(format!("follow_ups[{index}].queue")),
+                        problem: Problem::new(ProblemKind::QueueNotFound, text),
+                    }
                 })?;
                 Ok(FollowUp {
                     queue: *queue,

@@ -7,10 +7,11 @@
 //! The store becomes unhealthy when a probe fails or takes longer than [`PROBE_TIMEOUT`], and healthy when one
 //! succeeds. While it is unhealthy, operations fail at once. Otherwise every call would wait for a timeout of its own.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use lease_broker_store::{StoreError, Upkeep};
+use lease_broker_store::{Leases, StoreError, Upkeep};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -18,6 +19,8 @@ use tokio_util::sync::CancellationToken;
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 /// A probe that takes longer than this makes the store unhealthy.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(4);
+/// The time in which an operation that the store has not begun reports that it was withdrawn.
+const WITHDRAWAL_TIMEOUT: Duration = Duration::from_millis(100);
 /// An operation that runs this long triggers a probe.
 const SLOW_OPERATION: Duration = Duration::from_secs(3);
 
@@ -42,13 +45,22 @@ impl StoreHealth {
 
     /// Runs a store operation, and fails at once while the store is unhealthy.
     ///
-    /// If the store is or becomes unhealthy, the `operation` future is dropped and the call fails. The store may still
-    /// apply an operation that has started.
+    /// If the store becomes unhealthy, operations that it has not begun are withdrawn. The others fail too, and the store may
+    /// still apply them.
     pub(super) async fn fail_fast<T>(
         &self,
         operation: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
+        let problem = || {
+            let interval = humantime::format_duration(PROBE_INTERVAL);
+            format!(
+                "the last health probe failed or timed out; the broker probes again every {interval}"
+            )
+        };
         let mut healthy = self.healthy.subscribe();
+        if !*healthy.borrow() {
+            return Err(StoreError::not_begun(problem()));
+        }
         let unhealthy = async {
             // The error of a dropped sender cannot occur: `self` owns the sender.
             let _ = healthy.wait_for(|healthy| !healthy).await;
@@ -58,15 +70,14 @@ impl StoreHealth {
             self.probe_wanted.notify_one();
             std::future::pending().await
         };
+        let mut operation = pin!(operation);
         tokio::select! {
             biased;
             () = unhealthy => {
-                let interval = humantime::format_duration(PROBE_INTERVAL);
-                Err(StoreError::unavailable(format!(
-                    "the last health probe failed or timed out; the broker probes again every {interval}"
-                )))
+                let withdrawn = tokio::time::timeout(WITHDRAWAL_TIMEOUT, operation).await;
+                withdrawn.unwrap_or_else(|_| Err(StoreError::unavailable(problem())))
             }
-            outcome = operation => {
+            outcome = &mut operation => {
                 if let Err(StoreError::Unavailable(_) | StoreError::Io(_)) = outcome {
                     self.probe_wanted.notify_one();
                 }
@@ -90,13 +101,14 @@ impl StoreHealth {
     pub(super) async fn probe_until_stopped(
         self: Arc<Self>,
         store: Arc<dyn Upkeep>,
+        leases: Arc<dyn Leases>,
         stop: CancellationToken,
     ) {
         let probes = async {
             loop {
                 self.probe_wanted.notified().await;
                 // An operation can report its failure after the store has recovered, so one successful probe is enough.
-                while !self.probe(&*store).await {
+                while !self.probe(&*store, &*leases).await {
                     tokio::time::sleep(PROBE_INTERVAL).await;
                 }
             }
@@ -111,15 +123,19 @@ impl StoreHealth {
     ///
     /// A probe that exceeds [`PROBE_TIMEOUT`] makes the store unhealthy and goes on. A new probe in its place would
     /// have to start again with a connection and a login.
-    async fn probe(&self, store: &dyn Upkeep) -> bool {
+    async fn probe(&self, store: &dyn Upkeep, leases: &dyn Leases) -> bool {
         let mut probe = store.probe();
         let in_time = tokio::time::timeout(PROBE_TIMEOUT, &mut probe).await;
         let outcome = if let Ok(outcome) = in_time {
             outcome
         } else {
+            leases.withdraw_waiting();
             self.set_healthy(false);
             probe.await
         };
+        if outcome.is_err() {
+            leases.withdraw_waiting();
+        }
         self.set_healthy(outcome.is_ok());
         outcome.is_ok()
     }

@@ -38,6 +38,8 @@ pub struct UndeliveredLeases {
     /// The bytes of the budget that the items take. `None`: they are not counted.
     counted: Option<ResponseBytes>,
     too_large: Vec<TooLargeItem>,
+    /// Why there is no lease. `None`: there is one.
+    held_back: Option<HeldBack>,
     /// The duration that the claim asked for.
     duration: Duration,
     /// True: the call has a request id, so the leases are kept if the caller is gone.
@@ -45,6 +47,19 @@ pub struct UndeliveredLeases {
     /// True: a worker has received those leases that fitted into the response.
     is_delivered: bool,
     queue: Arc<LeasedQueue>,
+}
+
+/// Why a claim gets no lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeldBack {
+    /// No item is ready.
+    NothingReady,
+    /// The ready items that the claim looked at are larger than its response may be.
+    TooLarge,
+    /// The broker stops.
+    Stopping,
+    /// The claim was ended by a release of its request id.
+    Released,
 }
 
 /// The parts of a queue that its leases need on their way to a worker.
@@ -92,6 +107,7 @@ impl UndeliveredLeases {
             counted,
             items: claimed.items,
             too_large: claimed.too_large,
+            held_back: None,
             duration: call.duration,
             has_request_id: call.has_request_id,
             is_delivered: false,
@@ -100,8 +116,16 @@ impl UndeliveredLeases {
     }
 
     /// Returns the answer to a claim that gets no lease.
-    pub(super) fn none(too_large: Vec<TooLargeItem>, queue: Arc<LeasedQueue>) -> Self {
+    pub(super) fn none(
+        too_large: Vec<TooLargeItem>,
+        held_back: HeldBack,
+        queue: Arc<LeasedQueue>,
+    ) -> Self {
         Self {
+            held_back: Some(match (&*too_large, held_back) {
+                ([_, ..], HeldBack::NothingReady) => HeldBack::TooLarge,
+                (_, held_back) => held_back,
+            }),
             items: Vec::new(),
             bytes: 0,
             counted: None,
@@ -116,6 +140,16 @@ impl UndeliveredLeases {
     /// Returns the names of the columns in [`ClaimedItem::columns`].
     pub fn columns(&self) -> Arc<[String]> {
         self.queue.columns.clone()
+    }
+
+    /// Returns whether there is no lease.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Returns why there is no lease. `None`: there is one.
+    pub fn held_back(&self) -> Option<HeldBack> {
+        self.held_back
     }
 
     /// Takes the items that were passed over because each is larger than the response may be.

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use clap::Args;
-use lease_broker_proto as proto;
+use lease_broker_proto::{self as proto, Outcome};
 
 use super::CommandError;
 use super::client_args::{ClientArgs, proto_duration};
-use super::lease_args::state_name;
+use super::lease_args::{problem, state_name, with_results};
 use super::output::Row;
 
 /// Cancel leases: take items away from their workers
@@ -17,6 +17,7 @@ use super::output::Row;
 #[command(after_help = "\
 Examples:
   lease-broker cancel default 42 --reason 'the worker hangs'
+  lease-broker cancel default 42 --fencing-token 7 --reason 'worker-3 hangs'
   lease-broker cancel default 42 43 --dead-letter --reason 'the order was withdrawn'
 
 The exit code is 1 if an item had no lease.")]
@@ -35,35 +36,65 @@ pub(super) struct Cancel {
     /// Make the items dead
     #[arg(long)]
     dead_letter: bool,
+    /// Cancel only the lease with this fencing token, and not one that another worker has got since. Needs exactly one key
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
+    fencing_token: Option<i64>,
     #[command(flatten)]
     client: ClientArgs,
 }
 
 impl Cancel {
     pub(super) async fn run(self) -> Result<(), CommandError> {
+        if self.fencing_token.is_some() && self.keys.len() != 1 {
+            return Err(CommandError::usage(format!(
+                "--fencing-token requires exactly one key; {} were given",
+                self.keys.len()
+            )));
+        }
+        let cancellation = |key: &String| proto::Cancellation {
+            key: key.clone(),
+            fencing_token: self.fencing_token.unwrap_or(0),
+        };
         let request = proto::CancelLeasesRequest {
             queue: self.queue,
-            keys: self.keys,
+            cancellations: self.keys.iter().map(cancellation).collect(),
             delay: self.delay.map(proto_duration),
             dead_letter: self.dead_letter,
             reason: self.reason,
         };
-        let mut client = self.client.connect(Duration::ZERO).await?;
+        let mut client = self.client.connect_admin().await?;
         let results = client.cancel_leases(request).await?.into_inner().results;
-        let row = |result: &proto::CancelResult| {
+        let results = with_results(self.keys, results)?;
+        let row = |(key, result): &(String, proto::CancelResult)| {
+            let cancelled = result.outcome() == Outcome::Applied;
             Row::default()
-                .field("key", result.key.clone())
-                .field("cancelled", result.cancelled)
+                .field("key", key.clone())
+                .field("cancelled", cancelled)
                 .field("state", state_name(result.state()))
+                .field("fencing_token", cancelled.then_some(result.fencing_token))
+                .data("problem", problem(result.refusal.as_ref()))
         };
         let rows: Vec<Row> = results.iter().map(row).collect();
         self.client.output.print(&rows, "no items");
-        match results.iter().filter(|result| !result.cancelled).count() {
-            0 => Ok(()),
-            1 => Err(CommandError::failed(
+        let refusals = results.iter().filter_map(|(key, result)| {
+            let refusal = result.refusal.as_ref()?;
+            Some(format!("{key}: {}", refusal.message))
+        });
+        let refusals: Vec<_> = refusals.collect();
+        if !refusals.is_empty() {
+            return Err(CommandError::failed(refusals.join("\n")));
+        }
+        let lost = results.iter();
+        let lost = lost.filter(|(_, result)| result.outcome() != Outcome::Applied);
+        match (lost.count(), self.fencing_token) {
+            (0, _) => Ok(()),
+            (_, Some(token)) => Err(CommandError::failed(format!(
+                "the item has no lease with the fencing token {token}; it was not changed"
+            ))),
+            (1, None) => Err(CommandError::failed(
                 "1 item had no lease; it was not changed",
             )),
-            others => Err(CommandError::failed(format!(
+            (others, None) => Err(CommandError::failed(format!(
                 "{others} items had no lease; they were not changed"
             ))),
         }

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use clap::Args;
 use lease_broker_model::key::hex;
-use lease_broker_proto as proto;
-use serde_json::{Map, Value as Json};
+use lease_broker_proto::{self as proto, UnknownKind};
+use serde_json::Map;
 
 use super::CommandError;
 use super::client_args::{ClientArgs, proto_duration};
-use super::lease_args::{fail_if_lost, outcome_name, read_lease_ids, renewals, state_name};
+use super::lease_args::{
+    fail_if_lost, outcome_name, read_lease_ids, renewals, state_name, with_results,
+};
 use super::output::{Row, json_value, proto_moment, std_duration};
 
 /// Claim items and print their leases
@@ -54,9 +56,19 @@ impl Claim {
             ..proto::ClaimBatchRequest::default()
         };
         let leases = client.claim_batch(request).await?.into_inner().leases;
-        let rows: Vec<Row> = leases.iter().map(row_of).collect();
+        let mut newer = Vec::new();
+        let rows: Vec<Row> = leases
+            .into_iter()
+            .map(|lease| row_of(lease, &mut newer))
+            .collect();
         self.client.output.print(&rows, "no item is ready");
-        Ok(())
+        if newer.is_empty() {
+            return Ok(());
+        }
+        Err(CommandError::failed(format!(
+            "the output lacks columns with values of a newer service ({}); use a newer lease-broker",
+            newer.join(", ")
+        )))
     }
 }
 
@@ -68,15 +80,16 @@ fn default_worker() -> String {
     }
 }
 
-fn row_of(lease: &proto::Lease) -> Row {
-    let item = lease.item.clone().unwrap_or_default();
-    let mut columns: Vec<_> = item.columns.iter().collect();
-    columns.sort_by_key(|(name, _)| *name);
-    let columns: Map<String, Json> = columns
-        .into_iter()
-        .map(|(name, column)| (name.clone(), json_value(column)))
-        .collect();
-    let checkpoint = lease.checkpoint.as_deref().map(hex);
+/// Returns the row of a lease. Adds to `newer` the columns whose values this program cannot show.
+fn row_of(lease: proto::Lease, newer: &mut Vec<String>) -> Row {
+    let item = lease.item.unwrap_or_default();
+    let mut columns = Map::new();
+    for (name, value) in item.columns {
+        match value.try_into() {
+            Ok(value) => drop(columns.insert(name, json_value(&value))),
+            Err(UnknownKind) => newer.push(name),
+        }
+    }
     // The fields that only programs use would make the table too wide.
     Row::default()
         .field("key", item.key)
@@ -85,9 +98,9 @@ fn row_of(lease: &proto::Lease) -> Row {
         .duration("time_left", std_duration(lease.time_left))
         .data("expire_time", proto_moment(lease.expire_time))
         .field("columns", columns)
-        .data("checkpoint", checkpoint)
-        .data("trace_parent", lease.trace_parent.clone())
-        .field("lease_id", lease.lease_id.clone())
+        .data("checkpoint", lease.checkpoint.as_deref().map(hex))
+        .data("trace_parent", lease.trace_parent)
+        .field("lease_id", lease.lease_id)
 }
 
 /// Extend leases by a heartbeat
@@ -114,16 +127,18 @@ pub(super) struct Heartbeat {
 
 impl Heartbeat {
     pub(super) async fn run(self) -> Result<(), CommandError> {
+        let ids = read_lease_ids(self.lease_ids)?;
         let mut client = self.client.connect(Duration::ZERO).await?;
         let request = proto::HeartbeatRequest {
             queue: self.queue,
-            renewals: renewals(read_lease_ids(self.lease_ids)?),
+            renewals: renewals(ids.clone()),
             lease_duration: self.lease.map(proto_duration),
         };
         let results = client.heartbeat(request).await?.into_inner().results;
-        let row = |result: &proto::HeartbeatResult| {
+        let results = with_results(ids, results)?;
+        let row = |(lease_id, result): &(String, proto::HeartbeatResult)| {
             Row::default()
-                .field("lease_id", result.lease_id.clone())
+                .field("lease_id", lease_id.clone())
                 .field("outcome", outcome_name(result.outcome()))
                 .duration("time_left", std_duration(result.time_left))
                 .data("expire_time", proto_moment(result.expire_time))
@@ -132,6 +147,6 @@ impl Heartbeat {
         };
         let rows: Vec<Row> = results.iter().map(row).collect();
         self.client.output.print(&rows, "no leases");
-        fail_if_lost(results.iter().map(proto::HeartbeatResult::outcome))
+        fail_if_lost(results.iter().map(|(_, result)| result.outcome()))
     }
 }

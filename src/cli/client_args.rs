@@ -4,7 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
 use clap::Args;
-use lease_broker_proto::lease_broker_service_client::LeaseBrokerServiceClient;
+use lease_broker_proto::admin_service_client::AdminServiceClient;
+use lease_broker_proto::lease_service_client::LeaseServiceClient;
 
 use super::CommandError;
 use super::connect::Attempts;
@@ -45,12 +46,22 @@ impl ClientArgs {
     pub(super) async fn connect(
         &self,
         wait: Duration,
-    ) -> Result<LeaseBrokerServiceClient<Connection>, CommandError> {
+    ) -> Result<LeaseServiceClient<Connection>, CommandError> {
         let connection = self.connection(wait, Attempts::UntilLimit).await?;
-        Ok(LeaseBrokerServiceClient::new(connection).max_decoding_message_size(usize::MAX))
+        Ok(LeaseServiceClient::new(connection).max_decoding_message_size(usize::MAX))
     }
 
-    /// Connects to the service, for another client than that of [`Self::connect`].
+    /// Connects like [`Self::connect`], for the calls of operators.
+    pub(super) async fn connect_admin(
+        &self,
+    ) -> Result<AdminServiceClient<Connection>, CommandError> {
+        let connection = self
+            .connection(Duration::ZERO, Attempts::UntilLimit)
+            .await?;
+        Ok(AdminServiceClient::new(connection).max_decoding_message_size(usize::MAX))
+    }
+
+    /// Connects to the service, for another client than those of the other methods.
     pub(super) async fn connection(
         &self,
         wait: Duration,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use lease_broker_proto as proto;
-use lease_broker_proto::lease_broker_service_client::LeaseBrokerServiceClient;
+use lease_broker_proto::lease_service_client::LeaseServiceClient;
 use tokio::signal::unix::SignalKind;
 use tokio::time::Instant;
 use tonic::{Code, Response, Status};
@@ -99,7 +99,7 @@ impl Enqueue {
 
     async fn enqueue_one(
         self,
-        mut client: LeaseBrokerServiceClient<Connection>,
+        mut client: LeaseServiceClient<Connection>,
     ) -> Result<(), CommandError> {
         let item = proto::NewItem {
             columns: columns_from_flags(&self.set)?,
@@ -111,10 +111,11 @@ impl Enqueue {
             items: vec![item],
             request_id: Uuid::new_v4().to_string(),
         };
-        let keys = send(&mut client, request, self.client.timeout).await?.keys;
-        let rows: Vec<Row> = keys
+        let response = send(&mut client, request, self.client.timeout).await?;
+        let rows: Vec<Row> = response
+            .results
             .into_iter()
-            .map(|key| Row::default().field("key", key))
+            .map(|result| Row::default().field("key", result.key))
             .collect();
         self.client.output.print(&rows, "");
         Ok(())
@@ -122,7 +123,7 @@ impl Enqueue {
 
     async fn enqueue_file(
         self,
-        mut client: LeaseBrokerServiceClient<Connection>,
+        mut client: LeaseServiceClient<Connection>,
         file: &Path,
     ) -> Result<(), CommandError> {
         let run = Run::new(file, self.run_id.as_deref())?;
@@ -164,7 +165,7 @@ impl Enqueue {
     /// Adds the items of a batch.
     async fn add(
         &self,
-        client: &mut LeaseBrokerServiceClient<Connection>,
+        client: &mut LeaseServiceClient<Connection>,
         run_id: &str,
         batch: Batch,
     ) -> Result<(), CommandError> {
@@ -213,7 +214,7 @@ impl Enqueue {
 /// Sends a request. Sends it again while the service is unavailable, until `limit` has passed. Its request id makes this
 /// safe.
 async fn send(
-    client: &mut LeaseBrokerServiceClient<Connection>,
+    client: &mut LeaseServiceClient<Connection>,
     request: proto::EnqueueRequest,
     limit: Duration,
 ) -> Result<proto::EnqueueResponse, Status> {

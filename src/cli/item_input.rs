@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use lease_broker_proto as proto;
-use lease_broker_proto::value::Kind;
+use lease_broker_proto::column_value::Kind;
 use serde_json::Value as Json;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -26,7 +26,7 @@ pub(super) fn item_from_json(json: &Json) -> Result<proto::NewItem, String> {
         .iter()
         .map(|(name, json)| {
             let kind = kind_of(json).map_err(|reason| format!("column {name:?}: {reason}"))?;
-            Ok((name.clone(), proto::Value { kind: Some(kind) }))
+            Ok((name.clone(), proto::ColumnValue { kind: Some(kind) }))
         })
         .collect::<Result<_, String>>()?;
     Ok(proto::NewItem {
@@ -91,7 +91,7 @@ fn timestamp(text: &str) -> Result<prost_types::Timestamp, String> {
 /// Wrong usage: a flag without `=`.
 pub(super) fn columns_from_flags(
     flags: &[String],
-) -> Result<BTreeMap<String, proto::Value>, CommandError> {
+) -> Result<BTreeMap<String, proto::ColumnValue>, CommandError> {
     let columns = flags.iter().map(|text| {
         text.split_once('=')
             .ok_or_else(|| CommandError::usage(format!("--set {text}: must be COLUMN=VALUE")))
@@ -102,8 +102,8 @@ pub(super) fn columns_from_flags(
 /// Creates columns from names and text values. The database converts each text to the type of its column.
 pub(super) fn columns_from_texts<'a>(
     columns: impl IntoIterator<Item = (&'a str, &'a str)>,
-) -> BTreeMap<String, proto::Value> {
-    let text = |text: &str| proto::Value {
+) -> BTreeMap<String, proto::ColumnValue> {
+    let text = |text: &str| proto::ColumnValue {
         kind: Some(Kind::StringValue(text.to_owned())),
     };
     let columns = columns.into_iter();

@@ -48,15 +48,35 @@ pub(super) fn renewals(lease_ids: impl IntoIterator<Item = String>) -> Vec<proto
     lease_ids.into_iter().map(renewal).collect()
 }
 
+/// Returns the results of a call with their entries. Results are in the order of the entries.
+pub(super) fn with_results<E, R>(
+    entries: Vec<E>,
+    results: Vec<R>,
+) -> Result<Vec<(E, R)>, CommandError> {
+    if entries.len() == results.len() {
+        return Ok(entries.into_iter().zip(results).collect());
+    }
+    Err(CommandError::failed(format!(
+        "the service returned {} results for {} entries",
+        results.len(),
+        entries.len()
+    )))
+}
+
 /// Returns the name of an outcome, as the commands print it.
 pub(super) fn outcome_name(outcome: proto::Outcome) -> &'static str {
     match outcome {
         proto::Outcome::Applied => "applied",
-        proto::Outcome::LeaseLost => "lease lost",
+        // A newer service can have further outcomes.
+        proto::Outcome::LeaseLost | proto::Outcome::Unspecified => "lease lost",
         proto::Outcome::Gone => "gone",
         proto::Outcome::Refused => "refused",
-        proto::Outcome::Unspecified => "unknown",
     }
+}
+
+/// Returns the problem of a refused entry. Empty: it was not refused.
+pub(super) fn problem(refusal: Option<&proto::Refusal>) -> &str {
+    refusal.map_or("", |refusal| &refusal.message)
 }
 
 /// Checks that each outcome is "applied". A row that is gone counts as a lost lease.

@@ -7,8 +7,7 @@ use clap::ValueEnum;
 use comfy_table::{ContentArrangement, Table, presets};
 use lease_broker_model::key::{hex, rfc3339, rfc3339_of_millis};
 use lease_broker_model::text;
-use lease_broker_proto as proto;
-use lease_broker_proto::value::Kind;
+use lease_broker_value::Value;
 use serde_json::{Map, Value as Json, json};
 
 /// Format of the results of a command.
@@ -213,15 +212,15 @@ fn cell_text(value: &Json) -> String {
 }
 
 /// Converts a column value to JSON. Bytes become hexadecimal text, timestamps RFC 3339 text, and decimals text.
-pub(super) fn json_value(value: &proto::Value) -> Json {
-    match &value.kind {
-        None | Some(Kind::NullValue(_)) => Json::Null,
-        Some(Kind::BoolValue(bool)) => json!(bool),
-        Some(Kind::Int64Value(int)) => json!(int),
-        Some(Kind::DoubleValue(double)) => json!(double),
-        Some(Kind::StringValue(text) | Kind::DecimalValue(text)) => json!(text),
-        Some(Kind::BytesValue(bytes)) => json!(hex(bytes)),
-        Some(Kind::TimestampValue(moment)) => json!(rfc3339(moment.seconds, moment.nanos)),
+pub(super) fn json_value(value: &Value) -> Json {
+    match value {
+        Value::Null => Json::Null,
+        Value::Bool(bool) => json!(bool),
+        Value::Int(int) => json!(int),
+        Value::Double(double) => json!(double),
+        Value::Text(text) | Value::Decimal(text) => json!(text),
+        Value::Bytes(bytes) => json!(hex(bytes)),
+        Value::Timestamp { seconds, nanos } => json!(rfc3339(*seconds, *nanos)),
     }
 }
 

@@ -10,7 +10,9 @@ use serde_json::Value as Json;
 use super::CommandError;
 use super::client_args::{ClientArgs, proto_duration};
 use super::item_input::{columns_from_flags, item_from_json};
-use super::lease_args::{fail_if_lost, outcome_name, read_lease_ids, state_name};
+use super::lease_args::{
+    fail_if_lost, outcome_name, problem, read_lease_ids, state_name, with_results,
+};
 use super::output::{OutputFormat, Row};
 
 /// Arguments of every command that settles leases.
@@ -108,7 +110,7 @@ impl Complete {
                 ids.len()
             )));
         }
-        let completions = ids.into_iter().map(|lease_id| proto::Completion {
+        let completions = ids.iter().cloned().map(|lease_id| proto::Completion {
             lease_id,
             follow_ups: follow_ups.clone(),
             columns: columns.clone(),
@@ -120,7 +122,7 @@ impl Complete {
         };
         let mut client = self.leases.client.connect(Duration::ZERO).await?;
         let results = client.complete(request).await?.into_inner().results;
-        print(self.leases.client.output, &results)
+        print(self.leases.client.output, ids, results)
     }
 }
 
@@ -143,16 +145,15 @@ fn follow_up(text: &str) -> Result<proto::FollowUp, CommandError> {
 impl Fail {
     pub(super) async fn run(self) -> Result<(), CommandError> {
         let columns = columns_from_flags(&self.set)?;
-        let failures = read_lease_ids(self.leases.lease_ids)?
-            .into_iter()
-            .map(|lease_id| proto::Failure {
-                lease_id,
-                error_message: self.error.clone(),
-                retry_delay: self.retry_delay.map(proto_duration),
-                dead_letter: self.dead_letter,
-                columns: columns.clone(),
-                checkpoint: None,
-            });
+        let ids = read_lease_ids(self.leases.lease_ids)?;
+        let failures = ids.iter().cloned().map(|lease_id| proto::Failure {
+            lease_id,
+            error_message: self.error.clone(),
+            retry_delay: self.retry_delay.map(proto_duration),
+            dead_letter: self.dead_letter,
+            columns: columns.clone(),
+            checkpoint: None,
+        });
         let request = proto::FailRequest {
             queue: self.leases.queue,
             failures: failures.collect(),
@@ -160,45 +161,49 @@ impl Fail {
         };
         let mut client = self.leases.client.connect(Duration::ZERO).await?;
         let results = client.fail(request).await?.into_inner().results;
-        print(self.leases.client.output, &results)
+        print(self.leases.client.output, ids, results)
     }
 }
 
 impl Release {
     pub(super) async fn run(self) -> Result<(), CommandError> {
-        let releases = read_lease_ids(self.leases.lease_ids)?
-            .into_iter()
-            .map(|lease_id| proto::Release {
-                lease_id,
-                delay: self.delay.map(proto_duration),
-                checkpoint: None,
-            });
+        let ids = read_lease_ids(self.leases.lease_ids)?;
+        let releases = ids.iter().cloned().map(|lease_id| proto::Release {
+            lease_id,
+            delay: self.delay.map(proto_duration),
+            checkpoint: None,
+        });
         let request = proto::ReleaseRequest {
             queue: self.leases.queue,
             releases: releases.collect(),
-            ..proto::ReleaseRequest::default()
         };
         let mut client = self.leases.client.connect(Duration::ZERO).await?;
         let results = client.release(request).await?.into_inner().results;
-        print(self.leases.client.output, &results)
+        print(self.leases.client.output, ids, results)
     }
 }
 
-fn print(output: OutputFormat, results: &[proto::SettleResult]) -> Result<(), CommandError> {
-    let any_refused = results.iter().any(|result| !result.problem.is_empty());
-    let row = |result: &proto::SettleResult| {
+fn print(
+    output: OutputFormat,
+    lease_ids: Vec<String>,
+    results: Vec<proto::SettleResult>,
+) -> Result<(), CommandError> {
+    let results = with_results(lease_ids, results)?;
+    let any_refused = results.iter().any(|(_, result)| result.refusal.is_some());
+    let row = |(lease_id, result): &(String, proto::SettleResult)| {
+        let problem = problem(result.refusal.as_ref());
         let row = Row::default()
-            .field("lease_id", result.lease_id.clone())
+            .field("lease_id", lease_id.clone())
             .field("outcome", outcome_name(result.outcome()))
             .field("state", state_name(result.state()))
-            .data("problem", result.problem.clone());
+            .data("problem", problem);
         if any_refused {
-            row.shown("problem", text::cell(&result.problem))
+            row.shown("problem", text::cell(problem))
         } else {
             row
         }
     };
     let rows: Vec<Row> = results.iter().map(row).collect();
     output.print(&rows, "no leases");
-    fail_if_lost(results.iter().map(proto::SettleResult::outcome))
+    fail_if_lost(results.iter().map(|(_, result)| result.outcome()))
 }

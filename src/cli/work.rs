@@ -15,7 +15,7 @@ use lease_broker_client::{
     Context, Done, Event, EventName, HandlerError, Item, Worker, WorkerError,
 };
 use lease_broker_proto::WakeRequest;
-use lease_broker_proto::lease_broker_service_client::LeaseBrokerServiceClient;
+use lease_broker_proto::lease_service_client::LeaseServiceClient;
 use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
@@ -224,9 +224,7 @@ async fn check_follow_up(connection: Connection, queue: &str) -> Result<(), Comm
     let request = WakeRequest {
         queue: queue.to_owned(),
     };
-    let woken = LeaseBrokerServiceClient::new(connection)
-        .wake(request)
-        .await;
+    let woken = LeaseServiceClient::new(connection).wake(request).await;
     match woken {
         Err(status) if status.code() == Code::NotFound => Err(CommandError::usage(format!(
             "--follow-up {queue}: {}",

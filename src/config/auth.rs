@@ -37,13 +37,21 @@ pub enum Role {
     Producer,
     /// Looks at queues.
     Observer,
+    /// Operates queues: cancels leases.
+    Operator,
     /// Everything.
     Admin,
 }
 
 impl Role {
     /// All roles.
-    pub const ALL: [Self; 4] = [Self::Worker, Self::Producer, Self::Observer, Self::Admin];
+    pub const ALL: [Self; 5] = [
+        Self::Worker,
+        Self::Producer,
+        Self::Observer,
+        Self::Operator,
+        Self::Admin,
+    ];
 
     /// Returns the role's name in the configuration.
     pub const fn name(self) -> &'static str {
@@ -51,6 +59,7 @@ impl Role {
             Self::Worker => "worker",
             Self::Producer => "producer",
             Self::Observer => "observer",
+            Self::Operator => "operator",
             Self::Admin => "admin",
         }
     }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use prost::Message as _;
-use prost_types::FileDescriptorSet;
 use tonic::body::Body;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
 use super::answered::RunningCall;
+use super::method::full_name;
 use super::reason::Reason;
+use crate::security::Rpc;
 
 /// The method of calls to methods that the API does not have, and the reason of errors that the broker has not made.
 const OTHER: &str = "_OTHER";
@@ -55,7 +55,6 @@ type CallObserver = Box<dyn Fn(usize, usize, Duration) + Send + Sync>;
 
 /// The counters of the calls of a server.
 pub struct CallMetrics {
-    methods: Vec<String>,
     active: Vec<AtomicU64>,
     /// In the order of [`Reason::ALL`]. The last one stands for all other reasons.
     refused: [AtomicU64; Reason::ALL.len() + 1],
@@ -68,26 +67,16 @@ impl CallMetrics {
         let methods = Self::method_names();
         Self {
             active: methods.iter().map(|_| AtomicU64::new(0)).collect(),
-            methods,
             refused: Default::default(),
             observer: Box::new(observer),
         }
     }
 
-    /// Returns the full names of the API's methods, such as `leasebroker.v1.LeaseBrokerService/Fail`. The last one,
-    /// `_OTHER`, stands for methods that the API does not have.
+    /// Returns the full names of the API's rpcs, such as `leasebroker.v1.LeaseService/Fail`, in the order of [`Rpc::ALL`]. The
+    /// last one, `_OTHER`, stands for rpcs that the API does not have.
     pub fn method_names() -> Vec<String> {
-        let files = FileDescriptorSet::decode(lease_broker_proto::DESCRIPTORS).unwrap_or_default();
-        let mut methods = Vec::new();
-        for file in &files.file {
-            for service in &file.service {
-                let prefix = format!("{}.{}", file.package(), service.name());
-                let names = service.method.iter();
-                methods.extend(names.map(|method| format!("{prefix}/{}", method.name())));
-            }
-        }
-        methods.push(OTHER.to_owned());
-        methods
+        let methods = Rpc::ALL.into_iter().map(full_name);
+        methods.chain([OTHER.to_owned()]).collect()
     }
 
     /// Returns the number of running calls of each method, in the order of [`Self::method_names`].
@@ -104,11 +93,9 @@ impl CallMetrics {
         names.chain([OTHER]).zip(counts)
     }
 
-    /// Counts a call that starts. `path`: the path of the request.
-    pub(super) fn start(self: &Arc<Self>, path: &str) -> MeasuredCall {
-        let path = path.strip_prefix('/').unwrap_or(path);
-        let method = self.methods.iter().position(|name| name == path);
-        let method = method.unwrap_or(self.methods.len() - 1);
+    /// Counts a call that starts. `None`: the API has no such rpc.
+    pub(super) fn start(self: &Arc<Self>, rpc: Option<Rpc>) -> MeasuredCall {
+        let method = rpc.map_or(Rpc::ALL.len(), |rpc| rpc as usize);
         self.active[method].fetch_add(1, Ordering::Relaxed);
         MeasuredCall {
             metrics: self.clone(),

@@ -8,6 +8,7 @@ use lease_broker_model::call_source::CallSource;
 use lease_broker_model::lease_id::LeaseOwner;
 use lease_broker_model::text::Quoted;
 use lease_broker_proto as proto;
+use lease_broker_store::Beginning;
 use tonic::{Request, Status};
 
 use super::status;
@@ -70,6 +71,7 @@ impl Checks {
             owner: LeaseOwner::default(),
             source: extensions.get::<Arc<CallSource>>().cloned(),
             recorded: extensions.get::<Arc<RecordedCall>>().cloned(),
+            beginning: Beginning::default(),
         };
         let Some(caller) = self.caller(request)? else {
             return Ok(context);

@@ -5,10 +5,12 @@
 
 use std::time::Duration;
 
+use lease_broker_store::Applied;
 use tonic::Status;
 use tonic::metadata::MetadataMap;
 
 use super::status;
+use crate::broker::CallContext;
 
 /// The time that a call can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,17 +47,23 @@ impl Deadline {
         Some(time_to_answer.saturating_sub(self.margin))
     }
 
-    /// Runs a call, and answers `DEADLINE_EXCEEDED` if it does not end in time.
+    /// Runs a call, and answers `DEADLINE_EXCEEDED` if it does not end in time. A call that has not begun by then never begins.
     pub(super) async fn run<T>(
         self,
+        context: &CallContext,
         call: impl Future<Output = Result<T, Status>>,
     ) -> Result<T, Status> {
-        match self.time_to_answer {
-            None => call.await,
-            Some(time) => tokio::time::timeout(time, call)
-                .await
-                .unwrap_or_else(|_| Err(status::deadline_exceeded())),
-        }
+        let Some(time) = self.time_to_answer else {
+            return call.await;
+        };
+        let outcome = tokio::time::timeout(time, call).await;
+        outcome.unwrap_or_else(|_| {
+            let applied = match context.beginning.withdraw() {
+                true => Applied::No,
+                false => Applied::Unknown,
+            };
+            Err(status::deadline_exceeded(applied))
+        })
     }
 }
 
@@ -112,7 +120,10 @@ mod tests {
     async fn slow_call_is_answered_before_the_deadline() {
         let start = tokio::time::Instant::now();
         let never = std::future::pending::<Result<(), Status>>();
-        let status = deadline("1S").run(never).await.expect_err("too long");
+        let status = deadline("1S")
+            .run(&CallContext::default(), never)
+            .await
+            .expect_err("too long");
         assert_eq!(status.code(), tonic::Code::DeadlineExceeded);
         assert!(start.elapsed() < Duration::from_secs(1));
     }

@@ -5,42 +5,41 @@ use prost::Message as _;
 
 use super::intake::check_request;
 use super::messages;
+use crate::security::Rpc;
 
 /// Checks a whole request. A message that the check accepts can be decoded and converted.
-pub(crate) fn request(rpc: &str, request: &[u8]) {
-    let path = format!(
-        "/{}/{rpc}",
-        proto::lease_broker_service_server::SERVICE_NAME
-    );
-    if let Some(message) = check_request(&path, request) {
-        assert!(decodes(rpc, message), "{rpc}: accepted and not decoded");
+pub(crate) fn request(rpc: Rpc, request: &[u8]) {
+    if let Some(message) = check_request(rpc, request) {
+        assert!(decodes(rpc, message), "{rpc:?}: accepted and not decoded");
     }
 }
 
 /// Decodes a message, and converts its parts to the types of the broker. Returns false if it cannot be decoded.
-fn decodes(rpc: &str, message: &[u8]) -> bool {
+fn decodes(rpc: Rpc, message: &[u8]) -> bool {
     match rpc {
-        "ClaimBatch" => proto::ClaimBatchRequest::decode(message)
+        Rpc::ClaimBatch => proto::ClaimBatchRequest::decode(message)
             .map(|request| drop(messages::claim_from_proto(request, None, usize::MAX)))
             .is_ok(),
-        "Heartbeat" => proto::HeartbeatRequest::decode(message).is_ok(),
-        "Complete" => proto::CompleteRequest::decode(message)
+        Rpc::Heartbeat => proto::HeartbeatRequest::decode(message).is_ok(),
+        Rpc::Complete => proto::CompleteRequest::decode(message)
             .map(|request| drop(messages::completions_from_proto(request.completions)))
             .is_ok(),
-        "Fail" => proto::FailRequest::decode(message)
+        Rpc::Fail => proto::FailRequest::decode(message)
             .map(|request| drop(messages::failures_from_proto(request.failures)))
             .is_ok(),
-        "Release" => proto::ReleaseRequest::decode(message)
+        Rpc::Release => proto::ReleaseRequest::decode(message)
             .map(|request| drop(messages::releases_from_proto(request.releases)))
             .is_ok(),
-        "CancelLeases" => proto::CancelLeasesRequest::decode(message)
-            .map(|request| drop(messages::cancel_from_proto(request)))
+        Rpc::ReleaseClaims => proto::ReleaseClaimsRequest::decode(message)
+            .map(|request| drop(messages::release_claims_from_proto(request)))
             .is_ok(),
-        "Enqueue" => proto::EnqueueRequest::decode(message)
+        Rpc::Wake => proto::WakeRequest::decode(message).is_ok(),
+        Rpc::Enqueue => proto::EnqueueRequest::decode(message)
             .map(|request| drop(messages::new_items_from_proto(request.items, None)))
             .is_ok(),
-        "Wake" => proto::WakeRequest::decode(message).is_ok(),
-        other => unreachable!("{other} is not a method"),
+        Rpc::CancelLeases => proto::CancelLeasesRequest::decode(message)
+            .map(|request| drop(messages::cancel_from_proto(request)))
+            .is_ok(),
     }
 }
 

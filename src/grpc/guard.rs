@@ -12,7 +12,6 @@ use tonic::Status;
 
 use super::caller::{Caller, denied};
 use super::connections::Connection;
-use super::method::method_of;
 use super::status;
 use crate::security::{Access, Presented, RefusalKind, Rpc};
 
@@ -29,9 +28,8 @@ impl Guard {
         connection: &Connection,
         request: &mut Request<B>,
     ) -> Result<(), Status> {
-        let path = request.uri().path();
-        let Some(rpc) = method_of(path).and_then(Rpc::from_name) else {
-            return Err(Status::unimplemented(""));
+        let Some(rpc) = request.extensions().get::<Rpc>().copied() else {
+            return Err(status::rpc_unknown(request.uri().path()));
         };
         let caller = self.caller(connection, request.headers(), rpc.name())?;
         if !caller.identity.rights.allow_somewhere(rpc) {

@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 
+use lease_broker_proto::{admin_service_server, lease_service_server};
 use tokio_util::sync::CancellationToken;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
 use crate::broker::Broker;
 
-/// The API's full service name. A health check can ask for it, or for the empty name, which stands for the whole
-/// server.
-pub(super) const SERVICE: &str = "leasebroker.v1.LeaseBrokerService";
+/// The names that a health check can ask for. The empty name stands for the whole server.
+const SERVICES: [&str; 3] = [
+    "",
+    lease_service_server::SERVICE_NAME,
+    admin_service_server::SERVICE_NAME,
+];
 
 /// Reports each change of the store's health until `draining` is cancelled, then reports `NOT_SERVING`.
 pub(super) async fn report_changes(
@@ -38,7 +42,7 @@ async fn report(reporter: &HealthReporter, serving: bool) {
     } else {
         ServingStatus::NotServing
     };
-    for name in ["", SERVICE] {
+    for name in SERVICES {
         reporter.set_service_status(name, status).await;
     }
 }

@@ -39,7 +39,7 @@ pub(super) use self::request_bytes::RequestBytes;
 use self::request_bytes::{Charge, Importance};
 use super::caller::Caller;
 use super::connections::Connection;
-use super::method::method_of;
+use crate::security::Rpc;
 
 /// The intake of the API's calls on one connection.
 #[derive(Clone)]
@@ -145,7 +145,7 @@ where
                     } else {
                         let limits = this.intake.limits.clone();
                         let connection = this.intake.connection.clone();
-                        let importance = importance_of(head.uri.path());
+                        let importance = importance_of(rpc_of(&head));
                         let bounds = (limits.max_message_bytes, importance);
                         let message = limits.read(connection, body, first, bounds);
                         this.state.set(State::Reading {
@@ -192,10 +192,10 @@ where
 }
 
 /// Checks a whole request, and returns its message. `None`: the request is refused. The length is not limited.
-pub(in crate::grpc) fn check_request<'a>(path: &str, request: &'a [u8]) -> Option<&'a [u8]> {
+pub(in crate::grpc) fn check_request<'a>(rpc: Rpc, request: &'a [u8]) -> Option<&'a [u8]> {
     read_message::check_header(request, usize::MAX).ok()?;
     let message = read_message::whole_message(request).ok()?;
-    shape::check(shape::message_of(path), message).ok()?;
+    shape::check(Some(shape::message_of(rpc)), message).ok()?;
     Some(message)
 }
 
@@ -225,22 +225,27 @@ impl IntakeLimits {
 
     /// Checks the shape of a whole message, and charges the memory of the decoded message.
     fn check(&self, head: &http::request::Parts, mut message: Message) -> Result<Message, Status> {
-        let path = head.uri.path();
+        let rpc = rpc_of(head);
         let wire = read_message::whole_message(&message.body)?;
-        let decoded_bytes = shape::check(shape::message_of(path), wire)?;
+        let decoded_bytes = shape::check(rpc.map(shape::message_of), wire)?;
         // tonic copies the message before it decodes it.
         let bytes = 2 * wire.len() + decoded_bytes;
-        if !message.charge.raise_to(bytes, importance_of(path)) {
+        if !message.charge.raise_to(bytes, importance_of(rpc)) {
             return Err(self.broker.overloaded("request_bytes").into());
         }
         Ok(message)
     }
 }
 
+/// Returns the rpc that the router has found.
+fn rpc_of(head: &http::request::Parts) -> Option<Rpc> {
+    head.extensions.get::<Rpc>().copied()
+}
+
 /// Returns whether a call may use the bytes that are reserved for calls that end or extend leases.
-fn importance_of(path: &str) -> Importance {
-    match method_of(path) {
-        Some("Heartbeat" | "Complete" | "Fail" | "Release") => Importance::Settlement,
-        _ => Importance::Other,
+fn importance_of(rpc: Option<Rpc>) -> Importance {
+    match rpc.is_some_and(Rpc::is_settlement) {
+        true => Importance::Settlement,
+        false => Importance::Other,
     }
 }

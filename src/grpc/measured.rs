@@ -8,6 +8,7 @@ use tower::{Layer, Service};
 
 use super::answered::AnsweredFuture;
 use super::call_metrics::{CallMetrics, MeasuredCall};
+use crate::security::Rpc;
 
 /// Wraps a service in a [`MeasuredService`].
 #[derive(Clone)]
@@ -44,7 +45,9 @@ where
     }
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
-        let call = self.metrics.start(request.uri().path());
+        let call = self
+            .metrics
+            .start(request.extensions().get::<Rpc>().copied());
         AnsweredFuture::new(self.inner.call(request), Some(call))
     }
 }

@@ -10,14 +10,16 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::text::Quoted;
 use lease_broker_model::trace_context::TraceContext;
 use lease_broker_proto as proto;
-use lease_broker_store::{Cancelled, NewItem, Renewed, Settled, TooLargeItem};
+use lease_broker_store::{
+    Cancelled, NewItem, Problem, ProblemKind, Refusal, Renewed, Settled, TooLargeItem,
+};
 use lease_broker_value::Value;
 use uuid::Uuid;
 
-use super::status::{MAX_TEXT_BYTES, truncate};
+use super::status::{MAX_FIELD_BYTES, MAX_TEXT_BYTES, truncate};
 use crate::broker::{
-    CancelRequest, ClaimRequest, DeliveredLease, Error, LeaseCompletion, LeaseFailure,
-    LeaseRelease, LeaseRenewal,
+    CancelRequest, ClaimRequest, DeliveredLease, Error, HeldBack, LeaseCompletion, LeaseFailure,
+    LeaseRelease, LeaseRenewal, ReleaseClaimsRequest,
 };
 
 type Result<T> = std::result::Result<T, Error>;
@@ -52,7 +54,7 @@ pub(super) fn claim_from_proto(
         max_items: usize::try_from(request.max_items)
             .map_err(|_| Error::invalid("max_items", "must be at least 1"))?,
         lease_duration: duration_from_proto("lease_duration", request.lease_duration)?,
-        request_id: request_id_from_proto(&request.request_id)?,
+        request_id: request_id_from_proto("request_id", &request.request_id)?,
         queue: request.queue,
         worker_id: request.worker_id,
         time_to_deadline,
@@ -60,8 +62,8 @@ pub(super) fn claim_from_proto(
 }
 
 /// Returns the maximum size of the leases in a response, in bytes. 0 stands for the default.
-fn max_bytes_from_proto(max_bytes: i64) -> Result<usize> {
-    const MIN: i64 = 64 << 10;
+fn max_bytes_from_proto(max_bytes: i32) -> Result<usize> {
+    const MIN: i32 = 64 << 10;
     const DEFAULT: usize = 4 << 20;
 
     match max_bytes {
@@ -78,19 +80,40 @@ fn max_bytes_from_proto(max_bytes: i64) -> Result<usize> {
 pub(super) fn too_large_to_proto(items: Vec<TooLargeItem>) -> Vec<proto::TooLargeItem> {
     let convert = |item: TooLargeItem| proto::TooLargeItem {
         key: item.key.to_string(),
-        size_bytes: i64::try_from(item.size_bytes).unwrap_or(i64::MAX),
+        size_bytes: i32::try_from(item.size_bytes).unwrap_or(i32::MAX),
     };
     items.into_iter().map(convert).collect()
 }
 
 /// Converts the id of a request. `None`: the field is empty.
-pub(super) fn request_id_from_proto(id: &str) -> Result<Option<Uuid>> {
-    if id.is_empty() {
-        return Ok(None);
+pub(super) fn request_id_from_proto(field: &str, id: &str) -> Result<Option<Uuid>> {
+    match id {
+        "" => Ok(None),
+        id => uuid_from_proto(|| field.to_owned(), id).map(Some),
     }
-    let id = id.parse();
-    id.map(Some)
-        .map_err(|_| Error::invalid("request_id", "must be a UUID"))
+}
+
+/// Converts a UUID. `field` returns the field's path.
+fn uuid_from_proto(field: impl FnOnce() -> String, text: &str) -> Result<Uuid> {
+    const LENGTH: usize = uuid::fmt::Hyphenated::LENGTH;
+
+    match Uuid::try_parse(text) {
+        Ok(id) if text.len() == LENGTH && !id.is_nil() => Ok(id),
+        _ => Err(Error::invalid(
+            field(),
+            format!("must be a UUID of {LENGTH} characters that is not nil"),
+        )),
+    }
+}
+
+/// Converts the reason why a claim has no leases.
+pub(super) fn held_back_to_proto(held_back: HeldBack) -> proto::HeldBack {
+    match held_back {
+        HeldBack::NothingReady => proto::HeldBack::NothingReady,
+        HeldBack::TooLarge => proto::HeldBack::TooLarge,
+        HeldBack::Stopping => proto::HeldBack::Stopping,
+        HeldBack::Released => proto::HeldBack::Released,
+    }
 }
 
 /// Converts the claim in a `Complete` or `Fail` call. It does not wait for items.
@@ -134,43 +157,40 @@ pub(super) fn completions_from_proto(completions: Vec<proto::Completion>) -> Vec
 }
 
 /// Converts failures.
-pub(super) fn failures_from_proto(failures: Vec<proto::Failure>) -> Result<Vec<LeaseFailure>> {
-    let convert = |(index, failure): (usize, proto::Failure)| {
-        let field = format!("failures[{index}].retry_delay");
-        Ok(LeaseFailure {
-            lease_id: failure.lease_id,
-            error: failure.error_message,
-            retry_delay: duration_from_proto(field, failure.retry_delay)?,
-            dead_letter: failure.dead_letter,
-            columns: columns_from_proto(failure.columns).map_err(Error::into_refusal),
-            checkpoint: failure.checkpoint,
-        })
+pub(super) fn failures_from_proto(failures: Vec<proto::Failure>) -> Vec<LeaseFailure> {
+    let convert = |failure: proto::Failure| LeaseFailure {
+        lease_id: failure.lease_id,
+        error: failure.error_message,
+        retry_delay: duration_from_proto("retry_delay", failure.retry_delay)
+            .map_err(Error::into_refusal),
+        dead_letter: failure.dead_letter,
+        columns: columns_from_proto(failure.columns).map_err(Error::into_refusal),
+        checkpoint: failure.checkpoint,
     };
-    failures.into_iter().enumerate().map(convert).collect()
+    failures.into_iter().map(convert).collect()
 }
 
 /// Converts releases.
-pub(super) fn releases_from_proto(releases: Vec<proto::Release>) -> Result<Vec<LeaseRelease>> {
-    let convert = |(index, release): (usize, proto::Release)| {
-        Ok(LeaseRelease {
-            lease_id: release.lease_id,
-            delay: match release.delay {
-                None => None,
-                delay => duration_from_proto(format!("releases[{index}].delay"), delay)?,
-            },
-            checkpoint: release.checkpoint,
-        })
+pub(super) fn releases_from_proto(releases: Vec<proto::Release>) -> Vec<LeaseRelease> {
+    let convert = |release: proto::Release| LeaseRelease {
+        lease_id: release.lease_id,
+        delay: duration_from_proto("delay", release.delay).map_err(Error::into_refusal),
+        checkpoint: release.checkpoint,
     };
-    releases.into_iter().enumerate().map(convert).collect()
+    releases.into_iter().map(convert).collect()
 }
 
-/// Converts the request ids of a release.
-pub(super) fn request_ids_from_proto(request_ids: &[String]) -> Result<Vec<Uuid>> {
-    let convert = |(index, id): (usize, &String)| {
-        id.parse()
-            .map_err(|_| Error::invalid(format!("request_ids[{index}]"), "must be a UUID"))
-    };
-    request_ids.iter().enumerate().map(convert).collect()
+/// Converts a release of claims.
+pub(super) fn release_claims_from_proto(
+    request: proto::ReleaseClaimsRequest,
+) -> Result<ReleaseClaimsRequest> {
+    let ids = request.request_ids.iter().enumerate();
+    let ids = ids.map(|(index, id)| uuid_from_proto(|| format!("request_ids[{index}]"), id));
+    Ok(ReleaseClaimsRequest {
+        request_ids: ids.collect::<Result<_>>()?,
+        queue: request.queue,
+        worker_id: request.worker_id,
+    })
 }
 
 /// Converts new items. Those without a trace context take that of the call.
@@ -212,8 +232,10 @@ fn new_item_from_proto(
 
 /// Converts the values of columns. The list is sorted by name, as the map is. Equal sets of columns therefore give equal
 /// lists, for which the store keeps one prepared statement.
-fn columns_from_proto(columns: BTreeMap<String, proto::Value>) -> Result<Vec<(String, Value)>> {
-    let convert = |(name, value): (String, proto::Value)| match value_from_proto(value) {
+fn columns_from_proto(
+    columns: BTreeMap<String, proto::ColumnValue>,
+) -> Result<Vec<(String, Value)>> {
+    let convert = |(name, value): (String, proto::ColumnValue)| match value_from_proto(value) {
         Ok(value) => Ok((name, value)),
         Err(problem) => Err(Error::invalid(
             format!("columns[{}]", Quoted(&name)),
@@ -223,9 +245,9 @@ fn columns_from_proto(columns: BTreeMap<String, proto::Value>) -> Result<Vec<(St
     columns.into_iter().map(convert).collect()
 }
 
-/// Converts a value. Refuses a timestamp whose nanoseconds are not within a second.
-fn value_from_proto(value: proto::Value) -> std::result::Result<Value, String> {
-    match Value::from(value) {
+/// Converts a value. Refuses one without a kind, and a timestamp whose nanoseconds are not within a second.
+fn value_from_proto(value: proto::ColumnValue) -> std::result::Result<Value, String> {
+    match Value::try_from(value).map_err(|error| error.to_string())? {
         Value::Timestamp { nanos, .. } if !(0..1_000_000_000).contains(&nanos) => {
             Err("timestamp_value's nanos must be 0 to 999,999,999".to_owned())
         }
@@ -236,7 +258,7 @@ fn value_from_proto(value: proto::Value) -> std::result::Result<Value, String> {
 /// Converts a leased item. `column_names` are the names of its columns, in the same order.
 pub(super) fn lease_to_proto(column_names: &[String], lease: DeliveredLease) -> proto::Lease {
     let item = lease.item;
-    let columns: BTreeMap<String, proto::Value> = column_names
+    let columns: BTreeMap<String, proto::ColumnValue> = column_names
         .iter()
         .cloned()
         .zip(item.columns.into_iter().map(Into::into))
@@ -268,109 +290,144 @@ pub(super) fn renewals_from_proto(renewals: Vec<proto::Renewal>) -> Vec<LeaseRen
 }
 
 /// Converts the results of a heartbeat.
-pub(super) fn heartbeat_results(
-    renewals: Vec<LeaseRenewal>,
-    results: Vec<Renewed>,
-) -> Vec<proto::HeartbeatResult> {
-    let lease_ids = renewals.into_iter().map(|renewal| renewal.lease_id);
-    let results = lease_ids.zip(results);
-    results
-        .map(|(lease_id, renewed)| match renewed {
-            Renewed::Extended(expiry) => proto::HeartbeatResult {
-                lease_id,
-                outcome: proto::Outcome::Applied.into(),
-                expire_time: Some(timestamp(expiry.expire_time)),
-                time_left: Some(duration_to_proto(expiry.time_left)),
-                state: proto::ItemState::Leased.into(),
-                cancel_reason: String::new(),
-            },
-            Renewed::Lost {
-                state,
-                cancel_reason,
-            } => proto::HeartbeatResult {
-                lease_id,
-                outcome: proto::Outcome::LeaseLost.into(),
-                expire_time: None,
-                time_left: None,
-                state: state
-                    .map_or(proto::ItemState::Unspecified, item_state)
-                    .into(),
-                cancel_reason: cancel_reason.unwrap_or_default(),
-            },
-        })
-        .collect()
+pub(super) fn heartbeat_results(results: Vec<Renewed>) -> Vec<proto::HeartbeatResult> {
+    let convert = |renewed| match renewed {
+        Renewed::Extended(expiry) => proto::HeartbeatResult {
+            outcome: proto::Outcome::Applied.into(),
+            expire_time: Some(timestamp(expiry.expire_time)),
+            time_left: Some(duration_to_proto(expiry.time_left)),
+            state: proto::ItemState::Leased.into(),
+            ..proto::HeartbeatResult::default()
+        },
+        Renewed::Lost {
+            state,
+            cancel_reason,
+        } => proto::HeartbeatResult {
+            outcome: proto::Outcome::LeaseLost.into(),
+            state: item_state(state).into(),
+            cancel_reason: cancel_reason.unwrap_or_default(),
+            ..proto::HeartbeatResult::default()
+        },
+        Renewed::Refused(refusal) => proto::HeartbeatResult {
+            outcome: proto::Outcome::Refused.into(),
+            refusal: Some(refusal_to_proto(refusal)),
+            ..proto::HeartbeatResult::default()
+        },
+    };
+    results.into_iter().map(convert).collect()
 }
 
 /// Converts a cancellation.
 pub(super) fn cancel_from_proto(request: proto::CancelLeasesRequest) -> Result<CancelRequest> {
+    let leases = request.cancellations.into_iter();
+    let leases = leases.map(|lease| {
+        let fence = Some(lease.fencing_token).filter(|fence| *fence != 0);
+        (lease.key, fence)
+    });
     Ok(CancelRequest {
         delay: duration_from_proto("delay", request.delay)?,
         queue: request.queue,
-        keys: request.keys,
+        leases: leases.collect(),
         dead_letter: request.dead_letter,
         reason: request.reason,
     })
 }
 
 /// Converts the results of a cancellation.
-pub(super) fn cancel_results(
-    keys: Vec<String>,
-    results: Vec<Cancelled>,
-) -> Vec<proto::CancelResult> {
-    let results = keys.into_iter().zip(results);
-    results
-        .map(|(key, result)| proto::CancelResult {
-            key,
-            cancelled: result.cancelled,
-            state: result
-                .state
-                .map_or(proto::ItemState::Unspecified, item_state)
-                .into(),
-        })
-        .collect()
+pub(super) fn cancel_results(results: Vec<Cancelled>) -> Vec<proto::CancelResult> {
+    use proto::Outcome;
+
+    let convert = |result: Cancelled| {
+        let mut converted = proto::CancelResult {
+            state: item_state(result.state()).into(),
+            ..proto::CancelResult::default()
+        };
+        let outcome = match result {
+            Cancelled::Ended { fence, .. } => {
+                converted.fencing_token = fence;
+                Outcome::Applied
+            }
+            Cancelled::Repeated(_) => {
+                converted.already_applied = true;
+                Outcome::Applied
+            }
+            Cancelled::NotHeld(_) => Outcome::LeaseLost,
+            Cancelled::NoRow => Outcome::Gone,
+            Cancelled::Refused(refusal) => {
+                converted.refusal = Some(refusal_to_proto(refusal));
+                Outcome::Refused
+            }
+        };
+        converted.outcome = outcome.into();
+        converted
+    };
+    results.into_iter().map(convert).collect()
 }
 
 /// Converts the results of settlements.
-pub(super) fn settle_results(
-    lease_ids: Vec<String>,
-    results: Vec<Settled>,
-) -> Vec<proto::SettleResult> {
-    use proto::{ItemState, Outcome};
+pub(super) fn settle_results(results: Vec<Settled>) -> Vec<proto::SettleResult> {
+    use proto::Outcome;
 
-    let results = lease_ids.into_iter().zip(results);
-    results
-        .map(|(lease_id, result)| {
-            let mut problem = String::new();
-            let mut state = ItemState::Unspecified;
-            let outcome = match result {
-                Settled::Ended(ended_in) | Settled::Repeated(ended_in) => {
-                    state = item_state(ended_in);
-                    Outcome::Applied
-                }
-                Settled::Lost => Outcome::LeaseLost,
-                Settled::Gone => Outcome::Gone,
-                Settled::Refused(refusal) => {
-                    problem = truncate(refusal.to_string(), MAX_TEXT_BYTES);
-                    Outcome::Refused
-                }
-            };
-            proto::SettleResult {
-                lease_id,
-                outcome: outcome.into(),
-                state: state.into(),
-                problem,
+    let convert = |result: Settled| {
+        let mut converted = proto::SettleResult {
+            state: item_state(result.state()).into(),
+            ..proto::SettleResult::default()
+        };
+        let outcome = match result {
+            Settled::Ended(_) => Outcome::Applied,
+            Settled::Repeated(_) => {
+                converted.already_applied = true;
+                Outcome::Applied
             }
-        })
-        .collect()
+            Settled::Lost => Outcome::LeaseLost,
+            Settled::Gone => Outcome::Gone,
+            Settled::Refused(refusal) => {
+                converted.refusal = Some(refusal_to_proto(refusal));
+                Outcome::Refused
+            }
+        };
+        converted.outcome = outcome.into();
+        converted
+    };
+    results.into_iter().map(convert).collect()
 }
 
-fn item_state(state: State) -> proto::ItemState {
+fn refusal_to_proto(refusal: Refusal) -> proto::Refusal {
+    use proto::RefusalReason as Reason;
+
+    let Problem {
+        kind,
+        constraint,
+        text,
+    } = refusal.problem;
+    let reason = match kind {
+        ProblemKind::Other => Reason::Unspecified,
+        ProblemKind::InvalidField => Reason::InvalidField,
+        ProblemKind::QueueNotFound => Reason::QueueNotFound,
+        ProblemKind::ColumnNotWritable => Reason::ColumnNotWritable,
+        ProblemKind::ValueUnfit => Reason::ValueUnfit,
+        ProblemKind::AlreadyExists => Reason::AlreadyExists,
+        ProblemKind::Check => Reason::Check,
+        ProblemKind::ForeignKey => Reason::ForeignKey,
+        ProblemKind::Trigger => Reason::Trigger,
+    };
+    proto::Refusal {
+        reason: reason.into(),
+        field: truncate(refusal.field.unwrap_or_default(), MAX_FIELD_BYTES),
+        constraint: truncate(constraint.unwrap_or_default(), MAX_FIELD_BYTES),
+        message: truncate(text, MAX_TEXT_BYTES),
+    }
+}
+
+/// Converts the state of an item. `None`: it is unknown.
+fn item_state(state: Option<State>) -> proto::ItemState {
     match state {
-        State::Ready => proto::ItemState::Ready,
-        State::Leased => proto::ItemState::Leased,
-        State::Delayed => proto::ItemState::Delayed,
-        State::Completed => proto::ItemState::Completed,
-        State::Dead => proto::ItemState::Dead,
+        None => proto::ItemState::Unspecified,
+        Some(State::Ready) => proto::ItemState::Ready,
+        Some(State::Leased) => proto::ItemState::Leased,
+        Some(State::Delayed) => proto::ItemState::Delayed,
+        Some(State::Completed) => proto::ItemState::Completed,
+        Some(State::Dead) => proto::ItemState::Dead,
     }
 }
 
@@ -382,7 +439,7 @@ fn timestamp(millis: i64) -> prost_types::Timestamp {
     }
 }
 
-fn duration_to_proto(duration: Duration) -> prost_types::Duration {
+pub(super) fn duration_to_proto(duration: Duration) -> prost_types::Duration {
     prost_types::Duration {
         seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
         nanos: i32::try_from(duration.subsec_nanos()).unwrap_or(0),

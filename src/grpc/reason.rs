@@ -37,6 +37,8 @@ reasons! {
     LeaseIdTooNew = "LEASE_ID_TOO_NEW",
     Draining = "DRAINING",
     DeadlineExceeded = "DEADLINE_EXCEEDED",
+    AlreadyExists = "ALREADY_EXISTS",
+    RpcUnknown = "RPC_UNKNOWN",
     Internal = "INTERNAL",
 }
 

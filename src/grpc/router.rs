@@ -1,4 +1,5 @@
-//! The service of one connection: passes each request to the API, or to the standard services for health and reflection.
+//! The service of one connection: passes each request to the API, with its [`Rpc`](crate::security::Rpc) as an extension, or to
+//! the standard services for health and reflection.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -15,7 +16,7 @@ use pin_project_lite::pin_project;
 use tonic::body::Body;
 
 use super::connections::{Connection, limit_response_time};
-use super::method::method_of;
+use super::method::rpc_of;
 use super::standard_services::StandardServices;
 
 /// The service of one connection. `A` answers the calls of the API.
@@ -35,14 +36,14 @@ where
     type Error = Infallible;
     type Future = Answer<A::Future>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         self.connection
             .started_streams
             .fetch_add(1, Ordering::Relaxed);
         if let Some(status) = refusal(&request) {
             return Answer::Refused { status };
         }
-        if method_of(request.uri().path()).is_none() {
+        let Some(rpc) = rpc_of(request.uri().path()) else {
             let answer = self
                 .standard
                 .clone()
@@ -50,7 +51,8 @@ where
             return Answer::Standard {
                 answer: Box::pin(answer),
             };
-        }
+        };
+        request.extensions_mut().insert(rpc);
         Answer::Api {
             answer: self.api.clone().call(request),
             response_timeout: self.response_timeout,

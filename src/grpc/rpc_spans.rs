@@ -17,6 +17,7 @@ use tower::{Layer, Service};
 use super::answered::{AnsweredFuture, RunningCall};
 use super::call_metrics::{CallMetrics, code_name};
 use crate::call_trace::{self, CallTrace, RecordedCall};
+use crate::security::Rpc;
 use crate::span::{AttributeValue, FinishedSpan, SpanKind, SpanLink, Spans};
 
 /// Marks a response of a claim without leases, as an extension.
@@ -79,7 +80,7 @@ where
     fn call(&mut self, mut request: http::Request<B>) -> Self::Future {
         let parent = request.headers().get("traceparent");
         let parent = parent.and_then(|text| TraceContext::parse(text.to_str().ok()?));
-        let recording = self.record(parent, request.uri().path());
+        let recording = self.record(parent, request.extensions().get::<Rpc>().copied());
         let call = match &recording {
             Some(recording) => {
                 request.extensions_mut().insert(recording.call.clone());
@@ -94,7 +95,7 @@ where
 
 impl<S> TracedService<S> {
     /// Begins the span of a call. `None`: the call is not recorded.
-    fn record(&self, parent: Option<TraceContext>, path: &str) -> Option<Recording> {
+    fn record(&self, parent: Option<TraceContext>, rpc: Option<Rpc>) -> Option<Recording> {
         if !self.spans.are_wanted() {
             return None;
         }
@@ -105,8 +106,7 @@ impl<S> TracedService<S> {
         if !self.sampler.samples(parent, trace_id) {
             return None;
         }
-        let path = path.strip_prefix('/').unwrap_or(path);
-        let name = self.methods.iter().find(|name| *name == path);
+        let name = rpc.and_then(|rpc| self.methods.get(rpc as usize));
         Some(Recording {
             spans: self.spans.clone(),
             method: name.or(self.methods.last()).cloned().unwrap_or_default(),

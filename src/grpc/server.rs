@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lease_broker_model::sampling::Sampler;
-use lease_broker_proto::lease_broker_service_server::LeaseBrokerServiceServer;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -14,6 +13,7 @@ use tonic::service::Routes;
 use tower::util::MapResponse;
 use tower::{BoxError, Layer as _};
 
+use super::api::Api;
 use super::call_metrics::CallMetrics;
 use super::caller::Checks;
 use super::connections::{Connection, Connections, MakeService};
@@ -133,14 +133,12 @@ pub fn serve_observed(
         calls: calls.clone(),
         stop: stop.clone(),
     });
-    let api = LeaseBrokerServiceServer::new(Service {
+    let service = Service {
         broker: broker.clone(),
         checks,
         max_message_bytes: settings.max_message_bytes,
-    })
-    .max_decoding_message_size(settings.max_message_bytes)
-    // One item can be larger than the limit. The client's own limit decides whether it accepts the response.
-    .max_encoding_message_size(usize::MAX);
+    };
+    let api = Api::new(service, settings.max_message_bytes);
     let api = MapResponse::new(api, count_until_sent as CountUntilSent);
     let (v1, v1alpha) = (reflection().build_v1()?, reflection().build_v1alpha()?);
     let routes = Routes::new(health_service)
@@ -183,11 +181,11 @@ pub fn serve_observed(
 }
 
 type CountUntilSent = fn(http::Response<Body>) -> http::Response<Body>;
-type Api = ErrorService<MapResponse<LeaseBrokerServiceServer<Service>, CountUntilSent>>;
+type CountedApi = ErrorService<MapResponse<Api, CountUntilSent>>;
 
 /// Creates the services of a connection.
 struct Services {
-    api: Api,
+    api: CountedApi,
     measure: MeasureLayer,
     spans: SpanLayer,
     standard: Arc<StandardServices>,
@@ -196,7 +194,7 @@ struct Services {
 }
 
 impl MakeService for Services {
-    type Service = Router<MeasuredService<TracedService<Intake<Api>>>>;
+    type Service = Router<MeasuredService<TracedService<Intake<CountedApi>>>>;
 
     fn service(&self, connection: Arc<Connection>) -> Self::Service {
         let intake = Intake {

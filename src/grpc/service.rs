@@ -5,7 +5,8 @@ use std::sync::Arc;
 use lease_broker_model::lease_id::LeaseOwner;
 use lease_broker_model::trace_context::TraceContext;
 use lease_broker_proto as proto;
-use lease_broker_proto::lease_broker_service_server::LeaseBrokerService;
+use lease_broker_proto::admin_service_server::AdminService;
+use lease_broker_proto::lease_service_server::LeaseService;
 use prost::Message;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
@@ -15,15 +16,20 @@ use super::counted_body::Counted;
 use super::deadline::Deadline;
 use super::messages::{
     cancel_from_proto, cancel_results, claim_from_proto, completions_from_proto,
-    duration_from_proto, failures_from_proto, heartbeat_results, lease_to_proto,
-    new_items_from_proto, next_claim_from_proto, releases_from_proto, renewals_from_proto,
-    request_id_from_proto, request_ids_from_proto, settle_results, too_large_to_proto,
+    duration_from_proto, failures_from_proto, heartbeat_results, held_back_to_proto,
+    lease_to_proto, new_items_from_proto, next_claim_from_proto, release_claims_from_proto,
+    releases_from_proto, renewals_from_proto, request_id_from_proto, settle_results,
+    too_large_to_proto,
 };
 use super::rpc_spans::NoLeases;
-use crate::broker::{Broker, ReleaseRequest, ResponseBytes, UndeliveredLeases};
+use super::status;
+use crate::broker::{
+    Broker, ClaimRequest, Error, HeldBack, ResponseBytes, SettledAndClaimed, UndeliveredLeases,
+};
 use crate::security::Rpc;
 
 /// The API as tonic calls it.
+#[derive(Clone)]
 pub(super) struct Service {
     pub(super) broker: Arc<Broker>,
     /// The checks of callers.
@@ -35,7 +41,7 @@ pub(super) struct Service {
 type RpcResult<T> = Result<Response<T>, Status>;
 
 #[tonic::async_trait]
-impl LeaseBrokerService for Service {
+impl LeaseService for Service {
     async fn claim_batch(
         &self,
         request: Request<proto::ClaimBatchRequest>,
@@ -52,18 +58,15 @@ impl LeaseBrokerService for Service {
             let mut claim = claim_from_proto(request, time, room)?;
             let _place = waiting.take_place(&mut claim.wait_timeout);
             let max_bytes = claim.max_bytes;
-            let mut leases = self.broker.claim(&context, claim).await?;
-            let counted = leases.take_counted_bytes();
-            let mut response = Response::new(proto::ClaimBatchResponse {
-                too_large: too_large_to_proto(leases.take_too_large()),
-                leases: deliver(leases, context.owner, max_bytes),
-            });
+            let leases = self.broker.claim(&context, claim).await?;
+            let (claimed, counted) = deliver(leases, context.owner.clone(), max_bytes);
+            let mut response = Response::new(claimed);
             if response.get_ref().leases.is_empty() {
                 response.extensions_mut().insert(NoLeases);
             }
             Ok(count(response, counted))
         };
-        deadline.run(call).await
+        deadline.run(&context, call).await
     }
 
     async fn heartbeat(
@@ -80,13 +83,12 @@ impl LeaseBrokerService for Service {
             let renewals = renewals_from_proto(request.renewals);
             let heartbeat = self
                 .broker
-                .heartbeat(&context, &request.queue, &renewals, duration);
-            let results = heartbeat.await?;
+                .heartbeat(&context, &request.queue, renewals, duration);
             Ok(Response::new(proto::HeartbeatResponse {
-                results: heartbeat_results(renewals, results),
+                results: heartbeat_results(heartbeat.await?),
             }))
         };
-        deadline.run(call).await
+        deadline.run(&context, call).await
     }
 
     async fn complete(
@@ -101,32 +103,20 @@ impl LeaseBrokerService for Service {
         let request = request.into_inner();
         let call = async {
             let queue = request.queue;
-            let lease_ids = lease_ids(&request.completions, |completion| &completion.lease_id);
+            let next =
+                self.next_claim(&queue, request.next, request.completions.len(), deadline)?;
+            let max_bytes = next.as_ref().map_or(0, |next| next.max_bytes);
             let completions = completions_from_proto(request.completions);
-            let Some(next) = request.next else {
-                let results = self.broker.complete(&context, &queue, completions).await?;
-                return Ok(Response::new(proto::CompleteResponse {
-                    results: settle_results(lease_ids, results),
-                    ..proto::CompleteResponse::default()
-                }));
-            };
-            let room = self.room_beside(&lease_ids);
-            let time = deadline.time_for_claim();
-            let next = next_claim_from_proto(&queue, next, time, room)?;
-            let max_bytes = next.max_bytes;
-            let both = self.broker.complete_and_claim(&context, completions, next);
-            let (results, mut leases) = both.await?;
-            let results = settle_results(lease_ids, results);
-            let max_bytes = max_bytes.min(self.room_after(&results));
-            let counted = leases.take_counted_bytes();
+            let settled = self.broker.complete(&context, &queue, completions, next);
+            let answer = self.answer(settled.await?, context.owner.clone(), max_bytes);
             let response = Response::new(proto::CompleteResponse {
-                results,
-                next_too_large: too_large_to_proto(leases.take_too_large()),
-                next_leases: deliver(leases, context.owner, max_bytes),
+                results: answer.results,
+                next: answer.next,
+                next_error: answer.next_error,
             });
-            Ok(count(response, counted))
+            Ok(count(response, answer.counted))
         };
-        deadline.run(call).await
+        deadline.run(&context, call).await
     }
 
     async fn fail(&self, request: Request<proto::FailRequest>) -> RpcResult<proto::FailResponse> {
@@ -136,33 +126,20 @@ impl LeaseBrokerService for Service {
         let deadline = Deadline::of(request.metadata());
         let request = request.into_inner();
         let call = async {
-            let lease_ids = lease_ids(&request.failures, |failure| &failure.lease_id);
-            let failures = failures_from_proto(request.failures)?;
             let queue = request.queue;
-            let Some(next) = request.next else {
-                let results = self.broker.fail(&context, &queue, failures).await?;
-                return Ok(Response::new(proto::FailResponse {
-                    results: settle_results(lease_ids, results),
-                    ..proto::FailResponse::default()
-                }));
-            };
-            let room = self.room_beside(&lease_ids);
-            let time = deadline.time_for_claim();
-            let next = next_claim_from_proto(&queue, next, time, room)?;
-            let max_bytes = next.max_bytes;
-            let both = self.broker.fail_and_claim(&context, failures, next);
-            let (results, mut leases) = both.await?;
-            let results = settle_results(lease_ids, results);
-            let max_bytes = max_bytes.min(self.room_after(&results));
-            let counted = leases.take_counted_bytes();
+            let next = self.next_claim(&queue, request.next, request.failures.len(), deadline)?;
+            let max_bytes = next.as_ref().map_or(0, |next| next.max_bytes);
+            let failures = failures_from_proto(request.failures);
+            let settled = self.broker.fail(&context, &queue, failures, next);
+            let answer = self.answer(settled.await?, context.owner.clone(), max_bytes);
             let response = Response::new(proto::FailResponse {
-                results,
-                next_too_large: too_large_to_proto(leases.take_too_large()),
-                next_leases: deliver(leases, context.owner, max_bytes),
+                results: answer.results,
+                next: answer.next,
+                next_error: answer.next_error,
             });
-            Ok(count(response, counted))
+            Ok(count(response, answer.counted))
         };
-        deadline.run(call).await
+        deadline.run(&context, call).await
     }
 
     async fn release(
@@ -175,52 +152,39 @@ impl LeaseBrokerService for Service {
         let deadline = Deadline::of(request.metadata());
         let request = request.into_inner();
         let call = async {
-            let lease_ids = lease_ids(&request.releases, |release| &release.lease_id);
-            let release = ReleaseRequest {
-                queue: request.queue,
-                releases: releases_from_proto(request.releases)?,
-                worker_id: request.worker_id,
-                request_ids: request_ids_from_proto(&request.request_ids)?,
-            };
-            let released = self.broker.release(&context, release).await?;
+            let releases = releases_from_proto(request.releases);
+            let released = self.broker.release(&context, &request.queue, releases);
             Ok(Response::new(proto::ReleaseResponse {
-                results: settle_results(lease_ids, released.results),
-                released_by_request_id: i32::try_from(released.by_request_id).unwrap_or(i32::MAX),
+                results: settle_results(released.await?),
             }))
         };
-        deadline.run(call).await
+        deadline.run(&context, call).await
     }
 
-    async fn cancel_leases(
+    async fn release_claims(
         &self,
-        request: Request<proto::CancelLeasesRequest>,
-    ) -> RpcResult<proto::CancelLeasesResponse> {
+        request: Request<proto::ReleaseClaimsRequest>,
+    ) -> RpcResult<proto::ReleaseClaimsResponse> {
         let context = self
             .checks
-            .permit(&request, Rpc::CancelLeases, &request.get_ref().queue)?;
+            .permit(&request, Rpc::ReleaseClaims, &request.get_ref().queue)?;
         let deadline = Deadline::of(request.metadata());
         let request = request.into_inner();
         let call = async {
-            let keys = request.keys.clone();
-            let cancellation = cancel_from_proto(request)?;
-            let cancelled = self.broker.cancel_leases(&context, cancellation);
-            Ok(Response::new(proto::CancelLeasesResponse {
-                results: cancel_results(keys, cancelled.await?),
+            let request = release_claims_from_proto(request)?;
+            let released = self.broker.release_claims(&context, request).await?;
+            Ok(Response::new(proto::ReleaseClaimsResponse {
+                released: i32::try_from(released).unwrap_or(i32::MAX),
             }))
         };
-        deadline.run(call).await
+        deadline.run(&context, call).await
     }
 
     async fn wake(&self, request: Request<proto::WakeRequest>) -> RpcResult<proto::WakeResponse> {
         self.checks
             .permit(&request, Rpc::Wake, &request.get_ref().queue)?;
-        let deadline = Deadline::of(request.metadata());
-        let request = request.into_inner();
-        let call = async {
-            self.broker.wake(&request.queue)?;
-            Ok(Response::new(proto::WakeResponse {}))
-        };
-        deadline.run(call).await
+        self.broker.wake(&request.get_ref().queue)?;
+        Ok(Response::new(proto::WakeResponse {}))
     }
 
     async fn enqueue(
@@ -234,45 +198,132 @@ impl LeaseBrokerService for Service {
         let deadline = Deadline::of(request.metadata());
         let trace_parent = trace_parent(request.metadata());
         let request = request.into_inner();
+        let can_be_repeated = !request.request_id.is_empty();
         let call = async {
             let items = new_items_from_proto(request.items, trace_parent.as_deref())?;
-            let request_id = request_id_from_proto(&request.request_id)?;
-            let keys = self
+            let request_id = request_id_from_proto("request_id", &request.request_id)?;
+            let enqueued = self
                 .broker
                 .enqueue(&context, &request.queue, items, request_id)
                 .await?;
+            let already_added = enqueued.already_added;
+            let keys = enqueued.keys.iter().map(ToString::to_string);
+            let result = |key| proto::EnqueueResult { key, already_added };
             Ok(Response::new(proto::EnqueueResponse {
-                keys: keys.iter().map(ToString::to_string).collect(),
+                results: keys.map(result).collect(),
             }))
         };
-        deadline.run(call).await
+        let outcome = deadline.run(&context, call).await;
+        outcome.map_err(|error| status::unless_repeatable(error, can_be_repeated))
     }
 }
 
-/// The bytes of a settlement's result besides the lease id, unless it is refused.
-const RESULT_BYTES: usize = 24;
+#[tonic::async_trait]
+impl AdminService for Service {
+    async fn cancel_leases(
+        &self,
+        request: Request<proto::CancelLeasesRequest>,
+    ) -> RpcResult<proto::CancelLeasesResponse> {
+        let context = self
+            .checks
+            .permit(&request, Rpc::CancelLeases, &request.get_ref().queue)?;
+        let deadline = Deadline::of(request.metadata());
+        let request = request.into_inner();
+        let mut cancellations = request.cancellations.iter();
+        let can_be_repeated = cancellations.all(|cancellation| cancellation.fencing_token != 0);
+        let call = async {
+            let cancellation = cancel_from_proto(request)?;
+            let cancelled = self.broker.cancel_leases(&context, cancellation);
+            Ok(Response::new(proto::CancelLeasesResponse {
+                results: cancel_results(cancelled.await?),
+            }))
+        };
+        let outcome = deadline.run(&context, call).await;
+        outcome.map_err(|error| status::unless_repeatable(error, can_be_repeated))
+    }
+}
+
+/// The largest encoded result of a settlement that is not refused, in bytes.
+const RESULT_BYTES: usize = 16;
+
+/// The parts of the response to a settlement with a claim beside it.
+struct Answer {
+    results: Vec<proto::SettleResult>,
+    next: Option<proto::ClaimBatchResponse>,
+    next_error: Option<proto::CallError>,
+    counted: Option<ResponseBytes>,
+}
 
 impl Service {
-    /// Returns the bytes of a response that the results of settlements with these lease ids leave.
-    fn room_beside(&self, lease_ids: &[String]) -> usize {
-        let results = lease_ids.iter().map(|id| id.len() + RESULT_BYTES).sum();
-        self.max_message_bytes.saturating_sub(results)
+    /// Converts the claim in a call with this number of settlements.
+    fn next_claim(
+        &self,
+        queue: &str,
+        next: Option<proto::NextClaim>,
+        settlements: usize,
+        deadline: Deadline,
+    ) -> Result<Option<ClaimRequest>, Error> {
+        let room = self
+            .max_message_bytes
+            .saturating_sub(settlements * RESULT_BYTES);
+        let time = deadline.time_for_claim();
+        next.map(|next| next_claim_from_proto(queue, next, time, room))
+            .transpose()
     }
 
-    /// Returns the bytes of a response that these results leave. Refused settlements have the text of a problem.
-    fn room_after(&self, results: &[proto::SettleResult]) -> usize {
-        let results = results.iter().map(Message::encoded_len).sum();
-        self.max_message_bytes.saturating_sub(results)
+    /// Converts the results of settlements and of the claim beside them. Its leases may take `max_bytes`.
+    fn answer(
+        &self,
+        (results, claimed): SettledAndClaimed,
+        owner: LeaseOwner,
+        max_bytes: usize,
+    ) -> Answer {
+        let mut answer = Answer {
+            results: settle_results(results),
+            next: None,
+            next_error: None,
+            counted: None,
+        };
+        match claimed {
+            None => {}
+            Some(Err(error)) => answer.next_error = Some(status::call_error(error)),
+            Some(Ok(leases)) => {
+                // Refusals are larger than other results.
+                let results = answer.results.iter().map(Message::encoded_len).sum();
+                let room = self.max_message_bytes.saturating_sub(results);
+                let (next, counted) = deliver(leases, owner, max_bytes.min(room));
+                answer.next = Some(next);
+                answer.counted = counted;
+            }
+        }
+        answer
     }
 }
 
-/// Converts the leases of `owner` that fit into `max_bytes`. The others are released.
-fn deliver(leases: UndeliveredLeases, owner: LeaseOwner, max_bytes: usize) -> Vec<proto::Lease> {
+/// Converts the leases of `owner` that fit into `max_bytes`, and the bytes that they take in the budget. The other leases are
+/// released.
+fn deliver(
+    mut leases: UndeliveredLeases,
+    owner: LeaseOwner,
+    max_bytes: usize,
+) -> (proto::ClaimBatchResponse, Option<ResponseBytes>) {
     let column_names = leases.columns();
+    let counted = leases.take_counted_bytes();
+    let too_large = too_large_to_proto(leases.take_too_large());
+    let held_back = leases.held_back();
     let leases = leases.deliver(owner, max_bytes);
     let mut converted = Vec::with_capacity(leases.size_hint().1.unwrap_or_default());
     converted.extend(leases.map(|lease| lease_to_proto(&column_names, lease)));
-    converted
+    let held_back = match &*converted {
+        [] => held_back_to_proto(held_back.unwrap_or(HeldBack::NothingReady)),
+        _ => proto::HeldBack::Unspecified,
+    };
+    let response = proto::ClaimBatchResponse {
+        leases: converted,
+        too_large,
+        held_back: held_back.into(),
+    };
+    (response, counted)
 }
 
 /// Lets the leases of the response count in the budget until the response has been sent.
@@ -281,14 +332,6 @@ fn count<T>(mut response: Response<T>, counted: Option<ResponseBytes>) -> Respon
         response.extensions_mut().insert(Counted(Arc::new(counted)));
     }
     response
-}
-
-/// Copies the lease ids of a request's entries. The response repeats them.
-fn lease_ids<T>(entries: &[T], lease_id: impl Fn(&T) -> &String) -> Vec<String> {
-    entries
-        .iter()
-        .map(|entry| lease_id(entry).clone())
-        .collect()
 }
 
 /// Returns the W3C trace context in the call's `traceparent` header, if it is valid.

@@ -19,6 +19,7 @@ use tower::Service as _;
 
 use super::connections::{Connection, limit_response_time};
 use super::intake::{IntakeLimits, MessageCounter};
+use super::status;
 use crate::config;
 
 /// The largest message of a health check, and of a reflection request, in bytes.
@@ -59,7 +60,7 @@ impl From<config::Budgets> for StandardBudgets {
 }
 
 impl StandardServices {
-    /// Answers a request. Paths of no service get UNIMPLEMENTED.
+    /// Answers a request. Paths of no service get `UNIMPLEMENTED`.
     pub(super) async fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
@@ -74,7 +75,7 @@ impl StandardServices {
             self.reflect(request, &connection).await
         } else {
             limit_response_time(self.response_timeout);
-            Ok(self.route(request.map(|_| Body::empty())).await)
+            Err(status::rpc_unknown(path))
         };
         answer.unwrap_or_else(Status::into_http)
     }

@@ -8,13 +8,16 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use lease_broker_model::text::{is_hidden, visible_lines};
+use lease_broker_model::text::{Quoted, is_hidden, visible_lines};
+use lease_broker_proto as proto;
+use lease_broker_store::Applied;
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
+use super::messages::duration_to_proto;
 use super::reason::Reason;
-use crate::broker::Error;
+use crate::broker::{Error, OverloadCause};
 use crate::security::OverLimit;
 
 /// The domain of every `google.rpc.ErrorInfo`.
@@ -22,121 +25,238 @@ const DOMAIN: &str = "leasebroker";
 /// The maximum bytes of a text, and of a field's path. Both can quote what the caller sent. A status travels in HTTP
 /// headers and repeats the text, and clients refuse headers of more than 8 KiB.
 pub(super) const MAX_TEXT_BYTES: usize = 1_024;
-const MAX_FIELD_BYTES: usize = 256;
+pub(super) const MAX_FIELD_BYTES: usize = 256;
 
-impl From<Error> for Status {
+/// An error of the API.
+struct ApiError {
+    code: Code,
+    reason: Reason,
+    text: String,
+    /// The metadata of `google.rpc.ErrorInfo`, besides `applied`.
+    metadata: Vec<(&'static str, String)>,
+    /// The path of the field that the error is about, and its problem.
+    violation: Option<(String, String)>,
+    /// The time to wait before the call is sent again. `None`: sending it again does not help.
+    retry_after: Option<Duration>,
+    applied: Applied,
+}
+
+impl ApiError {
+    /// Returns an error of a call that was not applied.
+    fn new(code: Code, reason: Reason, text: impl Into<String>) -> Self {
+        Self {
+            code,
+            reason,
+            text: truncate(text.into(), MAX_TEXT_BYTES),
+            metadata: Vec::new(),
+            violation: None,
+            retry_after: None,
+            applied: Applied::No,
+        }
+    }
+
+    fn with(mut self, name: &'static str, value: impl ToString) -> Self {
+        self.metadata.push((name, value.to_string()));
+        self
+    }
+
+    fn on_field(mut self, field: String, problem: String) -> Self {
+        let field = truncate(field, MAX_FIELD_BYTES);
+        self.violation = Some((field.clone(), truncate(problem, MAX_TEXT_BYTES)));
+        self.with("field", field)
+    }
+
+    fn after(mut self, retry_after: impl Into<Option<Duration>>) -> Self {
+        self.retry_after = retry_after.into();
+        self
+    }
+
+    /// Returns the metadata of `google.rpc.ErrorInfo`.
+    fn metadata<M: FromIterator<(String, String)>>(&self) -> M {
+        let applied = ("applied", self.applied.name().to_owned());
+        let metadata = self.metadata.iter().cloned().chain([applied]);
+        metadata
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
+    }
+}
+
+impl From<ApiError> for Status {
+    fn from(error: ApiError) -> Self {
+        let mut details = ErrorDetails::with_error_info(
+            error.reason.name(),
+            DOMAIN,
+            error.metadata::<HashMap<_, _>>(),
+        );
+        if let Some((field, problem)) = error.violation {
+            details.add_bad_request_violation(field, problem);
+        }
+        if error.retry_after.is_some() {
+            details.set_retry_info(error.retry_after);
+        }
+        let pushback = pushback(error.retry_after);
+        Self::with_error_details_and_metadata(error.code, error.text, details, pushback)
+    }
+}
+
+impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
         use Code::{FailedPrecondition, Internal, InvalidArgument, NotFound, Unavailable};
-        let text = error.to_string();
-        match error {
-            Error::InvalidField { field, problem } => on_field(
-                InvalidArgument,
-                Reason::InvalidField,
-                text,
-                &field,
-                &problem,
-            ),
-            Error::LimitExceeded { field, problem } => on_field(
-                InvalidArgument,
-                Reason::LimitExceeded,
-                text,
-                &field,
-                &problem,
-            ),
-            Error::QueueNotFound(_) => status(NotFound, Reason::QueueNotFound, text, None),
-            Error::Draining => status(
-                Unavailable,
-                Reason::Draining,
-                text,
-                Some(Duration::from_millis(100)),
-            ),
-            Error::LeaseIdTooNew { .. } | Error::SecretNotRead { .. } => status(
-                Unavailable,
-                Reason::LeaseIdTooNew,
-                text,
-                Some(Duration::from_millis(500)),
-            ),
+        let (text, applied) = (error.to_string(), error.applied());
+        let converted = match error {
+            Error::InvalidField { field, problem } => {
+                Self::new(InvalidArgument, Reason::InvalidField, text).on_field(field, problem)
+            }
+            Error::AlreadyExists { field, problem } => {
+                Self::new(Code::AlreadyExists, Reason::AlreadyExists, text).on_field(field, problem)
+            }
+            Error::LimitExceeded {
+                field,
+                problem,
+                value,
+                max,
+            } => {
+                let error = Self::new(InvalidArgument, Reason::LimitExceeded, text)
+                    .on_field(field, problem)
+                    .with("max", max);
+                match value {
+                    Some(value) => error.with("value", value),
+                    None => error,
+                }
+            }
+            Error::QueueNotFound(queue) => Self::new(NotFound, Reason::QueueNotFound, text)
+                .with("queue", truncate(queue, MAX_FIELD_BYTES)),
+            Error::Draining => {
+                Self::new(Unavailable, Reason::Draining, text).after(Duration::from_millis(100))
+            }
+            Error::LeaseIdTooNew { .. } | Error::SecretNotRead { .. } => {
+                Self::new(Unavailable, Reason::LeaseIdTooNew, text)
+                    .after(Duration::from_millis(500))
+            }
             Error::StoreUnavailable {
                 outage,
                 retry_after,
             } => {
-                let tries = ("tries".to_owned(), outage.tries.to_string());
-                let number = outage.number.map(|number| number.to_string());
-                let number = number.map(|number| ("server_error".to_owned(), number));
-                let metadata: HashMap<_, _> = std::iter::once(tries).chain(number).collect();
-                let details = error_info(Reason::StoreUnavailable, metadata);
-                with_retry(Unavailable, text, details, Some(retry_after))
+                let error = Self::new(Unavailable, Reason::StoreUnavailable, text)
+                    .with("tries", outage.tries)
+                    .after(retry_after);
+                match outage.number {
+                    Some(number) => error.with("server_error", number),
+                    None => error,
+                }
             }
             Error::StoreMisconfigured(_) => {
-                status(FailedPrecondition, Reason::StoreMisconfigured, text, None)
+                Self::new(FailedPrecondition, Reason::StoreMisconfigured, text)
             }
-            Error::Overloaded { retry_after, .. } => status(
-                Code::ResourceExhausted,
-                Reason::Overloaded,
-                text,
-                Some(retry_after),
-            ),
-            Error::Internal => status(Internal, Reason::Internal, text, None),
+            Error::Overloaded { cause, retry_after } => {
+                let error =
+                    Self::new(Code::ResourceExhausted, Reason::Overloaded, text).after(retry_after);
+                match cause {
+                    OverloadCause::Budget(budget) => error.with("budget", budget),
+                    OverloadCause::Delay => error,
+                }
+            }
+            Error::Withdrawn => Self::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, text),
+            Error::Partly(part) => (*part).into(),
+            Error::Internal => Self::new(Internal, Reason::Internal, text),
+        };
+        Self {
+            applied,
+            ..converted
         }
     }
 }
 
+impl From<Error> for Status {
+    fn from(error: Error) -> Self {
+        ApiError::from(error).into()
+    }
+}
+
+/// Converts the error of a claim that is part of another call.
+pub(super) fn call_error(error: Error) -> proto::CallError {
+    let error = ApiError::from(error);
+    proto::CallError {
+        code: error.code.into(),
+        reason: error.reason.name().to_owned(),
+        metadata: error.metadata(),
+        retry_delay: error.retry_after.map(duration_to_proto),
+        message: error.text,
+    }
+}
+
+/// Takes the advice to repeat the call from an error, if the call may have been applied and would be applied twice.
+pub(super) fn unless_repeatable(status: Status, can_be_repeated: bool) -> Status {
+    let mut details = status.get_error_details();
+    let applied = details
+        .error_info()
+        .and_then(|info| info.metadata.get("applied"));
+    let may_be_applied = applied.is_some_and(|applied| applied == Applied::Unknown.name());
+    if can_be_repeated || !may_be_applied {
+        return status;
+    }
+    details.set_retry_info(None);
+    let text = status.message();
+    Status::with_error_details_and_metadata(status.code(), text, details, pushback(None))
+}
+
 /// Returns the status for a call whose deadline is about to pass.
-pub(super) fn deadline_exceeded() -> Status {
-    let text =
-        "the deadline passed before the store answered; the call may have been applied".to_owned();
-    status(Code::DeadlineExceeded, Reason::DeadlineExceeded, text, None)
+pub(super) fn deadline_exceeded(applied: Applied) -> Status {
+    let text = match applied {
+        Applied::No => "the deadline passed before the store was asked; the call was not applied",
+        Applied::Unknown => {
+            "the deadline passed before the store answered; the call may have been applied"
+        }
+    };
+    let error = ApiError::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, text);
+    ApiError { applied, ..error }.into()
+}
+
+/// Returns the status for a path that the service does not have.
+pub(super) fn rpc_unknown(path: &str) -> Status {
+    let text = format!(
+        "the service has no rpc {}: the client is of another version of the API, leasebroker.v1.LeaseService",
+        Quoted(path)
+    );
+    ApiError::new(Code::Unimplemented, Reason::RpcUnknown, text).into()
 }
 
 /// Returns the status for a request that cannot be decoded as a message of the API. `text` gives the cause.
 pub(super) fn malformed(text: String) -> Status {
-    status(Code::InvalidArgument, Reason::InvalidField, text, None)
+    ApiError::new(Code::InvalidArgument, Reason::InvalidField, text).into()
 }
 
 /// Returns the status for a request whose last byte has not arrived within `timeout`.
 pub(super) fn incomplete(timeout: Duration) -> Status {
     let timeout = humantime::format_duration(timeout);
     let text = format!("the request did not arrive completely within {timeout}");
-    status(Code::InvalidArgument, Reason::RequestIncomplete, text, None)
+    ApiError::new(Code::InvalidArgument, Reason::RequestIncomplete, text).into()
 }
 
 /// Returns the status for a request above the configured message size. `text` gives both sizes.
 pub(super) fn message_too_large(text: String) -> Status {
-    status(Code::ResourceExhausted, Reason::LimitExceeded, text, None)
+    ApiError::new(Code::ResourceExhausted, Reason::LimitExceeded, text).into()
 }
 
 /// Returns the status for a call without credentials.
 pub(super) fn credentials_missing() -> Status {
-    let text = "the call has no credentials".to_owned();
-    status(
-        Code::Unauthenticated,
-        Reason::CredentialsMissing,
-        text,
-        None,
-    )
+    let text = "the call has no credentials";
+    ApiError::new(Code::Unauthenticated, Reason::CredentialsMissing, text).into()
 }
 
 /// Returns the status for a call whose credentials are not valid. It is the same for every cause. `retry_after`: they were
 /// not checked.
 pub(super) fn credentials_invalid(retry_after: Option<Duration>) -> Status {
-    let text = "the credentials are not valid".to_owned();
-    status(
-        Code::Unauthenticated,
-        Reason::CredentialsInvalid,
-        text,
-        retry_after,
-    )
+    let text = "the credentials are not valid";
+    let error = ApiError::new(Code::Unauthenticated, Reason::CredentialsInvalid, text);
+    error.after(retry_after).into()
 }
 
 /// Returns the status for a caller without a role that the rpc needs. It is the same whether a queue exists or not.
 pub(super) fn role_missing(rpc: &str, needed: &str) -> Status {
     let text = format!("{rpc} needs the role {needed} on this queue");
-    let metadata = HashMap::from([
-        ("rpc".to_owned(), rpc.to_owned()),
-        ("role".to_owned(), needed.to_owned()),
-    ]);
-    let details = error_info(Reason::RoleMissing, metadata);
-    with_retry(Code::PermissionDenied, text, details, None)
+    let error = ApiError::new(Code::PermissionDenied, Reason::RoleMissing, text);
+    error.with("rpc", rpc).with("role", needed).into()
 }
 
 /// Returns the status for a call over a limit of its identity.
@@ -145,31 +265,8 @@ pub(super) fn identity_limit(over: OverLimit) -> Status {
     let text = format!(
         "the limit {limit} of the caller's identity is reached; send the call again after the delay in RetryInfo"
     );
-    let metadata = HashMap::from([("limit".to_owned(), limit.to_owned())]);
-    let details = error_info(Reason::IdentityLimit, metadata);
-    with_retry(Code::ResourceExhausted, text, details, Some(retry_after))
-}
-
-fn status(code: Code, reason: Reason, text: String, retry_after: Option<Duration>) -> Status {
-    let details = error_info(reason, HashMap::new());
-    with_retry(code, text, details, retry_after)
-}
-
-fn error_info(reason: Reason, metadata: HashMap<String, String>) -> ErrorDetails {
-    ErrorDetails::with_error_info(reason.name(), DOMAIN, metadata)
-}
-
-fn with_retry(
-    code: Code,
-    text: String,
-    mut details: ErrorDetails,
-    retry_after: Option<Duration>,
-) -> Status {
-    if retry_after.is_some() {
-        details.set_retry_info(retry_after);
-    }
-    let text = truncate(text, MAX_TEXT_BYTES);
-    Status::with_error_details_and_metadata(code, text, details, pushback(retry_after))
+    let error = ApiError::new(Code::ResourceExhausted, Reason::IdentityLimit, text);
+    error.with("limit", limit).after(retry_after).into()
 }
 
 /// Returns the trailer that makes a client's retry policy wait for this time, or stop. Whole milliseconds.
@@ -179,14 +276,6 @@ fn pushback(retry_after: Option<Duration>) -> MetadataMap {
     let value = millis.map_or(MetadataValue::from_static("-1"), MetadataValue::from);
     metadata.insert("grpc-retry-pushback-ms", value);
     metadata
-}
-
-fn on_field(code: Code, reason: Reason, text: String, field: &str, problem: &str) -> Status {
-    let field = truncate(field.to_owned(), MAX_FIELD_BYTES);
-    let metadata = HashMap::from([("field".to_owned(), field.clone())]);
-    let mut details = error_info(reason, metadata);
-    details.add_bad_request_violation(field, truncate(problem.to_owned(), MAX_TEXT_BYTES));
-    with_retry(code, text, details, None)
 }
 
 /// Cuts a text at the last character that ends within `max_bytes`.

@@ -16,30 +16,53 @@ pub enum Rpc {
     Fail,
     /// Ends leases whose work was not done.
     Release,
-    /// Takes leases away from their workers.
-    CancelLeases,
-    /// Lets waiting claims look for items.
+    /// Releases every lease of claims.
+    ReleaseClaims,
+    /// Wakes waiting claims.
     Wake,
     /// Adds items. A follow-up of Complete needs the same roles on its own queue.
     Enqueue,
+    /// Takes leases away from their workers.
+    CancelLeases,
+}
+
+/// A service of the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RpcService {
+    /// `LeaseService`, for workers and producers.
+    Leases,
+    /// `AdminService`, for operators.
+    Admin,
 }
 
 impl Rpc {
     /// All rpcs.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::ClaimBatch,
         Self::Heartbeat,
         Self::Complete,
         Self::Fail,
         Self::Release,
-        Self::CancelLeases,
+        Self::ReleaseClaims,
         Self::Wake,
         Self::Enqueue,
+        Self::CancelLeases,
     ];
 
-    /// Returns the rpc with this name. `None`: the API has no such rpc.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|rpc| rpc.name() == name)
+    /// Returns the service that has the rpc.
+    pub const fn service(self) -> RpcService {
+        match self {
+            Self::CancelLeases => RpcService::Admin,
+            _ => RpcService::Leases,
+        }
+    }
+
+    /// Returns whether the rpc ends or extends leases. Such calls are served also under overload, because they make place.
+    pub const fn is_settlement(self) -> bool {
+        matches!(
+            self,
+            Self::Heartbeat | Self::Complete | Self::Fail | Self::Release | Self::ReleaseClaims
+        )
     }
 
     /// Returns the rpc's name in the API.
@@ -50,20 +73,24 @@ impl Rpc {
             Self::Complete => "Complete",
             Self::Fail => "Fail",
             Self::Release => "Release",
-            Self::CancelLeases => "CancelLeases",
+            Self::ReleaseClaims => "ReleaseClaims",
             Self::Wake => "Wake",
             Self::Enqueue => "Enqueue",
+            Self::CancelLeases => "CancelLeases",
         }
     }
 
     /// Returns the roles of which a caller needs one.
     pub const fn roles(self) -> &'static [Role] {
-        use Role::{Admin, Producer, Worker};
+        use Role::{Admin, Operator, Producer, Worker};
         match self {
-            Self::ClaimBatch | Self::Heartbeat | Self::Complete | Self::Fail | Self::Release => {
-                &[Worker, Admin]
-            }
-            Self::CancelLeases => &[Admin],
+            Self::ClaimBatch
+            | Self::Heartbeat
+            | Self::Complete
+            | Self::Fail
+            | Self::Release
+            | Self::ReleaseClaims => &[Worker, Admin],
+            Self::CancelLeases => &[Operator, Admin],
             Self::Wake => &[Worker, Producer, Admin],
             Self::Enqueue => &[Producer, Admin],
         }

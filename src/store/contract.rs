@@ -15,7 +15,8 @@ pub use self::claim::{
     ClaimCall, Claimed, ClaimedItem, LeaseExpiry, MAX_PASSED_OVER, MAX_TOO_LARGE, TooLargeItem,
 };
 pub use self::ended_leases::{
-    CancelResults, Cancellation, Cancelled, EndedLease, Reaped, ReleasedClaims, TraceNote,
+    CancelResults, Cancellation, Cancelled, CancelledLease, EndedLease, Reaped, ReleasedClaims,
+    TraceNote,
 };
 pub use self::facts::Facts;
 pub use self::heartbeat::{Renewal, Renewed};

@@ -34,9 +34,66 @@ impl StoreError {
         }
     }
 
-    /// Returns an outage of which only the reason is known.
+    /// Returns an outage during an operation that may have been applied.
     pub fn unavailable(reason: impl Into<String>) -> Self {
         Self::Unavailable(reason.into().into())
+    }
+
+    /// Returns an outage before the store has begun to apply the operation.
+    pub fn not_begun(reason: impl Into<String>) -> Self {
+        Self::unavailable(reason).not_applied()
+    }
+
+    /// Returns this error for an operation that was not applied and will not be.
+    #[must_use]
+    pub fn not_applied(self) -> Self {
+        self.with_applied(Applied::No)
+    }
+
+    /// Returns this error for an operation of which a part may have been applied. An error that says that nothing was applied
+    /// becomes an outage: the operation can be sent again, and then meets the error without that part.
+    #[must_use]
+    pub fn maybe_applied(self) -> Self {
+        match self {
+            Self::Misconfigured(reason) => Self::unavailable(reason),
+            other => other.with_applied(Applied::Unknown),
+        }
+    }
+
+    fn with_applied(mut self, applied: Applied) -> Self {
+        if let Self::Unavailable(outage) = &mut self {
+            outage.applied = applied;
+        }
+        self
+    }
+
+    /// Returns whether the operation that failed with this error was applied.
+    pub const fn applied(&self) -> Applied {
+        match self {
+            Self::Rejected(_) | Self::Misconfigured(_) => Applied::No,
+            Self::Unavailable(outage) => outage.applied,
+            Self::Io(_) | Self::Bug(_) => Applied::Unknown,
+        }
+    }
+}
+
+/// Whether an operation that failed has changed the database.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Applied {
+    /// It has changed nothing, and will change nothing.
+    No,
+    /// Its changes may have been made, or may still be made.
+    #[default]
+    Unknown,
+}
+
+impl Applied {
+    /// Returns the word that clients read.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::No => "no",
+            Self::Unknown => "unknown",
+        }
     }
 }
 
@@ -48,8 +105,8 @@ pub struct Rejection {
     pub item: Option<usize>,
     /// The column that caused the rejection, if it is known.
     pub column: Option<String>,
-    /// The reason, as text for the caller.
-    pub problem: String,
+    /// The reason.
+    pub problem: Problem,
     /// Later requests of the list that would be refused too, even if this one were left out. In the order of the list. It
     /// need not be complete.
     pub more: Vec<Rejection>,
@@ -57,7 +114,7 @@ pub struct Rejection {
 
 impl Rejection {
     /// Returns the rejection of the request at index `item`.
-    pub fn of_item(item: usize, column: Option<String>, problem: String) -> Self {
+    pub fn of_item(item: usize, column: Option<String>, problem: Problem) -> Self {
         Self {
             item: Some(item),
             column,
@@ -67,7 +124,7 @@ impl Rejection {
     }
 
     /// Returns the rejection of a list in which the refused request is not known.
-    pub fn of_list(column: Option<String>, problem: String) -> Self {
+    pub fn of_list(column: Option<String>, problem: Problem) -> Self {
         Self {
             item: None,
             column,
@@ -77,19 +134,27 @@ impl Rejection {
     }
 }
 
-/// The reason why one settlement was refused. The text never contains a value of a column.
+/// The reason why one entry of a call was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The path of the refused field in the settlement, such as `follow_ups[1].item.columns["id"]`. `None`: the database
+    /// The path of the refused field in the entry, such as `follow_ups[1].item.columns["id"]`. `None`: the database
     /// refused the change of the item's row, and the field is not known.
     pub field: Option<String>,
-    /// The reason, as text for the caller.
-    pub problem: String,
+    /// The reason.
+    pub problem: Problem,
 }
 
 impl Refusal {
+    /// Returns the refusal of a field that is malformed or out of its bounds.
+    pub fn of_field(field: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self {
+            field: Some(field.into()),
+            problem: Problem::new(ProblemKind::InvalidField, problem),
+        }
+    }
+
     /// Returns the refusal of a column that the settlement writes.
-    pub(crate) fn of_column(column: &str, problem: String) -> Self {
+    pub(crate) fn of_column(column: &str, problem: Problem) -> Self {
         Self {
             field: Some(format!("columns[{}]", Quoted(column))),
             problem,
@@ -97,7 +162,7 @@ impl Refusal {
     }
 
     /// Returns the refusal of the follow-up at `index`, and of its `column` if that is known.
-    pub(crate) fn of_follow_up(index: usize, column: Option<&str>, problem: String) -> Self {
+    pub(crate) fn of_follow_up(index: usize, column: Option<&str>, problem: Problem) -> Self {
         let item = format!("follow_ups[{index}].item");
         Self {
             field: Some(match column {
@@ -113,9 +178,65 @@ impl std::fmt::Display for Refusal {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.field {
             Some(field) => write!(out, "{field}: {}", self.problem),
-            None => out.write_str(&self.problem),
+            None => write!(out, "{}", self.problem),
         }
     }
+}
+
+/// What is wrong with a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The kind, for programs.
+    pub kind: ProblemKind,
+    /// The name of the constraint, index or foreign key that refused the change, as the database gives it.
+    pub constraint: Option<String>,
+    /// The text for the caller. It never contains a value of a column.
+    pub text: String,
+}
+
+impl Problem {
+    /// Returns a problem that no constraint has found.
+    pub fn new(kind: ProblemKind, text: impl Into<String>) -> Self {
+        Self {
+            kind,
+            constraint: None,
+            text: text.into(),
+        }
+    }
+
+    /// Returns the problem of a value that its column cannot hold.
+    pub(crate) fn unfit(text: impl Into<String>) -> Self {
+        Self::new(ProblemKind::ValueUnfit, text)
+    }
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(&self.text)
+    }
+}
+
+/// The kinds of problems. `lease_broker.proto` explains them (`RefusalReason`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProblemKind {
+    /// None of the others.
+    Other,
+    /// A field is malformed or out of its bounds.
+    InvalidField,
+    /// No queue with this name is configured.
+    QueueNotFound,
+    /// The request cannot write this column.
+    ColumnNotWritable,
+    /// The column cannot hold the value.
+    ValueUnfit,
+    /// A row with this key or this unique value exists.
+    AlreadyExists,
+    /// A CHECK constraint refuses the row.
+    Check,
+    /// A foreign key refuses the change.
+    ForeignKey,
+    /// A trigger refuses the change.
+    Trigger,
 }
 
 /// The reason why a store is unavailable, and how often the operation was tried.
@@ -127,6 +248,8 @@ pub struct Outage {
     pub tries: u32,
     /// The error number of the database server, if the failure has one.
     pub number: Option<u32>,
+    /// Whether the operation was applied.
+    pub applied: Applied,
 }
 
 impl std::fmt::Display for Outage {

@@ -1,6 +1,6 @@
 //! Checks the follow-up items of a completion before a store changes anything.
 
-use super::{Ending, NewItem, QueueIndex, Refusal, Settlement, StoreError};
+use super::{Ending, NewItem, Problem, QueueIndex, Refusal, Settlement, StoreError};
 
 /// Returns the refusal of the first bad follow-up item in `settlement`, or `None` if all of them are good.
 ///
@@ -8,7 +8,7 @@ use super::{Ending, NewItem, QueueIndex, Refusal, Settlement, StoreError};
 /// reason.
 pub(super) fn refusal(
     settlement: &Settlement,
-    check_item: impl Fn(QueueIndex, &NewItem) -> Result<Result<(), (String, String)>, StoreError>,
+    check_item: impl Fn(QueueIndex, &NewItem) -> Result<Result<(), (String, Problem)>, StoreError>,
 ) -> Result<Option<Refusal>, StoreError> {
     let Ending::Complete { follow_ups } = &settlement.ending else {
         return Ok(None);

@@ -51,16 +51,17 @@ mod stats;
 mod survey;
 mod table;
 mod template;
+mod withdrawal;
 mod written_columns;
 
 pub use self::contract::{
-    CancelResults, Cancellation, Cancelled, Checkpoints, ClaimCall, Claimed, ClaimedItem,
-    EndedLease, Ending, Facts, FollowUp, Inspect, LeaseExpiry, Leases, MAX_PASSED_OVER,
-    MAX_TOO_LARGE, NewItem, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, SettleResults,
-    Settled, Settlement, Store, TooLargeItem, TraceNote, Upkeep,
+    CancelResults, Cancellation, Cancelled, CancelledLease, Checkpoints, ClaimCall, Claimed,
+    ClaimedItem, EndedLease, Ending, Facts, FollowUp, Inspect, LeaseExpiry, Leases,
+    MAX_PASSED_OVER, MAX_TOO_LARGE, NewItem, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed,
+    SettleResults, Settled, Settlement, Store, TooLargeItem, TraceNote, Upkeep,
 };
 pub use self::enqueue_once::{EnqueueOnce, EnqueuedOnce};
-pub use self::error::{Outage, Refusal, Rejection, StoreError};
+pub use self::error::{Applied, Outage, Problem, ProblemKind, Refusal, Rejection, StoreError};
 pub use self::instance::{Instance, SettingsDifference, SettingsHash};
 pub use self::item_facts::{Ahead, BlockingSession, ForeignLock, ItemFacts, ItemRow};
 pub use self::item_size::ItemSize;
@@ -68,3 +69,4 @@ pub use self::pool_status::{PoolStatus, RetryReason};
 pub use self::purge::{PurgeStep, Purged, RetentionTurn};
 pub use self::stats::{ListedItem, Stats};
 pub use self::survey::{ColumnClass, Survey, SurveyedColumn};
+pub use self::withdrawal::Beginning;

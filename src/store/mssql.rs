@@ -83,9 +83,10 @@ pub use self::settings::Settings;
 use super::contract::inspect_by_field;
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
-    CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce, Facts,
-    Instance, Leases, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, ReleasedClaims,
-    Renewal, Renewed, RetentionTurn, SettleResults, Settlement, StoreError, TraceNote, Upkeep,
+    CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall, Claimed, EnqueueOnce,
+    EnqueuedOnce, Facts, Instance, Leases, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex,
+    Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settlement, StoreError,
+    TraceNote, Upkeep,
 };
 
 /// Statement of the health check: it succeeds only if the database accepts writes.
@@ -222,6 +223,10 @@ impl Leases for MssqlStore {
         self.reader.operations.pool.max_concurrent_operations()
     }
 
+    fn withdraw_waiting(&self) {
+        self.reader.operations.pool.withdraw_waiting();
+    }
+
     async fn claim(
         &self,
         queue: QueueIndex,
@@ -303,11 +308,11 @@ impl Leases for MssqlStore {
     async fn cancel(
         &self,
         queue: QueueIndex,
-        keys: Arc<[Key]>,
+        leases: Arc<[CancelledLease]>,
         cancellation: Cancellation,
     ) -> Result<CancelResults, StoreError> {
         self.run(async move |operations: MssqlOperations| {
-            operations.cancel(queue, &keys, &cancellation).await
+            operations.cancel(queue, &leases, &cancellation).await
         })
         .await
     }

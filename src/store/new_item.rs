@@ -7,7 +7,7 @@ use lease_broker_model::text::Quoted;
 use lease_broker_value::Value;
 
 use super::item_size::too_large_text;
-use super::{ItemSize, NewItem};
+use super::{ItemSize, NewItem, Problem, ProblemKind};
 
 /// Returns the table's column for the item's column at `index`.
 ///
@@ -18,24 +18,25 @@ pub(super) fn insertable_column<'a, C>(
     item: &NewItem,
     index: usize,
     insertable: &'a HashMap<String, C>,
-) -> Result<&'a C, (String, String)> {
+) -> Result<&'a C, (String, Problem)> {
     let (name, _) = &item.columns[index];
     let mut earlier = item.columns[..index].iter();
     if earlier.any(|(earlier, _)| earlier == name) {
-        return Err((
-            name.clone(),
-            format!("the column {} is set twice", Quoted(name)),
-        ));
+        let text = format!("the column {} is set twice", Quoted(name));
+        return Err((name.clone(), Problem::new(ProblemKind::InvalidField, text)));
     }
     insertable.get(name).ok_or_else(|| {
         let mut names: Vec<&str> = insertable.keys().map(String::as_str).collect();
         names.sort_unstable();
-        let problem = format!(
+        let text = format!(
             "queue {queue:?} has no column {} that a new item can set; it can set {}",
             Quoted(name),
             names.join(", ")
         );
-        (name.clone(), problem)
+        (
+            name.clone(),
+            Problem::new(ProblemKind::ColumnNotWritable, text),
+        )
     })
 }
 
@@ -46,7 +47,7 @@ pub(super) fn insertable_column<'a, C>(
 pub(super) fn check_key_length(
     item: &NewItem,
     is_key: impl Fn(&str) -> bool,
-) -> Result<(), (String, String)> {
+) -> Result<(), (String, Problem)> {
     let key = || item.columns.iter().filter(|(name, _)| is_key(name));
     let bytes = |value: &Value| lease_id::key_bytes([value]);
     let all_bytes = key().map(|(_, value)| bytes(value)).sum::<usize>();
@@ -57,7 +58,7 @@ pub(super) fn check_key_length(
     let name = longest.map(|(name, _)| name.clone()).unwrap_or_default();
     let problem =
         format!("the key takes {all_bytes} bytes in a lease id; at most {MAX_KEY_BYTES} fit");
-    Err((name, problem))
+    Err((name, Problem::unfit(problem)))
 }
 
 /// Checks that a claim can return the item. `is_data` tells whether a worker gets a column.
@@ -69,7 +70,7 @@ pub(super) fn check_item_size(
     size: ItemSize,
     max_item_bytes: usize,
     is_data: impl Fn(&str) -> bool,
-) -> Result<(), (String, String)> {
+) -> Result<(), (String, Problem)> {
     let sizes = || item.columns.iter().map(|(_, value)| value.wire_size());
     // Almost every item is small, and then the names of its columns do not matter.
     if size.of_new(sizes().sum()) <= max_item_bytes {
@@ -82,7 +83,8 @@ pub(super) fn check_item_size(
     }
     let largest = data().max_by_key(|(_, value)| value.wire_size());
     let name = largest.map(|(name, _)| name.clone()).unwrap_or_default();
-    Err((name, too_large_text(size_bytes, max_item_bytes)))
+    let text = too_large_text(size_bytes, max_item_bytes);
+    Err((name, Problem::unfit(text)))
 }
 
 /// Returns true for decimal digits such as `-12.50`, with an optional sign and an optional fraction.

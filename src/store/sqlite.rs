@@ -79,10 +79,10 @@ use super::contract::inspect_by_field;
 use super::schema::Schema as _;
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
-    CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce, Facts,
-    Instance, Leases, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, Refusal,
-    ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settled, Settlement,
-    StoreError, TraceNote, Upkeep,
+    CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall, Claimed, EnqueueOnce,
+    EnqueuedOnce, Facts, Instance, Leases, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex,
+    Reaped, Refusal, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settled,
+    Settlement, StoreError, TraceNote, Upkeep,
 };
 
 /// A [`Store`](super::Store) on an SQLite file.
@@ -198,6 +198,10 @@ impl Leases for SqliteStore {
         1
     }
 
+    fn withdraw_waiting(&self) {
+        self.writer.withdraw_waiting();
+    }
+
     async fn claim(
         &self,
         queue: QueueIndex,
@@ -247,7 +251,8 @@ impl Leases for SqliteStore {
             results: Vec::with_capacity(settlements.len()),
         };
         for outcome in join_all(alone).await {
-            match outcome {
+            // Others of the list may have been applied.
+            match outcome.map_err(StoreError::maybe_applied) {
                 Err(StoreError::Rejected(rejection)) => {
                     settled.results.push(Settled::Refused(Refusal {
                         field: None,
@@ -308,11 +313,11 @@ impl Leases for SqliteStore {
     async fn cancel(
         &self,
         queue: QueueIndex,
-        keys: Arc<[Key]>,
+        leases: Arc<[CancelledLease]>,
         cancellation: Cancellation,
     ) -> Result<CancelResults, StoreError> {
         let cancel =
-            move |context: &WriteContext| cancel::cancel(context, queue, &keys, &cancellation);
+            move |context: &WriteContext| cancel::cancel(context, queue, &leases, &cancellation);
         self.writer.run(cancel).await
     }
 

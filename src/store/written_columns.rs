@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use lease_broker_value::Value;
 
-use super::{Refusal, Settlement};
+use super::{Problem, ProblemKind, Refusal, Settlement};
 
 /// Returns the refusal of the first column that `settlement` cannot write, or `None` if it can write all of them.
 ///
@@ -20,9 +20,14 @@ pub(super) fn refusal<C>(
     columns.enumerate().find_map(|(index, (name, value))| {
         let mut earlier = settlement.columns[..index].iter();
         let problem = match writable.get(name) {
-            None => not_writable(queue, writable),
-            Some(_) if earlier.any(|(earlier, _)| earlier == name) => "is set twice".to_owned(),
-            Some(column) => check_value(name, column, value).err()?,
+            None => Problem::new(
+                ProblemKind::ColumnNotWritable,
+                not_writable(queue, writable),
+            ),
+            Some(_) if earlier.any(|(earlier, _)| earlier == name) => {
+                Problem::new(ProblemKind::InvalidField, "is set twice")
+            }
+            Some(column) => Problem::unfit(check_value(name, column, value).err()?),
         };
         Some(Refusal::of_column(name, problem))
     })

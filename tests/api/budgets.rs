@@ -171,7 +171,11 @@ async fn settlement_is_applied_without_place_for_next() {
     let completed = with_timeout(completing).await.expect("a task");
     let completed = completed.expect("completed").into_inner();
     assert_eq!(completed.results[0].outcome(), Outcome::Applied);
-    assert_eq!(completed.next_leases, []);
+    assert_eq!(completed.next, None);
+    let error = completed.next_error.expect("the claim was refused");
+    assert_eq!((error.code, &*error.reason), (8, "OVERLOADED"));
+    assert_eq!(error.metadata["applied"], "no");
+    assert!(error.metadata.contains_key("budget") && error.retry_delay.is_some());
 }
 
 #[tokio::test]

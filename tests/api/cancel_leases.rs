@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use lease_broker_proto::{
-    CancelLeasesRequest, CancelResult, HeartbeatResult, ItemState, Outcome, WakeRequest,
+    CancelLeasesRequest, CancelResult, Cancellation, HeartbeatResult, ItemState, Outcome,
+    RefusalReason, WakeRequest,
 };
 use tonic::{Code, Status};
 
 use crate::api::waiting_claims::{NO_POLLS, WAIT};
 use crate::support::api_error::assert_field_error;
-use crate::support::client::{Client, completion, duration, failure, key};
+use crate::support::client::{Client, assert_refused, completion, duration, failure, key};
 use crate::support::database::all_rows;
 use crate::support::server::{QUEUE, Server};
 use crate::support::timeout::with_timeout;
@@ -17,9 +18,17 @@ use crate::support::timeout::with_timeout;
 fn request(keys: &[&str], reason: &str) -> CancelLeasesRequest {
     CancelLeasesRequest {
         queue: "work".to_owned(),
-        keys: keys.iter().map(|key| (*key).to_owned()).collect(),
+        cancellations: keys.iter().map(|key| of_key(key)).collect(),
         reason: reason.to_owned(),
         ..CancelLeasesRequest::default()
+    }
+}
+
+/// Builds the cancellation of the lease that an item has.
+fn of_key(key: &str) -> Cancellation {
+    Cancellation {
+        key: key.to_owned(),
+        fencing_token: 0,
     }
 }
 
@@ -27,7 +36,7 @@ async fn cancel(
     client: &Client,
     request: CancelLeasesRequest,
 ) -> Result<Vec<CancelResult>, Status> {
-    let response = client.rpc.clone().cancel_leases(request).await?;
+    let response = client.admin.clone().cancel_leases(request).await?;
     Ok(response.into_inner().results)
 }
 
@@ -47,11 +56,11 @@ async fn next_heartbeat_of_cancelled_lease_has_the_reason() {
     let results = results.expect("cancelled");
     let seen: Vec<_> = results
         .iter()
-        .map(|result| (&*result.key, result.cancelled, result.state()))
+        .map(|result| (result.outcome(), result.fencing_token, result.state()))
         .collect();
     let expected = [
-        (key(&lease), true, ItemState::Ready),
-        ("99", false, ItemState::Unspecified),
+        (Outcome::Applied, 1, ItemState::Ready),
+        (Outcome::Gone, 0, ItemState::Unspecified),
     ];
     assert_eq!(seen, expected);
     let lost = heartbeat(&client, &lease.lease_id).await;
@@ -152,6 +161,41 @@ async fn heartbeat_tells_own_settlement_from_loss() {
 }
 
 #[tokio::test]
+async fn malformed_and_repeated_keys_are_refused_alone() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["a"]).await;
+    client.claim_one().await;
+    let results = cancel(&client, request(&["one", "1", "1"], "")).await;
+    let results = results.expect("cancelled");
+    for at in [0, 2] {
+        let (refusal, reason) = (results[at].refusal.as_ref(), RefusalReason::InvalidField);
+        assert_refused(results[at].outcome(), refusal, reason, "key");
+    }
+    assert_eq!(results[1].outcome(), Outcome::Applied);
+}
+
+#[tokio::test]
+async fn cancellation_with_fencing_token_can_be_sent_again() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["a"]).await;
+    let lease = client.claim_one().await;
+    let mut fenced = request(&[key(&lease)], "");
+    fenced.cancellations[0].fencing_token = lease.fencing_token;
+    for already_applied in [false, true] {
+        let results = cancel(&client, fenced.clone()).await.expect("cancelled");
+        let seen = (results[0].outcome(), results[0].already_applied);
+        assert_eq!(seen, (Outcome::Applied, already_applied));
+    }
+    let next = client.claim_one().await;
+    let results = cancel(&client, fenced).await.expect("no error");
+    assert_eq!(results[0].outcome(), Outcome::LeaseLost);
+    let held = heartbeat(&client, &next.lease_id).await;
+    assert_eq!(held.outcome(), Outcome::Applied);
+}
+
+#[tokio::test]
 async fn invalid_cancellation_changes_nothing() {
     let server = Server::start().await;
     let client = server.client().await;
@@ -166,11 +210,7 @@ async fn invalid_cancellation_changes_nothing() {
     let mut both = request(&["1"], "");
     both.dead_letter = true;
     both.delay = Some(duration(Duration::from_secs(1)));
-    for (wrong, field) in [
-        (request(&["1", "one"], ""), "keys[1]"),
-        (negative, "delay"),
-        (both, "delay"),
-    ] {
+    for (wrong, field) in [(negative, "delay"), (both, "delay")] {
         let refused = cancel(&client, wrong).await;
         assert_field_error(refused, Code::InvalidArgument, "INVALID_FIELD", field);
     }

@@ -4,7 +4,7 @@ use lease_broker_proto::{EnqueueRequest, NewItem};
 use tonic::{Code, Status};
 
 use crate::support::api_error::assert_field_error;
-use crate::support::client::{Client, item, item_with, text};
+use crate::support::client::{Client, added_keys, item, item_with, text};
 use crate::support::database::query_value;
 use crate::support::server::Server;
 
@@ -16,7 +16,8 @@ async fn enqueue(client: &Client, id: &str, items: Vec<NewItem>) -> Result<Vec<S
         items,
         request_id: id.to_owned(),
     };
-    Ok(client.rpc.clone().enqueue(request).await?.into_inner().keys)
+    let response = client.rpc.clone().enqueue(request).await?.into_inner();
+    Ok(added_keys(response))
 }
 
 fn rows(server: &Server) -> i64 {

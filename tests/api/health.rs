@@ -10,7 +10,7 @@ use tonic_reflection::pb::{v1, v1alpha};
 
 use crate::support::server::Server;
 
-const SERVICE: &str = "leasebroker.v1.LeaseBrokerService";
+const SERVICE: &str = "leasebroker.v1.LeaseService";
 
 #[tokio::test]
 async fn health_covers_server_and_service() {

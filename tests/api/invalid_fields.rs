@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lease_broker_proto::value::Kind;
+use lease_broker_proto::column_value::Kind;
 use lease_broker_proto::{
-    ClaimBatchRequest, EnqueueRequest, FailRequest, HeartbeatRequest, NewItem, Outcome, Release,
-    ReleaseRequest, Value,
+    ClaimBatchRequest, ColumnValue, EnqueueRequest, FailRequest, HeartbeatRequest, NewItem,
+    Outcome, Release, ReleaseRequest,
 };
 use prost_types::Timestamp;
 use tonic::{Code, Status};
@@ -95,8 +95,12 @@ impl Fixture {
         let results = self.client.try_complete(vec![done]).await;
         let result = results.expect("no error").remove(0);
         assert_eq!(result.outcome(), Outcome::Refused);
-        let path = format!("follow_ups[1].{field}: ");
-        assert!(result.problem.starts_with(&path), "{}", result.problem);
+        let refusal = result.refusal.expect("a refusal");
+        assert_eq!(
+            refusal.field,
+            format!("follow_ups[1].{field}"),
+            "{refusal:?}"
+        );
         assert_eq!(all_tables(), before, "{field}");
     }
 }
@@ -204,7 +208,8 @@ async fn invalid_release_delay_is_named() {
 #[tokio::test]
 async fn invalid_request_id_of_release_is_named() {
     let fixture = Fixture::start().await;
-    let ids = [uuid::Uuid::nil().to_string(), "x".to_owned()];
+    let good = "0d3adb33-f000-4000-8000-000000000001".to_owned();
+    let ids = [good, "x".to_owned()];
     let release = fixture.client.try_release_requests(&ids);
     fixture.rejects(release, "request_ids[1]").await;
     for worker in ["", "a\0b"] {
@@ -218,7 +223,7 @@ async fn invalid_request_id_of_release_is_named() {
 #[tokio::test]
 async fn invalid_item_column_is_named() {
     let fixture = Fixture::start().await;
-    let kind = |kind| Value { kind: Some(kind) };
+    let kind = |kind| ColumnValue { kind: Some(kind) };
     let timestamp = |seconds, nanos| kind(Kind::TimestampValue(Timestamp { seconds, nanos }));
     let wrong = [
         ("nothing", text("x")),

@@ -1,8 +1,8 @@
 //! Complete with `next`: one call completes items and claims the next ones.
 
 use lease_broker_proto::{
-    CompleteRequest, CompleteResponse, Completion, FailRequest, ItemState, Lease, NextClaim,
-    Outcome,
+    ClaimBatchResponse, CompleteRequest, CompleteResponse, Completion, FailRequest, ItemState,
+    Lease, NextClaim, Outcome,
 };
 use tokio::net::TcpStream;
 use tonic::{Code, Status};
@@ -56,6 +56,11 @@ async fn start_with(payloads: &[&str]) -> (Server, Client) {
     (server, client)
 }
 
+/// Returns the leases of the claim that was part of a call.
+fn next_leases(next: &Option<ClaimBatchResponse>) -> &[Lease] {
+    &next.as_ref().expect("a claim").leases
+}
+
 #[tokio::test]
 async fn call_completes_and_claims_next() {
     let (server, client) = start_with(&["a", "b", "c", "d"]).await;
@@ -66,7 +71,7 @@ async fn call_completes_and_claims_next() {
         let response = complete(&client, completion_of(lease), next(1)).await;
         let response = response.expect("no error");
         assert_eq!(response.results[0].outcome(), Outcome::Applied);
-        leases = response.next_leases;
+        leases = response.next.expect("a claim").leases;
     }
     assert_eq!(seen, ["a", "b", "c", "d"]);
     let completed: i64 = database::query_value(
@@ -88,7 +93,7 @@ async fn next_lease_can_be_renewed() {
         ..next(5)
     };
     let response = complete(&client, completion_of(&first), for_90_seconds).await;
-    let leases = response.expect("no error").next_leases;
+    let leases = response.expect("no error").next.expect("a claim").leases;
     assert_eq!(payloads(&leases), ["b"]);
     let time_left = leases[0].time_left.expect("the lease has a duration");
     assert!((80..=90).contains(&time_left.seconds), "{time_left:?}");
@@ -110,7 +115,7 @@ async fn lost_lease_does_not_prevent_a_claim() {
     let response = complete(&client, completion_of(&lost), next(2)).await;
     let response = response.expect("no error");
     assert_eq!(response.results[0].outcome(), Outcome::LeaseLost);
-    assert_eq!(payloads(&response.next_leases), ["a", "b"]);
+    assert_eq!(payloads(next_leases(&response.next)), ["a", "b"]);
 }
 
 #[tokio::test]
@@ -125,10 +130,10 @@ async fn retried_call_returns_the_same_leases() {
     let retried = complete(&client, completion_of(&first), with_id).await;
     let original = original.expect("no error");
     let retried = retried.expect("no error");
-    assert_eq!(payloads(&original.next_leases), ["b"]);
+    assert_eq!(payloads(next_leases(&original.next)), ["b"]);
     assert_eq!(
-        lease_ids(&retried.next_leases),
-        lease_ids(&original.next_leases)
+        lease_ids(next_leases(&retried.next)),
+        lease_ids(next_leases(&original.next))
     );
     assert_eq!(retried.results, original.results);
 }
@@ -153,10 +158,10 @@ async fn failure_claims_the_next_item() {
     let (original, retried) = (fail().await, fail().await);
     assert_eq!(original.results[0].outcome(), Outcome::Applied);
     assert_eq!(original.results[0].state(), ItemState::Delayed);
-    assert_eq!(payloads(&original.next_leases), ["b"]);
+    assert_eq!(payloads(next_leases(&original.next)), ["b"]);
     assert_eq!(
-        lease_ids(&retried.next_leases),
-        lease_ids(&original.next_leases)
+        lease_ids(next_leases(&retried.next)),
+        lease_ids(next_leases(&original.next))
     );
     let invalid = FailRequest {
         next: Some(next(0)),
@@ -175,7 +180,7 @@ async fn refused_completion_keeps_the_next_lease() {
     let response = complete(&client, unknown_queue, next(1)).await;
     let response = response.expect("no error");
     assert_eq!(response.results[0].outcome(), Outcome::Refused);
-    assert_eq!(payloads(&response.next_leases), ["b"]);
+    assert_eq!(payloads(next_leases(&response.next)), ["b"]);
 }
 
 #[tokio::test]
@@ -272,7 +277,7 @@ async fn draining_service_only_completes() {
     let leased = database::query_value::<i64>(&server.database(), leased);
     assert_eq!(
         leased,
-        i64::try_from(response.next_leases.len()).expect("a number")
+        i64::try_from(response.next.expect("a claim").leases.len()).expect("a number")
     );
 }
 

@@ -137,7 +137,7 @@ async fn malformed_message_is_rejected() {
             "Release",
             "Enqueue",
         ] {
-            let path = format!("/leasebroker.v1.LeaseBrokerService/{rpc}");
+            let path = format!("/leasebroker.v1.LeaseService/{rpc}");
             grpc.ready().await.expect("the channel is ready");
             let path = path.parse().expect("the path is valid");
             let outcome = grpc.unary(Request::new(bytes.to_vec()), path, Bytes).await;

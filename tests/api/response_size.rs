@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use lease_broker_proto::lease_broker_service_client::LeaseBrokerServiceClient;
+use lease_broker_proto::lease_service_client::LeaseServiceClient;
 use lease_broker_proto::{
     ClaimBatchRequest, ClaimBatchResponse, CompleteRequest, Lease, NextClaim, TooLargeItem,
 };
@@ -43,7 +43,7 @@ async fn items_over_the_message_limit_are_not_leased() {
 /// every response.
 async fn assert_default_client_reads(server: &Server, queue: &str, count: usize) {
     let client = server.client().await.for_queue(queue);
-    let mut default_client = LeaseBrokerServiceClient::new(server.channel().await);
+    let mut default_client = LeaseServiceClient::new(server.channel().await);
     let mut seen = 0;
     while seen < count {
         let response = default_client
@@ -97,7 +97,7 @@ async fn server_with_payloads(config: &str, lengths: &[usize]) -> Server {
     server
 }
 
-async fn claim_bytes(client: &Client, max_items: i32, max_bytes: i64) -> ClaimBatchResponse {
+async fn claim_bytes(client: &Client, max_items: i32, max_bytes: i32) -> ClaimBatchResponse {
     let request = ClaimBatchRequest {
         max_bytes,
         ..client.claim_request(max_items)
@@ -111,7 +111,7 @@ fn keys(leases: &[Lease]) -> Vec<&str> {
 }
 
 /// Asserts that the response names these items, each with about this size.
-fn assert_too_large(too_large: &[TooLargeItem], expected: &[(&str, i64)]) {
+fn assert_too_large(too_large: &[TooLargeItem], expected: &[(&str, i32)]) {
     assert_eq!(too_large.len(), expected.len(), "{too_large:?}");
     for (item, (key, bytes)) in too_large.iter().zip(expected) {
         assert_eq!(item.key, *key);
@@ -246,15 +246,16 @@ async fn next_claim_has_its_own_max_bytes() {
     };
     let response = with_timeout(client.rpc.clone().complete(request)).await;
     let response = response.expect("completed").into_inner();
-    assert_eq!(keys(&response.next_leases), ["3"]);
-    assert_too_large(&response.next_too_large, &[("2", 100_000)]);
+    let next = response.next.expect("a claim");
+    assert_eq!(keys(&next.leases), ["3"]);
+    assert_too_large(&next.too_large, &[("2", 100_000)]);
 }
 
 #[tokio::test]
 async fn max_bytes_below_64_kib_is_invalid() {
     let server = Server::start().await;
     let client = server.client().await;
-    for max_bytes in [-1, 1, 65_535, i64::MIN] {
+    for max_bytes in [-1, 1, 65_535, i32::MIN] {
         let request = ClaimBatchRequest {
             max_bytes,
             ..client.claim_request(1)
@@ -262,7 +263,7 @@ async fn max_bytes_below_64_kib_is_invalid() {
         let outcome = client.try_claim(request).await;
         assert_field_error(outcome, Code::InvalidArgument, "INVALID_FIELD", "max_bytes");
     }
-    let response = claim_bytes(&client, 1, i64::MAX).await;
+    let response = claim_bytes(&client, 1, i32::MAX).await;
     assert!(response.leases.is_empty());
 }
 

@@ -1,10 +1,10 @@
 //! Trace contexts: a lease continues the W3C trace of the call that added its item.
 
-use lease_broker_proto::Outcome;
+use lease_broker_proto::RefusalReason;
 use tonic::{Code, Request};
 
 use crate::support::api_error::assert_field_error;
-use crate::support::client::{completion, item};
+use crate::support::client::{assert_refused, completion, item};
 use crate::support::database;
 use crate::support::server::Server;
 
@@ -112,9 +112,9 @@ async fn malformed_trace_context_of_an_item_is_rejected() {
         let mut done = completion(&lease.lease_id, &[("work", "next")]);
         done.follow_ups[0].item = Some(traced);
         let results = client.try_complete(vec![done]).await.expect("no error");
-        assert_eq!(results[0].outcome(), Outcome::Refused);
-        let field = "follow_ups[0].item.trace_parent: ";
-        assert!(results[0].problem.starts_with(field), "{results:?}");
+        let (refusal, reason) = (results[0].refusal.as_ref(), RefusalReason::InvalidField);
+        let field = "follow_ups[0].item.trace_parent";
+        assert_refused(results[0].outcome(), refusal, reason, field);
     }
 }
 

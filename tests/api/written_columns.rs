@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use lease_broker_proto::value::Kind;
-use lease_broker_proto::{ItemState, Outcome, Value};
+use lease_broker_proto::column_value::Kind;
+use lease_broker_proto::{ColumnValue, ItemState, Outcome};
 
 use crate::support::client::{completion, failure, text};
 use crate::support::database;
@@ -13,7 +13,7 @@ const QUEUE: &str = "[queues.work]
 managed_columns = { payload = 'text', total = 'integer', result = 'text' }
 writable = ['total', 'result']";
 
-fn columns(columns: &[(&str, Value)]) -> BTreeMap<String, Value> {
+fn columns(columns: &[(&str, ColumnValue)]) -> BTreeMap<String, ColumnValue> {
     let columns = columns.iter().cloned();
     columns
         .map(|(name, value)| (name.to_owned(), value))
@@ -26,7 +26,7 @@ async fn settlements_write_into_their_rows() {
     let client = server.client().await;
     client.enqueue(&["a", "b"]).await;
     let leases = client.claim(2).await;
-    let total = Value {
+    let total = ColumnValue {
         kind: Some(Kind::Int64Value(7)),
     };
     let mut done = completion(&leases[0].lease_id, &[]);
@@ -52,7 +52,7 @@ async fn refused_column_is_named() {
     let client = server.client().await;
     client.enqueue(&["a"]).await;
     let id = client.claim_one().await.lease_id;
-    let late = Value {
+    let late = ColumnValue {
         kind: Some(Kind::TimestampValue(prost_types::Timestamp {
             seconds: 0,
             nanos: -1,
@@ -72,8 +72,8 @@ async fn refused_column_is_named() {
         let failed = client.try_fail(vec![failed]).await.expect("no error");
         for result in [&completed[0], &failed[0]] {
             assert_eq!(result.outcome(), Outcome::Refused);
-            let field = format!("columns[{name:?}]: ");
-            assert!(result.problem.starts_with(&field), "{}", result.problem);
+            let refusal = result.refusal.as_ref().expect("a refusal");
+            assert_eq!(refusal.field, format!("columns[{name:?}]"), "{refusal:?}");
         }
     }
     let done = client.complete(&[&id]).await;

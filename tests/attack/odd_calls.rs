@@ -276,7 +276,11 @@ fn hostile_names_come_back_escaped_and_short() {
             ..HeartbeatRequest::default()
         };
         let column = NewItem {
-            columns: [(name.to_owned(), lease_broker_proto::Value { kind: None })].into(),
+            columns: [(
+                name.to_owned(),
+                lease_broker_proto::ColumnValue { kind: None },
+            )]
+            .into(),
             ..NewItem::default()
         };
         let enqueue = EnqueueRequest {

@@ -11,9 +11,9 @@ use lease_broker::cli::{Cli, start};
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_store::{
-    CancelResults, Cancellation, ClaimCall, Claimed, Ending, EnqueueOnce, EnqueuedOnce, Leases,
-    NewItem, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, SettleResults, Settlement,
-    Store, StoreError, TraceNote,
+    CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed, Ending, EnqueueOnce,
+    EnqueuedOnce, Leases, NewItem, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed,
+    SettleResults, Settlement, Store, StoreError, TraceNote,
 };
 use uuid::Uuid;
 
@@ -107,6 +107,10 @@ impl Leases for BrokenLeases {
         self.store.max_concurrent_operations()
     }
 
+    fn withdraw_waiting(&self) {
+        self.store.withdraw_waiting();
+    }
+
     async fn claim(
         &self,
         queue: QueueIndex,
@@ -151,10 +155,10 @@ impl Leases for BrokenLeases {
     async fn cancel(
         &self,
         queue: QueueIndex,
-        keys: Arc<[Key]>,
+        leases: Arc<[CancelledLease]>,
         cancellation: Cancellation,
     ) -> Result<CancelResults, StoreError> {
-        self.store.cancel(queue, keys, cancellation).await
+        self.store.cancel(queue, leases, cancellation).await
     }
 
     async fn reap(

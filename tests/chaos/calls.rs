@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lease_broker_proto as proto;
-use lease_broker_proto::lease_broker_service_client::LeaseBrokerServiceClient;
+use lease_broker_proto::lease_service_client::LeaseServiceClient;
 use lease_broker_proto::{
     ClaimBatchRequest, CompleteRequest, EnqueueRequest, FailRequest, HeartbeatRequest, Outcome,
     Release, ReleaseRequest, SettleResult,
@@ -32,7 +32,7 @@ pub(crate) struct Held {
 /// A connection to the service, and the journal of the process.
 pub(crate) struct Caller<'a> {
     journal: &'a Journal,
-    rpc: LeaseBrokerServiceClient<Channel>,
+    rpc: LeaseServiceClient<Channel>,
     worker_id: String,
 }
 
@@ -42,7 +42,7 @@ impl<'a> Caller<'a> {
         let endpoint = endpoint.connect_timeout(Duration::from_secs(1));
         Self {
             journal,
-            rpc: LeaseBrokerServiceClient::new(endpoint.connect_lazy()),
+            rpc: LeaseServiceClient::new(endpoint.connect_lazy()),
             worker_id: worker_id.to_owned(),
         }
     }
@@ -60,9 +60,13 @@ impl<'a> Caller<'a> {
         let asked = Asked::Enqueue {
             payloads: payloads.to_vec(),
         };
-        let call = async |mut rpc: LeaseBrokerServiceClient<_>| rpc.enqueue(timed(request)).await;
+        let call = async |mut rpc: LeaseServiceClient<_>| rpc.enqueue(timed(request)).await;
         let answer = |response: &proto::EnqueueResponse| Answer::Enqueued {
-            keys: response.keys.iter().map(|key| number(key)).collect(),
+            keys: response
+                .results
+                .iter()
+                .map(|result| number(&result.key))
+                .collect(),
         };
         self.call(asked, call, answer).await.map(|_| ())
     }
@@ -83,8 +87,7 @@ impl<'a> Caller<'a> {
         let asked = Asked::Claim {
             request_id: request_id.to_owned(),
         };
-        let call =
-            async |mut rpc: LeaseBrokerServiceClient<_>| rpc.claim_batch(timed(request)).await;
+        let call = async |mut rpc: LeaseServiceClient<_>| rpc.claim_batch(timed(request)).await;
         let answer = |response: &proto::ClaimBatchResponse| Answer::Claimed {
             leases: response.leases.iter().map(granted).collect(),
         };
@@ -105,7 +108,7 @@ impl<'a> Caller<'a> {
         let asked = Asked::Heartbeat {
             leases: leases(held),
         };
-        let call = async |mut rpc: LeaseBrokerServiceClient<_>| rpc.heartbeat(timed(request)).await;
+        let call = async |mut rpc: LeaseServiceClient<_>| rpc.heartbeat(timed(request)).await;
         let answer = |response: &proto::HeartbeatResponse| {
             let time_left = |result: &proto::HeartbeatResult| {
                 let is_applied = result.outcome() == Outcome::Applied;
@@ -136,7 +139,7 @@ impl<'a> Caller<'a> {
                     next: None,
                 };
                 let call =
-                    async |mut rpc: LeaseBrokerServiceClient<_>| rpc.complete(timed(request)).await;
+                    async |mut rpc: LeaseServiceClient<_>| rpc.complete(timed(request)).await;
                 let answer = |response: &proto::CompleteResponse| settled(&response.results);
                 self.call(asked, call, answer).await.map(|_| ())
             }
@@ -147,8 +150,7 @@ impl<'a> Caller<'a> {
                     failures,
                     next: None,
                 };
-                let call =
-                    async |mut rpc: LeaseBrokerServiceClient<_>| rpc.fail(timed(request)).await;
+                let call = async |mut rpc: LeaseServiceClient<_>| rpc.fail(timed(request)).await;
                 let answer = |response: &proto::FailResponse| settled(&response.results);
                 self.call(asked, call, answer).await.map(|_| ())
             }
@@ -162,8 +164,7 @@ impl<'a> Caller<'a> {
                     releases: held.iter().map(release).collect(),
                     ..ReleaseRequest::default()
                 };
-                let call =
-                    async |mut rpc: LeaseBrokerServiceClient<_>| rpc.release(timed(request)).await;
+                let call = async |mut rpc: LeaseServiceClient<_>| rpc.release(timed(request)).await;
                 let answer = |response: &proto::ReleaseResponse| settled(&response.results);
                 self.call(asked, call, answer).await.map(|_| ())
             }
@@ -173,7 +174,7 @@ impl<'a> Caller<'a> {
     async fn call<T>(
         &self,
         asked: Asked,
-        call: impl AsyncFnOnce(LeaseBrokerServiceClient<Channel>) -> Result<Response<T>, Status>,
+        call: impl AsyncFnOnce(LeaseServiceClient<Channel>) -> Result<Response<T>, Status>,
         answer: impl FnOnce(&T) -> Answer,
     ) -> Result<T, Status> {
         let number = self.journal.ask(asked);

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use lease_broker_client::{
-    Client, Context, Credentials, Done, EventName, Item, Tls, Token, Worker, WorkerError,
+    Applied, Client, Context, Credentials, Done, EventName, Item, NewItem, Tls, Token, Worker,
+    WorkerError,
 };
 use tonic::metadata::MetadataValue;
 use tonic::transport::{Identity, ServerTlsConfig};
@@ -85,6 +86,38 @@ async fn errors_of_the_connection_are_sent_again() {
             .expect("the second attempt succeeds");
         assert_eq!(broker.calls().len(), 2);
     }
+}
+
+#[tokio::test]
+async fn error_says_whether_any_attempt_was_applied() {
+    let unchanged = || {
+        let metadata = [("applied", "no")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let details = ErrorDetails::with_error_info("INVALID_FIELD", "leasebroker", metadata);
+        Status::with_error_details(Code::InvalidArgument, "scripted", details)
+    };
+    let lost_answer = Status::unavailable("connection reset");
+    for (errors, applied) in [
+        (vec![unchanged()], Applied::No),
+        (vec![lost_answer, unchanged()], Applied::Unknown),
+        (
+            vec![status(Code::InvalidArgument, "INVALID_FIELD", None)],
+            Applied::Unknown,
+        ),
+    ] {
+        let error = wake(&Scripted::new(errors), None).await;
+        assert_eq!(error.expect_err("it is refused").applied, applied);
+    }
+}
+
+#[tokio::test]
+async fn wrong_number_of_results_is_an_error() {
+    let broker = Scripted::new([]);
+    let address = broker.serve(None).await.to_string();
+    let client = Client::new(&address, Credentials::plaintext(), None).expect("valid");
+    let error = with_timeout(client.enqueue("work", [NewItem::new()])).await;
+    let error = error.expect_err("a result is missing").error;
+    assert_eq!((error.code, broker.calls().len()), (Code::Internal, 1));
+    assert!(error.message.contains("0 results for 1 entries"), "{error}");
 }
 
 #[tokio::test]

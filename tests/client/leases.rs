@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lease_broker_client::{Cancellation, Cause, Context, Done, EventName, Item};
+use lease_broker_client::{Cause, Context, Done, EventName, Item};
+use lease_broker_proto::{CancelLeasesRequest, Cancellation, Outcome};
 use tokio::time::sleep;
 
 use crate::client::fixture::{COMPLETED, Fixture};
@@ -56,13 +57,21 @@ async fn cancelled_lease_cancels_the_handler() {
         });
     let worker = worker.expect("it starts");
     events.wait_for(EventName::Started).await;
-    let cancellation = Cancellation {
+    let cancellation = |key: String| Cancellation {
+        key,
+        fencing_token: 0,
+    };
+    let request = CancelLeasesRequest {
+        queue: "work".to_owned(),
+        cancellations: keys.into_iter().map(cancellation).collect(),
         dead_letter: true,
         reason: "not needed".to_owned(),
-        ..Cancellation::default()
+        ..CancelLeasesRequest::default()
     };
-    let cancelled = fixture.client.cancel("work", &keys, &cancellation).await;
-    assert_eq!(cancelled.expect("the call succeeds"), [true]);
+    let mut admin = fixture.server.client().await.admin;
+    let cancelled = admin.cancel_leases(request).await;
+    let cancelled = cancelled.expect("the call succeeds").into_inner();
+    assert_eq!(cancelled.results[0].outcome(), Outcome::Applied);
     assert_eq!(events.wait_for(EventName::Lost).await.reason, "not needed");
     let event = events.wait_for(EventName::Cancelled).await;
     assert_eq!(

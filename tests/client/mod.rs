@@ -1,5 +1,6 @@
 //! Tests of the worker library: workers and producers against a real broker, and calls against a scripted one.
 
+mod answers;
 mod calls;
 mod fixture;
 mod handlers;

@@ -102,7 +102,7 @@ async fn outage_is_warned_about_until_its_end() {
     let expected = "calls to the broker fail address=ADDRESS seconds=N cause=\"Unavailable: ";
     assert!(warning.starts_with(expected), "{warning}");
     assert!(warning.contains("Connection refused"), "{warning}");
-    Scripted::default().serve_at(address).await;
+    Scripted::new([]).serve_at(address).await;
     let end = log.next().await;
     assert_eq!(end, "broker answers again address=ADDRESS seconds=N");
     worker.stop(Duration::ZERO).await.expect("it stops");

@@ -7,36 +7,68 @@ use std::time::Instant;
 
 use lease_broker_proto as proto;
 use lease_broker_proto::Outcome;
-use lease_broker_proto::lease_broker_service_server::{
-    LeaseBrokerService, LeaseBrokerServiceServer,
-};
+use lease_broker_proto::lease_service_server::{LeaseService, LeaseServiceServer};
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::{Server, ServerTlsConfig};
 use tonic::{Request, Response, Status};
 
-/// A call that has arrived: its moment, and its header `authorization`.
+/// A call that has arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) at: Instant,
+    /// The header `authorization`.
     pub(crate) authorization: Option<String>,
+    /// The client's end of the connection.
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) message: Message,
 }
 
-/// The answers to Wake and Complete, in order. Without an answer left, Wake succeeds, and Complete has the outcome GONE.
-/// A claim returns one lease of 30 s, and then waits.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug)]
+pub(crate) enum Message {
+    Claim(proto::ClaimBatchRequest),
+    Heartbeat(proto::HeartbeatRequest),
+    Fail(proto::FailRequest),
+    ReleaseClaims(proto::ReleaseClaimsRequest),
+    Other,
+}
+
+/// The answers to calls, in order.
+#[derive(Default)]
+pub(crate) struct Answers {
+    /// The errors of Wake and Complete, before other answers.
+    pub(crate) errors: VecDeque<Status>,
+    /// Without one left, a claim waits for ever.
+    pub(crate) claims: VecDeque<proto::ClaimBatchResponse>,
+    /// Without one left, each lease is extended by 30 s.
+    pub(crate) heartbeats: VecDeque<proto::HeartbeatResponse>,
+    /// Without one left, each completion has the outcome GONE.
+    pub(crate) completions: VecDeque<proto::CompleteResponse>,
+    /// Without one left, each failure is applied.
+    pub(crate) failures: VecDeque<proto::FailResponse>,
+}
+
+/// The broker. Its answer to an Enqueue has no results.
+#[derive(Clone)]
 pub(crate) struct Scripted {
-    failures: Arc<Mutex<VecDeque<Status>>>,
+    answers: Arc<Mutex<Answers>>,
     calls: Arc<Mutex<Vec<Call>>>,
-    claims: Arc<Mutex<usize>>,
 }
 
 impl Scripted {
-    pub(crate) fn new(failures: impl IntoIterator<Item = Status>) -> Self {
-        let failures = failures.into_iter().collect();
+    /// Returns a broker with these errors of Wake and Complete, and one lease of 30 s.
+    pub(crate) fn new(errors: impl IntoIterator<Item = Status>) -> Self {
+        Self::with_answers(Answers {
+            errors: errors.into_iter().collect(),
+            claims: [claimed(lease(30))].into(),
+            ..Answers::default()
+        })
+    }
+
+    pub(crate) fn with_answers(answers: Answers) -> Self {
         Self {
-            failures: Arc::new(Mutex::new(failures)),
-            ..Self::default()
+            answers: Arc::new(Mutex::new(answers)),
+            calls: Arc::default(),
         }
     }
 
@@ -57,114 +89,166 @@ impl Scripted {
         if let Some(tls) = tls {
             server = server.tls_config(tls).expect("the certificates are valid");
         }
-        let router = server.add_service(LeaseBrokerServiceServer::new(self.clone()));
+        let router = server.add_service(LeaseServiceServer::new(self.clone()));
         tokio::spawn(router.serve_with_incoming(TcpListenerStream::new(listener)));
         address
     }
 
-    /// Returns the Wake and Complete calls that have arrived.
+    /// Returns the calls that have arrived.
     pub(crate) fn calls(&self) -> Vec<Call> {
         self.calls.lock().expect("no panic").clone()
     }
 
-    fn note<T>(&self, request: &Request<T>) -> Result<(), Status> {
+    fn note<T>(&self, request: &Request<T>, message: Message) {
         let header = request.metadata().get("authorization");
         let authorization = header.map(|value| value.to_str().expect("text").to_owned());
-        let at = Instant::now();
-        self.calls
-            .lock()
-            .expect("no panic")
-            .push(Call { at, authorization });
-        let failure = self.failures.lock().expect("no panic").pop_front();
-        failure.map_or(Ok(()), Err)
+        self.calls.lock().expect("no panic").push(Call {
+            at: Instant::now(),
+            authorization,
+            peer: request.remote_addr(),
+            message,
+        });
+    }
+
+    /// Takes the next answer of a kind.
+    fn next<T>(&self, of: impl FnOnce(&mut Answers) -> &mut VecDeque<T>) -> Option<T> {
+        of(&mut self.answers.lock().expect("no panic")).pop_front()
+    }
+}
+
+/// Returns a lease of this duration in seconds.
+pub(crate) fn lease(seconds: i64) -> proto::Lease {
+    proto::Lease {
+        lease_id: "one".to_owned(),
+        time_left: Some(prost_types::Duration { seconds, nanos: 0 }),
+        ..proto::Lease::default()
+    }
+}
+
+pub(crate) fn claimed(lease: proto::Lease) -> proto::ClaimBatchResponse {
+    proto::ClaimBatchResponse {
+        leases: vec![lease],
+        ..proto::ClaimBatchResponse::default()
+    }
+}
+
+/// Returns the refusal of a field.
+pub(crate) fn refusal(field: &str) -> Option<proto::Refusal> {
+    Some(proto::Refusal {
+        reason: proto::RefusalReason::InvalidField.into(),
+        field: field.to_owned(),
+        message: "scripted".to_owned(),
+        ..proto::Refusal::default()
+    })
+}
+
+pub(crate) fn settled(outcome: impl Into<i32>) -> proto::SettleResult {
+    proto::SettleResult {
+        outcome: outcome.into(),
+        ..proto::SettleResult::default()
     }
 }
 
 #[tonic::async_trait]
-impl LeaseBrokerService for Scripted {
+impl LeaseService for Scripted {
     async fn wake(
         &self,
         request: Request<proto::WakeRequest>,
     ) -> Result<Response<proto::WakeResponse>, Status> {
-        self.note(&request)?;
-        Ok(Response::new(proto::WakeResponse {}))
+        self.note(&request, Message::Other);
+        match self.next(|answers| &mut answers.errors) {
+            Some(error) => Err(error),
+            None => Ok(Response::new(proto::WakeResponse {})),
+        }
     }
 
     async fn claim_batch(
         &self,
-        _: Request<proto::ClaimBatchRequest>,
+        request: Request<proto::ClaimBatchRequest>,
     ) -> Result<Response<proto::ClaimBatchResponse>, Status> {
-        let claims = {
-            let mut claims = self.claims.lock().expect("no panic");
-            *claims += 1;
-            *claims
-        };
-        if claims > 1 {
-            std::future::pending::<()>().await;
+        self.note(&request, Message::Claim(request.get_ref().clone()));
+        match self.next(|answers| &mut answers.claims) {
+            Some(answer) => Ok(Response::new(answer)),
+            None => std::future::pending().await,
         }
-        let lease = proto::Lease {
-            lease_id: "one".to_owned(),
-            time_left: Some(prost_types::Duration {
-                seconds: 30,
-                nanos: 0,
-            }),
-            ..proto::Lease::default()
-        };
-        Ok(Response::new(proto::ClaimBatchResponse {
-            leases: vec![lease],
-            too_large: Vec::new(),
-        }))
     }
 
     async fn complete(
         &self,
         request: Request<proto::CompleteRequest>,
     ) -> Result<Response<proto::CompleteResponse>, Status> {
-        self.note(&request)?;
-        let completions = request.into_inner().completions;
-        let gone = |completion: proto::Completion| proto::SettleResult {
-            lease_id: completion.lease_id,
-            outcome: Outcome::Gone.into(),
-            ..proto::SettleResult::default()
-        };
-        Ok(Response::new(proto::CompleteResponse {
-            results: completions.into_iter().map(gone).collect(),
-            ..proto::CompleteResponse::default()
-        }))
-    }
-
-    async fn release(
-        &self,
-        _: Request<proto::ReleaseRequest>,
-    ) -> Result<Response<proto::ReleaseResponse>, Status> {
-        Ok(Response::new(proto::ReleaseResponse::default()))
-    }
-
-    async fn heartbeat(
-        &self,
-        _: Request<proto::HeartbeatRequest>,
-    ) -> Result<Response<proto::HeartbeatResponse>, Status> {
-        Err(Status::unimplemented("not scripted"))
+        self.note(&request, Message::Other);
+        if let Some(error) = self.next(|answers| &mut answers.errors) {
+            return Err(error);
+        }
+        let answer = self.next(|answers| &mut answers.completions);
+        let completions = request.into_inner().completions.len();
+        Ok(Response::new(answer.unwrap_or_else(|| {
+            proto::CompleteResponse {
+                results: vec![settled(Outcome::Gone); completions],
+                ..proto::CompleteResponse::default()
+            }
+        })))
     }
 
     async fn fail(
         &self,
-        _: Request<proto::FailRequest>,
+        request: Request<proto::FailRequest>,
     ) -> Result<Response<proto::FailResponse>, Status> {
-        Err(Status::unimplemented("not scripted"))
+        self.note(&request, Message::Fail(request.get_ref().clone()));
+        let answer = self.next(|answers| &mut answers.failures);
+        let failures = request.into_inner().failures.len();
+        Ok(Response::new(answer.unwrap_or_else(|| {
+            proto::FailResponse {
+                results: vec![settled(Outcome::Applied); failures],
+                ..proto::FailResponse::default()
+            }
+        })))
     }
 
-    async fn cancel_leases(
+    async fn release(
         &self,
-        _: Request<proto::CancelLeasesRequest>,
-    ) -> Result<Response<proto::CancelLeasesResponse>, Status> {
-        Err(Status::unimplemented("not scripted"))
+        request: Request<proto::ReleaseRequest>,
+    ) -> Result<Response<proto::ReleaseResponse>, Status> {
+        self.note(&request, Message::Other);
+        let releases = request.into_inner().releases.len();
+        Ok(Response::new(proto::ReleaseResponse {
+            results: vec![settled(Outcome::Applied); releases],
+        }))
+    }
+
+    async fn release_claims(
+        &self,
+        request: Request<proto::ReleaseClaimsRequest>,
+    ) -> Result<Response<proto::ReleaseClaimsResponse>, Status> {
+        self.note(&request, Message::ReleaseClaims(request.get_ref().clone()));
+        Ok(Response::new(proto::ReleaseClaimsResponse::default()))
+    }
+
+    async fn heartbeat(
+        &self,
+        request: Request<proto::HeartbeatRequest>,
+    ) -> Result<Response<proto::HeartbeatResponse>, Status> {
+        self.note(&request, Message::Heartbeat(request.get_ref().clone()));
+        let answer = self.next(|answers| &mut answers.heartbeats);
+        let extended = proto::HeartbeatResult {
+            outcome: Outcome::Applied.into(),
+            time_left: lease(30).time_left,
+            ..proto::HeartbeatResult::default()
+        };
+        let renewals = request.into_inner().renewals.len();
+        Ok(Response::new(answer.unwrap_or_else(|| {
+            proto::HeartbeatResponse {
+                results: vec![extended; renewals],
+            }
+        })))
     }
 
     async fn enqueue(
         &self,
-        _: Request<proto::EnqueueRequest>,
+        request: Request<proto::EnqueueRequest>,
     ) -> Result<Response<proto::EnqueueResponse>, Status> {
-        Err(Status::unimplemented("not scripted"))
+        self.note(&request, Message::Other);
+        Ok(Response::new(proto::EnqueueResponse::default()))
     }
 }

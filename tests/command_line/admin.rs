@@ -87,7 +87,7 @@ fn health_of_a_ready_service_is_0_and_of_no_service_69() {
     let workspace = Workspace::serving();
     let health = workspace.call("health");
     assert_eq!(health.json()[0]["status"], "SERVING");
-    let service = workspace.call("health --service leasebroker.v1.LeaseBrokerService");
+    let service = workspace.call("health --service leasebroker.v1.LeaseService");
     assert_eq!(service.code, 0, "{service:?}");
     assert_eq!(workspace.call("health --service nothing").code, 1);
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");

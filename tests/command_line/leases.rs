@@ -89,18 +89,29 @@ fn cancel_takes_leases_away() {
     let id = workspace.lease();
     let reason = "--reason hangs";
     let printed = workspace.call(&format!("cancel work 1 --dead-letter {reason}"));
-    let gone = json!({"key": "1", "cancelled": true, "state": "dead"});
+    let gone =
+        json!({"key": "1", "cancelled": true, "state": "dead", "fencing_token": 1, "problem": ""});
     assert_eq!(printed.json(), [gone]);
     let beat = workspace.call(&format!("heartbeat work {id}"));
     assert_eq!(beat.code, 1, "{beat:?}");
     assert!(beat.out.contains("\"cancel_reason\":\"hangs\""), "{beat:?}");
+    // The item was not claimed since.
     let again = workspace.call(&format!("cancel work 1 {reason}"));
-    assert_eq!(again.code, 1, "{again:?}");
-    assert!(again.err.contains("1 item had no lease"), "{again:?}");
+    assert_eq!(again.code, 0, "{again:?}");
+    for (arguments, problem) in [
+        ("2", "1 item had no lease"),
+        ("2 3", "2 items had no lease"),
+        ("1 --fencing-token 7", "no lease with the fencing token 7"),
+    ] {
+        let lost = workspace.call(&format!("cancel work {arguments} {reason}"));
+        assert_eq!(lost.code, 1, "{lost:?}");
+        assert!(lost.err.contains(problem), "{lost:?}");
+    }
     for wrong in [
         "cancel work 1",
         "cancel work --reason x",
         "cancel work 1 --reason x --delay 1s --dead-letter",
+        "cancel work 1 2 --reason x --fencing-token 1",
     ] {
         let refused = workspace.call(wrong);
         assert_eq!(refused.code, 64, "{refused:?}");

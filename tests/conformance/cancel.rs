@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use lease_broker_model::item_state::State;
-use lease_broker_model::key::Key;
 use lease_broker_model::queue::{Mirror, MirrorValue};
-use lease_broker_store::{Cancellation, Cancelled, Renewed};
+use lease_broker_store::{Cancellation, Cancelled, CancelledLease, Renewed};
 use lease_broker_value::Value;
 
 use crate::harness::Harness;
@@ -21,31 +20,46 @@ fn because(reason: &str) -> Cancellation {
     }
 }
 
+/// Cancels the leases that the rows with these keys have.
 async fn cancel(broker: &Broker, keys: &[&str], how: Cancellation) -> Vec<Cancelled> {
-    let keys = keys.iter().map(|text| {
+    let leases: Vec<_> = keys.iter().map(|key| (*key, None)).collect();
+    cancel_leases(broker, &leases, how).await
+}
+
+/// Cancels leases by the keys of their items and their fencing tokens.
+async fn cancel_leases(
+    broker: &Broker,
+    leases: &[(&str, Option<i64>)],
+    how: Cancellation,
+) -> Vec<Cancelled> {
+    let leases = leases.iter().map(|(text, fence)| {
         let key = broker.store.parse_key(broker.queue, text);
-        key.unwrap_or_else(|problem| panic!("{text:?}: {problem}"))
+        CancelledLease {
+            key: key.unwrap_or_else(|problem| panic!("{text:?}: {problem}")),
+            fence: *fence,
+        }
     });
-    let keys: Vec<Key> = keys.collect();
-    let cancelled = broker.store.cancel(broker.queue, keys.into(), how).await;
-    let cancelled = cancelled.expect("the leases are cancelled");
-    let ended = cancelled.results.iter().filter(|result| result.cancelled);
-    assert_eq!(cancelled.ended.len(), ended.count());
+    let cancelled = broker.store.cancel(broker.queue, leases.collect(), how);
+    let cancelled = cancelled.await.expect("the leases are cancelled");
+    let ended = cancelled.results.iter().filter_map(|result| match result {
+        Cancelled::Ended { fence, .. } => Some(*fence),
+        _ => None,
+    });
+    let reported = cancelled.ended.iter().map(|ended| ended.lease.fence);
+    let (mut ended, mut reported): (Vec<_>, Vec<_>) = (ended.collect(), reported.collect());
+    ended.sort_unstable();
+    reported.sort_unstable();
+    assert_eq!(reported, ended);
     cancelled.results
 }
 
+/// The result for the first lease of an item.
 fn cancelled(state: State) -> Cancelled {
-    Cancelled {
-        cancelled: true,
-        state: Some(state),
-    }
+    cancelled_lease(1, state)
 }
 
-fn unchanged(state: State) -> Cancelled {
-    Cancelled {
-        cancelled: false,
-        state: Some(state),
-    }
+fn cancelled_lease(fence: i64, state: State) -> Cancelled {
+    Cancelled::Ended { state, fence }
 }
 
 pub(crate) async fn cancelled_item_is_ready_and_its_lease_lost<H: Harness>() {
@@ -151,7 +165,7 @@ pub(crate) async fn item_without_attempts_left_is_dead<H: Harness>() {
     assert_eq!(results, [cancelled(State::Ready)]);
     fixture.one().await;
     let results = cancel(&fixture, &["1"], delayed).await;
-    assert_eq!(results, [cancelled(State::Dead)]);
+    assert_eq!(results, [cancelled_lease(2, State::Dead)]);
     let dead = fixture.list(State::Dead).await.remove(0);
     assert_eq!((dead.attempt, dead.due_in), (2, None));
 }
@@ -164,19 +178,51 @@ pub(crate) async fn items_without_leases_are_not_changed<H: Harness>() {
     fixture.settle(&items[2].lease, fail(Some(HOUR))).await;
     let before = fixture.snapshot().await;
     let results = cancel(&fixture, &["4", "3", "2", "1", "99"], because("no")).await;
-    let expected = [State::Ready, State::Delayed, State::Dead, State::Completed].map(unchanged);
+    let expected = [State::Ready, State::Delayed, State::Dead, State::Completed];
+    let expected = expected.map(Cancelled::NotHeld);
     assert_eq!(results[..4], expected);
-    assert_eq!(results[4], Cancelled::NO_ROW);
+    assert_eq!(results[4], Cancelled::NoRow);
     assert_eq!(fixture.snapshot().await, before);
     assert_eq!(cancel(&fixture, &[], because("no")).await, []);
 }
 
-pub(crate) async fn key_named_twice_is_cancelled_once<H: Harness>() {
-    let fixture = Fixture::<H>::items(2).await;
-    fixture.claim(2).await;
-    let results = cancel(&fixture, &["2", "1", "2"], because("x")).await;
-    let ready = cancelled(State::Ready);
-    assert_eq!(results, [ready, ready, unchanged(State::Ready)]);
+pub(crate) async fn only_the_lease_with_the_fencing_token_is_cancelled<H: Harness>() {
+    let fixture = Fixture::<H>::items(1).await;
+    fixture.one().await;
+    let first = [("1", Some(1))];
+    let results = cancel_leases(&fixture, &first, because("x")).await;
+    assert_eq!(results, [cancelled(State::Ready)]);
+    // A second call finds what the first has done, until the item is claimed.
+    let before = fixture.snapshot().await;
+    let results = cancel_leases(&fixture, &first, because("y")).await;
+    assert_eq!(results, [Cancelled::Repeated(State::Ready)]);
+    for other in [None, Some(0), Some(2)] {
+        let results = cancel_leases(&fixture, &[("1", other)], because("y")).await;
+        assert_eq!(results, [Cancelled::NotHeld(State::Ready)], "{other:?}");
+    }
+    assert_eq!(fixture.snapshot().await, before);
+    let second = fixture.one().await;
+    for other in [Some(1), Some(3)] {
+        let results = cancel_leases(&fixture, &[("1", other)], because("y")).await;
+        assert_eq!(results, [Cancelled::NotHeld(State::Leased)], "{other:?}");
+    }
+    assert!(fixture.heartbeat(&second.lease, HOUR).await.is_some());
+    let results = cancel_leases(&fixture, &[("1", Some(2))], because("y")).await;
+    assert_eq!(results, [cancelled_lease(2, State::Ready)]);
+}
+
+pub(crate) async fn settled_lease_does_not_count_as_cancelled<H: Harness>() {
+    let fixture = Fixture::<H>::items(3).await;
+    let items = fixture.claim(3).await;
+    fixture.complete(&items[0].lease).await;
+    fixture.settle(&items[1].lease, fail(Some(HOUR))).await;
+    fixture
+        .settle(&items[2].lease, crate::harness::fixture::release(HOUR))
+        .await;
+    let leases = ["1", "2", "3"].map(|key| (key, Some(1)));
+    let results = cancel_leases(&fixture, &leases, because("late")).await;
+    let states = [State::Completed, State::Delayed, State::Delayed];
+    assert_eq!(results, states.map(Cancelled::NotHeld));
 }
 
 pub(crate) async fn rows_are_found_by_the_text_of_their_keys<H: Harness>() {

@@ -6,7 +6,7 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::queue::{OnComplete, SoftLockColumn};
 use lease_broker_store::{
-    Cancellation, Checkpoints, Ending, Renewal, Renewed, Settled, Settlement,
+    Cancellation, Cancelled, Checkpoints, Ending, Renewal, Renewed, Settled, Settlement,
 };
 use lease_broker_value::Value;
 use uuid::Uuid;
@@ -253,9 +253,10 @@ pub(crate) async fn expiry_and_cancellation_keep_the_checkpoint<H: Harness>() {
     let keys = [item.lease.key.clone()];
     let cancelled = fixture
         .store
-        .cancel(fixture.queue, keys.into(), cancellation)
+        .cancel(fixture.queue, keys.map(Into::into).into(), cancellation)
         .await;
-    assert!(cancelled.expect("cancelled").results[0].cancelled);
+    let cancelled = cancelled.expect("cancelled").results;
+    assert!(matches!(cancelled[0], Cancelled::Ended { .. }));
     let checkpoint = fixture.one().await.checkpoint;
     assert_eq!(checkpoint.as_deref(), Some(&b"half"[..]));
 }

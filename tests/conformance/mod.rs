@@ -126,7 +126,8 @@ macro_rules! conformance {
                     cancelled_items_can_be_delayed_or_dead
                     item_without_attempts_left_is_dead
                     items_without_leases_are_not_changed
-                    key_named_twice_is_cancelled_once
+                    only_the_lease_with_the_fencing_token_is_cancelled
+                    settled_lease_does_not_count_as_cancelled
                     rows_are_found_by_the_text_of_their_keys
                     malformed_keys_are_refused
                     cancellation_sets_the_mirror_of_the_new_state

@@ -47,7 +47,7 @@ pub(crate) async fn archive_key_refuses_its_own_completion<H: Harness>() {
         if ["2", "3", "9"].contains(&&*item.lease.key.to_string()) {
             let refusal = refusal(result);
             assert_eq!(refusal.field, None, "{refusal}");
-            assert!(refusal.problem.contains("done"), "{refusal}");
+            assert!(refusal.problem.text.contains("done"), "{refusal}");
         } else {
             assert_eq!(*result, COMPLETED);
         }

@@ -84,7 +84,7 @@ pub(crate) async fn cancellation_reports_the_whole_lease<H: Harness>() {
     };
     let cancelled = fixture
         .store
-        .cancel(fixture.queue, keys.into(), cancellation);
+        .cancel(fixture.queue, keys.map(Into::into).into(), cancellation);
     let cancelled = cancelled.await.expect("cancelled");
     assert_reported(&cancelled.ended[0], &lease, MINUTE);
 }

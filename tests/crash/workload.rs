@@ -192,7 +192,7 @@ impl Journal {
                 for (lease, result) in leases.iter().zip(results) {
                     if result.outcome() == Outcome::Applied {
                         let lease_ids = completed.entry(key(lease).to_owned()).or_default();
-                        lease_ids.insert(result.lease_id);
+                        lease_ids.insert(lease.lease_id.clone());
                     }
                 }
                 break;

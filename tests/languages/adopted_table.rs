@@ -8,10 +8,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lease_broker_proto::lease_broker_service_client::LeaseBrokerServiceClient;
-use lease_broker_proto::value::Kind;
+use lease_broker_proto::column_value::Kind;
+use lease_broker_proto::lease_service_client::LeaseServiceClient;
 use lease_broker_proto::{
-    ClaimBatchRequest, CompleteRequest, Completion, FollowUp, Lease, NewItem, Value,
+    ClaimBatchRequest, ColumnValue, CompleteRequest, Completion, FollowUp, Lease, NewItem,
 };
 
 use crate::support::skipped::skipped;
@@ -135,7 +135,7 @@ async fn rust_and_python_finish_an_adopted_table() {
 
 /// Claims and completes items until none is ready. Returns the number of completed items.
 async fn work(address: &str) -> usize {
-    let client = LeaseBrokerServiceClient::connect(format!("http://{address}")).await;
+    let client = LeaseServiceClient::connect(format!("http://{address}")).await;
     let mut client = client.expect("the broker accepts the connection");
     let mut completed = 0;
     loop {
@@ -176,7 +176,7 @@ fn completion(lease: Lease) -> Completion {
         ("event_id", item.columns["Event_ID"].clone()),
         (
             "result",
-            Value {
+            ColumnValue {
                 kind: Some(Kind::StringValue("rust".to_owned())),
             },
         ),

@@ -14,7 +14,7 @@ from leasebroker.v1 import lease_broker_pb2 as pb, lease_broker_pb2_grpc as rpc
 
 retry_policy = {"maxAttempts": 3, "initialBackoff": "600s", "maxBackoff": "600s", "backoffMultiplier": 1,
                 "retryableStatusCodes": ["UNAVAILABLE", "NOT_FOUND"]}
-method = {"name": [{"service": "leasebroker.v1.LeaseBrokerService"}], "retryPolicy": retry_policy}
+method = {"name": [{"service": "leasebroker.v1.LeaseService"}], "retryPolicy": retry_policy}
 options = [("grpc.service_config", json.dumps({"methodConfig": [method]}))]
 with grpc.insecure_channel(sys.argv[1], options) as channel:
     stub = rpc.LeaseBrokerServiceStub(channel)

@@ -4,10 +4,11 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use lease_broker_proto::value::Kind;
+use lease_broker_proto::column_value::Kind;
 use lease_broker_proto::{
-    CancelLeasesRequest, Completion, Failure, FollowUp, HeartbeatRequest, HeartbeatResult, Lease,
-    NewItem, Outcome, Release, ReleaseRequest, Renewal, SettleResult, Value,
+    CancelLeasesRequest, Cancellation, ColumnValue, Completion, Failure, FollowUp,
+    HeartbeatRequest, HeartbeatResult, Lease, NewItem, Outcome, Release, ReleaseClaimsRequest,
+    ReleaseRequest, Renewal, SettleResult,
 };
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -171,12 +172,12 @@ fn column() -> impl Strategy<Value = String> {
 /// Columns that a settlement writes. A name of more than 512 bytes would refuse the whole call.
 fn written_columns(
     count: std::ops::Range<usize>,
-) -> impl Strategy<Value = std::collections::BTreeMap<String, Value>> {
+) -> impl Strategy<Value = std::collections::BTreeMap<String, ColumnValue>> {
     let column = column().prop_filter("a short name", |name| name.len() <= 512);
     prop::collection::btree_map(column, value(), count)
 }
 
-fn value() -> impl Strategy<Value = Value> {
+fn value() -> impl Strategy<Value = ColumnValue> {
     let kind = prop_oneof![
         any::<bool>().prop_map(Kind::BoolValue),
         any::<i32>().prop_map(Kind::NullValue),
@@ -193,7 +194,7 @@ fn value() -> impl Strategy<Value = Value> {
             Kind::TimestampValue(prost_types::Timestamp { seconds, nanos })
         }),
     ];
-    prop::option::of(kind).prop_map(|kind| Value { kind })
+    prop::option::of(kind).prop_map(|kind| ColumnValue { kind })
 }
 
 fn any_duration() -> impl Strategy<Value = Option<prost_types::Duration>> {
@@ -262,7 +263,7 @@ proptest! {
         max_items in prop_oneof![any::<i32>(), 0..5],
         lease in any_duration(),
         request_id in prop_oneof![text(), "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"],
-        max_bytes in prop_oneof![any::<i64>(), 0..200_000_i64],
+        max_bytes in prop_oneof![any::<i32>(), 0..200_000_i32],
     ) {
         let mut request = FIXTURE.client.for_queue(&queue).as_worker(&worker).claim_request(max_items);
         request.max_bytes = max_bytes;
@@ -288,7 +289,7 @@ proptest! {
         }
         let mut rpc = client.rpc.clone();
         let added = FIXTURE.call(rpc.enqueue(request))?;
-        let added = added.map_or(0, |response| response.into_inner().keys.len());
+        let added = added.map_or(0, |response| response.into_inner().results.len());
         prop_assert!(added == wanted || added == 0);
         prop_assert_eq!(row_count(), before + added);
     }
@@ -317,7 +318,7 @@ proptest! {
         for result in results {
             let refused = !columns.is_empty() && result.outcome() == Outcome::Refused;
             prop_assert!(refused || result.outcome() == Outcome::Applied, "{:?}", result);
-            prop_assert_eq!(refused, !result.problem.is_empty());
+            prop_assert_eq!(refused, result.refusal.is_some());
         }
     }
 
@@ -333,7 +334,8 @@ proptest! {
         done.columns = columns;
         let results = FIXTURE.call(client.try_complete(vec![done]))?.expect("a result");
         if results[0].outcome() == Outcome::Refused {
-            prop_assert!(results[0].problem.starts_with("columns["), "{:?}", results);
+            let field = results[0].refusal.as_ref().map(|refusal| &*refusal.field);
+            prop_assert!(field.is_some_and(|field| field.starts_with("columns[")), "{:?}", results);
             prop_assert_eq!(rows(), before);
             let done = vec![crate::support::client::completion(&lease.lease_id, &[])];
             let results = FIXTURE.call(client.try_complete(done))?.expect("a result");
@@ -378,14 +380,17 @@ proptest! {
     #[test]
     fn any_cancellation_succeeds_or_is_rejected(
         queue in queue().prop_filter("another queue", |queue| queue != "held"),
-        keys in prop::collection::vec(prop_oneof![text(), "[0-9]{1,2}", "\\[\"[a-z]\",\"[0-9a-f]{0,4}\"\\]"], 0..4),
+        keys in prop::collection::vec(
+            (prop_oneof![text(), "[0-9]{1,2}", "\\[\"[a-z]\",\"[0-9a-f]{0,4}\"\\]"], prop_oneof![any::<i64>(), 0..3_i64]), 0..4),
         delay in any_duration(),
         dead_letter in any::<bool>(),
         reason in text(),
     ) {
         let wanted = keys.len();
-        let request = CancelLeasesRequest { queue, keys, delay, dead_letter, reason };
-        let results = FIXTURE.call(FIXTURE.client.rpc.clone().cancel_leases(request))?;
+        let cancellations = keys.into_iter().map(|(key, fencing_token)| Cancellation { key, fencing_token });
+        let cancellations = cancellations.collect();
+        let request = CancelLeasesRequest { queue, cancellations, delay, dead_letter, reason };
+        let results = FIXTURE.call(FIXTURE.client.admin.clone().cancel_leases(request))?;
         let results = results.map_or(wanted, |response| response.into_inner().results.len());
         prop_assert_eq!(results, wanted);
     }
@@ -397,9 +402,9 @@ proptest! {
         request_ids in prop::collection::vec(
             prop_oneof![text(), "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"], 0..4),
     ) {
-        let request = ReleaseRequest { queue, worker_id, request_ids, ..ReleaseRequest::default() };
-        let released = FIXTURE.call(FIXTURE.client.rpc.clone().release(request))?;
-        let released = released.map_or(0, |response| response.into_inner().released_by_request_id);
+        let request = ReleaseClaimsRequest { queue, worker_id, request_ids };
+        let released = FIXTURE.call(FIXTURE.client.rpc.clone().release_claims(request))?;
+        let released = released.map_or(0, |response| response.into_inner().released);
         prop_assert_eq!(released, 0);
     }
 

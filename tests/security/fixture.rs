@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use lease_broker::security::hash_of_token;
-use lease_broker_proto::lease_broker_service_client::LeaseBrokerServiceClient;
+use lease_broker_proto::admin_service_client::AdminServiceClient;
+use lease_broker_proto::lease_service_client::LeaseServiceClient;
 use lease_broker_proto::{
     CancelLeasesRequest, ClaimBatchRequest, CompleteRequest, EnqueueRequest, FailRequest,
-    HeartbeatRequest, ReleaseRequest, WakeRequest,
+    HeartbeatRequest, ReleaseClaimsRequest, ReleaseRequest, WakeRequest,
 };
 use rcgen::KeyPair;
 use serde_json::{Value as Json, json};
@@ -168,14 +169,18 @@ pub(crate) async fn call(
     queue: &str,
 ) -> Result<(), Status> {
     let queue = queue.to_owned();
-    let mut client = LeaseBrokerServiceClient::new(channel.clone());
+    let mut client = LeaseServiceClient::new(channel.clone());
+    let mut admin = AdminServiceClient::new(channel.clone());
     macro_rules! send {
-        ($method:ident, $message:expr) => {{
+        ($method:ident, $message:expr) => {
+            send!(client, $method, $message)
+        };
+        ($client:ident, $method:ident, $message:expr) => {{
             let mut request = Request::new($message);
             if let Some(token) = token {
                 *request.metadata_mut() = authorization(token);
             }
-            client.$method(request).await.map(drop)
+            $client.$method(request).await.map(drop)
         }};
     }
     match rpc {
@@ -216,7 +221,15 @@ pub(crate) async fn call(
                 ..Default::default()
             }
         ),
+        "ReleaseClaims" => send!(
+            release_claims,
+            ReleaseClaimsRequest {
+                queue,
+                ..Default::default()
+            }
+        ),
         "CancelLeases" => send!(
+            admin,
             cancel_leases,
             CancelLeasesRequest {
                 queue,

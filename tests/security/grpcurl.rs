@@ -11,7 +11,7 @@ use crate::support::raw_connection::blocking;
 use crate::support::server::Server;
 use crate::support::skipped::skipped;
 
-const SERVICE: &str = "leasebroker.v1.LeaseBrokerService";
+const SERVICE: &str = "leasebroker.v1.LeaseService";
 const AUTH: &str = "
 [[auth.identities]]
 name = 'loader'

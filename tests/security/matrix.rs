@@ -13,17 +13,18 @@ use crate::support::skipped::skipped;
 use crate::support::timeout::with_timeout;
 
 /// Each rpc with the roles that may send it: the table of `docs/security.md`.
-const TABLE: [(&str, &[&str]); 8] = [
+const TABLE: [(&str, &[&str]); 9] = [
     ("ClaimBatch", &["worker", "admin"]),
     ("Heartbeat", &["worker", "admin"]),
     ("Complete", &["worker", "admin"]),
     ("Fail", &["worker", "admin"]),
     ("Release", &["worker", "admin"]),
-    ("CancelLeases", &["admin"]),
+    ("ReleaseClaims", &["worker", "admin"]),
+    ("CancelLeases", &["operator", "admin"]),
     ("Wake", &["worker", "producer", "admin"]),
     ("Enqueue", &["producer", "admin"]),
 ];
-const ROLES: [&str; 4] = ["worker", "producer", "observer", "admin"];
+const ROLES: [&str; 5] = ["worker", "producer", "observer", "operator", "admin"];
 /// A queue with roles, one without, and one that does not exist.
 const QUEUES: [&str; 3] = ["work", "hidden", "nowhere"];
 const KINDS: [&str; 4] = ["spiffe", "dns", "token", "jwt"];

@@ -13,7 +13,7 @@ async fn start() -> Server {
 
 /// Builds the headers of a call of the API.
 fn call_headers(stream: u32, rpc: &str, more: &[(&str, &str)]) -> Vec<u8> {
-    let path = format!("/leasebroker.v1.LeaseBrokerService/{rpc}");
+    let path = format!("/leasebroker.v1.LeaseService/{rpc}");
     frame(HEADERS, END_HEADERS, stream, &call_block(&path, more))
 }
 

@@ -35,7 +35,7 @@ async fn assert_fourth_is_refused(fixture: &Fixture<MssqlHarness>, problem: &str
         match result {
             Settled::Refused(refusal) if number == 4 => {
                 assert_eq!(refusal.field, None, "{refusal}");
-                assert!(refusal.problem.contains(problem), "{refusal}");
+                assert!(refusal.problem.text.contains(problem), "{refusal}");
             }
             result => assert_eq!(result, Settled::Ended(State::Completed), "{number}"),
         }

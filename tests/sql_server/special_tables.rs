@@ -248,7 +248,7 @@ async fn check_dropped_row(key: &str, named: &[(&str, Value)]) {
     };
     assert_eq!(rejection.item, Some(0));
     assert!(
-        rejection.problem.contains("IGNORE_DUP_KEY"),
+        rejection.problem.text.contains("IGNORE_DUP_KEY"),
         "{rejection:?}"
     );
     assert_eq!(fixture.counts().await, [1, 0, 0, 0, 0]);

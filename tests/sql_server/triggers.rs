@@ -146,7 +146,7 @@ async fn trigger_that_throws_refuses_the_item() {
     };
     assert_eq!(rejection.item, Some(1));
     assert!(
-        rejection.problem.contains("no bad items here"),
+        rejection.problem.text.contains("no bad items here"),
         "{rejection:?}"
     );
     assert_eq!(fixture.counts().await, [0, 0, 0, 0, 0]);
@@ -175,7 +175,7 @@ async fn trigger_that_uses_raiserror_refuses_the_operation() {
     };
     assert_eq!(rejection.item, Some(1));
     assert!(
-        rejection.problem.contains("refused INSERT"),
+        rejection.problem.text.contains("refused INSERT"),
         "{rejection:?}"
     );
     assert_eq!(fixture.counts().await, [0, 0, 0, 0, 0]);

@@ -36,7 +36,7 @@ async fn assert_second_is_refused(fixture: &Fixture<SqliteHarness>, problem: &st
         panic!("{:?}", results[1]);
     };
     assert_eq!(refusal.field, None, "{refusal}");
-    assert!(refusal.problem.contains(problem), "{refusal}");
+    assert!(refusal.problem.text.contains(problem), "{refusal}");
     let left = fixture.harness.rows("item", &["payload"]).await;
     assert_eq!(left, [[text("b")]]);
     let alone = fixture.outcome(&items[1].lease, complete()).await;

@@ -5,12 +5,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lease_broker_proto::lease_broker_service_client::LeaseBrokerServiceClient;
-use lease_broker_proto::value::Kind;
+use lease_broker_proto::admin_service_client::AdminServiceClient;
+use lease_broker_proto::column_value::Kind;
+use lease_broker_proto::lease_service_client::LeaseServiceClient;
 use lease_broker_proto::{
-    ClaimBatchRequest, CompleteRequest, Completion, EnqueueRequest, FailRequest, Failure, FollowUp,
-    HeartbeatRequest, HeartbeatResult, Lease, NewItem, Release, ReleaseRequest, Renewal,
-    SettleResult, Value,
+    ClaimBatchRequest, ColumnValue, CompleteRequest, Completion, EnqueueRequest, EnqueueResponse,
+    FailRequest, Failure, FollowUp, HeartbeatRequest, HeartbeatResult, Lease, NewItem, Outcome,
+    Refusal, RefusalReason, Release, ReleaseClaimsRequest, ReleaseRequest, Renewal, SettleResult,
 };
 use tokio::task::JoinHandle;
 use tonic::transport::Channel;
@@ -22,7 +23,8 @@ use super::timeout::with_timeout;
 /// A client that works on one queue under one worker id.
 #[derive(Clone)]
 pub(crate) struct Client {
-    pub(crate) rpc: LeaseBrokerServiceClient<Channel>,
+    pub(crate) rpc: LeaseServiceClient<Channel>,
+    pub(crate) admin: AdminServiceClient<Channel>,
     pub(crate) queue: String,
     pub(crate) worker: String,
 }
@@ -30,7 +32,8 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn new(channel: Channel, queue: &str) -> Self {
         Self {
-            rpc: LeaseBrokerServiceClient::new(channel).max_decoding_message_size(usize::MAX),
+            admin: AdminServiceClient::new(channel.clone()),
+            rpc: LeaseServiceClient::new(channel).max_decoding_message_size(usize::MAX),
             queue: queue.to_owned(),
             worker: "worker".to_owned(),
         }
@@ -111,7 +114,8 @@ impl Client {
             items,
             request_id: String::new(),
         };
-        Ok(self.rpc.clone().enqueue(request).await?.into_inner().keys)
+        let response = self.rpc.clone().enqueue(request).await?;
+        Ok(added_keys(response.into_inner()))
     }
 
     pub(crate) async fn enqueue(&self, payloads: &[&str]) -> Vec<String> {
@@ -195,7 +199,6 @@ impl Client {
         let request = ReleaseRequest {
             queue: self.queue.clone(),
             releases: lease_ids.iter().map(release).collect(),
-            ..ReleaseRequest::default()
         };
         Ok(self
             .rpc
@@ -208,14 +211,13 @@ impl Client {
 
     /// Releases all leases of the claims with these request ids.
     pub(crate) async fn try_release_requests(&self, request_ids: &[String]) -> Result<i32, Status> {
-        let request = ReleaseRequest {
+        let request = ReleaseClaimsRequest {
             queue: self.queue.clone(),
             worker_id: self.worker.clone(),
             request_ids: request_ids.to_vec(),
-            ..ReleaseRequest::default()
         };
-        let response = self.rpc.clone().release(request).await?;
-        Ok(response.into_inner().released_by_request_id)
+        let response = self.rpc.clone().release_claims(request).await?;
+        Ok(response.into_inner().released)
     }
 
     pub(crate) async fn release(&self, lease_ids: &[&str]) -> Vec<SettleResult> {
@@ -245,8 +247,8 @@ pub(crate) fn duration(duration: Duration) -> prost_types::Duration {
     }
 }
 
-pub(crate) fn text(text: &str) -> Value {
-    Value {
+pub(crate) fn text(text: &str) -> ColumnValue {
+    ColumnValue {
         kind: Some(Kind::StringValue(text.to_owned())),
     }
 }
@@ -257,13 +259,13 @@ pub(crate) fn item(payload: &str) -> NewItem {
 }
 
 /// Returns an integer as a value of the API.
-pub(crate) fn number(number: i64) -> Value {
-    Value {
+pub(crate) fn number(number: i64) -> ColumnValue {
+    ColumnValue {
         kind: Some(Kind::Int64Value(number)),
     }
 }
 
-pub(crate) fn item_with(column: &str, value: Value) -> NewItem {
+pub(crate) fn item_with(column: &str, value: ColumnValue) -> NewItem {
     NewItem {
         columns: BTreeMap::from([(column.to_owned(), value)]),
         ..NewItem::default()
@@ -315,4 +317,27 @@ pub(crate) fn payload(lease: &Lease) -> &str {
 
 pub(crate) fn key(lease: &Lease) -> &str {
     &lease.item.as_ref().expect("the lease has an item").key
+}
+
+/// Returns the keys of the items that a call has added.
+pub(crate) fn added_keys(response: EnqueueResponse) -> Vec<String> {
+    let results = response.results.into_iter();
+    results.map(|result| result.key).collect()
+}
+
+/// Asserts that an entry of a call was refused because of this field.
+pub(crate) fn assert_refused(
+    outcome: Outcome,
+    refusal: Option<&Refusal>,
+    reason: RefusalReason,
+    field: &str,
+) {
+    assert_eq!(outcome, Outcome::Refused, "{refusal:?}");
+    let refusal = refusal.expect("a refused entry has a refusal");
+    assert_eq!(
+        (refusal.reason(), &*refusal.field),
+        (reason, field),
+        "{refusal:?}"
+    );
+    assert!(!refusal.message.is_empty());
 }

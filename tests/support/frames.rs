@@ -19,9 +19,9 @@ pub(crate) const PADDED: u8 = 8;
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Paths of the API's methods, and of the standard services.
-pub(crate) const HEARTBEAT: &str = "/leasebroker.v1.LeaseBrokerService/Heartbeat";
-pub(crate) const CLAIM_BATCH: &str = "/leasebroker.v1.LeaseBrokerService/ClaimBatch";
-pub(crate) const ENQUEUE: &str = "/leasebroker.v1.LeaseBrokerService/Enqueue";
+pub(crate) const HEARTBEAT: &str = "/leasebroker.v1.LeaseService/Heartbeat";
+pub(crate) const CLAIM_BATCH: &str = "/leasebroker.v1.LeaseService/ClaimBatch";
+pub(crate) const ENQUEUE: &str = "/leasebroker.v1.LeaseService/Enqueue";
 
 /// Builds a frame. The payload must be shorter than 2^24 bytes.
 pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {

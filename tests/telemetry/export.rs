@@ -7,7 +7,7 @@ use crate::support::client::lease_ids;
 use crate::telemetry::collector::{Collector, Protocol, attributes_of};
 use crate::telemetry::fixture::{Fixture, NOT_RECORDED, RECORDED};
 
-const ENQUEUE: &str = "leasebroker.v1.LeaseBrokerService/Enqueue";
+const ENQUEUE: &str = "leasebroker.v1.LeaseService/Enqueue";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn call_of_a_recorded_trace_becomes_a_span() {
@@ -84,7 +84,7 @@ async fn claim_without_leases_is_not_recorded() {
     let spans = collector.received().spans;
     let names = spans.iter().map(|span| span.name.as_str());
     let of_calls: Vec<&str> = names.filter(|name| name.contains('/')).collect();
-    let claim = "leasebroker.v1.LeaseBrokerService/ClaimBatch";
+    let claim = "leasebroker.v1.LeaseService/ClaimBatch";
     assert_eq!(of_calls, [ENQUEUE, claim]);
 }
 

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lease_broker_model::trace_context::TraceContext;
-use lease_broker_proto::{CancelLeasesRequest, Failure, ItemState, Lease, Outcome, SettleResult};
+use lease_broker_proto::{
+    CancelLeasesRequest, Cancellation, Failure, ItemState, Lease, Outcome, SettleResult,
+};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 
@@ -173,7 +175,7 @@ async fn completed_lease_is_a_span_with_the_workers_ids() {
     ] {
         assert_eq!(found[name], value, "{name}");
     }
-    let calls = spans.named("leasebroker.v1.LeaseBrokerService/Complete");
+    let calls = spans.named("leasebroker.v1.LeaseService/Complete");
     let settled_by = links(span, "settled_by");
     assert_eq!(settled_by.len(), 1);
     assert!(calls.iter().any(|call| call.span_id == settled_by[0]));
@@ -285,10 +287,13 @@ async fn cancelled_lease_and_the_next_one_are_one_trace() {
     let lease = test.lease("work").await;
     let request = CancelLeasesRequest {
         queue: "work".to_owned(),
-        keys: vec![key(&lease).to_owned()],
+        cancellations: vec![Cancellation {
+            key: key(&lease).to_owned(),
+            fencing_token: lease.fencing_token,
+        }],
         ..CancelLeasesRequest::default()
     };
-    let mut rpc = test.broker.client.rpc.clone();
+    let mut rpc = test.broker.client.admin.clone();
     rpc.cancel_leases(request).await.expect("cancelled");
     let lost = test
         .broker
@@ -302,7 +307,7 @@ async fn cancelled_lease_and_the_next_one_are_one_trace() {
     let span = spans.of_lease(&lease);
     assert_ended(span, "cancelled", Some("cancelled"), "ready");
     assert_eq!(attributes(span)["messaging.client.id"], "worker");
-    let call = spans.one("leasebroker.v1.LeaseBrokerService/CancelLeases");
+    let call = spans.one("leasebroker.v1.AdminService/CancelLeases");
     assert_eq!(links(span, "settled_by"), [&call.span_id[..]]);
     assert_eq!(spans.of_lease(&next).parent_span_id, span.span_id);
     let lost = spans.one("lost work");

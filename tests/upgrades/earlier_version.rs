@@ -7,7 +7,7 @@ use lease_broker_proto::{EnqueueRequest, Lease, Outcome};
 
 use crate::harness::mssql::MssqlHarness;
 use crate::harness::program;
-use crate::support::client::{Client, completion, failure, item, key, lease_ids};
+use crate::support::client::{Client, added_keys, completion, failure, item, key, lease_ids};
 use crate::support::earlier_program::earlier_program;
 use crate::support::process::{BrokerProcess, PROGRAM};
 
@@ -91,7 +91,7 @@ async fn assert_exchange(one: &BrokerProcess, other: &BrokerProcess) {
     };
     let added = async |client: &Client| {
         let response = client.rpc.clone().enqueue(request.clone()).await;
-        response.expect("the items are added").into_inner().keys
+        added_keys(response.expect("the items are added").into_inner())
     };
     assert_eq!(added(&one).await, added(&other).await);
     let mut claim = one.claim_request(3);

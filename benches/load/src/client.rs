@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use lease_broker::cli::{AuthorizedChannel, CommandError};
 use lease_broker_proto as proto;
-use lease_broker_proto::lease_broker_service_client::LeaseBrokerServiceClient;
-use lease_broker_proto::value::Kind;
+use lease_broker_proto::column_value::Kind;
+use lease_broker_proto::lease_service_client::LeaseServiceClient;
 use lease_broker_proto::{ItemState, Outcome, SettleResult};
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
@@ -26,7 +26,7 @@ pub(crate) type Leases = Vec<(String, ItemKey)>;
 /// The calls of one worker or producer to one queue, on a connection that it shares with others.
 pub(crate) struct Client {
     pub(crate) state: Arc<RunState>,
-    rpc: LeaseBrokerServiceClient<AuthorizedChannel>,
+    rpc: LeaseServiceClient<AuthorizedChannel>,
     /// The number of the worker, which chooses the connection.
     worker: usize,
     /// Index of the queue in the list of queues under load.
@@ -70,14 +70,14 @@ impl Client {
         let channel = state.channels[worker % state.channels.len()].clone();
         let kind = Some(Kind::StringValue("x".repeat(state.load.payload_bytes)));
         Self {
-            rpc: LeaseBrokerServiceClient::new(channel).max_decoding_message_size(usize::MAX),
+            rpc: LeaseServiceClient::new(channel).max_decoding_message_size(usize::MAX),
             worker,
             queue_index,
             queue: state.queues[queue_index].clone(),
             worker_id: format!("bench-{}", worker + 1),
             lease_duration: state.load.lease.map(proto_duration),
             item: proto::NewItem {
-                columns: [(state.column.clone(), proto::Value { kind })].into(),
+                columns: [(state.column.clone(), proto::ColumnValue { kind })].into(),
                 ..proto::NewItem::default()
             },
             timeout: None,
@@ -187,7 +187,7 @@ impl Client {
         let queue = self.queue.clone();
         let (lease_ids, keys): (Vec<_>, Vec<_>) = leases.into_iter().unzip();
         let start = Instant::now();
-        let (results, next_leases) = match ending {
+        let (results, next) = match ending {
             Ending::Complete => {
                 let completion = |lease_id| proto::Completion {
                     columns: [].into(),
@@ -200,7 +200,11 @@ impl Client {
                     next: next.map(|max_items| self.next_claim(max_items)),
                 };
                 let response = send!(self, Rpc::Complete, complete, start, request, {})?;
-                (response.results, response.next_leases)
+                // The worker then claims by a call of its own, which waits or ends the run.
+                if let Some(error) = response.next_error {
+                    self.state.errors.add(Rpc::ClaimBatch, error.reason);
+                }
+                (response.results, response.next)
             }
             Ending::Fail => {
                 let failure = |lease_id| proto::Failure {
@@ -215,7 +219,7 @@ impl Client {
                     next: None,
                 };
                 let response = send!(self, Rpc::Fail, fail, start, request, {})?;
-                (response.results, Vec::new())
+                (response.results, None)
             }
             Ending::Release => {
                 let release = |lease_id| proto::Release {
@@ -224,13 +228,9 @@ impl Client {
                     checkpoint: None,
                 };
                 let releases = lease_ids.into_iter().map(release).collect();
-                let request = proto::ReleaseRequest {
-                    queue,
-                    releases,
-                    ..proto::ReleaseRequest::default()
-                };
+                let request = proto::ReleaseRequest { queue, releases };
                 let response = send!(self, Rpc::Release, release, start, request, {})?;
-                (response.results, Vec::new())
+                (response.results, None)
             }
         };
         check_len(results.len(), keys.len())?;
@@ -242,7 +242,7 @@ impl Client {
         let results = keys.into_iter().zip(results.iter().map(settled));
         let ledger = &self.state.ledger;
         ledger.record_settled(self.queue_index, ending, results);
-        Ok(self::leases(next_leases))
+        Ok(self::leases(next.unwrap_or_default().leases))
     }
 
     fn next_claim(&self, max_items: usize) -> proto::NextClaim {
@@ -264,9 +264,9 @@ impl Client {
         };
         let start = Instant::now();
         let response = send!(self, Rpc::Enqueue, enqueue, start, request, return Ok(()));
-        let keys = response?.keys;
-        check_len(keys.len(), items)?;
-        let keys = keys.iter().map(|key| ItemKey::parse(key));
+        let results = response?.results;
+        check_len(results.len(), items)?;
+        let keys = results.iter().map(|result| ItemKey::parse(&result.key));
         self.state.ledger.record_enqueued(self.queue_index, keys);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Completes items by the generated client alone: claims n items, and completes n with the next n. It is the measure for the
 //! throughput of the library.
 
-use lease_broker_proto::lease_broker_service_client::LeaseBrokerServiceClient;
+use lease_broker_proto::lease_service_client::LeaseServiceClient;
 use lease_broker_proto::{ClaimBatchRequest, CompleteRequest, Completion, NextClaim};
 
 use crate::journal::Journal;
@@ -9,7 +9,7 @@ use crate::{Error, Options};
 
 pub(crate) async fn run(options: &Options, until: u64) -> Result<(), Error> {
     let address = format!("http://{}", options.address());
-    let mut client = LeaseBrokerServiceClient::connect(address).await?;
+    let mut client = LeaseServiceClient::connect(address).await?;
     let queue = options.text("queue").unwrap_or_default().to_owned();
     let worker_id = options.text("worker_id").unwrap_or("raw").to_owned();
     let max_items = i32::try_from(options.concurrency())?;
@@ -41,7 +41,8 @@ pub(crate) async fn run(options: &Options, until: u64) -> Result<(), Error> {
                 ..NextClaim::default()
             }),
         };
-        leases = client.complete(request).await?.into_inner().next_leases;
+        let next = client.complete(request).await?.into_inner().next;
+        leases = next.unwrap_or_default().leases;
     }
     journal.done(items);
     Ok(())

@@ -8,15 +8,15 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
 
 use super::credentials::Token;
-use super::errors::CallError;
+use super::errors::{Applied, CallError};
 use super::events::RetriedCall;
 use super::failure::{Failure, Pushback};
 use super::transport::Transport;
-use lease_broker_proto::{self as proto, lease_broker_service_client::LeaseBrokerServiceClient};
+use lease_broker_proto::{self as proto, HeldBack, lease_service_client::LeaseServiceClient};
 
 /// The time after which an attempt is given up. Claims that wait add their wait.
 pub(super) const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
-const MIN_BACKOFF: Duration = Duration::from_millis(100);
+pub(super) const MIN_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
 /// A request message with its method.
@@ -27,22 +27,46 @@ pub(super) trait Rpc: Clone + Send + Sync + 'static {
     /// Changes the request before it is sent again.
     fn before_retry(&mut self) {}
 
+    /// Returns the number of entries, of which each has one result.
+    fn entries(&self) -> usize {
+        0
+    }
+
+    fn results(_: &Self::Response) -> usize {
+        0
+    }
+
+    /// Returns whether the broker that has answered stops.
+    fn is_stopping(_: &Self::Response) -> bool {
+        false
+    }
+
     fn send(
-        client: LeaseBrokerServiceClient<Channel>,
+        client: LeaseServiceClient<Channel>,
         request: Request<Self>,
     ) -> impl Future<Output = Result<Response<Self::Response>, Status>> + Send;
 }
 
 macro_rules! rpcs {
-    ($($name:literal $method:ident $request:ident $response:ident $({ $before_retry:item })?,)*) => {$(
+    ($($name:literal $method:ident $request:ident $response:ident $(($entries:ident))? $({ $($method_of_rpc:item)* })?,)*) => {$(
         impl Rpc for proto::$request {
             type Response = proto::$response;
             const NAME: &'static str = $name;
 
-            $($before_retry)?
+            $(
+                fn entries(&self) -> usize {
+                    self.$entries.len()
+                }
+
+                fn results(response: &Self::Response) -> usize {
+                    response.results.len()
+                }
+            )?
+
+            $($($method_of_rpc)*)?
 
             async fn send(
-                mut client: LeaseBrokerServiceClient<Channel>,
+                mut client: LeaseServiceClient<Channel>,
                 request: Request<Self>,
             ) -> Result<Response<Self::Response>, Status> {
                 client.$method(request).await
@@ -57,14 +81,18 @@ rpcs! {
         fn before_retry(&mut self) {
             self.wait_timeout = None;
         }
+
+        fn is_stopping(response: &Self::Response) -> bool {
+            response.held_back() == HeldBack::Stopping
+        }
     },
-    "Heartbeat" heartbeat HeartbeatRequest HeartbeatResponse,
-    "Complete" complete CompleteRequest CompleteResponse,
-    "Fail" fail FailRequest FailResponse,
-    "Release" release ReleaseRequest ReleaseResponse,
-    "CancelLeases" cancel_leases CancelLeasesRequest CancelLeasesResponse,
+    "Heartbeat" heartbeat HeartbeatRequest HeartbeatResponse (renewals),
+    "Complete" complete CompleteRequest CompleteResponse (completions),
+    "Fail" fail FailRequest FailResponse (failures),
+    "Release" release ReleaseRequest ReleaseResponse (releases),
+    "ReleaseClaims" release_claims ReleaseClaimsRequest ReleaseClaimsResponse,
     "Wake" wake WakeRequest WakeResponse,
-    "Enqueue" enqueue EnqueueRequest EnqueueResponse,
+    "Enqueue" enqueue EnqueueRequest EnqueueResponse (items),
 }
 
 type AttemptObserver = Arc<dyn Fn(Option<&Failure>) + Send + Sync>;
@@ -90,8 +118,6 @@ pub(super) struct CallOptions<'a> {
     pub(super) attempt_timeout: Option<Duration>,
     /// Is called before the request is sent again.
     pub(super) on_retry: Option<&'a (dyn Fn() + Sync)>,
-    /// Sends the request again only after errors by which the broker says that it has changed nothing.
-    pub(super) only_if_unchanged: bool,
 }
 
 /// The response to a request.
@@ -129,6 +155,7 @@ impl Caller {
     ) -> Result<Answer<R::Response>, CallError> {
         let first_sent_at = Instant::now();
         let (mut backoff, mut fresh, mut attempts) = (MIN_BACKOFF, false, 0);
+        let mut applied = Applied::No;
         loop {
             attempts += 1;
             let sent_at = Instant::now();
@@ -137,7 +164,7 @@ impl Caller {
                 let left = until().saturating_duration_since(sent_at);
                 timeout = timeout.min(left).max(Duration::from_millis(1));
             }
-            let failure = match self.attempt(request.clone(), timeout, fresh).await {
+            let mut failure = match self.attempt(request.clone(), timeout, fresh).await {
                 Ok(message) => {
                     let times = CallTimes {
                         first_sent_at,
@@ -149,12 +176,13 @@ impl Caller {
                 }
                 Err(failure) => failure,
             };
+            // The error of the last attempt says nothing about the attempts before.
+            applied = applied.and(failure.applied);
+            failure.applied = applied;
             let wait = if failure.code == Code::Unauthenticated && self.token.is_some() && !fresh {
                 fresh = true;
                 Duration::ZERO
-            } else if !failure.may_pass()
-                || (options.only_if_unchanged && failure.reason.is_empty())
-            {
+            } else if !failure.may_pass() {
                 return Err(failure.into_error(R::NAME));
             } else if let Pushback::Wait(wait) = failure.pushback {
                 wait
@@ -202,6 +230,7 @@ impl Caller {
         timeout: Duration,
         fresh: bool,
     ) -> Result<R::Response, Failure> {
+        let entries = request.entries();
         let mut request = Request::new(request);
         request.set_timeout(timeout);
         if let Some(token) = &self.token {
@@ -221,8 +250,20 @@ impl Caller {
         let sent = R::send(route.client.clone(), request);
         let failure = match tokio::time::timeout(timeout, sent).await {
             Ok(Ok(response)) => {
-                self.transport.note_answer(&route);
-                return Ok(response.into_inner());
+                let response = response.into_inner();
+                if R::is_stopping(&response) {
+                    self.transport.note_failure(&route, true);
+                } else {
+                    self.transport.note_answer(&route);
+                }
+                let results = R::results(&response);
+                return if results == entries {
+                    Ok(response)
+                } else {
+                    Err(Failure::of_answer(format!(
+                        "the broker returned {results} results for {entries} entries"
+                    )))
+                };
             }
             Ok(Err(status)) => {
                 let failure = Failure::from_status(&status);

@@ -14,6 +14,8 @@ use lease_broker_value::Value;
 
 /// The number of characters of an error's text that the broker stores.
 const MAX_TEXT_CHARS: usize = 1_024;
+/// The fields without which a failure or a release can be sent again.
+const OPTIONAL_FIELDS: [&str; 3] = ["checkpoint", "retry_delay", "delay"];
 
 /// The result of a handler that has done its work: the item is completed.
 #[derive(Clone, Debug, Default)]
@@ -76,7 +78,7 @@ pub(super) struct Ending {
     pub(super) message: EndingMessage,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum EndingMessage {
     Complete(proto::Completion),
     Fail(proto::Failure),
@@ -157,27 +159,33 @@ impl Ending {
         }
     }
 
-    /// Returns the ending without its optional fields, which the broker may have refused. `None`: it has none.
-    pub(super) fn without_options(&self) -> Option<Self> {
-        let message = match &self.message {
-            EndingMessage::Fail(failure)
-                if failure.retry_delay.is_some() || failure.checkpoint.is_some() =>
-            {
-                EndingMessage::Fail(proto::Failure {
-                    error_message: failure.error_message.clone(),
-                    dead_letter: failure.dead_letter,
-                    ..proto::Failure::default()
-                })
+    /// Returns the ending without the field that the broker has refused, or without all optional fields if it is not known
+    /// which one. `None`: the ending has no such field.
+    pub(super) fn without_refused(&self, field: &str) -> Option<Self> {
+        let is_known = OPTIONAL_FIELDS.contains(&field);
+        let is_refused = |name: &str| !is_known || name == field;
+        let mut ending = self.clone();
+        match &mut ending.message {
+            EndingMessage::Complete(_) => {}
+            EndingMessage::Fail(failure) => {
+                failure.checkpoint.take_if(|_| is_refused("checkpoint"));
+                failure.retry_delay.take_if(|_| is_refused("retry_delay"));
             }
-            EndingMessage::Release(release)
-                if release.delay.is_some() || release.checkpoint.is_some() =>
-            {
-                EndingMessage::Release(proto::Release::default())
+            EndingMessage::Release(release) => {
+                release.checkpoint.take_if(|_| is_refused("checkpoint"));
+                release.delay.take_if(|_| is_refused("delay"));
             }
-            _ => return None,
-        };
-        let lease = self.lease;
-        Some(Self { lease, message })
+        }
+        (ending.message != self.message).then_some(ending)
+    }
+
+    /// Returns the checkpoint for the next lease.
+    pub(super) fn checkpoint(&self) -> Option<&Vec<u8>> {
+        match &self.message {
+            EndingMessage::Complete(_) => None,
+            EndingMessage::Fail(message) => message.checkpoint.as_ref(),
+            EndingMessage::Release(message) => message.checkpoint.as_ref(),
+        }
     }
 
     pub(super) fn is_completion(&self) -> bool {

@@ -17,6 +17,8 @@ pub struct CallError {
     pub message: String,
     /// The paths of the request's fields that the broker refused.
     pub fields: Vec<String>,
+    /// Whether the call has changed something.
+    pub applied: Applied,
 }
 
 impl CallError {
@@ -28,6 +30,31 @@ impl CallError {
     /// Returns whether the broker does not let this program make the call.
     pub(super) fn refuses_caller(&self) -> bool {
         matches!(self.code, Code::Unauthenticated | Code::PermissionDenied)
+    }
+}
+
+/// The effect of a call that has ended with an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Applied {
+    /// The broker says for each attempt that it has changed nothing and will change nothing.
+    No,
+    /// The changes may have been made or may still be made.
+    Unknown,
+}
+
+impl Applied {
+    /// Returns the effect of two attempts.
+    pub(super) fn and(self, other: Self) -> Self {
+        if self == other { self } else { Self::Unknown }
+    }
+
+    /// Reads the metadata `applied` of an error of the broker.
+    pub(super) fn of_metadata(value: Option<&String>) -> Self {
+        match value.map(String::as_str) {
+            Some("no") => Self::No,
+            _ => Self::Unknown,
+        }
     }
 }
 

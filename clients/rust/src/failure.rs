@@ -6,8 +6,9 @@ use std::time::Duration;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-use super::errors::{CallError, status_text};
+use super::errors::{Applied, CallError, status_text};
 use super::handler_error::with_sources;
+use lease_broker_proto as proto;
 
 /// The domain of the broker's reasons.
 const DOMAIN: &str = "leasebroker";
@@ -20,6 +21,7 @@ pub(super) struct Failure {
     pub(super) message: String,
     pub(super) fields: Vec<String>,
     pub(super) pushback: Pushback,
+    pub(super) applied: Applied,
 }
 
 /// The broker's word on when a request can be sent again.
@@ -38,12 +40,40 @@ impl Failure {
             message: message.into(),
             fields: Vec::new(),
             pushback: Pushback::Unknown,
+            applied: Applied::Unknown,
+        }
+    }
+
+    /// Returns the failure of a call whose answer makes no sense. Another attempt would get the same answer.
+    pub(super) fn of_answer(message: String) -> Self {
+        Self {
+            pushback: Pushback::Never,
+            ..Self::new(Code::Internal, message)
+        }
+    }
+
+    /// Returns the failure of the claim in `next`.
+    pub(super) fn of_next(error: proto::CallError) -> Self {
+        let delay = error.retry_delay.map(Duration::try_from);
+        Self {
+            reason: error.reason,
+            pushback: delay.map_or(Pushback::Never, |delay| {
+                Pushback::Wait(delay.unwrap_or_default())
+            }),
+            applied: Applied::of_metadata(error.metadata.get("applied")),
+            ..Self::new(Code::from(error.code), error.message)
         }
     }
 
     pub(super) fn from_status(status: &Status) -> Self {
         let info = status.get_details_error_info();
-        let reason = info.filter(|info| info.domain == DOMAIN);
+        let info = info.filter(|info| info.domain == DOMAIN);
+        let (reason, applied) = info.map_or((String::new(), Applied::Unknown), |info| {
+            (
+                info.reason,
+                Applied::of_metadata(info.metadata.get("applied")),
+            )
+        });
         // The message of an error of the connection has no cause, such as "connection refused". Its sources have.
         let message = status
             .source()
@@ -53,9 +83,10 @@ impl Failure {
             fields.map(|violation| violation.field).collect()
         });
         Self {
-            reason: reason.map(|info| info.reason).unwrap_or_default(),
+            reason,
             fields: fields.unwrap_or_default(),
             pushback: pushback(status),
+            applied,
             ..Self::new(status.code(), message)
         }
     }
@@ -92,6 +123,7 @@ impl Failure {
             reason: self.reason,
             message: self.message,
             fields: self.fields,
+            applied: self.applied,
         }
     }
 }

@@ -1,12 +1,13 @@
 //! The row that a handler receives.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use super::errors::WorkerError;
-use super::values::{Row, row_from_proto};
-use lease_broker_proto as proto;
+use super::values::Row;
+use lease_broker_proto::{self as proto, UnknownKind};
 use lease_broker_value::Value;
 
 /// Numbers the leases of a worker, in the order of their arrival.
@@ -32,6 +33,8 @@ pub struct Item(Arc<Leased>);
 struct Leased {
     key: String,
     columns: Row,
+    /// The columns whose values are of a newer API.
+    newer: BTreeSet<String>,
     attempt: i32,
     max_attempts: i32,
     fencing_token: i64,
@@ -54,6 +57,11 @@ pub enum ColumnError {
         /// The names of the item's columns.
         known: Vec<String>,
     },
+    /// The value has a type that only a later version of the API has. It is not NULL.
+    #[error(
+        "column {0:?} has a value of a newer API; a newer version of lease-broker-client reads it"
+    )]
+    NewerApi(String),
     /// The column is NULL.
     #[error("column {0:?} is NULL")]
     Null(String),
@@ -89,7 +97,7 @@ macro_rules! typed {
         $(#[$doc])*
         ///
         /// # Errors
-        /// The column does not exist, is NULL or has another type.
+        /// The column does not exist, is NULL, or has another type or a value of a newer API.
         pub fn $name(&self, column: &str) -> Result<$type, ColumnError> {
             match self.value(column)? {
                 $pattern => Ok($value),
@@ -111,10 +119,18 @@ impl Item {
         leases: Weak<dyn HeldLeases>,
     ) -> Self {
         let item = lease.item.unwrap_or_default();
+        let (mut columns, mut newer) = (Row::new(), BTreeSet::new());
+        for (name, value) in item.columns {
+            match value.try_into() {
+                Ok(value) => drop(columns.insert(name, value)),
+                Err(UnknownKind) => drop(newer.insert(name)),
+            }
+        }
         let ready_time = lease.ready_time.map(SystemTime::try_from);
         Self(Arc::new(Leased {
             key: item.key,
-            columns: row_from_proto(item.columns),
+            columns,
+            newer,
             attempt: lease.attempt,
             max_attempts: lease.max_attempts,
             fencing_token: lease.fencing_token,
@@ -136,19 +152,30 @@ impl Item {
     }
 
     /// Returns the values of the row's columns. A column that is NULL is [`Value::Null`].
-    pub fn columns(&self) -> &Row {
-        &self.0.columns
+    ///
+    /// # Errors
+    /// A column has a value of a newer API.
+    pub fn columns(&self) -> Result<&Row, ColumnError> {
+        match self.0.newer.first() {
+            None => Ok(&self.0.columns),
+            Some(column) => Err(ColumnError::NewerApi(column.clone())),
+        }
     }
 
     /// Returns the value of a column.
     ///
     /// # Errors
-    /// The column does not exist.
+    /// The column does not exist, or has a value of a newer API.
     pub fn value(&self, column: &str) -> Result<&Value, ColumnError> {
-        let value = self.0.columns.get(column);
-        value.ok_or_else(|| ColumnError::Missing {
-            column: column.to_owned(),
-            known: self.0.columns.keys().cloned().collect(),
+        let Leased { columns, newer, .. } = &*self.0;
+        columns.get(column).ok_or_else(|| {
+            let column = column.to_owned();
+            if newer.contains(&column) {
+                return ColumnError::NewerApi(column);
+            }
+            let mut known: Vec<_> = columns.keys().chain(newer).cloned().collect();
+            known.sort_unstable();
+            ColumnError::Missing { column, known }
         })
     }
 
@@ -162,7 +189,7 @@ impl Item {
     /// Returns whether the column is NULL.
     ///
     /// # Errors
-    /// The column does not exist.
+    /// The column does not exist, or has a value of a newer API.
     pub fn is_null(&self, column: &str) -> Result<bool, ColumnError> {
         Ok(*self.value(column)? == Value::Null)
     }

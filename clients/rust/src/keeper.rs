@@ -6,14 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
-use tonic::Code;
 
 use super::calls::Caller;
 use super::context::Cause;
 use super::endings::{Ending, time_limit_text};
 use super::errors::CallError;
 use super::events::{Event, EventName};
-use super::failure::Failure;
 use super::item::LeaseNumber;
 use super::leases::{Phase, RunNumber};
 use super::options::{MAX_ITEMS_PER_CALL, Options};
@@ -108,14 +106,8 @@ impl Keeper {
             Err(failure) => failure,
         };
         tracing::debug!(code = ?failure.code, error = failure.message, "heartbeat failed");
-        self.state.update(|shared| {
-            let mut next = Instant::now() + period / 4;
-            if failure.code == Code::InvalidArgument {
-                drop_checkpoints(shared, &heartbeat, &failure);
-                next = Instant::now();
-            }
-            shared.beat_no_later_than(next);
-        });
+        self.state
+            .update(|shared| shared.beat_no_later_than(Instant::now() + period / 4));
         self.state.signals.clock.notify_one();
         let error = failure.into_error("Heartbeat");
         if error.refuses_caller() {
@@ -262,38 +254,34 @@ fn note(
 ) {
     let mut extended = 0;
     let sent = heartbeat.leases.iter().zip(&heartbeat.saved);
-    for ((number, saved), result) in sent.zip(&response.results) {
+    let sent = sent.zip(&heartbeat.renewals);
+    for (((number, saved), renewal), result) in sent.zip(&response.results) {
         let Some(lease) = shared.held.get_mut(number) else {
             continue;
         };
-        if result.outcome() == Outcome::Applied {
-            extended += 1;
-            lease.extend(sent_at, duration_from_proto(result.time_left));
-            lease.stored = lease.stored.max(*saved);
-        } else if matches!(lease.phase, Phase::Running | Phase::Ended) {
-            // If it is being settled, the settling call may have ended it, and its outcome will say.
-            shared.lose(*number, &result.cancel_reason);
+        match result.outcome() {
+            Outcome::Applied => {
+                extended += 1;
+                lease.extend(sent_at, duration_from_proto(result.time_left));
+                lease.stored = lease.stored.max(*saved);
+            }
+            // The lease is still held, and was not extended.
+            Outcome::Refused => {
+                let refusal = result.refusal.clone().unwrap_or_default();
+                if let Some(checkpoint) = &renewal.checkpoint {
+                    let bytes = checkpoint.len();
+                    shared.refuse_checkpoint(*number, *saved, bytes, &refusal.message);
+                    shared.beat_no_later_than(Instant::now());
+                }
+            }
+            _ if matches!(lease.phase, Phase::Running | Phase::Ended) => {
+                shared.lose(*number, &result.cancel_reason);
+            }
+            // It is being settled. The settling call may have ended it, and its outcome will say.
+            _ => {}
         }
     }
     let mut event = Event::new(EventName::Heartbeat);
     event.count = extended;
     shared.emit(event);
-}
-
-/// Forgets the checkpoints for which the broker has refused a heartbeat. Otherwise no lease of the call is extended.
-fn drop_checkpoints(shared: &mut Shared, heartbeat: &Heartbeat, failure: &Failure) {
-    let is_named = |index: usize| {
-        let path = format!("renewals[{index}].checkpoint");
-        failure.fields.contains(&path)
-    };
-    let any_is_named = (0..heartbeat.leases.len()).any(is_named);
-    for (index, (number, renewal)) in heartbeat.leases.iter().zip(&heartbeat.renewals).enumerate() {
-        let is_latest = shared
-            .held
-            .get(number)
-            .is_some_and(|lease| lease.saved == heartbeat.saved[index]);
-        if renewal.checkpoint.is_some() && is_latest && (is_named(index) || !any_is_named) {
-            shared.refuse_checkpoint(*number, &failure.message);
-        }
-    }
 }

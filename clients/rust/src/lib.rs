@@ -1,6 +1,6 @@
 //! The worker library: claims items, calls a handler for each, keeps their leases alive, and reports how they ended.
 //!
-//! A [`Worker`] works on one queue. A [`Client`] adds items to queues, wakes waiting claims, and cancels leases.
+//! A [`Worker`] works on one queue. A [`Client`] adds items to queues and wakes waiting claims.
 //!
 //! ```no_run
 //! use lease_broker_client::{Context, Done, HandlerError, Item, Worker};
@@ -58,11 +58,11 @@ mod worker;
 pub use self::context::{Cancelled, Cause, Context};
 pub use self::credentials::{Credentials, Tls, Token};
 pub use self::endings::{BatchDone, Done};
-pub use self::errors::{CallError, WorkerError};
+pub use self::errors::{Applied, CallError, WorkerError};
 pub use self::events::{Event, EventName, RetriedCall};
 pub use self::handler_error::{DeadLetter, HandlerError, Release, Retry};
 pub use self::item::{ColumnError, Item};
-pub use self::producer::{Cancellation, Client, EnqueueError};
+pub use self::producer::{Client, EnqueueError};
 pub use self::running::RunningWorker;
 pub use self::values::{NewItem, Row};
 pub use self::worker::Worker;

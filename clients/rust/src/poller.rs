@@ -7,11 +7,11 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::calls::{CallOptions, Caller};
-use super::errors::CallError;
+use super::errors::{Applied, CallError};
 use super::health::ConnectionHealth;
 use super::state::State;
 use super::values::{after, duration_to_proto};
-use lease_broker_proto as proto;
+use lease_broker_proto::{self as proto, HeldBack};
 
 /// Spreads the first claims of workers that start together.
 const MAX_START_DELAY: Duration = Duration::from_millis(250);
@@ -20,7 +20,7 @@ const EARLY_ANSWER_PAUSE: Duration = Duration::from_millis(100);
 /// Bounds the release of abandoned claims.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Lets the broker's own limits decide how large a response is.
-pub(super) const MAX_RESPONSE_BYTES: i64 = 1 << 30;
+pub(super) const MAX_RESPONSE_BYTES: i32 = 1 << 30;
 
 #[derive(Clone)]
 pub(super) struct Poller {
@@ -97,8 +97,10 @@ impl Poller {
             given_up => {
                 let error = given_up.and_then(Result::err);
                 self.state.update(|shared| {
-                    // With a reason of the broker, the claim got nothing.
-                    if error.as_ref().is_none_or(|error| error.reason.is_empty()) {
+                    if error
+                        .as_ref()
+                        .is_none_or(|error| error.applied != Applied::No)
+                    {
                         shared.abandoned.push(request_id);
                     }
                     shared.return_slots(slots);
@@ -107,10 +109,15 @@ impl Poller {
             }
         };
         let is_empty = answer.message.leases.is_empty();
+        // Without these, the queue has no item that the worker can get.
+        let is_ended = matches!(
+            answer.message.held_back(),
+            HeldBack::Stopping | HeldBack::Released
+        );
         warn_of_too_large(&self.state, &answer.message.too_large);
         self.state
             .accept(answer.message.leases, slots, answer.times);
-        if is_empty && options.until_empty {
+        if is_empty && options.until_empty && !is_ended {
             self.state.update(super::state::Shared::end_claims);
         } else if is_empty && begun.elapsed() < wait / 2 {
             let pause = EARLY_ANSWER_PAUSE.mul_f64(rand::random_range(0.5..1.5));
@@ -129,9 +136,8 @@ impl Poller {
             return;
         }
         let count = ids.len();
-        let request = proto::ReleaseRequest {
+        let request = proto::ReleaseClaimsRequest {
             queue: self.state.options.queue.clone(),
-            releases: Vec::new(),
             worker_id: self.state.options.worker_id.clone(),
             request_ids: ids,
         };

@@ -1,4 +1,4 @@
-//! A client for producers and operators: adds items to queues, wakes waiting claims, and cancels leases.
+//! A client for producers: adds items to queues, and wakes waiting claims.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use super::failure::Failure;
 use super::options::MAX_ITEMS_PER_CALL;
 use super::settler::MAX_GROUP_BYTES;
 use super::transport::{Addresses, Transport};
-use super::values::{NewItem, after, duration_to_proto};
+use super::values::{NewItem, after};
 use lease_broker_proto as proto;
 
 /// The time for which a call is sent again.
@@ -35,19 +35,8 @@ pub struct Client {
 pub struct EnqueueError {
     /// The keys of the items that earlier calls have added.
     pub keys: Vec<String>,
-    /// The error of the call that failed. It has added nothing, unless its answer was lost.
+    /// The error of the call that failed. Its `applied` says whether its items may have been added.
     pub error: CallError,
-}
-
-/// The fate of items whose leases are cancelled.
-#[derive(Clone, Debug, Default)]
-pub struct Cancellation {
-    /// The time until the items are ready again, up to 366 days. `None`: they are ready immediately.
-    pub delay: Option<Duration>,
-    /// True: the items become dead. Excludes a delay.
-    pub dead_letter: bool,
-    /// The reason, which is stored on the rows and sent to the workers.
-    pub reason: String,
 }
 
 impl Client {
@@ -88,7 +77,7 @@ impl Client {
     /// calls. Each call adds its items once, even if it is sent again.
     ///
     /// # Errors
-    /// The broker refuses an item, or does not answer. The items of that call were not added, those of earlier calls were.
+    /// The broker refuses an item, or does not answer. [`EnqueueError::keys`] has the items of earlier calls.
     pub async fn enqueue<I>(&self, queue: &str, items: I) -> Result<Vec<String>, EnqueueError>
     where
         I: IntoIterator<Item: Into<NewItem>>,
@@ -106,8 +95,8 @@ impl Client {
                 items: call.to_vec(),
                 request_id: Uuid::new_v4().to_string(),
             };
-            match self.call(request, false).await {
-                Ok(response) => keys.extend(response.keys),
+            match self.call(request).await {
+                Ok(response) => keys.extend(response.results.into_iter().map(|result| result.key)),
                 Err(error) => return Err(EnqueueError { keys, error }),
             }
             rest = further;
@@ -121,46 +110,13 @@ impl Client {
     /// The broker refuses the call, or does not answer.
     pub async fn wake(&self, queue: &str) -> Result<(), CallError> {
         let queue = queue.to_owned();
-        self.call(proto::WakeRequest { queue }, false)
-            .await
-            .map(drop)
+        self.call(proto::WakeRequest { queue }).await.map(drop)
     }
 
-    /// Takes the leases of items away from their workers, by the keys of the items. Returns for each key whether the item
-    /// was leased. A call whose answer was lost is not sent again: another worker may have the item by then.
-    ///
-    /// # Errors
-    /// The broker refuses the call, or does not answer.
-    pub async fn cancel(
-        &self,
-        queue: &str,
-        keys: &[String],
-        cancellation: &Cancellation,
-    ) -> Result<Vec<bool>, CallError> {
-        let mut cancelled = Vec::with_capacity(keys.len());
-        for keys in keys.chunks(MAX_ITEMS_PER_CALL) {
-            let request = proto::CancelLeasesRequest {
-                queue: queue.to_owned(),
-                keys: keys.to_vec(),
-                delay: cancellation.delay.map(duration_to_proto),
-                dead_letter: cancellation.dead_letter,
-                reason: cancellation.reason.clone(),
-            };
-            let response = self.call(request, true).await?;
-            cancelled.extend(response.results.iter().map(|result| result.cancelled));
-        }
-        Ok(cancelled)
-    }
-
-    async fn call<R: Rpc>(
-        &self,
-        request: R,
-        only_if_unchanged: bool,
-    ) -> Result<R::Response, CallError> {
+    async fn call<R: Rpc>(&self, request: R) -> Result<R::Response, CallError> {
         let until = after(Instant::now(), self.timeout);
         let options = CallOptions {
             until: Some(&|| until),
-            only_if_unchanged,
             ..CallOptions::default()
         };
         Ok(self.caller.call(request, options).await?.message)

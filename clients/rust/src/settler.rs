@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use futures_util::future::{BoxFuture, join_all};
 use uuid::Uuid;
 
-use super::calls::{ATTEMPT_TIMEOUT, Answer, CallOptions, Caller};
+use super::calls::{ATTEMPT_TIMEOUT, Answer, CallOptions, Caller, MIN_BACKOFF};
 use super::endings::{Ending, EndingMessage};
-use super::errors::CallError;
-use super::events::{Event, EventName};
+use super::errors::{Applied, CallError};
+use super::events::{Event, EventName, RetriedCall};
+use super::failure::{Failure, Pushback};
 use super::leases::Phase;
 use super::options::MAX_ITEMS_PER_CALL;
 use super::poller::{MAX_RESPONSE_BYTES, warn_of_too_large};
@@ -35,8 +36,8 @@ pub(super) struct Settler {
 #[derive(Default)]
 struct Settlement {
     results: Vec<proto::SettleResult>,
-    leases: Vec<proto::Lease>,
-    too_large: Vec<proto::TooLargeItem>,
+    next: Option<proto::ClaimBatchResponse>,
+    next_error: Option<proto::CallError>,
 }
 
 /// Takes the parts of responses that can carry new leases.
@@ -46,8 +47,8 @@ macro_rules! settlement_with_leases {
             fn from(response: $response) -> Self {
                 Self {
                     results: response.results,
-                    leases: response.next_leases,
-                    too_large: response.next_too_large,
+                    next: response.next,
+                    next_error: response.next_error,
                 }
             }
         }
@@ -155,14 +156,19 @@ impl Settler {
                     let times = answer.times;
                     let resent = times.attempts > 1;
                     let first_sent_at = times.first_sent_at;
+                    let settlement = answer.message;
                     self.state.update(|shared| {
-                        let results = answer.message.results.iter();
-                        for (ending, result) in group.iter().zip(results) {
+                        for (ending, result) in group.iter().zip(&settlement.results) {
                             note_result(shared, ending, result, resent.then_some(first_sent_at));
                         }
                     });
-                    warn_of_too_large(&self.state, &answer.message.too_large);
-                    return self.state.accept(answer.message.leases, slots, times);
+                    if let Some(error) = settlement.next_error {
+                        let failure = Failure::of_next(error);
+                        return self.note_next_failure(failure, slots, request_id);
+                    }
+                    let next = settlement.next.unwrap_or_default();
+                    warn_of_too_large(&self.state, &next.too_large);
+                    return self.state.accept(next.leases, slots, times);
                 }
                 Err(error) => error,
             };
@@ -172,7 +178,7 @@ impl Settler {
                 if let [ending] = &*group {
                     return self
                         .state
-                        .update(|shared| refuse(shared, ending, &error.message));
+                        .update(|shared| refuse(shared, ending, "", &error.message));
                 }
                 for ending in group {
                     self.send(vec![ending], 0).await;
@@ -192,6 +198,35 @@ impl Settler {
                 (self.on_fatal)(error);
             }
         })
+    }
+
+    /// Acts on the failure of the claim in `next` as on that of a call of its own. Its slots rest for as long as the
+    /// broker asks.
+    fn note_next_failure(&self, failure: Failure, slots: usize, request_id: Option<String>) {
+        if failure.applied != Applied::No {
+            self.state
+                .update(|shared| shared.abandoned.extend(request_id));
+        }
+        if !failure.may_pass() {
+            self.state.update(|shared| shared.return_slots(slots));
+            return (self.on_fatal)(failure.into_error("ClaimBatch"));
+        }
+        let wait = match failure.pushback {
+            Pushback::Wait(wait) => wait,
+            Pushback::Never | Pushback::Unknown => MIN_BACKOFF,
+        };
+        let retried = RetriedCall {
+            rpc: "ClaimBatch",
+            code: failure.code,
+            attempt: 1,
+            wait,
+        };
+        (self.caller.on_retry)(retried, &failure);
+        let state = self.state.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(wait).await;
+            state.update(|shared| shared.return_slots(slots));
+        });
     }
 
     /// Sends the settling call of a group until the last of its leases ends.
@@ -217,7 +252,6 @@ impl Settler {
             until: Some(&until),
             attempt_timeout: Some(settle_timeout(&self.state, group)),
             on_retry: Some(&on_retry),
-            ..CallOptions::default()
         };
         let queue = self.state.options.queue.clone();
         match group.first().map(|ending| &ending.message) {
@@ -239,11 +273,7 @@ impl Settler {
                     EndingMessage::Release(release) => Some(release),
                     _ => None,
                 });
-                let request = proto::ReleaseRequest {
-                    queue,
-                    releases,
-                    ..proto::ReleaseRequest::default()
-                };
+                let request = proto::ReleaseRequest { queue, releases };
                 let answer = self.caller.call(request, options).await?;
                 Ok(answer.map(Settlement::from))
             }
@@ -292,7 +322,10 @@ fn note_result(
     };
     let mut error = None;
     let name = match result.outcome() {
-        Outcome::Refused => return refuse(shared, ending, &result.problem),
+        Outcome::Refused => {
+            let refusal = result.refusal.clone().unwrap_or_default();
+            return refuse(shared, ending, &refusal.field, &refusal.message);
+        }
         Outcome::Applied => match &ending.message {
             EndingMessage::Complete(_) => EventName::Completed,
             EndingMessage::Fail(failure) => {
@@ -313,26 +346,29 @@ fn note_result(
     shared.emit(event);
 }
 
-/// Settles an item in another way after the broker has refused its ending: the same one can never succeed.
-fn refuse(shared: &mut Shared, ending: &Ending, problem: &str) {
+/// Settles an item in another way after the broker has refused its ending: the same one can never succeed. `field`: the
+/// refused field of the ending, if it is known.
+fn refuse(shared: &mut Shared, ending: &Ending, field: &str, problem: &str) {
     let Some(lease) = shared.held.get_mut(&ending.lease) else {
         return;
     };
     lease.phase = Phase::Running;
-    let had_checkpoint = lease.checkpoint.is_some();
+    let saved = lease.saved;
     let event = Event::of_item(EventName::Refused, &lease.item).with_reason(problem);
     shared.emit(event);
     let instead = if ending.is_completion() {
         Some(Ending::failed(ending.lease, &format!("Refused: {problem}")))
     } else {
-        ending.without_options()
+        ending.without_refused(field)
     };
     let Some(instead) = instead else {
         shared.held.remove(&ending.lease);
         return;
     };
-    if had_checkpoint && !ending.is_completion() {
-        shared.refuse_checkpoint(ending.lease, problem);
+    if let Some(checkpoint) = ending.checkpoint()
+        && instead.checkpoint().is_none()
+    {
+        shared.refuse_checkpoint(ending.lease, saved, checkpoint.len(), problem);
     }
     shared.settle(instead);
 }

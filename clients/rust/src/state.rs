@@ -461,23 +461,31 @@ impl Shared {
         self.next_heartbeat = Some(next);
     }
 
-    /// Forgets a checkpoint that the broker has refused, and lowers the limit.
-    pub(super) fn refuse_checkpoint(&mut self, number: LeaseNumber, reason: &str) {
+    /// Forgets a checkpoint that the broker has refused, and lowers the limit. `saved` is the number of the checkpoint. A
+    /// later one that is as large is forgotten too.
+    pub(super) fn refuse_checkpoint(
+        &mut self,
+        number: LeaseNumber,
+        saved: u64,
+        bytes: usize,
+        reason: &str,
+    ) {
         let Some(lease) = self.held.get_mut(&number) else {
             return;
         };
-        let bytes = lease
-            .checkpoint
-            .take()
-            .map_or(0, |checkpoint| checkpoint.len());
         tracing::warn!(
             key = lease.item.key(),
             bytes,
             error = reason,
             "checkpoint refused"
         );
-        lease.stored = lease.saved;
-        self.checkpoint_limit = self.checkpoint_limit.min(bytes.saturating_sub(1));
+        let limit = self.checkpoint_limit.min(bytes.saturating_sub(1));
+        self.checkpoint_limit = limit;
+        let is_larger = |checkpoint: &Vec<u8>| checkpoint.len() > limit;
+        if lease.saved == saved || lease.checkpoint.as_ref().is_some_and(is_larger) {
+            lease.checkpoint = None;
+            lease.stored = lease.saved;
+        }
     }
 
     /// Claims nothing more: a claim has found no item.

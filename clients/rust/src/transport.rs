@@ -10,7 +10,7 @@ use tonic::transport::{Channel, Endpoint};
 
 use super::credentials::Credentials;
 use super::errors::WorkerError;
-use lease_broker_proto::lease_broker_service_client::LeaseBrokerServiceClient;
+use lease_broker_proto::lease_service_client::LeaseServiceClient;
 
 /// The time for which a broker that has failed is passed over, if there are others.
 const PASS_OVER: Duration = Duration::from_secs(1);
@@ -126,7 +126,7 @@ struct Broker {
 pub(super) struct Route {
     authority: String,
     generation: u64,
-    pub(super) client: LeaseBrokerServiceClient<Channel>,
+    pub(super) client: LeaseServiceClient<Channel>,
 }
 
 impl Transport {
@@ -159,7 +159,7 @@ impl Transport {
         Ok(Route {
             authority: broker.authority.clone(),
             generation: broker.generation,
-            client: LeaseBrokerServiceClient::new(broker.channel.clone())
+            client: LeaseServiceClient::new(broker.channel.clone())
                 .max_decoding_message_size(usize::MAX),
         })
     }
@@ -171,12 +171,12 @@ impl Transport {
         }
     }
 
-    /// Notes that an attempt has failed because of its connection or its broker. After a timeout the connection may be
-    /// dead, so the next attempt makes a new one.
-    pub(super) fn note_failure(&self, route: &Route, timed_out: bool) {
+    /// Notes that the next attempt needs another broker, if there is one, or else a connection that works. `replace`: the
+    /// next attempt makes a new connection, because this one may be dead or belongs to a broker that stops.
+    pub(super) fn note_failure(&self, route: &Route, replace: bool) {
         if let Some(broker) = self.lock().find(route) {
             broker.failed_at = Some(Instant::now());
-            if timed_out {
+            if replace {
                 broker.generation += 1;
                 broker.channel = broker.endpoint.connect_lazy();
             }

@@ -66,14 +66,9 @@ impl From<Row> for NewItem {
     }
 }
 
-pub(super) fn row_to_proto(row: Row) -> BTreeMap<String, proto::Value> {
+pub(super) fn row_to_proto(row: Row) -> BTreeMap<String, proto::ColumnValue> {
     let convert = |(name, value): (String, Value)| (name, value.into());
     row.into_iter().map(convert).collect()
-}
-
-pub(super) fn row_from_proto(columns: BTreeMap<String, proto::Value>) -> Row {
-    let convert = |(name, value): (String, proto::Value)| (name, value.into());
-    columns.into_iter().map(convert).collect()
 }
 
 /// Converts a duration. A longer one than the API allows is cut.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lease_broker_model::call_source::SourceNumber;
-use lease_broker_store::StoreError;
+use lease_broker_store::{Beginning, StoreError};
 use tokio::sync::oneshot;
 
 use crate::broker::error::Error;
@@ -47,6 +47,7 @@ pub(super) struct Call<I, R> {
     pub(super) source: SourceNumber,
     /// The call, if it is recorded.
     pub(super) recorded: Option<Arc<RecordedCall>>,
+    pub(super) beginning: Beginning,
     pub(super) reply: oneshot::Sender<CallResult<R>>,
 }
 

@@ -71,14 +71,14 @@ mod tests {
     use super::super::worker::Role;
     use super::*;
     use lease_broker_proto as proto;
-    use lease_broker_proto::lease_broker_service_client::LeaseBrokerServiceClient;
+    use lease_broker_proto::lease_service_client::LeaseServiceClient;
 
     /// A real broker, and a worker that the test controls step by step. The test sends the calls of the worker and writes
     /// its journal. The process of the worker is `cat`, which answers as long as it is not stopped.
     struct Scenario {
         folder: TempDir,
         service: DemoService,
-        client: LeaseBrokerServiceClient<Channel>,
+        client: LeaseServiceClient<Channel>,
         journal: Journal,
         worker: WorkerProcess,
     }
@@ -105,7 +105,7 @@ mod tests {
                 .spawn()
                 .expect("cat starts");
             Self {
-                client: LeaseBrokerServiceClient::connect(url)
+                client: LeaseServiceClient::connect(url)
                     .await
                     .expect("a connection"),
                 journal: Journal::open(&path).expect("a journal"),

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use lease_broker_proto as proto;
-use lease_broker_proto::lease_broker_service_client::LeaseBrokerServiceClient;
-use lease_broker_proto::value::Kind;
+use lease_broker_proto::column_value::Kind;
+use lease_broker_proto::lease_service_client::LeaseServiceClient;
 use tokio::io::AsyncReadExt as _;
 use tokio::time::Instant;
 use tonic::transport::Channel;
@@ -74,7 +74,7 @@ impl Role {
 
 impl DemoWorker {
     pub(in crate::cli) async fn run(self) -> Result<(), CommandError> {
-        let mut client = LeaseBrokerServiceClient::connect(self.address.clone())
+        let mut client = LeaseServiceClient::connect(self.address.clone())
             .await
             .map_err(|error| CommandError::unavailable(format!("{}: {error}", self.address)))?;
         let mut journal = Journal::open(&self.journal)?;
@@ -96,7 +96,7 @@ impl DemoWorker {
 
     async fn claim(
         &self,
-        mut client: LeaseBrokerServiceClient<Channel>,
+        mut client: LeaseServiceClient<Channel>,
     ) -> Result<Vec<proto::Lease>, CommandError> {
         let request = proto::ClaimBatchRequest {
             queue: self.role.queue(),
@@ -113,7 +113,7 @@ impl DemoWorker {
 
     async fn process(
         &self,
-        client: &mut LeaseBrokerServiceClient<Channel>,
+        client: &mut LeaseServiceClient<Channel>,
         journal: &mut Journal,
         leases: Vec<proto::Lease>,
     ) -> Result<(), CommandError> {
@@ -151,7 +151,7 @@ impl DemoWorker {
     /// Extends the leases each time a third of their duration has passed. Returns only if a call fails.
     async fn send_heartbeats(
         &self,
-        mut client: LeaseBrokerServiceClient<Channel>,
+        mut client: LeaseServiceClient<Channel>,
         lease_ids: Vec<String>,
         time_left: Duration,
     ) -> CommandError {
@@ -207,7 +207,7 @@ impl DemoWorker {
             queue: Role::Transfer.queue(),
             item: Some(proto::NewItem {
                 columns: columns
-                    .map(|(name, kind)| (name.to_owned(), proto::Value { kind }))
+                    .map(|(name, kind)| (name.to_owned(), proto::ColumnValue { kind }))
                     .into(),
                 ..proto::NewItem::default()
             }),
@@ -215,7 +215,7 @@ impl DemoWorker {
         proto::Completion {
             lease_id: lease.lease_id.clone(),
             follow_ups: vec![follow_up],
-            columns: [("Litres".to_owned(), proto::Value { kind: litres })].into(),
+            columns: [("Litres".to_owned(), proto::ColumnValue { kind: litres })].into(),
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use lease_broker_client::{HandlerError, Item};
 use lease_broker_model::key::hex;
-use lease_broker_proto as proto;
 use serde_json::{Map, Value as Json, json};
 
 use crate::cli::output::{json_value, seconds};
@@ -13,12 +12,9 @@ const MAX_BYTES: usize = 16 << 20;
 /// Returns the line, which ends with a line feed.
 pub(super) fn of_item(item: &Item) -> Result<Vec<u8>, HandlerError> {
     let columns: Map<String, Json> = item
-        .columns()
+        .columns()?
         .iter()
-        .map(|(name, value)| {
-            let value: proto::Value = value.clone().into();
-            (name.clone(), json_value(&value))
-        })
+        .map(|(name, value)| (name.clone(), json_value(value)))
         .collect();
     let line = json!({
         "key": item.key(),

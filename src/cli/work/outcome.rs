@@ -4,7 +4,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
 
 use lease_broker_client::{Context, DeadLetter, Done, HandlerError, Release, Retry, Row};
-use lease_broker_proto as proto;
+use lease_broker_proto::{self as proto, UnknownKind};
 use serde_json::Value as Json;
 
 use super::child::{EndedCommand, MAX_ERROR_CHARS, MAX_FOLLOW_UP_BYTES, MAX_FOLLOW_UPS};
@@ -88,12 +88,14 @@ fn follow_ups(ended: &EndedCommand, settings: &Settings) -> Result<Done, Handler
         let item = item.and_then(|json| item_from_json(&json));
         let item =
             item.map_err(|reason| HandlerError::new(format!("follow-up {}: {reason}", index + 1)))?;
-        done = done.follow_up(queue, row_of(item));
+        done = done.follow_up(queue, row_of(item)?);
     }
     Ok(done)
 }
 
-fn row_of(item: proto::NewItem) -> Row {
+fn row_of(item: proto::NewItem) -> Result<Row, UnknownKind> {
     let columns = item.columns.into_iter();
-    columns.map(|(name, value)| (name, value.into())).collect()
+    columns
+        .map(|(name, value)| Ok((name, value.try_into()?)))
+        .collect()
 }

@@ -1,6 +1,6 @@
 //! The environment variables of a command: those of the item, and those by which the command can call the broker.
 
-use lease_broker_client::{HandlerError, Item, Value};
+use lease_broker_client::{ColumnError, HandlerError, Item, Value};
 use tokio::process::Command;
 
 use super::settings::{Settings, Variables};
@@ -27,9 +27,12 @@ pub(super) fn set(
     }
     let Variables { broker, columns } = &settings.variables;
     for (column, name) in columns {
-        let value = item
-            .value(column)
-            .map_err(|_| settings.mistake.set(missing(settings, item, column, name)))?;
+        let value = item.value(column).map_err(|error| match error {
+            ColumnError::Missing { known, .. } => settings
+                .mistake
+                .set(missing(settings, &known, column, name)),
+            error => error.into(),
+        })?;
         if let Some(text) = text_of(value) {
             command.env(name, text);
         }
@@ -53,19 +56,18 @@ pub(super) fn set(
 }
 
 /// Returns the mistake of a column that the queue does not have.
-fn missing(settings: &Settings, item: &Item, column: &str, variable: &str) -> String {
-    let names: Vec<&str> = item.columns().keys().map(String::as_str).collect();
+fn missing(settings: &Settings, known: &[String], column: &str, variable: &str) -> String {
     let queue = &settings.queue;
-    let hint = match similar::most_similar(column, names.iter().copied()) {
+    let hint = match similar::most_similar(column, known.iter().map(String::as_str)) {
         Some(name) => format!("; did you mean {name}?"),
-        None => format!("; it has {}", names.join(", ")),
+        None => format!("; it has {}", known.join(", ")),
     };
     format!("--env {column}={variable}: queue {queue:?} has no column {column:?}{hint}")
 }
 
 /// Returns a value as the text of an environment variable. `None`: NULL.
 fn text_of(value: &Value) -> Option<String> {
-    match json_value(&value.clone().into()) {
+    match json_value(value) {
         serde_json::Value::Null => None,
         serde_json::Value::String(text) => Some(text),
         other => Some(other.to_string()),

@@ -40,9 +40,11 @@ pub(super) fn check(schema: Option<&Schema>, message: &[u8]) -> Result<usize, St
             Problem::Malformed(text) => status::malformed(format!(
                 "the request cannot be decoded as a message of the API: {text}"
             )),
-            Problem::Limit { field, text } => Error::LimitExceeded {
+            Problem::Limit { field, text, max } => Error::LimitExceeded {
                 field: field.to_owned(),
                 problem: text,
+                value: None,
+                max: max.to_string(),
             }
             .into(),
         })?;
@@ -61,14 +63,18 @@ struct Totals {
 
 enum Problem {
     Malformed(&'static str),
-    Limit { field: &'static str, text: String },
+    Limit {
+        field: &'static str,
+        text: String,
+        max: usize,
+    },
 }
 
 impl Problem {
     /// Names the field of a map instead of a part of its entry.
     fn in_field(self, field: &'static str) -> Self {
         match self {
-            Self::Limit { text, .. } => Self::Limit { field, text },
+            Self::Limit { text, max, .. } => Self::Limit { field, text, max },
             Self::Malformed(text) => Self::Malformed(text),
         }
     }
@@ -108,6 +114,7 @@ impl Totals {
                             text: format!(
                                 "{length} bytes exceed the limit of {MAX_NAME_BYTES} bytes"
                             ),
+                            max: MAX_NAME_BYTES,
                         });
                     }
                     self.decoded_bytes += allocation(name.len());
@@ -140,6 +147,7 @@ impl Totals {
                             text: format!(
                                 "more than {MAX_MAP_ENTRIES} columns, or {MAX_ALL_MAP_ENTRIES} columns of all items"
                             ),
+                            max: MAX_MAP_ENTRIES as usize,
                         });
                     }
                     let part = take(&mut message)?;
@@ -160,6 +168,7 @@ impl Totals {
             return Err(Problem::Limit {
                 field,
                 text: format!("more than the limit of {MAX_LIST_ENTRIES} items per call"),
+                max: MAX_LIST_ENTRIES as usize,
             });
         }
         Ok(())

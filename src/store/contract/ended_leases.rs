@@ -3,10 +3,28 @@
 use std::time::Duration;
 
 use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::trace_context::{Span, TraceContext};
 
-/// What becomes of items whose leases are cancelled.
+use crate::error::Refusal;
+
+/// The lease that a cancellation ends.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CancelledLease {
+    /// The key of the item.
+    pub key: Key,
+    /// The fencing token of the lease. `None`: the lease that is held, whichever it is.
+    pub fence: Option<i64>,
+}
+
+impl From<Key> for CancelledLease {
+    fn from(key: Key) -> Self {
+        Self { key, fence: None }
+    }
+}
+
+/// The state of items after their leases were cancelled.
 #[derive(Clone, Debug)]
 pub struct Cancellation {
     /// The delay until the items are ready; zero makes them ready immediately.
@@ -20,26 +38,42 @@ pub struct Cancellation {
 }
 
 /// The result of a cancellation for one item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cancelled {
-    /// True if the item was leased, and this call ended the lease.
-    pub cancelled: bool,
-    /// The state of the item after the call. `None`: there is no row with this key.
-    pub state: Option<State>,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cancelled {
+    /// The operation has ended the lease.
+    Ended {
+        /// The new state of the item.
+        state: State,
+        /// The fencing token of the lease.
+        fence: i64,
+    },
+    /// An earlier cancellation has ended the lease with this fencing token, and the item was not claimed since. The present
+    /// state of the item.
+    Repeated(State),
+    /// The item has no lease, or not the one with this fencing token. The present state of the item.
+    NotHeld(State),
+    /// There is no row with this key.
+    NoRow,
+    /// The key is malformed. Nothing was changed.
+    Refused(Refusal),
 }
 
 impl Cancelled {
-    /// The result for a key without a row.
-    pub const NO_ROW: Self = Self {
-        cancelled: false,
-        state: None,
-    };
+    /// Returns the present state of the item. `None`: there is no row with the key, or the key is malformed.
+    pub const fn state(&self) -> Option<State> {
+        match self {
+            Self::Ended { state, .. } | Self::Repeated(state) | Self::NotHeld(state) => {
+                Some(*state)
+            }
+            Self::NoRow | Self::Refused(_) => None,
+        }
+    }
 }
 
 /// The result of [`Leases::cancel`](super::Leases::cancel).
 #[derive(Clone, Debug, Default)]
 pub struct CancelResults {
-    /// One result per key, in request order.
+    /// One result per lease, in request order.
     pub results: Vec<Cancelled>,
     /// The cancelled leases.
     pub ended: Vec<EndedLease>,

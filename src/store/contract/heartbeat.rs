@@ -7,6 +7,7 @@ use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::lease_trace::LeaseTrace;
 
 use super::claim::LeaseExpiry;
+use crate::error::Refusal;
 
 /// A request to extend a lease.
 #[derive(Clone, Debug)]
@@ -46,6 +47,8 @@ pub enum Renewed {
         /// The reason, if the lease was cancelled and the item has not been claimed since then.
         cancel_reason: Option<String>,
     },
+    /// The renewal cannot be applied as it was sent. It changed nothing: a lease that was held is still held.
+    Refused(Refusal),
 }
 
 impl Renewed {
@@ -59,7 +62,7 @@ impl Renewed {
     pub const fn expiry(&self) -> Option<LeaseExpiry> {
         match self {
             Self::Extended(expiry) => Some(*expiry),
-            Self::Lost { .. } => None,
+            Self::Lost { .. } | Self::Refused(_) => None,
         }
     }
 }

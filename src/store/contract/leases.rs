@@ -8,7 +8,9 @@ use lease_broker_model::lease_id::LeaseRef;
 use uuid::Uuid;
 
 use super::claim::{ClaimCall, Claimed};
-use super::ended_leases::{CancelResults, Cancellation, Reaped, ReleasedClaims, TraceNote};
+use super::ended_leases::{
+    CancelResults, Cancellation, CancelledLease, Reaped, ReleasedClaims, TraceNote,
+};
 use super::heartbeat::{Renewal, Renewed};
 use super::new_items::NewItem;
 use super::queue_index::QueueIndex;
@@ -25,6 +27,10 @@ pub trait Leases: Send + Sync + 'static {
     /// Returns the maximum number of operations of one kind on one queue that are worth running at the same time. While
     /// that many run, the broker collects further calls into the next operation.
     fn max_concurrent_operations(&self) -> usize;
+
+    /// Withdraws the operations that wait for the database and have not begun. They fail with [`StoreError::Unavailable`], and
+    /// are not applied.
+    fn withdraw_waiting(&self);
 
     /// Leases ready items to each call. Returns one result per call, in the order of the calls.
     ///
@@ -121,17 +127,18 @@ pub trait Leases: Send + Sync + 'static {
         tokens: Arc<[Uuid]>,
     ) -> Result<ReleasedClaims, StoreError>;
 
-    /// Takes the leases on the rows with these keys away from their workers.
+    /// Takes leases away from their workers. Returns one result per lease, in request order. No key is in the list twice.
     ///
     /// The attempt counts, as for an expiry: if no attempts are left, the item becomes dead. The fence and the owner stay
     /// on the row, the token is cleared, and the reason is stored as the error. Until the next claim of the item, a
-    /// heartbeat of the cancelled lease returns the reason. An item without a lease is not changed.
+    /// heartbeat of the cancelled lease returns the reason. An item without this lease is not changed.
     ///
-    /// A second run can cancel a lease that another worker has got in between.
+    /// A second run returns [`Cancelled::Repeated`](super::Cancelled::Repeated) for the leases with fencing tokens, until
+    /// their items are claimed. Without a fencing token, it can cancel a lease that another worker has got in between.
     async fn cancel(
         &self,
         queue: QueueIndex,
-        keys: Arc<[Key]>,
+        leases: Arc<[CancelledLease]>,
         cancellation: Cancellation,
     ) -> Result<CancelResults, StoreError>;
 

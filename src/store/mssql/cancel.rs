@@ -1,7 +1,5 @@
 //! Cancels leases by the keys of their items.
 
-use std::collections::HashMap;
-
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_value::Value;
@@ -18,20 +16,18 @@ use super::types::{self, ColumnType};
 use super::utf16::cut;
 use super::value_limits;
 use crate::key_text::{self, KeyKind};
-use crate::{CancelResults, Cancellation, Cancelled, QueueIndex, StoreError};
+use crate::{CancelResults, Cancellation, Cancelled, CancelledLease, QueueIndex, StoreError};
 
 impl MssqlOperations {
     pub(super) async fn cancel(
         &self,
         queue: QueueIndex,
-        keys: &[Key],
+        leases: &[CancelledLease],
         cancellation: &Cancellation,
     ) -> Result<CancelResults, StoreError> {
         let queue = self.queue(queue)?;
-        let parameters = ListParameters::new(vec![
-            queue.key_entries(keys),
-            vec![entry_of(queue, cancellation)],
-        ]);
+        let list = queue.cancelled_entries(leases);
+        let parameters = ListParameters::new(vec![list, vec![entry_of(queue, cancellation)]]);
         let results = self
             .pool
             .query(
@@ -41,29 +37,24 @@ impl MssqlOperations {
             )
             .await?;
         let mut cancelled = CancelResults {
-            results: vec![Cancelled::NO_ROW; keys.len()],
+            results: vec![Cancelled::NoRow; leases.len()],
             ended: Vec::new(),
         };
         for row in decode::result_set(&results, 0)? {
-            let index = decode::request_index(row, 0, keys.len())?;
+            let index = decode::request_index(row, 0, leases.len())?;
             let state = decode::state(row, 1)?;
-            cancelled.ended.push(queue.read_ended(row, 2, state)?);
-            cancelled.results[index] = Cancelled {
-                cancelled: true,
-                state: Some(state),
-            };
+            let ended = queue.read_ended(row, 2, state)?;
+            let fence = ended.lease.fence;
+            cancelled.results[index] = Cancelled::Ended { state, fence };
+            cancelled.ended.push(ended);
         }
         for row in results.get(1).into_iter().flatten() {
-            let index = decode::request_index(row, 0, keys.len())?;
-            cancelled.results[index].state = Some(decode::state(row, 1)?);
-        }
-        // A key that is in the list twice was sent only once.
-        let mut first_index = HashMap::new();
-        for (index, key) in keys.iter().enumerate() {
-            let first = *first_index.entry(key.to_string()).or_insert(index);
-            if first != index {
-                cancelled.results[index].state = cancelled.results[first].state;
-            }
+            let index = decode::request_index(row, 0, leases.len())?;
+            let state = decode::state(row, 1)?;
+            cancelled.results[index] = match decode::integer(row, 2)? {
+                0 => Cancelled::NotHeld(state),
+                _ => Cancelled::Repeated(state),
+            };
         }
         Ok(cancelled)
     }
@@ -86,6 +77,20 @@ fn entry_of(queue: &QueueStatements, cancellation: &Cancellation) -> ListEntry {
 }
 
 impl QueueStatements {
+    /// Returns the entries of the first list (cancel.sql names the fields).
+    pub(super) fn cancelled_entries(&self, leases: &[CancelledLease]) -> Vec<ListEntry> {
+        let leases = leases.iter().enumerate();
+        let leases = leases.filter(|(_, lease)| self.can_have_key(&lease.key));
+        let entry = |(index, lease): (usize, &CancelledLease)| {
+            let mut entry = ListEntry::default();
+            entry.insert("i", json!(index));
+            Self::insert_key(&mut entry, &lease.key);
+            entry.insert("f", json!(lease.fence));
+            entry
+        };
+        leases.map(entry).collect()
+    }
+
     /// Parses the text form of a key. See [`Inspect::parse_key`](crate::Inspect::parse_key).
     pub(super) fn parse_key(&self, text: &str) -> Result<Key, String> {
         let kinds: Vec<KeyKind> = self.key.iter().map(|column| kind_of(column.kind)).collect();

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tiberius::error::Error;
 
-use super::remedy::{Remedy, remedy, remedy_while_connecting};
-use crate::{Outage, Rejection, RetryReason, StoreError};
+use super::remedy::{FIRST_USER_ERROR, Remedy, UNMAPPED, remedy, remedy_while_connecting};
+use crate::{Applied, Outage, Problem, ProblemKind, Rejection, RetryReason, StoreError};
 
 /// Tells whether an operation may run again after its reply was lost.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub(super) enum RetrySafety {
 pub(super) struct OperationFailure {
     cause: Cause,
     tries: u32,
+    /// True: the answer of an earlier try was lost, and the server may have applied it.
+    may_have_been_applied: bool,
 }
 
 #[derive(Debug)]
@@ -51,7 +53,13 @@ impl OperationFailure {
         Self {
             cause: cause.into(),
             tries,
+            may_have_been_applied: false,
         }
+    }
+
+    /// Notes that the server may have applied an earlier try.
+    pub(super) fn after_lost_answer(&mut self) {
+        self.may_have_been_applied = true;
     }
 
     /// Returns whether the connection must be closed.
@@ -132,7 +140,10 @@ impl From<OperationFailure> for StoreError {
         if let Self::Unavailable(outage) = &mut error {
             outage.tries = failure.tries;
         }
-        error
+        match failure.may_have_been_applied {
+            true => error.maybe_applied(),
+            false => error,
+        }
     }
 }
 
@@ -144,7 +155,7 @@ impl From<Error> for StoreError {
 
 /// Converts an error that occurred before the connection was ready. The result is never [`StoreError::Bug`].
 pub(super) fn while_connecting(error: &Error) -> StoreError {
-    with_remedy(remedy_while_connecting(error), error)
+    with_remedy(remedy_while_connecting(error), error).not_applied()
 }
 
 /// Converts the failure of the last login at the start of a store. On Azure SQL, error 4060 can mean a failover, so
@@ -176,6 +187,11 @@ fn with_remedy(remedy: Remedy, error: &Error) -> StoreError {
             reason: text,
             tries: 1,
             number: error.code(),
+            // The server rolls a batch back whose error it reports. If the connection breaks, the answer is lost.
+            applied: match remedy {
+                Remedy::Reconnect => Applied::Unknown,
+                _ => Applied::No,
+            },
         }),
         Remedy::Refuse | Remedy::Misconfigured => StoreError::Misconfigured(text),
         Remedy::Bug => StoreError::Bug(text),
@@ -205,17 +221,56 @@ fn text_of(error: &Error) -> String {
 pub(super) fn into_rejection(failure: OperationFailure) -> StoreError {
     match &failure.cause {
         Cause::Statement(error @ Error::Server(token)) if remedy(error) == Remedy::Refuse => {
-            rejection_of(token.message())
+            rejection_of(token.code(), token.message())
         }
         _ => failure.into(),
     }
 }
 
-fn rejection_of(message: &str) -> StoreError {
-    StoreError::Rejected(Rejection::of_list(
-        column_of(message),
-        without_value(message),
-    ))
+fn rejection_of(number: u32, message: &str) -> StoreError {
+    let problem = Problem {
+        kind: kind_of(number, message),
+        constraint: constraint_of(number, message),
+        text: without_value(message),
+    };
+    StoreError::Rejected(Rejection::of_list(column_of(message), problem))
+}
+
+/// Returns the kind of problem for an error with [`Remedy::Refuse`]. Messages are translated, but the keywords of SQL in them
+/// are not. Babelfish gives the words of `PostgreSQL` for errors without a number of SQL Server.
+fn kind_of(number: u32, message: &str) -> ProblemKind {
+    let says = |words: &str| message.contains(words);
+    match number {
+        2601 | 2627 => ProblemKind::AlreadyExists,
+        547 if says("CHECK") => ProblemKind::Check,
+        547 => ProblemKind::ForeignKey,
+        544 | 271 => ProblemKind::ColumnNotWritable,
+        33504 | 37359 => ProblemKind::Other,
+        3609 => ProblemKind::Trigger,
+        UNMAPPED if says("unique constraint") => ProblemKind::AlreadyExists,
+        UNMAPPED if says("check constraint") => ProblemKind::Check,
+        UNMAPPED if says("foreign key constraint") => ProblemKind::ForeignKey,
+        UNMAPPED => ProblemKind::ValueUnfit,
+        FIRST_USER_ERROR.. => ProblemKind::Trigger,
+        _ => ProblemKind::ValueUnfit,
+    }
+}
+
+/// Returns the name of the constraint or of the unique index in a message of the server. Its place among the quoted names does
+/// not depend on the language of the message.
+fn constraint_of(number: u32, message: &str) -> Option<String> {
+    let (quote, index) = match number {
+        547 => ('"', 0),
+        2627 => ('\'', 0),
+        2601 => ('\'', 1),
+        UNMAPPED => {
+            let (_, name) = message.split_once("constraint \"")?;
+            return name.split('"').next().map(str::to_owned);
+        }
+        _ => return None,
+    };
+    let mut quoted = message.split(quote).skip(1).step_by(2);
+    quoted.nth(index).map(str::to_owned)
 }
 
 /// Removes the value of a column from a message of the server. These are the forms of the messages that quote one:

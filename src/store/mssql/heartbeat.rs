@@ -85,7 +85,7 @@ impl MssqlOperations {
                         expire_time: expiry.expire_time + difference,
                         time_left: longer_by(expiry.time_left, difference),
                     }),
-                    other @ Renewed::Lost { .. } => other.clone(),
+                    other => other.clone(),
                 };
             }
         }

@@ -15,7 +15,7 @@ use super::quote::quote;
 use super::{types, value_limits};
 use crate::new_item::{check_item_size, check_key_length, insertable_column};
 use crate::template::render;
-use crate::{NewItem, StoreError};
+use crate::{NewItem, Problem, StoreError};
 
 const ENQUEUE: &str = lease_broker_sql::mssql::ENQUEUE;
 
@@ -24,7 +24,7 @@ impl QueueStatements {
     ///
     /// # Errors
     /// The refused column, and the reason.
-    pub(super) fn encode_item(&self, item: &NewItem) -> Result<ListEntry, (String, String)> {
+    pub(super) fn encode_item(&self, item: &NewItem) -> Result<ListEntry, (String, Problem)> {
         check_key_length(item, |name| self.key.iter().any(|part| part.name == name))?;
         check_item_size(item, self.item_size, self.spec.max_item_bytes, |name| {
             self.columns.iter().any(|column| column == name)
@@ -34,7 +34,7 @@ impl QueueStatements {
             let column = insertable_column(&self.spec.name, item, index, &self.insertable)?;
             let value = self
                 .encode_value(name, column, value)
-                .map_err(|problem| (name.clone(), problem))?;
+                .map_err(|text| (name.clone(), Problem::unfit(text)))?;
             entry.insert(format!("c{index}"), value);
         }
         let (state, delay) = if item.delay.is_zero() {
@@ -197,7 +197,7 @@ impl QueueStatements {
             return error;
         };
         // Babelfish writes column names in lower case.
-        let problem = rejection.problem.to_lowercase();
+        let problem = rejection.problem.text.to_lowercase();
         let is_quoted = |name: &&str| {
             ["'", "\""].iter().any(|quote| {
                 let words = format!("column {quote}{name}{quote}");
@@ -223,7 +223,7 @@ impl QueueStatements {
         let from_item = || Some(item_columns.get(number_after("lb_c")?)?.0.clone());
         let from_index = || {
             let mut indexes = self.single_column_indexes.iter();
-            let found = indexes.find(|(index, _)| rejection.problem.contains(index));
+            let found = indexes.find(|(index, _)| rejection.problem.text.contains(index));
             found.map(|(_, column)| column.clone())
         };
         let column = from_table

@@ -16,7 +16,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::Settings;
 use super::connection::Connection;
-use super::error::{OperationFailure, RetrySafety, at_start, timed_out};
+use super::error::{OperationFailure, RetrySafety, at_start, timed_out, while_connecting};
+use crate::withdrawal::{Beginning, Withdrawals};
 use crate::{PoolStatus, RetryReason, StoreError};
 
 /// Maximum number of connections that are being opened at the same time. A server that has just started would otherwise
@@ -105,6 +106,7 @@ pub struct Pool {
     /// cannot block the check.
     probe: Arc<tokio::sync::Mutex<Option<Connection>>>,
     counters: Arc<Counters>,
+    withdrawals: Withdrawals,
     _maintenance: Arc<AbortOnDropHandle<()>>,
 }
 
@@ -127,6 +129,7 @@ impl Pool {
             connections: pool,
             probe: Arc::default(),
             counters: Arc::default(),
+            withdrawals: Withdrawals::default(),
             _maintenance: Arc::new(AbortOnDropHandle::new(maintenance)),
         })
     }
@@ -183,9 +186,11 @@ impl Pool {
         sql: &str,
         parameters: &[&dyn ToSql],
         tries: u32,
+        was_sent: &mut bool,
     ) -> Result<Vec<Vec<Row>>, OperationFailure> {
         let taken = self.take().await;
         let mut connection = taken.map_err(|error| OperationFailure::new(error, tries))?;
+        *was_sent = true;
         let outcome = connection.run_prepared(sql, parameters).await;
         outcome.map_err(|error| {
             let failure = OperationFailure::new(error, tries);
@@ -196,17 +201,27 @@ impl Pool {
         })
     }
 
+    /// Fails the operations that wait for a connection.
+    pub(super) fn withdraw_waiting(&self) {
+        self.withdrawals.withdraw_waiting();
+    }
+
     /// Takes a connection from the pool, to run several statements on it.
     pub(super) async fn take(&self) -> Result<Object<ConnectionManager>, StoreError> {
-        self.connections.get().await.map_err(|error| match error {
+        let taken = tokio::select! {
+            biased;
+            taken = self.connections.get() => taken,
+            withdrawn = self.withdrawals.next(&Beginning::default()) => return Err(withdrawn),
+        };
+        taken.map_err(|error| match error {
             PoolError::Backend(error) => error,
             PoolError::Timeout(_) => {
                 self.counters.timeouts.fetch_add(1, Ordering::Relaxed);
-                StoreError::unavailable(
+                StoreError::not_begun(
                     "every connection to the server is in use; raise store.max_connections",
                 )
             }
-            other => StoreError::unavailable(other.to_string()),
+            other => StoreError::not_begun(other.to_string()),
         })
     }
 
@@ -287,12 +302,25 @@ impl Tries<'_> {
         parameters: &[&dyn ToSql],
     ) -> Result<Vec<Vec<Row>>, OperationFailure> {
         self.count += 1;
-        let outcome = self.pool.try_query(sql, parameters, self.count);
-        let failure = match timeout(self.remaining(), outcome).await {
+        let mut was_sent = false;
+        let outcome = self
+            .pool
+            .try_query(sql, parameters, self.count, &mut was_sent);
+        let mut failure = match timeout(self.remaining(), outcome).await {
             Ok(Ok(results)) => return Ok(results),
             Ok(Err(failure)) => failure,
-            Err(_) => OperationFailure::new(timed_out(self.command_timeout()), self.count),
+            Err(_) => {
+                let error = timed_out(self.command_timeout());
+                if was_sent {
+                    OperationFailure::new(error, self.count)
+                } else {
+                    OperationFailure::new(while_connecting(&error), self.count)
+                }
+            }
         };
+        if self.may_have_been_applied {
+            failure.after_lost_answer();
+        }
         self.may_have_been_applied |= failure.was_sent() && failure.breaks_connection();
         if failure.breaks_connection() {
             self.pool.connections.manager().record_failure();

@@ -45,7 +45,12 @@ impl MssqlOperations {
                     &parameters.parameters(),
                     RetrySafety::Idempotent,
                 )
-                .await?;
+                .await
+                .map_err(StoreError::from);
+            let results = results.map_err(|error| match released.ended.is_empty() {
+                true => error,
+                false => error.maybe_applied(),
+            })?;
             let rows = decode::result_set(&results, 0)?;
             for row in rows {
                 let index = decode::request_index(row, 0, tokens.len())?;

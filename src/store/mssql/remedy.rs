@@ -107,9 +107,9 @@ const REMEDIES: &[(Remedy, &[u32])] = &[
 ];
 
 /// The lowest number of errors that users' own SQL raises, for example in a trigger.
-const FIRST_USER_ERROR: u32 = 50_000;
+pub(super) const FIRST_USER_ERROR: u32 = 50_000;
 /// The number that Babelfish gives to each `PostgreSQL` error without a SQL Server number.
-const UNMAPPED: u32 = 33_557_097;
+pub(super) const UNMAPPED: u32 = 33_557_097;
 /// The lowest class of errors that end the connection.
 pub(super) const FATAL_CLASS: u8 = 20;
 /// The lowest class of errors that no user can correct: the server lacks a resource or has failed (Microsoft's

@@ -105,6 +105,8 @@ impl MssqlOperations {
                     let refusal = self.find_refused_part(queue, settlement, rejection).await;
                     settled.results[batch[0]] = Settled::Refused(refusal);
                 }
+                // Earlier batches may have ended leases.
+                Err(error) if settled.time.is_some() => return Err(error.maybe_applied()),
                 outcome => {
                     let outcome = outcome?;
                     settled.time = outcome.time.or(settled.time);
@@ -221,7 +223,7 @@ impl MssqlOperations {
                 let target = self.queue(follow_up.queue)?;
                 let mut entry = target
                     .encode_item(item)
-                    .map_err(|(_, problem)| StoreError::Bug(problem))?;
+                    .map_err(|(_, problem)| StoreError::Bug(problem.text))?;
                 entry.insert("i", json!(index));
                 let columns: Vec<String> =
                     item.columns.iter().map(|(name, _)| name.clone()).collect();

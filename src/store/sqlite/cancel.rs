@@ -10,13 +10,15 @@ use super::statement::{bind, bind_key};
 use super::types::ColumnType;
 use super::writer::WriteContext;
 use crate::key_text::{self, KeyKind};
-use crate::{CancelResults, Cancellation, Cancelled, QueueIndex, StoreError};
+use crate::{
+    CancelResults, Cancellation, Cancelled, CancelledLease, EndedLease, QueueIndex, StoreError,
+};
 
-/// Cancels the leases on the rows with these keys. See [`Leases::cancel`](crate::Leases::cancel).
+/// Cancels leases. See [`Leases::cancel`](crate::Leases::cancel).
 pub(super) fn cancel(
     context: &WriteContext,
     queue: QueueIndex,
-    keys: &[Key],
+    leases: &[CancelledLease],
     cancellation: &Cancellation,
 ) -> Result<CancelResults, StoreError> {
     let queue = context.queue(queue)?;
@@ -24,18 +26,21 @@ pub(super) fn cancel(
     let mut read_item = context.connection.prepare_cached(&queue.sql.read_item)?;
     let mut cancel = context.connection.prepare_cached(&queue.sql.cancel)?;
     let mut cancelled = CancelResults::default();
-    for key in keys {
-        let mut result = Cancelled::NO_ROW;
+    for CancelledLease { key, fence } in leases {
+        let mut result = Cancelled::NoRow;
         if key.0.len() == queue.key_len {
             bind_key(&mut read_item, key)?;
             let mut rows = read_item.raw_query();
             if let Some(row) = rows.next()? {
                 let code = row.get(queue.key_len + HELD_COLUMNS)?;
-                result.state = State::from_code(code);
-                if result.state == Some(State::Leased) {
-                    let mut ended = queue.read_ended(row, now, State::Ready)?;
+                let state = State::from_code(code)
+                    .ok_or_else(|| StoreError::Bug(format!("no state has the number {code}")))?;
+                let mut ended = queue.read_ended(row, now, state)?;
+                let is_meant = fence.is_none_or(|fence| fence == ended.lease.fence);
+                if state == State::Leased && is_meant {
                     let is_exhausted = queue.spec.retry.is_exhausted(ended.lease.attempt);
                     let mut due = None;
+                    ended.state = State::Ready;
                     if cancellation.dead_letter || is_exhausted {
                         ended.state = State::Dead;
                     } else if !cancellation.delay.is_zero() {
@@ -45,17 +50,31 @@ pub(super) fn cancel(
                     bind_key(&mut cancel, key)?;
                     let (state, reason) = (ended.state.code(), &cancellation.reason);
                     bind(&mut cancel, 4, &[&due, &now, &state, reason])?;
-                    result.cancelled = cancel.raw_execute()? > 0;
-                    result.state = Some(ended.state);
-                    if result.cancelled {
-                        cancelled.ended.push(ended);
-                    }
+                    cancel.raw_execute()?;
+                    result = Cancelled::Ended {
+                        state: ended.state,
+                        fence: ended.lease.fence,
+                    };
+                    cancelled.ended.push(ended);
+                } else if state != State::Leased
+                    && fence.is_some()
+                    && is_meant
+                    && was_cancelled(&ended)
+                {
+                    result = Cancelled::Repeated(state);
+                } else {
+                    result = Cancelled::NotHeld(state);
                 }
             }
         }
         cancelled.results.push(result);
     }
     Ok(cancelled)
+}
+
+/// Returns whether the last lease of an item, as its row shows it, was cancelled. Only such rows have an owner and no token.
+fn was_cancelled(last: &EndedLease) -> bool {
+    last.owner.is_some() && last.lease.token.is_nil()
 }
 
 impl QueueStatements {

@@ -11,14 +11,14 @@ use super::queue_statements::QueueStatements;
 use super::quote::{literal, quote};
 use super::statement::{bind, borrowed};
 use super::writer::WriteContext;
-use crate::{NewItem, QueueIndex, Refusal, Rejection, Settled, StoreError};
+use crate::{NewItem, Problem, ProblemKind, QueueIndex, Refusal, Rejection, Settled, StoreError};
 
 /// The error of one request in a list.
 pub(super) enum ItemError {
     /// The request breaks a rule of the table: a column, a value or a constraint.
     Rejected {
         column: Option<String>,
-        problem: String,
+        problem: Problem,
     },
     /// The store failed.
     Store(StoreError),
@@ -35,7 +35,10 @@ impl ItemError {
         let (column, problem) = match self {
             Self::Store(error) => return Err(error),
             // SQLite's message does not always name the table.
-            Self::Rejected { column, problem } => (column, format!("table {table:?}: {problem}")),
+            Self::Rejected { column, problem } => {
+                let text = format!("table {table:?}: {problem}");
+                (column, Problem { text, ..problem })
+            }
         };
         Ok(Settled::Refused(match follow_up {
             Some(index) => Refusal::of_follow_up(index, column.as_deref(), problem),
@@ -111,17 +114,17 @@ pub(super) fn insert(
     let inserted = insert_row(context, queue, index, item, &values, now);
     let key = inserted.map_err(|error| match broken_constraint(&error) {
         Some(problem) => ItemError::Rejected {
-            column: queue.refused_column(&problem),
+            column: queue.refused_column(&problem.text),
             problem,
         },
         None if is_full(&error) && keys_are_used_up(context, queue) => {
             ItemError::Rejected {
                 column: None,
-                problem: format!(
+                problem: Problem::new(ProblemKind::Other, format!(
                     "the table has no key left to give, because it has given {}; delete that row and the table's row in \
                      sqlite_sequence",
                     i64::MAX
-                ),
+                )),
             }
         }
         None => ItemError::Store(error.into()),
@@ -129,14 +132,17 @@ pub(super) fn insert(
     let Some(key) = key else {
         return Err(ItemError::Rejected {
             column: None,
-            problem: "a trigger of the table ignores the insert".to_owned(),
+            problem: Problem::new(
+                ProblemKind::Trigger,
+                "a trigger of the table ignores the insert",
+            ),
         });
     };
     match key.0.iter().position(|value| *value == Value::Null) {
         None => Ok(key),
         Some(column) => Err(ItemError::Rejected {
             column: Some(queue.key[column].clone()),
-            problem: "the key of the item is NULL; a lease needs a key".to_owned(),
+            problem: Problem::unfit("the key of the item is NULL; a lease needs a key"),
         }),
     }
 }

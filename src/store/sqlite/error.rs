@@ -1,8 +1,8 @@
 //! Maps SQLite's errors to the errors of a store.
 
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 
-use crate::StoreError;
+use crate::{Problem, ProblemKind, StoreError};
 
 /// Maps an error of a statement, or of opening the file.
 pub(super) fn classify(error: &rusqlite::Error) -> StoreError {
@@ -45,9 +45,9 @@ pub(super) fn classify(error: &rusqlite::Error) -> StoreError {
     }
 }
 
-/// Returns SQLite's message if the row that a statement writes breaks a constraint, has a value of a wrong type or is
-/// too large. Returns `None` for every other error.
-pub(super) fn broken_constraint(error: &rusqlite::Error) -> Option<String> {
+/// Returns the problem if the row that a statement writes breaks a constraint, has a value of a wrong type or is too large.
+/// Returns `None` for every other error.
+pub(super) fn broken_constraint(error: &rusqlite::Error) -> Option<Problem> {
     let rusqlite::Error::SqliteFailure(failure, message) = error else {
         return None;
     };
@@ -55,7 +55,45 @@ pub(super) fn broken_constraint(error: &rusqlite::Error) -> Option<String> {
         failure.code,
         ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig
     );
-    is_broken.then(|| message.clone().unwrap_or_else(|| error.to_string()))
+    is_broken.then(|| {
+        let text = message.clone().unwrap_or_else(|| error.to_string());
+        let kind = kind_of(failure.extended_code);
+        Problem {
+            kind,
+            constraint: constraint_of(kind, &text),
+            text,
+        }
+    })
+}
+
+/// Returns the kind of problem for an extended result code (<https://www.sqlite.org/rescode.html>).
+fn kind_of(extended_code: i32) -> ProblemKind {
+    match extended_code {
+        ffi::SQLITE_CONSTRAINT_UNIQUE
+        | ffi::SQLITE_CONSTRAINT_PRIMARYKEY
+        | ffi::SQLITE_CONSTRAINT_ROWID => ProblemKind::AlreadyExists,
+        ffi::SQLITE_CONSTRAINT_CHECK => ProblemKind::Check,
+        ffi::SQLITE_CONSTRAINT_FOREIGNKEY => ProblemKind::ForeignKey,
+        ffi::SQLITE_CONSTRAINT_TRIGGER => ProblemKind::Trigger,
+        ffi::SQLITE_CONSTRAINT_NOTNULL
+        | ffi::SQLITE_CONSTRAINT_DATATYPE
+        | ffi::SQLITE_MISMATCH
+        | ffi::SQLITE_TOOBIG => ProblemKind::ValueUnfit,
+        _ => ProblemKind::Other,
+    }
+}
+
+/// Returns the name in a message of SQLite: of a CHECK constraint, or of a unique index on expressions. SQLite names no other
+/// constraint.
+fn constraint_of(kind: ProblemKind, message: &str) -> Option<String> {
+    let name = match kind {
+        ProblemKind::Check => message.strip_prefix("CHECK constraint failed: ")?,
+        ProblemKind::AlreadyExists => message
+            .strip_prefix("UNIQUE constraint failed: index '")?
+            .strip_suffix('\'')?,
+        _ => return None,
+    };
+    Some(name.to_owned())
 }
 
 impl From<rusqlite::Error> for StoreError {

@@ -9,9 +9,9 @@ use rusqlite::types::Value as SqlValue;
 use super::queue_statements::QueueStatements;
 use super::quote::quote;
 use super::types;
-use crate::NewItem;
 use crate::new_item::{check_item_size, check_key_length, insertable_column};
 use crate::template::render;
+use crate::{NewItem, Problem};
 
 const ENQUEUE: &str = lease_broker_sql::sqlite::ENQUEUE;
 
@@ -20,7 +20,7 @@ impl QueueStatements {
     ///
     /// # Errors
     /// The name of the first bad column and the reason.
-    pub(super) fn encode_item(&self, item: &NewItem) -> Result<Vec<SqlValue>, (String, String)> {
+    pub(super) fn encode_item(&self, item: &NewItem) -> Result<Vec<SqlValue>, (String, Problem)> {
         check_key_length(item, |name| self.key.iter().any(|key| key == name))?;
         check_item_size(item, self.item_size, self.spec.max_item_bytes, |name| {
             self.columns.iter().any(|column| column == name)
@@ -30,7 +30,8 @@ impl QueueStatements {
             .enumerate()
             .map(|(index, (name, value))| {
                 let column = insertable_column(&self.spec.name, item, index, &self.insertable)?;
-                types::store(value, *column).map_err(|problem| (name.clone(), problem))
+                let stored = types::store(value, *column);
+                stored.map_err(|text| (name.clone(), Problem::unfit(text)))
             })
             .collect()
     }

@@ -15,8 +15,8 @@ use super::statement::{LastStatement, Token, bind, bind_key, borrowed};
 use super::writer::{WriteContext, execute};
 use super::written_columns::FIRST_COLUMN_PARAMETER;
 use crate::{
-    Ending, FollowUp, NewItem, QueueIndex, Refusal, Rejection, SettleResults, Settled, Settlement,
-    StoreError, follow_ups,
+    Ending, FollowUp, NewItem, Problem, QueueIndex, Refusal, Rejection, SettleResults, Settled,
+    Settlement, StoreError, follow_ups,
 };
 
 /// The changes that are undone if the database refuses one settlement of a list.
@@ -79,7 +79,9 @@ pub(super) fn settle(
 
 /// Returns the error for a refused settlement whose operation is undone.
 fn rejected(refusal: &Refusal) -> StoreError {
-    StoreError::Rejected(Rejection::of_list(None, refusal.to_string()))
+    let text = refusal.to_string();
+    let problem = refusal.problem.clone();
+    StoreError::Rejected(Rejection::of_list(None, Problem { text, ..problem }))
 }
 
 /// A section of `settle.sql` that ends a lease.

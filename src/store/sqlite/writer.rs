@@ -5,6 +5,8 @@
 //! the commit. The operations share one wait for the device.
 //!
 //! The operations stay independent. If one fails, its changes are undone and the others are still committed.
+//!
+//! An operation begins when the thread has the file's write lock. Until then it can be withdrawn.
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -20,7 +22,8 @@ use super::lease_effects::LeaseEffects;
 use super::new_item::InsertStatements;
 use super::open_files::OpenFiles;
 use super::queue_statements::QueueStatements;
-use crate::{QueueIndex, Rejection, StoreError};
+use crate::withdrawal::{Beginning, Withdrawals};
+use crate::{Problem, ProblemKind, QueueIndex, Rejection, StoreError};
 
 /// The maximum number of operations in one transaction. It limits the time that the first one waits for the last.
 const MAX_GROUP_WRITES: usize = 64;
@@ -73,6 +76,8 @@ impl WriteContext {
 
 /// An operation that the writer thread runs and answers.
 trait WriteOperation: Send {
+    /// Begins the operation. Returns false if it was withdrawn, and its caller has been answered.
+    fn begin(&self) -> bool;
     /// Runs the operation and returns true if its changes may be committed. Runs again if a transaction that it was
     /// part of was rolled back.
     fn run(&mut self, context: &WriteContext) -> bool;
@@ -85,6 +90,7 @@ trait WriteOperation: Send {
 /// An operation with its last result and its caller.
 struct PendingWrite<T, F> {
     operation: F,
+    beginning: Beginning,
     result: Option<Result<T, StoreError>>,
     caller: oneshot::Sender<Result<T, StoreError>>,
 }
@@ -94,6 +100,10 @@ where
     T: Send,
     F: Fn(&WriteContext) -> Result<T, StoreError> + Send,
 {
+    fn begin(&self) -> bool {
+        self.beginning.begin()
+    }
+
     fn run(&mut self, context: &WriteContext) -> bool {
         let result = (self.operation)(context);
         let may_commit = result.is_ok();
@@ -108,7 +118,9 @@ where
     fn answer(self: Box<Self>, committed: Result<(), StoreError>) {
         // The error of the operation tells more than the error of the transaction that it broke.
         let result = match (self.result, committed) {
-            (Some(Err(error)), _) | (_, Err(error)) => Err(error),
+            (Some(Err(error)), Ok(())) => Err(error.not_applied()),
+            (Some(Err(error)), Err(_)) | (Some(Ok(_)), Err(error)) => Err(error),
+            (None, Err(error)) => Err(error.not_applied()),
             (Some(result), Ok(())) => result,
             (None, Ok(())) => Err(StoreError::Bug("the operation was not run".to_owned())),
         };
@@ -126,6 +138,7 @@ pub(super) struct Writer {
     operations: Option<mpsc::Sender<Box<dyn WriteOperation>>>,
     /// Disconnected when the thread has closed the file.
     closed: Mutex<mpsc::Receiver<()>>,
+    withdrawals: Withdrawals,
 }
 
 impl Drop for Writer {
@@ -158,7 +171,13 @@ impl Writer {
         Ok(Self {
             operations: Some(operations),
             closed: closed.into(),
+            withdrawals: Withdrawals::default(),
         })
+    }
+
+    /// Fails the operations that have not begun. They never begin.
+    pub(super) fn withdraw_waiting(&self) {
+        self.withdrawals.withdraw_waiting();
     }
 
     /// Runs an operation and returns its result after the commit. The operation runs to its end even if the caller
@@ -168,15 +187,25 @@ impl Writer {
         operation: impl Fn(&WriteContext) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (caller, result) = oneshot::channel();
+        let beginning = Beginning::default();
         let pending = PendingWrite {
             operation,
+            beginning: beginning.clone(),
             result: None,
             caller,
         };
-        let ended = || StoreError::unavailable("the writer thread has ended".to_owned());
-        let operations = self.operations.as_ref().ok_or_else(ended)?;
-        operations.send(Box::new(pending)).map_err(|_| ended())?;
-        result.await.map_err(|_| ended())?
+        const ENDED: &str = "the writer thread has ended";
+        let not_begun = || StoreError::not_begun(ENDED);
+        let withdrawn = self.withdrawals.next(&beginning);
+        let operations = self.operations.as_ref().ok_or_else(not_begun)?;
+        operations
+            .send(Box::new(pending))
+            .map_err(|_| not_begun())?;
+        tokio::select! {
+            biased;
+            result = result => result.map_err(|_| StoreError::unavailable(ENDED))?,
+            withdrawn = withdrawn => Err(withdrawn),
+        }
     }
 }
 
@@ -224,8 +253,10 @@ fn transaction(
     work: impl FnOnce() -> Result<bool, StoreError>,
 ) -> Result<bool, StoreError> {
     context.files.check(&context.connection)?;
-    execute(context, "BEGIN IMMEDIATE")?;
-    let result = work().and_then(|may_commit| {
+    execute(context, "BEGIN IMMEDIATE").map_err(StoreError::not_applied)?;
+    // Until the commit, every error rolls the transaction back. An error of the commit itself can leave it in the log.
+    let result = work().map_err(StoreError::not_applied);
+    let result = result.and_then(|may_commit| {
         if may_commit {
             let mut commit = context.connection.prepare_cached("COMMIT")?;
             commit.execute([]).map_err(|error| refused_change(&error))?;
@@ -247,10 +278,13 @@ fn run_arrived(
 ) -> Result<bool, StoreError> {
     let mut index = 0;
     loop {
-        if !run_one(context, &mut group[index])? {
+        if !group[index].begin() {
+            group.swap_remove(index);
+        } else if run_one(context, &mut group[index])? {
+            index += 1;
+        } else {
             return Ok(false);
         }
-        index += 1;
         match (group.len() < MAX_GROUP_WRITES).then(|| arrived.try_recv()) {
             Some(Ok(next)) => group.push(next),
             _ => return Ok(true),
@@ -287,8 +321,8 @@ fn run_one(
     let may_commit = operation.run(context);
     if context.connection.is_autocommit() {
         if operation.was_rejected() {
-            let problem = "a trigger, a constraint or a used-up key rolled the transaction back";
-            return Err(rejected(problem.to_owned()));
+            let text = "a trigger, a constraint or a used-up key rolled the transaction back";
+            return Err(rejected(Problem::new(ProblemKind::Other, text)));
         }
         let reason = "an error of the device ended the transaction; no change was committed";
         return Err(StoreError::unavailable(reason.to_owned()));
@@ -304,7 +338,7 @@ fn refused_change(error: &rusqlite::Error) -> StoreError {
     }
 }
 
-fn rejected(problem: String) -> StoreError {
+fn rejected(problem: Problem) -> StoreError {
     StoreError::Rejected(Rejection::of_list(None, problem))
 }
 

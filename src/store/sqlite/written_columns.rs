@@ -10,7 +10,7 @@ use super::quote::quote;
 use super::statement::stored_checkpoint;
 use super::types;
 use crate::template::render;
-use crate::{Refusal, Settled, Settlement, written_columns};
+use crate::{Problem, Refusal, Settled, Settlement, written_columns};
 
 const SETTLE: &str = lease_broker_sql::sqlite::SETTLE;
 
@@ -36,9 +36,9 @@ impl QueueStatements {
         let encode = |(name, value): &(String, Value)| {
             let column = self.writable.get(name).copied();
             let stored = types::store(value, column.unwrap_or(types::ColumnType::Blob));
-            stored.map_err(|problem| ItemError::Rejected {
+            stored.map_err(|text| ItemError::Rejected {
                 column: Some(name.clone()),
-                problem,
+                problem: Problem::unfit(text),
             })
         };
         let columns = settlement.columns.iter().map(encode);
@@ -69,7 +69,7 @@ impl QueueStatements {
         else {
             return refused;
         };
-        let column = self.refused_column(&problem).filter(|column| {
+        let column = self.refused_column(&problem.text).filter(|column| {
             let mut written = settlement.columns.iter();
             written.any(|(name, _)| name == column)
         });

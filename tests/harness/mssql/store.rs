@@ -11,10 +11,10 @@ use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::{LeaseRef, Secret, SigningSecrets};
 use lease_broker_store::mssql::MssqlStore;
 use lease_broker_store::{
-    CancelResults, Cancellation, Checkpoints, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce, Facts,
-    Inspect, Instance, ItemFacts, Leases, ListedItem, NewItem, PoolStatus, PurgeStep, Purged,
-    QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settlement,
-    Stats, StoreError, TraceNote, Upkeep,
+    CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall, Claimed, EnqueueOnce,
+    EnqueuedOnce, Facts, Inspect, Instance, ItemFacts, Leases, ListedItem, NewItem, PoolStatus,
+    PurgeStep, Purged, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn,
+    SettleResults, Settlement, Stats, StoreError, TraceNote, Upkeep,
 };
 use uuid::Uuid;
 
@@ -97,6 +97,10 @@ impl Leases for Shared<MssqlStore> {
         self.0.max_concurrent_operations()
     }
 
+    fn withdraw_waiting(&self) {
+        self.0.withdraw_waiting();
+    }
+
     async fn claim(
         &self,
         queue: QueueIndex,
@@ -157,10 +161,10 @@ impl Leases for Shared<MssqlStore> {
     async fn cancel(
         &self,
         queue: QueueIndex,
-        keys: Arc<[Key]>,
+        leases: Arc<[CancelledLease]>,
         cancellation: Cancellation,
     ) -> Result<CancelResults, StoreError> {
-        shared(self.0.cancel(queue, keys, cancellation)).await
+        shared(self.0.cancel(queue, leases, cancellation)).await
     }
 
     async fn reap(

@@ -4,16 +4,14 @@
 
 use prost::encoding::WireType;
 
-use crate::grpc::method::method_of;
+use crate::security::Rpc;
 
 /// The number of lists in all messages of a request. Each has an index below.
-pub(super) const LISTS: usize = 3;
+pub(super) const LISTS: usize = 2;
 /// The list of the request itself.
 const ITEMS: usize = 0;
 /// The follow-ups of all completions.
 const FOLLOW_UPS: usize = 1;
-/// The request ids of a Release call.
-const REQUEST_IDS: usize = 2;
 
 /// A message type.
 pub(in crate::grpc::intake) struct Schema {
@@ -65,19 +63,19 @@ impl Schema {
     }
 }
 
-/// Returns the message type of a call. `None`: the API has no such method.
-pub(in crate::grpc::intake) fn message_of(path: &str) -> Option<&'static Schema> {
-    Some(match method_of(path)? {
-        "ClaimBatch" => &CLAIM_BATCH,
-        "Heartbeat" => &HEARTBEAT,
-        "Complete" => &COMPLETE,
-        "Fail" => &FAIL,
-        "Release" => &RELEASE,
-        "CancelLeases" => &CANCEL_LEASES,
-        "Wake" => &WAKE,
-        "Enqueue" => &ENQUEUE,
-        _ => return None,
-    })
+/// Returns the message type of an rpc.
+pub(in crate::grpc::intake) fn message_of(rpc: Rpc) -> &'static Schema {
+    match rpc {
+        Rpc::ClaimBatch => &CLAIM_BATCH,
+        Rpc::Heartbeat => &HEARTBEAT,
+        Rpc::Complete => &COMPLETE,
+        Rpc::Fail => &FAIL,
+        Rpc::Release => &RELEASE,
+        Rpc::ReleaseClaims => &RELEASE_CLAIMS,
+        Rpc::Wake => &WAKE,
+        Rpc::Enqueue => &ENQUEUE,
+        Rpc::CancelLeases => &CANCEL_LEASES,
+    }
 }
 
 const fn field(number: u32, name: &'static str, kind: Kind) -> Field {
@@ -97,10 +95,10 @@ use Kind::{Bytes, Double, List, Map, Message, Name, Number, Text, Texts};
 use lease_broker_proto as proto;
 
 schema!(TIME, prost_types::Duration, 1 "seconds" Number, 2 "nanos" Number);
-schema!(VALUE, proto::Value,
+schema!(VALUE, proto::ColumnValue,
     1 "bool_value" Number, 2 "int64_value" Number, 3 "double_value" Double, 4 "string_value" Text,
     5 "bytes_value" Bytes, 6 "timestamp_value" Message(&TIME), 7 "decimal_value" Text, 8 "null_value" Number);
-schema!(COLUMN, (String, proto::Value), 1 "columns" Name, 2 "columns" Message(&VALUE));
+schema!(COLUMN, (String, proto::ColumnValue), 1 "columns" Name, 2 "columns" Message(&VALUE));
 schema!(CLAIM_BATCH, proto::ClaimBatchRequest,
     1 "queue" Name, 2 "worker_id" Name, 3 "max_items" Number, 4 "lease_duration" Message(&TIME),
     5 "wait_timeout" Message(&TIME), 6 "request_id" Name, 7 "max_bytes" Number);
@@ -123,11 +121,15 @@ schema!(FAILURE, proto::Failure,
     1 "failures.lease_id" Text, 2 "failures.error_message" Text, 3 "failures.retry_delay" Message(&TIME),
     4 "failures.dead_letter" Number, 5 "failures.columns" Map(&COLUMN), 6 "failures.checkpoint" Bytes);
 schema!(RELEASE, proto::ReleaseRequest,
-    1 "queue" Name, 2 "releases" List(ITEMS, &RELEASED), 3 "worker_id" Name, 4 "request_ids" Texts(REQUEST_IDS));
+    1 "queue" Name, 2 "releases" List(ITEMS, &RELEASED));
 schema!(RELEASED, proto::Release,
     1 "releases.lease_id" Text, 2 "releases.delay" Message(&TIME), 3 "releases.checkpoint" Bytes);
+schema!(RELEASE_CLAIMS, proto::ReleaseClaimsRequest,
+    1 "queue" Name, 2 "worker_id" Name, 3 "request_ids" Texts(ITEMS));
 schema!(CANCEL_LEASES, proto::CancelLeasesRequest,
-    1 "queue" Name, 2 "keys" Texts(ITEMS), 3 "delay" Message(&TIME), 4 "dead_letter" Number, 5 "reason" Text);
+    1 "queue" Name, 3 "delay" Message(&TIME), 4 "dead_letter" Number, 5 "reason" Text,
+    6 "cancellations" List(ITEMS, &CANCELLATION));
+schema!(CANCELLATION, proto::Cancellation, 1 "cancellations.key" Text, 2 "cancellations.fencing_token" Number);
 schema!(WAKE, proto::WakeRequest, 1 "queue" Name);
 schema!(ENQUEUE, proto::EnqueueRequest,
     1 "queue" Name, 2 "items" List(ITEMS, &NEW_ITEM), 3 "request_id" Name);

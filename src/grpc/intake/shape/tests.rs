@@ -9,25 +9,22 @@ use prost_types::{DescriptorProto, FileDescriptorSet};
 use super::*;
 use crate::security::Rpc;
 
-const SERVICE: &str = "/leasebroker.v1.LeaseBrokerService";
-
-fn check_call(rpc: &str, message: &[u8]) -> Result<usize, Status> {
-    let schema = message_of(&format!("{SERVICE}/{rpc}"));
-    check(Some(schema.expect("a method of the API")), message)
+fn check_call(rpc: Rpc, message: &[u8]) -> Result<usize, Status> {
+    check(Some(message_of(rpc)), message)
 }
 
-/// Decodes a request of this method. Returns whether it can be decoded.
-fn decodes(rpc: &str, message: &[u8]) -> bool {
+/// Decodes a request of this rpc. Returns whether it can be decoded.
+fn decodes(rpc: Rpc, message: &[u8]) -> bool {
     match rpc {
-        "ClaimBatch" => proto::ClaimBatchRequest::decode(message).is_ok(),
-        "Heartbeat" => proto::HeartbeatRequest::decode(message).is_ok(),
-        "Complete" => proto::CompleteRequest::decode(message).is_ok(),
-        "Fail" => proto::FailRequest::decode(message).is_ok(),
-        "Release" => proto::ReleaseRequest::decode(message).is_ok(),
-        "CancelLeases" => proto::CancelLeasesRequest::decode(message).is_ok(),
-        "Wake" => proto::WakeRequest::decode(message).is_ok(),
-        "Enqueue" => proto::EnqueueRequest::decode(message).is_ok(),
-        other => panic!("{other}"),
+        Rpc::ClaimBatch => proto::ClaimBatchRequest::decode(message).is_ok(),
+        Rpc::Heartbeat => proto::HeartbeatRequest::decode(message).is_ok(),
+        Rpc::Complete => proto::CompleteRequest::decode(message).is_ok(),
+        Rpc::Fail => proto::FailRequest::decode(message).is_ok(),
+        Rpc::Release => proto::ReleaseRequest::decode(message).is_ok(),
+        Rpc::ReleaseClaims => proto::ReleaseClaimsRequest::decode(message).is_ok(),
+        Rpc::Wake => proto::WakeRequest::decode(message).is_ok(),
+        Rpc::Enqueue => proto::EnqueueRequest::decode(message).is_ok(),
+        Rpc::CancelLeases => proto::CancelLeasesRequest::decode(message).is_ok(),
     }
 }
 
@@ -72,8 +69,13 @@ fn schemas_equal_the_descriptors() {
     let methods: Vec<_> = services.flat_map(|service| &service.method).collect();
     assert_eq!(methods.len(), Rpc::ALL.len());
     for method in methods {
-        let schema = message_of(&format!("{SERVICE}/{}", method.name()));
-        compare(schema.expect("a schema"), method.input_type(), &types);
+        let mut rpcs = Rpc::ALL.into_iter();
+        let rpc = rpcs.find(|rpc| rpc.name() == method.name());
+        compare(
+            message_of(rpc.expect("an rpc")),
+            method.input_type(),
+            &types,
+        );
     }
 }
 
@@ -84,8 +86,8 @@ fn repeated(entry: &[u8], count: usize) -> Vec<u8> {
 #[test]
 fn empty_list_entries_are_counted() {
     let empty_item = [0x12, 0];
-    assert!(check_call("Enqueue", &repeated(&empty_item, 1_000)).is_ok());
-    let status = check_call("Enqueue", &repeated(&empty_item, 1_001)).expect_err("too many");
+    assert!(check_call(Rpc::Enqueue, &repeated(&empty_item, 1_000)).is_ok());
+    let status = check_call(Rpc::Enqueue, &repeated(&empty_item, 1_001)).expect_err("too many");
     assert!(status.message().contains("items"), "{status:?}");
 }
 
@@ -99,8 +101,8 @@ fn follow_ups_of_all_completions_are_counted() {
         completions: vec![follow_ups(500), follow_ups(last)],
         ..proto::CompleteRequest::default()
     };
-    assert!(check_call("Complete", &request(500).encode_to_vec()).is_ok());
-    assert!(check_call("Complete", &request(501).encode_to_vec()).is_err());
+    assert!(check_call(Rpc::Complete, &request(500).encode_to_vec()).is_ok());
+    assert!(check_call(Rpc::Complete, &request(501).encode_to_vec()).is_err());
 }
 
 #[test]
@@ -112,9 +114,9 @@ fn columns_are_counted_for_each_item_and_for_all() {
         item.extend(columns);
         item
     };
-    assert!(check_call("Enqueue", &repeated(&item(&columns), 64)).is_ok());
-    assert!(check_call("Enqueue", &repeated(&item(&columns), 65)).is_err());
-    assert!(check_call("Enqueue", &item(&repeated(&[0x0a, 0], 1_025))).is_err());
+    assert!(check_call(Rpc::Enqueue, &repeated(&item(&columns), 64)).is_ok());
+    assert!(check_call(Rpc::Enqueue, &repeated(&item(&columns), 65)).is_err());
+    assert!(check_call(Rpc::Enqueue, &item(&repeated(&[0x0a, 0], 1_025))).is_err());
 }
 
 #[test]
@@ -122,38 +124,38 @@ fn long_names_are_refused() {
     let wake = |length| proto::WakeRequest {
         queue: "q".repeat(length),
     };
-    assert!(check_call("Wake", &wake(512).encode_to_vec()).is_ok());
-    let status = check_call("Wake", &wake(513).encode_to_vec()).expect_err("too long");
+    assert!(check_call(Rpc::Wake, &wake(512).encode_to_vec()).is_ok());
+    let status = check_call(Rpc::Wake, &wake(513).encode_to_vec()).expect_err("too long");
     assert!(status.message().contains("queue"), "{status:?}");
 }
 
 #[test]
 fn groups_and_many_unknown_fields_are_refused() {
-    assert!(check_call("Wake", &[0x53, 0x54]).is_err());
+    assert!(check_call(Rpc::Wake, &[0x53, 0x54]).is_err());
     let unknown = [0x50, 1];
-    assert!(check_call("Wake", &repeated(&unknown, 1_024)).is_ok());
-    assert!(check_call("Wake", &repeated(&unknown, 1_025)).is_err());
+    assert!(check_call(Rpc::Wake, &repeated(&unknown, 1_024)).is_ok());
+    assert!(check_call(Rpc::Wake, &repeated(&unknown, 1_025)).is_err());
 }
 
 /// Returns the bytes of texts, lists and maps of a decoded Enqueue request.
 fn allocated(request: &proto::EnqueueRequest) -> usize {
-    let value = |value: &proto::Value| match &value.kind {
-        Some(proto::value::Kind::StringValue(text)) => text.capacity(),
-        Some(proto::value::Kind::BytesValue(bytes)) => bytes.capacity(),
+    let value = |value: &proto::ColumnValue| match &value.kind {
+        Some(proto::column_value::Kind::StringValue(text)) => text.capacity(),
+        Some(proto::column_value::Kind::BytesValue(bytes)) => bytes.capacity(),
         _ => 0,
     };
     let items = request.items.iter().map(|item| {
         let entries = item.columns.iter();
         let texts: usize = entries.map(|(name, v)| name.capacity() + value(v)).sum();
-        texts + item.columns.len() * size_of::<(String, proto::Value)>()
+        texts + item.columns.len() * size_of::<(String, proto::ColumnValue)>()
     });
     request.queue.capacity()
         + request.items.capacity() * size_of::<proto::NewItem>()
         + items.sum::<usize>()
 }
 
-fn any_value() -> impl Strategy<Value = proto::Value> {
-    use proto::value::Kind as V;
+fn any_value() -> impl Strategy<Value = proto::ColumnValue> {
+    use proto::column_value::Kind as V;
     let kind = prop_oneof![
         any::<bool>().prop_map(V::BoolValue),
         any::<i64>().prop_map(V::Int64Value),
@@ -161,7 +163,7 @@ fn any_value() -> impl Strategy<Value = proto::Value> {
         ".{0,20}".prop_map(V::StringValue),
         prop::collection::vec(any::<u8>(), 0..40).prop_map(V::BytesValue),
     ];
-    kind.prop_map(|kind| proto::Value { kind: Some(kind) })
+    kind.prop_map(|kind| proto::ColumnValue { kind: Some(kind) })
 }
 
 fn any_enqueue() -> impl Strategy<Value = proto::EnqueueRequest> {
@@ -183,7 +185,7 @@ fn any_enqueue() -> impl Strategy<Value = proto::EnqueueRequest> {
 proptest! {
     #[test]
     fn accepted_bytes_can_be_decoded(
-        rpc in prop::sample::select(Rpc::ALL.map(Rpc::name).to_vec()),
+        rpc in prop::sample::select(Rpc::ALL.to_vec()),
         message in prop::collection::vec(any::<u8>(), 0..60),
     ) {
         if check_call(rpc, &message).is_ok() {
@@ -203,15 +205,15 @@ proptest! {
                 message[place] = byte;
             }
         }
-        if check_call("Enqueue", &message).is_ok() {
-            prop_assert!(decodes("Enqueue", &message));
+        if check_call(Rpc::Enqueue, &message).is_ok() {
+            prop_assert!(decodes(Rpc::Enqueue, &message));
         }
     }
 
     #[test]
     fn requests_are_accepted_and_their_memory_is_bounded(request in any_enqueue()) {
         let message = request.encode_to_vec();
-        let bound = check_call("Enqueue", &message).expect("accepted");
+        let bound = check_call(Rpc::Enqueue, &message).expect("accepted");
         let decoded = proto::EnqueueRequest::decode(&*message).expect("decoded");
         prop_assert!(allocated(&decoded) <= bound, "{} > {bound}", allocated(&decoded));
     }
