@@ -30,7 +30,6 @@ class RefusalReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REFUSAL_REASON_UNSPECIFIED: _ClassVar[RefusalReason]
     REFUSAL_REASON_INVALID_FIELD: _ClassVar[RefusalReason]
     REFUSAL_REASON_QUEUE_NOT_FOUND: _ClassVar[RefusalReason]
-    REFUSAL_REASON_COLUMN_UNKNOWN: _ClassVar[RefusalReason]
     REFUSAL_REASON_COLUMN_NOT_WRITABLE: _ClassVar[RefusalReason]
     REFUSAL_REASON_VALUE_UNFIT: _ClassVar[RefusalReason]
     REFUSAL_REASON_ALREADY_EXISTS: _ClassVar[RefusalReason]
@@ -59,7 +58,6 @@ OUTCOME_REFUSED: Outcome
 REFUSAL_REASON_UNSPECIFIED: RefusalReason
 REFUSAL_REASON_INVALID_FIELD: RefusalReason
 REFUSAL_REASON_QUEUE_NOT_FOUND: RefusalReason
-REFUSAL_REASON_COLUMN_UNKNOWN: RefusalReason
 REFUSAL_REASON_COLUMN_NOT_WRITABLE: RefusalReason
 REFUSAL_REASON_VALUE_UNFIT: RefusalReason
 REFUSAL_REASON_ALREADY_EXISTS: RefusalReason
