@@ -198,18 +198,11 @@ class Caller:
                 elif abort.wait(step):
                     raise Aborted
 
-    def pause_after(self, error: v1.CallError) -> float:
+    def pause_after_next(self, failure: CallFailure) -> float:
         """Returns the seconds to wait before the next claim, after the claim in a `next` has failed.
 
         Raises `LeaseBrokerError` if a further claim cannot succeed.
         """
-        failure = CallFailure(
-            _CODES.get(error.code, grpc.StatusCode.UNKNOWN),
-            error.reason or None,
-            error.message,
-            duration_seconds(error.retry_delay) if error.HasField("retry_delay") else None,
-            applied=read_applied(error.metadata),
-        )
         if not may_retry(failure):
             raise as_error("ClaimBatch", failure)
         pause = _MIN_WAIT if failure.pushback is None else failure.pushback
@@ -246,6 +239,13 @@ def check_count(rpc: str, results: Sized, entries: Sized) -> None:
         raise LeaseBrokerError(rpc, grpc.StatusCode.INTERNAL.name, None, text)
 
 
+def failure_of_next(error: v1.CallError) -> CallFailure:
+    """Returns the status of a claim in a `next` that failed."""
+    code = _CODES.get(error.code, grpc.StatusCode.UNKNOWN)
+    pushback = duration_seconds(error.retry_delay) if error.HasField("retry_delay") else None
+    return CallFailure(code, error.reason or None, error.message, pushback, applied=_read_applied(error.metadata))
+
+
 def read_failure(error: grpc.RpcError) -> CallFailure:
     """Reads the status of an answer, with the broker's reason and the time that it asks to wait."""
     trailers: Any = error.trailing_metadata() or ()
@@ -274,7 +274,7 @@ def _read_details(value: bytes) -> tuple[str | None, float | None, str | None, A
                 error_details_pb2.BadRequest(),
             )
             if detail.Unpack(info) and info.domain == _DOMAIN:
-                reason, applied = info.reason, read_applied(info.metadata)
+                reason, applied = info.reason, _read_applied(info.metadata)
             elif detail.Unpack(retry):
                 wait = duration_seconds(retry.retry_delay)
             elif detail.Unpack(request) and request.field_violations:
@@ -285,6 +285,6 @@ def _read_details(value: bytes) -> tuple[str | None, float | None, str | None, A
     return reason, wait, field, applied
 
 
-def read_applied(metadata: Mapping[str, str]) -> Applied:
+def _read_applied(metadata: Mapping[str, str]) -> Applied:
     """Reads `applied` from the metadata of an error."""
     return "no" if metadata.get("applied") == "no" else "unknown"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lease_broker import endings, v1
-from lease_broker.calls import ATTEMPT_TIMEOUT, Answer, Caller, check_count, read_applied
+from lease_broker.calls import ATTEMPT_TIMEOUT, Answer, Caller, check_count, failure_of_next
 from lease_broker.endings import Completed, Ending, Failed, Released
 from lease_broker.errors import LeaseBrokerError
 from lease_broker.events import EventName
@@ -160,11 +160,12 @@ class Settler:
         state, message = self._state, answer.message
         state.note_too_large(message.next.too_large)
         if message.HasField("next_error"):
+            failure = failure_of_next(message.next_error)
             with state.lock:
-                if read_applied(message.next_error.metadata) == "unknown":
+                if failure.applied == "unknown":
                     state.abandoned_requests.append(claim.request_id)
                 try:
-                    state.claim_at = time.monotonic() + self._caller.pause_after(message.next_error)
+                    state.claim_at = time.monotonic() + self._caller.pause_after_next(failure)
                 except LeaseBrokerError as error:
                     self._on_fatal(error)
         return list(message.next.leases)
