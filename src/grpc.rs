@@ -18,6 +18,7 @@ mod intake;
 mod measured;
 mod messages;
 mod method;
+mod protobuf_time;
 mod reason;
 mod router;
 mod rpc_spans;

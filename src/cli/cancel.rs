@@ -78,7 +78,7 @@ impl Cancel {
         self.client.output.print(&rows, "no items");
         let refusals = results.iter().filter_map(|(key, result)| {
             let refusal = result.refusal.as_ref()?;
-            Some(format!("{key}: {}", refusal.message))
+            Some(format!("{key}: {}", problem(Some(refusal))))
         });
         let refusals: Vec<_> = refusals.collect();
         if !refusals.is_empty() {

@@ -74,9 +74,13 @@ pub(super) fn outcome_name(outcome: proto::Outcome) -> &'static str {
     }
 }
 
-/// Returns the problem of a refused entry. Empty: it was not refused.
-pub(super) fn problem(refusal: Option<&proto::Refusal>) -> &str {
-    refusal.map_or("", |refusal| &refusal.message)
+/// Returns the problem of a refused entry, with the path of its field if that is known. Empty: the entry was not refused.
+pub(super) fn problem(refusal: Option<&proto::Refusal>) -> String {
+    match refusal {
+        None => String::new(),
+        Some(refusal) if refusal.field.is_empty() => refusal.message.clone(),
+        Some(refusal) => format!("{}: {}", refusal.field, refusal.message),
+    }
 }
 
 /// Checks that each outcome is "applied". A row that is gone counts as a lost lease.

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use comfy_table::{ContentArrangement, Table, presets};
+use lease_broker_client::Value;
 use lease_broker_model::key::{hex, rfc3339, rfc3339_of_millis};
 use lease_broker_model::text;
-use lease_broker_value::Value;
 use serde_json::{Map, Value as Json, json};
 
 /// Format of the results of a command.

@@ -196,9 +196,9 @@ fn print(
             .field("lease_id", lease_id.clone())
             .field("outcome", outcome_name(result.outcome()))
             .field("state", state_name(result.state()))
-            .data("problem", problem);
+            .data("problem", problem.as_str());
         if any_refused {
-            row.shown("problem", text::cell(problem))
+            row.shown("problem", text::cell(&problem))
         } else {
             row
         }

@@ -16,6 +16,7 @@ use lease_broker_store::{
 use lease_broker_value::Value;
 use uuid::Uuid;
 
+use super::protobuf_time::{duration_to_proto, timestamp};
 use super::status::{MAX_FIELD_BYTES, MAX_TEXT_BYTES, truncate};
 use crate::broker::{
     CancelRequest, ClaimRequest, DeliveredLease, Error, HeldBack, LeaseCompletion, LeaseFailure,
@@ -196,7 +197,7 @@ pub(super) fn release_claims_from_proto(
 /// Converts new items. Those without a trace context take that of the call.
 pub(super) fn new_items_from_proto(
     items: Vec<proto::NewItem>,
-    call_context: Option<&str>,
+    call_context: Option<TraceContext>,
 ) -> Result<Vec<NewItem>> {
     let convert = |(index, item)| {
         let field = || format!("items[{index}]");
@@ -210,7 +211,7 @@ pub(super) fn new_items_from_proto(
 fn new_item_from_proto(
     field: &dyn Fn() -> String,
     item: proto::NewItem,
-    call_context: Option<&str>,
+    call_context: Option<TraceContext>,
 ) -> Result<NewItem> {
     let columns = columns_from_proto(item.columns).map_err(|error| error.in_message(&field()))?;
     Ok(NewItem {
@@ -220,12 +221,14 @@ fn new_item_from_proto(
             delay => duration_from_proto(format!("{}.delay", field()), delay)?.unwrap_or_default(),
         },
         trace_parent: match &*item.trace_parent {
-            "" => call_context.map(str::to_owned),
-            own if TraceContext::parse(own).is_some() => Some(item.trace_parent),
-            _ => {
-                let problem = "must be a W3C traceparent of 55 characters";
-                return Err(Error::invalid(format!("{}.trace_parent", field()), problem));
-            }
+            "" => call_context.map(|context| context.to_string()),
+            own => match TraceContext::parse(own) {
+                Some(context) => Some(context.to_string()),
+                None => {
+                    let problem = "must be a W3C traceparent, such as those of 55 characters";
+                    return Err(Error::invalid(format!("{}.trace_parent", field()), problem));
+                }
+            },
         },
     })
 }
@@ -428,20 +431,5 @@ fn item_state(state: Option<State>) -> proto::ItemState {
         Some(State::Delayed) => proto::ItemState::Delayed,
         Some(State::Completed) => proto::ItemState::Completed,
         Some(State::Dead) => proto::ItemState::Dead,
-    }
-}
-
-/// Converts milliseconds since 1970-01-01T00:00:00Z.
-fn timestamp(millis: i64) -> prost_types::Timestamp {
-    prost_types::Timestamp {
-        seconds: millis.div_euclid(1_000),
-        nanos: i32::try_from(millis.rem_euclid(1_000) * 1_000_000).unwrap_or(0),
-    }
-}
-
-pub(super) fn duration_to_proto(duration: Duration) -> prost_types::Duration {
-    prost_types::Duration {
-        seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
-        nanos: i32::try_from(duration.subsec_nanos()).unwrap_or(0),
     }
 }

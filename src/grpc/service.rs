@@ -200,7 +200,7 @@ impl LeaseService for Service {
         let request = request.into_inner();
         let can_be_repeated = !request.request_id.is_empty();
         let call = async {
-            let items = new_items_from_proto(request.items, trace_parent.as_deref())?;
+            let items = new_items_from_proto(request.items, trace_parent)?;
             let request_id = request_id_from_proto("request_id", &request.request_id)?;
             let enqueued = self
                 .broker
@@ -335,7 +335,6 @@ fn count<T>(mut response: Response<T>, counted: Option<ResponseBytes>) -> Respon
 }
 
 /// Returns the W3C trace context in the call's `traceparent` header, if it is valid.
-fn trace_parent(metadata: &MetadataMap) -> Option<String> {
-    let text = metadata.get("traceparent")?.to_str().ok()?;
-    TraceContext::parse(text).map(|_| text.to_owned())
+fn trace_parent(metadata: &MetadataMap) -> Option<TraceContext> {
+    TraceContext::parse(metadata.get("traceparent")?.to_str().ok()?)
 }

@@ -15,7 +15,7 @@ use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
-use super::messages::duration_to_proto;
+use super::protobuf_time::duration_to_proto;
 use super::reason::Reason;
 use crate::broker::{Error, OverloadCause};
 use crate::security::OverLimit;

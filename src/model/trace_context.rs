@@ -47,12 +47,16 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// Parses a trace context of exactly 55 characters, the length of version 00. Returns `None` if it is invalid.
+    /// Parses a trace context. Returns `None` if it is invalid.
     ///
-    /// A context of a later version is read as version 00, as the W3C recommends. Of the flags only "sampled" is kept.
+    /// A context of version 00 has exactly 55 characters. One of a later version can be longer. Its first four fields are read
+    /// as those of version 00 (W3C Trace Context, "Versioning of traceparent"). Of the flags only "sampled" is kept.
     pub fn parse(text: &str) -> Option<Self> {
-        let text: &[u8; TEXT_LENGTH] = text.as_bytes().try_into().ok()?;
+        let (text, suffix) = text.as_bytes().split_first_chunk::<TEXT_LENGTH>()?;
         let [version] = from_hex(&text[..2])?;
+        if !(suffix.is_empty() || version > 0 && suffix.starts_with(b"-")) {
+            return None;
+        }
         let span = Span {
             trace_id: u128::from_be_bytes(from_hex(&text[3..35])?),
             span_id: u64::from_be_bytes(from_hex(&text[36..52])?),
@@ -104,6 +108,20 @@ mod tests {
         let other_flags = "cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-03";
         let context = TraceContext::parse(other_flags).expect("valid");
         assert!(context.sampled);
+    }
+
+    #[test]
+    fn later_versions_are_read_by_their_first_fields() {
+        let fields = "0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let later = TraceContext::parse(&format!("01-{fields}-what-comes-later"));
+        assert_eq!(later, TraceContext::parse(&format!("00-{fields}")));
+        assert!(later.is_some());
+        for text in [
+            format!("01-{fields}."),
+            format!("ff-{fields}-what-comes-later"),
+        ] {
+            assert_eq!(TraceContext::parse(&text), None, "{text}");
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 """Load on a queue: a producer and four workers on one channel, until standard input ends.
 
 Arguments: address, the client's service config as JSON (empty: none). With a service config each Enqueue and each claim has
-a request id, so that it can be sent again. The config does that for all calls but Enqueue, which this program sends again.
-Without a config a failed call is not sent again.
+a request id, so that it can be sent again. The config does that, except for an Enqueue that was UNAVAILABLE, which this
+program sends again. Without a config a failed call is not sent again.
 
 Prints one JSON object: the number of calls, the failed ones as [method, code, details], the payloads that were
 acknowledged, and the keys that were completed.

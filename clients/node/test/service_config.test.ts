@@ -51,7 +51,7 @@ for (const file of FILES) {
   const overloaded = { error: { code: status.RESOURCE_EXHAUSTED, reason: "OVERLOADED", pushback: "20" } };
   const failsTwice = [unavailable, overloaded, { message: {} }];
 
-  for (const name of ["claimBatch", "heartbeat", "complete", "fail", "release"] as const) {
+  for (const name of ["claimBatch", "heartbeat", "complete", "fail", "release", "releaseClaims"] as const) {
     test(`${file}: ${rpcs[name].name} is retried`, async (t) => {
       const server = await startServer(t, { [name]: failsTwice });
       const rpc: DescMethodUnary = rpcs[name];
@@ -60,7 +60,13 @@ for (const file of FILES) {
     });
   }
 
-  // The config cannot know whether an Enqueue has a request id.
+  test(`${file}: an overloaded Enqueue is retried`, async (t) => {
+    const server = await startServer(t, { enqueue: [overloaded, overloaded, { message: {} }] });
+    await connect(t, file, server.address)(rpcs.enqueue, create(EnqueueRequestSchema));
+    assert.equal(server.arrivals.length, 3);
+  });
+
+  // UNAVAILABLE does not tell whether the items of an Enqueue were added.
   for (const name of ["enqueue", "wake"] as const) {
     test(`${file}: ${rpcs[name].name} is not retried`, async (t) => {
       const server = await startServer(t, { [name]: failsTwice });

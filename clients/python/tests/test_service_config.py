@@ -24,6 +24,7 @@ METHODS: dict[str, tuple[Any, Any]] = {
     "Complete": (v1.CompleteRequest, v1.CompleteResponse),
     "Fail": (v1.FailRequest, v1.FailResponse),
     "Release": (v1.ReleaseRequest, v1.ReleaseResponse),
+    "ReleaseClaims": (v1.ReleaseClaimsRequest, v1.ReleaseClaimsResponse),
     "Enqueue": (v1.EnqueueRequest, v1.EnqueueResponse),
     "Wake": (v1.WakeRequest, v1.WakeResponse),
 }
@@ -117,7 +118,7 @@ def call(config: str, address: str, method: str, request: Any | None = None, tim
         return rpc(request or request_type(), timeout=timeout)
 
 
-# The config cannot know whether an Enqueue has a request id.
+# UNAVAILABLE does not tell whether the items of an Enqueue were added.
 NOT_RETRIED = ("Enqueue", "Wake")
 
 
@@ -134,6 +135,12 @@ def test_call_is_not_retried(config: str, serve: Serve, method: str) -> None:
     with pytest.raises(grpc.RpcError):
         call(config, server.address, method)
     assert len(server.arrivals) == 1
+
+
+def test_overloaded_enqueue_is_retried(config: str, serve: Serve) -> None:
+    server = serve([(EXHAUSTED, "20"), (EXHAUSTED, "20")])
+    call(config, server.address, "Enqueue")
+    assert len(server.arrivals) == 3
 
 
 def test_pushback_is_the_wait(config: str, serve: Serve) -> None:

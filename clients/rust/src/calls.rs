@@ -48,7 +48,7 @@ pub(super) trait Rpc: Clone + Send + Sync + 'static {
 }
 
 macro_rules! rpcs {
-    ($($name:literal $method:ident $request:ident $response:ident $(($entries:ident))? $({ $($method_of_rpc:item)* })?,)*) => {$(
+    ($($name:literal $method:ident $request:ident $response:ident $(($entries:ident))? $({ $($more:item)* })?,)*) => {$(
         impl Rpc for proto::$request {
             type Response = proto::$response;
             const NAME: &'static str = $name;
@@ -63,7 +63,7 @@ macro_rules! rpcs {
                 }
             )?
 
-            $($($method_of_rpc)*)?
+            $($($more)*)?
 
             async fn send(
                 mut client: LeaseServiceClient<Channel>,

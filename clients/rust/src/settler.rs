@@ -324,7 +324,11 @@ fn note_result(
     let name = match result.outcome() {
         Outcome::Refused => {
             let refusal = result.refusal.clone().unwrap_or_default();
-            return refuse(shared, ending, &refusal.field, &refusal.message);
+            let problem = match &*refusal.field {
+                "" => refusal.message,
+                field => format!("{field}: {}", refusal.message),
+            };
+            return refuse(shared, ending, &refusal.field, &problem);
         }
         Outcome::Applied => match &ending.message {
             EndingMessage::Complete(_) => EventName::Completed,

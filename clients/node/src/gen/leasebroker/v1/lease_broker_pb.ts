@@ -1291,7 +1291,8 @@ export type NewItem = Message<"leasebroker.v1.NewItem"> & {
   delay?: Duration | undefined;
 
   /**
-   * The W3C trace context of the span that adds the item, 55 characters. Leases of the item continue its trace. Empty:
+   * The W3C trace context of the span that adds the item. Of a version after 00, the first four fields count. Leases of the
+   * item continue its trace. Empty:
    * for Enqueue that of the call's header traceparent, for a follow-up that of the completed lease.
    *
    * @generated from field: string trace_parent = 3;
