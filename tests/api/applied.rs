@@ -51,13 +51,23 @@ async fn refused_calls_are_not_applied_after_a_file_was_locked() {
     drop(lock);
     // The store is healthy again when an item can be added. Every operation before it has ended then.
     wait_until("an item can be added", async || {
-        client.try_enqueue(vec![crate::support::client::item("last")]).await.is_ok()
+        client
+            .try_enqueue(vec![crate::support::client::item("last")])
+            .await
+            .is_ok()
     })
     .await;
     let told = callers.stop().await;
-    assert!(told.0.not_applied.len() > REFUSED / 2, "{}", told.0.not_applied.len());
+    assert!(
+        told.0.not_applied.len() > REFUSED / 2,
+        "{}",
+        told.0.not_applied.len()
+    );
     assert!(!told.0.applied.is_empty());
-    assert!(!told.1.not_applied.is_empty(), "the completions that waited for the lock");
+    assert!(
+        !told.1.not_applied.is_empty(),
+        "the completions that waited for the lock"
+    );
     assert_true(&server, &told);
 }
 
@@ -66,7 +76,8 @@ async fn refused_calls_are_not_applied_while_a_broker_stops() {
     let (mut server, client, leases) = start().await;
     let callers = Callers::start(&client, leases);
     wait_until("items are added", async || {
-        let added: i64 = crate::support::database::query_value(&server.database(), "SELECT count(*) FROM work");
+        let added: i64 =
+            crate::support::database::query_value(&server.database(), "SELECT count(*) FROM work");
         added > 300
     })
     .await;

@@ -45,12 +45,19 @@ impl Told {
             found.len()
         );
         let rows: BTreeSet<String> = found.iter().cloned().collect();
-        assert_eq!(rows.len(), found.len(), "{kind}: something was applied twice");
+        assert_eq!(
+            rows.len(),
+            found.len(),
+            "{kind}: something was applied twice"
+        );
         let lost: Vec<_> = applied.difference(&rows).collect();
         assert!(lost.is_empty(), "{kind}: applied and not found: {lost:?}");
         let late: Vec<_> = not.intersection(&rows).collect();
         assert!(late.is_empty(), "{kind}: not applied and found: {late:?}");
-        assert!(rows.iter().all(|row| applied.contains(row) || unknown.contains(row)));
+        assert!(
+            rows.iter()
+                .all(|row| applied.contains(row) || unknown.contains(row))
+        );
     }
 }
 
@@ -113,8 +120,15 @@ impl Callers {
                 let done = vec![completion(&lease.lease_id, &[])];
                 let answer = client.try_complete(done).await;
                 let is_applied = |outcome| outcome == Outcome::Applied;
-                assert!(answer.iter().flatten().all(|result| is_applied(result.outcome())));
-                told.lock().expect("no panic").add(key(&lease).to_owned(), &answer);
+                assert!(
+                    answer
+                        .iter()
+                        .flatten()
+                        .all(|result| is_applied(result.outcome()))
+                );
+                told.lock()
+                    .expect("no panic")
+                    .add(key(&lease).to_owned(), &answer);
             });
         }
         callers
@@ -145,7 +159,12 @@ impl Callers {
 fn assert_advice(status: &Status) {
     let Some(info) = status.get_details_error_info() else {
         // The connection is gone, or the client has stopped waiting.
-        let expected = [Code::Unavailable, Code::Cancelled, Code::Unknown, Code::Internal];
+        let expected = [
+            Code::Unavailable,
+            Code::Cancelled,
+            Code::Unknown,
+            Code::Internal,
+        ];
         assert!(expected.contains(&status.code()), "{status:?}");
         return;
     };

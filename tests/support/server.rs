@@ -29,7 +29,7 @@ backoff = { initial = \"0s\", factor = 1.0, max = \"0s\", jitter = 0.0 }
 ";
 
 /// A lease id of a version that this broker does not know.
-pub(crate) const NEWER_LEASE_ID: &str = "BAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+pub(crate) const NEWER_LEASE_ID: &str = "BAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 pub(crate) struct Server {
     folder: tempfile::TempDir,
