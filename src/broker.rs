@@ -90,7 +90,7 @@ pub use self::requests::{
     ReleaseRequest, Released,
 };
 pub use self::response_budget::ResponseBytes;
-pub use self::undelivered::{DeliveredLease, UndeliveredLeases};
+pub use self::undelivered::{DeliveredLease, Delivery, UndeliveredLeases};
 
 use self::call_budgets::CallBudgets;
 use self::claim_dispatcher::ClaimDispatcher;

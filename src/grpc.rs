@@ -7,7 +7,6 @@ mod answered;
 mod call_metrics;
 mod caller;
 mod connections;
-mod counted_body;
 mod deadline;
 mod error_layer;
 pub(crate) mod fuzzing;
@@ -24,6 +23,7 @@ mod server;
 mod service;
 mod standard_services;
 mod status;
+mod unsent_body;
 
 pub use self::call_metrics::{CODE_NAMES, CallMetrics};
 pub use self::server::{CallObservers, RunningServer, serve, serve_observed};

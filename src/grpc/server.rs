@@ -17,7 +17,6 @@ use tower::{BoxError, Layer as _};
 use super::call_metrics::CallMetrics;
 use super::caller::Checks;
 use super::connections::{Connection, Connections, MakeService};
-use super::counted_body::count_until_sent;
 use super::error_layer::{ErrorLayer, ErrorService};
 use super::guard::Guard;
 use super::health;
@@ -27,6 +26,7 @@ use super::router::Router;
 use super::rpc_spans::{SpanLayer, TracedService};
 use super::service::Service;
 use super::standard_services::{MAX_MESSAGE_BYTES, StandardServices};
+use super::unsent_body::keep_until_sent;
 use crate::broker::Broker;
 use crate::config::{self, Config, Reflection};
 use crate::security::Security;
@@ -141,7 +141,7 @@ pub fn serve_observed(
     .max_decoding_message_size(settings.max_message_bytes)
     // One item can be larger than the limit. The client's own limit decides whether it accepts the response.
     .max_encoding_message_size(usize::MAX);
-    let api = MapResponse::new(api, count_until_sent as CountUntilSent);
+    let api = MapResponse::new(api, keep_until_sent as KeepUntilSent);
     let (v1, v1alpha) = (reflection().build_v1()?, reflection().build_v1alpha()?);
     let routes = Routes::new(health_service)
         .add_service(v1.max_decoding_message_size(MAX_MESSAGE_BYTES))
@@ -182,8 +182,8 @@ pub fn serve_observed(
     })
 }
 
-type CountUntilSent = fn(http::Response<Body>) -> http::Response<Body>;
-type Api = ErrorService<MapResponse<LeaseBrokerServiceServer<Service>, CountUntilSent>>;
+type KeepUntilSent = fn(http::Response<Body>) -> http::Response<Body>;
+type Api = ErrorService<MapResponse<LeaseBrokerServiceServer<Service>, KeepUntilSent>>;
 
 /// Creates the services of a connection.
 struct Services {

@@ -11,7 +11,6 @@ use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
 use super::caller::{Checks, WaitingLimit};
-use super::counted_body::Counted;
 use super::deadline::Deadline;
 use super::messages::{
     cancel_from_proto, cancel_results, claim_from_proto, completions_from_proto,
@@ -20,7 +19,8 @@ use super::messages::{
     request_id_from_proto, request_ids_from_proto, settle_results, too_large_to_proto,
 };
 use super::rpc_spans::NoLeases;
-use crate::broker::{Broker, ReleaseRequest, ResponseBytes, UndeliveredLeases};
+use super::unsent_body::Unsent;
+use crate::broker::{Broker, ReleaseRequest, UndeliveredLeases};
 use crate::security::Rpc;
 
 /// The API as tonic calls it.
@@ -53,15 +53,13 @@ impl LeaseBrokerService for Service {
             let _place = waiting.take_place(&mut claim.wait_timeout);
             let max_bytes = claim.max_bytes;
             let mut leases = self.broker.claim(&context, claim).await?;
-            let counted = leases.take_counted_bytes();
-            let mut response = Response::new(proto::ClaimBatchResponse {
-                too_large: too_large_to_proto(leases.take_too_large()),
-                leases: deliver(leases, context.owner, max_bytes),
-            });
+            let too_large = too_large_to_proto(leases.take_too_large());
+            let (leases, unsent) = deliver(leases, context.owner, max_bytes);
+            let mut response = Response::new(proto::ClaimBatchResponse { too_large, leases });
             if response.get_ref().leases.is_empty() {
                 response.extensions_mut().insert(NoLeases);
             }
-            Ok(count(response, counted))
+            Ok(unsent.in_response(response))
         };
         deadline.run(call).await
     }
@@ -118,13 +116,14 @@ impl LeaseBrokerService for Service {
             let (results, mut leases) = both.await?;
             let results = settle_results(lease_ids, results);
             let max_bytes = max_bytes.min(self.room_after(&results));
-            let counted = leases.take_counted_bytes();
+            let next_too_large = too_large_to_proto(leases.take_too_large());
+            let (next_leases, unsent) = deliver(leases, context.owner, max_bytes);
             let response = Response::new(proto::CompleteResponse {
                 results,
-                next_too_large: too_large_to_proto(leases.take_too_large()),
-                next_leases: deliver(leases, context.owner, max_bytes),
+                next_too_large,
+                next_leases,
             });
-            Ok(count(response, counted))
+            Ok(unsent.in_response(response))
         };
         deadline.run(call).await
     }
@@ -154,13 +153,14 @@ impl LeaseBrokerService for Service {
             let (results, mut leases) = both.await?;
             let results = settle_results(lease_ids, results);
             let max_bytes = max_bytes.min(self.room_after(&results));
-            let counted = leases.take_counted_bytes();
+            let next_too_large = too_large_to_proto(leases.take_too_large());
+            let (next_leases, unsent) = deliver(leases, context.owner, max_bytes);
             let response = Response::new(proto::FailResponse {
                 results,
-                next_too_large: too_large_to_proto(leases.take_too_large()),
-                next_leases: deliver(leases, context.owner, max_bytes),
+                next_too_large,
+                next_leases,
             });
-            Ok(count(response, counted))
+            Ok(unsent.in_response(response))
         };
         deadline.run(call).await
     }
@@ -267,20 +267,17 @@ impl Service {
 }
 
 /// Converts the leases of `owner` that fit into `max_bytes`. The others are released.
-fn deliver(leases: UndeliveredLeases, owner: LeaseOwner, max_bytes: usize) -> Vec<proto::Lease> {
+fn deliver(
+    mut leases: UndeliveredLeases,
+    owner: LeaseOwner,
+    max_bytes: usize,
+) -> (Vec<proto::Lease>, Unsent) {
     let column_names = leases.columns();
-    let leases = leases.deliver(owner, max_bytes);
+    let counted = leases.take_counted_bytes();
+    let (leases, delivery) = leases.deliver(owner, max_bytes);
     let mut converted = Vec::with_capacity(leases.size_hint().1.unwrap_or_default());
     converted.extend(leases.map(|lease| lease_to_proto(&column_names, lease)));
-    converted
-}
-
-/// Lets the leases of the response count in the budget until the response has been sent.
-fn count<T>(mut response: Response<T>, counted: Option<ResponseBytes>) -> Response<T> {
-    if let Some(counted) = counted {
-        response.extensions_mut().insert(Counted(Arc::new(counted)));
-    }
-    response
+    (converted, Unsent::new(counted, delivery))
 }
 
 /// Copies the lease ids of a request's entries. The response repeats them.
