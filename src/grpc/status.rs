@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use lease_broker_model::text::{is_hidden, visible_lines};
+use lease_broker_model::text::{Quoted, is_hidden, visible_lines};
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
@@ -98,6 +98,26 @@ pub(super) fn incomplete(timeout: Duration) -> Status {
     let timeout = humantime::format_duration(timeout);
     let text = format!("the request did not arrive completely within {timeout}");
     status(Code::InvalidArgument, Reason::RequestIncomplete, text, None)
+}
+
+/// Returns the status for a request that is compressed with `encoding`.
+pub(super) fn compressed(encoding: &str) -> Status {
+    let text = format!(
+        "the request is compressed with {}, and the service reads no compressed requests; turn the compression of the client \
+         off, so that it does not send the header grpc-encoding",
+        Quoted(encoding)
+    );
+    let mut status = status(
+        Code::Unimplemented,
+        Reason::CompressionUnsupported,
+        text,
+        None,
+    );
+    let supported = MetadataValue::from_static("identity");
+    status
+        .metadata_mut()
+        .insert("grpc-accept-encoding", supported);
+    status
 }
 
 /// Returns the status for a request above the configured message size. `text` gives both sizes.
