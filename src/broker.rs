@@ -91,7 +91,7 @@ pub use self::requests::{
     LeaseRenewal, ReleaseClaimsRequest,
 };
 pub use self::response_budget::ResponseBytes;
-pub use self::undelivered::{DeliveredLease, HeldBack, UndeliveredLeases};
+pub use self::undelivered::{DeliveredLease, Delivery, HeldBack, UndeliveredLeases};
 
 use self::call_budgets::CallBudgets;
 use self::claim_dispatcher::ClaimDispatcher;

@@ -8,7 +8,6 @@ mod api;
 mod call_metrics;
 mod caller;
 mod connections;
-mod counted_body;
 mod deadline;
 mod error_layer;
 pub(crate) mod fuzzing;
@@ -26,6 +25,7 @@ mod server;
 mod service;
 mod standard_services;
 mod status;
+mod unsent_body;
 
 pub use self::call_metrics::{CODE_NAMES, CallMetrics, error_type};
 pub use self::server::{CallObservers, RunningServer, serve, serve_observed};

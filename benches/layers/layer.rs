@@ -231,7 +231,10 @@ fn claim_request(worker: &str, max_items: usize) -> ClaimRequest {
 }
 
 fn deliver(undelivered: UndeliveredLeases) -> Vec<Lease> {
-    let delivered = undelivered.deliver(LeaseOwner::default(), usize::MAX);
+    let (delivered, delivery) = undelivered.deliver(LeaseOwner::default(), usize::MAX);
+    if let Some(delivery) = delivery {
+        delivery.confirm();
+    }
     let leases = delivered.map(|lease| Lease {
         id: lease.id,
         lease: lease.item.lease,

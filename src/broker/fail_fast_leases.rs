@@ -23,7 +23,7 @@ use uuid::Uuid;
 use super::lease_recorder::LeaseRecorder;
 use super::operation_metrics::{Operation, OperationMetrics};
 use super::store_health::StoreHealth;
-use super::undelivered::release_all;
+use super::undelivered::{release_all, with_origins};
 
 /// A claim that runs on the store.
 type ClaimFuture = BoxFuture<'static, Result<Vec<Claimed>, StoreError>>;
@@ -48,13 +48,8 @@ fn release_late_leases(
         let late = late.filter(|(call, _)| !call.has_request_id);
         let late = late.flat_map(|(call, claimed)| {
             let abandoned = ReleaseReason::Abandoned;
-            release_all(
-                &leases.tracer,
-                queue,
-                call.duration,
-                abandoned,
-                claimed.items,
-            )
+            let late = with_origins(claimed.items, call.duration);
+            release_all(&leases.tracer, queue, abandoned, late)
         });
         let late: Arc<[Settlement]> = late.collect();
         if !late.is_empty() {

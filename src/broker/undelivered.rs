@@ -1,21 +1,23 @@
 //! Leases that the store has given and that no worker has received yet.
 //!
 //! A caller can go away at any time between the store's answer and the response. The leases that it would have received
-//! must be released. Otherwise their items would stay leased, with no worker, until the leases expire. Two places
+//! must be released. Otherwise their items would stay leased, with no worker, until the leases expire. Three places
 //! release leases:
 //!
 //! | case | released by |
 //! |---|---|
 //! | The claim failed because the store became unhealthy, and the store leases the items later. | `release_late_leases` in `fail_fast_leases.rs` |
-//! | The caller is gone, or the response has no room for all leases. | the `Drop` of [`UndeliveredLeases`] |
+//! | The caller is gone before the response is built, or the response has no room for all leases. | the `Drop` of [`UndeliveredLeases`] |
+//! | The caller is gone before the response begins to leave. | the `Drop` of [`Delivery`] |
 //!
-//! If the caller of a call with a request id is gone, both keep the leases. The caller may have sent the call again, and another
+//! If the caller of a call with a request id is gone, all keep the leases. The caller may have sent the call again, and another
 //! broker may have given it the same leases. If it does not want them, it releases them by the request id.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lease_broker_model::lease_id::{self, LeaseOrigin, LeaseOwner, SigningSecrets};
+use lease_broker_model::lease_id::{self, LeaseOrigin, LeaseOwner, LeaseRef, SigningSecrets};
 use lease_broker_model::lease_trace::{LeaseTrace, ReleaseReason};
 use lease_broker_model::millis::millis_rounded_up;
 use lease_broker_model::trace_context::TraceContext;
@@ -29,7 +31,7 @@ use super::group_commit::GroupCommit;
 use super::lease_tracer::LeaseTracer;
 use super::response_budget::{ResponseBudget, ResponseBytes};
 
-/// Leases of one claim until its worker receives them. Those that are dropped are released at once, in the background, unless
+/// Leases of one claim until they are put into a response. Those that are dropped are released at once, in the background, unless
 /// they are kept for a call that is sent again.
 pub struct UndeliveredLeases {
     items: Vec<ClaimedItem>,
@@ -44,8 +46,8 @@ pub struct UndeliveredLeases {
     duration: Duration,
     /// True: the call has a request id, so the leases are kept if the caller is gone.
     has_request_id: bool,
-    /// True: a worker has received those leases that fitted into the response.
-    is_delivered: bool,
+    /// True: those leases that fitted are in the response. The others are left here.
+    has_response: bool,
     queue: Arc<LeasedQueue>,
 }
 
@@ -110,7 +112,7 @@ impl UndeliveredLeases {
             held_back: None,
             duration: call.duration,
             has_request_id: call.has_request_id,
-            is_delivered: false,
+            has_response: false,
             queue,
         }
     }
@@ -132,7 +134,7 @@ impl UndeliveredLeases {
             too_large,
             duration: Duration::ZERO,
             has_request_id: false,
-            is_delivered: false,
+            has_response: false,
             queue,
         }
     }
@@ -163,18 +165,18 @@ impl UndeliveredLeases {
         self.counted.take()
     }
 
-    /// Delivers to `owner` the leases that fit into `max_bytes` and releases the others. The broker does not release a delivered
-    /// lease any more.
+    /// Returns for `owner` the leases that fit into `max_bytes`, and their delivery, and releases the others. `None`: the leases
+    /// are kept if the response does not leave.
     ///
     /// A claim leases only items that fit. Leases are released here if the size of an item was underestimated, or if a
-    /// claim with a request id is sent again with a smaller limit. The first lease is always delivered.
+    /// claim with a request id is sent again with a smaller limit. The first lease always fits.
     ///
     /// An item whose key is too long for a lease id becomes dead instead. No worker could settle its lease.
     pub fn deliver(
         mut self,
         owner: LeaseOwner,
         max_bytes: usize,
-    ) -> impl Iterator<Item = DeliveredLease> {
+    ) -> (impl Iterator<Item = DeliveredLease>, Option<Delivery>) {
         let count = if self.bytes <= max_bytes {
             self.items.len()
         } else {
@@ -188,9 +190,20 @@ impl UndeliveredLeases {
         };
         let rest = self.items.split_off(count);
         let delivered = std::mem::replace(&mut self.items, rest);
-        self.is_delivered = true;
+        self.has_response = true;
         let (queue, duration) = (self.queue.clone(), self.duration);
-        delivered.into_iter().filter_map(move |item| {
+        let is_released = !self.has_request_id && !delivered.is_empty();
+        let delivery = is_released.then(|| {
+            let leases = delivered.iter();
+            Delivery {
+                leases: leases
+                    .map(|item| (item.lease.clone(), origin_of(item, duration)))
+                    .collect(),
+                queue: queue.clone(),
+                has_left: AtomicBool::new(false),
+            }
+        });
+        let leases = delivered.into_iter().filter_map(move |item| {
             let LeasedQueue { name, secrets, .. } = &*queue;
             let mut origin = origin_of(&item, duration);
             let trace_context = queue.tracer.sample(queue.index, &item.lease, &mut origin);
@@ -204,23 +217,59 @@ impl UndeliveredLeases {
                 max_attempts: queue.max_attempts,
                 item,
             })
-        })
+        });
+        (leases, delivery)
+    }
+}
+
+/// Leases in a response that has not left yet. If it is dropped before [`Self::confirm`], they are released at once, in the
+/// background: no worker can know them.
+pub struct Delivery {
+    leases: Vec<(LeaseRef, LeaseOrigin)>,
+    queue: Arc<LeasedQueue>,
+    has_left: AtomicBool,
+}
+
+impl Delivery {
+    /// Notes that the first byte of the response leaves. The broker does not release the leases any more.
+    pub fn confirm(&self) {
+        self.has_left.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        if !*self.has_left.get_mut() {
+            let leases = std::mem::take(&mut self.leases);
+            self.queue.release(ReleaseReason::CallerGone, leases);
+        }
     }
 }
 
 impl Drop for UndeliveredLeases {
     fn drop(&mut self) {
-        let reason = if self.is_delivered {
+        let reason = if self.has_response {
             ReleaseReason::ResponseFull
         } else if self.has_request_id {
             return;
         } else {
             ReleaseReason::CallerGone
         };
-        let LeasedQueue { tracer, index, .. } = &*self.queue;
         let undelivered = std::mem::take(&mut self.items);
-        let releases = release_all(tracer, *index, self.duration, reason, undelivered);
-        self.queue.settlements.submit_detached(releases.collect());
+        self.queue
+            .release(reason, with_origins(undelivered, self.duration));
+    }
+}
+
+impl LeasedQueue {
+    /// Releases leases in the background.
+    fn release(
+        &self,
+        reason: ReleaseReason,
+        leases: impl IntoIterator<Item = (LeaseRef, LeaseOrigin)>,
+    ) {
+        let releases = release_all(&self.tracer, self.index, reason, leases);
+        self.settlements.submit_detached(releases.collect());
     }
 }
 
@@ -237,6 +286,17 @@ fn origin_of(item: &ClaimedItem, duration: Duration) -> LeaseOrigin {
     )
 }
 
+/// Returns the leases of these items, which a claim of `duration` got.
+pub(super) fn with_origins(
+    items: Vec<ClaimedItem>,
+    duration: Duration,
+) -> impl Iterator<Item = (LeaseRef, LeaseOrigin)> {
+    items.into_iter().map(move |item| {
+        let origin = origin_of(&item, duration);
+        (item.lease, origin)
+    })
+}
+
 /// Returns the settlement that makes an item dead because its key is too long for a lease id.
 fn dead_item(item: ClaimedItem) -> Settlement {
     let bytes = lease_id::key_bytes(&*item.lease.key.0);
@@ -250,19 +310,18 @@ fn dead_item(item: ClaimedItem) -> Settlement {
     )
 }
 
-/// Returns the settlements that release the leases of a claim of `duration` without a delay.
+/// Returns the settlements that release these leases without a delay.
 pub(super) fn release_all(
     tracer: &LeaseTracer,
     queue: QueueIndex,
-    duration: Duration,
     reason: ReleaseReason,
-    items: Vec<ClaimedItem>,
+    leases: impl IntoIterator<Item = (LeaseRef, LeaseOrigin)>,
 ) -> impl Iterator<Item = Settlement> {
-    items.into_iter().map(move |item| {
-        let mut trace = LeaseTrace::new(origin_of(&item, duration));
+    leases.into_iter().map(move |(lease, origin)| {
+        let mut trace = LeaseTrace::new(origin);
         trace.release_reason = Some(reason);
         let delay = Duration::ZERO;
-        let mut release = Settlement::new(item.lease, Ending::Release { delay });
+        let mut release = Settlement::new(lease, Ending::Release { delay });
         tracer.sample(queue, &release.lease, &mut trace.origin);
         release.trace = Some(Box::new(trace));
         tracer.prepare(queue, &mut release);

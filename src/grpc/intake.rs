@@ -5,7 +5,8 @@
 //! not arrived completely, gives them a time limit, and checks the shape of a message before tonic decodes it. tonic then
 //! gets the whole body at once.
 //!
-//! If the server has a guard, it checks the caller first, by the headers alone.
+//! If the server has a guard, it checks the caller first, by the headers alone. A compressed request is refused by its headers
+//! too.
 //!
 //! Most requests are complete when the layer sees them. They take no place among the incomplete requests and need no timer,
 //! and their bytes are not copied.
@@ -39,6 +40,7 @@ pub(super) use self::request_bytes::RequestBytes;
 use self::request_bytes::{Charge, Importance};
 use super::caller::Caller;
 use super::connections::Connection;
+use super::status;
 use crate::security::Rpc;
 
 /// The intake of the API's calls on one connection.
@@ -69,9 +71,10 @@ where
     fn call(&mut self, mut request: http::Request<B>) -> Self::Future {
         let guard = self.limits.guard.as_ref();
         let admitted = guard.map_or(Ok(()), |guard| guard.admit(&self.connection, &mut request));
+        let accepted = admitted.and_then(|()| check_encoding(&request));
         IntakeFuture {
             intake: self.clone(),
-            state: match admitted {
+            state: match accepted {
                 Ok(()) => State::Arriving {
                     request: Some(request),
                 },
@@ -94,7 +97,7 @@ pin_project! {
 pin_project! {
     #[project = StateProjection]
     enum State<F, B> {
-        /// The caller is refused. The body is not read.
+        /// The caller or the encoding is refused. The body is not read.
         Refused { status: Option<Status> },
         /// The body has not been looked at.
         Arriving { request: Option<http::Request<B>> },
@@ -168,11 +171,6 @@ where
             let checked = message.and_then(|message| limits.check(&head, message));
             let Message { body, charge } = match checked {
                 Ok(message) => message,
-                // tonic answers a compressed request by its headers, and names the encodings that it supports.
-                Err(_) if is_compressed(&head) => Message {
-                    body: Bytes::new(),
-                    charge: Charge::new(limits.request_bytes.clone()),
-                },
                 Err(status) => return Poll::Ready(Ok(status.into_http())),
             };
             let call = limits.calls.token();
@@ -199,9 +197,15 @@ pub(in crate::grpc) fn check_request(rpc: Rpc, request: &[u8]) -> Option<&[u8]> 
     Some(message)
 }
 
-fn is_compressed(head: &http::request::Parts) -> bool {
-    let encoding = head.headers.get("grpc-encoding");
-    encoding.is_some_and(|encoding| encoding != "identity")
+/// Refuses a compressed request by its headers.
+fn check_encoding<B>(request: &http::Request<B>) -> Result<(), Status> {
+    match request.headers().get("grpc-encoding") {
+        Some(encoding) if encoding != "identity" => {
+            let encoding = String::from_utf8_lossy(encoding.as_bytes());
+            Err(status::compressed(&encoding))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Returns the first part of the body if it is there.

@@ -27,6 +27,7 @@ reasons! {
     LimitExceeded = "LIMIT_EXCEEDED",
     QueueNotFound = "QUEUE_NOT_FOUND",
     RequestIncomplete = "REQUEST_INCOMPLETE",
+    CompressionUnsupported = "COMPRESSION_UNSUPPORTED",
     Overloaded = "OVERLOADED",
     CredentialsMissing = "CREDENTIALS_MISSING",
     CredentialsInvalid = "CREDENTIALS_INVALID",

@@ -17,7 +17,6 @@ use super::api::Api;
 use super::call_metrics::CallMetrics;
 use super::caller::Checks;
 use super::connections::{Connection, Connections, MakeService};
-use super::counted_body::count_until_sent;
 use super::error_layer::{ErrorLayer, ErrorService};
 use super::guard::Guard;
 use super::health;
@@ -27,6 +26,7 @@ use super::router::Router;
 use super::rpc_spans::{SpanLayer, TracedService};
 use super::service::Service;
 use super::standard_services::{MAX_MESSAGE_BYTES, StandardServices};
+use super::unsent_body::keep_until_sent;
 use crate::broker::Broker;
 use crate::config::{self, Config, Reflection};
 use crate::security::Security;
@@ -139,7 +139,7 @@ pub fn serve_observed(
         max_message_bytes: settings.max_message_bytes,
     };
     let api = Api::new(service, settings.max_message_bytes);
-    let api = MapResponse::new(api, count_until_sent as CountUntilSent);
+    let api = MapResponse::new(api, keep_until_sent as KeepUntilSent);
     let (v1, v1alpha) = (reflection().build_v1()?, reflection().build_v1alpha()?);
     let routes = Routes::new(health_service)
         .add_service(v1.max_decoding_message_size(MAX_MESSAGE_BYTES))
@@ -180,12 +180,12 @@ pub fn serve_observed(
     })
 }
 
-type CountUntilSent = fn(http::Response<Body>) -> http::Response<Body>;
-type CountedApi = ErrorService<MapResponse<Api, CountUntilSent>>;
+type KeepUntilSent = fn(http::Response<Body>) -> http::Response<Body>;
+type KeptApi = ErrorService<MapResponse<Api, KeepUntilSent>>;
 
 /// Creates the services of a connection.
 struct Services {
-    api: CountedApi,
+    api: KeptApi,
     measure: MeasureLayer,
     spans: SpanLayer,
     standard: Arc<StandardServices>,
@@ -194,7 +194,7 @@ struct Services {
 }
 
 impl MakeService for Services {
-    type Service = Router<MeasuredService<TracedService<Intake<CountedApi>>>>;
+    type Service = Router<MeasuredService<TracedService<Intake<KeptApi>>>>;
 
     fn service(&self, connection: Arc<Connection>) -> Self::Service {
         let intake = Intake {

@@ -12,7 +12,6 @@ use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
 use super::caller::{Checks, WaitingLimit};
-use super::counted_body::Counted;
 use super::deadline::Deadline;
 use super::messages::{
     cancel_from_proto, cancel_results, claim_from_proto, completions_from_proto,
@@ -23,9 +22,8 @@ use super::messages::{
 };
 use super::rpc_spans::NoLeases;
 use super::status;
-use crate::broker::{
-    Broker, ClaimRequest, Error, HeldBack, ResponseBytes, SettledAndClaimed, UndeliveredLeases,
-};
+use super::unsent_body::Unsent;
+use crate::broker::{Broker, ClaimRequest, Error, HeldBack, SettledAndClaimed, UndeliveredLeases};
 use crate::security::Rpc;
 
 /// The API as tonic calls it.
@@ -59,12 +57,12 @@ impl LeaseService for Service {
             let _place = waiting.take_place(&mut claim.wait_timeout);
             let max_bytes = claim.max_bytes;
             let leases = self.broker.claim(&context, claim).await?;
-            let (claimed, counted) = deliver(leases, context.owner.clone(), max_bytes);
+            let (claimed, unsent) = deliver(leases, context.owner.clone(), max_bytes);
             let mut response = Response::new(claimed);
             if response.get_ref().leases.is_empty() {
                 response.extensions_mut().insert(NoLeases);
             }
-            Ok(count(response, counted))
+            Ok(unsent.in_response(response))
         };
         deadline.run(&context, call).await
     }
@@ -114,7 +112,7 @@ impl LeaseService for Service {
                 next: answer.next,
                 next_error: answer.next_error,
             });
-            Ok(count(response, answer.counted))
+            Ok(answer.unsent.in_response(response))
         };
         deadline.run(&context, call).await
     }
@@ -137,7 +135,7 @@ impl LeaseService for Service {
                 next: answer.next,
                 next_error: answer.next_error,
             });
-            Ok(count(response, answer.counted))
+            Ok(answer.unsent.in_response(response))
         };
         deadline.run(&context, call).await
     }
@@ -251,7 +249,7 @@ struct Answer {
     results: Vec<proto::SettleResult>,
     next: Option<proto::ClaimBatchResponse>,
     next_error: Option<proto::CallError>,
-    counted: Option<ResponseBytes>,
+    unsent: Unsent,
 }
 
 impl Service {
@@ -282,7 +280,7 @@ impl Service {
             results: settle_results(results),
             next: None,
             next_error: None,
-            counted: None,
+            unsent: Unsent::default(),
         };
         match claimed {
             None => {}
@@ -291,27 +289,27 @@ impl Service {
                 // Refusals are larger than other results.
                 let results = answer.results.iter().map(Message::encoded_len).sum();
                 let room = self.max_message_bytes.saturating_sub(results);
-                let (next, counted) = deliver(leases, owner, max_bytes.min(room));
+                let (next, unsent) = deliver(leases, owner, max_bytes.min(room));
                 answer.next = Some(next);
-                answer.counted = counted;
+                answer.unsent = unsent;
             }
         }
         answer
     }
 }
 
-/// Converts the leases of `owner` that fit into `max_bytes`, and the bytes that they take in the budget. The other leases are
+/// Converts the leases of `owner` that fit into `max_bytes`, and what they need until they have been sent. The other leases are
 /// released.
 fn deliver(
     mut leases: UndeliveredLeases,
     owner: LeaseOwner,
     max_bytes: usize,
-) -> (proto::ClaimBatchResponse, Option<ResponseBytes>) {
+) -> (proto::ClaimBatchResponse, Unsent) {
     let column_names = leases.columns();
     let counted = leases.take_counted_bytes();
     let too_large = too_large_to_proto(leases.take_too_large());
     let held_back = leases.held_back();
-    let leases = leases.deliver(owner, max_bytes);
+    let (leases, delivery) = leases.deliver(owner, max_bytes);
     let mut converted = Vec::with_capacity(leases.size_hint().1.unwrap_or_default());
     converted.extend(leases.map(|lease| lease_to_proto(&column_names, lease)));
     let held_back = match &*converted {
@@ -323,15 +321,7 @@ fn deliver(
         too_large,
         held_back: held_back.into(),
     };
-    (response, counted)
-}
-
-/// Lets the leases of the response count in the budget until the response has been sent.
-fn count<T>(mut response: Response<T>, counted: Option<ResponseBytes>) -> Response<T> {
-    if let Some(counted) = counted {
-        response.extensions_mut().insert(Counted(Arc::new(counted)));
-    }
-    response
+    (response, Unsent::new(counted, delivery))
 }
 
 /// Returns the W3C trace context in the call's `traceparent` header, if it is valid.

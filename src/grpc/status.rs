@@ -233,6 +233,22 @@ pub(super) fn incomplete(timeout: Duration) -> Status {
     ApiError::new(Code::InvalidArgument, Reason::RequestIncomplete, text).into()
 }
 
+/// Returns the status for a request that is compressed with `encoding`.
+pub(super) fn compressed(encoding: &str) -> Status {
+    let text = format!(
+        "the request is compressed with {}, and the service reads no compressed requests; turn the compression of the client \
+         off, so that it does not send the header grpc-encoding",
+        Quoted(encoding)
+    );
+    let error = ApiError::new(Code::Unimplemented, Reason::CompressionUnsupported, text);
+    let mut status = Status::from(error);
+    let supported = MetadataValue::from_static("identity");
+    status
+        .metadata_mut()
+        .insert("grpc-accept-encoding", supported);
+    status
+}
+
 /// Returns the status for a request above the configured message size. `text` gives both sizes.
 pub(super) fn message_too_large(text: String) -> Status {
     ApiError::new(Code::ResourceExhausted, Reason::LimitExceeded, text).into()

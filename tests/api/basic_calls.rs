@@ -155,7 +155,7 @@ async fn values_of_every_kind_are_returned() {
     let server = Server::with_config(
         "[queues.typed]
         managed_columns = { b = 'boolean', i = 'bigint', d = 'double', t = 'text', raw = 'blob', at = 'datetime', \
-         price = 'text' }",
+         price = 'decimal(9,2)' }",
     )
     .await;
     let client = server.client().await;
@@ -189,14 +189,10 @@ async fn values_of_every_kind_are_returned() {
         let item = leases[index].item.as_ref().expect("an item");
         item.columns[name].kind.clone()
     };
-    // SQLite has no types for timestamps and decimals. The broker stores them as text, and workers get the text.
-    for (name, kind) in &kinds[..5] {
+    for (name, kind) in &kinds {
         assert_eq!(column(0, name), *kind, "{name}");
         assert_eq!(column(1, name), Some(Kind::NullValue(0)), "{name}");
     }
-    let text = |text: &str| Some(Kind::StringValue(text.to_owned()));
-    assert_eq!(column(0, "at"), text("2023-11-14 22:13:20.005"));
-    assert_eq!(column(0, "price"), text("-12.50"));
 }
 
 #[tokio::test]

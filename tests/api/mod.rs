@@ -32,5 +32,6 @@ mod shedding;
 mod store_failures;
 mod stream_limits;
 mod trace_context;
+mod unsent_answers;
 mod waiting_claims;
 mod written_columns;

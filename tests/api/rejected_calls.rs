@@ -185,3 +185,23 @@ async fn malformed_message_is_rejected() {
         }
     }
 }
+
+#[tokio::test]
+async fn compressed_request_is_refused_with_the_remedy() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    let mut request = Request::new(client.claim_request(1));
+    let gzip = "gzip".parse().expect("a value");
+    request.metadata_mut().insert("grpc-encoding", gzip);
+    let status = client.rpc.claim_batch(request).await.expect_err("refused");
+    let error = ApiError::from_status(&status);
+    let reason = (error.code, &*error.reason);
+    assert_eq!(reason, (Code::Unimplemented, "COMPRESSION_UNSUPPORTED"));
+    assert!(status.message().contains("grpc-encoding"), "{status:?}");
+    let supported = status.metadata().get("grpc-accept-encoding");
+    assert_eq!(supported.expect("the encodings"), "identity");
+    let mut plain = Request::new(client.claim_request(1));
+    let identity = "identity".parse().expect("a value");
+    plain.metadata_mut().insert("grpc-encoding", identity);
+    client.rpc.claim_batch(plain).await.expect("a claim");
+}

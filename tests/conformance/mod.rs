@@ -449,6 +449,8 @@ macro_rules! conformance {
                     floats_are_unchanged
                     decimals_have_the_precision_of_the_store
                     times_have_the_precision_of_the_store
+                    text_has_the_kind_of_its_column
+                    value_of_another_kind_is_refused
                     errors_and_worker_names_are_unchanged
                 }
             }

@@ -1,6 +1,7 @@
 //! Values that a broker or another program stores, and that a claim returns.
 
 use lease_broker_model::item_state::State;
+use lease_broker_store::StoreError;
 use lease_broker_value::Value;
 
 use crate::harness::Harness;
@@ -80,7 +81,7 @@ pub(crate) async fn floats_are_unchanged<H: Harness>() {
 }
 
 pub(crate) async fn decimals_have_the_precision_of_the_store<H: Harness>() {
-    let digits = ["12.5", "-0.25", "7", "99999999999.9999"];
+    let digits = ["12.5", "-0.25", "7", "0.0001", "99999999999.9999"];
     let values = digits.map(|digits| Value::Decimal(digits.to_owned()));
     round_trip::<H>(Kind::Decimal, &values).await;
 }
@@ -94,6 +95,83 @@ pub(crate) async fn times_have_the_precision_of_the_store<H: Harness>() {
         time(-1_000_000, 500_000_000),
     ];
     round_trip::<H>(Kind::Timestamp, &values).await;
+}
+
+/// Sends a value to a column of this kind. Returns what a worker reads, or `None` if the broker refuses the column.
+async fn read_if_accepted<H: Harness>(kind: Kind, value: &Value) -> Option<Value> {
+    let table = Table::new("item")
+        .required("id", Kind::BigInt)
+        .column("value", kind)
+        .key(&["id"]);
+    let fixture = Fixture::<H>::over(&[table], vec![queue("item")]).await;
+    let item = new_item(&[("id", Value::Int(1)), ("value", value.clone())]);
+    match fixture.try_enqueue(vec![item]).await {
+        Ok(_) => Some(fixture.one().await.columns.remove(1)),
+        Err(StoreError::Rejected(rejection)) => {
+            assert_eq!(rejection.column.as_deref(), Some("value"));
+            None
+        }
+        Err(error) => panic!("{kind:?} {value:?}: {error}"),
+    }
+}
+
+pub(crate) async fn text_has_the_kind_of_its_column<H: Harness>() {
+    let decimal = |digits: &str| Value::Decimal(digits.to_owned());
+    let moment = Value::Timestamp {
+        seconds: 1_795_212_920,
+        nanos: 0,
+    };
+    for (kind, sent, expected) in [
+        (Kind::Decimal, "12.50", decimal("12.5000")),
+        (Kind::BigInt, "7", Value::Int(7)),
+        (Kind::Bool, "true", Value::Bool(true)),
+        (Kind::Bool, "0", Value::Bool(false)),
+        (Kind::Double, "0.25", Value::Double(0.25)),
+        (Kind::Timestamp, "2026-11-20T22:15:20", moment),
+    ] {
+        let read = read_if_accepted::<H>(kind, &text(sent)).await;
+        assert_eq!(read, Some(expected), "{kind:?} {sent}");
+    }
+    // A store can refuse more texts than another one.
+    for (kind, sent, expected) in [
+        (Kind::Decimal, "007", decimal("7.0000")),
+        (
+            Kind::Decimal,
+            "12345678901234.5678",
+            decimal("12345678901234.5678"),
+        ),
+        (Kind::BigInt, "007", Value::Int(7)),
+        (Kind::Double, "1e3", Value::Double(1e3)),
+    ] {
+        let read = read_if_accepted::<H>(kind, &text(sent)).await;
+        assert!(read.is_none_or(|read| read == expected), "{kind:?} {sent}");
+    }
+}
+
+pub(crate) async fn value_of_another_kind_is_refused<H: Harness>() {
+    let moment = Value::Timestamp {
+        seconds: 0,
+        nanos: 0,
+    };
+    for (kind, value) in [
+        (Kind::Decimal, Value::Double(12.5)),
+        (Kind::Decimal, text("123456789012345678901")),
+        (Kind::Decimal, text("many")),
+        (Kind::Decimal, Value::Bool(true)),
+        (Kind::Timestamp, Value::Int(1_795_212_920)),
+        (Kind::Timestamp, text("soon")),
+        (Kind::Bool, Value::Int(2)),
+        (Kind::BigInt, Value::Double(7.0)),
+        (Kind::BigInt, Value::Decimal("7".to_owned())),
+        (Kind::BigInt, moment.clone()),
+        (Kind::Double, moment),
+        (Kind::Text, Value::Double(0.1)),
+        (Kind::Text, Value::Bytes(vec![1])),
+        (Kind::Blob, text("seven")),
+    ] {
+        let read = read_if_accepted::<H>(kind, &value).await;
+        assert_eq!(read, None, "{kind:?} {value:?}");
+    }
 }
 
 pub(crate) async fn errors_and_worker_names_are_unchanged<H: Harness>() {

@@ -106,8 +106,17 @@ pub(crate) trait Harness: Send + Sync + Sized + 'static {
     /// Returns the SQL type of a column of this kind.
     fn declare(kind: Kind) -> String;
 
-    /// Returns the value that a worker reads after `value` was stored in a column of this kind.
-    fn as_read(kind: Kind, value: &Value) -> Value;
+    /// Returns the value that a worker reads after `value` was stored in a column of this kind. A decimal has as many decimal
+    /// places as its column.
+    fn as_read(kind: Kind, value: &Value) -> Value {
+        match (kind, value) {
+            (Kind::Decimal, Value::Decimal(digits)) => {
+                let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+                Value::Decimal(format!("{whole}.{fraction:0<4}"))
+            }
+            _ => value.clone(),
+        }
+    }
 
     /// Returns the time that a mirror value `now` stored in a timestamp column, in milliseconds since 1970. `None`: the
     /// value is not a time.

@@ -334,17 +334,6 @@ impl Harness for MssqlHarness {
         declared.to_owned()
     }
 
-    /// A decimal has as many decimal places as its column.
-    fn as_read(kind: Kind, value: &Value) -> Value {
-        match (kind, value) {
-            (Kind::Decimal, Value::Decimal(digits)) => {
-                let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-                Value::Decimal(format!("{whole}.{fraction:0<4}"))
-            }
-            _ => value.clone(),
-        }
-    }
-
     fn moment(value: &Value) -> Option<i64> {
         let Value::Timestamp { seconds, nanos } = value else {
             return None;

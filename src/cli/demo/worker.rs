@@ -189,12 +189,8 @@ impl DemoWorker {
     }
 
     fn completion_with_result(&self, lease: &proto::Lease) -> proto::Completion {
-        // SQLite stores a whole number as an integer, also in a column of type decimal.
         let millimetres = match column(lease, "Millimetres") {
-            Some(Kind::DoubleValue(millimetres)) => millimetres,
-            Some(Kind::Int64Value(millimetres)) => {
-                i32::try_from(millimetres).map_or(0.0, f64::from)
-            }
+            Some(Kind::DecimalValue(digits)) => digits.parse().unwrap_or(0.0),
             _ => 0.0,
         };
         let litres = Some(Kind::DoubleValue(millimetres * 1_000.0));

@@ -4,7 +4,9 @@
 //! queue, and the calls of a greedy connection would delay those of all others. Here a connection has one place in the
 //! scheduler's queue, however many streams it has, so connections take turns.
 //!
-//! A turn reads a bounded number of bytes, runs the streams that are ready, and sends their responses together.
+//! A turn runs the streams that are ready, sends their responses together, and then reads a bounded number of bytes. It sends
+//! before it reads, because a reset that is read removes what is not sent yet. The service would not learn that, and the leases of
+//! the response would stay with a worker that has not received them.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,8 +30,11 @@ const GREETING_BYTES: u64 = 24 + 9;
 /// The bytes that a client may send while it has no call. An honest client sends short frames then, such as PING.
 const MAX_BYTES_WITHOUT_CALL: usize = 4 << 20;
 
-/// The bytes that the connection may still read in this turn.
+/// The bytes that the connection may still read in this turn, or [`NOT_YET`].
 pub(super) type ReadAllowance = Arc<AtomicUsize>;
+
+/// The allowance while the connection only sends. It reads later in the same turn.
+pub(super) const NOT_YET: usize = usize::MAX;
 
 type Stream = TimedStream<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
@@ -48,6 +53,8 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for StreamExecutor {
 pub(super) struct Streams {
     opened: UnboundedReceiver<Stream>,
     running: FuturesUnordered<Stream>,
+    /// Whether a stream has ended since the connection has sent what streams leave to it. Most end with their response.
+    has_ended: bool,
     /// What is left of `allowed`.
     allowance: ReadAllowance,
     allowed: usize,
@@ -63,6 +70,7 @@ impl Streams {
         let streams = Self {
             opened,
             running: FuturesUnordered::new(),
+            has_ended: false,
             allowance: allowance.clone(),
             allowed: CALL_BYTES,
             received_bytes: 0,
@@ -75,10 +83,18 @@ impl Streams {
     /// has sent too much that is no call.
     pub(super) fn poll_turn<H: Future>(
         &mut self,
-        http: Pin<&mut H>,
+        mut http: Pin<&mut H>,
         context: &mut Context<'_>,
     ) -> Poll<Option<H::Output>> {
         self.run_streams(context);
+        if std::mem::take(&mut self.has_ended) {
+            let left = self.allowance.swap(NOT_YET, Ordering::Relaxed);
+            let sent = http.as_mut().poll(context);
+            self.allowance.store(left, Ordering::Relaxed);
+            if let Poll::Ready(ended) = sent {
+                return Poll::Ready(Some(ended));
+            }
+        }
         if let Poll::Ready(ended) = http.poll(context) {
             return Poll::Ready(Some(ended));
         }
@@ -113,7 +129,9 @@ impl Streams {
 
     /// Runs the streams that are ready. What they send wakes the connection.
     fn run_streams(&mut self, context: &mut Context<'_>) {
-        while let Poll::Ready(Some(())) = self.running.poll_next_unpin(context) {}
+        while let Poll::Ready(Some(())) = self.running.poll_next_unpin(context) {
+            self.has_ended = true;
+        }
     }
 }
 
@@ -144,6 +162,22 @@ mod tests {
         assert_eq!(allowance.load(Ordering::Relaxed), CALL_BYTES);
         assert!(turn(&mut streams, pending()).is_pending());
         assert_eq!(allowance.load(Ordering::Relaxed), BULK_BYTES);
+    }
+
+    #[tokio::test]
+    async fn response_is_sent_before_the_connection_reads() {
+        let (mut streams, executor, allowance) = Streams::new();
+        let end = tokio_util::sync::CancellationToken::new();
+        executor.execute(end.clone().cancelled_owned());
+        assert!(turn(&mut streams, pending()).is_pending());
+        end.cancel();
+        let mut allowed = Vec::new();
+        let http = poll_fn(|_| {
+            allowed.push(allowance.load(Ordering::Relaxed));
+            Poll::<()>::Pending
+        });
+        assert!(turn(&mut streams, http).is_pending());
+        assert_eq!(allowed, [NOT_YET, CALL_BYTES]);
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::streams::ReadAllowance;
+use super::streams::{NOT_YET, ReadAllowance};
 
 /// Reads until the allowance is used up. The connection then wakes itself, which puts it behind all others that are ready.
 pub(super) struct TurnIo<IO> {
@@ -28,6 +28,9 @@ impl<IO: AsyncRead + Unpin> AsyncRead for TurnIo<IO> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let allowed = self.allowance.load(Ordering::Relaxed);
+        if allowed == NOT_YET {
+            return Poll::Pending;
+        }
         if allowed == 0 {
             context.waker().wake_by_ref();
             return Poll::Pending;
@@ -75,7 +78,6 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for TurnIo<IO> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grpc::connections::streams::ReadAllowance;
     use std::sync::Arc;
     use std::sync::atomic::AtomicUsize;
     use std::task::Waker;

@@ -91,8 +91,13 @@ fn kind_of(column: ColumnType) -> KeyKind {
     match column {
         ColumnType::Integer | ColumnType::RowNumber | ColumnType::Bool => KeyKind::Integer,
         ColumnType::Text => KeyKind::Text,
-        ColumnType::Blob => KeyKind::Bytes,
+        ColumnType::Blob | ColumnType::Any => KeyKind::Bytes,
         ColumnType::Real => KeyKind::Double,
-        ColumnType::Numeric => KeyKind::Any,
+        ColumnType::Decimal { .. }
+        | ColumnType::Timestamp
+        | ColumnType::Date
+        | ColumnType::Time
+        | ColumnType::Uuid
+        | ColumnType::Numeric => KeyKind::Any,
     }
 }

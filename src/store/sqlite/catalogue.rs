@@ -15,20 +15,12 @@ impl Table {
     /// # Errors
     /// [`StoreError::Misconfigured`] if `name` is a view or a virtual table. Their rows cannot be leased.
     pub(super) fn read(connection: &Connection, name: &str) -> Result<Option<Self>, StoreError> {
-        let kind: Vec<(String, bool)> = rows(
-            connection,
-            "SELECT type, wr FROM pragma_table_list WHERE schema = 'main' AND name = ?1 COLLATE NOCASE",
-            name,
-            |row| Ok((row.get(0)?, row.get(1)?)),
-        )?;
-        let without_rowid = match kind.first() {
-            None => return Ok(None),
-            Some((kind, without_rowid)) if kind == "table" => *without_rowid,
-            Some((kind, _)) => {
-                return Err(StoreError::Misconfigured(format!(
-                    "{name:?} is a {kind}: only the rows of a table can be leased"
-                )));
-            }
+        let Some(Options {
+            without_rowid,
+            is_strict,
+        }) = Options::read(connection, name)?
+        else {
+            return Ok(None);
         };
         let mut primary: Vec<(i64, String)> = Vec::new();
         let mut columns = rows(
@@ -40,7 +32,7 @@ impl Table {
                 let generated = row.get::<_, i64>(4)? != 0;
                 let column = Column {
                     name: row.get(0)?,
-                    kind: ColumnType::of_declaration(&declared),
+                    kind: ColumnType::of_declaration(&declared, is_strict),
                     declared,
                     collation: None,
                     code_page: None,
@@ -119,6 +111,40 @@ impl Table {
             });
         }
         Ok(Some(table))
+    }
+}
+
+/// The options at the end of a table's definition.
+struct Options {
+    without_rowid: bool,
+    is_strict: bool,
+}
+
+impl Options {
+    /// Reads the options of the table `name`. `None`: it does not exist.
+    ///
+    /// # Errors
+    /// [`StoreError::Misconfigured`] if `name` is no table.
+    fn read(connection: &Connection, name: &str) -> Result<Option<Self>, StoreError> {
+        let found: Vec<(String, Self)> = rows(
+            connection,
+            "SELECT type, wr, strict FROM pragma_table_list WHERE schema = 'main' AND name = ?1 COLLATE NOCASE",
+            name,
+            |row| {
+                let options = Self {
+                    without_rowid: row.get(1)?,
+                    is_strict: row.get(2)?,
+                };
+                Ok((row.get(0)?, options))
+            },
+        )?;
+        match found.into_iter().next() {
+            None => Ok(None),
+            Some((kind, options)) if kind == "table" => Ok(Some(options)),
+            Some((kind, _)) => Err(StoreError::Misconfigured(format!(
+                "{name:?} is a {kind}: only the rows of a table can be leased"
+            ))),
+        }
     }
 }
 

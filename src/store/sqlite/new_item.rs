@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use rusqlite::types::Value as SqlValue;
 
+use super::column_value::store;
 use super::queue_statements::QueueStatements;
 use super::quote::quote;
-use super::types;
 use crate::new_item::{check_item_size, check_key_length, insertable_column};
 use crate::template::render;
 use crate::{NewItem, Problem};
@@ -30,7 +30,7 @@ impl QueueStatements {
             .enumerate()
             .map(|(index, (name, value))| {
                 let column = insertable_column(&self.spec.name, item, index, &self.insertable)?;
-                let stored = types::store(value, *column);
+                let stored = store(value, *column);
                 stored.map_err(|text| (name.clone(), Problem::unfit(text)))
             })
             .collect()

@@ -12,12 +12,13 @@ use lease_broker_value::Value;
 use rusqlite::Connection;
 
 use super::catalogue::Table;
+use super::column_value::read;
 use super::placeholders;
 use super::purge_statements::PurgeStatements;
 use super::quote::{quote, quote_all};
 use super::state_counts::CountStatements;
 use super::state_index;
-use super::types::{self, ColumnType};
+use super::types::ColumnType;
 use super::why_statements::WhyStatements;
 use crate::adoption::{archive_columns, archive_name, with};
 use crate::queue_columns::QueueColumns;
@@ -190,7 +191,7 @@ impl QueueStatements {
     /// Reads the key of a row. Every statement returns the key columns first.
     pub(super) fn read_key(&self, row: &rusqlite::Row<'_>) -> rusqlite::Result<Key> {
         (0..self.key_len)
-            .map(|index| Ok(types::read(row.get_ref(index)?)))
+            .map(|index| Ok(read(row.get_ref(index)?)))
             .collect::<rusqlite::Result<Box<[Value]>>>()
             .map(Key)
     }

@@ -6,8 +6,8 @@ use lease_broker_model::millis::millis_rounded_up;
 use rusqlite::Row;
 
 use super::clock::lease_expiry;
+use super::column_value::read_column;
 use super::queue_statements::QueueStatements;
-use super::types;
 use crate::{ClaimCall, ClaimedItem, StoreError};
 
 /// An item before it is leased.
@@ -109,7 +109,7 @@ fn read_item(
     let has_checkpoints = queue.spec.max_checkpoint_bytes.is_some();
     let columns = (first + 1 + usize::from(has_checkpoints)..)
         .zip(&queue.column_types)
-        .map(|(index, column)| Ok(types::read_column(row.get_ref(index)?, *column)))
+        .map(|(index, column)| Ok(read_column(row.get_ref(index)?, *column)))
         .collect::<rusqlite::Result<Vec<_>>>()?;
     Ok(ClaimedItem {
         lease,

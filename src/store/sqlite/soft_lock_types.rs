@@ -40,7 +40,8 @@ pub(super) fn queue_columns(
                 (fits, "TEXT that can be NULL")
             }
             SoftLockColumn::Token | SoftLockColumn::Checkpoint => {
-                let fits = column.kind == ColumnType::Blob && column.nullable;
+                let is_blob = matches!(column.kind, ColumnType::Blob | ColumnType::Any);
+                let fits = is_blob && column.nullable;
                 (fits, "BLOB that can be NULL")
             }
         };
@@ -59,7 +60,7 @@ pub(super) fn queue_columns(
 }
 
 fn is_integer(kind: ColumnType) -> bool {
-    matches!(kind, ColumnType::Integer | ColumnType::Numeric)
+    kind == ColumnType::Integer || kind.makes_numbers() && kind != ColumnType::Bool
 }
 
 /// Returns whether a row that another program inserts gets a value: for the state 0, which is ready.

@@ -4,11 +4,12 @@ use lease_broker_model::queue::SoftLockColumn;
 use lease_broker_value::Value;
 use rusqlite::types::Value as SqlValue;
 
+use super::column_value::store;
 use super::enqueue::ItemError;
 use super::queue_statements::QueueStatements;
 use super::quote::quote;
 use super::statement::stored_checkpoint;
-use super::types;
+use super::types::ColumnType;
 use crate::template::render;
 use crate::{Problem, Refusal, Settled, Settlement, written_columns};
 
@@ -21,9 +22,7 @@ pub(super) const FIRST_COLUMN_PARAMETER: usize = 10;
 impl QueueStatements {
     /// Returns the refusal of the first column that the settlement cannot write, or `None`.
     pub(super) fn refused_column_of(&self, settlement: &Settlement) -> Option<Refusal> {
-        let check = |_: &str, column: &types::ColumnType, value: &Value| {
-            types::store(value, *column).map(drop)
-        };
+        let check = |_: &str, column: &ColumnType, value: &Value| store(value, *column).map(drop);
         written_columns::refusal(&self.spec.name, settlement, &self.writable, check)
     }
 
@@ -35,7 +34,7 @@ impl QueueStatements {
     ) -> Result<Vec<SqlValue>, ItemError> {
         let encode = |(name, value): &(String, Value)| {
             let column = self.writable.get(name).copied();
-            let stored = types::store(value, column.unwrap_or(types::ColumnType::Blob));
+            let stored = store(value, column.unwrap_or(ColumnType::Any));
             stored.map_err(|text| ItemError::Rejected {
                 column: Some(name.clone()),
                 problem: Problem::unfit(text),
