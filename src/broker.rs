@@ -73,7 +73,7 @@ use lease_broker_store::{
     EnqueueOnce, EnqueuedOnce, Leases, NewItem, PoolStatus, QueueIndex, Renewal, Renewed, Settled,
     Settlement, Store, StoreError,
 };
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -250,6 +250,7 @@ impl Broker {
         let probe =
             probes.probe_until_stopped(store.clone(), lease_operations.clone(), stop.clone());
         tasks.spawn(probe);
+        let database = Arc::new(store.database());
         let names = queues.iter().map(|queue| queue.name.clone()).collect();
         let spans = observers.spans;
         let leases = Arc::new(LeaseRecorder {
@@ -301,17 +302,21 @@ impl Broker {
         broker.tasks.spawn(forget);
         let wakeups: Arc<[Arc<Wakeups>]> = queues.iter().map(|_| Arc::default()).collect();
         let budget = Arc::new(ResponseBudget::new(config.budgets.response_bytes));
+        let refresh_turns = Arc::new(Semaphore::new(queue_monitor::CONCURRENT_REFRESHES));
         for (index, spec) in queues.iter().enumerate() {
             let index = QueueIndex(index);
             let spans = QueueSpans {
                 spans: spans.clone(),
                 system: config.store.system_name(),
                 queue: spec.name.as_str().into(),
+                table: spec.table.as_str().into(),
+                database: database.clone(),
             };
             let queue = broker.start_queue(index, spec, &wakeups, &budget, config, &spans);
             let monitor = QueueMonitor {
                 store: broker.store.clone(),
                 health: broker.store_health.clone(),
+                turns: refresh_turns.clone(),
                 queue: index,
                 queue_name: spec.name.clone(),
                 interval: config.stats_interval,

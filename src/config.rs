@@ -41,7 +41,7 @@ use self::queue::QueueConfig;
 use self::range::{DAY, MILLISECOND, MINUTE, check_between, check_count, check_duration};
 pub use self::sources::Sources;
 pub use self::store::{Store, StoreKind};
-pub use self::telemetry::{Destination, OtlpProtocol, Signal, Telemetry};
+pub use self::telemetry::{Destination, OtlpProtocol, PerQueue, Signal, Telemetry};
 pub use self::tls::{ClientCertificates, Tls, TlsVersion};
 pub use self::variables::{SETTING_SEPARATOR, VARIABLE_PREFIX, setting_variables};
 

@@ -27,5 +27,5 @@ mod service;
 mod standard_services;
 mod status;
 
-pub use self::call_metrics::{CODE_NAMES, CallMetrics};
+pub use self::call_metrics::{CODE_NAMES, CallMetrics, error_type};
 pub use self::server::{CallObservers, RunningServer, serve, serve_observed};

@@ -3,6 +3,8 @@
 //! A layer that reports a span knows its ids, its start and its end, so a span is one value. Nothing has to be kept
 //! between the start and the end.
 
+pub mod attribute;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::SystemTime;

@@ -17,6 +17,7 @@ mod operation_durations;
 mod otlp;
 mod pool_instruments;
 mod process_instruments;
+mod queue_labels;
 mod span_counters;
 mod span_data;
 mod span_instruments;
@@ -41,11 +42,12 @@ use uuid::Uuid;
 use self::gate::{Gate, GateSettings};
 use self::metric_push::{MetricPush, SharedReader};
 use self::otlp::Credentials;
+use self::queue_labels::QueueLabels;
 use crate::broker::{Broker, Observers};
 use crate::config::{self, Config, Signal};
 use crate::grpc::CallMetrics;
 use crate::logging::LogCounters;
-use crate::span::Spans;
+use crate::span::{Spans, attribute};
 
 /// The metrics and spans of this process.
 pub struct Telemetry {
@@ -53,6 +55,7 @@ pub struct Telemetry {
     registry: Registry,
     provider: SdkMeterProvider,
     queues: Vec<QueueSpec>,
+    labels: QueueLabels,
     observers: Observers,
     call_metrics: Arc<CallMetrics>,
     gate: Option<Arc<Gate>>,
@@ -80,8 +83,11 @@ impl Telemetry {
             .map_err(|error| format!("cannot start the metrics: {error}"))?;
         let resource = resource(instance_id);
         let credentials = Credentials::read(settings)?;
+        let names = config.queues.iter().map(|queue| queue.name.as_str());
+        let labels = QueueLabels::new(names, settings.per_queue);
         let mut provider = SdkMeterProvider::builder()
             .with_resource(resource.clone())
+            .with_view(labels.view())
             .with_reader(exporter);
         let mut metric_push = None;
         if let Some(destination) = settings.destination(Signal::Metrics) {
@@ -106,28 +112,24 @@ impl Telemetry {
                 Some(Arc::new(gate))
             }
         };
-        let meter = provider.meter(env!("CARGO_PKG_NAME"));
+        let meter = provider.meter_with_scope(span_data::scope());
         process_instruments::register(&meter);
         log_instruments::register(&meter, log);
         let weak_gate = gate.as_ref().map_or_else(Weak::new, Arc::downgrade);
         span_instruments::register(&meter, &span_counters, &weak_gate, log);
-        let queue_names: Vec<String> = config
-            .queues
-            .iter()
-            .map(|queue| queue.name.clone())
-            .collect();
         Ok(Self {
             instance_id,
             registry,
             provider,
             queues: config.queues.clone(),
             observers: Observers {
-                operations: operation_durations::observer(&meter, config.store.kind, &queue_names),
-                leases: lease_durations::observer(&meter, &queue_names),
+                operations: operation_durations::observer(&meter, config.store.kind, &labels),
+                leases: lease_durations::observer(&meter, &labels),
                 spans: gate
                     .clone()
                     .map_or_else(Spans::default, |gate| Spans::to(gate)),
             },
+            labels,
             call_metrics: call_instruments::register(&meter),
             gate,
             span_counters,
@@ -175,9 +177,8 @@ impl Telemetry {
 
     /// Reads the counters of a broker from now on. Its queues must be those of [`Telemetry::start`].
     pub fn observe_broker(&self, broker: &Arc<Broker>) {
-        let names: Vec<String> = self.queues.iter().map(|queue| queue.name.clone()).collect();
-        broker_instruments::register(&self.meter(), broker, &names);
-        status_instruments::register(&self.meter(), broker, &self.queues);
+        broker_instruments::register(&self.meter(), broker, &self.labels);
+        status_instruments::register(&self.meter(), broker, &self.queues, &self.labels);
         pool_instruments::register(&self.meter(), broker);
     }
 
@@ -197,7 +198,7 @@ impl Telemetry {
     }
 
     fn meter(&self) -> Meter {
-        self.provider.meter(env!("CARGO_PKG_NAME"))
+        self.provider.meter_with_scope(span_data::scope())
     }
 }
 
@@ -205,9 +206,12 @@ impl Telemetry {
 fn resource(instance_id: Uuid) -> Resource {
     let detected = Resource::builder().build();
     let own = [
-        ("service.name", env!("CARGO_PKG_NAME").to_owned()),
-        ("service.version", env!("CARGO_PKG_VERSION").to_owned()),
-        ("service.instance.id", instance_id.to_string()),
+        (attribute::SERVICE_NAME, env!("CARGO_PKG_NAME").to_owned()),
+        (
+            attribute::SERVICE_VERSION,
+            env!("CARGO_PKG_VERSION").to_owned(),
+        ),
+        (attribute::SERVICE_INSTANCE_ID, instance_id.to_string()),
     ];
     let missing = own.into_iter().filter(|(name, _)| {
         let known = detected.get(&Key::from_static_str(name));

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -142,6 +143,15 @@ func (b *broker) enqueue(queue string, rows ...leasebroker.Row) []string {
 		b.t.Fatal(err)
 	}
 	return keys
+}
+
+// cancel takes the lease of an item of the queue "work" away from its worker.
+func (b *broker) cancel(key, reason string) error {
+	cancel := exec.Command(b.binary, "cancel", "work", key, "--reason", reason, "--address", "http://"+b.address)
+	if output, err := cancel.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, output)
+	}
+	return nil
 }
 
 func (b *broker) client() *leasebroker.Client {

@@ -6,6 +6,7 @@ package leasebroker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"time"
@@ -15,6 +16,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	pb "example.com/lease-broker/clients/go/leasebrokerv1"
 )
 
 const (
@@ -22,6 +25,12 @@ const (
 	attemptTimeout = 10 * time.Second
 	minBackoff     = 100 * time.Millisecond
 	maxBackoff     = 5 * time.Second
+)
+
+// The values of CallError.Applied.
+const (
+	appliedNo      = "no"
+	appliedUnknown = "unknown"
 )
 
 // method is an rpc of the generated client.
@@ -49,6 +58,8 @@ type failure struct {
 	reason  string
 	message string
 	fields  []string
+	// applied is appliedNo if the broker says that the attempt has changed nothing and will change nothing.
+	applied string
 	// pushback is the time that the broker asks to wait. Negative: the request must not be sent again.
 	pushback *time.Duration
 }
@@ -61,8 +72,6 @@ type callOptions struct {
 	attemptTimeout time.Duration
 	// onRetry is called before the request is sent again.
 	onRetry func()
-	// onlyIfUnchanged retries only errors by which the broker says that it has changed nothing.
-	onlyIfUnchanged bool
 }
 
 // answer is the response to a request.
@@ -80,7 +89,7 @@ type answer[Response any] struct {
 func call[Request, Response any](
 	ctx context.Context, c *caller, rpc string, send method[Request, Response], request Request, options callOptions,
 ) (answer[Response], error) {
-	backoff, fresh := minBackoff, false
+	backoff, fresh, applied := minBackoff, false, appliedNo
 	result := answer[Response]{firstSentAt: time.Now()}
 	for {
 		result.attempts++
@@ -100,16 +109,21 @@ func call[Request, Response any](
 		if ctx.Err() != nil {
 			return result, ctx.Err()
 		}
+		if applied == appliedUnknown {
+			// An earlier attempt may have been applied.
+			failure.applied = appliedUnknown
+		}
+		applied = failure.applied
 		var wait time.Duration
 		switch {
 		case failure.code == codes.Unauthenticated && c.token != nil && !fresh:
 			fresh = true
-		case !failure.mayPass() || options.onlyIfUnchanged && failure.reason == "":
+		case !failure.mayPass():
 			return result, failure.error(rpc)
 		case failure.pushback != nil:
 			wait = *failure.pushback
 		default:
-			wait = time.Duration(float64(backoff) * (0.5 + rand.Float64()/2))
+			wait = jitter(backoff)
 			backoff = min(backoff*2, maxBackoff)
 		}
 		if options.until != nil && !time.Now().Add(wait).Before(options.until()) {
@@ -135,7 +149,7 @@ func attempt[Request, Response any](
 		token, err := c.token(attemptCtx, fresh)
 		if err != nil {
 			var none Response
-			return none, &failure{code: codes.Unauthenticated, message: "the token cannot be read: " + err.Error()}
+			return none, &failure{code: codes.Unauthenticated, message: "the token cannot be read: " + err.Error(), applied: appliedNo}
 		}
 		attemptCtx = metadata.AppendToOutgoingContext(attemptCtx, "authorization", "Bearer "+token)
 	}
@@ -150,6 +164,11 @@ func attempt[Request, Response any](
 		c.onAttempt(failure)
 	}
 	return message, failure
+}
+
+// jitter keeps many workers from sending at the same time.
+func jitter(backoff time.Duration) time.Duration {
+	return time.Duration(float64(backoff) * (0.5 + rand.Float64()/2))
 }
 
 // sleep returns false if the context ends first.
@@ -192,21 +211,50 @@ func (f *failure) text() string {
 }
 
 func (f *failure) error(rpc string) *CallError {
-	return &CallError{RPC: rpc, Code: f.code, Reason: f.reason, Message: f.message, Fields: f.fields}
+	return &CallError{RPC: rpc, Code: f.code, Reason: f.reason, Message: f.message, Fields: f.fields, Applied: f.applied}
+}
+
+// checkCount returns a failure unless the answer has one result for each entry of the request.
+func checkCount(results, entries int) *failure {
+	if results == entries {
+		return nil
+	}
+	message := fmt.Sprintf("the answer has %d results for %d entries", results, entries)
+	return &failure{code: codes.Internal, message: message, applied: appliedUnknown}
+}
+
+// readCallError reads the error of a claim that was part of another call.
+func readCallError(given *pb.CallError) *failure {
+	result := &failure{
+		code: codes.Code(given.GetCode()), reason: given.GetReason(), message: given.GetMessage(),
+		applied: readApplied(given.GetMetadata()),
+	}
+	if given.RetryDelay != nil {
+		wait := given.RetryDelay.AsDuration()
+		result.pushback = &wait
+	}
+	return result
+}
+
+func readApplied(metadata map[string]string) string {
+	if metadata["applied"] == appliedNo {
+		return appliedNo
+	}
+	return appliedUnknown
 }
 
 // readFailure reads a status with the broker's reason and the time that it asks to wait.
 func readFailure(err error, trailer metadata.MD) *failure {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &failure{code: codes.DeadlineExceeded, message: err.Error()}
+		return &failure{code: codes.DeadlineExceeded, message: err.Error(), applied: appliedUnknown}
 	}
 	given := status.Convert(err)
-	result := &failure{code: given.Code(), message: given.Message()}
+	result := &failure{code: given.Code(), message: given.Message(), applied: appliedUnknown}
 	for _, detail := range given.Details() {
 		switch detail := detail.(type) {
 		case *errdetails.ErrorInfo:
 			if detail.Domain == "leasebroker" {
-				result.reason = detail.Reason
+				result.reason, result.applied = detail.Reason, readApplied(detail.Metadata)
 			}
 		case *errdetails.RetryInfo:
 			wait := detail.GetRetryDelay().AsDuration()

@@ -1,4 +1,4 @@
-// A client for producers and operators: adds rows to queues, wakes waiting claims, and cancels leases.
+// A client for producers: adds rows to queues and wakes waiting claims.
 
 package leasebroker
 
@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "example.com/lease-broker/clients/go/leasebrokerv1"
 )
@@ -86,7 +85,14 @@ func (c *Client) Enqueue(ctx context.Context, queue string, rows []Row, options 
 		if err != nil {
 			return keys, err
 		}
-		keys, items = append(keys, answer.message.GetKeys()...), items[count:]
+		results := answer.message.GetResults()
+		if failure := checkCount(len(results), count); failure != nil {
+			return keys, failure.error("Enqueue")
+		}
+		for _, result := range results {
+			keys = append(keys, result.GetKey())
+		}
+		items = items[count:]
 	}
 	return keys, nil
 }
@@ -95,41 +101,6 @@ func (c *Client) Enqueue(ctx context.Context, queue string, rows []Row, options 
 func (c *Client) Wake(ctx context.Context, queue string) error {
 	_, err := call(ctx, c.caller, "Wake", c.transport.client.Wake, &pb.WakeRequest{Queue: queue}, clientCall(ctx))
 	return err
-}
-
-// Cancellation says what becomes of items whose leases are cancelled.
-type Cancellation struct {
-	// Delay is the time until the items are ready again, up to 366 days. 0: they are ready immediately.
-	Delay time.Duration
-	// DeadLetter makes the items dead. It excludes Delay.
-	DeadLetter bool
-	// Reason is stored on the rows and sent to the workers.
-	Reason string
-}
-
-// Cancel takes the leases of items away from their workers, by the keys of the items. It returns, for each key, whether the
-// item was leased. A call whose answer was lost is not sent again: another worker may have the item by then.
-func (c *Client) Cancel(ctx context.Context, queue string, keys []string, cancellation Cancellation) ([]bool, error) {
-	cancelled := make([]bool, 0, len(keys))
-	options := clientCall(ctx)
-	options.onlyIfUnchanged = true
-	for first := 0; first < len(keys); first += maxItemsPerCall {
-		request := &pb.CancelLeasesRequest{
-			Queue: queue, Keys: keys[first:min(first+maxItemsPerCall, len(keys))],
-			DeadLetter: cancellation.DeadLetter, Reason: cancellation.Reason,
-		}
-		if cancellation.Delay != 0 {
-			request.Delay = durationpb.New(cancellation.Delay)
-		}
-		answer, err := call(ctx, c.caller, "CancelLeases", c.transport.client.CancelLeases, request, options)
-		if err != nil {
-			return cancelled, err
-		}
-		for _, result := range answer.message.GetResults() {
-			cancelled = append(cancelled, result.GetCancelled())
-		}
-	}
-	return cancelled, nil
 }
 
 // clientCall bounds a call whose context has no deadline.

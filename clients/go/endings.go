@@ -84,18 +84,25 @@ func endingOf(lease *heldLease, result *Result, err error, cause string, limit t
 	}
 }
 
-// plain returns the ending without its optional fields, which the broker may have refused. Nil: it has none.
-func (e *ending) plain() *ending {
+// dropDelay removes the delay. Returns false if there is none.
+func (e *ending) dropDelay() bool {
 	switch {
-	case e.failure != nil && (e.failure.RetryDelay != nil || e.failure.Checkpoint != nil):
-		return &ending{lease: e.lease, failure: &pb.Failure{
-			LeaseId: e.failure.LeaseId, ErrorMessage: e.failure.ErrorMessage, DeadLetter: e.failure.DeadLetter,
-		}}
-	case e.release != nil && (e.release.Delay != nil || e.release.Checkpoint != nil):
-		return &ending{lease: e.lease, release: &pb.Release{LeaseId: e.release.LeaseId}}
+	case e.failure.GetRetryDelay() != nil:
+		e.failure.RetryDelay = nil
+	case e.release.GetDelay() != nil:
+		e.release.Delay = nil
 	default:
-		return nil
+		return false
 	}
+	return true
+}
+
+// checkpoint returns the checkpoint that the ending carries, or nil.
+func (e *ending) checkpoint() []byte {
+	if e.failure != nil {
+		return e.failure.Checkpoint
+	}
+	return e.release.GetCheckpoint()
 }
 
 // setCheckpoint adds the last checkpoint of the lease. A completion needs none.

@@ -37,6 +37,8 @@ type CallError struct {
 	Message string
 	// Fields are the paths of the request's fields that the broker refused.
 	Fields []string
+	// Applied is "no" if the call has changed nothing and will change nothing, and "unknown" if it may have been applied.
+	Applied string
 }
 
 func (e *CallError) Error() string {

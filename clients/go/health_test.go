@@ -47,7 +47,7 @@ func (w warnings) next(t *testing.T) string {
 
 // claims is a broker that answers each claim by a function, and tells the test how long the claim waits.
 type claims struct {
-	pb.UnimplementedLeaseBrokerServiceServer
+	pb.UnimplementedLeaseServiceServer
 	waits  chan time.Duration
 	answer func(call int) error
 	calls  int
@@ -63,8 +63,8 @@ func (c *claims) ClaimBatch(ctx context.Context, request *pb.ClaimBatchRequest) 
 	return &pb.ClaimBatchResponse{}, err
 }
 
-func (c *claims) Release(context.Context, *pb.ReleaseRequest) (*pb.ReleaseResponse, error) {
-	return &pb.ReleaseResponse{}, nil
+func (c *claims) ReleaseClaims(context.Context, *pb.ReleaseClaimsRequest) (*pb.ReleaseClaimsResponse, error) {
+	return &pb.ReleaseClaimsResponse{}, nil
 }
 
 func (c *claims) serve(t *testing.T, address string) {
@@ -74,7 +74,7 @@ func (c *claims) serve(t *testing.T, address string) {
 		t.Fatal(err)
 	}
 	server := grpc.NewServer()
-	pb.RegisterLeaseBrokerServiceServer(server, c)
+	pb.RegisterLeaseServiceServer(server, c)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
 }

@@ -19,7 +19,7 @@ type Item struct {
 	// Key is the identity of the row, as the broker writes it.
 	Key string
 	// Columns has the values of the row's columns. NULL is nil, and present. As in any map, an unknown name has the value
-	// nil too. The methods below return an error for it.
+	// nil too. The methods below return an error for it, and for a value of a newer API.
 	Columns Row
 	// Attempt is the number of this attempt, 1 for the first.
 	Attempt int
@@ -80,11 +80,14 @@ func (i *Item) IsNull(column string) (bool, error) {
 	return err == nil && value == nil, err
 }
 
-// column returns the value of a column, or an error with the names of the columns that the item has.
+// column returns the value of a column, or an error if it is of a newer API or if the item has no such column.
 func (i *Item) column(name string) (any, error) {
 	value, ok := i.Columns[name]
 	if !ok {
 		return nil, fmt.Errorf("no column %q; the item has %s", name, strings.Join(slices.Sorted(maps.Keys(i.Columns)), ", "))
+	}
+	if err, ok := value.(error); ok {
+		return nil, err
 	}
 	return value, nil
 }

@@ -5,11 +5,8 @@ package leasebroker
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 	"time"
-
-	"google.golang.org/grpc/codes"
 
 	pb "example.com/lease-broker/clients/go/leasebrokerv1"
 )
@@ -220,18 +217,16 @@ func (k *keeper) send(ctx context.Context, beat *beat) {
 	if ctx.Err() != nil {
 		return
 	}
+	if failure == nil {
+		failure = checkCount(len(response.GetResults()), len(beat.leases))
+	}
 	k.state.update(func() {
 		if failure == nil {
 			k.freshToken = false
 			k.note(beat, response, sentAt)
 			return
 		}
-		next := time.Now().Add(beat.period / 4)
-		if failure.code == codes.InvalidArgument {
-			k.dropCheckpoints(beat, failure)
-			next = time.Now()
-		}
-		if next.Before(k.state.nextBeat) {
+		if next := time.Now().Add(beat.period / 4); next.Before(k.state.nextBeat) {
 			k.state.nextBeat = next
 		}
 		notify(k.state.clock)
@@ -255,6 +250,10 @@ func (k *keeper) note(beat *beat, response *pb.HeartbeatResponse, sentAt time.Ti
 			extended++
 			lease.extend(sentAt, result.GetTimeLeft().AsDuration())
 			lease.stored = max(lease.stored, beat.saved[i])
+		case result.GetOutcome() == pb.Outcome_OUTCOME_REFUSED && beat.renewals[i].Checkpoint != nil:
+			// The lease is held and was not extended. It is sent again without the checkpoint.
+			k.state.refuseCheckpoint(lease, len(beat.renewals[i].Checkpoint), result.GetRefusal().GetMessage())
+			k.state.nextBeat = time.Now()
 		case lease.phase == phaseRunning || lease.phase == phaseEnded:
 			// If it is being settled, the settling call may have ended it, and its outcome will say.
 			k.state.lose(lease, result.GetCancelReason())
@@ -262,22 +261,6 @@ func (k *keeper) note(beat *beat, response *pb.HeartbeatResponse, sentAt time.Ti
 	}
 	k.state.emit(Event{Name: EventHeartbeat, Count: extended})
 	notify(k.state.clock)
-}
-
-// dropCheckpoints forgets the checkpoints for which the broker has refused a heartbeat.
-func (k *keeper) dropCheckpoints(beat *beat, failure *failure) {
-	named := map[int]bool{}
-	for _, field := range failure.fields {
-		var index int
-		if _, err := fmt.Sscanf(field, "renewals[%d].checkpoint", &index); err == nil {
-			named[index] = true
-		}
-	}
-	for i, renewal := range beat.renewals {
-		if renewal.Checkpoint != nil && (named[i] || len(named) == 0) && beat.leases[i].saved == beat.saved[i] {
-			k.state.refuseCheckpoint(beat.leases[i], failure.message)
-		}
-	}
 }
 
 // stacks returns the stacks of all goroutines, cut at maxStackBytes.

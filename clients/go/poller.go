@@ -17,7 +17,7 @@ import (
 const (
 	// maxStartDelay spreads the first claims of workers that start together.
 	maxStartDelay = 250 * time.Millisecond
-	// earlyAnswerPause follows an empty response that came early: the broker stops.
+	// earlyAnswerPause follows an empty response of a broker that stops, and one that came early.
 	earlyAnswerPause = 100 * time.Millisecond
 	// releaseTimeout bounds the release of abandoned claims.
 	releaseTimeout = 2 * time.Second
@@ -91,7 +91,7 @@ func (p *poller) claim(ctx context.Context, slots int) error {
 		callOptions{attemptTimeout: options.wait + 5*time.Second, onRetry: func() { request.WaitTimeout = nil }})
 	p.state.update(func() {
 		var refused *CallError
-		if err != nil && !(errors.As(err, &refused) && refused.Reason != "") {
+		if err != nil && !(errors.As(err, &refused) && refused.Applied == appliedNo) {
 			p.state.abandoned = append(p.state.abandoned, request.RequestId)
 		}
 		p.state.accept(answer.message.GetLeases(), slots, answer.sentAt, answer.arrivedAt)
@@ -100,7 +100,8 @@ func (p *poller) claim(ctx context.Context, slots int) error {
 		return err
 	}
 	warnOfTooLarge(p.state, answer.message.GetTooLarge())
-	if len(answer.message.GetLeases()) == 0 && time.Since(begun) < wait/2 {
+	stops := answer.message.GetHeldBack() == pb.HeldBack_HELD_BACK_STOPPING
+	if stops || len(answer.message.GetLeases()) == 0 && time.Since(begun) < wait/2 {
 		sleep(ctx, earlyAnswerPause/2+time.Duration(rand.Int64N(int64(earlyAnswerPause))))
 	}
 	return nil
@@ -115,9 +116,9 @@ func (p *poller) releaseAbandoned(ctx context.Context, forget bool) {
 	if len(ids) == 0 {
 		return
 	}
-	request := &pb.ReleaseRequest{Queue: p.state.options.queue, WorkerId: p.state.options.workerID, RequestIds: ids}
+	request := &pb.ReleaseClaimsRequest{Queue: p.state.options.queue, WorkerId: p.state.options.workerID, RequestIds: ids}
 	until := time.Now().Add(releaseTimeout)
-	_, err := call(ctx, p.caller, "Release", p.transport.client.Release, request,
+	_, err := call(ctx, p.caller, "ReleaseClaims", p.transport.client.ReleaseClaims, request,
 		callOptions{until: func() time.Time { return until }})
 	if err != nil {
 		p.state.options.logger.Warn("items of abandoned claims may stay leased until they expire", "error", err)

@@ -14,30 +14,40 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"example.com/lease-broker/clients/go"
 	pb "example.com/lease-broker/clients/go/leasebrokerv1"
 )
 
-// scriptedBroker answers Wake and Complete as its functions say. Its first claim gets one lease.
+// scriptedBroker answers calls as its functions say. Its first claim gets one lease, which lasts for timeLeft.
 type scriptedBroker struct {
-	pb.UnimplementedLeaseBrokerServiceServer
-	address string
+	pb.UnimplementedLeaseServiceServer
+	address  string
+	timeLeft time.Duration
 
-	mu       sync.Mutex
-	wake     func(ctx context.Context, call int) error
-	complete func(ctx context.Context, call int, request *pb.CompleteRequest) (*pb.CompleteResponse, error)
-	calls    map[string]int
+	wake      func(ctx context.Context, call int) error
+	complete  func(ctx context.Context, call int, request *pb.CompleteRequest) (*pb.CompleteResponse, error)
+	fail      func(call int, failure *pb.Failure) *pb.SettleResult
+	heartbeat func(call int, renewal *pb.Renewal) *pb.HeartbeatResult
+
+	mu    sync.Mutex
+	calls map[string]int
+	// released has the request ids of ReleaseClaims.
+	released []string
 }
 
 func (s *scriptedBroker) count(rpc string) int {
@@ -54,7 +64,7 @@ func (s *scriptedBroker) Wake(ctx context.Context, _ *pb.WakeRequest) (*pb.WakeR
 func (s *scriptedBroker) ClaimBatch(ctx context.Context, _ *pb.ClaimBatchRequest) (*pb.ClaimBatchResponse, error) {
 	if s.count("ClaimBatch") == 1 {
 		lease := &pb.Lease{
-			LeaseId: "lease-1", Item: &pb.Item{Key: "1"}, Attempt: 1, FencingToken: 1, TimeLeft: durationpb.New(10 * time.Second),
+			LeaseId: "lease-1", Item: &pb.Item{Key: "1"}, Attempt: 1, FencingToken: 1, TimeLeft: durationpb.New(s.timeLeft),
 		}
 		return &pb.ClaimBatchResponse{Leases: []*pb.Lease{lease}}, nil
 	}
@@ -66,8 +76,19 @@ func (s *scriptedBroker) Complete(ctx context.Context, request *pb.CompleteReque
 	return s.complete(ctx, s.count("Complete"), request)
 }
 
-func (s *scriptedBroker) Release(context.Context, *pb.ReleaseRequest) (*pb.ReleaseResponse, error) {
-	return &pb.ReleaseResponse{}, nil
+func (s *scriptedBroker) Fail(_ context.Context, request *pb.FailRequest) (*pb.FailResponse, error) {
+	return &pb.FailResponse{Results: []*pb.SettleResult{s.fail(s.count("Fail"), request.Failures[0])}}, nil
+}
+
+func (s *scriptedBroker) Heartbeat(_ context.Context, request *pb.HeartbeatRequest) (*pb.HeartbeatResponse, error) {
+	return &pb.HeartbeatResponse{Results: []*pb.HeartbeatResult{s.heartbeat(s.count("Heartbeat"), request.Renewals[0])}}, nil
+}
+
+func (s *scriptedBroker) ReleaseClaims(_ context.Context, request *pb.ReleaseClaimsRequest) (*pb.ReleaseClaimsResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.released = append(s.released, request.RequestIds...)
+	return &pb.ReleaseClaimsResponse{}, nil
 }
 
 func startScripted(t *testing.T, options ...grpc.ServerOption) *scriptedBroker {
@@ -75,9 +96,12 @@ func startScripted(t *testing.T, options ...grpc.ServerOption) *scriptedBroker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	broker := &scriptedBroker{address: listener.Addr().String(), calls: map[string]int{}}
+	broker := &scriptedBroker{address: listener.Addr().String(), timeLeft: 10 * time.Second, calls: map[string]int{}}
+	broker.heartbeat = func(int, *pb.Renewal) *pb.HeartbeatResult {
+		return &pb.HeartbeatResult{Outcome: pb.Outcome_OUTCOME_APPLIED, TimeLeft: durationpb.New(broker.timeLeft)}
+	}
 	server := grpc.NewServer(options...)
-	pb.RegisterLeaseBrokerServiceServer(server, broker)
+	pb.RegisterLeaseServiceServer(server, broker)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
 	return broker
@@ -137,17 +161,182 @@ func TestErrorsThatAreNotRetried(t *testing.T) {
 	}
 }
 
-// completeOnce runs a worker until the item of the scripted broker has ended.
-func completeOnce(t *testing.T, broker *scriptedBroker) *watcher {
+// withApplied returns an error of the broker with the metadata `applied`.
+func withApplied(code codes.Code, reason, applied string) error {
+	info := &errdetails.ErrorInfo{Domain: "leasebroker", Reason: reason, Metadata: map[string]string{"applied": applied}}
+	given, err := status.New(code, "no").WithDetails(info)
+	if err != nil {
+		panic(err)
+	}
+	return given.Err()
+}
+
+func TestErrorSaysWhetherACallWasApplied(t *testing.T) {
+	unchanged := withApplied(codes.NotFound, "QUEUE_NOT_FOUND", "no")
+	for name, test := range map[string]struct {
+		errs    []error
+		applied string
+	}{
+		"no":                          {[]error{unchanged}, "no"},
+		"not given":                   {[]error{status.Error(codes.NotFound, "no")}, "unknown"},
+		"unknown before no":           {[]error{status.Error(codes.Unavailable, "away"), unchanged}, "unknown"},
+		"no in each of two attempts":  {[]error{withApplied(codes.Unavailable, "STORE_UNAVAILABLE", "no"), unchanged}, "no"},
+		"unknown in the last attempt": {[]error{withApplied(codes.Internal, "INTERNAL", "unknown")}, "unknown"},
+	} {
+		broker := startScripted(t)
+		broker.wake = func(_ context.Context, call int) error { return test.errs[call-1] }
+		var refused *leasebroker.CallError
+		err := broker.client(t).Wake(context.Background(), "work")
+		if !errors.As(err, &refused) || refused.Applied != test.applied {
+			t.Errorf("%s: %+v", name, err)
+		}
+	}
+}
+
+// work starts a worker with one slot. The test ends it.
+func (s *scriptedBroker) work(t *testing.T, handler leasebroker.Handler) (*leasebroker.Worker, *watcher) {
 	events := newWatcher(t)
-	worker, err := leasebroker.NewWorker(broker.address, "work",
-		func(context.Context, *item) (*result, error) { return nil, nil }, events.option())
+	worker, err := leasebroker.NewWorker(s.address, "work", handler, events.option())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := worker.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = worker.Stop(0) })
+	return worker, events
+}
+
+func refused(field string) *pb.Refusal {
+	return &pb.Refusal{Reason: pb.RefusalReason_REFUSAL_REASON_INVALID_FIELD, Field: field, Message: "it is too large"}
+}
+
+func TestRefusedHeartbeatIsSentAgainAtOnceWithoutItsCheckpoint(t *testing.T) {
+	broker := startScripted(t)
+	broker.timeLeft = 6 * time.Second // The period of the heartbeats is 2 s.
+	sent := make(chan []byte, 100)
+	var at [3]time.Time
+	extended := broker.heartbeat
+	broker.heartbeat = func(call int, renewal *pb.Renewal) *pb.HeartbeatResult {
+		sent <- renewal.Checkpoint
+		if call < len(at) {
+			at[call] = time.Now()
+		}
+		if renewal.Checkpoint != nil {
+			return &pb.HeartbeatResult{Outcome: pb.Outcome_OUTCOME_REFUSED, Refusal: refused("checkpoint")}
+		}
+		return extended(call, renewal)
+	}
+	broker.complete = func(context.Context, int, *pb.CompleteRequest) (*pb.CompleteResponse, error) {
+		return &pb.CompleteResponse{Results: []*pb.SettleResult{{Outcome: pb.Outcome_OUTCOME_APPLIED}}}, nil
+	}
+	_, events := broker.work(t, func(_ context.Context, item *item) (*result, error) {
+		if err := item.SaveCheckpoint(make([]byte, 5_000)); err != nil {
+			t.Error(err)
+		}
+		if first, second := <-sent, <-sent; len(first) != 5_000 || second != nil {
+			t.Errorf("heartbeats with %d and %d bytes", len(first), len(second))
+		}
+		if item.SaveCheckpoint(make([]byte, 5_000)) == nil {
+			t.Error("the library has not learned the limit")
+		}
+		return nil, nil
+	})
+	events.wait(leasebroker.EventCompleted, 1)
+	if pause := at[2].Sub(at[1]); pause > time.Second {
+		t.Errorf("the second heartbeat came after %s", pause)
+	}
+	if events.counts[leasebroker.EventLost] != 0 {
+		t.Errorf("the events are %v", events.counts)
+	}
+}
+
+func TestRefusedFailureIsSentAgainWithoutTheRefusedField(t *testing.T) {
+	for field, second := range map[string]*pb.Failure{
+		"retry_delay": {Checkpoint: []byte("page 7")},
+		"checkpoint":  {RetryDelay: durationpb.New(time.Minute)},
+	} {
+		broker := startScripted(t)
+		sent := make(chan *pb.Failure, 2)
+		broker.fail = func(call int, failure *pb.Failure) *pb.SettleResult {
+			sent <- failure
+			if call == 1 {
+				return &pb.SettleResult{Outcome: pb.Outcome_OUTCOME_REFUSED, Refusal: refused(field)}
+			}
+			return &pb.SettleResult{Outcome: pb.Outcome_OUTCOME_APPLIED}
+		}
+		_, events := broker.work(t, func(_ context.Context, item *item) (*result, error) {
+			if err := item.SaveCheckpoint([]byte("page 7")); err != nil {
+				t.Error(err)
+			}
+			return nil, leasebroker.RetryAfter(errors.New("later"), time.Minute)
+		})
+		events.wait(leasebroker.EventFailed, 1)
+		if reason := events.find(leasebroker.EventRefused).Reason; reason != field+": it is too large" {
+			t.Errorf("the reason is %q", reason)
+		}
+		second.LeaseId, second.ErrorMessage = "lease-1", "Retry: later"
+		if <-sent; !proto.Equal(<-sent, second) {
+			t.Errorf("a failure without %s differs from %v", field, second)
+		}
+	}
+}
+
+func TestErrorOfTheNextClaimIsThatOfAClaim(t *testing.T) {
+	completeWith := func(broker *scriptedBroker, ids chan string, next *pb.CallError) {
+		broker.complete = func(_ context.Context, _ int, request *pb.CompleteRequest) (*pb.CompleteResponse, error) {
+			ids <- request.GetNext().GetRequestId()
+			return &pb.CompleteResponse{Results: []*pb.SettleResult{{Outcome: pb.Outcome_OUTCOME_APPLIED}}, NextError: next}, nil
+		}
+	}
+	handler := func(context.Context, *item) (*result, error) { return nil, nil }
+	ids := make(chan string, 1)
+
+	broker := startScripted(t)
+	completeWith(broker, ids, &pb.CallError{
+		Code: int32(codes.Unavailable), Reason: "STORE_UNAVAILABLE", RetryDelay: durationpb.New(300 * time.Millisecond),
+	})
+	worker, events := broker.work(t, handler)
+	events.wait(leasebroker.EventCompleted, 1)
+	events.wait(leasebroker.EventRetry, 1)
+	if retry := events.find(leasebroker.EventRetry); retry.RPC != "ClaimBatch" || retry.Wait != 300*time.Millisecond || retry.Reason != "STORE_UNAVAILABLE" {
+		t.Errorf("%+v", retry)
+	}
+	if err := worker.Stop(0); err != nil {
+		t.Error(err)
+	}
+	if id := <-ids; !slices.Contains(broker.released, id) {
+		t.Errorf("the request ids %v were released, not %s", broker.released, id)
+	}
+
+	broker = startScripted(t)
+	completeWith(broker, ids, &pb.CallError{
+		Code: int32(codes.PermissionDenied), Reason: "ROLE_MISSING", Metadata: map[string]string{"applied": "no"},
+	})
+	worker, _ = broker.work(t, handler)
+	<-worker.Done()
+	var refused *leasebroker.CallError
+	if err := worker.Stop(0); !errors.As(err, &refused) || refused.RPC != "ClaimBatch" || refused.Reason != "ROLE_MISSING" {
+		t.Errorf("Stop returns %v", err)
+	}
+	if id := <-ids; slices.Contains(broker.released, id) {
+		t.Error("a claim was released although it has changed nothing")
+	}
+}
+
+func TestAnswerWithoutAResultIsAnError(t *testing.T) {
+	broker := startScripted(t)
+	broker.complete = func(context.Context, int, *pb.CompleteRequest) (*pb.CompleteResponse, error) {
+		return &pb.CompleteResponse{}, nil
+	}
+	if event := completeOnce(t, broker).find(leasebroker.EventUnknown); !strings.Contains(event.Error, "0 results for 1 entries") {
+		t.Errorf("%+v", event)
+	}
+}
+
+// completeOnce runs a worker until the item of the scripted broker has ended.
+func completeOnce(t *testing.T, broker *scriptedBroker) *watcher {
+	worker, events := broker.work(t, func(context.Context, *item) (*result, error) { return nil, nil })
 	for events.counts[leasebroker.EventCompleted]+events.counts[leasebroker.EventUnknown] == 0 {
 		events.take(<-events.events)
 	}
@@ -157,8 +346,8 @@ func completeOnce(t *testing.T, broker *scriptedBroker) *watcher {
 	return events
 }
 
-func gone(request *pb.CompleteRequest) *pb.CompleteResponse {
-	return &pb.CompleteResponse{Results: []*pb.SettleResult{{LeaseId: request.Completions[0].LeaseId, Outcome: pb.Outcome_OUTCOME_GONE}}}
+func gone() *pb.CompleteResponse {
+	return &pb.CompleteResponse{Results: []*pb.SettleResult{{Outcome: pb.Outcome_OUTCOME_GONE}}}
 }
 
 func TestRowThatIsGoneAfterARetryWasCompleted(t *testing.T) {
@@ -169,7 +358,7 @@ func TestRowThatIsGoneAfterARetryWasCompleted(t *testing.T) {
 		if call == 1 {
 			return nil, status.Error(codes.Unavailable, "the response was lost")
 		}
-		return gone(request), nil
+		return gone(), nil
 	}
 	events := completeOnce(t, broker)
 	if events.counts[leasebroker.EventCompleted] != 1 || events.counts[leasebroker.EventRetry] != 1 {
@@ -182,8 +371,8 @@ func TestRowThatIsGoneAfterARetryWasCompleted(t *testing.T) {
 
 func TestRowThatIsGoneAtFirstIsUnknown(t *testing.T) {
 	broker := startScripted(t)
-	broker.complete = func(_ context.Context, _ int, request *pb.CompleteRequest) (*pb.CompleteResponse, error) {
-		return gone(request), nil
+	broker.complete = func(context.Context, int, *pb.CompleteRequest) (*pb.CompleteResponse, error) {
+		return gone(), nil
 	}
 	if events := completeOnce(t, broker); events.counts[leasebroker.EventUnknown] != 1 {
 		t.Errorf("the events are %v", events.counts)

@@ -30,9 +30,9 @@ type settler struct {
 
 // settlement is what the three settling calls have in common.
 type settlement struct {
-	results  []*pb.SettleResult
-	leases   []*pb.Lease
-	tooLarge []*pb.TooLargeItem
+	results   []*pb.SettleResult
+	next      *pb.ClaimBatchResponse
+	nextError *pb.CallError
 }
 
 // run settles until settledAll is set and no ending is left. When the context ends, it waits for no answer any more.
@@ -130,18 +130,42 @@ func (s *settler) send(ctx context.Context, group []*ending, slots int) {
 		} else {
 			s.note(group, answer)
 		}
-		s.state.accept(answer.message.leases, slots, answer.sentAt, answer.arrivedAt)
+		if answer.message.nextError == nil {
+			s.state.accept(answer.message.next.GetLeases(), slots, answer.sentAt, answer.arrivedAt)
+		}
 	})
-	warnOfTooLarge(s.state, answer.message.tooLarge)
+	warnOfTooLarge(s.state, answer.message.next.GetTooLarge())
+	if answer.message.nextError != nil {
+		s.claimFailed(readCallError(answer.message.nextError), next.GetRequestId(), slots)
+	}
 	if refused != nil && refused.refusesCaller() {
 		s.onFatal(refused)
 	}
 }
 
+// claimFailed takes the error of a claim in `next`, as a poller takes that of its own claim. The slots wait for as long as the
+// broker asks, and then a poller claims for them.
+func (s *settler) claimFailed(failure *failure, requestID string, slots int) {
+	if failure.applied != appliedNo {
+		s.state.update(func() { s.state.abandoned = append(s.state.abandoned, requestID) })
+	}
+	if !failure.mayPass() {
+		s.state.update(func() { s.state.returnSlots(slots) })
+		s.onFatal(failure.error("ClaimBatch"))
+		return
+	}
+	wait := jitter(minBackoff)
+	if failure.pushback != nil {
+		wait = *failure.pushback
+	}
+	s.caller.onRetry(retry{"ClaimBatch", failure, 1, wait})
+	time.AfterFunc(wait, func() { s.state.update(func() { s.state.returnSlots(slots) }) })
+}
+
 // sendAlone settles the endings of a refused call one by one, so that only the malformed one fails.
 func (s *settler) sendAlone(ctx context.Context, group []*ending, refused *CallError) {
 	if len(group) == 1 {
-		s.state.update(func() { s.refuse(group[0], refused.Message) })
+		s.state.update(func() { s.refuse(group[0], "", refused.Message) })
 		return
 	}
 	for i := range group {
@@ -176,7 +200,7 @@ func (s *settler) call(ctx context.Context, group []*ending, next *pb.NextClaim)
 		}
 		answer, err := call(ctx, s.caller, "Complete", client.Complete, request, options)
 		m := answer.message
-		return withMessage(answer, settlement{m.GetResults(), m.GetNextLeases(), m.GetNextTooLarge()}), err
+		return settled(answer, settlement{m.GetResults(), m.GetNext(), m.GetNextError()}, group, "Complete", err)
 	case group[0].failure != nil:
 		request := &pb.FailRequest{Queue: queue, Next: next}
 		for _, ending := range group {
@@ -184,14 +208,14 @@ func (s *settler) call(ctx context.Context, group []*ending, next *pb.NextClaim)
 		}
 		answer, err := call(ctx, s.caller, "Fail", client.Fail, request, options)
 		m := answer.message
-		return withMessage(answer, settlement{m.GetResults(), m.GetNextLeases(), m.GetNextTooLarge()}), err
+		return settled(answer, settlement{m.GetResults(), m.GetNext(), m.GetNextError()}, group, "Fail", err)
 	default:
 		request := &pb.ReleaseRequest{Queue: queue}
 		for _, ending := range group {
 			request.Releases = append(request.Releases, ending.release)
 		}
 		answer, err := call(ctx, s.caller, "Release", client.Release, request, options)
-		return withMessage(answer, settlement{results: answer.message.GetResults()}), err
+		return settled(answer, settlement{results: answer.message.GetResults()}, group, "Release", err)
 	}
 }
 
@@ -216,7 +240,7 @@ func (s *settler) note(group []*ending, answer answer[settlement]) {
 		event := Event{Item: ending.lease.item}
 		switch result.GetOutcome() {
 		case pb.Outcome_OUTCOME_REFUSED:
-			s.refuse(ending, result.GetProblem())
+			s.refuse(ending, result.GetRefusal().GetField(), refusalText(result.GetRefusal()))
 			continue
 		case pb.Outcome_OUTCOME_APPLIED:
 			switch {
@@ -241,23 +265,31 @@ func (s *settler) note(group []*ending, answer answer[settlement]) {
 	}
 }
 
-// refuse settles an item in another way if the broker has refused its ending: the same one can never succeed.
-func (s *settler) refuse(ending *ending, problem string) {
-	lease := ending.lease
+// refuse settles an item in another way if the broker has refused its ending: the same one can never succeed. A failure or a
+// release is sent again without the refused field. If that is not known, the checkpoint is left out first.
+func (s *settler) refuse(ending *ending, field, problem string) {
+	lease, checkpoint := ending.lease, ending.checkpoint()
 	s.state.emit(Event{Name: EventRefused, Item: lease.item, Reason: problem})
-	instead := ending.plain()
-	if instead != nil && lease.checkpoint != nil {
-		s.state.refuseCheckpoint(lease, problem)
-	}
-	if ending.completion != nil {
-		instead = failed(lease, "Refused: "+problem)
-	}
-	if instead == nil {
+	switch {
+	case ending.completion != nil:
+		ending = failed(lease, "Refused: "+problem)
+	case checkpoint != nil && field != "retry_delay" && field != "delay":
+		s.state.refuseCheckpoint(lease, len(checkpoint), problem)
+	case ending.dropDelay():
+	default:
 		s.state.drop(lease)
 		return
 	}
 	lease.phase = phaseRunning
-	s.state.settle(instead)
+	s.state.settle(ending)
+}
+
+// refusalText returns the path of the refused field, if it is known, and the broker's text.
+func refusalText(refusal *pb.Refusal) string {
+	if refusal.GetField() == "" {
+		return refusal.GetMessage()
+	}
+	return refusal.GetField() + ": " + refusal.GetMessage()
 }
 
 // takeGroup takes the endings that one call can carry, in the order in which the handlers ended.
@@ -308,6 +340,16 @@ func settleTimeout(state *state, group []*ending) time.Duration {
 	return timeout
 }
 
-func withMessage[From, To any](from answer[From], message To) answer[To] {
-	return answer[To]{message: message, firstSentAt: from.firstSentAt, sentAt: from.sentAt, arrivedAt: from.arrivedAt, attempts: from.attempts}
+// settled returns the answer to a settling call, or an error if it has not one result for each ending of the group.
+func settled[From any](
+	from answer[From], message settlement, group []*ending, rpc string, err error,
+) (answer[settlement], error) {
+	if err == nil {
+		if failure := checkCount(len(message.results), len(group)); failure != nil {
+			message, err = settlement{}, failure.error(rpc)
+		}
+	}
+	return answer[settlement]{
+		message: message, firstSentAt: from.firstSentAt, sentAt: from.sentAt, arrivedAt: from.arrivedAt, attempts: from.attempts,
+	}, err
 }

@@ -283,11 +283,14 @@ func (s *state) saveCheckpoint(lease *heldLease, checkpoint []byte) error {
 	return nil
 }
 
-// refuseCheckpoint forgets a checkpoint that the broker has refused, and lowers the limit.
-func (s *state) refuseCheckpoint(lease *heldLease, reason string) {
-	s.options.logger.Warn("checkpoint refused", "key", lease.item.Key, "bytes", len(lease.checkpoint), "error", reason)
-	s.checkpointLimit = min(s.checkpointLimit, max(len(lease.checkpoint)-1, 0))
-	lease.checkpoint, lease.stored = nil, lease.saved
+// refuseCheckpoint lowers the limit below a checkpoint that the broker has refused, and forgets the one of the lease unless
+// that is a smaller one.
+func (s *state) refuseCheckpoint(lease *heldLease, bytes int, reason string) {
+	s.options.logger.Warn("checkpoint refused", "key", lease.item.Key, "bytes", bytes, "error", reason)
+	s.checkpointLimit = min(s.checkpointLimit, max(bytes-1, 0))
+	if len(lease.checkpoint) >= bytes {
+		lease.checkpoint, lease.stored = nil, lease.saved
+	}
 }
 
 // notify wakes the goroutine that waits on a channel, now or when it next waits.

@@ -27,12 +27,12 @@ const (
 	// A broker that drains says so by its health, and calls go to another. With a single address there is no other. If a
 	// load balancer is behind it, the health of one broker says nothing about the next.
 	roundRobinOfHealthy = `{"loadBalancingConfig": [{"round_robin": {}}],
-		"healthCheckConfig": {"serviceName": "leasebroker.v1.LeaseBrokerService"}}`
+		"healthCheckConfig": {"serviceName": "leasebroker.v1.LeaseService"}}`
 )
 
 type transport struct {
 	connection *grpc.ClientConn
-	client     pb.LeaseBrokerServiceClient
+	client     pb.LeaseServiceClient
 }
 
 // newTransport makes a connection. It connects with the first call.
@@ -67,7 +67,7 @@ func newTransport(o *options) (*transport, error) {
 	if err != nil {
 		return nil, fmt.Errorf("address %s: %w", target, err)
 	}
-	return &transport{connection: connection, client: pb.NewLeaseBrokerServiceClient(connection)}, nil
+	return &transport{connection: connection, client: pb.NewLeaseServiceClient(connection)}, nil
 }
 
 func endpoints(addresses []string) []resolver.Endpoint {

@@ -17,17 +17,18 @@ import (
 // Row has the values of columns by name.
 //
 // A value that arrives is a bool, int64, float64, string, []byte, time.Time in UTC, Decimal, or nil for NULL. A value that
-// is sent can also be of any other integer type, or a float32.
+// is sent can also be of any other integer type, or a float32. A value of a newer API, which this library does not know,
+// arrives as an error.
 type Row map[string]any
 
 // Decimal is an exact decimal number as text, such as "-12.50".
 type Decimal string
 
-func rowToProto(row Row) (map[string]*pb.Value, error) {
+func rowToProto(row Row) (map[string]*pb.ColumnValue, error) {
 	if len(row) == 0 {
 		return nil, nil
 	}
-	values := make(map[string]*pb.Value, len(row))
+	values := make(map[string]*pb.ColumnValue, len(row))
 	for column, value := range row {
 		message, err := valueToProto(value)
 		if err != nil {
@@ -38,27 +39,27 @@ func rowToProto(row Row) (map[string]*pb.Value, error) {
 	return values, nil
 }
 
-func valueToProto(value any) (*pb.Value, error) {
+func valueToProto(value any) (*pb.ColumnValue, error) {
 	switch value := value.(type) {
 	case nil:
-		return &pb.Value{Kind: &pb.Value_NullValue{NullValue: structpb.NullValue_NULL_VALUE}}, nil
+		return &pb.ColumnValue{Kind: &pb.ColumnValue_NullValue{NullValue: structpb.NullValue_NULL_VALUE}}, nil
 	case bool:
-		return &pb.Value{Kind: &pb.Value_BoolValue{BoolValue: value}}, nil
+		return &pb.ColumnValue{Kind: &pb.ColumnValue_BoolValue{BoolValue: value}}, nil
 	case string:
 		if !utf8.ValidString(value) {
 			return nil, fmt.Errorf("the text is not valid UTF-8")
 		}
-		return &pb.Value{Kind: &pb.Value_StringValue{StringValue: value}}, nil
+		return &pb.ColumnValue{Kind: &pb.ColumnValue_StringValue{StringValue: value}}, nil
 	case []byte:
-		return &pb.Value{Kind: &pb.Value_BytesValue{BytesValue: value}}, nil
+		return &pb.ColumnValue{Kind: &pb.ColumnValue_BytesValue{BytesValue: value}}, nil
 	case float64:
-		return &pb.Value{Kind: &pb.Value_DoubleValue{DoubleValue: value}}, nil
+		return &pb.ColumnValue{Kind: &pb.ColumnValue_DoubleValue{DoubleValue: value}}, nil
 	case float32:
-		return &pb.Value{Kind: &pb.Value_DoubleValue{DoubleValue: float64(value)}}, nil
+		return &pb.ColumnValue{Kind: &pb.ColumnValue_DoubleValue{DoubleValue: float64(value)}}, nil
 	case time.Time:
-		return &pb.Value{Kind: &pb.Value_TimestampValue{TimestampValue: timestamppb.New(value)}}, nil
+		return &pb.ColumnValue{Kind: &pb.ColumnValue_TimestampValue{TimestampValue: timestamppb.New(value)}}, nil
 	case Decimal:
-		return &pb.Value{Kind: &pb.Value_DecimalValue{DecimalValue: string(value)}}, nil
+		return &pb.ColumnValue{Kind: &pb.ColumnValue_DecimalValue{DecimalValue: string(value)}}, nil
 	case uint64:
 		if value > math.MaxInt64 {
 			return nil, fmt.Errorf("%d is too large for a signed integer of 64 bits; pass a Decimal", value)
@@ -87,35 +88,38 @@ func valueToProto(value any) (*pb.Value, error) {
 	}
 }
 
-func integer(value int64) *pb.Value {
-	return &pb.Value{Kind: &pb.Value_Int64Value{Int64Value: value}}
+func integer(value int64) *pb.ColumnValue {
+	return &pb.ColumnValue{Kind: &pb.ColumnValue_Int64Value{Int64Value: value}}
 }
 
-func rowFromProto(values map[string]*pb.Value) Row {
+func rowFromProto(values map[string]*pb.ColumnValue) Row {
 	row := make(Row, len(values))
 	for column, value := range values {
-		row[column] = valueFromProto(value)
+		row[column] = valueFromProto(column, value)
 	}
 	return row
 }
 
-func valueFromProto(value *pb.Value) any {
+func valueFromProto(column string, value *pb.ColumnValue) any {
 	switch kind := value.GetKind().(type) {
-	case *pb.Value_BoolValue:
+	case *pb.ColumnValue_BoolValue:
 		return kind.BoolValue
-	case *pb.Value_Int64Value:
+	case *pb.ColumnValue_Int64Value:
 		return kind.Int64Value
-	case *pb.Value_DoubleValue:
+	case *pb.ColumnValue_DoubleValue:
 		return kind.DoubleValue
-	case *pb.Value_StringValue:
+	case *pb.ColumnValue_StringValue:
 		return kind.StringValue
-	case *pb.Value_BytesValue:
+	case *pb.ColumnValue_BytesValue:
 		return kind.BytesValue
-	case *pb.Value_TimestampValue:
+	case *pb.ColumnValue_TimestampValue:
 		return kind.TimestampValue.AsTime()
-	case *pb.Value_DecimalValue:
+	case *pb.ColumnValue_DecimalValue:
 		return Decimal(kind.DecimalValue)
-	default:
+	case *pb.ColumnValue_NullValue:
 		return nil
+	default:
+		// Not NULL: the broker has a kind of value that this library does not know.
+		return fmt.Errorf("column %q has a value of a newer API", column)
 	}
 }

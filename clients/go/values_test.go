@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	pb "example.com/lease-broker/clients/go/leasebrokerv1"
 )
 
 func TestValuesReturnAsTheyWereSent(t *testing.T) {
@@ -18,7 +20,7 @@ func TestValuesReturnAsTheyWereSent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if back := valueFromProto(message); !reflect.DeepEqual(back, value) {
+		if back := valueFromProto("c", message); !reflect.DeepEqual(back, value) {
 			t.Errorf("%#v returns as %#v", value, back)
 		}
 	}
@@ -54,6 +56,20 @@ func TestTypedColumns(t *testing.T) {
 	_, err := item.IsNull("missing")
 	if err == nil || err.Error() != `no column "missing"; the item has nothing, number` {
 		t.Error(err)
+	}
+}
+
+func TestValueOfANewerAPIIsNotNull(t *testing.T) {
+	item := itemFromProto(&pb.Lease{Item: &pb.Item{Columns: map[string]*pb.ColumnValue{"c": {}}}})
+	_, textErr := item.Text("c")
+	_, nullErr := item.IsNull("c")
+	for _, err := range []error{textErr, nullErr} {
+		if err == nil || err.Error() != `column "c" has a value of a newer API` {
+			t.Error(err)
+		}
+	}
+	if _, err := rowToProto(item.Columns); err == nil {
+		t.Error("the value was sent")
 	}
 }
 

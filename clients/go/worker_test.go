@@ -194,14 +194,13 @@ func TestHeartbeatsKeepTheLeaseOfALongHandler(t *testing.T) {
 
 func TestCancelledLeaseCancelsTheHandler(t *testing.T) {
 	b := newBroker(t)
-	keys := b.enqueue("work", payloads(1)...)
-	client := b.client()
+	b.enqueue("work", payloads(1)...)
 	cause := make(chan error, 1)
 	_, events := b.work(func(ctx context.Context, item *item) (*result, error) {
 		if item.FencingToken > 1 {
 			return nil, nil
 		}
-		if _, err := client.Cancel(ctx, "work", keys, leasebroker.Cancellation{Reason: "wrong customer"}); err != nil {
+		if err := b.cancel(item.Key, "wrong customer"); err != nil {
 			return nil, err
 		}
 		<-ctx.Done()
@@ -336,8 +335,7 @@ func TestStoppingWorkerLeavesHandlersThatIgnoreIt(t *testing.T) {
 
 func TestHeartbeatStoresTheCheckpoint(t *testing.T) {
 	b := newBroker(t)
-	keys := b.enqueue("work", payloads(1)...)
-	client := b.client()
+	b.enqueue("work", payloads(1)...)
 	var first atomic.Bool
 	checkpoints := make(chan string, 1)
 	_, events := b.work(func(ctx context.Context, item *item) (*result, error) {
@@ -349,7 +347,7 @@ func TestHeartbeatStoresTheCheckpoint(t *testing.T) {
 			return nil, err
 		}
 		time.Sleep(time.Second) // The first heartbeat comes after 0.7 s.
-		if _, err := client.Cancel(ctx, "work", keys, leasebroker.Cancellation{}); err != nil {
+		if err := b.cancel(item.Key, "moved"); err != nil {
 			return nil, err
 		}
 		<-ctx.Done()

@@ -17,7 +17,7 @@
 --   {written_columns} sets the columns. No two leases have the same key. The lists of follow-ups begin at @P7.
 --   A checkpoint of a failure or a release is written as one more of these columns. Without one, {clear_checkpoint} removes the
 --   checkpoints of completed items, if the queue has checkpoints.
--- Results: index and new state of each lease that this batch ends, and the time. If it ends fewer than the list has, a second result has
+-- Results: index and new state of each lease that this batch ends, the time, and the worker that held it. If it ends fewer than the list has, a second result has
 --   index and present state of each lease that an earlier settlement of the same kind ended, and index and NULL of each
 --   completion whose key has no row.
 -- Locks, in order: U on the rows of held leases, in the order of the key (leases.sql says how far that holds). X on the rows
@@ -45,7 +45,7 @@
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME(), @changed_count int = 0;
 BEGIN TRANSACTION;
-SELECT l.lb_i, l.lb_state, @now AS lb_now
+SELECT l.lb_i, l.lb_state, @now AS lb_now, t.{lease_owner} AS lb_owner
 FROM {lease_list}
     INNER JOIN {table} AS t WITH (UPDLOCK, {by_key}) ON {join_list_on_key}
 WHERE {is_held}

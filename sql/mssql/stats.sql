@@ -2,14 +2,16 @@
 --   state.
 -- Sections: `stats`. {can_use_statistics} is 1 = 0 for exact counts, and for a queue without filtered indexes.
 -- Parameters: none.
--- Results: state and number of items of each state that has any. Then one row: the server's time, and since when the oldest
---   ready item and the oldest lease are in their state.
+-- Results: state and number of items of each state that has any. Then one row: the server's time, since when the oldest ready
+--   item and the oldest lease are in their state, and the milliseconds that the batch took.
 -- Locks: S on the rows read. READPAST skips rows that others have locked.
 -- Indexes: ready and token (ages). The row counts that the server keeps for all four indexes (numbers of a large table).
 -- Why a table of more than 10,000 rows is not counted: the cost must not grow with the table. The server keeps the number of
 --   rows of each index, exact except for running transactions. Each state follows from these numbers.
--- Why the ages look at the first 1,000 ready items in the queue's order and at 1,000 leases: the same reason. SQL Server may also
---   keep the locks on all rows that it reads until the statement ends, and replaces more than 5,000 by a lock on the table.
+-- Why the ages look at 2,000 leases, at the first 1,000 ready items in the queue's order and at the last {last_sample}: the same
+--   reason. An item that waits behind others all the time is among the last. That sample is empty for a queue without an order.
+-- Why a statement of its own for each age: SQL Server may keep the locks on all rows and index entries that a statement reads until
+--   it ends, and replaces more than 5,000 by a lock on the table.
 -- Why some tables are always counted: Babelfish keeps no row counts of filtered indexes, and without filtered indexes there is
 --   no index per state. Exact counts are also for operators who ask for them.
 -- Why READCOMMITTEDLOCK: READPAST skips rows only in reads that use locks. Without the hint, a database with
@@ -31,11 +33,17 @@ IF {can_use_statistics} AND @all > 10000 AND SERVERPROPERTY('babelfish') IS NULL
     WHERE v.lb_n > 0;
 ELSE
     SELECT t.{lease_state} AS lb_state, COUNT_BIG(*) AS lb_n FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST) GROUP BY t.{lease_state};
-SELECT @now AS lb_now,
-    (SELECT MIN(s.lb_since)
-        FROM (SELECT TOP (1000) t.{lease_state_time} AS lb_since FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{ready_hint})
-            WHERE t.{lease_state} = 0 ORDER BY {pick_order}) AS s
-        WHERE s.lb_since > '2000-01-01') AS lb_ready,
-    (SELECT MIN(s.lb_since)
-        FROM (SELECT TOP (1000) t.{lease_state_time} AS lb_since FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{leased_hint})
-            WHERE t.{lease_state} = 1) AS s) AS lb_leased;
+DECLARE @since_ready datetime2(3), @since_leased datetime2(3);
+SELECT @since_ready = MIN(s.lb_since)
+FROM (SELECT f.lb_since
+    FROM (SELECT TOP (1000) t.{lease_state_time} AS lb_since FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{ready_hint})
+        WHERE t.{lease_state} = 0 ORDER BY {pick_order}) AS f
+    UNION ALL
+    SELECT l.lb_since
+    FROM (SELECT TOP ({last_sample}) t.{lease_state_time} AS lb_since FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{ready_hint})
+        WHERE t.{lease_state} = 0 ORDER BY {reverse_order}) AS l) AS s
+WHERE s.lb_since > '2000-01-01';
+SELECT @since_leased = MIN(s.lb_since)
+FROM (SELECT TOP (2000) t.{lease_state_time} AS lb_since FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{leased_hint})
+    WHERE t.{lease_state} = 1) AS s;
+SELECT @now AS lb_now, @since_ready AS lb_ready, @since_leased AS lb_leased, DATEDIFF(MILLISECOND, @now, SYSUTCDATETIME()) AS lb_took;

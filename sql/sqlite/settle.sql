@@ -1,5 +1,5 @@
 -- Purpose: end one lease: complete, fail or release its item.
--- Sections: one of `complete`, `delete`, `fail` and `release` runs first, and changes no row if the lease was lost. If a queue
+-- Sections: `find_owner` runs first if the span of the lease is recorded, to show the worker. One of `complete`, `delete`, `fail` and `release` then runs, and changes no row if the lease was lost. If a queue
 --   archives its completed items, `copy_to_archive` and `delete_archived` follow `complete`. If no row was changed,
 --   `find_earlier_settlement` reads the row. It returns 1 and the row's state if the lease has ended, 0 or NULL if the row has
 --   another lease, and no row if there is none with this key. All run in the writer's transaction.
@@ -12,7 +12,11 @@
 -- Why token and fence stay on the row: the same settlement sent again must be recognized. The row tells which kind of
 --   settlement ended the lease: a completion leaves state 3 or sets the attempts to 0, a failure leaves at least one attempt
 --   and the owner, a release clears the owner.
+-- Why `find_owner` and no RETURNING: only recorded leases need the worker, and a release has removed it from the row.
 -- Why {clear_trace}: an item of a recurring queue is completed again and again. Each run gets a trace of its own.
+
+-- :: find_owner
+SELECT {lease_owner} FROM {table} WHERE {key_match}
 
 -- :: complete
 UPDATE {table}

@@ -13,7 +13,9 @@
 -- Why `…_over_limit` runs first: it skips ?1 entries, which costs less than to count them. The count runs only if it finds no
 --   row, so no count reads more than the limit.
 -- Why every section but `count_all` has a limit: the cost must not grow with the table. `oldest_ready` looks at the first 1000
---   ready items in the queue's order, `oldest_lease` at 10000 leases. `count_all` reads the whole table.
+--   ready items in the queue's order, and at the last {last_sample}: an item that waits behind others all the time is among
+--   them. The last sample is empty for a queue without an order. `oldest_lease` looks at 10000 leases. `count_all` reads the
+--   whole table.
 -- Why so many sections, unlike mssql/stats.sql: SQL Server stores the number of entries of each index, SQLite does not.
 
 -- :: count_all
@@ -42,8 +44,13 @@ FROM (SELECT {lease_state} AS lb_state FROM {table} NOT INDEXED LIMIT ?1)
 
 -- :: oldest_ready
 SELECT min(lb_since)
-FROM (SELECT {lease_state_time} AS lb_since FROM {table} INDEXED BY {ready_index} WHERE {lease_state} = 0
-    {order_by} LIMIT 1000)
+FROM (SELECT lb_since
+    FROM (SELECT {lease_state_time} AS lb_since FROM {table} INDEXED BY {ready_index} WHERE {lease_state} = 0
+        {order_by} LIMIT 1000)
+    UNION ALL
+    SELECT lb_since
+    FROM (SELECT {lease_state_time} AS lb_since FROM {table} INDEXED BY {ready_index} WHERE {lease_state} = 0
+        {reverse_order_by} LIMIT {last_sample}))
 WHERE lb_since > 0
 
 -- :: oldest_lease

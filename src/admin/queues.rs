@@ -86,6 +86,7 @@ fn statistics(status: &QueueStatus) -> Json {
         "items": Map::from_iter(items),
         "oldest_ready_seconds": seconds(status.stats.oldest_ready),
         "oldest_lease_seconds": seconds(status.stats.oldest_lease),
+        "sampled": status.stats.sampled_states().map(State::name).collect::<Vec<_>>(),
         "over_age": status.over_age,
         "age_seconds": status.age.as_secs_f64(),
     })

@@ -126,14 +126,17 @@ impl LeaseRecorder {
             for follow_up in follow_ups(&settlements, &settled.results) {
                 this.metrics.queue(follow_up.queue).enqueued.add(1);
             }
-            for (settlement, result) in settlements.iter().zip(&settled.results) {
+            let results = settled.results.iter().zip(&settled.owners);
+            for (settlement, (result, owner)) in settlements.iter().zip(results) {
                 if let (Settled::Ended(_), Some(trace), Some(time)) =
                     (result, &settlement.trace, settled.time)
                 {
                     let held = duration_between(trace.origin.claim_time, time);
                     this.observer.held(queue, end_of(&settlement.ending), held);
                 }
-                this.tracer.settled(queue, settlement, result, settled.time);
+                let owner = owner.as_deref();
+                this.tracer
+                    .settled(queue, settlement, result, owner, settled.time);
             }
             Ok(settled)
         })

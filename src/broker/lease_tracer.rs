@@ -20,6 +20,7 @@ use lease_broker_model::trace_context::{Span, TraceContext};
 use lease_broker_store::{EndedLease, Ending, QueueIndex, Reaped, Settled, Settlement, TraceNote};
 
 use super::queue_counters::{LeaseCall, LeaseEnd, call_of, end_of};
+use crate::span::attribute;
 use crate::span::{AttributeValue, FinishedSpan, SpanKind, SpanLink, Spans};
 
 /// A way to end badly. Each has its own number of leases that are kept.
@@ -90,17 +91,19 @@ impl LeaseTracer {
         self.spans.are_wanted()
     }
 
-    /// Decides before a settlement whether its lease is recorded, and whether its row needs a note.
+    /// Decides before a settlement whether its lease is recorded, and whether its row needs a note. The span of a recorded lease shows
+    /// the worker, so the settlement asks for it.
     pub(super) fn prepare(&self, queue: QueueIndex, settlement: &mut Settlement) {
         let Some(trace) = settlement.trace.as_mut().filter(|_| self.is_wanted()) else {
             return;
         };
         let fails = matches!(settlement.ending, Ending::Fail { .. });
         trace.kept = !trace.origin.sampled && fails && self.may_keep(BadEnd::Failed);
+        trace.wants_owner = trace.origin.sampled || trace.kept;
         // A completed item has no further lease, or begins a new trace. A row with a valid context keeps it.
         let needs_note = trace.origin.producer.is_none()
             && !matches!(settlement.ending, Ending::Complete { .. });
-        if (trace.origin.sampled || trace.kept) && needs_note {
+        if trace.wants_owner && needs_note {
             trace.note = Some(self.note(queue, &settlement.lease, &trace.origin));
         }
     }
@@ -135,12 +138,13 @@ impl LeaseTracer {
         }
     }
 
-    /// Reports the result of a settlement. `time`: the time by the store's clock, in milliseconds since 1970.
+    /// Reports the result of a settlement. `owner`: the worker that held the lease. `time`: the time by the store's clock, in milliseconds since 1970.
     pub(super) fn settled(
         &self,
         queue: QueueIndex,
         settlement: &Settlement,
         result: &Settled,
+        owner: Option<&str>,
         time: Option<i64>,
     ) {
         let Some(trace) = settlement.trace.as_deref().filter(|_| self.is_wanted()) else {
@@ -157,23 +161,23 @@ impl LeaseTracer {
                 let mut attributes = Vec::new();
                 if !trace.origin.duration.is_zero() {
                     let seconds = AttributeValue::Seconds(trace.origin.duration.as_secs_f64());
-                    attributes.push(("lease_broker.lease.duration", seconds));
+                    attributes.push((attribute::LEASE_DURATION, seconds));
                 }
                 if let Some(reason) = trace.release_reason {
                     let reason = AttributeValue::Word(reason.name());
-                    attributes.push(("lease_broker.release.reason", reason));
+                    attributes.push((attribute::RELEASE_REASON, reason));
                 }
                 if let (Ending::Fail { error, .. }, true) =
                     (&settlement.ending, self.settings.error_messages)
                 {
                     let error = AttributeValue::Text(error.clone());
-                    attributes.push(("lease_broker.item.error", error));
+                    attributes.push((attribute::ITEM_ERROR, error));
                 }
                 let end = End {
                     outcome: end_of(&settlement.ending),
                     time,
                     state: *state,
-                    worker: trace.worker.as_deref(),
+                    worker: owner.or(trace.worker.as_deref()),
                     attributes,
                     links: trace.call.map(settled_by).into_iter().collect(),
                 };
@@ -208,7 +212,7 @@ impl LeaseTracer {
         let mut span = self.moment("lost", queue, lease, &trace.origin, time);
         span.error = Some("lease_lost");
         span.attributes
-            .push(("lease_broker.settlement.operation", operation));
+            .push((attribute::SETTLEMENT_OPERATION, operation));
         span.attributes.push(sampling_attribute(recording));
         self.spans.emit(span);
     }
@@ -226,7 +230,7 @@ impl LeaseTracer {
             let mut span = self.moment("heartbeat", queue, lease, &trace.origin, time);
             let time_left = AttributeValue::Seconds(time_left.as_secs_f64());
             span.attributes
-                .push(("lease_broker.lease.time_left", time_left));
+                .push((attribute::LEASE_TIME_LEFT, time_left));
             self.spans.emit(span);
         }
     }
@@ -269,11 +273,11 @@ impl LeaseTracer {
                 error: None,
                 attributes: vec![
                     (
-                        "messaging.destination.name",
+                        attribute::MESSAGING_DESTINATION_NAME,
                         AttributeValue::Text(name.to_owned()),
                     ),
-                    ("lease_broker.reap.expired", count(reaped.expired.len())),
-                    ("lease_broker.reap.promoted", count(reaped.promoted)),
+                    (attribute::REAP_EXPIRED, count(reaped.expired.len())),
+                    (attribute::REAP_PROMOTED, count(reaped.promoted)),
                 ],
                 links: Vec::new(),
             });
@@ -302,7 +306,7 @@ impl LeaseTracer {
                 let expiry = time_of(ended.expire_time);
                 let delay = time.duration_since(expiry).unwrap_or_default();
                 let delay = AttributeValue::Seconds(delay.as_secs_f64());
-                attributes.push(("lease_broker.reap.delay", delay));
+                attributes.push((attribute::REAP_DELAY, delay));
                 time = expiry;
             }
             let shown = End {
@@ -392,11 +396,11 @@ impl LeaseTracer {
         let mut attributes = self.attributes(queue, lease);
         if let Some(worker) = shown.worker {
             let worker = AttributeValue::Text(worker.to_owned());
-            attributes.push(("messaging.client.id", worker));
+            attributes.push((attribute::MESSAGING_CLIENT_ID, worker));
         }
         for (name, word) in [
-            ("lease_broker.lease.outcome", shown.outcome.name()),
-            ("lease_broker.item.state", shown.state.name()),
+            (attribute::LEASE_OUTCOME, shown.outcome.name()),
+            (attribute::ITEM_STATE, shown.state.name()),
         ] {
             attributes.push((name, AttributeValue::Word(word)));
         }
@@ -452,19 +456,28 @@ impl LeaseTracer {
         let number = |number| AttributeValue::Number(number);
         let mut attributes = Vec::with_capacity(16);
         attributes.extend([
-            ("messaging.system", AttributeValue::Word("lease_broker")),
-            ("messaging.operation.name", AttributeValue::Word("lease")),
-            ("messaging.operation.type", AttributeValue::Word("process")),
             (
-                "messaging.destination.name",
+                attribute::MESSAGING_SYSTEM,
+                AttributeValue::Word("lease_broker"),
+            ),
+            (
+                attribute::MESSAGING_OPERATION_NAME,
+                AttributeValue::Word("lease"),
+            ),
+            (
+                attribute::MESSAGING_OPERATION_TYPE,
+                AttributeValue::Word("process"),
+            ),
+            (
+                attribute::MESSAGING_DESTINATION_NAME,
                 AttributeValue::Text(self.queue_name(queue).to_owned()),
             ),
-            ("lease_broker.lease.attempt", number(lease.attempt.into())),
-            ("lease_broker.lease.fencing_token", number(lease.fence)),
+            (attribute::LEASE_ATTEMPT, number(lease.attempt.into())),
+            (attribute::LEASE_FENCING_TOKEN, number(lease.fence)),
         ]);
         if self.settings.item_keys {
             let key = AttributeValue::Text(lease.key.to_string());
-            attributes.push(("messaging.message.id", key));
+            attributes.push((attribute::MESSAGING_MESSAGE_ID, key));
         }
         attributes
     }
@@ -503,7 +516,7 @@ fn sampling_attribute(recording: Recording) -> (&'static str, AttributeValue) {
         Recording::Kept => "kept",
         Recording::Sampled | Recording::No => "sampled",
     };
-    ("lease_broker.sampling", AttributeValue::Word(word))
+    (attribute::SAMPLING, AttributeValue::Word(word))
 }
 
 /// Returns the moment of a time by the store's clock, in milliseconds since 1970.

@@ -9,15 +9,23 @@ use std::time::Duration;
 
 use lease_broker_model::item_state::State;
 use lease_broker_store::{Inspect, ListedItem, QueueIndex, Stats, StoreError};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::operation_metrics::{Operation, OperationMetrics};
 use super::store_health::StoreHealth;
 
-/// The pause after a refresh is at least this many times as long as the refresh took, so that a database on which
-/// counting is slow spends at most 1 % of its time on it.
+#[cfg(test)]
+mod tests;
+
+/// The pause after a refresh is at least this many times as long as its statements took, so that a database on which counting is
+/// slow spends at most 1 % of its time on it. The wait for the database does not count.
 const PAUSE_PER_DURATION: u32 = 100;
+/// The longest such pause, unless the interval is longer. Older statistics would not be worth much.
+const MAX_PAUSE: Duration = Duration::from_secs(60);
+/// The number of queues whose statistics are read at the same time. Others wait for their turn in a row.
+pub(super) const CONCURRENT_REFRESHES: usize = 2;
 /// The number of leases that the watchdog names. Further leases are only counted.
 const NAMED_LEASES: usize = 20;
 /// The interval at which the watchdog names the same lease again.
@@ -59,6 +67,8 @@ impl LastRefresh {
 pub(super) struct QueueMonitor {
     pub(super) store: Arc<dyn Inspect>,
     pub(super) health: Arc<StoreHealth>,
+    /// The turns of the monitors of all queues.
+    pub(super) turns: Arc<Semaphore>,
     pub(super) queue: QueueIndex,
     pub(super) queue_name: String,
     /// The interval between two refreshes.
@@ -76,16 +86,13 @@ impl QueueMonitor {
     pub(super) async fn run(mut self, stop: CancellationToken) {
         let work = async {
             loop {
-                let start = Instant::now();
-                let healthy = *self.health.subscribe().borrow();
-                if healthy && let Err(error) = self.refresh().await {
-                    let queue = &self.queue_name;
-                    tracing::warn!(queue, %error, "statistics not refreshed");
-                }
+                let took = self.refresh_if_healthy().await;
                 // The random part keeps brokers that were started together from counting together.
                 let share: f64 = rand::random_range(0.75..1.25);
                 let pause = self.interval.mul_f64(share);
-                tokio::time::sleep(pause.max(start.elapsed() * PAUSE_PER_DURATION)).await;
+                let rest = took.saturating_mul(PAUSE_PER_DURATION);
+                let max_rest = MAX_PAUSE.max(self.interval);
+                tokio::time::sleep(pause.max(rest.min(max_rest))).await;
             }
         };
         tokio::select! {
@@ -94,19 +101,39 @@ impl QueueMonitor {
         }
     }
 
-    async fn refresh(&mut self) -> Result<(), StoreError> {
+    /// Returns how long the statements took. A failure asks for no longer pause: the database may be well again soon.
+    async fn refresh_if_healthy(&mut self) -> Duration {
+        let turns = self.turns.clone();
+        let _turn = turns.acquire().await;
+        if !*self.health.subscribe().borrow() {
+            return Duration::ZERO;
+        }
+        self.refresh().await.unwrap_or_else(|error| {
+            let queue = &self.queue_name;
+            tracing::warn!(queue, %error, "statistics not refreshed");
+            Duration::ZERO
+        })
+    }
+
+    async fn refresh(&mut self) -> Result<Duration, StoreError> {
         let start = Instant::now();
-        let stats = self.store.stats(self.queue).await;
+        let stats = self.store.timed_stats(self.queue).await;
         let duration = start.elapsed();
         self.metrics
             .observe(self.queue, Operation::Other, duration, stats.as_ref().err());
-        let stats = stats?;
+        let (mut stats, took) = stats?;
+        let may_be_old = |max| {
+            // A sample can lack the oldest lease. A list has more of them, or all.
+            stats.oldest_lease_is_sampled || stats.oldest_lease.is_some_and(|age| age > max)
+        };
         let over_age = match self.max_lease_age {
-            Some(max) if stats.oldest_lease.is_some_and(|age| age > max) => {
+            Some(max) if may_be_old(max) => {
                 let oldest = self
                     .store
                     .list(self.queue, State::Leased, NAMED_LEASES + 1)
                     .await?;
+                let listed = oldest.first().and_then(|item| item.age);
+                stats.oldest_lease = stats.oldest_lease.max(listed);
                 self.report(&oldest, max)
             }
             _ => {
@@ -115,7 +142,7 @@ impl QueueMonitor {
             }
         };
         self.last_refresh.set(stats, over_age);
-        Ok(())
+        Ok(took)
     }
 
     /// Logs the leases that are older than `max`, each when it crosses the age and again at intervals. `oldest` has the

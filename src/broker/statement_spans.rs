@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use lease_broker_model::trace_context::Span;
-use lease_broker_store::StoreError;
+use lease_broker_store::{Database, StoreError};
 
 use super::operation_metrics::Operation;
 use crate::call_trace::RecordedCall;
+use crate::span::attribute;
 use crate::span::{AttributeValue, FinishedSpan, SpanKind, SpanLink, Spans};
 
 /// The largest number of links of one span.
@@ -24,6 +25,10 @@ pub(super) struct QueueSpans {
     pub(super) system: &'static str,
     /// The queue's name.
     pub(super) queue: Arc<str>,
+    /// The queue's table.
+    pub(super) table: Arc<str>,
+    /// The database of the table.
+    pub(super) database: Arc<Database>,
 }
 
 impl QueueSpans {
@@ -34,7 +39,28 @@ impl QueueSpans {
             spans: Spans::default(),
             system: "",
             queue: "".into(),
+            table: "".into(),
+            database: Arc::default(),
         }
+    }
+
+    /// Returns the attributes that say which table of which database an operation worked on.
+    fn place(&self) -> impl Iterator<Item = (&'static str, AttributeValue)> {
+        let Database {
+            namespace,
+            address,
+            port,
+        } = &*self.database;
+        let text = |text: &str| AttributeValue::Text(text.to_owned());
+        let port = port.map(|port| AttributeValue::Number(port.into()));
+        [
+            (attribute::DB_COLLECTION_NAME, Some(text(&self.table))),
+            (attribute::DB_NAMESPACE, namespace.as_deref().map(text)),
+            (attribute::SERVER_ADDRESS, address.as_deref().map(text)),
+            (attribute::SERVER_PORT, port),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
     }
 
     /// Returns the maker of the spans of one kind of operation.
@@ -74,22 +100,23 @@ impl StatementSpans {
         };
         let span = Span::random_in(first.span().trace_id);
         let mut attributes = vec![
-            ("db.system.name", AttributeValue::Word(self.queue.system)),
             (
-                "db.operation.name",
+                attribute::DB_SYSTEM_NAME,
+                AttributeValue::Word(self.queue.system),
+            ),
+            (
+                attribute::DB_OPERATION_NAME,
                 AttributeValue::Word(self.operation.name()),
             ),
-            ("db.operation.batch.size", AttributeValue::count(items)),
             (
-                "lease_broker.statement.calls",
-                AttributeValue::Number(count),
+                attribute::DB_OPERATION_BATCH_SIZE,
+                AttributeValue::count(items),
             ),
+            (attribute::STATEMENT_CALLS, AttributeValue::Number(count)),
         ];
+        attributes.extend(self.queue.place());
         if let Some(left_out) = others.len().checked_sub(MAX_LINKS).filter(|left| *left > 0) {
-            attributes.push((
-                "lease_broker.link.left_out",
-                AttributeValue::count(left_out),
-            ));
+            attributes.push((attribute::LINK_LEFT_OUT, AttributeValue::count(left_out)));
         }
         for other in others {
             other.add_statement(span);

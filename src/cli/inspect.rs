@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 use super::CommandError;
 use super::config_args::{ConfigArgs, configured_queue, open_to_read, unknown_queue};
-use super::output::{OutputFormat, Row, moment, note};
+use super::output::{OutputFormat, Row, format_duration, moment, note};
 
 /// Count the items of each queue by state
 ///
@@ -16,7 +16,7 @@ use super::output::{OutputFormat, Row, moment, note};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Fields of --output json and csv: queue; ready, leased, delayed, completed, dead; at_least (states that can have more items than
-were counted); oldest_ready_seconds, oldest_lease_seconds.
+were counted); oldest_ready_seconds, oldest_lease_seconds; sampled (states of which only a sample was searched for the oldest).
 
 Examples:
   lease-broker stats
@@ -125,8 +125,8 @@ impl Stats {
     }
 }
 
-/// Returns the row of a queue. A count can be a lower bound. A table shows it as `10000+`. For programs every count is a number, and
-/// `at_least` lists the states whose count is a lower bound.
+/// Returns the row of a queue. A count can be a lower bound, and an age that of the oldest of a sample. A table shows them as
+/// `10000+` and `5m+`. For programs every count is a number, and `at_least` and `sampled` list the states.
 fn row_of_queue(name: &str, stats: &StoredStats) -> Row {
     let mut row = Row::default().field("queue", name);
     let mut lower_bounds = Vec::new();
@@ -139,9 +139,27 @@ fn row_of_queue(name: &str, stats: &StoredStats) -> Row {
         }
         row = row.shown(state.name(), shown).data(state.name(), count);
     }
-    row.data("at_least", lower_bounds)
-        .duration("oldest_ready", stats.oldest_ready)
-        .duration("oldest_lease", stats.oldest_lease)
+    row = row.data("at_least", lower_bounds);
+    for (name, age, is_sampled) in [
+        (
+            "oldest_ready",
+            stats.oldest_ready,
+            stats.oldest_ready_is_sampled,
+        ),
+        (
+            "oldest_lease",
+            stats.oldest_lease,
+            stats.oldest_lease_is_sampled,
+        ),
+    ] {
+        let mut shown = age.map_or_else(|| "-".to_owned(), format_duration);
+        if is_sampled && age.is_some() {
+            shown.push('+');
+        }
+        row = row.shown(name, shown).data_duration(name, age);
+    }
+    let sampled: Vec<&str> = stats.sampled_states().map(State::name).collect();
+    row.data("sampled", sampled)
 }
 
 /// The text of a table without items.

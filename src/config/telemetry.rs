@@ -72,6 +72,8 @@ pub struct Telemetry {
     /// The interval at which the statistics of each queue are read. 100 ms to 1 day.
     #[serde(with = "duration")]
     pub stats_interval: Duration,
+    /// Which metrics tell queues apart.
+    pub per_queue: PerQueue,
     /// The environment variables of OpenTelemetry that were found.
     #[serde(skip)]
     pub otel_variables: OtelVariables,
@@ -86,6 +88,18 @@ pub enum OtlpProtocol {
     /// OTLP over HTTP, with messages in the binary format of Protocol Buffers.
     #[serde(rename = "http/protobuf")]
     HttpProtobuf,
+}
+
+/// Which metrics have a series for each queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PerQueue {
+    /// `Full` for up to 200 queues, `Essential` for more.
+    Auto,
+    /// All that are about queues.
+    Full,
+    /// The states and ages of items, and the leases and items that were claimed, ended, added and died. The others add up all queues.
+    Essential,
 }
 
 /// A kind of data that can be exported.

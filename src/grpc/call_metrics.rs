@@ -38,7 +38,7 @@ pub const CODE_NAMES: [&str; 17] = [
 ];
 
 /// Returns the index of a status code in [`CODE_NAMES`].
-fn code_index(code: Code) -> usize {
+pub(super) fn code_index(code: Code) -> usize {
     // Every code of tonic is in the table.
     let index = usize::try_from(i32::from(code)).unwrap_or(2);
     index.min(CODE_NAMES.len() - 1)
@@ -47,6 +47,21 @@ fn code_index(code: Code) -> usize {
 /// Returns the name of a status code, such as `DEADLINE_EXCEEDED`.
 pub(super) fn code_name(code: Code) -> &'static str {
     CODE_NAMES[code_index(code)]
+}
+
+/// Returns the name of a status code if it says that the server failed, and not its caller. `code`: its index in [`CODE_NAMES`].
+pub fn error_type(code: usize) -> Option<&'static str> {
+    let name = CODE_NAMES[code];
+    let is_error = matches!(
+        name,
+        "UNKNOWN"
+            | "DEADLINE_EXCEEDED"
+            | "UNIMPLEMENTED"
+            | "INTERNAL"
+            | "UNAVAILABLE"
+            | "DATA_LOSS"
+    );
+    is_error.then_some(name)
 }
 
 /// Receives the duration and the result of each call. The first argument is the index in

@@ -15,9 +15,10 @@ use tonic::{Code, Status};
 use tower::{Layer, Service};
 
 use super::answered::{AnsweredFuture, RunningCall};
-use super::call_metrics::{CallMetrics, code_name};
+use super::call_metrics::{CallMetrics, code_index, code_name, error_type};
 use crate::call_trace::{self, CallTrace, RecordedCall};
 use crate::security::Rpc;
+use crate::span::attribute;
 use crate::span::{AttributeValue, FinishedSpan, SpanKind, SpanLink, Spans};
 
 /// Marks a response of a claim without leases, as an extension.
@@ -155,15 +156,6 @@ impl Drop for Recording {
         let Some(code) = self.code else {
             return;
         };
-        let is_error = matches!(
-            code,
-            Code::Unknown
-                | Code::DeadlineExceeded
-                | Code::Unimplemented
-                | Code::Internal
-                | Code::Unavailable
-                | Code::DataLoss
-        );
         let method = std::mem::take(&mut self.method);
         self.spans.emit(FinishedSpan {
             name: method.clone().into(),
@@ -172,12 +164,12 @@ impl Drop for Recording {
             parent: self.parent,
             start: self.start,
             end: SystemTime::now(),
-            error: is_error.then(|| code_name(code)),
+            error: error_type(code_index(code)),
             attributes: vec![
-                ("rpc.system.name", AttributeValue::Word("grpc")),
-                ("rpc.method", AttributeValue::Text(method)),
+                (attribute::RPC_SYSTEM_NAME, AttributeValue::Word("grpc")),
+                (attribute::RPC_METHOD, AttributeValue::Text(method)),
                 (
-                    "rpc.response.status_code",
+                    attribute::RPC_RESPONSE_STATUS_CODE,
                     AttributeValue::Word(code_name(code)),
                 ),
             ],

@@ -14,6 +14,8 @@ pub struct LeaseTrace {
     pub call: Option<Span>,
     /// The worker's id, if the call names it.
     pub worker: Option<String>,
+    /// True if the settlement returns the worker that held the lease, because the span is recorded.
+    pub wants_owner: bool,
     /// The context that the row gets before the lease ends, so that the item's next lease continues the trace. `None`: the row
     /// has one, or the lease is not recorded.
     pub note: Option<TraceContext>,
@@ -29,6 +31,7 @@ impl LeaseTrace {
             kept: false,
             call: None,
             worker: None,
+            wants_owner: false,
             note: None,
             release_reason: None,
         }

@@ -18,13 +18,14 @@ pub use self::ended_leases::{
     CancelResults, Cancellation, Cancelled, CancelledLease, EndedLease, Reaped, ReleasedClaims,
     TraceNote,
 };
-pub use self::facts::Facts;
+pub use self::facts::{Database, Facts};
 pub use self::heartbeat::{Renewal, Renewed};
 pub use self::inspect::Inspect;
 pub(super) use self::inspect::inspect_by_field;
 pub use self::leases::Leases;
 pub use self::new_items::{FollowUp, NewItem};
 pub use self::queue_index::QueueIndex;
+pub(crate) use self::settle::wants_owner;
 pub use self::settle::{Ending, SettleResults, Settled, Settlement};
 pub use self::upkeep::{Checkpoints, Upkeep};
 

@@ -23,6 +23,9 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// The number of kinds.
+    pub const KINDS: usize = 5;
+
     /// Returns a word for the kind of error.
     pub const fn kind(&self) -> &'static str {
         match self {

@@ -56,7 +56,7 @@ mod written_columns;
 
 pub use self::contract::{
     CancelResults, Cancellation, Cancelled, CancelledLease, Checkpoints, ClaimCall, Claimed,
-    ClaimedItem, EndedLease, Ending, Facts, FollowUp, Inspect, LeaseExpiry, Leases,
+    ClaimedItem, Database, EndedLease, Ending, Facts, FollowUp, Inspect, LeaseExpiry, Leases,
     MAX_PASSED_OVER, MAX_TOO_LARGE, NewItem, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed,
     SettleResults, Settled, Settlement, Store, TooLargeItem, TraceNote, Upkeep,
 };

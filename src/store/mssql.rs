@@ -83,10 +83,10 @@ pub use self::settings::Settings;
 use super::contract::inspect_by_field;
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
-    CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall, Claimed, EnqueueOnce,
-    EnqueuedOnce, Facts, Instance, Leases, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex,
-    Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settlement, StoreError,
-    TraceNote, Upkeep,
+    CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall, Claimed, Database,
+    EnqueueOnce, EnqueuedOnce, Facts, Instance, Leases, NewItem, PoolStatus, PurgeStep, Purged,
+    QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settlement,
+    StoreError, TraceNote, Upkeep,
 };
 
 /// Statement of the health check: it succeeds only if the database accepts writes.
@@ -198,6 +198,10 @@ impl Facts for MssqlStore {
 
     fn location(&self) -> String {
         self.location.clone()
+    }
+
+    fn database(&self) -> Database {
+        self.reader.operations.pool.database()
     }
 
     fn pool_status(&self) -> PoolStatus {

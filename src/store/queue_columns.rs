@@ -177,6 +177,15 @@ pub(super) fn soft_lock_placeholders(
     SoftLockColumn::ALL.into_iter().map(quoted).collect()
 }
 
+/// Returns the opposite of an order.
+pub(super) fn reversed(order: &[OrderColumn]) -> Vec<OrderColumn> {
+    let reversed = order.iter().map(|part| OrderColumn {
+        column: part.column.clone(),
+        descending: !part.descending,
+    });
+    reversed.collect()
+}
+
 /// Renders columns to sort by, each with `prefix` before its quoted name.
 pub(super) fn sort_list(order: &[OrderColumn], prefix: &str, quote: fn(&str) -> String) -> String {
     let parts = order.iter().map(|part| {

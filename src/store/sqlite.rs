@@ -79,10 +79,10 @@ use super::contract::inspect_by_field;
 use super::schema::Schema as _;
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
-    CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall, Claimed, EnqueueOnce,
-    EnqueuedOnce, Facts, Instance, Leases, NewItem, PoolStatus, PurgeStep, Purged, QueueIndex,
-    Reaped, Refusal, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settled,
-    Settlement, StoreError, TraceNote, Upkeep,
+    CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall, Claimed, Database,
+    EnqueueOnce, EnqueuedOnce, Facts, Instance, Leases, NewItem, PoolStatus, PurgeStep, Purged,
+    QueueIndex, Reaped, Refusal, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults,
+    Settled, Settlement, StoreError, TraceNote, Upkeep,
 };
 
 /// A [`Store`](super::Store) on an SQLite file.
@@ -172,6 +172,14 @@ impl Facts for SqliteStore {
         self.path.display().to_string()
     }
 
+    fn database(&self) -> Database {
+        let file = self.path.file_name();
+        Database {
+            namespace: file.map(|name| name.to_string_lossy().into_owned()),
+            ..Database::default()
+        }
+    }
+
     fn pool_status(&self) -> PoolStatus {
         PoolStatus::default()
     }
@@ -249,20 +257,23 @@ impl Leases for SqliteStore {
         let mut settled = SettleResults {
             time: None,
             results: Vec::with_capacity(settlements.len()),
+            owners: Vec::with_capacity(settlements.len()),
         };
         for outcome in join_all(alone).await {
             // Others of the list may have been applied.
             match outcome.map_err(StoreError::maybe_applied) {
                 Err(StoreError::Rejected(rejection)) => {
+                    settled.owners.push(None);
                     settled.results.push(Settled::Refused(Refusal {
                         field: None,
                         problem: rejection.problem,
                     }));
                 }
                 outcome => {
-                    let SettleResults { time, results } = outcome?;
-                    settled.time = time.or(settled.time);
-                    settled.results.extend(results);
+                    let outcome = outcome?;
+                    settled.time = outcome.time.or(settled.time);
+                    settled.results.extend(outcome.results);
+                    settled.owners.extend(outcome.owners);
                 }
             }
         }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
+use lease_broker_model::queue::Order;
 
 /// The number of items in each state of a queue, and two ages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,6 +18,10 @@ pub struct Stats {
     pub oldest_ready: Option<Duration>,
     /// The time since the oldest lease was claimed. `None`: no item is leased.
     pub oldest_lease: Option<Duration>,
+    /// True if `oldest_ready` is the age of the oldest of a sample, because there are more ready items.
+    pub oldest_ready_is_sampled: bool,
+    /// True if `oldest_lease` is the age of the oldest of a sample, because there are more leases.
+    pub oldest_lease_is_sampled: bool,
 }
 
 impl Stats {
@@ -24,9 +29,38 @@ impl Stats {
     /// or, if the server stores one, an estimate.
     pub const COUNT_LIMIT: u64 = 10_000;
 
+    /// The number of ready items at each end of the queue's order among which the oldest is searched.
+    pub(crate) const READY_SAMPLE: u64 = 1_000;
+
+    /// Records whether the ages are those of samples. The items have been counted. `leases`: the number of leases that were looked at.
+    pub(crate) fn set_sampled(&mut self, order: &Order, leases: u64) {
+        let ready = match order {
+            Order::None => Self::READY_SAMPLE,
+            Order::By(_) => 2 * Self::READY_SAMPLE,
+        };
+        self.oldest_ready_is_sampled = self.count_of(State::Ready) > ready;
+        self.oldest_lease_is_sampled =
+            self.count_of(State::Leased) > leases || self.is_lower_bound(State::Leased);
+    }
+
+    /// Returns the states whose oldest item was searched in a sample.
+    pub fn sampled_states(&self) -> impl Iterator<Item = State> {
+        let ready = self.oldest_ready_is_sampled.then_some(State::Ready);
+        let leased = self.oldest_lease_is_sampled.then_some(State::Leased);
+        ready.into_iter().chain(leased)
+    }
+
     /// Returns the number of items in `state`.
     pub fn count_of(&self, state: State) -> u64 {
         self.count[state as usize]
+    }
+
+    /// Returns the number of items in `state`. `None`: only the first rows of several states were looked at, and the number of items
+    /// among them says nothing about the state.
+    pub fn known_count_of(&self, state: State) -> Option<u64> {
+        let count = self.count_of(state);
+        let is_known = !self.is_lower_bound(state) || count >= Self::COUNT_LIMIT;
+        is_known.then_some(count)
     }
 
     /// Returns true if `state` can have more items than [`Self::count_of`] returns.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use lease_broker_model::lease_trace::ReleaseReason;
 use lease_broker_store::QueueIndex;
 use opentelemetry::KeyValue;
-use opentelemetry::metrics::Meter;
+use opentelemetry::metrics::{AsyncInstrument, Meter};
 
 use super::instruments::{
     CLAIMS_WAITING, DIFFERING_QUEUES, ITEMS_DEAD, ITEMS_ENQUEUED, ITEMS_PROMOTED, ITEMS_PURGED,
@@ -15,13 +15,15 @@ use super::instruments::{
     SETTLEMENTS_REFUSED, SETTLEMENTS_REPEATED, STATEMENT_CALLS, STATEMENT_ITEMS, STATEMENTS,
     STORE_CLOCK_OFFSET, STORE_CLOCK_STEPS, STORE_UP, UNKNOWN_LEASE_IDS,
 };
+use super::queue_labels::QueueLabels;
 use crate::broker::{Broker, LeaseCall, LeaseEnd, Operation, OperationCount, QueueCounters};
+use crate::span::attribute;
 
 /// Registers the instruments. They keep no reference that would keep the broker alive.
-pub(super) fn register(meter: &Meter, broker: &Arc<Broker>, queue_names: &[String]) {
+pub(super) fn register(meter: &Meter, broker: &Arc<Broker>, labels: &QueueLabels) {
     let queues = Queues {
         broker: Arc::downgrade(broker),
-        names: queue_names.into(),
+        labels: labels.clone(),
     };
     register_operations(meter, &queues);
     register_queues(meter, &queues);
@@ -48,11 +50,10 @@ pub(super) fn register(meter: &Meter, broker: &Arc<Broker>, queue_names: &[Strin
     });
 }
 
-/// A broker and the names of its queues.
-#[derive(Clone)]
+/// A broker and the labels of its queues.
 struct Queues {
     broker: Weak<Broker>,
-    names: Arc<[String]>,
+    labels: QueueLabels,
 }
 
 /// Reads a number from the counters of an operation.
@@ -65,17 +66,27 @@ type QueueField = fn(&QueueCounters) -> u64;
 type Series = (Vec<KeyValue>, fn(&QueueCounters, usize) -> u64);
 
 impl Queues {
-    /// Calls `read` with the broker, and with the index and the label of each queue.
-    fn for_each(&self, mut read: impl FnMut(&Broker, QueueIndex, KeyValue)) {
-        let Some(broker) = self.broker.upgrade() else {
-            return;
-        };
-        for (index, name) in self.names.iter().enumerate() {
-            read(
-                &broker,
-                QueueIndex(index),
-                KeyValue::new("queue", name.clone()),
-            );
+    /// Returns the function that observes an instrument. `series`: its labels besides the queue. `read`: the number of a queue for the
+    /// series with this index. The numbers of queues that the instrument does not tell apart are added up.
+    fn reader(
+        &self,
+        instrument: Instrument,
+        series: &[Vec<KeyValue>],
+        read: impl Fn(&Broker, QueueIndex, usize) -> u64 + Send + Sync + 'static,
+    ) -> impl Fn(&dyn AsyncInstrument<u64>) + Send + Sync + 'static {
+        let broker = self.broker.clone();
+        let groups = self.labels.groups(instrument, series);
+        move |observer| {
+            let Some(broker) = broker.upgrade() else {
+                return;
+            };
+            for group in &groups {
+                for (index, labels) in group.series.iter().enumerate() {
+                    let queues = group.queues.clone().map(QueueIndex);
+                    let sum = queues.map(|queue| read(&broker, queue, index)).sum();
+                    observer.observe(sum, labels);
+                }
+            }
         }
     }
 }
@@ -86,17 +97,17 @@ fn register_operations(meter: &Meter, queues: &Queues) {
         (STATEMENTS, |count| count.statements),
         (STATEMENT_ITEMS, |count| count.items),
     ];
+    let series = Operation::ALL.map(|operation| {
+        vec![KeyValue::new(
+            attribute::DB_OPERATION_NAME,
+            operation.name(),
+        )]
+    });
     for (instrument, field) in fields {
-        let queues = queues.clone();
-        instrument.counter(meter, move |observer| {
-            queues.for_each(|broker, queue, name| {
-                for operation in Operation::ALL {
-                    let count = broker.queue_operation_count(queue, operation);
-                    let operation = KeyValue::new("operation", operation.name());
-                    observer.observe(field(count), &[name.clone(), operation]);
-                }
-            });
+        let read = queues.reader(instrument, &series, move |broker, queue, index| {
+            field(broker.queue_operation_count(queue, Operation::ALL[index]))
         });
+        instrument.counter(meter, read);
     }
 }
 
@@ -111,19 +122,15 @@ fn register_queues(meter: &Meter, queues: &Queues) {
         (STORE_CLOCK_STEPS, |counters| counters.clock_steps.get()),
     ];
     for (instrument, value) in plain {
-        let queues = queues.clone();
-        instrument.counter(meter, move |observer| {
-            queues.for_each(|broker, queue, name| {
-                observer.observe(value(broker.queue_counters(queue)), &[name]);
-            });
+        let read = queues.reader(instrument, &[Vec::new()], move |broker, queue, _| {
+            value(broker.queue_counters(queue))
         });
+        instrument.counter(meter, read);
     }
-    let waiting = queues.clone();
-    CLAIMS_WAITING.gauge(meter, move |observer| {
-        waiting.for_each(|broker, queue, name| {
-            observer.observe(broker.queue_counters(queue).waiting.get(), &[name]);
-        });
+    let waiting = queues.reader(CLAIMS_WAITING, &[Vec::new()], |broker, queue, _| {
+        broker.queue_counters(queue).waiting.get()
     });
+    CLAIMS_WAITING.gauge(meter, waiting);
     for (instrument, series) in [
         (LEASES_ENDED, ended_series()),
         (LEASES_UNDELIVERED, undelivered_series()),
@@ -131,22 +138,17 @@ fn register_queues(meter: &Meter, queues: &Queues) {
         (SETTLEMENTS_REFUSED, refused_series()),
         (ITEMS_DEAD, dead_series()),
     ] {
-        let queues = queues.clone();
-        instrument.counter(meter, move |observer| {
-            queues.for_each(|broker, queue, name| {
-                for (index, (labels, value)) in series.iter().enumerate() {
-                    let mut labels = labels.clone();
-                    labels.push(name.clone());
-                    observer.observe(value(broker.queue_counters(queue), index), &labels);
-                }
-            });
+        let (labels, values): (Vec<_>, Vec<_>) = series.into_iter().unzip();
+        let read = queues.reader(instrument, &labels, move |broker, queue, index| {
+            values[index](broker.queue_counters(queue), index)
         });
+        instrument.counter(meter, read);
     }
 }
 
 fn ended_series() -> Vec<Series> {
     let series = LeaseEnd::ALL.into_iter().map(|end| -> Series {
-        let labels = vec![KeyValue::new("outcome", end.name())];
+        let labels = vec![KeyValue::new(attribute::LEASE_OUTCOME, end.name())];
         (labels, |counters, index| counters.ended[index].get())
     });
     series.collect()
@@ -154,7 +156,7 @@ fn ended_series() -> Vec<Series> {
 
 fn undelivered_series() -> Vec<Series> {
     let series = ReleaseReason::ALL.into_iter().map(|reason| -> Series {
-        let labels = vec![KeyValue::new("reason", reason.name())];
+        let labels = vec![KeyValue::new(attribute::RELEASE_REASON, reason.name())];
         (labels, |counters, index| counters.undelivered[index].get())
     });
     series.collect()
@@ -164,7 +166,7 @@ fn undelivered_series() -> Vec<Series> {
 fn repeated_series() -> Vec<Series> {
     let calls = [LeaseCall::Complete, LeaseCall::Fail, LeaseCall::Release];
     let series = calls.into_iter().map(|call| -> Series {
-        let labels = vec![KeyValue::new("operation", call.name())];
+        let labels = vec![KeyValue::new(attribute::SETTLEMENT_OPERATION, call.name())];
         (labels, |counters, index| counters.repeated[index].get())
     });
     series.collect()
@@ -172,8 +174,11 @@ fn repeated_series() -> Vec<Series> {
 
 fn refused_series() -> Vec<Series> {
     let series = |call: LeaseCall, reason, value| -> Series {
-        let call = KeyValue::new("operation", call.name());
-        (vec![call, KeyValue::new("reason", reason)], value)
+        let call = KeyValue::new(attribute::SETTLEMENT_OPERATION, call.name());
+        (
+            vec![call, KeyValue::new(attribute::SETTLEMENT_REASON, reason)],
+            value,
+        )
     };
     let lost = LeaseCall::ALL
         .map(|call| series(call, "lost", |counters, index| counters.lost[index].get()));
@@ -192,7 +197,12 @@ fn refused_series() -> Vec<Series> {
 }
 
 fn dead_series() -> Vec<Series> {
-    let series = |cause, value| -> Series { (vec![KeyValue::new("cause", cause)], value) };
+    let series = |cause, value| -> Series {
+        (
+            vec![KeyValue::new(attribute::ITEM_DEAD_CAUSE, cause)],
+            value,
+        )
+    };
     vec![
         series("failed", |counters, _| counters.dead_by_failure.get()),
         series("expired", |counters, _| counters.dead_by_expiry.get()),

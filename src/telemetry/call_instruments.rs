@@ -7,7 +7,8 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::{BoundHistogram, Histogram, Meter};
 
 use super::instruments::{CALL_DURATION, CALLS_ACTIVE, CALLS_REFUSED};
-use crate::grpc::{CODE_NAMES, CallMetrics};
+use crate::grpc::{CODE_NAMES, CallMetrics, error_type};
+use crate::span::attribute;
 
 /// The boundaries that the conventions advise, and two for waiting claims.
 const BOUNDARIES: [f64; 16] = [
@@ -28,7 +29,7 @@ pub(super) fn register(meter: &Meter) -> Arc<CallMetrics> {
     }));
     let names = CallMetrics::method_names().into_iter();
     let labels: Arc<[_]> = names
-        .map(|name| KeyValue::new("rpc.method", name))
+        .map(|name| KeyValue::new(attribute::RPC_METHOD, name))
         .collect();
     let active = metrics.clone();
     CALLS_ACTIVE.gauge(meter, move |observer| {
@@ -39,7 +40,7 @@ pub(super) fn register(meter: &Meter) -> Arc<CallMetrics> {
     let refused = metrics.clone();
     CALLS_REFUSED.counter(meter, move |observer| {
         for (reason, calls) in refused.refused() {
-            observer.observe(calls, &[KeyValue::new("reason", reason)]);
+            observer.observe(calls, &[KeyValue::new(attribute::ERROR_REASON, reason)]);
         }
     });
     metrics
@@ -60,11 +61,14 @@ impl CallDurations {
     fn record(&self, method: usize, code: usize, duration: Duration) {
         let method = &self.methods[method];
         let bound = method.by_code[code].get_or_init(|| {
-            self.histogram.bind(&[
-                KeyValue::new("rpc.system.name", "grpc"),
-                KeyValue::new("rpc.method", method.name.clone()),
-                KeyValue::new("rpc.response.status_code", CODE_NAMES[code]),
-            ])
+            let mut labels = vec![
+                KeyValue::new(attribute::RPC_SYSTEM_NAME, "grpc"),
+                KeyValue::new(attribute::RPC_METHOD, method.name.clone()),
+                KeyValue::new(attribute::RPC_RESPONSE_STATUS_CODE, CODE_NAMES[code]),
+            ];
+            let error = error_type(code);
+            labels.extend(error.map(|error| KeyValue::new(attribute::ERROR_TYPE, error)));
+            self.histogram.bind(&labels)
         });
         bound.record(duration.as_secs_f64());
     }

@@ -8,7 +8,9 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::{BoundHistogram, Meter};
 
 use super::instruments::{ITEM_WAIT, LEASE_HELD, REAP_DELAY};
+use super::queue_labels::QueueLabels;
 use crate::broker::{LeaseEnd, LeaseObserver};
+use crate::span::attribute;
 
 /// The boundaries of the durations of leases, in seconds: up to twelve hours.
 const HELD: [f64; 11] = [
@@ -21,44 +23,57 @@ const WAITED: [f64; 11] = [
 /// The boundaries of the reaper's delay, in seconds.
 const REAPED: [f64; 9] = [0.005, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0];
 
-/// The histograms of one queue. They are bound to their labels once, because to look up labels costs more than to record.
+/// The histograms of one queue, or of all. They are bound to their labels once, because to look up labels costs more than to record.
 struct QueueHistograms {
     held: [BoundHistogram<f64>; LeaseEnd::ALL.len()],
     waited: BoundHistogram<f64>,
     reaped: BoundHistogram<f64>,
 }
 
-struct LeaseDurations(Vec<QueueHistograms>);
+struct LeaseDurations {
+    histograms: Vec<QueueHistograms>,
+    /// False: all queues share the first.
+    tells_apart: bool,
+}
 
 /// Creates the histograms. The returned observer records durations in them.
-pub(super) fn observer(meter: &Meter, queue_names: &[String]) -> Arc<dyn LeaseObserver> {
+pub(super) fn observer(meter: &Meter, queues: &QueueLabels) -> Arc<dyn LeaseObserver> {
     let held = LEASE_HELD.histogram(meter, &HELD);
     let waited = ITEM_WAIT.histogram(meter, &WAITED);
     let reaped = REAP_DELAY.histogram(meter, &REAPED);
-    let of_queue = |name: &String| {
-        let queue = KeyValue::new("queue", name.clone());
-        QueueHistograms {
-            held: LeaseEnd::ALL.map(|end| {
-                let outcome = KeyValue::new("outcome", end.name());
-                held.bind(&[queue.clone(), outcome])
-            }),
-            waited: waited.bind(std::slice::from_ref(&queue)),
-            reaped: reaped.bind(&[queue]),
-        }
-    };
-    Arc::new(LeaseDurations(queue_names.iter().map(of_queue).collect()))
+    let outcomes =
+        LeaseEnd::ALL.map(|end| vec![KeyValue::new(attribute::LEASE_OUTCOME, end.name())]);
+    // All three tell the same queues apart.
+    let by_outcome = queues.groups(LEASE_HELD, &outcomes);
+    let plain = queues.groups(ITEM_WAIT, &[Vec::new()]);
+    let groups = by_outcome.iter().zip(&plain);
+    let histograms = groups.map(|(by_outcome, plain)| QueueHistograms {
+        held: std::array::from_fn(|end| held.bind(&by_outcome.series[end])),
+        waited: waited.bind(&plain.series[0]),
+        reaped: reaped.bind(&plain.series[0]),
+    });
+    Arc::new(LeaseDurations {
+        histograms: histograms.collect(),
+        tells_apart: queues.are_on(LEASE_HELD),
+    })
+}
+
+impl LeaseDurations {
+    fn of(&self, queue: QueueIndex) -> &QueueHistograms {
+        &self.histograms[if self.tells_apart { queue.0 } else { 0 }]
+    }
 }
 
 impl LeaseObserver for LeaseDurations {
     fn held(&self, queue: QueueIndex, end: LeaseEnd, duration: Duration) {
-        self.0[queue.0].held[end as usize].record(duration.as_secs_f64());
+        self.of(queue).held[end as usize].record(duration.as_secs_f64());
     }
 
     fn waited(&self, queue: QueueIndex, duration: Duration) {
-        self.0[queue.0].waited.record(duration.as_secs_f64());
+        self.of(queue).waited.record(duration.as_secs_f64());
     }
 
     fn reaped(&self, queue: QueueIndex, delay: Duration) {
-        self.0[queue.0].reaped.record(delay.as_secs_f64());
+        self.of(queue).reaped.record(delay.as_secs_f64());
     }
 }

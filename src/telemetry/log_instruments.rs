@@ -5,11 +5,13 @@ use opentelemetry::metrics::Meter;
 
 use super::instruments::LOG_LINES;
 use crate::logging::LogCounters;
+use crate::span::attribute;
 
 /// Registers the instruments.
 pub(super) fn register(meter: &Meter, counters: &LogCounters) {
     let counters = counters.clone();
-    let [dropped, folded] = ["dropped", "folded"].map(|result| [KeyValue::new("result", result)]);
+    let [dropped, folded] =
+        ["dropped", "folded"].map(|result| [KeyValue::new(attribute::LOG_RESULT, result)]);
     meter
         .u64_observable_counter(LOG_LINES.name)
         .with_unit(LOG_LINES.unit)

@@ -11,6 +11,10 @@ use super::instruments::{
     STORE_CONNECTIONS_WAITING, STORE_RETRIES,
 };
 use crate::broker::Broker;
+use crate::span::attribute;
+
+/// The name of the only pool. The conventions require one.
+const POOL: &str = "lease_broker";
 
 /// Reads a number of connections or operations.
 type Number = fn(PoolStatus) -> usize;
@@ -35,20 +39,27 @@ pub(super) fn register(meter: &Meter, broker: &Arc<Broker>) {
     STORE_CONNECTIONS.gauge(meter, move |observer| {
         if let Some(status) = status(&pool) {
             for (state, number) in [("idle", status.idle), ("used", status.used)] {
-                observer.observe(number as u64, &[KeyValue::new("state", state)]);
+                observer.observe(
+                    number as u64,
+                    &[KeyValue::new(attribute::DB_CLIENT_CONNECTION_STATE, state)],
+                );
             }
         }
     });
     let pool = broker.clone();
     CONNECTION_TIMEOUTS.counter(meter, move |observer| {
         if let Some(status) = status(&pool) {
-            observer.observe(status.timeouts, &[]);
+            let pool = KeyValue::new(attribute::DB_CLIENT_CONNECTION_POOL_NAME, POOL);
+            observer.observe(status.timeouts, &[pool]);
         }
     });
     STORE_RETRIES.counter(meter, move |observer| {
         if let Some(status) = status(&broker) {
             for (reason, number) in RetryReason::ALL.into_iter().zip(status.retries) {
-                observer.observe(number, &[KeyValue::new("reason", reason.name())]);
+                observer.observe(
+                    number,
+                    &[KeyValue::new(attribute::RETRY_REASON, reason.name())],
+                );
             }
         }
     });

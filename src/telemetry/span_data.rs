@@ -7,6 +7,7 @@ use opentelemetry::trace::{
 use opentelemetry::{InstrumentationScope, KeyValue, Value};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
+use crate::span::attribute;
 use crate::span::{AttributeValue, FinishedSpan, SpanKind};
 
 /// Returns the span for the exporter. It adds the attribute `error.type` to a span with an error.
@@ -16,13 +17,16 @@ pub(super) fn span_data(span: FinishedSpan) -> SpanData {
         .into_iter()
         .map(|(name, value)| KeyValue::new(name, otel_value(value)))
         .collect();
-    attributes.extend(span.error.map(|error| KeyValue::new("error.type", error)));
+    attributes.extend(
+        span.error
+            .map(|error| KeyValue::new(attribute::ERROR_TYPE, error)),
+    );
     let mut links = SpanLinks::default();
     links.links = span
         .links
         .into_iter()
         .map(|link| {
-            let kind = KeyValue::new("lease_broker.link.kind", link.kind);
+            let kind = KeyValue::new(attribute::LINK_KIND, link.kind);
             Link::new(context_of(link.span), vec![kind], 0)
         })
         .collect();
@@ -47,10 +51,16 @@ pub(super) fn span_data(span: FinishedSpan) -> SpanData {
             Some(error) => Status::error(error),
             None => Status::Unset,
         },
-        instrumentation_scope: InstrumentationScope::builder(env!("CARGO_PKG_NAME"))
-            .with_version(env!("CARGO_PKG_VERSION"))
-            .build(),
+        instrumentation_scope: scope(),
     }
+}
+
+/// Describes what makes the spans and metrics: this program, with names of this version of the conventions.
+pub(super) fn scope() -> InstrumentationScope {
+    InstrumentationScope::builder(env!("CARGO_PKG_NAME"))
+        .with_version(env!("CARGO_PKG_VERSION"))
+        .with_schema_url(attribute::SCHEMA_URL)
+        .build()
 }
 
 fn context_of(span: Span) -> SpanContext {

@@ -9,6 +9,7 @@ use super::gate::Gate;
 use super::instruments::{SPAN_QUEUE_CAPACITY, SPAN_QUEUE_SIZE, SPANS, SPANS_EMITTED};
 use super::span_counters::SpanCounters;
 use crate::logging::LogCounters;
+use crate::span::attribute;
 
 /// Reads a number of spans.
 type Counter = fn(&SpanCounters) -> u64;
@@ -34,9 +35,12 @@ pub(super) fn register(
     let (counters, log) = (counters.clone(), log.clone());
     SPANS.counter(meter, move |observer| {
         for (result, count) in results {
-            observer.observe(count(&counters), &[KeyValue::new("result", result)]);
+            observer.observe(
+                count(&counters),
+                &[KeyValue::new(attribute::SPAN_RESULT, result)],
+            );
         }
-        let rejected = KeyValue::new("result", "rejected");
+        let rejected = KeyValue::new(attribute::SPAN_RESULT, "rejected");
         observer.observe(log.rejected_spans(), &[rejected]);
     });
     for (instrument, index) in [(SPAN_QUEUE_SIZE, 0), (SPAN_QUEUE_CAPACITY, 1)] {

@@ -10,23 +10,27 @@ use opentelemetry::metrics::Meter;
 
 use super::instruments::{
     ITEMS, ITEMS_CAPPED, Instrument, LEASES_OVER_AGE, MAX_LEASE_AGE, OLDEST_LEASE_AGE,
-    OLDEST_READY_AGE, STATS_AGE,
+    OLDEST_READY_AGE, OLDEST_SAMPLED, STATS_AGE,
 };
+use super::queue_labels::QueueLabels;
 use crate::broker::{Broker, QueueStatus};
+use crate::span::attribute;
 
 /// Registers the instruments. They keep no reference that would keep the broker alive.
-pub(super) fn register(meter: &Meter, broker: &Arc<Broker>, queues: &[QueueSpec]) {
+pub(super) fn register(
+    meter: &Meter,
+    broker: &Arc<Broker>,
+    queues: &[QueueSpec],
+    labels: &QueueLabels,
+) {
     let statuses = Statuses {
         broker: Arc::downgrade(broker),
-        labels: queues
-            .iter()
-            .map(|queue| KeyValue::new("queue", queue.name.clone()))
-            .collect(),
+        labels: labels.iter().cloned().collect(),
     };
     let by_state: [(Instrument, StateField); 2] = [
-        (ITEMS, |status, state| status.stats.count_of(state)),
+        (ITEMS, |status, state| status.stats.known_count_of(state)),
         (ITEMS_CAPPED, |status, state| {
-            u64::from(status.stats.is_lower_bound(state))
+            Some(u64::from(status.stats.is_lower_bound(state)))
         }),
     ];
     for (instrument, value) in by_state {
@@ -34,12 +38,30 @@ pub(super) fn register(meter: &Meter, broker: &Arc<Broker>, queues: &[QueueSpec]
         instrument.gauge(meter, move |observer| {
             statuses.for_each(|status, queue| {
                 for state in State::ALL {
-                    let labels = [queue.clone(), KeyValue::new("state", state.name())];
-                    observer.observe(value(status, state), &labels);
+                    let labels = [
+                        KeyValue::new(attribute::ITEM_STATE, state.name()),
+                        queue.clone(),
+                    ];
+                    if let Some(value) = value(status, state) {
+                        observer.observe(value, &labels);
+                    }
                 }
             });
         });
     }
+    let sampled = statuses.clone();
+    OLDEST_SAMPLED.gauge(meter, move |observer| {
+        sampled.for_each(|status, queue| {
+            for state in [State::Ready, State::Leased] {
+                let is_sampled = status.stats.sampled_states().any(|other| other == state);
+                let labels = [
+                    KeyValue::new(attribute::ITEM_STATE, state.name()),
+                    queue.clone(),
+                ];
+                observer.observe(u64::from(is_sampled), &labels);
+            }
+        });
+    });
     let ages: [(Instrument, Age); 3] = [
         (OLDEST_READY_AGE, |status| {
             let age = status.stats.oldest_ready?;
@@ -62,7 +84,7 @@ pub(super) fn register(meter: &Meter, broker: &Arc<Broker>, queues: &[QueueSpec]
         });
     }
     let limits = queues.iter().map(|queue| queue.max_lease_age);
-    let limits: Arc<[_]> = limits.zip(statuses.labels.iter().cloned()).collect();
+    let limits: Arc<[_]> = limits.zip(labels.iter().cloned()).collect();
     let settings = limits.clone();
     MAX_LEASE_AGE.seconds(meter, move |observer| {
         for (limit, queue) in &*settings {
@@ -72,17 +94,20 @@ pub(super) fn register(meter: &Meter, broker: &Arc<Broker>, queues: &[QueueSpec]
         }
     });
     LEASES_OVER_AGE.gauge(meter, move |observer| {
-        statuses.for_each(|status, queue| {
-            let mut limits = limits.iter();
-            if limits.any(|(limit, label)| limit.is_some() && label == queue) {
+        let Some(broker) = statuses.broker.upgrade() else {
+            return;
+        };
+        for (index, (limit, queue)) in limits.iter().enumerate() {
+            let status = limit.and_then(|_| broker.queue_status(QueueIndex(index)));
+            if let Some(status) = status {
                 observer.observe(status.over_age as u64, std::slice::from_ref(queue));
             }
-        });
+        }
     });
 }
 
-/// Reads a number about one state of a queue.
-type StateField = fn(&QueueStatus, State) -> u64;
+/// Reads a number about one state of a queue. `None`: it is not known.
+type StateField = fn(&QueueStatus, State) -> Option<u64>;
 
 /// Reads an age in seconds. `None`: it is not known.
 type Age = fn(&QueueStatus) -> Option<f64>;

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use lease_broker_proto::column_value::Kind;
 use lease_broker_proto::{ColumnValue, ItemState, NewItem, Outcome};
+use tonic::Code;
 
+use crate::support::api_error::assert_field_error;
 use crate::support::client::{completion, item, key, lease_ids, payload};
 use crate::support::database;
 use crate::support::server::Server;
@@ -198,18 +200,25 @@ async fn values_of_every_kind_are_returned() {
 }
 
 #[tokio::test]
-async fn null_is_accepted_with_and_without_a_kind() {
+async fn value_without_a_kind_is_refused_and_not_null() {
     let server =
         Server::with_config("[queues.work]\nmanaged_columns = { payload = \"text default 'x'\" }")
             .await;
     let client = server.client().await;
-    for kind in [None, Some(Kind::NullValue(0))] {
-        let item = crate::support::client::item_with("payload", ColumnValue { kind });
-        client.try_enqueue(vec![item]).await.expect("added");
-        let lease = client.claim_one().await;
-        let columns = &lease.item.as_ref().expect("an item").columns;
-        assert_eq!(columns["payload"].kind, Some(Kind::NullValue(0)));
-    }
+    let value = |kind| {
+        vec![crate::support::client::item_with(
+            "payload",
+            ColumnValue { kind },
+        )]
+    };
+    let refused = client.try_enqueue(value(None)).await;
+    let field = "items[0].columns[\"payload\"]";
+    assert_field_error(refused, Code::InvalidArgument, "INVALID_FIELD", field);
+    let null = client.try_enqueue(value(Some(Kind::NullValue(0)))).await;
+    null.expect("added");
+    let lease = client.claim_one().await;
+    let columns = &lease.item.as_ref().expect("an item").columns;
+    assert_eq!(columns["payload"].kind, Some(Kind::NullValue(0)));
 }
 
 #[tokio::test]

@@ -162,7 +162,7 @@ async fn retried_claim_gets_the_same_items() {
     let server = Server::start().await;
     let client = server.client().await;
     client.enqueue(&["a", "b", "c"]).await;
-    for round in 0..100_u64 {
+    for round in 1..=100_u64 {
         let mut request = client.claim_request(3);
         request.lease_duration = Some(duration(Duration::from_secs(3_600)));
         request.request_id = uuid::Uuid::from_u128(round.into()).to_string();
@@ -186,7 +186,7 @@ async fn retried_claim_gets_the_same_items() {
 async fn released_requests_of_cancelled_claims_hold_nothing() {
     let server = Server::start().await;
     let (client, producer) = (server.client().await, server.client().await);
-    let ids: Vec<String> = (0..100)
+    let ids: Vec<String> = (1..=100)
         .map(|id| uuid::Uuid::from_u128(id).to_string())
         .collect();
     let claims: Vec<_> = ids

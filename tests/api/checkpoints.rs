@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use lease_broker_proto::{Failure, HeartbeatRequest, Lease, Release, ReleaseRequest, Renewal};
-use tonic::{Code, Status};
+use lease_broker_proto::{
+    Failure, HeartbeatRequest, HeartbeatResult, Lease, Outcome, RefusalReason, Release,
+    ReleaseRequest, Renewal, SettleResult,
+};
 
-use crate::support::api_error::{ApiError, assert_field_error};
-use crate::support::client::{Client, failure};
+use crate::support::client::{Client, assert_refused, failure};
 use crate::support::database::all_rows;
 use crate::support::server::{QUEUE, Server};
 
@@ -15,7 +16,7 @@ async fn server(setting: &str) -> Server {
     Server::with_config(&config).await
 }
 
-async fn heartbeat(client: &Client, id: &str, checkpoint: Vec<u8>) -> Result<(), Status> {
+async fn heartbeat(client: &Client, id: &str, checkpoint: Vec<u8>) -> HeartbeatResult {
     let renewal = Renewal {
         lease_id: id.to_owned(),
         checkpoint: Some(checkpoint),
@@ -25,7 +26,8 @@ async fn heartbeat(client: &Client, id: &str, checkpoint: Vec<u8>) -> Result<(),
         renewals: vec![renewal],
         lease_duration: None,
     };
-    client.rpc.clone().heartbeat(request).await.map(drop)
+    let response = client.rpc.clone().heartbeat(request).await;
+    response.expect("no error").into_inner().results.remove(0)
 }
 
 fn failure_with(id: &str, checkpoint: Vec<u8>) -> Failure {
@@ -35,7 +37,12 @@ fn failure_with(id: &str, checkpoint: Vec<u8>) -> Failure {
     }
 }
 
-async fn release(client: &Client, id: &str, checkpoint: Vec<u8>) -> Result<(), Status> {
+async fn fail(client: &Client, id: &str, checkpoint: Vec<u8>) -> SettleResult {
+    let failed = client.try_fail(vec![failure_with(id, checkpoint)]).await;
+    failed.expect("no error").remove(0)
+}
+
+async fn release(client: &Client, id: &str, checkpoint: Vec<u8>) -> SettleResult {
     let release = Release {
         lease_id: id.to_owned(),
         delay: None,
@@ -44,9 +51,34 @@ async fn release(client: &Client, id: &str, checkpoint: Vec<u8>) -> Result<(), S
     let request = ReleaseRequest {
         queue: "work".to_owned(),
         releases: vec![release],
-        ..ReleaseRequest::default()
     };
-    client.rpc.clone().release(request).await.map(drop)
+    let response = client.rpc.clone().release(request).await;
+    response.expect("no error").into_inner().results.remove(0)
+}
+
+/// Asserts that each of these calls refuses a checkpoint, and that no row changes.
+async fn assert_checkpoint_refused(server: &Server, client: &Client, id: &str, checkpoint: &[u8]) {
+    let before = all_rows(&server.database(), "work");
+    let reason = RefusalReason::InvalidField;
+    let renewed = heartbeat(client, id, checkpoint.to_vec()).await;
+    assert_refused(
+        renewed.outcome(),
+        renewed.refusal.as_ref(),
+        reason,
+        "checkpoint",
+    );
+    for settled in [
+        fail(client, id, checkpoint.to_vec()).await,
+        release(client, id, checkpoint.to_vec()).await,
+    ] {
+        assert_refused(
+            settled.outcome(),
+            settled.refusal.as_ref(),
+            reason,
+            "checkpoint",
+        );
+    }
+    assert_eq!(all_rows(&server.database(), "work"), before);
 }
 
 /// Claims an item that has failed. It is ready when the reaper has seen it.
@@ -64,20 +96,20 @@ async fn next_attempt_continues_from_the_checkpoint() {
     let lease = client.claim_one().await;
     assert_eq!(lease.checkpoint, None);
     let beat = heartbeat(&client, &lease.lease_id, b"one".to_vec()).await;
-    beat.expect("extended");
+    assert_eq!(beat.outcome(), Outcome::Applied);
     client.fail(&lease.lease_id, "no luck").await;
     let lease = claim_failed(&client).await;
     assert_eq!(lease.checkpoint.as_deref(), Some(&b"one"[..]));
-    let failed = vec![failure_with(&lease.lease_id, b"two".to_vec())];
-    client.try_fail(failed).await.expect("failed");
+    let failed = fail(&client, &lease.lease_id, b"two".to_vec()).await;
+    assert_eq!(failed.outcome(), Outcome::Applied);
     let lease = claim_failed(&client).await;
     assert_eq!(lease.checkpoint.as_deref(), Some(&b"two"[..]));
     let released = release(&client, &lease.lease_id, b"three".to_vec()).await;
-    released.expect("released");
+    assert_eq!(released.outcome(), Outcome::Applied);
     let lease = client.claim_one().await;
     assert_eq!(lease.checkpoint.as_deref(), Some(&b"three"[..]));
     let released = release(&client, &lease.lease_id, Vec::new()).await;
-    released.expect("released");
+    assert_eq!(released.outcome(), Outcome::Applied);
     assert_eq!(client.claim_one().await.checkpoint, None);
 }
 
@@ -87,31 +119,12 @@ async fn checkpoint_over_the_limit_is_refused() {
     let client = server.client().await;
     client.enqueue(&["a"]).await;
     let id = client.claim_one().await.lease_id;
-    heartbeat(&client, &id, vec![1; 8]).await.expect("it fits");
-    let before = all_rows(&server.database(), "work");
-    let long = || vec![1; 9];
-    for (refused, field) in [
-        (
-            heartbeat(&client, &id, long()).await,
-            "renewals[0].checkpoint",
-        ),
-        (
-            client
-                .try_fail(vec![failure_with(&id, long())])
-                .await
-                .map(drop),
-            "failures[0].checkpoint",
-        ),
-        (
-            release(&client, &id, long()).await,
-            "releases[0].checkpoint",
-        ),
-    ] {
-        let error = ApiError::from_status(&refused.expect_err(field));
-        assert_eq!(error.reason, "LIMIT_EXCEEDED");
-        assert_eq!(error.field.as_deref(), Some(field));
-    }
-    assert_eq!(all_rows(&server.database(), "work"), before);
+    let fits = heartbeat(&client, &id, vec![1; 8]).await;
+    assert_eq!(fits.outcome(), Outcome::Applied);
+    assert_checkpoint_refused(&server, &client, &id, &[1; 9]).await;
+    // The lease is still held, and a renewal beside a refused one is applied.
+    let applied = client.try_heartbeat(&[&id], None).await.expect("no error");
+    assert_eq!(applied[0].outcome(), Outcome::Applied);
 }
 
 #[tokio::test]
@@ -120,25 +133,5 @@ async fn queue_without_checkpoints_refuses_them() {
     let client = server.client().await;
     client.enqueue(&["a"]).await;
     let id = client.claim_one().await.lease_id;
-    let before = all_rows(&server.database(), "work");
-    for (refused, field) in [
-        (
-            heartbeat(&client, &id, vec![1]).await,
-            "renewals[0].checkpoint",
-        ),
-        (
-            client
-                .try_fail(vec![failure_with(&id, vec![1])])
-                .await
-                .map(drop),
-            "failures[0].checkpoint",
-        ),
-        (
-            release(&client, &id, Vec::new()).await,
-            "releases[0].checkpoint",
-        ),
-    ] {
-        assert_field_error(refused, Code::InvalidArgument, "INVALID_FIELD", field);
-    }
-    assert_eq!(all_rows(&server.database(), "work"), before);
+    assert_checkpoint_refused(&server, &client, &id, &[1]).await;
 }

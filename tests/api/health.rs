@@ -69,7 +69,7 @@ macro_rules! reflection {
     }};
 }
 
-/// Asserts that reflection lists the API and the health service, and that the file of the API declares the eight rpcs.
+/// Asserts that reflection lists the API and the health service, and that the file of the API declares the rpcs for workers.
 fn assert_describes_service((names, files): (Vec<String>, Vec<Vec<u8>>)) {
     assert!(names.iter().any(|name| name == SERVICE), "{names:?}");
     assert!(
@@ -79,7 +79,7 @@ fn assert_describes_service((names, files): (Vec<String>, Vec<Vec<u8>>)) {
     let file = files
         .iter()
         .map(|file| FileDescriptorProto::decode(&**file).expect("a file descriptor"))
-        .find(|file| file.package() == "leasebroker.v1")
+        .find(|file| file.name() == "leasebroker/v1/lease_broker.proto")
         .expect("the file of the API is listed");
     let rpcs: Vec<_> = file.service[0]
         .method
@@ -94,7 +94,7 @@ fn assert_describes_service((names, files): (Vec<String>, Vec<Vec<u8>>)) {
             "Complete",
             "Fail",
             "Release",
-            "CancelLeases",
+            "ReleaseClaims",
             "Wake",
             "Enqueue"
         ]

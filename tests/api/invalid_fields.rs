@@ -7,13 +7,15 @@ use std::time::Duration;
 use lease_broker_proto::column_value::Kind;
 use lease_broker_proto::{
     ClaimBatchRequest, ColumnValue, EnqueueRequest, FailRequest, HeartbeatRequest, NewItem,
-    Outcome, Release, ReleaseRequest,
+    Outcome, RefusalReason, Release, ReleaseRequest,
 };
 use prost_types::Timestamp;
 use tonic::{Code, Status};
 
 use crate::support::api_error::assert_field_error;
-use crate::support::client::{Client, completion, failure, item, item_with, renewal, text};
+use crate::support::client::{
+    Client, assert_refused, completion, failure, item, item_with, renewal, text,
+};
 use crate::support::database::all_rows;
 use crate::support::server::Server;
 
@@ -177,10 +179,10 @@ async fn invalid_retry_delay_is_named() {
             failures: vec![failure(&fixture.lease_id, "no"), second],
             next: None,
         };
-        let mut rpc = fixture.client.rpc.clone();
-        fixture
-            .rejects(rpc.fail(request), "failures[1].retry_delay")
-            .await;
+        let response = fixture.client.rpc.clone().fail(request).await;
+        let results = response.expect("no error").into_inner().results;
+        let (refusal, reason) = (results[1].refusal.as_ref(), RefusalReason::InvalidField);
+        assert_refused(results[1].outcome(), refusal, reason, "retry_delay");
     }
 }
 
@@ -196,12 +198,11 @@ async fn invalid_release_delay_is_named() {
         let request = ReleaseRequest {
             queue: "work".to_owned(),
             releases: vec![release(None), release(wrong)],
-            ..ReleaseRequest::default()
         };
-        let mut rpc = fixture.client.rpc.clone();
-        fixture
-            .rejects(rpc.release(request), "releases[1].delay")
-            .await;
+        let response = fixture.client.rpc.clone().release(request).await;
+        let results = response.expect("no error").into_inner().results;
+        let (refusal, reason) = (results[1].refusal.as_ref(), RefusalReason::InvalidField);
+        assert_refused(results[1].outcome(), refusal, reason, "delay");
     }
 }
 
@@ -263,9 +264,8 @@ async fn constraint_violation_names_its_column() {
     let named = |name: &str| item_with("unique_name", text(name));
     let twice = vec![named("x"), named("x")];
     let field = "items[1].columns[\"unique_name\"]";
-    fixture
-        .rejects(fixture.client.try_enqueue(twice), field)
-        .await;
+    let refused = fixture.client.try_enqueue(twice).await;
+    assert_field_error(refused, Code::AlreadyExists, "ALREADY_EXISTS", field);
     let missing = vec![NewItem {
         columns: BTreeMap::new(),
         ..NewItem::default()

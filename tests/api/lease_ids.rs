@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use lease_broker_proto::{CompleteRequest, Lease, NextClaim, Outcome};
+use lease_broker_proto::{
+    CompleteRequest, HeartbeatResult, Lease, NextClaim, Outcome, SettleResult,
+};
 use lease_broker_store::Upkeep as _;
 use lease_broker_store::sqlite::{SqliteStore, system_clock};
 use tonic::Code;
@@ -11,7 +13,7 @@ use tonic::Code;
 use crate::support::api_error::{assert_api_error, assert_field_error};
 use crate::support::client::{completion, failure, item_with, key, lease_ids, text};
 use crate::support::database::{all_rows, query_value};
-use crate::support::server::Server;
+use crate::support::server::{NEWER_LEASE_ID, Server};
 use crate::support::timeout::{wait_until, with_timeout};
 
 /// Changes the version of a lease id, its first byte, from 1 to 5.
@@ -20,8 +22,26 @@ fn with_later_version(id: &str) -> String {
 }
 
 #[tokio::test]
-async fn newer_lease_id_fails_the_call_and_changes_nothing() {
+async fn lease_id_of_no_version_is_lost_alone() {
     let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["a"]).await;
+    let lease = client.claim_one().await;
+    let long = "A".repeat(10_000);
+    let ids = [NEWER_LEASE_ID, &lease.lease_id, &long];
+    let expected = [Outcome::LeaseLost, Outcome::Applied, Outcome::LeaseLost];
+    let renewed = client.try_heartbeat(&ids, None).await.expect("no error");
+    let outcomes: Vec<_> = renewed.iter().map(HeartbeatResult::outcome).collect();
+    assert_eq!(outcomes, expected);
+    let completed = client.complete(&ids).await;
+    let outcomes: Vec<_> = completed.iter().map(SettleResult::outcome).collect();
+    assert_eq!(outcomes, expected);
+}
+
+#[tokio::test]
+async fn newer_lease_id_fails_the_call_while_a_newer_broker_runs() {
+    let first = Server::start().await;
+    let server = first.another_beside_newer_version().await;
     let client = server.client().await;
     client.enqueue(&["a", "b", "c"]).await;
     let leases = client.claim(2).await;

@@ -173,16 +173,16 @@ async fn wait_over_a_minute_is_rejected() {
 async fn delay_over_a_year_is_rejected() {
     let (_server, client, id) = start_with_lease().await;
     let long = Duration::from_secs(366 * DAY + 1);
-    assert_over_limit(
-        client.try_release(&[&id], Some(long)).await,
-        "releases[0].delay",
-    );
     let mut failed = failure(&id, "");
     failed.retry_delay = Some(duration(long));
-    assert_over_limit(
-        client.try_fail(vec![failed]).await,
-        "failures[0].retry_delay",
-    );
+    for (results, field) in [
+        (client.try_release(&[&id], Some(long)).await, "delay"),
+        (client.try_fail(vec![failed]).await, "retry_delay"),
+    ] {
+        let result = results.expect("no error").remove(0);
+        let (refusal, reason) = (result.refusal.as_ref(), RefusalReason::InvalidField);
+        assert_refused(result.outcome(), refusal, reason, field);
+    }
     let late = NewItem {
         delay: Some(duration(long)),
         ..item("late")

@@ -2,6 +2,7 @@
 //!
 //! Covers each rpc, each error, waiting claims, deadlines, cancellation, draining, health checks and reflection.
 
+mod applied;
 mod basic_calls;
 mod budgets;
 mod cancel_leases;

@@ -35,7 +35,7 @@ async fn stalled_reader_of_the_log_stalls_no_call() {
     );
     let admin = process.admin_address();
     let client = Client::new(process.channel(), "work");
-    let dropped = "lease_broker_log_lines_total{result=\"dropped\"}";
+    let dropped = "lease_broker_log_lines_total{lease_broker_log_result=\"dropped\"}";
     let calls = async {
         while metric(admin, dropped) == 0 {
             for _ in 0..50 {
@@ -126,7 +126,12 @@ async fn a_thousand_equal_failures_write_three_lines_at_most() {
         let refused = client.try_enqueue(vec![crate::support::client::item("x")]);
         with_timeout(refused).await.expect_err("no table");
     }
-    assert!(metric(admin, "lease_broker_log_lines_total{result=\"folded\"}") >= 990);
+    assert!(
+        metric(
+            admin,
+            "lease_broker_log_lines_total{lease_broker_log_result=\"folded\"}"
+        ) >= 990
+    );
     process.signal("TERM");
     process.wait();
     let log = process.log();

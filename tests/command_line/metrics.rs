@@ -84,9 +84,10 @@ async fn work(client: &Client, admin: SocketAddr) {
     refused.expect_err("the queue is unknown");
     wait_until_blocking("a lease expires and one is too old", || {
         let series = series(admin);
-        let expired = "lease_broker_lease_ended_total{outcome=\"expired\",queue=\"work\"}";
-        let old = "lease_broker_lease_over_age{queue=\"work\"}";
-        let dead = "lease_broker_items{queue=\"work\",state=\"dead\"}";
+        let expired = "lease_broker_lease_ended_total{lease_broker_lease_outcome=\"expired\",lease_broker_queue_name=\"work\"}";
+        let old = "lease_broker_lease_over_age{lease_broker_queue_name=\"work\"}";
+        let dead =
+            "lease_broker_items{lease_broker_item_state=\"dead\",lease_broker_queue_name=\"work\"}";
         let at_least = |name: &str, count| series.get(name).is_some_and(|value| *value >= count);
         at_least(expired, 1.0) && at_least(old, 1.0) && at_least(dead, 2.0)
     });
@@ -105,6 +106,48 @@ fn documented() -> BTreeMap<String, String> {
     let rows = row.captures_iter(&text);
     rows.map(|row| (row[1].to_owned(), row[2].to_owned()))
         .collect()
+}
+
+/// Returns the labels of each metric in the same table.
+fn documented_labels() -> BTreeMap<String, BTreeSet<String>> {
+    let row = Regex::new(r"(?m)^\| `([a-z_]+)` \| (?:counter|gauge|histogram) \|([a-z_, ]*)\|");
+    let text = file("docs/observability.md");
+    let row = row.expect("a pattern");
+    let labels = |text: &str| {
+        let labels = text.split(',').map(str::trim);
+        let labels = labels.filter(|label| !label.is_empty());
+        labels.map(str::to_owned).collect()
+    };
+    row.captures_iter(&text)
+        .map(|row| (row[1].to_owned(), labels(&row[2])))
+        .collect()
+}
+
+#[tokio::test]
+async fn labels_are_those_of_the_documentation() {
+    let (_workspace, client, admin) = serving();
+    work(&client, admin).await;
+    let documented = documented_labels();
+    let label = Regex::new(r#"([a-z_]+)=""#).expect("a pattern");
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for series in series(admin).into_keys() {
+        let (name, labels) = series.split_once('{').unwrap_or((&series, ""));
+        let histogram = ["_bucket", "_sum", "_count"]
+            .iter()
+            .find_map(|suffix| name.strip_suffix(suffix));
+        let name = histogram.unwrap_or(name);
+        let labels = label.captures_iter(labels).map(|label| label[1].to_owned());
+        let labels = labels.filter(|label| label != "le");
+        found.entry(name.to_owned()).or_default().extend(labels);
+    }
+    found.remove("target_info");
+    for (name, mut labels) in found {
+        // Nothing fails here.
+        let mut expected = documented[&name].clone();
+        expected.remove("error_type");
+        labels.remove("error_type");
+        assert_eq!(labels, expected, "{name}");
+    }
 }
 
 #[tokio::test]
@@ -126,40 +169,57 @@ async fn counters_show_what_was_done() {
     let (_workspace, client, admin) = serving();
     work(&client, admin).await;
     let series = series(admin);
-    let queue = "queue=\"work\"";
+    let queue = "lease_broker_queue_name=\"work\"";
     for (name, value) in [
         (format!("lease_claimed_total{{{queue}}}"), 4.0),
         (format!("lease_extended_total{{{queue}}}"), 1.0),
         (
-            format!("lease_ended_total{{outcome=\"completed\",{queue}}}"),
+            format!("lease_ended_total{{lease_broker_lease_outcome=\"completed\",{queue}}}"),
             1.0,
         ),
         (
-            format!("lease_ended_total{{outcome=\"failed\",{queue}}}"),
+            format!("lease_ended_total{{lease_broker_lease_outcome=\"failed\",{queue}}}"),
             1.0,
         ),
         (
-            format!("lease_ended_total{{outcome=\"released\",{queue}}}"),
+            format!("lease_ended_total{{lease_broker_lease_outcome=\"released\",{queue}}}"),
             0.0,
         ),
         (
-            format!("lease_ended_total{{outcome=\"expired\",{queue}}}"),
+            format!("lease_ended_total{{lease_broker_lease_outcome=\"expired\",{queue}}}"),
             1.0,
         ),
-        (format!("item_dead_total{{cause=\"failed\",{queue}}}"), 1.0),
-        (format!("item_dead_total{{cause=\"expired\",{queue}}}"), 1.0),
+        (
+            format!("item_dead_total{{lease_broker_item_dead_cause=\"failed\",{queue}}}"),
+            1.0,
+        ),
+        (
+            format!("item_dead_total{{lease_broker_item_dead_cause=\"expired\",{queue}}}"),
+            1.0,
+        ),
         (format!("item_enqueued_total{{{queue}}}"), 5.0),
-        ("item_enqueued_total{queue=\"outbox\"}".to_owned(), 1.0),
+        (
+            "item_enqueued_total{lease_broker_queue_name=\"outbox\"}".to_owned(),
+            1.0,
+        ),
         (format!("lease_id_unknown_total{{{queue}}}"), 1.0),
         (
-            format!("settlement_refused_total{{operation=\"complete\",{queue},reason=\"lost\"}}"),
+            format!(
+                "settlement_refused_total{{{queue},lease_broker_settlement_operation=\"complete\",lease_broker_settlement_reason=\"lost\"}}"
+            ),
             1.0,
         ),
-        (format!("items{{{queue},state=\"ready\"}}"), 1.0),
-        (format!("items{{{queue},state=\"dead\"}}"), 2.0),
+        (
+            format!("items{{lease_broker_item_state=\"ready\",{queue}}}"),
+            1.0,
+        ),
+        (
+            format!("items{{lease_broker_item_state=\"dead\",{queue}}}"),
+            2.0,
+        ),
         (format!("max_lease_age_seconds{{{queue}}}"), 1.0),
         (
-            "call_refused_total{reason=\"QUEUE_NOT_FOUND\"}".to_owned(),
+            "call_refused_total{lease_broker_error_reason=\"QUEUE_NOT_FOUND\"}".to_owned(),
             1.0,
         ),
         ("store_up".to_owned(), 1.0),
@@ -195,6 +255,74 @@ async fn clients_choose_no_label() {
     assert!(new.len() < 60, "{new:?}");
 }
 
+/// Returns a configuration with this number of queues.
+fn many_queues(number: usize, per_queue: &str) -> String {
+    let queue = |index| format!("[queues.q{index}]\nmanaged_columns = {{ payload = 'text' }}\n");
+    let queues: String = (0..number).map(queue).collect();
+    format!("admin.listen = '127.0.0.1:0'\ntelemetry.per_queue = '{per_queue}'\n{queues}")
+}
+
+#[test]
+fn every_queue_of_a_large_installation_is_shown() {
+    // The SDK keeps 2,000 series unless it is told more. Five per queue are more.
+    const QUEUES: usize = 401;
+    for (per_queue, warns) in [("auto", true), ("essential", false), ("full", false)] {
+        let mut workspace = Workspace::with(&many_queues(QUEUES, per_queue));
+        workspace.serve();
+        let process = workspace.process.as_mut().expect("a service");
+        let admin = process.admin_address();
+        let last = format!(
+            "lease_broker_lease_claimed_total{{lease_broker_queue_name=\"q{}\"}}",
+            QUEUES - 1
+        );
+        wait_until_blocking("the broker works", || series(admin).contains_key(&last));
+        let series = series(admin);
+        let shows = |name: &str| {
+            let series = series.keys().filter(|series| series.starts_with(name));
+            let labels = series.filter_map(|series| {
+                series
+                    .split_once("lease_broker_queue_name=\"")?
+                    .1
+                    .split('"')
+                    .next()
+            });
+            labels.collect::<BTreeSet<_>>().len()
+        };
+        assert_eq!(shows("lease_broker_lease_ended_total"), QUEUES);
+        let calls = shows("lease_broker_statement_calls_total");
+        assert_eq!(calls, if per_queue == "full" { QUEUES } else { 0 });
+        let sum = "lease_broker_statement_calls_total{db_operation_name=\"claim\"}";
+        assert_eq!(series.contains_key(sum), per_queue != "full");
+        assert!(
+            !series
+                .keys()
+                .any(|name| name.contains("otel_metric_overflow"))
+        );
+        let log = workspace.process.as_ref().expect("a service").log();
+        assert_eq!(log.contains("telemetry.per_queue"), warns, "{log}");
+    }
+}
+
+#[tokio::test]
+async fn share_of_a_large_table_is_no_number_of_items() {
+    let (workspace, _client, admin) = serving();
+    let fill = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 12000)
+        INSERT INTO work (payload, lease_state) SELECT 'x', CASE WHEN n < 9000 THEN 0 ELSE 3 END FROM n";
+    workspace.database().execute_batch(fill).expect(fill);
+    let items = |state| {
+        format!(
+            "lease_broker_items{{lease_broker_item_state=\"{state}\",lease_broker_queue_name=\"work\"}}"
+        )
+    };
+    wait_until_blocking("the items are counted", || {
+        series(admin).get(&items("ready")) == Some(&8_999.0)
+    });
+    let series = series(admin);
+    assert_eq!(series.get(&items("completed")), None);
+    let capped = "lease_broker_item_capped{lease_broker_item_state=\"completed\",lease_broker_queue_name=\"work\"}";
+    assert_eq!(series.get(capped), Some(&1.0));
+}
+
 #[tokio::test]
 async fn locked_store_delays_no_scrape() {
     let (workspace, client, admin) = serving();
@@ -225,7 +353,7 @@ async fn watchdog_names_each_old_lease_once() {
     client.enqueue(&["a", "b"]).await;
     let leases = client.claim(2).await;
     assert_eq!(leases.len(), 2);
-    let old = "lease_broker_lease_over_age{queue=\"work\"}";
+    let old = "lease_broker_lease_over_age{lease_broker_queue_name=\"work\"}";
     wait_until_blocking("both leases are too old", || {
         series(admin).get(old) == Some(&2.0)
     });
@@ -238,7 +366,7 @@ async fn watchdog_names_each_old_lease_once() {
     );
     // The next refreshes must not report the leases again.
     let refreshes = "db_client_operation_duration_seconds_count{db_operation_name=\"other\",db_system_name=\"sqlite\",\
-        queue=\"work\"}";
+        lease_broker_queue_name=\"work\"}";
     let now = series(admin)[refreshes];
     wait_until_blocking("it is refreshed", || series(admin)[refreshes] > now + 2.0);
     client
@@ -261,6 +389,7 @@ async fn watchdog_names_each_old_lease_once() {
 #[test]
 fn alerts_and_dashboard_use_documented_metrics() {
     let documented = documented();
+    let labels: BTreeSet<String> = documented_labels().into_values().flatten().collect();
     let name =
         Regex::new(r"\b(?:lease_broker|rpc_server|db_client|process)_[a-z_]+").expect("a pattern");
     for path in [
@@ -272,7 +401,7 @@ fn alerts_and_dashboard_use_documented_metrics() {
         let mut seen = 0;
         for name in name.find_iter(&text).map(|found| found.as_str()) {
             // A table of the broker, whose rights the page explains.
-            if name == "lease_broker_instance" {
+            if name == "lease_broker_instance" || labels.contains(name) {
                 continue;
             }
             seen += 1;
@@ -403,11 +532,11 @@ async fn prometheus_answers_the_documented_questions() {
         prometheus.query("up{job=\"lease-broker\"}") == [1.0]
     });
     work(&client, admin).await;
-    let total = "sum(lease_broker_lease_ended_total{queue=\"work\"})";
+    let total = "sum(lease_broker_lease_ended_total{lease_broker_queue_name=\"work\"})";
     wait_until_blocking("it has scraped the work", || {
         prometheus.query(total) == [3.0]
     });
-    let failing = "sum by (queue) (rate(lease_broker_lease_ended_total{outcome=~\"expired|failed\"}[5m])) / sum by (queue) \
+    let failing = "sum by (lease_broker_queue_name) (rate(lease_broker_lease_ended_total{lease_broker_lease_outcome=~\"expired|failed\"}[5m])) / sum by (lease_broker_queue_name) \
         (rate(lease_broker_lease_ended_total[5m]))";
     let share = prometheus.query(failing);
     assert!(

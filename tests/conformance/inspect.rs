@@ -78,6 +78,28 @@ pub(crate) async fn stats_contain_age_of_oldest_ready_item_and_lease<H: Harness>
     }
 }
 
+pub(crate) async fn starving_item_is_the_oldest_ready_one<H: Harness>() {
+    let table = Table::new("item")
+        .required("id", Kind::BigInt)
+        .column("rank", Kind::Int)
+        .key(&["id"]);
+    let mut spec = queue("item");
+    spec.order = by(&["-rank"]);
+    let fixture = Fixture::<H>::over(&[table], vec![spec]).await;
+    let item = |id, rank| new_item(&[("id", Value::Int(id)), ("rank", Value::Int(rank))]);
+    fixture.enqueue(item(0, 1)).await;
+    fixture.advance(HOUR).await;
+    for (ids, is_sampled) in [(1..=1_100, false), (1_101..=2_200, true)] {
+        let urgent = ids.map(|id| item(id, 9)).collect();
+        fixture.try_enqueue(urgent).await.expect("enqueue");
+        let stats = fixture.store.stats(fixture.queue).await.expect("stats");
+        let age = stats.oldest_ready.expect("an age");
+        assert!(about(age, HOUR + TEST_TIME), "{age:?}");
+        assert_eq!(stats.oldest_ready_is_sampled, is_sampled);
+        assert!(!stats.oldest_lease_is_sampled);
+    }
+}
+
 pub(crate) async fn list_starts_with_the_oldest_and_keeps_its_limit<H: Harness>() {
     let fixture = Fixture::<H>::items(4).await;
     let items = fixture.claim(4).await;

@@ -272,6 +272,7 @@ macro_rules! conformance {
                     stats_count_every_state
                     exact_stats_equal_stats_for_few_items
                     stats_contain_age_of_oldest_ready_item_and_lease
+                    starving_item_is_the_oldest_ready_one
                     list_starts_with_the_oldest_and_keeps_its_limit
                     listed_lease_shows_holder_and_time_left
                     unreaped_expired_lease_is_due_in_zero
@@ -418,6 +419,7 @@ macro_rules! conformance {
                 }
                 settle {
                     each_settlement_leads_to_its_state
+                    settlement_returns_the_worker_if_it_is_asked
                     completed_item_is_never_claimed_again
                     released_item_is_ready_immediately
                     failure_stores_its_error_and_worker

@@ -1,12 +1,14 @@
 //! Settlements: complete, fail and release.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
-use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_model::lease_id::{LeaseOrigin, LeaseRef};
+use lease_broker_model::lease_trace::LeaseTrace;
 use lease_broker_model::queue::OnComplete;
-use lease_broker_store::{Ending, Settled};
+use lease_broker_store::{Ending, Settled, Settlement};
 use lease_broker_value::Value;
 
 use super::heartbeat::similar_leases;
@@ -33,6 +35,33 @@ pub(crate) async fn each_settlement_leads_to_its_state<H: Harness>() {
     let expected = [Completed, Dead, Delayed, Ready, Delayed].map(Settled::Ended);
     assert_eq!(states.expect("settle"), expected);
     assert_eq!(fixture.counts().await, [1, 0, 2, 1, 1]);
+}
+
+pub(crate) async fn settlement_returns_the_worker_if_it_is_asked<H: Harness>() {
+    for on_complete in [OnComplete::Keep, OnComplete::Delete] {
+        let fixture = Fixture::<H>::with(6, |spec| spec.on_complete = on_complete).await;
+        let items = fixture.claim(6).await;
+        let settlements = items.iter().map(|item| &item.lease).zip(endings());
+        let mut settlements: Vec<Settlement> = settlements
+            .map(|(lease, ending)| {
+                let mut settlement = Settlement::new(lease.clone(), ending);
+                let mut trace = LeaseTrace::new(LeaseOrigin::new(0, HOUR, None));
+                trace.wants_owner = true;
+                settlement.trace = Some(Box::new(trace));
+                settlement
+            })
+            .collect();
+        let silent = Settlement::new(items[5].lease.clone(), complete());
+        settlements.push(silent);
+        let settlements: Arc<[Settlement]> = settlements.into();
+        for owner in [Some("worker".to_owned()), None] {
+            let settled = fixture.store.settle(fixture.queue, settlements.clone());
+            // The second time, no settlement ends a lease.
+            let owners = settled.await.expect("settle").owners;
+            assert_eq!(owners[..5], vec![owner; 5]);
+            assert_eq!(owners[5..], [None]);
+        }
+    }
 }
 
 pub(crate) async fn completed_item_is_never_claimed_again<H: Harness>() {

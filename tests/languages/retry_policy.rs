@@ -17,7 +17,7 @@ retry_policy = {"maxAttempts": 3, "initialBackoff": "600s", "maxBackoff": "600s"
 method = {"name": [{"service": "leasebroker.v1.LeaseService"}], "retryPolicy": retry_policy}
 options = [("grpc.service_config", json.dumps({"methodConfig": [method]}))]
 with grpc.insecure_channel(sys.argv[1], options) as channel:
-    stub = rpc.LeaseBrokerServiceStub(channel)
+    stub = rpc.LeaseServiceStub(channel)
     newer_lease_id = "B" + 43 * "A"
     for queue in ["work", "nowhere"]:
         start = time.monotonic()
@@ -33,7 +33,8 @@ async fn retry_policy_obeys_the_pushback() {
         skipped("no Python with grpcio and grpcio-tools; name one in LEASE_BROKER_TEST_PYTHON");
         return;
     };
-    let server = Server::start().await;
+    let first = Server::start().await;
+    let server = first.another_beside_newer_version().await;
     let folder = tempfile::tempdir().expect("a temporary folder is created");
     generate_python_client(&python, folder.path());
     let mut calls = Command::new(python);

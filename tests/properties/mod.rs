@@ -359,13 +359,15 @@ proptest! {
         let queue = client.queue.clone();
         let (stored, was_released) = if by_release {
             let releases = vec![Release { lease_id: lease_id.clone(), delay: None, checkpoint: given }];
-            let request = ReleaseRequest { queue, releases, ..ReleaseRequest::default() };
-            let stored = FIXTURE.call(rpc.release(request))?.is_some();
+            let request = ReleaseRequest { queue, releases };
+            let response = FIXTURE.call(rpc.release(request))?.expect("no error").into_inner();
+            let stored = response.results[0].outcome() == Outcome::Applied;
             (stored, stored)
         } else {
             let renewals = vec![Renewal { lease_id: lease_id.clone(), checkpoint: given }];
             let request = HeartbeatRequest { queue, renewals, lease_duration: None };
-            (FIXTURE.call(rpc.heartbeat(request))?.is_some(), false)
+            let response = FIXTURE.call(rpc.heartbeat(request))?.expect("no error").into_inner();
+            (response.results[0].outcome() == Outcome::Applied, false)
         };
         prop_assert_eq!(stored, checkpoint.len() <= 16);
         if !was_released {

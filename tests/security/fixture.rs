@@ -225,6 +225,7 @@ pub(crate) async fn call(
             release_claims,
             ReleaseClaimsRequest {
                 queue,
+                worker_id: "worker".to_owned(),
                 ..Default::default()
             }
         ),

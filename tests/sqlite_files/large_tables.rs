@@ -60,6 +60,19 @@ async fn count_over_the_limit_is_a_lower_bound() {
 }
 
 #[tokio::test]
+async fn ages_of_many_items_are_those_of_a_sample() {
+    for (rows, sampled) in [
+        ([2_000, COUNT_LIMIT, 0, 0, 0], &[][..]),
+        ([2_001, COUNT_LIMIT, 0, 0, 0], &[State::Ready]),
+        ([5, COUNT_LIMIT + 1, 0, 0, 0], &[State::Leased]),
+    ] {
+        let stats = stats(&queue_with_rows(true, rows).await).await;
+        let found: Vec<State> = stats.sampled_states().collect();
+        assert_eq!(found, sampled, "{rows:?}");
+    }
+}
+
+#[tokio::test]
 async fn exact_stats_count_all_items() {
     let rows = [
         COUNT_LIMIT + 5,

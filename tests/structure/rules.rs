@@ -149,6 +149,10 @@ pub(crate) const CRATES: &[CrateRule] = &[
         )],
     },
     CrateRule {
+        crates: &["opentelemetry_semantic_conventions"],
+        places: &[("span/attribute", "the names of attributes")],
+    },
+    CrateRule {
         crates: &["axum"],
         places: &[("admin", "the admin port")],
     },

@@ -23,6 +23,8 @@ impl ApiError {
         let info = status.get_details_error_info();
         let info = info.unwrap_or_else(|| panic!("no ErrorInfo: {status:?}"));
         assert_eq!(info.domain, "leasebroker", "{status:?}");
+        let applied = info.metadata.get("applied").map(String::as_str);
+        assert!(matches!(applied, Some("no" | "unknown")), "{status:?}");
         let bad_request = status.get_details_bad_request();
         let retry_after = status
             .get_details_retry_info()

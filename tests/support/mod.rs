@@ -5,6 +5,7 @@
 #![allow(dead_code, reason = "each test target uses some of the helpers")]
 
 pub(crate) mod api_error;
+pub(crate) mod applied;
 pub(crate) mod certificates;
 pub(crate) mod client;
 pub(crate) mod database;

@@ -2,6 +2,7 @@
 //!
 //! Each server has a `SQLite` file in its own temporary folder. Dropping the server deletes the folder.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,13 +12,14 @@ use lease_broker::config::{Config, Flag, Sources};
 use lease_broker::grpc::{self, RunningServer};
 use lease_broker_store::schema::Schema as _;
 use lease_broker_store::sqlite::{Clock, SqliteSchema, SqliteStore, system_clock};
+use lease_broker_store::{Instance, Upkeep as _};
 use rusqlite::Connection;
 use tokio::net::TcpListener;
 use tonic::transport::{Channel, Endpoint};
 
 use super::client::Client;
 use super::database;
-use super::timeout::with_timeout;
+use super::timeout::{wait_until, with_timeout};
 
 /// Configuration of the queue `work`. A failed item is ready again immediately.
 pub(crate) const QUEUE: &str = "
@@ -25,6 +27,9 @@ pub(crate) const QUEUE: &str = "
 managed_columns = { payload = \"text\" }
 backoff = { initial = \"0s\", factor = 1.0, max = \"0s\", jitter = 0.0 }
 ";
+
+/// A lease id of a version that this broker does not know.
+pub(crate) const NEWER_LEASE_ID: &str = "BAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 pub(crate) struct Server {
     folder: tempfile::TempDir,
@@ -110,6 +115,26 @@ impl Server {
     }
 
     /// Returns the broker. Panics after [`Server::drain`].
+    /// Starts a second broker on the same file, which sees that a third one of a newer version runs.
+    pub(crate) async fn another_beside_newer_version(&self) -> Self {
+        let store = SqliteStore::open(&self.file(), &[], system_clock()).expect("the file");
+        let newer = Instance {
+            id: uuid::Uuid::new_v4(),
+            version: "99.0.0".to_owned(),
+            address: "elsewhere:1".to_owned(),
+            draining: false,
+            settings: BTreeMap::default(),
+        };
+        store.announce(newer.into()).await.expect("announced");
+        let server = self.another().await;
+        let client = server.client().await;
+        wait_until("the broker sees the newer one", async || {
+            client.try_heartbeat(&[NEWER_LEASE_ID], None).await.is_err()
+        })
+        .await;
+        server
+    }
+
     pub(crate) fn broker(&self) -> &Broker {
         self.broker.as_deref().expect("the broker runs")
     }

@@ -23,6 +23,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::{
 };
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 use tokio::net::TcpListener;
@@ -68,6 +69,10 @@ pub(crate) struct Received {
     pub(crate) spans: Vec<Span>,
     /// The names of metrics.
     pub(crate) metrics: BTreeSet<String>,
+    /// The names of the attributes of metrics.
+    pub(crate) metric_attributes: BTreeSet<String>,
+    /// The versions of the conventions that metrics and spans name.
+    pub(crate) schema_urls: BTreeSet<String>,
     /// The attributes of the processes that sent them.
     pub(crate) resource: BTreeMap<String, String>,
     /// The headers `x-…` of the messages.
@@ -149,8 +154,10 @@ impl Collector {
             for resource in message.resource_spans {
                 let attributes = resource.resource.unwrap_or_default().attributes;
                 received.resource.extend(attributes_of(&attributes));
-                let scopes = resource.scope_spans.into_iter();
-                received.spans.extend(scopes.flat_map(|scope| scope.spans));
+                for scope in resource.scope_spans {
+                    received.schema_urls.insert(scope.schema_url);
+                    received.spans.extend(scope.spans);
+                }
             }
         });
         match behaviour {
@@ -164,9 +171,14 @@ impl Collector {
     fn take_metrics(&self, message: ExportMetricsServiceRequest) {
         self.shared.received.send_modify(|received| {
             for resource in message.resource_metrics {
-                let scopes = resource.scope_metrics.into_iter();
-                let metrics = scopes.flat_map(|scope| scope.metrics);
-                received.metrics.extend(metrics.map(|metric| metric.name));
+                for scope in resource.scope_metrics {
+                    received.schema_urls.insert(scope.schema_url);
+                    for metric in scope.metrics {
+                        let names = attribute_names(metric.data.as_ref());
+                        received.metric_attributes.extend(names);
+                        received.metrics.insert(metric.name);
+                    }
+                }
             }
         });
     }
@@ -264,4 +276,22 @@ pub(crate) fn attributes_of(attributes: &[KeyValue]) -> BTreeMap<String, String>
         (attribute.key.clone(), text)
     };
     attributes.iter().map(with_name).collect()
+}
+
+/// Returns the names of the attributes of all series of a metric.
+fn attribute_names(data: Option<&Data>) -> Vec<String> {
+    let attributes: Vec<&KeyValue> = match data {
+        Some(Data::Gauge(gauge)) => of_points(&gauge.data_points, |point| &point.attributes),
+        Some(Data::Sum(sum)) => of_points(&sum.data_points, |point| &point.attributes),
+        Some(Data::Histogram(data)) => of_points(&data.data_points, |point| &point.attributes),
+        other => panic!("{other:?}"),
+    };
+    let names = attributes
+        .into_iter()
+        .map(|attribute| attribute.key.clone());
+    names.collect()
+}
+
+fn of_points<T>(points: &[T], attributes: impl Fn(&T) -> &Vec<KeyValue>) -> Vec<&KeyValue> {
+    points.iter().flat_map(attributes).collect()
 }

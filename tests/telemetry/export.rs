@@ -1,5 +1,7 @@
 //! Spans of calls and metrics arrive at a collector.
 
+use std::collections::BTreeSet;
+
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 
@@ -48,6 +50,8 @@ async fn call_of_a_recorded_trace_becomes_a_span() {
             ("db.operation.name", "enqueue"),
             ("db.operation.batch.size", "1"),
             ("lease_broker.statement.calls", "1"),
+            ("db.collection.name", "work"),
+            ("db.namespace", "q.db"),
         ] {
             assert_eq!(attributes[name], value, "{name}");
         }
@@ -198,5 +202,57 @@ async fn headers_come_from_their_file() {
         broker.client.enqueue(&["x"]).await;
         broker.stop();
         assert_eq!(collector.received().headers["x-key"], "from-the-file");
+    }
+}
+
+/// Returns the names of one kind in the copy of the conventions.
+fn conventions(kind: &str) -> BTreeSet<&'static str> {
+    let lines = include_str!("semantic_conventions.txt").lines();
+    let names = lines.filter_map(|line| line.strip_prefix(kind)?.strip_prefix(' '));
+    names.collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_are_those_of_the_conventions_or_our_own() {
+    let collector = Collector::start(Protocol::Grpc).await;
+    let settings = "sample_ratio = 1\nmetrics_interval = '1h'\nerror_messages = true";
+    let mut broker = Fixture::exporting(&collector, Protocol::Grpc, settings);
+    broker.client.enqueue(&["x", "y"]).await;
+    let leases = broker.client.claim(2).await;
+    broker.client.complete(&[&leases[0].lease_id]).await;
+    broker.client.complete(&["nonsense"]).await;
+    broker.client.fail(&leases[1].lease_id, "no luck").await;
+    broker.client.complete(&[&leases[1].lease_id]).await;
+    let unknown = broker.client.for_queue("nowhere");
+    let refused = unknown.try_claim(unknown.claim_request(1)).await;
+    refused.expect_err("the queue is unknown");
+    broker.stop();
+    let received = collector.received();
+    let (attributes, metrics) = (conventions("attribute"), conventions("metric"));
+    let is_known = |name: &str, known: &BTreeSet<&str>| {
+        known.contains(name) || name.starts_with("lease_broker.")
+    };
+    for name in &received.metrics {
+        assert!(is_known(name, &metrics), "the metric {name}");
+    }
+    for name in &received.metric_attributes {
+        assert!(is_known(name, &attributes), "{name} of a metric");
+    }
+    for span in &received.spans {
+        let links = span.links.iter().flat_map(|link| &link.attributes);
+        for attribute in span.attributes.iter().chain(links) {
+            let name = &attribute.key;
+            assert!(is_known(name, &attributes), "{name} of {}", span.name);
+        }
+    }
+    for name in received.resource.keys().map(String::as_str) {
+        let is_sdk = conventions("resource").contains(name);
+        assert!(is_sdk || attributes.contains(name), "{name} of the process");
+    }
+    let version = include_str!("semantic_conventions.txt").lines().next();
+    let urls: Vec<&str> = received.schema_urls.iter().map(String::as_str).collect();
+    assert_eq!(urls, [version.expect("a version")]);
+    for name in ["lease_broker.queue.name", "lease_broker.lease.outcome"] {
+        assert!(received.metric_attributes.contains(name), "{name}");
     }
 }

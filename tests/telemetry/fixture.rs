@@ -103,7 +103,8 @@ impl Fixture {
 
     /// Returns the number of spans with this result, as the metrics show it.
     pub(crate) fn spans(&self, result: &str) -> u64 {
-        let series = format!("lease_broker_telemetry_spans_total{{result=\"{result}\"}} ");
+        let series =
+            format!("lease_broker_telemetry_spans_total{{lease_broker_span_result=\"{result}\"}} ");
         let text = get(self.admin, "/metrics").body;
         let value = text.lines().find_map(|line| line.strip_prefix(&series));
         let value = value.unwrap_or_else(|| panic!("{series} is not in {text}"));

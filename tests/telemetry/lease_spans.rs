@@ -203,6 +203,10 @@ async fn attempts_of_an_item_stand_in_one_trace() {
     assert_ended(found[1], "released", None, "ready");
     assert_ended(found[2], "expired", Some("lease_expired"), "ready");
     assert_ended(found[3], "completed", None, "completed");
+    // The calls do not name the worker. The row does, until its lease is settled.
+    for span in found {
+        assert_eq!(attributes(span)["messaging.client.id"], "worker");
+    }
     assert_eq!(found[0].parent_span_id, Vec::<u8>::new());
     for pair in found.windows(2) {
         assert_eq!(pair[1].trace_id, found[0].trace_id);

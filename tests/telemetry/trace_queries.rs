@@ -98,6 +98,16 @@ async fn trace_queries_on_the_page_find_their_leases() {
         };
         rainfall.try_fail(vec![failure]).await.expect("failed");
     }
+    // A worker fails four leases.
+    rainfall.enqueue(&["z"; 4]).await;
+    let breaks = rainfall.as_worker("breaks");
+    for lease in breaks.claim(4).await {
+        let failure = lease_broker_proto::Failure {
+            retry_delay: Some(client::duration(Duration::from_secs(3_600))),
+            ..failure(&lease.lease_id, "no luck")
+        };
+        breaks.try_fail(vec![failure]).await.expect("failed");
+    }
     rainfall.enqueue(&["y"; 6]).await;
     for (worker, count) in [("loses", 5), ("works", 1)] {
         let worker = rainfall.as_worker(worker);
@@ -106,7 +116,7 @@ async fn trace_queries_on_the_page_find_their_leases() {
         let leases = worker.try_claim(request).await.expect("claimed");
         assert_eq!(leases.len(), usize::try_from(count).expect("a number"));
     }
-    wait_for_outcome(&collector, "failed", 2).await;
+    wait_for_outcome(&collector, "failed", 6).await;
     let spans = wait_for_outcome(&collector, "expired", 6).await;
 
     let attempts = query("What happened to this row before?").replace("4711", key);
@@ -116,6 +126,9 @@ async fn trace_queries_on_the_page_find_their_leases() {
 
     let losers = query("Which worker loses its leases?");
     assert_eq!(frequent(&select(&spans, losers), losers), ["loses"]);
+
+    let failing = query("Which worker fails?");
+    assert_eq!(frequent(&select(&spans, failing), failing), ["breaks"]);
 
     let dead = select(&spans, query("Why do items die?"));
     assert_eq!(dead.len(), 1);

@@ -16,7 +16,7 @@ func runRaw(given settings) error {
 	if err != nil {
 		return err
 	}
-	client, ctx := pb.NewLeaseBrokerServiceClient(connection), context.Background()
+	client, ctx := pb.NewLeaseServiceClient(connection), context.Background()
 	count := int32(given.Concurrency)
 	if given.WorkerID == "" {
 		given.WorkerID = "raw"
@@ -43,7 +43,7 @@ func runRaw(given settings) error {
 			return err
 		}
 		items += int64(len(leases))
-		leases = completed.GetNextLeases()
+		leases = completed.GetNext().GetLeases()
 	}
 	out.done(items)
 	return nil

@@ -16,34 +16,45 @@
 //
 // Errors
 //
-// A lease that is lost is not an error of the call. Its result has the outcome OUTCOME_LEASE_LOST, and the other leases
-// of the call are processed. The same holds for a settlement that is refused (OUTCOME_REFUSED). Errors of a whole call
-// carry a google.rpc.ErrorInfo with the domain "leasebroker" and one of the reasons below. An error about a field also
-// carries google.rpc.BadRequest with the path of the field. An error that can pass by itself also carries
-// google.rpc.RetryInfo with the time to wait before the call is sent again. The retry policies of gRPC clients do not
-// read RetryInfo. For them every error has the trailer grpc-retry-pushback-ms: the same time in milliseconds, or -1 if a
-// retry cannot help. Every rpc can return these errors:
+// An entry of a call fails alone. Its result has an outcome: OUTCOME_LEASE_LOST if the lease is not held any more, and
+// OUTCOME_REFUSED if the entry cannot be applied as it was sent. The other entries of the call are processed.
+//
+// Errors of a whole call carry a google.rpc.ErrorInfo with the domain "leasebroker", one of the reasons below, and in its
+// metadata `applied`: `no` if the call has changed nothing and will change nothing, `unknown` if its changes may have been
+// made or may still be made. An error about a field also carries google.rpc.BadRequest with the path of the field. An
+// error that can pass by itself also carries google.rpc.RetryInfo with the time to wait before the call is sent again. The
+// retry policies of gRPC clients do not read RetryInfo. For them every error has the trailer grpc-retry-pushback-ms: the
+// same time in milliseconds, or -1 if the call must not be repeated: because that cannot help, or because the call may have
+// been applied and would be applied twice. Every rpc can return these errors:
 //
 //   status               reason                meaning
 //   INVALID_ARGUMENT     INVALID_FIELD         a field is malformed, or the message cannot be decoded
-//   NOT_FOUND            QUEUE_NOT_FOUND       no queue with this name is configured
-//   INVALID_ARGUMENT     LIMIT_EXCEEDED        a field exceeds a limit
+//   NOT_FOUND            QUEUE_NOT_FOUND       no queue with this name is configured. The metadata has queue
+//   INVALID_ARGUMENT     LIMIT_EXCEEDED        a field exceeds a limit. The metadata has max, and value if it is a number
 //   RESOURCE_EXHAUSTED   LIMIT_EXCEEDED        the message exceeds the message limit of the service
 //   INVALID_ARGUMENT     REQUEST_INCOMPLETE    the last byte of the request did not arrive within the time limit
 //   RESOURCE_EXHAUSTED   OVERLOADED            too many calls are running, requests take too many bytes, or clients have
-//                                              not read too many bytes of leases yet (with RetryInfo)
+//                                              not read too many bytes of leases yet (with RetryInfo). The metadata has
+//                                              budget, the setting that is used up
 //   UNAUTHENTICATED      CREDENTIALS_MISSING   the call has no credentials
 //   UNAUTHENTICATED      CREDENTIALS_INVALID   the credentials are not valid, for any cause. With RetryInfo: too many were
 //                                              not valid, so these were not checked
 //   PERMISSION_DENIED    ROLE_MISSING          the caller has no role for the rpc on the queue, which may not exist. The
 //                                              metadata has rpc and role
-//   RESOURCE_EXHAUSTED   IDENTITY_LIMIT        the caller's identity has reached one of its limits (with RetryInfo)
-//   UNAVAILABLE          STORE_UNAVAILABLE     the database does not answer (with RetryInfo)
+//   RESOURCE_EXHAUSTED   IDENTITY_LIMIT        the caller's identity has reached one of its limits (with RetryInfo). The
+//                                              metadata has limit
+//   UNAVAILABLE          STORE_UNAVAILABLE     the database does not answer (with RetryInfo). The metadata has tries, and
+//                                              server_error if the database gave an error number
 //   UNAVAILABLE          LEASE_ID_TOO_NEW      a newer instance of the service issued a lease id (with RetryInfo). Only
 //                                              from calls with lease ids, while instances of two versions run
 //   FAILED_PRECONDITION  STORE_MISCONFIGURED   the database refuses the operation until its schema or login is corrected
 //   DEADLINE_EXCEEDED    DEADLINE_EXCEEDED     the caller's deadline is about to pass
+//   UNIMPLEMENTED        RPC_UNKNOWN           the service has no such rpc: the client is of another version
+//   UNIMPLEMENTED        COMPRESSION_UNSUPPORTED  the request is compressed. Send it as it is: the service bounds the
+//                                              memory of requests by their size, and a compressed one does not show it
 //   INTERNAL             INTERNAL              a bug in the service
+//
+// New reasons can be added. A client treats an unknown reason as its status says.
 //
 // Callers
 //
@@ -54,15 +65,27 @@
 //
 // Retries
 //
-// A call that returns one of these errors has changed nothing, with one exception: a call that ends with
-// DEADLINE_EXCEEDED, with CANCELLED or with a lost connection may have been applied. Every call except an Enqueue without a
-// request_id can then be sent again safely. A Fail or a Release that was applied returns OUTCOME_LEASE_LOST when it is sent
-// again if the item has been claimed since.
+// A call that ended with `applied` = `no` has changed nothing. A call that ended with `unknown`, with CANCELLED or with a
+// lost connection may have been applied. Every call except an Enqueue without a request_id can then be sent again safely.
+// A Fail or a Release that was applied returns OUTCOME_LEASE_LOST when it is sent again if the item has been claimed since.
+//
+// Newer services
+//
+// A service can add fields, values of enums and kinds of ColumnValue. A client treats an unknown Outcome as
+// OUTCOME_LEASE_LOST, an unknown ItemState as ITEM_STATE_UNSPECIFIED, and a ColumnValue without a known kind as an error: it
+// is not NULL. A service refuses a ColumnValue without a kind that it knows.
 //
 // Limits
 //
 // At most 1,000 items per call, leases of 1 second to 12 hours, waits of up to 60 seconds, worker ids of up to 128
-// characters. The configuration of the service can set lower limits.
+// characters. The configuration of the service can set lower limits. A lease id has at most 4,096 characters, and usually
+// about 200, so that 1,000 of them fit into a request. If yours are longer, because keys are long, send fewer in a call: a
+// request above the service's message limit, 4 MiB unless configured, is refused as a whole.
+//
+// Versions
+//
+// Numbers and names that were used once are reserved, and never get another meaning. Clients that were generated before
+// 1.0 call a service named LeaseBrokerService, and get UNIMPLEMENTED.
 
 // Code generated by protoc-gen-go. DO NOT EDIT.
 // versions:
@@ -90,7 +113,68 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// The result for one lease of a call.
+// Why a claim got no lease. A client treats an unknown value as HELD_BACK_NOTHING_READY.
+type HeldBack int32
+
+const (
+	// The claim got leases.
+	HeldBack_HELD_BACK_UNSPECIFIED HeldBack = 0
+	// No item is ready.
+	HeldBack_HELD_BACK_NOTHING_READY HeldBack = 1
+	// The ready items that the claim looked at are larger than its max_bytes. too_large has them.
+	HeldBack_HELD_BACK_TOO_LARGE HeldBack = 2
+	// This instance of the service stops, and gives no more leases. Send the next claim on another connection.
+	HeldBack_HELD_BACK_STOPPING HeldBack = 3
+	// The claim was ended by ReleaseClaims.
+	HeldBack_HELD_BACK_RELEASED HeldBack = 4
+)
+
+// Enum value maps for HeldBack.
+var (
+	HeldBack_name = map[int32]string{
+		0: "HELD_BACK_UNSPECIFIED",
+		1: "HELD_BACK_NOTHING_READY",
+		2: "HELD_BACK_TOO_LARGE",
+		3: "HELD_BACK_STOPPING",
+		4: "HELD_BACK_RELEASED",
+	}
+	HeldBack_value = map[string]int32{
+		"HELD_BACK_UNSPECIFIED":   0,
+		"HELD_BACK_NOTHING_READY": 1,
+		"HELD_BACK_TOO_LARGE":     2,
+		"HELD_BACK_STOPPING":      3,
+		"HELD_BACK_RELEASED":      4,
+	}
+)
+
+func (x HeldBack) Enum() *HeldBack {
+	p := new(HeldBack)
+	*p = x
+	return p
+}
+
+func (x HeldBack) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (HeldBack) Descriptor() protoreflect.EnumDescriptor {
+	return file_leasebroker_v1_lease_broker_proto_enumTypes[0].Descriptor()
+}
+
+func (HeldBack) Type() protoreflect.EnumType {
+	return &file_leasebroker_v1_lease_broker_proto_enumTypes[0]
+}
+
+func (x HeldBack) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use HeldBack.Descriptor instead.
+func (HeldBack) EnumDescriptor() ([]byte, []int) {
+	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{0}
+}
+
+// The result for one entry of a call. A client treats an unknown value as OUTCOME_LEASE_LOST.
 type Outcome int32
 
 const (
@@ -105,10 +189,9 @@ const (
 	// cannot tell these apart. Follow-ups were not added by this call. Fail, Release and Heartbeat have the outcome
 	// OUTCOME_LEASE_LOST in these cases.
 	Outcome_OUTCOME_GONE Outcome = 3
-	// The service or the database cannot apply this settlement as it was sent. The call changed nothing for it, and a
-	// lease that was held is still held. SettleResult.problem has the reason. The causes are a malformed follow-up or
-	// column value, and a constraint, a foreign key or a trigger of a table. The same settlement has the same outcome when it is sent again.
-	// Correct it, or report the problem with Fail.
+	// The service or the database cannot apply this entry as it was sent. The call changed nothing for it, and a lease
+	// that was held is still held, until it expires. The result's refusal has the reason. The same entry has the same outcome
+	// when it is sent again. Correct it, or report the problem with Fail.
 	Outcome_OUTCOME_REFUSED Outcome = 4
 )
 
@@ -141,11 +224,11 @@ func (x Outcome) String() string {
 }
 
 func (Outcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_leasebroker_v1_lease_broker_proto_enumTypes[0].Descriptor()
+	return file_leasebroker_v1_lease_broker_proto_enumTypes[1].Descriptor()
 }
 
 func (Outcome) Type() protoreflect.EnumType {
-	return &file_leasebroker_v1_lease_broker_proto_enumTypes[0]
+	return &file_leasebroker_v1_lease_broker_proto_enumTypes[1]
 }
 
 func (x Outcome) Number() protoreflect.EnumNumber {
@@ -154,7 +237,89 @@ func (x Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Outcome.Descriptor instead.
 func (Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{0}
+	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{1}
+}
+
+// The kinds of refusals. A client treats an unknown value as REFUSAL_REASON_UNSPECIFIED.
+type RefusalReason int32
+
+const (
+	// Another problem. Refusal.message has it.
+	RefusalReason_REFUSAL_REASON_UNSPECIFIED RefusalReason = 0
+	// A field is malformed or out of its bounds: a duration, a checkpoint, a value without a kind, a key.
+	RefusalReason_REFUSAL_REASON_INVALID_FIELD RefusalReason = 1
+	// The queue of a follow-up is not configured.
+	RefusalReason_REFUSAL_REASON_QUEUE_NOT_FOUND RefusalReason = 2
+	// The table does not have this column.
+	RefusalReason_REFUSAL_REASON_COLUMN_UNKNOWN RefusalReason = 3
+	// The call cannot write this column: the service itself sets it, the database computes it, or the queue's setting
+	// `writable` does not list it.
+	RefusalReason_REFUSAL_REASON_COLUMN_NOT_WRITABLE RefusalReason = 4
+	// The column cannot hold the value: its type, its length, its range, or NULL in a column that is never NULL.
+	RefusalReason_REFUSAL_REASON_VALUE_UNFIT RefusalReason = 5
+	// A row with this key or this unique value exists.
+	RefusalReason_REFUSAL_REASON_ALREADY_EXISTS RefusalReason = 6
+	// A CHECK constraint refuses the row.
+	RefusalReason_REFUSAL_REASON_CHECK RefusalReason = 7
+	// A foreign key refuses the row, or rows of another table refer to the row that the completion removes.
+	RefusalReason_REFUSAL_REASON_FOREIGN_KEY RefusalReason = 8
+	// A trigger refuses the change.
+	RefusalReason_REFUSAL_REASON_TRIGGER RefusalReason = 9
+)
+
+// Enum value maps for RefusalReason.
+var (
+	RefusalReason_name = map[int32]string{
+		0: "REFUSAL_REASON_UNSPECIFIED",
+		1: "REFUSAL_REASON_INVALID_FIELD",
+		2: "REFUSAL_REASON_QUEUE_NOT_FOUND",
+		3: "REFUSAL_REASON_COLUMN_UNKNOWN",
+		4: "REFUSAL_REASON_COLUMN_NOT_WRITABLE",
+		5: "REFUSAL_REASON_VALUE_UNFIT",
+		6: "REFUSAL_REASON_ALREADY_EXISTS",
+		7: "REFUSAL_REASON_CHECK",
+		8: "REFUSAL_REASON_FOREIGN_KEY",
+		9: "REFUSAL_REASON_TRIGGER",
+	}
+	RefusalReason_value = map[string]int32{
+		"REFUSAL_REASON_UNSPECIFIED":         0,
+		"REFUSAL_REASON_INVALID_FIELD":       1,
+		"REFUSAL_REASON_QUEUE_NOT_FOUND":     2,
+		"REFUSAL_REASON_COLUMN_UNKNOWN":      3,
+		"REFUSAL_REASON_COLUMN_NOT_WRITABLE": 4,
+		"REFUSAL_REASON_VALUE_UNFIT":         5,
+		"REFUSAL_REASON_ALREADY_EXISTS":      6,
+		"REFUSAL_REASON_CHECK":               7,
+		"REFUSAL_REASON_FOREIGN_KEY":         8,
+		"REFUSAL_REASON_TRIGGER":             9,
+	}
+)
+
+func (x RefusalReason) Enum() *RefusalReason {
+	p := new(RefusalReason)
+	*p = x
+	return p
+}
+
+func (x RefusalReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RefusalReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_leasebroker_v1_lease_broker_proto_enumTypes[2].Descriptor()
+}
+
+func (RefusalReason) Type() protoreflect.EnumType {
+	return &file_leasebroker_v1_lease_broker_proto_enumTypes[2]
+}
+
+func (x RefusalReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RefusalReason.Descriptor instead.
+func (RefusalReason) EnumDescriptor() ([]byte, []int) {
+	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{2}
 }
 
 // The state of an item.
@@ -206,11 +371,11 @@ func (x ItemState) String() string {
 }
 
 func (ItemState) Descriptor() protoreflect.EnumDescriptor {
-	return file_leasebroker_v1_lease_broker_proto_enumTypes[1].Descriptor()
+	return file_leasebroker_v1_lease_broker_proto_enumTypes[3].Descriptor()
 }
 
 func (ItemState) Type() protoreflect.EnumType {
-	return &file_leasebroker_v1_lease_broker_proto_enumTypes[1]
+	return &file_leasebroker_v1_lease_broker_proto_enumTypes[3]
 }
 
 func (x ItemState) Number() protoreflect.EnumNumber {
@@ -219,7 +384,7 @@ func (x ItemState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ItemState.Descriptor instead.
 func (ItemState) EnumDescriptor() ([]byte, []int) {
-	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{1}
+	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{3}
 }
 
 // Claims items of one queue.
@@ -237,15 +402,17 @@ type ClaimBatchRequest struct {
 	// The time to wait for at least one item, up to 60 seconds. Absent: the call does not wait. If the caller's deadline
 	// is sooner, the call returns shortly before the deadline.
 	WaitTimeout *durationpb.Duration `protobuf:"bytes,5,opt,name=wait_timeout,json=waitTimeout,proto3" json:"wait_timeout,omitempty"`
-	// A UUID that the caller chooses, so that a claim whose response was lost can be sent again. A call with the same id
-	// and the same worker_id returns the leases of the first call that are still held, and claims no further items. If all
-	// of them have expired or were settled, the call claims items like a new one. Absent: every call claims new items.
+	// A UUID that the caller chooses, so that a claim whose response was lost can be sent again: 36 characters, not the nil
+	// UUID. A call with the same id, queue, worker_id and caller returns the leases of the first call that are still held,
+	// and claims no further items. The other fields need not be equal: with a smaller max_items the call still returns all of
+	// these leases. If all of them have expired or were settled, the call claims items like a new one. Empty: every call
+	// claims new items.
 	RequestId string `protobuf:"bytes,6,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// The maximum size of the response in bytes, 65,536 or more. The message limit of the service also bounds it. Items
 	// that do not fit are not leased: they stay ready, in their order, for the next claim. If an item is larger than
 	// max_bytes by itself, the call passes over it and names it in too_large. If you raise max_bytes, raise the message
 	// limit of your client too. Absent or 0: 4 MiB, which most clients accept.
-	MaxBytes      int64 `protobuf:"varint,7,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
+	MaxBytes      int32 `protobuf:"varint,7,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -322,7 +489,7 @@ func (x *ClaimBatchRequest) GetRequestId() string {
 	return ""
 }
 
-func (x *ClaimBatchRequest) GetMaxBytes() int64 {
+func (x *ClaimBatchRequest) GetMaxBytes() int32 {
 	if x != nil {
 		return x.MaxBytes
 	}
@@ -337,7 +504,9 @@ type ClaimBatchResponse struct {
 	// The first ready items that are larger than max_bytes by themselves, at most 10. They are not leased and not changed.
 	// A claim with a larger max_bytes gets them. A claim looks at no more than max_items + 100 ready items. An item that is
 	// larger than the service's limits.max_item_bytes becomes dead when a claim meets it.
-	TooLarge      []*TooLargeItem `protobuf:"bytes,2,rep,name=too_large,json=tooLarge,proto3" json:"too_large,omitempty"`
+	TooLarge []*TooLargeItem `protobuf:"bytes,2,rep,name=too_large,json=tooLarge,proto3" json:"too_large,omitempty"`
+	// Why there is no lease. HELD_BACK_UNSPECIFIED if there is one.
+	HeldBack      HeldBack `protobuf:"varint,3,opt,name=held_back,json=heldBack,proto3,enum=leasebroker.v1.HeldBack" json:"held_back,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -386,6 +555,13 @@ func (x *ClaimBatchResponse) GetTooLarge() []*TooLargeItem {
 	return nil
 }
 
+func (x *ClaimBatchResponse) GetHeldBack() HeldBack {
+	if x != nil {
+		return x.HeldBack
+	}
+	return HeldBack_HELD_BACK_UNSPECIFIED
+}
+
 // A ready item that a claim passed over because of its size.
 type TooLargeItem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -393,7 +569,7 @@ type TooLargeItem struct {
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// The size of its lease in a response, in bytes. It is an estimate that is not too low. On SQL Server 2017 a text
 	// counts as in UTF-16.
-	SizeBytes     int64 `protobuf:"varint,2,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	SizeBytes     int32 `protobuf:"varint,2,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -435,7 +611,7 @@ func (x *TooLargeItem) GetKey() string {
 	return ""
 }
 
-func (x *TooLargeItem) GetSizeBytes() int64 {
+func (x *TooLargeItem) GetSizeBytes() int32 {
 	if x != nil {
 		return x.SizeBytes
 	}
@@ -581,7 +757,7 @@ type Item struct {
 	// several key columns it is a JSON array of the values.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// The values of the columns that the queue is configured to send to workers, by column name.
-	Columns       map[string]*Value `protobuf:"bytes,2,rep,name=columns,proto3" json:"columns,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Columns       map[string]*ColumnValue `protobuf:"bytes,2,rep,name=columns,proto3" json:"columns,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -623,7 +799,7 @@ func (x *Item) GetKey() string {
 	return ""
 }
 
-func (x *Item) GetColumns() map[string]*Value {
+func (x *Item) GetColumns() map[string]*ColumnValue {
 	if x != nil {
 		return x.Columns
 	}
@@ -631,39 +807,41 @@ func (x *Item) GetColumns() map[string]*Value {
 }
 
 // The value of a column.
-type Value struct {
+type ColumnValue struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The value, by its type. The service always sets one of these fields. In a request, a value without a kind is NULL.
+	// The value, by its type. One of these fields is set. None: the value has a kind that the reader does not know, because the
+	// writer is newer. It is not NULL. The service refuses such a value. Numbers 9 to 15 are kept for further kinds: date, time,
+	// timestamp with offset, UUID, JSON, unsigned integer.
 	//
 	// Types that are valid to be assigned to Kind:
 	//
-	//	*Value_BoolValue
-	//	*Value_Int64Value
-	//	*Value_DoubleValue
-	//	*Value_StringValue
-	//	*Value_BytesValue
-	//	*Value_TimestampValue
-	//	*Value_DecimalValue
-	//	*Value_NullValue
-	Kind          isValue_Kind `protobuf_oneof:"kind"`
+	//	*ColumnValue_BoolValue
+	//	*ColumnValue_Int64Value
+	//	*ColumnValue_DoubleValue
+	//	*ColumnValue_StringValue
+	//	*ColumnValue_BytesValue
+	//	*ColumnValue_TimestampValue
+	//	*ColumnValue_DecimalValue
+	//	*ColumnValue_NullValue
+	Kind          isColumnValue_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Value) Reset() {
-	*x = Value{}
+func (x *ColumnValue) Reset() {
+	*x = ColumnValue{}
 	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Value) String() string {
+func (x *ColumnValue) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Value) ProtoMessage() {}
+func (*ColumnValue) ProtoMessage() {}
 
-func (x *Value) ProtoReflect() protoreflect.Message {
+func (x *ColumnValue) ProtoReflect() protoreflect.Message {
 	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -675,149 +853,224 @@ func (x *Value) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Value.ProtoReflect.Descriptor instead.
-func (*Value) Descriptor() ([]byte, []int) {
+// Deprecated: Use ColumnValue.ProtoReflect.Descriptor instead.
+func (*ColumnValue) Descriptor() ([]byte, []int) {
 	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *Value) GetKind() isValue_Kind {
+func (x *ColumnValue) GetKind() isColumnValue_Kind {
 	if x != nil {
 		return x.Kind
 	}
 	return nil
 }
 
-func (x *Value) GetBoolValue() bool {
+func (x *ColumnValue) GetBoolValue() bool {
 	if x != nil {
-		if x, ok := x.Kind.(*Value_BoolValue); ok {
+		if x, ok := x.Kind.(*ColumnValue_BoolValue); ok {
 			return x.BoolValue
 		}
 	}
 	return false
 }
 
-func (x *Value) GetInt64Value() int64 {
+func (x *ColumnValue) GetInt64Value() int64 {
 	if x != nil {
-		if x, ok := x.Kind.(*Value_Int64Value); ok {
+		if x, ok := x.Kind.(*ColumnValue_Int64Value); ok {
 			return x.Int64Value
 		}
 	}
 	return 0
 }
 
-func (x *Value) GetDoubleValue() float64 {
+func (x *ColumnValue) GetDoubleValue() float64 {
 	if x != nil {
-		if x, ok := x.Kind.(*Value_DoubleValue); ok {
+		if x, ok := x.Kind.(*ColumnValue_DoubleValue); ok {
 			return x.DoubleValue
 		}
 	}
 	return 0
 }
 
-func (x *Value) GetStringValue() string {
+func (x *ColumnValue) GetStringValue() string {
 	if x != nil {
-		if x, ok := x.Kind.(*Value_StringValue); ok {
+		if x, ok := x.Kind.(*ColumnValue_StringValue); ok {
 			return x.StringValue
 		}
 	}
 	return ""
 }
 
-func (x *Value) GetBytesValue() []byte {
+func (x *ColumnValue) GetBytesValue() []byte {
 	if x != nil {
-		if x, ok := x.Kind.(*Value_BytesValue); ok {
+		if x, ok := x.Kind.(*ColumnValue_BytesValue); ok {
 			return x.BytesValue
 		}
 	}
 	return nil
 }
 
-func (x *Value) GetTimestampValue() *timestamppb.Timestamp {
+func (x *ColumnValue) GetTimestampValue() *timestamppb.Timestamp {
 	if x != nil {
-		if x, ok := x.Kind.(*Value_TimestampValue); ok {
+		if x, ok := x.Kind.(*ColumnValue_TimestampValue); ok {
 			return x.TimestampValue
 		}
 	}
 	return nil
 }
 
-func (x *Value) GetDecimalValue() string {
+func (x *ColumnValue) GetDecimalValue() string {
 	if x != nil {
-		if x, ok := x.Kind.(*Value_DecimalValue); ok {
+		if x, ok := x.Kind.(*ColumnValue_DecimalValue); ok {
 			return x.DecimalValue
 		}
 	}
 	return ""
 }
 
-func (x *Value) GetNullValue() structpb.NullValue {
+func (x *ColumnValue) GetNullValue() structpb.NullValue {
 	if x != nil {
-		if x, ok := x.Kind.(*Value_NullValue); ok {
+		if x, ok := x.Kind.(*ColumnValue_NullValue); ok {
 			return x.NullValue
 		}
 	}
 	return structpb.NullValue(0)
 }
 
-type isValue_Kind interface {
-	isValue_Kind()
+type isColumnValue_Kind interface {
+	isColumnValue_Kind()
 }
 
-type Value_BoolValue struct {
+type ColumnValue_BoolValue struct {
 	// True or false.
 	BoolValue bool `protobuf:"varint,1,opt,name=bool_value,json=boolValue,proto3,oneof"`
 }
 
-type Value_Int64Value struct {
+type ColumnValue_Int64Value struct {
 	// A signed integer of up to 64 bits.
 	Int64Value int64 `protobuf:"varint,2,opt,name=int64_value,json=int64Value,proto3,oneof"`
 }
 
-type Value_DoubleValue struct {
+type ColumnValue_DoubleValue struct {
 	// A floating-point number. NaN is refused.
 	DoubleValue float64 `protobuf:"fixed64,3,opt,name=double_value,json=doubleValue,proto3,oneof"`
 }
 
-type Value_StringValue struct {
+type ColumnValue_StringValue struct {
 	// Text.
 	StringValue string `protobuf:"bytes,4,opt,name=string_value,json=stringValue,proto3,oneof"`
 }
 
-type Value_BytesValue struct {
+type ColumnValue_BytesValue struct {
 	// Bytes.
 	BytesValue []byte `protobuf:"bytes,5,opt,name=bytes_value,json=bytesValue,proto3,oneof"`
 }
 
-type Value_TimestampValue struct {
+type ColumnValue_TimestampValue struct {
 	// A point in time in UTC, in the years 0001 to 9999.
 	TimestampValue *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=timestamp_value,json=timestampValue,proto3,oneof"`
 }
 
-type Value_DecimalValue struct {
+type ColumnValue_DecimalValue struct {
 	// An exact decimal number as text, such as "-12.50". Decimal and money columns have such values.
 	DecimalValue string `protobuf:"bytes,7,opt,name=decimal_value,json=decimalValue,proto3,oneof"`
 }
 
-type Value_NullValue struct {
+type ColumnValue_NullValue struct {
 	// SQL NULL.
 	NullValue structpb.NullValue `protobuf:"varint,8,opt,name=null_value,json=nullValue,proto3,enum=google.protobuf.NullValue,oneof"`
 }
 
-func (*Value_BoolValue) isValue_Kind() {}
+func (*ColumnValue_BoolValue) isColumnValue_Kind() {}
 
-func (*Value_Int64Value) isValue_Kind() {}
+func (*ColumnValue_Int64Value) isColumnValue_Kind() {}
 
-func (*Value_DoubleValue) isValue_Kind() {}
+func (*ColumnValue_DoubleValue) isColumnValue_Kind() {}
 
-func (*Value_StringValue) isValue_Kind() {}
+func (*ColumnValue_StringValue) isColumnValue_Kind() {}
 
-func (*Value_BytesValue) isValue_Kind() {}
+func (*ColumnValue_BytesValue) isColumnValue_Kind() {}
 
-func (*Value_TimestampValue) isValue_Kind() {}
+func (*ColumnValue_TimestampValue) isColumnValue_Kind() {}
 
-func (*Value_DecimalValue) isValue_Kind() {}
+func (*ColumnValue_DecimalValue) isColumnValue_Kind() {}
 
-func (*Value_NullValue) isValue_Kind() {}
+func (*ColumnValue_NullValue) isColumnValue_Kind() {}
+
+// Why one entry of a call was refused.
+type Refusal struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The kind of problem, for programs.
+	Reason RefusalReason `protobuf:"varint,1,opt,name=reason,proto3,enum=leasebroker.v1.RefusalReason" json:"reason,omitempty"`
+	// The path of the refused field in the entry, such as follow_ups[1].item.columns["Total"]. Empty: the database refused the
+	// change, and the field is not known.
+	Field string `protobuf:"bytes,2,opt,name=field,proto3" json:"field,omitempty"`
+	// The name of the constraint, index, foreign key or trigger that refused the change, as the database gives it. Empty: there
+	// is none, or the database does not name it.
+	Constraint string `protobuf:"bytes,3,opt,name=constraint,proto3" json:"constraint,omitempty"`
+	// The problem as text for people, up to 1,024 bytes. It has no value of a column.
+	Message       string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Refusal) Reset() {
+	*x = Refusal{}
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Refusal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Refusal) ProtoMessage() {}
+
+func (x *Refusal) ProtoReflect() protoreflect.Message {
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
+func (*Refusal) Descriptor() ([]byte, []int) {
+	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Refusal) GetReason() RefusalReason {
+	if x != nil {
+		return x.Reason
+	}
+	return RefusalReason_REFUSAL_REASON_UNSPECIFIED
+}
+
+func (x *Refusal) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *Refusal) GetConstraint() string {
+	if x != nil {
+		return x.Constraint
+	}
+	return ""
+}
+
+func (x *Refusal) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
 
 // Extends leases of one queue.
 type HeartbeatRequest struct {
@@ -835,7 +1088,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[6]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -847,7 +1100,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[6]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -860,7 +1113,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{6}
+	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *HeartbeatRequest) GetQueue() string {
@@ -901,7 +1154,7 @@ type Renewal struct {
 
 func (x *Renewal) Reset() {
 	*x = Renewal{}
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[7]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -913,7 +1166,7 @@ func (x *Renewal) String() string {
 func (*Renewal) ProtoMessage() {}
 
 func (x *Renewal) ProtoReflect() protoreflect.Message {
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[7]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -926,7 +1179,7 @@ func (x *Renewal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renewal.ProtoReflect.Descriptor instead.
 func (*Renewal) Descriptor() ([]byte, []int) {
-	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{7}
+	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Renewal) GetLeaseId() string {
@@ -954,7 +1207,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[8]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -966,7 +1219,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[8]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -979,7 +1232,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{8}
+	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *HeartbeatResponse) GetResults() []*HeartbeatResult {
@@ -992,13 +1245,12 @@ func (x *HeartbeatResponse) GetResults() []*HeartbeatResult {
 // The result of a heartbeat for one lease.
 type HeartbeatResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The lease id from the request.
-	LeaseId string `protobuf:"bytes,1,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
-	// OUTCOME_APPLIED or OUTCOME_LEASE_LOST.
+	// OUTCOME_APPLIED, OUTCOME_LEASE_LOST, or OUTCOME_REFUSED for a checkpoint that cannot be stored. A refused renewal does
+	// not extend the lease. Send it again without the checkpoint.
 	Outcome Outcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=leasebroker.v1.Outcome" json:"outcome,omitempty"`
-	// The time at which the lease now expires, by the database's clock. Absent if the lease is lost.
+	// The time at which the lease now expires, by the database's clock. Only for OUTCOME_APPLIED.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
-	// The time that the lease had left when the database answered. Absent if the lease is lost.
+	// The time that the lease had left when the database answered. Only for OUTCOME_APPLIED.
 	TimeLeft *durationpb.Duration `protobuf:"bytes,4,opt,name=time_left,json=timeLeft,proto3" json:"time_left,omitempty"`
 	// The present state of the item, also if the lease is lost. A worker that has completed or failed the item itself can
 	// tell by it that its lease was settled and not lost. ITEM_STATE_LEASED of a lost lease: another worker holds the item,
@@ -1006,14 +1258,16 @@ type HeartbeatResult struct {
 	// example because its completion removed it, or the lease id is invalid.
 	State ItemState `protobuf:"varint,5,opt,name=state,proto3,enum=leasebroker.v1.ItemState" json:"state,omitempty"`
 	// The reason given to CancelLeases, if the lease was cancelled and the item has not been claimed since then.
-	CancelReason  string `protobuf:"bytes,6,opt,name=cancel_reason,json=cancelReason,proto3" json:"cancel_reason,omitempty"`
+	CancelReason string `protobuf:"bytes,6,opt,name=cancel_reason,json=cancelReason,proto3" json:"cancel_reason,omitempty"`
+	// Only for OUTCOME_REFUSED.
+	Refusal       *Refusal `protobuf:"bytes,7,opt,name=refusal,proto3" json:"refusal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HeartbeatResult) Reset() {
 	*x = HeartbeatResult{}
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[9]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1025,7 +1279,7 @@ func (x *HeartbeatResult) String() string {
 func (*HeartbeatResult) ProtoMessage() {}
 
 func (x *HeartbeatResult) ProtoReflect() protoreflect.Message {
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[9]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1038,14 +1292,7 @@ func (x *HeartbeatResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResult.ProtoReflect.Descriptor instead.
 func (*HeartbeatResult) Descriptor() ([]byte, []int) {
-	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{9}
-}
-
-func (x *HeartbeatResult) GetLeaseId() string {
-	if x != nil {
-		return x.LeaseId
-	}
-	return ""
+	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *HeartbeatResult) GetOutcome() Outcome {
@@ -1083,6 +1330,13 @@ func (x *HeartbeatResult) GetCancelReason() string {
 	return ""
 }
 
+func (x *HeartbeatResult) GetRefusal() *Refusal {
+	if x != nil {
+		return x.Refusal
+	}
+	return nil
+}
+
 // Completes items of one queue.
 type CompleteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1099,7 +1353,7 @@ type CompleteRequest struct {
 
 func (x *CompleteRequest) Reset() {
 	*x = CompleteRequest{}
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[10]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1111,7 +1365,7 @@ func (x *CompleteRequest) String() string {
 func (*CompleteRequest) ProtoMessage() {}
 
 func (x *CompleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[10]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1124,7 +1378,7 @@ func (x *CompleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteRequest.ProtoReflect.Descriptor instead.
 func (*CompleteRequest) Descriptor() ([]byte, []int) {
-	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{10}
+	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CompleteRequest) GetQueue() string {
@@ -1161,18 +1415,18 @@ type NextClaim struct {
 	MaxItems int32 `protobuf:"varint,2,opt,name=max_items,json=maxItems,proto3" json:"max_items,omitempty"`
 	// The duration of the leases, as in ClaimBatchRequest. Absent: the queue's default.
 	LeaseDuration *durationpb.Duration `protobuf:"bytes,3,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
-	// UUID of this claim. If you send the whole call again with the same id, you get the same leases. Absent: every call
-	// claims new items.
+	// UUID of this claim, as in ClaimBatchRequest. If you send the whole call again with the same id, you get the same
+	// leases. Empty: every call claims new items.
 	RequestId string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// The maximum size of the response in bytes, as in ClaimBatchRequest. The results of the settlements count too.
-	MaxBytes      int64 `protobuf:"varint,5,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
+	MaxBytes      int32 `protobuf:"varint,5,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NextClaim) Reset() {
 	*x = NextClaim{}
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[11]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1184,7 +1438,7 @@ func (x *NextClaim) String() string {
 func (*NextClaim) ProtoMessage() {}
 
 func (x *NextClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[11]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1197,7 +1451,7 @@ func (x *NextClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NextClaim.ProtoReflect.Descriptor instead.
 func (*NextClaim) Descriptor() ([]byte, []int) {
-	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{11}
+	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *NextClaim) GetWorkerId() string {
@@ -1228,7 +1482,7 @@ func (x *NextClaim) GetRequestId() string {
 	return ""
 }
 
-func (x *NextClaim) GetMaxBytes() int64 {
+func (x *NextClaim) GetMaxBytes() int32 {
 	if x != nil {
 		return x.MaxBytes
 	}
@@ -1248,14 +1502,14 @@ type Completion struct {
 	// not write again. Only columns that the queue's setting `writable` lists. A column that is not listed or cannot store
 	// the value, or whose constraint refuses it, refuses this completion (OUTCOME_REFUSED). An archived row has the
 	// written values.
-	Columns       map[string]*Value `protobuf:"bytes,3,rep,name=columns,proto3" json:"columns,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Columns       map[string]*ColumnValue `protobuf:"bytes,3,rep,name=columns,proto3" json:"columns,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Completion) Reset() {
 	*x = Completion{}
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[12]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1267,7 +1521,7 @@ func (x *Completion) String() string {
 func (*Completion) ProtoMessage() {}
 
 func (x *Completion) ProtoReflect() protoreflect.Message {
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[12]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1280,7 +1534,7 @@ func (x *Completion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Completion.ProtoReflect.Descriptor instead.
 func (*Completion) Descriptor() ([]byte, []int) {
-	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{12}
+	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Completion) GetLeaseId() string {
@@ -1297,7 +1551,7 @@ func (x *Completion) GetFollowUps() []*FollowUp {
 	return nil
 }
 
-func (x *Completion) GetColumns() map[string]*Value {
+func (x *Completion) GetColumns() map[string]*ColumnValue {
 	if x != nil {
 		return x.Columns
 	}
@@ -1317,7 +1571,7 @@ type FollowUp struct {
 
 func (x *FollowUp) Reset() {
 	*x = FollowUp{}
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[13]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1329,7 +1583,7 @@ func (x *FollowUp) String() string {
 func (*FollowUp) ProtoMessage() {}
 
 func (x *FollowUp) ProtoReflect() protoreflect.Message {
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[13]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1342,7 +1596,7 @@ func (x *FollowUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowUp.ProtoReflect.Descriptor instead.
 func (*FollowUp) Descriptor() ([]byte, []int) {
-	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{13}
+	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *FollowUp) GetQueue() string {
@@ -1364,18 +1618,18 @@ type CompleteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One result per completion, in request order.
 	Results []*SettleResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
-	// The leases that `next` claimed. They do not depend on the results of the completions. Empty if no item was ready,
-	// if the service is stopping, or if only the claim failed. Call ClaimBatch to get the error.
-	NextLeases []*Lease `protobuf:"bytes,2,rep,name=next_leases,json=nextLeases,proto3" json:"next_leases,omitempty"`
-	// The ready items that are too large for `next`, as in ClaimBatchResponse.
-	NextTooLarge  []*TooLargeItem `protobuf:"bytes,3,rep,name=next_too_large,json=nextTooLarge,proto3" json:"next_too_large,omitempty"`
+	// The result of the claim in `next`. It does not depend on the results of the completions. Absent: the request had no
+	// `next`, or the claim failed.
+	Next *ClaimBatchResponse `protobuf:"bytes,4,opt,name=next,proto3" json:"next,omitempty"`
+	// The error of the claim in `next`, if only the claim failed. Absent: it did not fail.
+	NextError     *CallError `protobuf:"bytes,5,opt,name=next_error,json=nextError,proto3" json:"next_error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CompleteResponse) Reset() {
 	*x = CompleteResponse{}
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[14]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1387,7 +1641,7 @@ func (x *CompleteResponse) String() string {
 func (*CompleteResponse) ProtoMessage() {}
 
 func (x *CompleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[14]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1400,7 +1654,7 @@ func (x *CompleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteResponse.ProtoReflect.Descriptor instead.
 func (*CompleteResponse) Descriptor() ([]byte, []int) {
-	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{14}
+	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CompleteResponse) GetResults() []*SettleResult {
@@ -1410,16 +1664,99 @@ func (x *CompleteResponse) GetResults() []*SettleResult {
 	return nil
 }
 
-func (x *CompleteResponse) GetNextLeases() []*Lease {
+func (x *CompleteResponse) GetNext() *ClaimBatchResponse {
 	if x != nil {
-		return x.NextLeases
+		return x.Next
 	}
 	return nil
 }
 
-func (x *CompleteResponse) GetNextTooLarge() []*TooLargeItem {
+func (x *CompleteResponse) GetNextError() *CallError {
 	if x != nil {
-		return x.NextTooLarge
+		return x.NextError
+	}
+	return nil
+}
+
+// The error of a call, as a message. It has the same contents as the status, the google.rpc.ErrorInfo and the
+// google.rpc.RetryInfo of a call that fails alone.
+type CallError struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The gRPC status code, such as 14 for UNAVAILABLE.
+	Code int32 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
+	// The reason, such as STORE_UNAVAILABLE.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The problem as text for people, up to 1,024 bytes.
+	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// The metadata, such as applied.
+	Metadata map[string]string `protobuf:"bytes,4,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The time to wait before the call is sent again. Absent: sending it again does not help.
+	RetryDelay    *durationpb.Duration `protobuf:"bytes,5,opt,name=retry_delay,json=retryDelay,proto3" json:"retry_delay,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallError) Reset() {
+	*x = CallError{}
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallError) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallError) ProtoMessage() {}
+
+func (x *CallError) ProtoReflect() protoreflect.Message {
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallError.ProtoReflect.Descriptor instead.
+func (*CallError) Descriptor() ([]byte, []int) {
+	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *CallError) GetCode() int32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *CallError) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *CallError) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *CallError) GetMetadata() map[string]string {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
+func (x *CallError) GetRetryDelay() *durationpb.Duration {
+	if x != nil {
+		return x.RetryDelay
 	}
 	return nil
 }
@@ -1439,7 +1776,7 @@ type FailRequest struct {
 
 func (x *FailRequest) Reset() {
 	*x = FailRequest{}
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[15]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1451,7 +1788,7 @@ func (x *FailRequest) String() string {
 func (*FailRequest) ProtoMessage() {}
 
 func (x *FailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[15]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1464,7 +1801,7 @@ func (x *FailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailRequest.ProtoReflect.Descriptor instead.
 func (*FailRequest) Descriptor() ([]byte, []int) {
-	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{15}
+	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *FailRequest) GetQueue() string {
@@ -1501,7 +1838,7 @@ type Failure struct {
 	DeadLetter bool `protobuf:"varint,4,opt,name=dead_letter,json=deadLetter,proto3" json:"dead_letter,omitempty"`
 	// Values to write into columns of the item's own row, as in Completion. The statement that records the failure writes
 	// them.
-	Columns map[string]*Value `protobuf:"bytes,5,rep,name=columns,proto3" json:"columns,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Columns map[string]*ColumnValue `protobuf:"bytes,5,rep,name=columns,proto3" json:"columns,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// A checkpoint for the next attempt, as in Renewal.
 	Checkpoint    []byte `protobuf:"bytes,6,opt,name=checkpoint,proto3,oneof" json:"checkpoint,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1510,7 +1847,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[16]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1522,7 +1859,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[16]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1535,7 +1872,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{16}
+	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Failure) GetLeaseId() string {
@@ -1566,7 +1903,7 @@ func (x *Failure) GetDeadLetter() bool {
 	return false
 }
 
-func (x *Failure) GetColumns() map[string]*Value {
+func (x *Failure) GetColumns() map[string]*ColumnValue {
 	if x != nil {
 		return x.Columns
 	}
@@ -1585,17 +1922,17 @@ type FailResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One result per failure, in request order.
 	Results []*SettleResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
-	// The leases that `next` claimed, as in CompleteResponse.
-	NextLeases []*Lease `protobuf:"bytes,2,rep,name=next_leases,json=nextLeases,proto3" json:"next_leases,omitempty"`
-	// The ready items that are too large for `next`, as in ClaimBatchResponse.
-	NextTooLarge  []*TooLargeItem `protobuf:"bytes,3,rep,name=next_too_large,json=nextTooLarge,proto3" json:"next_too_large,omitempty"`
+	// The result of the claim in `next`, as in CompleteResponse.
+	Next *ClaimBatchResponse `protobuf:"bytes,4,opt,name=next,proto3" json:"next,omitempty"`
+	// The error of the claim in `next`, as in CompleteResponse.
+	NextError     *CallError `protobuf:"bytes,5,opt,name=next_error,json=nextError,proto3" json:"next_error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FailResponse) Reset() {
 	*x = FailResponse{}
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[17]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1607,7 +1944,7 @@ func (x *FailResponse) String() string {
 func (*FailResponse) ProtoMessage() {}
 
 func (x *FailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[17]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1620,7 +1957,7 @@ func (x *FailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailResponse.ProtoReflect.Descriptor instead.
 func (*FailResponse) Descriptor() ([]byte, []int) {
-	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{17}
+	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FailResponse) GetResults() []*SettleResult {
@@ -1630,16 +1967,16 @@ func (x *FailResponse) GetResults() []*SettleResult {
 	return nil
 }
 
-func (x *FailResponse) GetNextLeases() []*Lease {
+func (x *FailResponse) GetNext() *ClaimBatchResponse {
 	if x != nil {
-		return x.NextLeases
+		return x.Next
 	}
 	return nil
 }
 
-func (x *FailResponse) GetNextTooLarge() []*TooLargeItem {
+func (x *FailResponse) GetNextError() *CallError {
 	if x != nil {
-		return x.NextTooLarge
+		return x.NextError
 	}
 	return nil
 }
@@ -1649,22 +1986,15 @@ type ReleaseRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the queue that the leases belong to. Required.
 	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	// The leases to release, up to 1,000 together with request_ids.
-	Releases []*Release `protobuf:"bytes,2,rep,name=releases,proto3" json:"releases,omitempty"`
-	// The name of the worker that sent the claims in request_ids, as in these claims. Required with request_ids.
-	WorkerId string `protobuf:"bytes,3,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	// The request ids of claims of this worker: of ClaimBatch calls or of `next`. Every lease that such a claim got and
-	// that is still held is released without a delay, and a claim that still waits at this instance ends with an empty
-	// list. Use it after a claim whose response was not received. Leases of a claim that reaches the service only after
-	// this call are not released. Then, or if in doubt, send this call again.
-	RequestIds    []string `protobuf:"bytes,4,rep,name=request_ids,json=requestIds,proto3" json:"request_ids,omitempty"`
+	// The leases to release, up to 1,000.
+	Releases      []*Release `protobuf:"bytes,2,rep,name=releases,proto3" json:"releases,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[18]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1676,7 +2006,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[18]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1689,7 +2019,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{18}
+	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReleaseRequest) GetQueue() string {
@@ -1702,20 +2032,6 @@ func (x *ReleaseRequest) GetQueue() string {
 func (x *ReleaseRequest) GetReleases() []*Release {
 	if x != nil {
 		return x.Releases
-	}
-	return nil
-}
-
-func (x *ReleaseRequest) GetWorkerId() string {
-	if x != nil {
-		return x.WorkerId
-	}
-	return ""
-}
-
-func (x *ReleaseRequest) GetRequestIds() []string {
-	if x != nil {
-		return x.RequestIds
 	}
 	return nil
 }
@@ -1735,7 +2051,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[19]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1747,7 +2063,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[19]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1760,7 +2076,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{19}
+	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Release) GetLeaseId() string {
@@ -1787,18 +2103,15 @@ func (x *Release) GetCheckpoint() []byte {
 // The results of a Release call.
 type ReleaseResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One result per entry of `releases`, in request order.
-	Results []*SettleResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
-	// The number of leases that were released by request id. If the call is sent again, leases that it has released
-	// before do not count.
-	ReleasedByRequestId int32 `protobuf:"varint,2,opt,name=released_by_request_id,json=releasedByRequestId,proto3" json:"released_by_request_id,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// One result per release, in request order.
+	Results       []*SettleResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[20]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1810,7 +2123,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[20]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1823,7 +2136,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{20}
+	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ReleaseResponse) GetResults() []*SettleResult {
@@ -1833,9 +2146,113 @@ func (x *ReleaseResponse) GetResults() []*SettleResult {
 	return nil
 }
 
-func (x *ReleaseResponse) GetReleasedByRequestId() int32 {
+// Releases the leases of claims of one queue.
+type ReleaseClaimsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the queue that was claimed from. Required.
+	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	// The name of the worker that sent the claims, as in these claims. Required.
+	WorkerId string `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	// The request ids of claims of this worker, of ClaimBatch calls or of `next`, up to 1,000.
+	RequestIds    []string `protobuf:"bytes,3,rep,name=request_ids,json=requestIds,proto3" json:"request_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseClaimsRequest) Reset() {
+	*x = ReleaseClaimsRequest{}
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseClaimsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseClaimsRequest) ProtoMessage() {}
+
+func (x *ReleaseClaimsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[23]
 	if x != nil {
-		return x.ReleasedByRequestId
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseClaimsRequest.ProtoReflect.Descriptor instead.
+func (*ReleaseClaimsRequest) Descriptor() ([]byte, []int) {
+	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ReleaseClaimsRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *ReleaseClaimsRequest) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *ReleaseClaimsRequest) GetRequestIds() []string {
+	if x != nil {
+		return x.RequestIds
+	}
+	return nil
+}
+
+// The result of a ReleaseClaims call.
+type ReleaseClaimsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number of leases that this call has released. If the call is sent again, those that it has released before do not
+	// count.
+	Released      int32 `protobuf:"varint,1,opt,name=released,proto3" json:"released,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseClaimsResponse) Reset() {
+	*x = ReleaseClaimsResponse{}
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseClaimsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseClaimsResponse) ProtoMessage() {}
+
+func (x *ReleaseClaimsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseClaimsResponse.ProtoReflect.Descriptor instead.
+func (*ReleaseClaimsResponse) Descriptor() ([]byte, []int) {
+	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ReleaseClaimsResponse) GetReleased() int32 {
+	if x != nil {
+		return x.Released
 	}
 	return 0
 }
@@ -1843,23 +2260,21 @@ func (x *ReleaseResponse) GetReleasedByRequestId() int32 {
 // The result of settling one lease: of a completion, a failure or a release.
 type SettleResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The lease id from the request.
-	LeaseId string `protobuf:"bytes,1,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
 	// OUTCOME_APPLIED, OUTCOME_LEASE_LOST or OUTCOME_REFUSED. For a completion also OUTCOME_GONE.
 	Outcome Outcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=leasebroker.v1.Outcome" json:"outcome,omitempty"`
 	// The state of the item after the call. ITEM_STATE_UNSPECIFIED unless the outcome is OUTCOME_APPLIED.
 	State ItemState `protobuf:"varint,3,opt,name=state,proto3,enum=leasebroker.v1.ItemState" json:"state,omitempty"`
-	// Only for OUTCOME_REFUSED: the path of the refused field in the completion, such as
-	// follow_ups[1].item.columns["Total"], or the table or the constraint that refused the change, and the reason. Up to
-	// 1,024 bytes. The service writes no value of a column into it.
-	Problem       string `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"`
+	// True: an earlier call of the same kind has settled the lease, and this call changed nothing. Only for OUTCOME_APPLIED.
+	AlreadyApplied bool `protobuf:"varint,5,opt,name=already_applied,json=alreadyApplied,proto3" json:"already_applied,omitempty"`
+	// Only for OUTCOME_REFUSED.
+	Refusal       *Refusal `protobuf:"bytes,6,opt,name=refusal,proto3" json:"refusal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SettleResult) Reset() {
 	*x = SettleResult{}
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[21]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1871,7 +2286,7 @@ func (x *SettleResult) String() string {
 func (*SettleResult) ProtoMessage() {}
 
 func (x *SettleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[21]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1884,14 +2299,7 @@ func (x *SettleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleResult.ProtoReflect.Descriptor instead.
 func (*SettleResult) Descriptor() ([]byte, []int) {
-	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{21}
-}
-
-func (x *SettleResult) GetLeaseId() string {
-	if x != nil {
-		return x.LeaseId
-	}
-	return ""
+	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SettleResult) GetOutcome() Outcome {
@@ -1908,204 +2316,18 @@ func (x *SettleResult) GetState() ItemState {
 	return ItemState_ITEM_STATE_UNSPECIFIED
 }
 
-func (x *SettleResult) GetProblem() string {
+func (x *SettleResult) GetAlreadyApplied() bool {
 	if x != nil {
-		return x.Problem
-	}
-	return ""
-}
-
-// Cancels leases of one queue.
-type CancelLeasesRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The name of the queue. Required.
-	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	// The keys of the items, in the form of Item.key, up to 1,000.
-	Keys []string `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
-	// The delay before the items are ready again, up to 366 days. Absent: they are ready immediately.
-	Delay *durationpb.Duration `protobuf:"bytes,3,opt,name=delay,proto3" json:"delay,omitempty"`
-	// True: the items become dead. Cannot be combined with a delay.
-	DeadLetter bool `protobuf:"varint,4,opt,name=dead_letter,json=deadLetter,proto3" json:"dead_letter,omitempty"`
-	// The reason. It is stored on the rows, cut to 1,024 characters, and sent to the workers by their next heartbeats. Empty:
-	// "the lease was cancelled".
-	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CancelLeasesRequest) Reset() {
-	*x = CancelLeasesRequest{}
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[22]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CancelLeasesRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CancelLeasesRequest) ProtoMessage() {}
-
-func (x *CancelLeasesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[22]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CancelLeasesRequest.ProtoReflect.Descriptor instead.
-func (*CancelLeasesRequest) Descriptor() ([]byte, []int) {
-	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{22}
-}
-
-func (x *CancelLeasesRequest) GetQueue() string {
-	if x != nil {
-		return x.Queue
-	}
-	return ""
-}
-
-func (x *CancelLeasesRequest) GetKeys() []string {
-	if x != nil {
-		return x.Keys
-	}
-	return nil
-}
-
-func (x *CancelLeasesRequest) GetDelay() *durationpb.Duration {
-	if x != nil {
-		return x.Delay
-	}
-	return nil
-}
-
-func (x *CancelLeasesRequest) GetDeadLetter() bool {
-	if x != nil {
-		return x.DeadLetter
+		return x.AlreadyApplied
 	}
 	return false
 }
 
-func (x *CancelLeasesRequest) GetReason() string {
+func (x *SettleResult) GetRefusal() *Refusal {
 	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-// The results of a CancelLeases call.
-type CancelLeasesResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// One result per key, in request order.
-	Results       []*CancelResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CancelLeasesResponse) Reset() {
-	*x = CancelLeasesResponse{}
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[23]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CancelLeasesResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CancelLeasesResponse) ProtoMessage() {}
-
-func (x *CancelLeasesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[23]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CancelLeasesResponse.ProtoReflect.Descriptor instead.
-func (*CancelLeasesResponse) Descriptor() ([]byte, []int) {
-	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{23}
-}
-
-func (x *CancelLeasesResponse) GetResults() []*CancelResult {
-	if x != nil {
-		return x.Results
+		return x.Refusal
 	}
 	return nil
-}
-
-// The result of a cancellation for one item.
-type CancelResult struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The key from the request.
-	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// True if the item was leased and this call ended the lease.
-	Cancelled bool `protobuf:"varint,2,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
-	// The state of the item after the call. ITEM_STATE_UNSPECIFIED: no row has this key.
-	State         ItemState `protobuf:"varint,3,opt,name=state,proto3,enum=leasebroker.v1.ItemState" json:"state,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CancelResult) Reset() {
-	*x = CancelResult{}
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[24]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CancelResult) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CancelResult) ProtoMessage() {}
-
-func (x *CancelResult) ProtoReflect() protoreflect.Message {
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[24]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CancelResult.ProtoReflect.Descriptor instead.
-func (*CancelResult) Descriptor() ([]byte, []int) {
-	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{24}
-}
-
-func (x *CancelResult) GetKey() string {
-	if x != nil {
-		return x.Key
-	}
-	return ""
-}
-
-func (x *CancelResult) GetCancelled() bool {
-	if x != nil {
-		return x.Cancelled
-	}
-	return false
-}
-
-func (x *CancelResult) GetState() ItemState {
-	if x != nil {
-		return x.State
-	}
-	return ItemState_ITEM_STATE_UNSPECIFIED
 }
 
 // Wakes the claims that wait for items of one queue.
@@ -2119,7 +2341,7 @@ type WakeRequest struct {
 
 func (x *WakeRequest) Reset() {
 	*x = WakeRequest{}
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[25]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2131,7 +2353,7 @@ func (x *WakeRequest) String() string {
 func (*WakeRequest) ProtoMessage() {}
 
 func (x *WakeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[25]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2144,7 +2366,7 @@ func (x *WakeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeRequest.ProtoReflect.Descriptor instead.
 func (*WakeRequest) Descriptor() ([]byte, []int) {
-	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{25}
+	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WakeRequest) GetQueue() string {
@@ -2163,7 +2385,7 @@ type WakeResponse struct {
 
 func (x *WakeResponse) Reset() {
 	*x = WakeResponse{}
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[26]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2175,7 +2397,7 @@ func (x *WakeResponse) String() string {
 func (*WakeResponse) ProtoMessage() {}
 
 func (x *WakeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[26]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2188,7 +2410,7 @@ func (x *WakeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeResponse.ProtoReflect.Descriptor instead.
 func (*WakeResponse) Descriptor() ([]byte, []int) {
-	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{26}
+	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{27}
 }
 
 // Adds items to one queue.
@@ -2198,7 +2420,7 @@ type EnqueueRequest struct {
 	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
 	// The items to add, up to 1,000.
 	Items []*NewItem `protobuf:"bytes,2,rep,name=items,proto3" json:"items,omitempty"`
-	// A UUID that the caller makes for this list of items. If the call is sent again with the same id, to any broker of the
+	// A UUID that the caller makes for this list of items: 36 characters, not the nil UUID. If the call is sent again with the same id, to any broker of the
 	// database, it returns the same keys and adds nothing. The queue remembers the id for its enqueue_memory, 24 hours by
 	// default, from the commit of the items. A call that failed is not remembered. The trace contexts of the items may
 	// differ, all else must be the same. Empty: the call adds its items each time that it is sent.
@@ -2209,7 +2431,7 @@ type EnqueueRequest struct {
 
 func (x *EnqueueRequest) Reset() {
 	*x = EnqueueRequest{}
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[27]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2221,7 +2443,7 @@ func (x *EnqueueRequest) String() string {
 func (*EnqueueRequest) ProtoMessage() {}
 
 func (x *EnqueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[27]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2234,7 +2456,7 @@ func (x *EnqueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnqueueRequest.ProtoReflect.Descriptor instead.
 func (*EnqueueRequest) Descriptor() ([]byte, []int) {
-	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{27}
+	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *EnqueueRequest) GetQueue() string {
@@ -2262,7 +2484,7 @@ func (x *EnqueueRequest) GetRequestId() string {
 type NewItem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The values of the row's columns, by column name. A column that is left out gets the table's default.
-	Columns map[string]*Value `protobuf:"bytes,1,rep,name=columns,proto3" json:"columns,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Columns map[string]*ColumnValue `protobuf:"bytes,1,rep,name=columns,proto3" json:"columns,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The delay before the item is ready, up to 366 days. Absent: it is ready immediately.
 	Delay *durationpb.Duration `protobuf:"bytes,2,opt,name=delay,proto3" json:"delay,omitempty"`
 	// The W3C trace context of the span that adds the item, 55 characters. Leases of the item continue its trace. Empty:
@@ -2274,7 +2496,7 @@ type NewItem struct {
 
 func (x *NewItem) Reset() {
 	*x = NewItem{}
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[28]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2286,7 +2508,7 @@ func (x *NewItem) String() string {
 func (*NewItem) ProtoMessage() {}
 
 func (x *NewItem) ProtoReflect() protoreflect.Message {
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[28]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2299,10 +2521,10 @@ func (x *NewItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewItem.ProtoReflect.Descriptor instead.
 func (*NewItem) Descriptor() ([]byte, []int) {
-	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{28}
+	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{29}
 }
 
-func (x *NewItem) GetColumns() map[string]*Value {
+func (x *NewItem) GetColumns() map[string]*ColumnValue {
 	if x != nil {
 		return x.Columns
 	}
@@ -2323,18 +2545,18 @@ func (x *NewItem) GetTraceParent() string {
 	return ""
 }
 
-// The keys of the items that were added.
+// The results of an Enqueue call.
 type EnqueueResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One key per item, in request order, in the form of Item.key.
-	Keys          []string `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
+	// One result per item, in request order.
+	Results       []*EnqueueResult `protobuf:"bytes,2,rep,name=results,proto3" json:"results,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EnqueueResponse) Reset() {
 	*x = EnqueueResponse{}
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[29]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2346,7 +2568,7 @@ func (x *EnqueueResponse) String() string {
 func (*EnqueueResponse) ProtoMessage() {}
 
 func (x *EnqueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[29]
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2359,14 +2581,69 @@ func (x *EnqueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnqueueResponse.ProtoReflect.Descriptor instead.
 func (*EnqueueResponse) Descriptor() ([]byte, []int) {
-	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{29}
+	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{30}
 }
 
-func (x *EnqueueResponse) GetKeys() []string {
+func (x *EnqueueResponse) GetResults() []*EnqueueResult {
 	if x != nil {
-		return x.Keys
+		return x.Results
 	}
 	return nil
+}
+
+// The result of adding one item.
+type EnqueueResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The identity of the item, in the form of Item.key.
+	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// True: an earlier call with the same request_id has added the item, and this call changed nothing.
+	AlreadyAdded  bool `protobuf:"varint,2,opt,name=already_added,json=alreadyAdded,proto3" json:"already_added,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EnqueueResult) Reset() {
+	*x = EnqueueResult{}
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EnqueueResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EnqueueResult) ProtoMessage() {}
+
+func (x *EnqueueResult) ProtoReflect() protoreflect.Message {
+	mi := &file_leasebroker_v1_lease_broker_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EnqueueResult.ProtoReflect.Descriptor instead.
+func (*EnqueueResult) Descriptor() ([]byte, []int) {
+	return file_leasebroker_v1_lease_broker_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *EnqueueResult) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *EnqueueResult) GetAlreadyAdded() bool {
+	if x != nil {
+		return x.AlreadyAdded
+	}
+	return false
 }
 
 var File_leasebroker_v1_lease_broker_proto protoreflect.FileDescriptor
@@ -2382,14 +2659,15 @@ const file_leasebroker_v1_lease_broker_proto_rawDesc = "" +
 	"\fwait_timeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\vwaitTimeout\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x06 \x01(\tR\trequestId\x12\x1b\n" +
-	"\tmax_bytes\x18\a \x01(\x03R\bmaxBytes\"~\n" +
+	"\tmax_bytes\x18\a \x01(\x05R\bmaxBytes\"\xb5\x01\n" +
 	"\x12ClaimBatchResponse\x12-\n" +
 	"\x06leases\x18\x01 \x03(\v2\x15.leasebroker.v1.LeaseR\x06leases\x129\n" +
-	"\ttoo_large\x18\x02 \x03(\v2\x1c.leasebroker.v1.TooLargeItemR\btooLarge\"?\n" +
+	"\ttoo_large\x18\x02 \x03(\v2\x1c.leasebroker.v1.TooLargeItemR\btooLarge\x125\n" +
+	"\theld_back\x18\x03 \x01(\x0e2\x18.leasebroker.v1.HeldBackR\bheldBack\"?\n" +
 	"\fTooLargeItem\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1d\n" +
 	"\n" +
-	"size_bytes\x18\x02 \x01(\x03R\tsizeBytes\"\xb5\x03\n" +
+	"size_bytes\x18\x02 \x01(\x05R\tsizeBytes\"\xb5\x03\n" +
 	"\x05Lease\x12\x19\n" +
 	"\blease_id\x18\x01 \x01(\tR\aleaseId\x12(\n" +
 	"\x04item\x18\x02 \x01(\v2\x14.leasebroker.v1.ItemR\x04item\x12\x18\n" +
@@ -2406,14 +2684,14 @@ const file_leasebroker_v1_lease_broker_proto_rawDesc = "" +
 	"checkpoint\x18\n" +
 	" \x01(\fH\x00R\n" +
 	"checkpoint\x88\x01\x01B\r\n" +
-	"\v_checkpoint\"\xa8\x01\n" +
+	"\v_checkpoint\"\xae\x01\n" +
 	"\x04Item\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12;\n" +
-	"\acolumns\x18\x02 \x03(\v2!.leasebroker.v1.Item.ColumnsEntryR\acolumns\x1aQ\n" +
+	"\acolumns\x18\x02 \x03(\v2!.leasebroker.v1.Item.ColumnsEntryR\acolumns\x1aW\n" +
 	"\fColumnsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12+\n" +
-	"\x05value\x18\x02 \x01(\v2\x15.leasebroker.v1.ValueR\x05value:\x028\x01\"\xeb\x02\n" +
-	"\x05Value\x12\x1f\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.leasebroker.v1.ColumnValueR\x05value:\x028\x01\"\xf1\x02\n" +
+	"\vColumnValue\x12\x1f\n" +
 	"\n" +
 	"bool_value\x18\x01 \x01(\bH\x00R\tboolValue\x12!\n" +
 	"\vint64_value\x18\x02 \x01(\x03H\x00R\n" +
@@ -2426,7 +2704,14 @@ const file_leasebroker_v1_lease_broker_proto_rawDesc = "" +
 	"\rdecimal_value\x18\a \x01(\tH\x00R\fdecimalValue\x12;\n" +
 	"\n" +
 	"null_value\x18\b \x01(\x0e2\x1a.google.protobuf.NullValueH\x00R\tnullValueB\x06\n" +
-	"\x04kind\"\x9f\x01\n" +
+	"\x04kind\"\x90\x01\n" +
+	"\aRefusal\x125\n" +
+	"\x06reason\x18\x01 \x01(\x0e2\x1d.leasebroker.v1.RefusalReasonR\x06reason\x12\x14\n" +
+	"\x05field\x18\x02 \x01(\tR\x05field\x12\x1e\n" +
+	"\n" +
+	"constraint\x18\x03 \x01(\tR\n" +
+	"constraint\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"\x9f\x01\n" +
 	"\x10HeartbeatRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x123\n" +
 	"\brenewals\x18\x02 \x03(\v2\x17.leasebroker.v1.RenewalR\brenewals\x12@\n" +
@@ -2438,15 +2723,15 @@ const file_leasebroker_v1_lease_broker_proto_rawDesc = "" +
 	"checkpoint\x88\x01\x01B\r\n" +
 	"\v_checkpoint\"N\n" +
 	"\x11HeartbeatResponse\x129\n" +
-	"\aresults\x18\x01 \x03(\v2\x1f.leasebroker.v1.HeartbeatResultR\aresults\"\xaa\x02\n" +
-	"\x0fHeartbeatResult\x12\x19\n" +
-	"\blease_id\x18\x01 \x01(\tR\aleaseId\x121\n" +
+	"\aresults\x18\x01 \x03(\v2\x1f.leasebroker.v1.HeartbeatResultR\aresults\"\xd2\x02\n" +
+	"\x0fHeartbeatResult\x121\n" +
 	"\aoutcome\x18\x02 \x01(\x0e2\x17.leasebroker.v1.OutcomeR\aoutcome\x12;\n" +
 	"\vexpire_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\x126\n" +
 	"\ttime_left\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\btimeLeft\x12/\n" +
 	"\x05state\x18\x05 \x01(\x0e2\x19.leasebroker.v1.ItemStateR\x05state\x12#\n" +
-	"\rcancel_reason\x18\x06 \x01(\tR\fcancelReason\"\x94\x01\n" +
+	"\rcancel_reason\x18\x06 \x01(\tR\fcancelReason\x121\n" +
+	"\arefusal\x18\a \x01(\v2\x17.leasebroker.v1.RefusalR\arefusalJ\x04\b\x01\x10\x02R\blease_id\"\x94\x01\n" +
 	"\x0fCompleteRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12<\n" +
 	"\vcompletions\x18\x02 \x03(\v2\x1a.leasebroker.v1.CompletionR\vcompletions\x12-\n" +
@@ -2457,28 +2742,38 @@ const file_leasebroker_v1_lease_broker_proto_rawDesc = "" +
 	"\x0elease_duration\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\rleaseDuration\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x04 \x01(\tR\trequestId\x12\x1b\n" +
-	"\tmax_bytes\x18\x05 \x01(\x03R\bmaxBytes\"\xf6\x01\n" +
+	"\tmax_bytes\x18\x05 \x01(\x05R\bmaxBytes\"\xfc\x01\n" +
 	"\n" +
 	"Completion\x12\x19\n" +
 	"\blease_id\x18\x01 \x01(\tR\aleaseId\x127\n" +
 	"\n" +
 	"follow_ups\x18\x02 \x03(\v2\x18.leasebroker.v1.FollowUpR\tfollowUps\x12A\n" +
-	"\acolumns\x18\x03 \x03(\v2'.leasebroker.v1.Completion.ColumnsEntryR\acolumns\x1aQ\n" +
+	"\acolumns\x18\x03 \x03(\v2'.leasebroker.v1.Completion.ColumnsEntryR\acolumns\x1aW\n" +
 	"\fColumnsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12+\n" +
-	"\x05value\x18\x02 \x01(\v2\x15.leasebroker.v1.ValueR\x05value:\x028\x01\"M\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.leasebroker.v1.ColumnValueR\x05value:\x028\x01\"M\n" +
 	"\bFollowUp\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12+\n" +
-	"\x04item\x18\x02 \x01(\v2\x17.leasebroker.v1.NewItemR\x04item\"\xc6\x01\n" +
+	"\x04item\x18\x02 \x01(\v2\x17.leasebroker.v1.NewItemR\x04item\"\xe5\x01\n" +
 	"\x10CompleteResponse\x126\n" +
 	"\aresults\x18\x01 \x03(\v2\x1c.leasebroker.v1.SettleResultR\aresults\x126\n" +
-	"\vnext_leases\x18\x02 \x03(\v2\x15.leasebroker.v1.LeaseR\n" +
-	"nextLeases\x12B\n" +
-	"\x0enext_too_large\x18\x03 \x03(\v2\x1c.leasebroker.v1.TooLargeItemR\fnextTooLarge\"\x87\x01\n" +
+	"\x04next\x18\x04 \x01(\v2\".leasebroker.v1.ClaimBatchResponseR\x04next\x128\n" +
+	"\n" +
+	"next_error\x18\x05 \x01(\v2\x19.leasebroker.v1.CallErrorR\tnextErrorJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04R\vnext_leasesR\x0enext_too_large\"\x8f\x02\n" +
+	"\tCallError\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12C\n" +
+	"\bmetadata\x18\x04 \x03(\v2'.leasebroker.v1.CallError.MetadataEntryR\bmetadata\x12:\n" +
+	"\vretry_delay\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"retryDelay\x1a;\n" +
+	"\rMetadataEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x87\x01\n" +
 	"\vFailRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x123\n" +
 	"\bfailures\x18\x02 \x03(\v2\x17.leasebroker.v1.FailureR\bfailures\x12-\n" +
-	"\x04next\x18\x03 \x01(\v2\x19.leasebroker.v1.NextClaimR\x04next\"\xed\x02\n" +
+	"\x04next\x18\x03 \x01(\v2\x19.leasebroker.v1.NextClaimR\x04next\"\xf3\x02\n" +
 	"\aFailure\x12\x19\n" +
 	"\blease_id\x18\x01 \x01(\tR\aleaseId\x12#\n" +
 	"\rerror_message\x18\x02 \x01(\tR\ferrorMessage\x12:\n" +
@@ -2489,50 +2784,40 @@ const file_leasebroker_v1_lease_broker_proto_rawDesc = "" +
 	"\acolumns\x18\x05 \x03(\v2$.leasebroker.v1.Failure.ColumnsEntryR\acolumns\x12#\n" +
 	"\n" +
 	"checkpoint\x18\x06 \x01(\fH\x00R\n" +
-	"checkpoint\x88\x01\x01\x1aQ\n" +
+	"checkpoint\x88\x01\x01\x1aW\n" +
 	"\fColumnsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12+\n" +
-	"\x05value\x18\x02 \x01(\v2\x15.leasebroker.v1.ValueR\x05value:\x028\x01B\r\n" +
-	"\v_checkpoint\"\xc2\x01\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.leasebroker.v1.ColumnValueR\x05value:\x028\x01B\r\n" +
+	"\v_checkpoint\"\xe1\x01\n" +
 	"\fFailResponse\x126\n" +
 	"\aresults\x18\x01 \x03(\v2\x1c.leasebroker.v1.SettleResultR\aresults\x126\n" +
-	"\vnext_leases\x18\x02 \x03(\v2\x15.leasebroker.v1.LeaseR\n" +
-	"nextLeases\x12B\n" +
-	"\x0enext_too_large\x18\x03 \x03(\v2\x1c.leasebroker.v1.TooLargeItemR\fnextTooLarge\"\x99\x01\n" +
+	"\x04next\x18\x04 \x01(\v2\".leasebroker.v1.ClaimBatchResponseR\x04next\x128\n" +
+	"\n" +
+	"next_error\x18\x05 \x01(\v2\x19.leasebroker.v1.CallErrorR\tnextErrorJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04R\vnext_leasesR\x0enext_too_large\"\x7f\n" +
 	"\x0eReleaseRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x123\n" +
-	"\breleases\x18\x02 \x03(\v2\x17.leasebroker.v1.ReleaseR\breleases\x12\x1b\n" +
-	"\tworker_id\x18\x03 \x01(\tR\bworkerId\x12\x1f\n" +
-	"\vrequest_ids\x18\x04 \x03(\tR\n" +
-	"requestIds\"\x89\x01\n" +
+	"\breleases\x18\x02 \x03(\v2\x17.leasebroker.v1.ReleaseR\breleasesJ\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\tworker_idR\vrequest_ids\"\x89\x01\n" +
 	"\aRelease\x12\x19\n" +
 	"\blease_id\x18\x01 \x01(\tR\aleaseId\x12/\n" +
 	"\x05delay\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05delay\x12#\n" +
 	"\n" +
 	"checkpoint\x18\x03 \x01(\fH\x00R\n" +
 	"checkpoint\x88\x01\x01B\r\n" +
-	"\v_checkpoint\"~\n" +
+	"\v_checkpoint\"g\n" +
 	"\x0fReleaseResponse\x126\n" +
-	"\aresults\x18\x01 \x03(\v2\x1c.leasebroker.v1.SettleResultR\aresults\x123\n" +
-	"\x16released_by_request_id\x18\x02 \x01(\x05R\x13releasedByRequestId\"\xa7\x01\n" +
-	"\fSettleResult\x12\x19\n" +
-	"\blease_id\x18\x01 \x01(\tR\aleaseId\x121\n" +
+	"\aresults\x18\x01 \x03(\v2\x1c.leasebroker.v1.SettleResultR\aresultsJ\x04\b\x02\x10\x03R\x16released_by_request_id\"j\n" +
+	"\x14ReleaseClaimsRequest\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x1b\n" +
+	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x1f\n" +
+	"\vrequest_ids\x18\x03 \x03(\tR\n" +
+	"requestIds\"3\n" +
+	"\x15ReleaseClaimsResponse\x12\x1a\n" +
+	"\breleased\x18\x01 \x01(\x05R\breleased\"\xed\x01\n" +
+	"\fSettleResult\x121\n" +
 	"\aoutcome\x18\x02 \x01(\x0e2\x17.leasebroker.v1.OutcomeR\aoutcome\x12/\n" +
-	"\x05state\x18\x03 \x01(\x0e2\x19.leasebroker.v1.ItemStateR\x05state\x12\x18\n" +
-	"\aproblem\x18\x04 \x01(\tR\aproblem\"\xa9\x01\n" +
-	"\x13CancelLeasesRequest\x12\x14\n" +
-	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
-	"\x04keys\x18\x02 \x03(\tR\x04keys\x12/\n" +
-	"\x05delay\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05delay\x12\x1f\n" +
-	"\vdead_letter\x18\x04 \x01(\bR\n" +
-	"deadLetter\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"N\n" +
-	"\x14CancelLeasesResponse\x126\n" +
-	"\aresults\x18\x01 \x03(\v2\x1c.leasebroker.v1.CancelResultR\aresults\"o\n" +
-	"\fCancelResult\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1c\n" +
-	"\tcancelled\x18\x02 \x01(\bR\tcancelled\x12/\n" +
-	"\x05state\x18\x03 \x01(\x0e2\x19.leasebroker.v1.ItemStateR\x05state\"#\n" +
+	"\x05state\x18\x03 \x01(\x0e2\x19.leasebroker.v1.ItemStateR\x05state\x12'\n" +
+	"\x0falready_applied\x18\x05 \x01(\bR\x0ealreadyApplied\x121\n" +
+	"\arefusal\x18\x06 \x01(\v2\x17.leasebroker.v1.RefusalR\arefusalJ\x04\b\x01\x10\x02J\x04\b\x04\x10\x05R\blease_idR\aproblem\"#\n" +
 	"\vWakeRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\"\x0e\n" +
 	"\fWakeResponse\"t\n" +
@@ -2540,37 +2825,57 @@ const file_leasebroker_v1_lease_broker_proto_rawDesc = "" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12-\n" +
 	"\x05items\x18\x02 \x03(\v2\x17.leasebroker.v1.NewItemR\x05items\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x03 \x01(\tR\trequestId\"\xf0\x01\n" +
+	"request_id\x18\x03 \x01(\tR\trequestId\"\xf6\x01\n" +
 	"\aNewItem\x12>\n" +
 	"\acolumns\x18\x01 \x03(\v2$.leasebroker.v1.NewItem.ColumnsEntryR\acolumns\x12/\n" +
 	"\x05delay\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05delay\x12!\n" +
-	"\ftrace_parent\x18\x03 \x01(\tR\vtraceParent\x1aQ\n" +
+	"\ftrace_parent\x18\x03 \x01(\tR\vtraceParent\x1aW\n" +
 	"\fColumnsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12+\n" +
-	"\x05value\x18\x02 \x01(\v2\x15.leasebroker.v1.ValueR\x05value:\x028\x01\"%\n" +
-	"\x0fEnqueueResponse\x12\x12\n" +
-	"\x04keys\x18\x01 \x03(\tR\x04keys*v\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.leasebroker.v1.ColumnValueR\x05value:\x028\x01\"V\n" +
+	"\x0fEnqueueResponse\x127\n" +
+	"\aresults\x18\x02 \x03(\v2\x1d.leasebroker.v1.EnqueueResultR\aresultsJ\x04\b\x01\x10\x02R\x04keys\"F\n" +
+	"\rEnqueueResult\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12#\n" +
+	"\ralready_added\x18\x02 \x01(\bR\falreadyAdded*\x8b\x01\n" +
+	"\bHeldBack\x12\x19\n" +
+	"\x15HELD_BACK_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17HELD_BACK_NOTHING_READY\x10\x01\x12\x17\n" +
+	"\x13HELD_BACK_TOO_LARGE\x10\x02\x12\x16\n" +
+	"\x12HELD_BACK_STOPPING\x10\x03\x12\x16\n" +
+	"\x12HELD_BACK_RELEASED\x10\x04*v\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fOUTCOME_APPLIED\x10\x01\x12\x16\n" +
 	"\x12OUTCOME_LEASE_LOST\x10\x02\x12\x10\n" +
 	"\fOUTCOME_GONE\x10\x03\x12\x13\n" +
-	"\x0fOUTCOME_REFUSED\x10\x04*\x9b\x01\n" +
+	"\x0fOUTCOME_REFUSED\x10\x04*\xd9\x02\n" +
+	"\rRefusalReason\x12\x1e\n" +
+	"\x1aREFUSAL_REASON_UNSPECIFIED\x10\x00\x12 \n" +
+	"\x1cREFUSAL_REASON_INVALID_FIELD\x10\x01\x12\"\n" +
+	"\x1eREFUSAL_REASON_QUEUE_NOT_FOUND\x10\x02\x12!\n" +
+	"\x1dREFUSAL_REASON_COLUMN_UNKNOWN\x10\x03\x12&\n" +
+	"\"REFUSAL_REASON_COLUMN_NOT_WRITABLE\x10\x04\x12\x1e\n" +
+	"\x1aREFUSAL_REASON_VALUE_UNFIT\x10\x05\x12!\n" +
+	"\x1dREFUSAL_REASON_ALREADY_EXISTS\x10\x06\x12\x18\n" +
+	"\x14REFUSAL_REASON_CHECK\x10\a\x12\x1e\n" +
+	"\x1aREFUSAL_REASON_FOREIGN_KEY\x10\b\x12\x1a\n" +
+	"\x16REFUSAL_REASON_TRIGGER\x10\t*\x9b\x01\n" +
 	"\tItemState\x12\x1a\n" +
 	"\x16ITEM_STATE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10ITEM_STATE_READY\x10\x01\x12\x15\n" +
 	"\x11ITEM_STATE_LEASED\x10\x02\x12\x16\n" +
 	"\x12ITEM_STATE_DELAYED\x10\x03\x12\x18\n" +
 	"\x14ITEM_STATE_COMPLETED\x10\x04\x12\x13\n" +
-	"\x0fITEM_STATE_DEAD\x10\x052\x83\x05\n" +
-	"\x12LeaseBrokerService\x12S\n" +
+	"\x0fITEM_STATE_DEAD\x10\x052\x80\x05\n" +
+	"\fLeaseService\x12S\n" +
 	"\n" +
 	"ClaimBatch\x12!.leasebroker.v1.ClaimBatchRequest\x1a\".leasebroker.v1.ClaimBatchResponse\x12P\n" +
 	"\tHeartbeat\x12 .leasebroker.v1.HeartbeatRequest\x1a!.leasebroker.v1.HeartbeatResponse\x12M\n" +
 	"\bComplete\x12\x1f.leasebroker.v1.CompleteRequest\x1a .leasebroker.v1.CompleteResponse\x12A\n" +
 	"\x04Fail\x12\x1b.leasebroker.v1.FailRequest\x1a\x1c.leasebroker.v1.FailResponse\x12J\n" +
-	"\aRelease\x12\x1e.leasebroker.v1.ReleaseRequest\x1a\x1f.leasebroker.v1.ReleaseResponse\x12Y\n" +
-	"\fCancelLeases\x12#.leasebroker.v1.CancelLeasesRequest\x1a$.leasebroker.v1.CancelLeasesResponse\x12A\n" +
+	"\aRelease\x12\x1e.leasebroker.v1.ReleaseRequest\x1a\x1f.leasebroker.v1.ReleaseResponse\x12\\\n" +
+	"\rReleaseClaims\x12$.leasebroker.v1.ReleaseClaimsRequest\x1a%.leasebroker.v1.ReleaseClaimsResponse\x12A\n" +
 	"\x04Wake\x12\x1b.leasebroker.v1.WakeRequest\x1a\x1c.leasebroker.v1.WakeResponse\x12J\n" +
 	"\aEnqueue\x12\x1e.leasebroker.v1.EnqueueRequest\x1a\x1f.leasebroker.v1.EnqueueResponseBb\n" +
 	"\x1acom.example.leasebroker.v1P\x01Z1example.com/lease-broker/clients/go/leasebrokerv1\xaa\x02\x0eLeaseBroker.V1b\x06proto3"
@@ -2587,120 +2892,129 @@ func file_leasebroker_v1_lease_broker_proto_rawDescGZIP() []byte {
 	return file_leasebroker_v1_lease_broker_proto_rawDescData
 }
 
-var file_leasebroker_v1_lease_broker_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_leasebroker_v1_lease_broker_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_leasebroker_v1_lease_broker_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_leasebroker_v1_lease_broker_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_leasebroker_v1_lease_broker_proto_goTypes = []any{
-	(Outcome)(0),                  // 0: leasebroker.v1.Outcome
-	(ItemState)(0),                // 1: leasebroker.v1.ItemState
-	(*ClaimBatchRequest)(nil),     // 2: leasebroker.v1.ClaimBatchRequest
-	(*ClaimBatchResponse)(nil),    // 3: leasebroker.v1.ClaimBatchResponse
-	(*TooLargeItem)(nil),          // 4: leasebroker.v1.TooLargeItem
-	(*Lease)(nil),                 // 5: leasebroker.v1.Lease
-	(*Item)(nil),                  // 6: leasebroker.v1.Item
-	(*Value)(nil),                 // 7: leasebroker.v1.Value
-	(*HeartbeatRequest)(nil),      // 8: leasebroker.v1.HeartbeatRequest
-	(*Renewal)(nil),               // 9: leasebroker.v1.Renewal
-	(*HeartbeatResponse)(nil),     // 10: leasebroker.v1.HeartbeatResponse
-	(*HeartbeatResult)(nil),       // 11: leasebroker.v1.HeartbeatResult
-	(*CompleteRequest)(nil),       // 12: leasebroker.v1.CompleteRequest
-	(*NextClaim)(nil),             // 13: leasebroker.v1.NextClaim
-	(*Completion)(nil),            // 14: leasebroker.v1.Completion
-	(*FollowUp)(nil),              // 15: leasebroker.v1.FollowUp
-	(*CompleteResponse)(nil),      // 16: leasebroker.v1.CompleteResponse
-	(*FailRequest)(nil),           // 17: leasebroker.v1.FailRequest
-	(*Failure)(nil),               // 18: leasebroker.v1.Failure
-	(*FailResponse)(nil),          // 19: leasebroker.v1.FailResponse
-	(*ReleaseRequest)(nil),        // 20: leasebroker.v1.ReleaseRequest
-	(*Release)(nil),               // 21: leasebroker.v1.Release
-	(*ReleaseResponse)(nil),       // 22: leasebroker.v1.ReleaseResponse
-	(*SettleResult)(nil),          // 23: leasebroker.v1.SettleResult
-	(*CancelLeasesRequest)(nil),   // 24: leasebroker.v1.CancelLeasesRequest
-	(*CancelLeasesResponse)(nil),  // 25: leasebroker.v1.CancelLeasesResponse
-	(*CancelResult)(nil),          // 26: leasebroker.v1.CancelResult
-	(*WakeRequest)(nil),           // 27: leasebroker.v1.WakeRequest
-	(*WakeResponse)(nil),          // 28: leasebroker.v1.WakeResponse
-	(*EnqueueRequest)(nil),        // 29: leasebroker.v1.EnqueueRequest
-	(*NewItem)(nil),               // 30: leasebroker.v1.NewItem
-	(*EnqueueResponse)(nil),       // 31: leasebroker.v1.EnqueueResponse
-	nil,                           // 32: leasebroker.v1.Item.ColumnsEntry
-	nil,                           // 33: leasebroker.v1.Completion.ColumnsEntry
-	nil,                           // 34: leasebroker.v1.Failure.ColumnsEntry
-	nil,                           // 35: leasebroker.v1.NewItem.ColumnsEntry
-	(*durationpb.Duration)(nil),   // 36: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 37: google.protobuf.Timestamp
-	(structpb.NullValue)(0),       // 38: google.protobuf.NullValue
+	(HeldBack)(0),                 // 0: leasebroker.v1.HeldBack
+	(Outcome)(0),                  // 1: leasebroker.v1.Outcome
+	(RefusalReason)(0),            // 2: leasebroker.v1.RefusalReason
+	(ItemState)(0),                // 3: leasebroker.v1.ItemState
+	(*ClaimBatchRequest)(nil),     // 4: leasebroker.v1.ClaimBatchRequest
+	(*ClaimBatchResponse)(nil),    // 5: leasebroker.v1.ClaimBatchResponse
+	(*TooLargeItem)(nil),          // 6: leasebroker.v1.TooLargeItem
+	(*Lease)(nil),                 // 7: leasebroker.v1.Lease
+	(*Item)(nil),                  // 8: leasebroker.v1.Item
+	(*ColumnValue)(nil),           // 9: leasebroker.v1.ColumnValue
+	(*Refusal)(nil),               // 10: leasebroker.v1.Refusal
+	(*HeartbeatRequest)(nil),      // 11: leasebroker.v1.HeartbeatRequest
+	(*Renewal)(nil),               // 12: leasebroker.v1.Renewal
+	(*HeartbeatResponse)(nil),     // 13: leasebroker.v1.HeartbeatResponse
+	(*HeartbeatResult)(nil),       // 14: leasebroker.v1.HeartbeatResult
+	(*CompleteRequest)(nil),       // 15: leasebroker.v1.CompleteRequest
+	(*NextClaim)(nil),             // 16: leasebroker.v1.NextClaim
+	(*Completion)(nil),            // 17: leasebroker.v1.Completion
+	(*FollowUp)(nil),              // 18: leasebroker.v1.FollowUp
+	(*CompleteResponse)(nil),      // 19: leasebroker.v1.CompleteResponse
+	(*CallError)(nil),             // 20: leasebroker.v1.CallError
+	(*FailRequest)(nil),           // 21: leasebroker.v1.FailRequest
+	(*Failure)(nil),               // 22: leasebroker.v1.Failure
+	(*FailResponse)(nil),          // 23: leasebroker.v1.FailResponse
+	(*ReleaseRequest)(nil),        // 24: leasebroker.v1.ReleaseRequest
+	(*Release)(nil),               // 25: leasebroker.v1.Release
+	(*ReleaseResponse)(nil),       // 26: leasebroker.v1.ReleaseResponse
+	(*ReleaseClaimsRequest)(nil),  // 27: leasebroker.v1.ReleaseClaimsRequest
+	(*ReleaseClaimsResponse)(nil), // 28: leasebroker.v1.ReleaseClaimsResponse
+	(*SettleResult)(nil),          // 29: leasebroker.v1.SettleResult
+	(*WakeRequest)(nil),           // 30: leasebroker.v1.WakeRequest
+	(*WakeResponse)(nil),          // 31: leasebroker.v1.WakeResponse
+	(*EnqueueRequest)(nil),        // 32: leasebroker.v1.EnqueueRequest
+	(*NewItem)(nil),               // 33: leasebroker.v1.NewItem
+	(*EnqueueResponse)(nil),       // 34: leasebroker.v1.EnqueueResponse
+	(*EnqueueResult)(nil),         // 35: leasebroker.v1.EnqueueResult
+	nil,                           // 36: leasebroker.v1.Item.ColumnsEntry
+	nil,                           // 37: leasebroker.v1.Completion.ColumnsEntry
+	nil,                           // 38: leasebroker.v1.CallError.MetadataEntry
+	nil,                           // 39: leasebroker.v1.Failure.ColumnsEntry
+	nil,                           // 40: leasebroker.v1.NewItem.ColumnsEntry
+	(*durationpb.Duration)(nil),   // 41: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 42: google.protobuf.Timestamp
+	(structpb.NullValue)(0),       // 43: google.protobuf.NullValue
 }
 var file_leasebroker_v1_lease_broker_proto_depIdxs = []int32{
-	36, // 0: leasebroker.v1.ClaimBatchRequest.lease_duration:type_name -> google.protobuf.Duration
-	36, // 1: leasebroker.v1.ClaimBatchRequest.wait_timeout:type_name -> google.protobuf.Duration
-	5,  // 2: leasebroker.v1.ClaimBatchResponse.leases:type_name -> leasebroker.v1.Lease
-	4,  // 3: leasebroker.v1.ClaimBatchResponse.too_large:type_name -> leasebroker.v1.TooLargeItem
-	6,  // 4: leasebroker.v1.Lease.item:type_name -> leasebroker.v1.Item
-	37, // 5: leasebroker.v1.Lease.expire_time:type_name -> google.protobuf.Timestamp
-	36, // 6: leasebroker.v1.Lease.time_left:type_name -> google.protobuf.Duration
-	37, // 7: leasebroker.v1.Lease.ready_time:type_name -> google.protobuf.Timestamp
-	32, // 8: leasebroker.v1.Item.columns:type_name -> leasebroker.v1.Item.ColumnsEntry
-	37, // 9: leasebroker.v1.Value.timestamp_value:type_name -> google.protobuf.Timestamp
-	38, // 10: leasebroker.v1.Value.null_value:type_name -> google.protobuf.NullValue
-	9,  // 11: leasebroker.v1.HeartbeatRequest.renewals:type_name -> leasebroker.v1.Renewal
-	36, // 12: leasebroker.v1.HeartbeatRequest.lease_duration:type_name -> google.protobuf.Duration
-	11, // 13: leasebroker.v1.HeartbeatResponse.results:type_name -> leasebroker.v1.HeartbeatResult
-	0,  // 14: leasebroker.v1.HeartbeatResult.outcome:type_name -> leasebroker.v1.Outcome
-	37, // 15: leasebroker.v1.HeartbeatResult.expire_time:type_name -> google.protobuf.Timestamp
-	36, // 16: leasebroker.v1.HeartbeatResult.time_left:type_name -> google.protobuf.Duration
-	1,  // 17: leasebroker.v1.HeartbeatResult.state:type_name -> leasebroker.v1.ItemState
-	14, // 18: leasebroker.v1.CompleteRequest.completions:type_name -> leasebroker.v1.Completion
-	13, // 19: leasebroker.v1.CompleteRequest.next:type_name -> leasebroker.v1.NextClaim
-	36, // 20: leasebroker.v1.NextClaim.lease_duration:type_name -> google.protobuf.Duration
-	15, // 21: leasebroker.v1.Completion.follow_ups:type_name -> leasebroker.v1.FollowUp
-	33, // 22: leasebroker.v1.Completion.columns:type_name -> leasebroker.v1.Completion.ColumnsEntry
-	30, // 23: leasebroker.v1.FollowUp.item:type_name -> leasebroker.v1.NewItem
-	23, // 24: leasebroker.v1.CompleteResponse.results:type_name -> leasebroker.v1.SettleResult
-	5,  // 25: leasebroker.v1.CompleteResponse.next_leases:type_name -> leasebroker.v1.Lease
-	4,  // 26: leasebroker.v1.CompleteResponse.next_too_large:type_name -> leasebroker.v1.TooLargeItem
-	18, // 27: leasebroker.v1.FailRequest.failures:type_name -> leasebroker.v1.Failure
-	13, // 28: leasebroker.v1.FailRequest.next:type_name -> leasebroker.v1.NextClaim
-	36, // 29: leasebroker.v1.Failure.retry_delay:type_name -> google.protobuf.Duration
-	34, // 30: leasebroker.v1.Failure.columns:type_name -> leasebroker.v1.Failure.ColumnsEntry
-	23, // 31: leasebroker.v1.FailResponse.results:type_name -> leasebroker.v1.SettleResult
-	5,  // 32: leasebroker.v1.FailResponse.next_leases:type_name -> leasebroker.v1.Lease
-	4,  // 33: leasebroker.v1.FailResponse.next_too_large:type_name -> leasebroker.v1.TooLargeItem
-	21, // 34: leasebroker.v1.ReleaseRequest.releases:type_name -> leasebroker.v1.Release
-	36, // 35: leasebroker.v1.Release.delay:type_name -> google.protobuf.Duration
-	23, // 36: leasebroker.v1.ReleaseResponse.results:type_name -> leasebroker.v1.SettleResult
-	0,  // 37: leasebroker.v1.SettleResult.outcome:type_name -> leasebroker.v1.Outcome
-	1,  // 38: leasebroker.v1.SettleResult.state:type_name -> leasebroker.v1.ItemState
-	36, // 39: leasebroker.v1.CancelLeasesRequest.delay:type_name -> google.protobuf.Duration
-	26, // 40: leasebroker.v1.CancelLeasesResponse.results:type_name -> leasebroker.v1.CancelResult
-	1,  // 41: leasebroker.v1.CancelResult.state:type_name -> leasebroker.v1.ItemState
-	30, // 42: leasebroker.v1.EnqueueRequest.items:type_name -> leasebroker.v1.NewItem
-	35, // 43: leasebroker.v1.NewItem.columns:type_name -> leasebroker.v1.NewItem.ColumnsEntry
-	36, // 44: leasebroker.v1.NewItem.delay:type_name -> google.protobuf.Duration
-	7,  // 45: leasebroker.v1.Item.ColumnsEntry.value:type_name -> leasebroker.v1.Value
-	7,  // 46: leasebroker.v1.Completion.ColumnsEntry.value:type_name -> leasebroker.v1.Value
-	7,  // 47: leasebroker.v1.Failure.ColumnsEntry.value:type_name -> leasebroker.v1.Value
-	7,  // 48: leasebroker.v1.NewItem.ColumnsEntry.value:type_name -> leasebroker.v1.Value
-	2,  // 49: leasebroker.v1.LeaseBrokerService.ClaimBatch:input_type -> leasebroker.v1.ClaimBatchRequest
-	8,  // 50: leasebroker.v1.LeaseBrokerService.Heartbeat:input_type -> leasebroker.v1.HeartbeatRequest
-	12, // 51: leasebroker.v1.LeaseBrokerService.Complete:input_type -> leasebroker.v1.CompleteRequest
-	17, // 52: leasebroker.v1.LeaseBrokerService.Fail:input_type -> leasebroker.v1.FailRequest
-	20, // 53: leasebroker.v1.LeaseBrokerService.Release:input_type -> leasebroker.v1.ReleaseRequest
-	24, // 54: leasebroker.v1.LeaseBrokerService.CancelLeases:input_type -> leasebroker.v1.CancelLeasesRequest
-	27, // 55: leasebroker.v1.LeaseBrokerService.Wake:input_type -> leasebroker.v1.WakeRequest
-	29, // 56: leasebroker.v1.LeaseBrokerService.Enqueue:input_type -> leasebroker.v1.EnqueueRequest
-	3,  // 57: leasebroker.v1.LeaseBrokerService.ClaimBatch:output_type -> leasebroker.v1.ClaimBatchResponse
-	10, // 58: leasebroker.v1.LeaseBrokerService.Heartbeat:output_type -> leasebroker.v1.HeartbeatResponse
-	16, // 59: leasebroker.v1.LeaseBrokerService.Complete:output_type -> leasebroker.v1.CompleteResponse
-	19, // 60: leasebroker.v1.LeaseBrokerService.Fail:output_type -> leasebroker.v1.FailResponse
-	22, // 61: leasebroker.v1.LeaseBrokerService.Release:output_type -> leasebroker.v1.ReleaseResponse
-	25, // 62: leasebroker.v1.LeaseBrokerService.CancelLeases:output_type -> leasebroker.v1.CancelLeasesResponse
-	28, // 63: leasebroker.v1.LeaseBrokerService.Wake:output_type -> leasebroker.v1.WakeResponse
-	31, // 64: leasebroker.v1.LeaseBrokerService.Enqueue:output_type -> leasebroker.v1.EnqueueResponse
-	57, // [57:65] is the sub-list for method output_type
-	49, // [49:57] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	41, // 0: leasebroker.v1.ClaimBatchRequest.lease_duration:type_name -> google.protobuf.Duration
+	41, // 1: leasebroker.v1.ClaimBatchRequest.wait_timeout:type_name -> google.protobuf.Duration
+	7,  // 2: leasebroker.v1.ClaimBatchResponse.leases:type_name -> leasebroker.v1.Lease
+	6,  // 3: leasebroker.v1.ClaimBatchResponse.too_large:type_name -> leasebroker.v1.TooLargeItem
+	0,  // 4: leasebroker.v1.ClaimBatchResponse.held_back:type_name -> leasebroker.v1.HeldBack
+	8,  // 5: leasebroker.v1.Lease.item:type_name -> leasebroker.v1.Item
+	42, // 6: leasebroker.v1.Lease.expire_time:type_name -> google.protobuf.Timestamp
+	41, // 7: leasebroker.v1.Lease.time_left:type_name -> google.protobuf.Duration
+	42, // 8: leasebroker.v1.Lease.ready_time:type_name -> google.protobuf.Timestamp
+	36, // 9: leasebroker.v1.Item.columns:type_name -> leasebroker.v1.Item.ColumnsEntry
+	42, // 10: leasebroker.v1.ColumnValue.timestamp_value:type_name -> google.protobuf.Timestamp
+	43, // 11: leasebroker.v1.ColumnValue.null_value:type_name -> google.protobuf.NullValue
+	2,  // 12: leasebroker.v1.Refusal.reason:type_name -> leasebroker.v1.RefusalReason
+	12, // 13: leasebroker.v1.HeartbeatRequest.renewals:type_name -> leasebroker.v1.Renewal
+	41, // 14: leasebroker.v1.HeartbeatRequest.lease_duration:type_name -> google.protobuf.Duration
+	14, // 15: leasebroker.v1.HeartbeatResponse.results:type_name -> leasebroker.v1.HeartbeatResult
+	1,  // 16: leasebroker.v1.HeartbeatResult.outcome:type_name -> leasebroker.v1.Outcome
+	42, // 17: leasebroker.v1.HeartbeatResult.expire_time:type_name -> google.protobuf.Timestamp
+	41, // 18: leasebroker.v1.HeartbeatResult.time_left:type_name -> google.protobuf.Duration
+	3,  // 19: leasebroker.v1.HeartbeatResult.state:type_name -> leasebroker.v1.ItemState
+	10, // 20: leasebroker.v1.HeartbeatResult.refusal:type_name -> leasebroker.v1.Refusal
+	17, // 21: leasebroker.v1.CompleteRequest.completions:type_name -> leasebroker.v1.Completion
+	16, // 22: leasebroker.v1.CompleteRequest.next:type_name -> leasebroker.v1.NextClaim
+	41, // 23: leasebroker.v1.NextClaim.lease_duration:type_name -> google.protobuf.Duration
+	18, // 24: leasebroker.v1.Completion.follow_ups:type_name -> leasebroker.v1.FollowUp
+	37, // 25: leasebroker.v1.Completion.columns:type_name -> leasebroker.v1.Completion.ColumnsEntry
+	33, // 26: leasebroker.v1.FollowUp.item:type_name -> leasebroker.v1.NewItem
+	29, // 27: leasebroker.v1.CompleteResponse.results:type_name -> leasebroker.v1.SettleResult
+	5,  // 28: leasebroker.v1.CompleteResponse.next:type_name -> leasebroker.v1.ClaimBatchResponse
+	20, // 29: leasebroker.v1.CompleteResponse.next_error:type_name -> leasebroker.v1.CallError
+	38, // 30: leasebroker.v1.CallError.metadata:type_name -> leasebroker.v1.CallError.MetadataEntry
+	41, // 31: leasebroker.v1.CallError.retry_delay:type_name -> google.protobuf.Duration
+	22, // 32: leasebroker.v1.FailRequest.failures:type_name -> leasebroker.v1.Failure
+	16, // 33: leasebroker.v1.FailRequest.next:type_name -> leasebroker.v1.NextClaim
+	41, // 34: leasebroker.v1.Failure.retry_delay:type_name -> google.protobuf.Duration
+	39, // 35: leasebroker.v1.Failure.columns:type_name -> leasebroker.v1.Failure.ColumnsEntry
+	29, // 36: leasebroker.v1.FailResponse.results:type_name -> leasebroker.v1.SettleResult
+	5,  // 37: leasebroker.v1.FailResponse.next:type_name -> leasebroker.v1.ClaimBatchResponse
+	20, // 38: leasebroker.v1.FailResponse.next_error:type_name -> leasebroker.v1.CallError
+	25, // 39: leasebroker.v1.ReleaseRequest.releases:type_name -> leasebroker.v1.Release
+	41, // 40: leasebroker.v1.Release.delay:type_name -> google.protobuf.Duration
+	29, // 41: leasebroker.v1.ReleaseResponse.results:type_name -> leasebroker.v1.SettleResult
+	1,  // 42: leasebroker.v1.SettleResult.outcome:type_name -> leasebroker.v1.Outcome
+	3,  // 43: leasebroker.v1.SettleResult.state:type_name -> leasebroker.v1.ItemState
+	10, // 44: leasebroker.v1.SettleResult.refusal:type_name -> leasebroker.v1.Refusal
+	33, // 45: leasebroker.v1.EnqueueRequest.items:type_name -> leasebroker.v1.NewItem
+	40, // 46: leasebroker.v1.NewItem.columns:type_name -> leasebroker.v1.NewItem.ColumnsEntry
+	41, // 47: leasebroker.v1.NewItem.delay:type_name -> google.protobuf.Duration
+	35, // 48: leasebroker.v1.EnqueueResponse.results:type_name -> leasebroker.v1.EnqueueResult
+	9,  // 49: leasebroker.v1.Item.ColumnsEntry.value:type_name -> leasebroker.v1.ColumnValue
+	9,  // 50: leasebroker.v1.Completion.ColumnsEntry.value:type_name -> leasebroker.v1.ColumnValue
+	9,  // 51: leasebroker.v1.Failure.ColumnsEntry.value:type_name -> leasebroker.v1.ColumnValue
+	9,  // 52: leasebroker.v1.NewItem.ColumnsEntry.value:type_name -> leasebroker.v1.ColumnValue
+	4,  // 53: leasebroker.v1.LeaseService.ClaimBatch:input_type -> leasebroker.v1.ClaimBatchRequest
+	11, // 54: leasebroker.v1.LeaseService.Heartbeat:input_type -> leasebroker.v1.HeartbeatRequest
+	15, // 55: leasebroker.v1.LeaseService.Complete:input_type -> leasebroker.v1.CompleteRequest
+	21, // 56: leasebroker.v1.LeaseService.Fail:input_type -> leasebroker.v1.FailRequest
+	24, // 57: leasebroker.v1.LeaseService.Release:input_type -> leasebroker.v1.ReleaseRequest
+	27, // 58: leasebroker.v1.LeaseService.ReleaseClaims:input_type -> leasebroker.v1.ReleaseClaimsRequest
+	30, // 59: leasebroker.v1.LeaseService.Wake:input_type -> leasebroker.v1.WakeRequest
+	32, // 60: leasebroker.v1.LeaseService.Enqueue:input_type -> leasebroker.v1.EnqueueRequest
+	5,  // 61: leasebroker.v1.LeaseService.ClaimBatch:output_type -> leasebroker.v1.ClaimBatchResponse
+	13, // 62: leasebroker.v1.LeaseService.Heartbeat:output_type -> leasebroker.v1.HeartbeatResponse
+	19, // 63: leasebroker.v1.LeaseService.Complete:output_type -> leasebroker.v1.CompleteResponse
+	23, // 64: leasebroker.v1.LeaseService.Fail:output_type -> leasebroker.v1.FailResponse
+	26, // 65: leasebroker.v1.LeaseService.Release:output_type -> leasebroker.v1.ReleaseResponse
+	28, // 66: leasebroker.v1.LeaseService.ReleaseClaims:output_type -> leasebroker.v1.ReleaseClaimsResponse
+	31, // 67: leasebroker.v1.LeaseService.Wake:output_type -> leasebroker.v1.WakeResponse
+	34, // 68: leasebroker.v1.LeaseService.Enqueue:output_type -> leasebroker.v1.EnqueueResponse
+	61, // [61:69] is the sub-list for method output_type
+	53, // [53:61] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_leasebroker_v1_lease_broker_proto_init() }
@@ -2710,25 +3024,25 @@ func file_leasebroker_v1_lease_broker_proto_init() {
 	}
 	file_leasebroker_v1_lease_broker_proto_msgTypes[3].OneofWrappers = []any{}
 	file_leasebroker_v1_lease_broker_proto_msgTypes[5].OneofWrappers = []any{
-		(*Value_BoolValue)(nil),
-		(*Value_Int64Value)(nil),
-		(*Value_DoubleValue)(nil),
-		(*Value_StringValue)(nil),
-		(*Value_BytesValue)(nil),
-		(*Value_TimestampValue)(nil),
-		(*Value_DecimalValue)(nil),
-		(*Value_NullValue)(nil),
+		(*ColumnValue_BoolValue)(nil),
+		(*ColumnValue_Int64Value)(nil),
+		(*ColumnValue_DoubleValue)(nil),
+		(*ColumnValue_StringValue)(nil),
+		(*ColumnValue_BytesValue)(nil),
+		(*ColumnValue_TimestampValue)(nil),
+		(*ColumnValue_DecimalValue)(nil),
+		(*ColumnValue_NullValue)(nil),
 	}
-	file_leasebroker_v1_lease_broker_proto_msgTypes[7].OneofWrappers = []any{}
-	file_leasebroker_v1_lease_broker_proto_msgTypes[16].OneofWrappers = []any{}
-	file_leasebroker_v1_lease_broker_proto_msgTypes[19].OneofWrappers = []any{}
+	file_leasebroker_v1_lease_broker_proto_msgTypes[8].OneofWrappers = []any{}
+	file_leasebroker_v1_lease_broker_proto_msgTypes[18].OneofWrappers = []any{}
+	file_leasebroker_v1_lease_broker_proto_msgTypes[21].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasebroker_v1_lease_broker_proto_rawDesc), len(file_leasebroker_v1_lease_broker_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   34,
+			NumEnums:      4,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -16,34 +16,45 @@
 //
 // Errors
 //
-// A lease that is lost is not an error of the call. Its result has the outcome OUTCOME_LEASE_LOST, and the other leases
-// of the call are processed. The same holds for a settlement that is refused (OUTCOME_REFUSED). Errors of a whole call
-// carry a google.rpc.ErrorInfo with the domain "leasebroker" and one of the reasons below. An error about a field also
-// carries google.rpc.BadRequest with the path of the field. An error that can pass by itself also carries
-// google.rpc.RetryInfo with the time to wait before the call is sent again. The retry policies of gRPC clients do not
-// read RetryInfo. For them every error has the trailer grpc-retry-pushback-ms: the same time in milliseconds, or -1 if a
-// retry cannot help. Every rpc can return these errors:
+// An entry of a call fails alone. Its result has an outcome: OUTCOME_LEASE_LOST if the lease is not held any more, and
+// OUTCOME_REFUSED if the entry cannot be applied as it was sent. The other entries of the call are processed.
+//
+// Errors of a whole call carry a google.rpc.ErrorInfo with the domain "leasebroker", one of the reasons below, and in its
+// metadata `applied`: `no` if the call has changed nothing and will change nothing, `unknown` if its changes may have been
+// made or may still be made. An error about a field also carries google.rpc.BadRequest with the path of the field. An
+// error that can pass by itself also carries google.rpc.RetryInfo with the time to wait before the call is sent again. The
+// retry policies of gRPC clients do not read RetryInfo. For them every error has the trailer grpc-retry-pushback-ms: the
+// same time in milliseconds, or -1 if the call must not be repeated: because that cannot help, or because the call may have
+// been applied and would be applied twice. Every rpc can return these errors:
 //
 //   status               reason                meaning
 //   INVALID_ARGUMENT     INVALID_FIELD         a field is malformed, or the message cannot be decoded
-//   NOT_FOUND            QUEUE_NOT_FOUND       no queue with this name is configured
-//   INVALID_ARGUMENT     LIMIT_EXCEEDED        a field exceeds a limit
+//   NOT_FOUND            QUEUE_NOT_FOUND       no queue with this name is configured. The metadata has queue
+//   INVALID_ARGUMENT     LIMIT_EXCEEDED        a field exceeds a limit. The metadata has max, and value if it is a number
 //   RESOURCE_EXHAUSTED   LIMIT_EXCEEDED        the message exceeds the message limit of the service
 //   INVALID_ARGUMENT     REQUEST_INCOMPLETE    the last byte of the request did not arrive within the time limit
 //   RESOURCE_EXHAUSTED   OVERLOADED            too many calls are running, requests take too many bytes, or clients have
-//                                              not read too many bytes of leases yet (with RetryInfo)
+//                                              not read too many bytes of leases yet (with RetryInfo). The metadata has
+//                                              budget, the setting that is used up
 //   UNAUTHENTICATED      CREDENTIALS_MISSING   the call has no credentials
 //   UNAUTHENTICATED      CREDENTIALS_INVALID   the credentials are not valid, for any cause. With RetryInfo: too many were
 //                                              not valid, so these were not checked
 //   PERMISSION_DENIED    ROLE_MISSING          the caller has no role for the rpc on the queue, which may not exist. The
 //                                              metadata has rpc and role
-//   RESOURCE_EXHAUSTED   IDENTITY_LIMIT        the caller's identity has reached one of its limits (with RetryInfo)
-//   UNAVAILABLE          STORE_UNAVAILABLE     the database does not answer (with RetryInfo)
+//   RESOURCE_EXHAUSTED   IDENTITY_LIMIT        the caller's identity has reached one of its limits (with RetryInfo). The
+//                                              metadata has limit
+//   UNAVAILABLE          STORE_UNAVAILABLE     the database does not answer (with RetryInfo). The metadata has tries, and
+//                                              server_error if the database gave an error number
 //   UNAVAILABLE          LEASE_ID_TOO_NEW      a newer instance of the service issued a lease id (with RetryInfo). Only
 //                                              from calls with lease ids, while instances of two versions run
 //   FAILED_PRECONDITION  STORE_MISCONFIGURED   the database refuses the operation until its schema or login is corrected
 //   DEADLINE_EXCEEDED    DEADLINE_EXCEEDED     the caller's deadline is about to pass
+//   UNIMPLEMENTED        RPC_UNKNOWN           the service has no such rpc: the client is of another version
+//   UNIMPLEMENTED        COMPRESSION_UNSUPPORTED  the request is compressed. Send it as it is: the service bounds the
+//                                              memory of requests by their size, and a compressed one does not show it
 //   INTERNAL             INTERNAL              a bug in the service
+//
+// New reasons can be added. A client treats an unknown reason as its status says.
 //
 // Callers
 //
@@ -54,15 +65,27 @@
 //
 // Retries
 //
-// A call that returns one of these errors has changed nothing, with one exception: a call that ends with
-// DEADLINE_EXCEEDED, with CANCELLED or with a lost connection may have been applied. Every call except an Enqueue without a
-// request_id can then be sent again safely. A Fail or a Release that was applied returns OUTCOME_LEASE_LOST when it is sent
-// again if the item has been claimed since.
+// A call that ended with `applied` = `no` has changed nothing. A call that ended with `unknown`, with CANCELLED or with a
+// lost connection may have been applied. Every call except an Enqueue without a request_id can then be sent again safely.
+// A Fail or a Release that was applied returns OUTCOME_LEASE_LOST when it is sent again if the item has been claimed since.
+//
+// Newer services
+//
+// A service can add fields, values of enums and kinds of ColumnValue. A client treats an unknown Outcome as
+// OUTCOME_LEASE_LOST, an unknown ItemState as ITEM_STATE_UNSPECIFIED, and a ColumnValue without a known kind as an error: it
+// is not NULL. A service refuses a ColumnValue without a kind that it knows.
 //
 // Limits
 //
 // At most 1,000 items per call, leases of 1 second to 12 hours, waits of up to 60 seconds, worker ids of up to 128
-// characters. The configuration of the service can set lower limits.
+// characters. The configuration of the service can set lower limits. A lease id has at most 4,096 characters, and usually
+// about 200, so that 1,000 of them fit into a request. If yours are longer, because keys are long, send fewer in a call: a
+// request above the service's message limit, 4 MiB unless configured, is refused as a whole.
+//
+// Versions
+//
+// Numbers and names that were used once are reserved, and never get another meaning. Clients that were generated before
+// 1.0 call a service named LeaseBrokerService, and get UNIMPLEMENTED.
 
 // Code generated by protoc-gen-go-grpc. DO NOT EDIT.
 // versions:
@@ -85,32 +108,32 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	LeaseBrokerService_ClaimBatch_FullMethodName   = "/leasebroker.v1.LeaseBrokerService/ClaimBatch"
-	LeaseBrokerService_Heartbeat_FullMethodName    = "/leasebroker.v1.LeaseBrokerService/Heartbeat"
-	LeaseBrokerService_Complete_FullMethodName     = "/leasebroker.v1.LeaseBrokerService/Complete"
-	LeaseBrokerService_Fail_FullMethodName         = "/leasebroker.v1.LeaseBrokerService/Fail"
-	LeaseBrokerService_Release_FullMethodName      = "/leasebroker.v1.LeaseBrokerService/Release"
-	LeaseBrokerService_CancelLeases_FullMethodName = "/leasebroker.v1.LeaseBrokerService/CancelLeases"
-	LeaseBrokerService_Wake_FullMethodName         = "/leasebroker.v1.LeaseBrokerService/Wake"
-	LeaseBrokerService_Enqueue_FullMethodName      = "/leasebroker.v1.LeaseBrokerService/Enqueue"
+	LeaseService_ClaimBatch_FullMethodName    = "/leasebroker.v1.LeaseService/ClaimBatch"
+	LeaseService_Heartbeat_FullMethodName     = "/leasebroker.v1.LeaseService/Heartbeat"
+	LeaseService_Complete_FullMethodName      = "/leasebroker.v1.LeaseService/Complete"
+	LeaseService_Fail_FullMethodName          = "/leasebroker.v1.LeaseService/Fail"
+	LeaseService_Release_FullMethodName       = "/leasebroker.v1.LeaseService/Release"
+	LeaseService_ReleaseClaims_FullMethodName = "/leasebroker.v1.LeaseService/ReleaseClaims"
+	LeaseService_Wake_FullMethodName          = "/leasebroker.v1.LeaseService/Wake"
+	LeaseService_Enqueue_FullMethodName       = "/leasebroker.v1.LeaseService/Enqueue"
 )
 
-// LeaseBrokerServiceClient is the client API for LeaseBrokerService service.
+// LeaseServiceClient is the client API for LeaseService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // Leases rows of database tables to workers.
-type LeaseBrokerServiceClient interface {
+type LeaseServiceClient interface {
 	// Leases up to max_items ready items, in the queue's order.
 	//
 	// Returns as soon as it has at least one item. If no item is ready, it waits up to wait_timeout and then returns OK
-	// with an empty list.
+	// with an empty list. held_back then says why there is none.
 	//
 	// If the caller cancels the call or loses its connection, the service releases the leases, unless it has already sent
 	// the response. It cannot know whether a response that it has sent was received. Items in a lost response stay leased
 	// until their leases expire. To avoid that, set request_id. The service then keeps the leases for you. If you still want
-	// the items, send the call again with the same request_id. If you do not, call Release with it after the cancelled call
-	// has ended.
+	// the items, send the call again with the same request_id. If you do not, call ReleaseClaims with it after the
+	// cancelled call has ended.
 	//
 	// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes), LIMIT_EXCEEDED
 	// (worker_id, max_items, lease_duration, wait_timeout), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
@@ -126,9 +149,8 @@ type LeaseBrokerServiceClient interface {
 	// A worker that needs more time sends it before the lease expires, for example after a third of time_left. It must
 	// stop work on each item whose result is OUTCOME_LEASE_LOST, because another worker may have that item.
 	//
-	// Errors: INVALID_FIELD (lease_duration, renewals[i].checkpoint), LIMIT_EXCEEDED (renewals, lease_duration,
-	// renewals[i].checkpoint), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED,
-	// INTERNAL.
+	// Errors: INVALID_FIELD (lease_duration), LIMIT_EXCEEDED (renewals, lease_duration), QUEUE_NOT_FOUND, OVERLOADED,
+	// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
 	Heartbeat(ctx context.Context, in *HeartbeatRequest, opts ...grpc.CallOption) (*HeartbeatResponse, error)
 	// Completes items: their work is done. If `next` is set, also claims items of the same queue.
 	//
@@ -149,155 +171,149 @@ type LeaseBrokerServiceClient interface {
 	// An item with attempts left becomes ready again after a delay. An item without attempts left becomes dead. If `next`
 	// is set, also claims items of the same queue.
 	//
-	// Errors: INVALID_FIELD (failures[i].retry_delay, failures[i].checkpoint, fields of next), LIMIT_EXCEEDED (failures,
-	// failures[i].retry_delay, failures[i].checkpoint, fields of next), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
-	// STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+	// Errors: INVALID_FIELD (fields of next), LIMIT_EXCEEDED (failures, fields of next), QUEUE_NOT_FOUND, OVERLOADED,
+	// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
 	Fail(ctx context.Context, in *FailRequest, opts ...grpc.CallOption) (*FailResponse, error)
 	// Returns items that were not processed. The attempt does not count.
 	//
-	// A call with releases and request_ids applies the releases first. If it then fails with STORE_UNAVAILABLE, the
-	// releases were applied.
-	//
-	// Errors: INVALID_FIELD (releases[i].delay, releases[i].checkpoint, worker_id, request_ids[i]), LIMIT_EXCEEDED
-	// (releases, releases[i].delay, releases[i].checkpoint, worker_id, request_ids), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED,
-	// INTERNAL.
+	// Errors: LIMIT_EXCEEDED (releases), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED,
+	// DEADLINE_EXCEEDED, INTERNAL.
 	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error)
-	// Takes leases away from their workers, by the keys of the items. For people and programs that watch over workers.
+	// Releases every lease of claims by their request ids, after claims whose responses were not received.
 	//
-	// An item whose lease is cancelled becomes ready, delayed or dead, as the call says. The attempt counts as it does
-	// when a lease expires: if the queue has no attempts left for the item, the item becomes dead. Heartbeat, Complete,
-	// Fail and Release of the cancelled lease return OUTCOME_LEASE_LOST. Until the item is claimed again, Heartbeat also
-	// returns the reason. Items without a lease are not changed. A call that is sent again can cancel a lease that
-	// another worker has got in between.
+	// Every lease that such a claim got and that is still held is released without a delay. A claim that still waits at this
+	// instance ends with an empty list. Leases of a claim that reaches the service only after this call are not released. Then,
+	// or if in doubt, send this call again.
 	//
-	// Errors: INVALID_FIELD (keys[i], delay), LIMIT_EXCEEDED (keys, delay), QUEUE_NOT_FOUND, OVERLOADED,
-	// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
-	CancelLeases(ctx context.Context, in *CancelLeasesRequest, opts ...grpc.CallOption) (*CancelLeasesResponse, error)
-	// Lets the claims that wait at this instance look for items now. A program that has inserted rows by its own SQL
-	// calls it. Without it, waiting claims find the rows at their next poll. Calls that come at the same moment share one
-	// look.
+	// Errors: INVALID_FIELD (worker_id, request_ids[i]), LIMIT_EXCEEDED (worker_id, request_ids), QUEUE_NOT_FOUND,
+	// OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+	ReleaseClaims(ctx context.Context, in *ReleaseClaimsRequest, opts ...grpc.CallOption) (*ReleaseClaimsResponse, error)
+	// Wakes the claims that wait at this instance, so that they look for items immediately. A program that has inserted rows
+	// by its own SQL calls it. Without it, waiting claims find the rows at their next poll. Calls that come at the same
+	// moment share one look.
 	//
 	// Errors: QUEUE_NOT_FOUND, OVERLOADED, DEADLINE_EXCEEDED, INTERNAL.
 	Wake(ctx context.Context, in *WakeRequest, opts ...grpc.CallOption) (*WakeResponse, error)
-	// Adds items to a queue. If the call returns an error, no item was added.
+	// Adds items to a queue: all of them, or none.
 	//
 	// An item takes its own W3C trace context (NewItem.trace_parent). Without one it takes that of the call's header
 	// traceparent. Its leases continue that trace.
 	//
-	// A call with a request_id can be sent again. Without one, a retry after DEADLINE_EXCEEDED, CANCELLED or a lost
-	// connection can add the items twice.
+	// A call with a request_id can be sent again. Without one, a retry after an error with `applied` = `unknown`, after
+	// CANCELLED or after a lost connection can add the items twice.
 	//
 	// Errors: INVALID_FIELD (request_id: not a UUID, or an earlier call with this id had other items;
 	// items[i].columns["name"]: the column is unknown, the service itself sets it, it cannot hold
 	// the value, or a constraint of the table refuses the value; items[i].delay; items[i].trace_parent), LIMIT_EXCEEDED (items, items[i].delay),
-	// QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+	// with the status ALREADY_EXISTS and the reason ALREADY_EXISTS: a row with the key or another unique value of an item
+	// exists (items[i]), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
 	Enqueue(ctx context.Context, in *EnqueueRequest, opts ...grpc.CallOption) (*EnqueueResponse, error)
 }
 
-type leaseBrokerServiceClient struct {
+type leaseServiceClient struct {
 	cc grpc.ClientConnInterface
 }
 
-func NewLeaseBrokerServiceClient(cc grpc.ClientConnInterface) LeaseBrokerServiceClient {
-	return &leaseBrokerServiceClient{cc}
+func NewLeaseServiceClient(cc grpc.ClientConnInterface) LeaseServiceClient {
+	return &leaseServiceClient{cc}
 }
 
-func (c *leaseBrokerServiceClient) ClaimBatch(ctx context.Context, in *ClaimBatchRequest, opts ...grpc.CallOption) (*ClaimBatchResponse, error) {
+func (c *leaseServiceClient) ClaimBatch(ctx context.Context, in *ClaimBatchRequest, opts ...grpc.CallOption) (*ClaimBatchResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ClaimBatchResponse)
-	err := c.cc.Invoke(ctx, LeaseBrokerService_ClaimBatch_FullMethodName, in, out, cOpts...)
+	err := c.cc.Invoke(ctx, LeaseService_ClaimBatch_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-func (c *leaseBrokerServiceClient) Heartbeat(ctx context.Context, in *HeartbeatRequest, opts ...grpc.CallOption) (*HeartbeatResponse, error) {
+func (c *leaseServiceClient) Heartbeat(ctx context.Context, in *HeartbeatRequest, opts ...grpc.CallOption) (*HeartbeatResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(HeartbeatResponse)
-	err := c.cc.Invoke(ctx, LeaseBrokerService_Heartbeat_FullMethodName, in, out, cOpts...)
+	err := c.cc.Invoke(ctx, LeaseService_Heartbeat_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-func (c *leaseBrokerServiceClient) Complete(ctx context.Context, in *CompleteRequest, opts ...grpc.CallOption) (*CompleteResponse, error) {
+func (c *leaseServiceClient) Complete(ctx context.Context, in *CompleteRequest, opts ...grpc.CallOption) (*CompleteResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CompleteResponse)
-	err := c.cc.Invoke(ctx, LeaseBrokerService_Complete_FullMethodName, in, out, cOpts...)
+	err := c.cc.Invoke(ctx, LeaseService_Complete_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-func (c *leaseBrokerServiceClient) Fail(ctx context.Context, in *FailRequest, opts ...grpc.CallOption) (*FailResponse, error) {
+func (c *leaseServiceClient) Fail(ctx context.Context, in *FailRequest, opts ...grpc.CallOption) (*FailResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(FailResponse)
-	err := c.cc.Invoke(ctx, LeaseBrokerService_Fail_FullMethodName, in, out, cOpts...)
+	err := c.cc.Invoke(ctx, LeaseService_Fail_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-func (c *leaseBrokerServiceClient) Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error) {
+func (c *leaseServiceClient) Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ReleaseResponse)
-	err := c.cc.Invoke(ctx, LeaseBrokerService_Release_FullMethodName, in, out, cOpts...)
+	err := c.cc.Invoke(ctx, LeaseService_Release_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-func (c *leaseBrokerServiceClient) CancelLeases(ctx context.Context, in *CancelLeasesRequest, opts ...grpc.CallOption) (*CancelLeasesResponse, error) {
+func (c *leaseServiceClient) ReleaseClaims(ctx context.Context, in *ReleaseClaimsRequest, opts ...grpc.CallOption) (*ReleaseClaimsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(CancelLeasesResponse)
-	err := c.cc.Invoke(ctx, LeaseBrokerService_CancelLeases_FullMethodName, in, out, cOpts...)
+	out := new(ReleaseClaimsResponse)
+	err := c.cc.Invoke(ctx, LeaseService_ReleaseClaims_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-func (c *leaseBrokerServiceClient) Wake(ctx context.Context, in *WakeRequest, opts ...grpc.CallOption) (*WakeResponse, error) {
+func (c *leaseServiceClient) Wake(ctx context.Context, in *WakeRequest, opts ...grpc.CallOption) (*WakeResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(WakeResponse)
-	err := c.cc.Invoke(ctx, LeaseBrokerService_Wake_FullMethodName, in, out, cOpts...)
+	err := c.cc.Invoke(ctx, LeaseService_Wake_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-func (c *leaseBrokerServiceClient) Enqueue(ctx context.Context, in *EnqueueRequest, opts ...grpc.CallOption) (*EnqueueResponse, error) {
+func (c *leaseServiceClient) Enqueue(ctx context.Context, in *EnqueueRequest, opts ...grpc.CallOption) (*EnqueueResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(EnqueueResponse)
-	err := c.cc.Invoke(ctx, LeaseBrokerService_Enqueue_FullMethodName, in, out, cOpts...)
+	err := c.cc.Invoke(ctx, LeaseService_Enqueue_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-// LeaseBrokerServiceServer is the server API for LeaseBrokerService service.
-// All implementations must embed UnimplementedLeaseBrokerServiceServer
+// LeaseServiceServer is the server API for LeaseService service.
+// All implementations must embed UnimplementedLeaseServiceServer
 // for forward compatibility.
 //
 // Leases rows of database tables to workers.
-type LeaseBrokerServiceServer interface {
+type LeaseServiceServer interface {
 	// Leases up to max_items ready items, in the queue's order.
 	//
 	// Returns as soon as it has at least one item. If no item is ready, it waits up to wait_timeout and then returns OK
-	// with an empty list.
+	// with an empty list. held_back then says why there is none.
 	//
 	// If the caller cancels the call or loses its connection, the service releases the leases, unless it has already sent
 	// the response. It cannot know whether a response that it has sent was received. Items in a lost response stay leased
 	// until their leases expire. To avoid that, set request_id. The service then keeps the leases for you. If you still want
-	// the items, send the call again with the same request_id. If you do not, call Release with it after the cancelled call
-	// has ended.
+	// the items, send the call again with the same request_id. If you do not, call ReleaseClaims with it after the
+	// cancelled call has ended.
 	//
 	// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes), LIMIT_EXCEEDED
 	// (worker_id, max_items, lease_duration, wait_timeout), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
@@ -313,9 +329,8 @@ type LeaseBrokerServiceServer interface {
 	// A worker that needs more time sends it before the lease expires, for example after a third of time_left. It must
 	// stop work on each item whose result is OUTCOME_LEASE_LOST, because another worker may have that item.
 	//
-	// Errors: INVALID_FIELD (lease_duration, renewals[i].checkpoint), LIMIT_EXCEEDED (renewals, lease_duration,
-	// renewals[i].checkpoint), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED,
-	// INTERNAL.
+	// Errors: INVALID_FIELD (lease_duration), LIMIT_EXCEEDED (renewals, lease_duration), QUEUE_NOT_FOUND, OVERLOADED,
+	// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
 	Heartbeat(context.Context, *HeartbeatRequest) (*HeartbeatResponse, error)
 	// Completes items: their work is done. If `next` is set, also claims items of the same queue.
 	//
@@ -336,286 +351,280 @@ type LeaseBrokerServiceServer interface {
 	// An item with attempts left becomes ready again after a delay. An item without attempts left becomes dead. If `next`
 	// is set, also claims items of the same queue.
 	//
-	// Errors: INVALID_FIELD (failures[i].retry_delay, failures[i].checkpoint, fields of next), LIMIT_EXCEEDED (failures,
-	// failures[i].retry_delay, failures[i].checkpoint, fields of next), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
-	// STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+	// Errors: INVALID_FIELD (fields of next), LIMIT_EXCEEDED (failures, fields of next), QUEUE_NOT_FOUND, OVERLOADED,
+	// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
 	Fail(context.Context, *FailRequest) (*FailResponse, error)
 	// Returns items that were not processed. The attempt does not count.
 	//
-	// A call with releases and request_ids applies the releases first. If it then fails with STORE_UNAVAILABLE, the
-	// releases were applied.
-	//
-	// Errors: INVALID_FIELD (releases[i].delay, releases[i].checkpoint, worker_id, request_ids[i]), LIMIT_EXCEEDED
-	// (releases, releases[i].delay, releases[i].checkpoint, worker_id, request_ids), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED,
-	// INTERNAL.
+	// Errors: LIMIT_EXCEEDED (releases), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED,
+	// DEADLINE_EXCEEDED, INTERNAL.
 	Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error)
-	// Takes leases away from their workers, by the keys of the items. For people and programs that watch over workers.
+	// Releases every lease of claims by their request ids, after claims whose responses were not received.
 	//
-	// An item whose lease is cancelled becomes ready, delayed or dead, as the call says. The attempt counts as it does
-	// when a lease expires: if the queue has no attempts left for the item, the item becomes dead. Heartbeat, Complete,
-	// Fail and Release of the cancelled lease return OUTCOME_LEASE_LOST. Until the item is claimed again, Heartbeat also
-	// returns the reason. Items without a lease are not changed. A call that is sent again can cancel a lease that
-	// another worker has got in between.
+	// Every lease that such a claim got and that is still held is released without a delay. A claim that still waits at this
+	// instance ends with an empty list. Leases of a claim that reaches the service only after this call are not released. Then,
+	// or if in doubt, send this call again.
 	//
-	// Errors: INVALID_FIELD (keys[i], delay), LIMIT_EXCEEDED (keys, delay), QUEUE_NOT_FOUND, OVERLOADED,
-	// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
-	CancelLeases(context.Context, *CancelLeasesRequest) (*CancelLeasesResponse, error)
-	// Lets the claims that wait at this instance look for items now. A program that has inserted rows by its own SQL
-	// calls it. Without it, waiting claims find the rows at their next poll. Calls that come at the same moment share one
-	// look.
+	// Errors: INVALID_FIELD (worker_id, request_ids[i]), LIMIT_EXCEEDED (worker_id, request_ids), QUEUE_NOT_FOUND,
+	// OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+	ReleaseClaims(context.Context, *ReleaseClaimsRequest) (*ReleaseClaimsResponse, error)
+	// Wakes the claims that wait at this instance, so that they look for items immediately. A program that has inserted rows
+	// by its own SQL calls it. Without it, waiting claims find the rows at their next poll. Calls that come at the same
+	// moment share one look.
 	//
 	// Errors: QUEUE_NOT_FOUND, OVERLOADED, DEADLINE_EXCEEDED, INTERNAL.
 	Wake(context.Context, *WakeRequest) (*WakeResponse, error)
-	// Adds items to a queue. If the call returns an error, no item was added.
+	// Adds items to a queue: all of them, or none.
 	//
 	// An item takes its own W3C trace context (NewItem.trace_parent). Without one it takes that of the call's header
 	// traceparent. Its leases continue that trace.
 	//
-	// A call with a request_id can be sent again. Without one, a retry after DEADLINE_EXCEEDED, CANCELLED or a lost
-	// connection can add the items twice.
+	// A call with a request_id can be sent again. Without one, a retry after an error with `applied` = `unknown`, after
+	// CANCELLED or after a lost connection can add the items twice.
 	//
 	// Errors: INVALID_FIELD (request_id: not a UUID, or an earlier call with this id had other items;
 	// items[i].columns["name"]: the column is unknown, the service itself sets it, it cannot hold
 	// the value, or a constraint of the table refuses the value; items[i].delay; items[i].trace_parent), LIMIT_EXCEEDED (items, items[i].delay),
-	// QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+	// with the status ALREADY_EXISTS and the reason ALREADY_EXISTS: a row with the key or another unique value of an item
+	// exists (items[i]), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
 	Enqueue(context.Context, *EnqueueRequest) (*EnqueueResponse, error)
-	mustEmbedUnimplementedLeaseBrokerServiceServer()
+	mustEmbedUnimplementedLeaseServiceServer()
 }
 
-// UnimplementedLeaseBrokerServiceServer must be embedded to have
+// UnimplementedLeaseServiceServer must be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
 // pointer dereference when methods are called.
-type UnimplementedLeaseBrokerServiceServer struct{}
+type UnimplementedLeaseServiceServer struct{}
 
-func (UnimplementedLeaseBrokerServiceServer) ClaimBatch(context.Context, *ClaimBatchRequest) (*ClaimBatchResponse, error) {
+func (UnimplementedLeaseServiceServer) ClaimBatch(context.Context, *ClaimBatchRequest) (*ClaimBatchResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ClaimBatch not implemented")
 }
-func (UnimplementedLeaseBrokerServiceServer) Heartbeat(context.Context, *HeartbeatRequest) (*HeartbeatResponse, error) {
+func (UnimplementedLeaseServiceServer) Heartbeat(context.Context, *HeartbeatRequest) (*HeartbeatResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Heartbeat not implemented")
 }
-func (UnimplementedLeaseBrokerServiceServer) Complete(context.Context, *CompleteRequest) (*CompleteResponse, error) {
+func (UnimplementedLeaseServiceServer) Complete(context.Context, *CompleteRequest) (*CompleteResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Complete not implemented")
 }
-func (UnimplementedLeaseBrokerServiceServer) Fail(context.Context, *FailRequest) (*FailResponse, error) {
+func (UnimplementedLeaseServiceServer) Fail(context.Context, *FailRequest) (*FailResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Fail not implemented")
 }
-func (UnimplementedLeaseBrokerServiceServer) Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error) {
+func (UnimplementedLeaseServiceServer) Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Release not implemented")
 }
-func (UnimplementedLeaseBrokerServiceServer) CancelLeases(context.Context, *CancelLeasesRequest) (*CancelLeasesResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method CancelLeases not implemented")
+func (UnimplementedLeaseServiceServer) ReleaseClaims(context.Context, *ReleaseClaimsRequest) (*ReleaseClaimsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReleaseClaims not implemented")
 }
-func (UnimplementedLeaseBrokerServiceServer) Wake(context.Context, *WakeRequest) (*WakeResponse, error) {
+func (UnimplementedLeaseServiceServer) Wake(context.Context, *WakeRequest) (*WakeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Wake not implemented")
 }
-func (UnimplementedLeaseBrokerServiceServer) Enqueue(context.Context, *EnqueueRequest) (*EnqueueResponse, error) {
+func (UnimplementedLeaseServiceServer) Enqueue(context.Context, *EnqueueRequest) (*EnqueueResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Enqueue not implemented")
 }
-func (UnimplementedLeaseBrokerServiceServer) mustEmbedUnimplementedLeaseBrokerServiceServer() {}
-func (UnimplementedLeaseBrokerServiceServer) testEmbeddedByValue()                            {}
+func (UnimplementedLeaseServiceServer) mustEmbedUnimplementedLeaseServiceServer() {}
+func (UnimplementedLeaseServiceServer) testEmbeddedByValue()                      {}
 
-// UnsafeLeaseBrokerServiceServer may be embedded to opt out of forward compatibility for this service.
-// Use of this interface is not recommended, as added methods to LeaseBrokerServiceServer will
+// UnsafeLeaseServiceServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to LeaseServiceServer will
 // result in compilation errors.
-type UnsafeLeaseBrokerServiceServer interface {
-	mustEmbedUnimplementedLeaseBrokerServiceServer()
+type UnsafeLeaseServiceServer interface {
+	mustEmbedUnimplementedLeaseServiceServer()
 }
 
-func RegisterLeaseBrokerServiceServer(s grpc.ServiceRegistrar, srv LeaseBrokerServiceServer) {
-	// If the following call panics, it indicates UnimplementedLeaseBrokerServiceServer was
+func RegisterLeaseServiceServer(s grpc.ServiceRegistrar, srv LeaseServiceServer) {
+	// If the following call panics, it indicates UnimplementedLeaseServiceServer was
 	// embedded by pointer and is nil.  This will cause panics if an
 	// unimplemented method is ever invoked, so we test this at initialization
 	// time to prevent it from happening at runtime later due to I/O.
 	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
 		t.testEmbeddedByValue()
 	}
-	s.RegisterService(&LeaseBrokerService_ServiceDesc, srv)
+	s.RegisterService(&LeaseService_ServiceDesc, srv)
 }
 
-func _LeaseBrokerService_ClaimBatch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+func _LeaseService_ClaimBatch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ClaimBatchRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(LeaseBrokerServiceServer).ClaimBatch(ctx, in)
+		return srv.(LeaseServiceServer).ClaimBatch(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: LeaseBrokerService_ClaimBatch_FullMethodName,
+		FullMethod: LeaseService_ClaimBatch_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(LeaseBrokerServiceServer).ClaimBatch(ctx, req.(*ClaimBatchRequest))
+		return srv.(LeaseServiceServer).ClaimBatch(ctx, req.(*ClaimBatchRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
-func _LeaseBrokerService_Heartbeat_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+func _LeaseService_Heartbeat_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(HeartbeatRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(LeaseBrokerServiceServer).Heartbeat(ctx, in)
+		return srv.(LeaseServiceServer).Heartbeat(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: LeaseBrokerService_Heartbeat_FullMethodName,
+		FullMethod: LeaseService_Heartbeat_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(LeaseBrokerServiceServer).Heartbeat(ctx, req.(*HeartbeatRequest))
+		return srv.(LeaseServiceServer).Heartbeat(ctx, req.(*HeartbeatRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
-func _LeaseBrokerService_Complete_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+func _LeaseService_Complete_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CompleteRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(LeaseBrokerServiceServer).Complete(ctx, in)
+		return srv.(LeaseServiceServer).Complete(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: LeaseBrokerService_Complete_FullMethodName,
+		FullMethod: LeaseService_Complete_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(LeaseBrokerServiceServer).Complete(ctx, req.(*CompleteRequest))
+		return srv.(LeaseServiceServer).Complete(ctx, req.(*CompleteRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
-func _LeaseBrokerService_Fail_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+func _LeaseService_Fail_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(FailRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(LeaseBrokerServiceServer).Fail(ctx, in)
+		return srv.(LeaseServiceServer).Fail(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: LeaseBrokerService_Fail_FullMethodName,
+		FullMethod: LeaseService_Fail_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(LeaseBrokerServiceServer).Fail(ctx, req.(*FailRequest))
+		return srv.(LeaseServiceServer).Fail(ctx, req.(*FailRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
-func _LeaseBrokerService_Release_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+func _LeaseService_Release_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ReleaseRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(LeaseBrokerServiceServer).Release(ctx, in)
+		return srv.(LeaseServiceServer).Release(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: LeaseBrokerService_Release_FullMethodName,
+		FullMethod: LeaseService_Release_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(LeaseBrokerServiceServer).Release(ctx, req.(*ReleaseRequest))
+		return srv.(LeaseServiceServer).Release(ctx, req.(*ReleaseRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
-func _LeaseBrokerService_CancelLeases_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(CancelLeasesRequest)
+func _LeaseService_ReleaseClaims_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReleaseClaimsRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(LeaseBrokerServiceServer).CancelLeases(ctx, in)
+		return srv.(LeaseServiceServer).ReleaseClaims(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: LeaseBrokerService_CancelLeases_FullMethodName,
+		FullMethod: LeaseService_ReleaseClaims_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(LeaseBrokerServiceServer).CancelLeases(ctx, req.(*CancelLeasesRequest))
+		return srv.(LeaseServiceServer).ReleaseClaims(ctx, req.(*ReleaseClaimsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
-func _LeaseBrokerService_Wake_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+func _LeaseService_Wake_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(WakeRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(LeaseBrokerServiceServer).Wake(ctx, in)
+		return srv.(LeaseServiceServer).Wake(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: LeaseBrokerService_Wake_FullMethodName,
+		FullMethod: LeaseService_Wake_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(LeaseBrokerServiceServer).Wake(ctx, req.(*WakeRequest))
+		return srv.(LeaseServiceServer).Wake(ctx, req.(*WakeRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
-func _LeaseBrokerService_Enqueue_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+func _LeaseService_Enqueue_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(EnqueueRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(LeaseBrokerServiceServer).Enqueue(ctx, in)
+		return srv.(LeaseServiceServer).Enqueue(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: LeaseBrokerService_Enqueue_FullMethodName,
+		FullMethod: LeaseService_Enqueue_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(LeaseBrokerServiceServer).Enqueue(ctx, req.(*EnqueueRequest))
+		return srv.(LeaseServiceServer).Enqueue(ctx, req.(*EnqueueRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
-// LeaseBrokerService_ServiceDesc is the grpc.ServiceDesc for LeaseBrokerService service.
+// LeaseService_ServiceDesc is the grpc.ServiceDesc for LeaseService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
-var LeaseBrokerService_ServiceDesc = grpc.ServiceDesc{
-	ServiceName: "leasebroker.v1.LeaseBrokerService",
-	HandlerType: (*LeaseBrokerServiceServer)(nil),
+var LeaseService_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "leasebroker.v1.LeaseService",
+	HandlerType: (*LeaseServiceServer)(nil),
 	Methods: []grpc.MethodDesc{
 		{
 			MethodName: "ClaimBatch",
-			Handler:    _LeaseBrokerService_ClaimBatch_Handler,
+			Handler:    _LeaseService_ClaimBatch_Handler,
 		},
 		{
 			MethodName: "Heartbeat",
-			Handler:    _LeaseBrokerService_Heartbeat_Handler,
+			Handler:    _LeaseService_Heartbeat_Handler,
 		},
 		{
 			MethodName: "Complete",
-			Handler:    _LeaseBrokerService_Complete_Handler,
+			Handler:    _LeaseService_Complete_Handler,
 		},
 		{
 			MethodName: "Fail",
-			Handler:    _LeaseBrokerService_Fail_Handler,
+			Handler:    _LeaseService_Fail_Handler,
 		},
 		{
 			MethodName: "Release",
-			Handler:    _LeaseBrokerService_Release_Handler,
+			Handler:    _LeaseService_Release_Handler,
 		},
 		{
-			MethodName: "CancelLeases",
-			Handler:    _LeaseBrokerService_CancelLeases_Handler,
+			MethodName: "ReleaseClaims",
+			Handler:    _LeaseService_ReleaseClaims_Handler,
 		},
 		{
 			MethodName: "Wake",
-			Handler:    _LeaseBrokerService_Wake_Handler,
+			Handler:    _LeaseService_Wake_Handler,
 		},
 		{
 			MethodName: "Enqueue",
-			Handler:    _LeaseBrokerService_Enqueue_Handler,
+			Handler:    _LeaseService_Enqueue_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -9,6 +9,17 @@ use super::queue_index::QueueIndex;
 use crate::error::StoreError;
 use crate::pool_status::PoolStatus;
 
+/// The names of a database and of its server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Database {
+    /// The name of the database, or of its file without the folder. `None`: it is the default one of the login.
+    pub namespace: Option<String>,
+    /// The host of the server. `None`: the database is in this process.
+    pub address: Option<String>,
+    /// The port of the server.
+    pub port: Option<u16>,
+}
+
 /// Facts that do not change while a store is open, or that it knows without asking the database.
 #[async_trait]
 pub trait Facts: Send + Sync + 'static {
@@ -21,6 +32,9 @@ pub trait Facts: Send + Sync + 'static {
 
     /// Returns the file or the server and database that holds the leases, as text for logs and messages.
     fn location(&self) -> String;
+
+    /// Returns the database that holds the leases, for spans.
+    fn database(&self) -> Database;
 
     /// Returns the present state of the connections. It asks no database.
     fn pool_status(&self) -> PoolStatus;

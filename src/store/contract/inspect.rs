@@ -1,6 +1,8 @@
 //! The contract for operators' reads: counts, lists of items, and the facts about one item. The broker's store has it, and so have
 //! stores that only read.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
@@ -26,8 +28,15 @@ pub trait Inspect: Send + Sync + 'static {
     ///
     /// The cost does not grow with the table, so the result has limits. If more than [`Stats::COUNT_LIMIT`] items are
     /// in a state, the count of the state can be a lower bound or an estimate. The oldest ready item is searched among
-    /// the first 1,000 in the queue's order, and the oldest lease among 10,000.
-    async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError>;
+    /// the first and the last 1,000 in the queue's order, and the oldest lease among 10,000, or 2,000 on SQL Server. The result says if
+    /// there are more.
+    async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
+        let (stats, _) = self.timed_stats(queue).await?;
+        Ok(stats)
+    }
+
+    /// Does the same as [`Inspect::stats`], and returns how long the statements took, without the wait for a connection.
+    async fn timed_stats(&self, queue: QueueIndex) -> Result<(Stats, Duration), StoreError>;
 
     /// Does the same as [`Inspect::stats`], but counts every item. The cost grows with the table.
     async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError>;
@@ -75,11 +84,11 @@ macro_rules! inspect_by_field {
                 self.$field.parse_key(queue, text)
             }
 
-            async fn stats(
+            async fn timed_stats(
                 &self,
                 queue: $crate::QueueIndex,
-            ) -> Result<$crate::Stats, $crate::StoreError> {
-                self.$field.stats(queue).await
+            ) -> Result<($crate::Stats, std::time::Duration), $crate::StoreError> {
+                self.$field.timed_stats(queue).await
             }
 
             async fn exact_stats(

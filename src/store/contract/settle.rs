@@ -63,6 +63,12 @@ pub enum Ending {
     },
 }
 
+/// Returns whether the worker of the lease is asked for.
+pub(crate) fn wants_owner(settlement: &Settlement) -> bool {
+    let trace = settlement.trace.as_deref();
+    trace.is_some_and(|trace| trace.wants_owner)
+}
+
 /// The result of [`Leases::settle`](super::Leases::settle).
 #[derive(Clone, Debug)]
 pub struct SettleResults {
@@ -71,6 +77,9 @@ pub struct SettleResults {
     pub time: Option<i64>,
     /// One result per settlement, in request order.
     pub results: Vec<Settled>,
+    /// The worker that held the lease, for each settlement in the same order. `None`: the settlement did not end the lease, or
+    /// its [`LeaseTrace::wants_owner`] is false.
+    pub owners: Vec<Option<String>>,
 }
 
 /// The result of one settlement.

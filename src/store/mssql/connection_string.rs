@@ -104,6 +104,17 @@ pub(super) fn parse(text: &str) -> Result<Config, String> {
     Ok(config)
 }
 
+/// Returns the database that a connection string names. `None`: it names none, so the login has a default one.
+pub(super) fn database(text: &str) -> Option<String> {
+    let pairs = split_pairs(text).ok()?;
+    let mut databases = pairs.into_iter().filter_map(|(keyword, value)| {
+        let name: String = keyword.chars().filter(|c| !c.is_whitespace()).collect();
+        let is_database = ["database", "initialcatalog"].contains(&&*name.to_ascii_lowercase());
+        is_database.then_some(value)
+    });
+    databases.next_back().filter(|name| !name.is_empty())
+}
+
 /// Returns the login with the Kerberos ticket of the process.
 #[cfg(all(unix, feature = "kerberos"))]
 fn windows_login(user: &str, password: &str) -> Result<AuthMethod, String> {
@@ -244,6 +255,12 @@ mod tests {
                     Connection Timeout=30;";
         let config = parse(text).expect("valid");
         assert_eq!(config.get_addr(), "x.database.windows.net:1433");
+        assert_eq!(database(text).as_deref(), Some("db"));
+    }
+
+    #[test]
+    fn database_can_be_missing() {
+        assert_eq!(database("server=h;user id=u;password=database"), None);
     }
 
     #[test]

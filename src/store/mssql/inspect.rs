@@ -1,5 +1,7 @@
 //! Operations for operators: statistics, lists of items, and redrive of dead items.
 
+use std::time::Duration;
+
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::millis::duration_between;
@@ -10,6 +12,9 @@ use super::error::RetrySafety;
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use crate::{Checkpoints, ListedItem, QueueIndex, Stats, StoreError};
+
+/// The number of leases among which the oldest is searched, as in `sql/mssql/stats.sql`.
+const LEASE_SAMPLE: u64 = 2_000;
 
 /// How the rows of a large table are counted.
 #[derive(Clone, Copy, Debug)]
@@ -25,8 +30,9 @@ impl MssqlOperations {
         &self,
         queue: QueueIndex,
         method: CountMethod,
-    ) -> Result<Stats, StoreError> {
-        let statements = &self.queue(queue)?.sql;
+    ) -> Result<(Stats, Duration), StoreError> {
+        let queue = self.queue(queue)?;
+        let statements = &queue.sql;
         let sql = match method {
             CountMethod::Statistics => &statements.stats,
             CountMethod::Scan => &statements.exact_stats,
@@ -44,7 +50,10 @@ impl MssqlOperations {
         };
         stats.oldest_ready = age(1)?;
         stats.oldest_lease = age(2)?;
-        Ok(stats)
+        stats.set_sampled(&queue.spec.order, LEASE_SAMPLE);
+        // A step of the server's clock can make it negative.
+        let took: i64 = decode::integer(ages, 3)?;
+        Ok((stats, Duration::from_millis(took.max(0).unsigned_abs())))
     }
 
     pub(super) async fn list(

@@ -6,7 +6,8 @@ use super::catalogue::{Column, Table, collate};
 use super::quote::{quote, quote_table, text_literal};
 use super::types::ColumnType;
 use super::{index, mirror};
-use crate::queue_columns::{QueueColumns, soft_lock_placeholders, sort_list};
+use crate::Stats;
+use crate::queue_columns::{QueueColumns, reversed, soft_lock_placeholders, sort_list};
 use crate::template::Placeholders;
 
 /// Returns the values that depend only on the queue. They suffice to create its table and to remove its parts.
@@ -80,6 +81,15 @@ pub(super) fn of_table(
         Order::None => "(SELECT NULL)".to_owned(),
         Order::By(_) => order.clone(),
     };
+    let (reverse_order, last_sample) = match queue.order {
+        Order::None => (pick_order.clone(), 0),
+        Order::By(_) => {
+            let reverse = reversed(&columns.order);
+            (sort_list(&reverse, "t.", quote), Stats::READY_SAMPLE)
+        }
+    };
+    placeholders.insert("reverse_order", reverse_order);
+    placeholders.insert("last_sample", last_sample.to_string());
     let state_time = quote(queue.soft_lock.name(SoftLockColumn::StateTime));
     // The order of the index that redrive uses, so that it does not have to sort.
     let redrive_order = if queue.filtered_indexes {

@@ -18,7 +18,7 @@ use super::Settings;
 use super::connection::Connection;
 use super::error::{OperationFailure, RetrySafety, at_start, timed_out, while_connecting};
 use crate::withdrawal::{Beginning, Withdrawals};
-use crate::{PoolStatus, RetryReason, StoreError};
+use crate::{Database, PoolStatus, RetryReason, StoreError};
 
 /// Maximum number of connections that are being opened at the same time. A server that has just started would otherwise
 /// be overloaded by logins.
@@ -158,6 +158,17 @@ impl Pool {
     /// Returns the server's name and port.
     pub(super) fn address(&self) -> String {
         self.connections.manager().server.get_addr()
+    }
+
+    /// Returns the names of the server and the database.
+    pub(super) fn database(&self) -> Database {
+        let address = self.address();
+        let (host, port) = address.rsplit_once(':').unwrap_or((&address, ""));
+        Database {
+            namespace: self.connections.manager().settings.database(),
+            address: Some(host.to_owned()),
+            port: port.parse().ok(),
+        }
     }
 
     /// Runs a batch of an operation, and retries it if the error and `retry_safety` allow that. Returns at the latest

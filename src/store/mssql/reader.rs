@@ -1,5 +1,7 @@
 //! The reads of the store: a part of the store that writes, or a store that only reads.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
@@ -69,7 +71,7 @@ impl Inspect for MssqlReader {
         self.operations.queues[queue.0].parse_key(text)
     }
 
-    async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
+    async fn timed_stats(&self, queue: QueueIndex) -> Result<(Stats, Duration), StoreError> {
         let method = CountMethod::Statistics;
         self.operations
             .run(async move |operations| operations.stats(queue, method).await)
@@ -78,9 +80,11 @@ impl Inspect for MssqlReader {
 
     async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
         let method = CountMethod::Scan;
-        self.operations
+        let (stats, _) = self
+            .operations
             .run(async move |operations| operations.stats(queue, method).await)
-            .await
+            .await?;
+        Ok(stats)
     }
 
     async fn list(

@@ -53,6 +53,11 @@ impl Settings {
         self.command_timeout / 2
     }
 
+    /// Returns the database that the connection string names.
+    pub(super) fn database(&self) -> Option<String> {
+        connection_string::database(self.connection_string.expose_secret())
+    }
+
     /// Parses the connection string into the driver's configuration.
     pub(super) fn server(&self) -> Result<Config, StoreError> {
         let server = connection_string::parse(self.connection_string.expose_secret());

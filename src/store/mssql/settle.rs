@@ -14,6 +14,7 @@ use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use super::statement_parts::roll_back_on_error;
 use super::utf16::cut;
+use crate::contract::wants_owner;
 use crate::follow_ups;
 use crate::{Ending, QueueIndex, SettleResults, Settled, Settlement, StoreError};
 
@@ -27,6 +28,8 @@ pub(super) struct BatchResults {
     time: Option<i64>,
     /// The results by the index of the settlement. Those of lost leases are missing.
     pub(super) results: Vec<(usize, Settled)>,
+    /// The workers of ended leases that ask for it, by the same index.
+    owners: Vec<(usize, Option<String>)>,
 }
 
 /// The follow-ups that one INSERT adds: they go to the same queue, name the same columns, and all of them are ready or
@@ -49,6 +52,7 @@ impl MssqlOperations {
         let mut settled = SettleResults {
             time: None,
             results: vec![Settled::Lost; settlements.len()],
+            owners: vec![None; settlements.len()],
         };
         let mut remaining = Vec::with_capacity(settlements.len());
         for (index, settlement) in settlements.iter().enumerate() {
@@ -113,6 +117,9 @@ impl MssqlOperations {
                     for (index, result) in outcome.results {
                         settled.results[index] = result;
                     }
+                    for (index, owner) in outcome.owners {
+                        settled.owners[index] = owner;
+                    }
                 }
             }
         }
@@ -144,6 +151,9 @@ impl MssqlOperations {
             let result = Settled::Ended(decode::state(row, 1)?);
             settled.results.push((index, result));
             settled.time = Some(decode::time(row, 2)?);
+            if wants_owner(&settlements[index]) {
+                settled.owners.push((index, decode::optional_text(row, 3)?));
+            }
         }
         for row in answer.iter().skip(1).flatten() {
             let index = decode::request_index(row, 0, settlements.len())?;

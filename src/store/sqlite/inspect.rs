@@ -1,6 +1,6 @@
 //! The operations for operators: counts and ages, lists of items, redrive of dead items.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
@@ -13,19 +13,23 @@ use super::statement::{bind, bind_key};
 use super::writer::WriteContext;
 use crate::{Checkpoints, ListedItem, QueueIndex, Stats, StoreError};
 
-/// Counts items up to a limit. See [`Inspect::stats`](crate::Inspect::stats).
-pub(super) fn stats(
+/// The number of leases among which the oldest is searched, as in `sql/sqlite/stats.sql`.
+const LEASE_SAMPLE: u64 = 10_000;
+
+/// Counts items up to a limit. See [`Inspect::timed_stats`](crate::Inspect::timed_stats).
+pub(super) fn timed_stats(
     connection: &Connection,
     queue: &QueueStatements,
     now: i64,
-) -> Result<Stats, StoreError> {
+) -> Result<(Stats, Duration), StoreError> {
+    let start = Instant::now();
     // One read transaction, so that all counts see the same rows. The number of delayed items can be the difference of
     // two counts.
     let transaction = connection.unchecked_transaction()?;
     let mut stats = state_counts::count_up_to_limit(connection, &queue.sql.counts)?;
     add_ages(connection, queue, now, &mut stats)?;
     transaction.commit()?;
-    Ok(stats)
+    Ok((stats, start.elapsed()))
 }
 
 /// Counts all items. See [`Inspect::exact_stats`](crate::Inspect::exact_stats).
@@ -53,6 +57,7 @@ fn add_ages(
     };
     stats.oldest_ready = age(&queue.sql.oldest_ready)?;
     stats.oldest_lease = age(&queue.sql.oldest_lease)?;
+    stats.set_sampled(&queue.spec.order, LEASE_SAMPLE);
     Ok(())
 }
 

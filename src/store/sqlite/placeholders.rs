@@ -6,7 +6,8 @@ use super::catalogue::Table;
 use super::quote::{quote, quote_all};
 use super::types::ColumnType;
 use super::{index, mirror};
-use crate::queue_columns::{QueueColumns, soft_lock_placeholders, sort_list};
+use crate::Stats;
+use crate::queue_columns::{QueueColumns, reversed, soft_lock_placeholders, sort_list};
 use crate::template::Placeholders;
 
 /// Returns the values that depend only on the queue. They suffice to create its table and to remove its parts.
@@ -68,6 +69,13 @@ pub(super) fn of_table(
         Order::None => String::new(),
         Order::By(_) => format!("ORDER BY {order}"),
     };
+    let reverse = sort_list(&reversed(&columns.order), "", quote);
+    let (reverse_order_by, last_sample) = match queue.order {
+        Order::None => (String::new(), 0),
+        Order::By(_) => (format!("ORDER BY {reverse}"), Stats::READY_SAMPLE),
+    };
+    placeholders.insert("reverse_order_by", reverse_order_by);
+    placeholders.insert("last_sample", last_sample.to_string());
     let returning = match key[..] {
         [ref column] if column.kind == ColumnType::RowNumber => String::new(),
         _ => format!("RETURNING {key_list}"),

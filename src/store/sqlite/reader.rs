@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use lease_broker_model::item_state::State;
@@ -113,8 +114,8 @@ impl Inspect for SqliteReader {
         self.queues[queue.0].parse_key(text)
     }
 
-    async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
-        self.read(queue, inspect::stats).await
+    async fn timed_stats(&self, queue: QueueIndex) -> Result<(Stats, Duration), StoreError> {
+        self.read(queue, inspect::timed_stats).await
     }
 
     async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {

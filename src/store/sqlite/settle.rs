@@ -14,6 +14,7 @@ use super::queue_statements::{QueueStatements, Statements};
 use super::statement::{LastStatement, Token, bind, bind_key, borrowed};
 use super::writer::{WriteContext, execute};
 use super::written_columns::FIRST_COLUMN_PARAMETER;
+use crate::contract::wants_owner;
 use crate::{
     Ending, FollowUp, NewItem, Problem, QueueIndex, Refusal, Rejection, SettleResults, Settled,
     Settlement, StoreError, follow_ups,
@@ -48,7 +49,7 @@ pub(super) fn settle(
         statement: LastStatement::new(&context.connection),
     };
     let check_item = |queue, item: &NewItem| Ok(context.queue(queue)?.encode_item(item).map(drop));
-    let mut settle = |settlement: &Settlement| {
+    let settle = |settler: &mut Settler<'_>, settlement: &Settlement| {
         if !queue.can_have_key(&settlement.lease.key) {
             return Ok(Settled::Lost);
         }
@@ -67,14 +68,19 @@ pub(super) fn settle(
             UndoScope::Settlement => settler.settle_in_savepoint(settlement),
         }
     };
-    let mut results = Vec::with_capacity(settlements.len());
-    for settlement in settlements {
-        results.push(settle(settlement)?);
-    }
-    Ok(SettleResults {
-        results,
+    let mut settled = SettleResults {
         time: Some(context.now()),
-    })
+        results: Vec::with_capacity(settlements.len()),
+        owners: Vec::with_capacity(settlements.len()),
+    };
+    for settlement in settlements {
+        let owner = settler.find_owner(settlement)?;
+        let result = settle(&mut settler, settlement)?;
+        let has_ended = matches!(result, Settled::Ended(_));
+        settled.owners.push(owner.filter(|_| has_ended));
+        settled.results.push(result);
+    }
+    Ok(settled)
 }
 
 /// Returns the error for a refused settlement whose operation is undone.
@@ -122,6 +128,19 @@ struct Settler<'a> {
 }
 
 impl Settler<'_> {
+    /// Returns the worker of the row, if the settlement asks for it.
+    fn find_owner(&mut self, settlement: &Settlement) -> Result<Option<String>, StoreError> {
+        let key = &settlement.lease.key;
+        if !wants_owner(settlement) || !self.queue.can_have_key(key) {
+            return Ok(None);
+        }
+        let statement = self.statement.get(&self.queue.sql.find_owner)?;
+        bind_key(statement, key)?;
+        let mut rows = statement.raw_query();
+        let owner = rows.next()?.map(|row| row.get(0)).transpose()?;
+        Ok(owner.flatten())
+    }
+
     /// Settles one lease. If the result is a refusal, the caller has to undo the changes.
     fn settle(&mut self, settlement: &Settlement) -> Result<Settled, StoreError> {
         let state = match self.end_lease(settlement) {

@@ -11,10 +11,10 @@ use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::{LeaseRef, Secret, SigningSecrets};
 use lease_broker_store::mssql::MssqlStore;
 use lease_broker_store::{
-    CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall, Claimed, EnqueueOnce,
-    EnqueuedOnce, Facts, Inspect, Instance, ItemFacts, Leases, ListedItem, NewItem, PoolStatus,
-    PurgeStep, Purged, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn,
-    SettleResults, Settlement, Stats, StoreError, TraceNote, Upkeep,
+    CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall, Claimed, Database,
+    EnqueueOnce, EnqueuedOnce, Facts, Inspect, Instance, ItemFacts, Leases, ListedItem, NewItem,
+    PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed,
+    RetentionTurn, SettleResults, Settlement, Stats, StoreError, TraceNote, Upkeep,
 };
 use uuid::Uuid;
 
@@ -29,8 +29,8 @@ impl<T: Inspect> Inspect for Shared<T> {
         self.0.parse_key(queue, text)
     }
 
-    async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
-        shared(self.0.stats(queue)).await
+    async fn timed_stats(&self, queue: QueueIndex) -> Result<(Stats, Duration), StoreError> {
+        shared(self.0.timed_stats(queue)).await
     }
 
     async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
@@ -73,6 +73,10 @@ impl Facts for Shared<MssqlStore> {
 
     fn location(&self) -> String {
         self.0.location()
+    }
+
+    fn database(&self) -> Database {
+        self.0.database()
     }
 
     fn pool_status(&self) -> PoolStatus {

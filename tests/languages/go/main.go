@@ -32,19 +32,19 @@ func must[T any](response T, err error) T {
 func main() {
 	connection := must(grpc.NewClient(os.Args[1], grpc.WithTransportCredentials(insecure.NewCredentials())))
 	defer connection.Close()
-	client := pb.NewLeaseBrokerServiceClient(connection)
+	client := pb.NewLeaseServiceClient(connection)
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 
 	var items []*pb.NewItem
 	for _, payload := range payloads {
-		items = append(items, &pb.NewItem{Columns: map[string]*pb.Value{
-			"payload": {Kind: &pb.Value_StringValue{StringValue: payload}},
-			"note":    {Kind: &pb.Value_NullValue{NullValue: structpb.NullValue_NULL_VALUE}},
+		items = append(items, &pb.NewItem{Columns: map[string]*pb.ColumnValue{
+			"payload": {Kind: &pb.ColumnValue_StringValue{StringValue: payload}},
+			"note":    {Kind: &pb.ColumnValue_NullValue{NullValue: structpb.NullValue_NULL_VALUE}},
 		}})
 	}
 	added := must(client.Enqueue(ctx, &pb.EnqueueRequest{Queue: queue, Items: items}))
-	check(len(added.Keys) == 3, "keys", added)
+	check(len(added.Results) == 3, "results", added)
 
 	claimed := must(client.ClaimBatch(ctx, &pb.ClaimBatchRequest{Queue: queue, WorkerId: "go", MaxItems: 3}))
 	check(len(claimed.Leases) == 3, "leases", claimed)
@@ -52,7 +52,7 @@ func main() {
 	var renewals []*pb.Renewal
 	for i, lease := range claimed.Leases {
 		check(lease.Item.Columns["payload"].GetStringValue() == payloads[i], "payload", lease)
-		_, isNull := lease.Item.Columns["note"].Kind.(*pb.Value_NullValue)
+		_, isNull := lease.Item.Columns["note"].Kind.(*pb.ColumnValue_NullValue)
 		check(isNull, "note", lease)
 		ids = append(ids, lease.LeaseId)
 		renewals = append(renewals, &pb.Renewal{LeaseId: lease.LeaseId})
@@ -63,9 +63,9 @@ func main() {
 		check(result.Outcome == pb.Outcome_OUTCOME_APPLIED, "heartbeat", result)
 	}
 
-	note := &pb.Value{Kind: &pb.Value_StringValue{StringValue: "written"}}
+	note := &pb.ColumnValue{Kind: &pb.ColumnValue_StringValue{StringValue: "written"}}
 	completed := must(client.Complete(ctx, &pb.CompleteRequest{
-		Queue: queue, Completions: []*pb.Completion{{LeaseId: ids[0], Columns: map[string]*pb.Value{"note": note}}},
+		Queue: queue, Completions: []*pb.Completion{{LeaseId: ids[0], Columns: map[string]*pb.ColumnValue{"note": note}}},
 	}))
 	check(completed.Results[0].State == pb.ItemState_ITEM_STATE_COMPLETED, "complete", completed)
 	failed := must(client.Fail(ctx, &pb.FailRequest{

@@ -270,13 +270,17 @@ fn states_without_index_are_counted_in_unsorted_samples() {
 #[test]
 fn oldest_item_is_read_from_index_of_its_state() {
     for_each_queue(|connection, queue, _| {
-        for (state, sql) in [
-            (State::Ready, &queue.sql.oldest_ready),
-            (State::Leased, &queue.sql.oldest_lease),
+        // The oldest ready item is searched at both ends of the index.
+        for (state, sql, reads) in [
+            (State::Ready, &queue.sql.oldest_ready, 2),
+            (State::Leased, &queue.sql.oldest_lease, 1),
         ] {
             let steps = query_plan(connection, sql);
             let index = index_of(state, queue).expect("an index");
-            assert!(table_read(&steps).contains(index), "{steps:?}");
+            let from_index = steps.iter().filter(|step| step.contains(index));
+            assert_eq!(from_index.count(), reads, "{steps:?}");
+            let of_table = steps.iter().filter(|step| step.contains("item"));
+            assert_eq!(of_table.count(), reads, "{steps:?}");
             assert!(!sorts(&steps), "{steps:?}");
         }
     });
@@ -379,6 +383,7 @@ fn single_row_statements_seek_by_key() {
             &sql.delete_archived,
             &sql.fail,
             &sql.release,
+            &sql.find_owner,
             &sql.find_earlier_settlement,
             &sql.expire,
             &sql.promote,

@@ -5,7 +5,7 @@ import com.example.leasebroker.v1.CompleteRequest;
 import com.example.leasebroker.v1.CompleteResponse;
 import com.example.leasebroker.v1.Completion;
 import com.example.leasebroker.v1.Lease;
-import com.example.leasebroker.v1.LeaseBrokerServiceGrpc;
+import com.example.leasebroker.v1.LeaseServiceGrpc;
 import com.example.leasebroker.v1.NextClaim;
 import com.google.gson.JsonObject;
 import io.grpc.Grpc;
@@ -22,7 +22,7 @@ final class RawLoop {
 
   static void run(JsonObject options, String address, Journal journal) {
     ManagedChannel channel = Grpc.newChannelBuilder(address, InsecureChannelCredentials.create()).build();
-    var stub = LeaseBrokerServiceGrpc.newBlockingStub(channel);
+    var stub = LeaseServiceGrpc.newBlockingStub(channel);
     String queue = Main.text(options, "queue");
     int count = (int) Main.number(options, "concurrency", 1);
     long until = Main.number(options, "until", 0);
@@ -41,7 +41,7 @@ final class RawLoop {
       leases.forEach(lease -> request.addCompletions(Completion.newBuilder().setLeaseId(lease.getLeaseId())));
       CompleteResponse response = stub.complete(request.build());
       items += leases.size();
-      leases = response.getNextLeasesList();
+      leases = response.getNext().getLeasesList();
     }
     speed.report(items);
     channel.shutdownNow();

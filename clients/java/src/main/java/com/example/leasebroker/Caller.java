@@ -1,6 +1,6 @@
 package com.example.leasebroker;
 
-import com.example.leasebroker.v1.LeaseBrokerServiceGrpc.LeaseBrokerServiceBlockingStub;
+import com.example.leasebroker.v1.LeaseServiceGrpc.LeaseServiceBlockingStub;
 import io.grpc.Context;
 import io.grpc.Metadata;
 import io.grpc.Status;
@@ -27,7 +27,7 @@ final class Caller {
   /** A method of the generated stub. */
   @FunctionalInterface
   interface Method<Q, R> {
-    R send(LeaseBrokerServiceBlockingStub stub, Q request);
+    R send(LeaseServiceBlockingStub stub, Q request);
   }
 
   /** A request that is about to be sent again. */
@@ -52,11 +52,10 @@ final class Caller {
    * @param attemptTimeout the deadline of each attempt, in nanoseconds
    * @param abort ends the call
    * @param onRetry runs before the request is sent again
-   * @param onlyIfUnchanged retries only errors by which the broker says that it has changed nothing
    */
-  record Limits(LongSupplier until, long attemptTimeout, Abort abort, Runnable onRetry, boolean onlyIfUnchanged) {
+  record Limits(LongSupplier until, long attemptTimeout, Abort abort, Runnable onRetry) {
     static Limits until(long moment) {
-      return new Limits(() -> moment, ATTEMPT_TIMEOUT, new Abort(), () -> {}, false);
+      return new Limits(() -> moment, ATTEMPT_TIMEOUT, new Abort(), () -> {});
     }
   }
 
@@ -86,6 +85,7 @@ final class Caller {
   <Q, R> Answer<R> call(String rpc, Method<Q, R> method, Q request, Limits limits) {
     long backoff = MIN_BACKOFF;
     boolean fresh = false;
+    boolean mayBeApplied = false;
     long firstSentAt = Clock.now();
     for (int attempts = 1; ; attempts++) {
       long sentAt = Clock.now();
@@ -98,21 +98,25 @@ final class Caller {
       if (limits.abort().isCancelled()) {
         throw new Abort.Aborted();
       }
+      if (mayBeApplied) {
+        failure = failure.withUnknownApplied();
+      }
+      mayBeApplied = !failure.applied().equals(Failure.APPLIED_NO);
       long wait = 0;
       if (failure.code() == Status.Code.UNAUTHENTICATED && token != null && !fresh) {
         fresh = true;
-      } else if (!failure.mayPass() || limits.onlyIfUnchanged() && failure.reason().isEmpty()) {
+      } else if (!failure.mayPass()) {
         throw new LeaseBrokerException(rpc, failure);
       } else if (failure.pushbackNanos() != null) {
         wait = failure.pushbackNanos();
       } else {
-        wait = (long) (backoff * ThreadLocalRandom.current().nextDouble(0.5, 1));
+        wait = jitter(backoff);
         backoff = Math.min(backoff * 2, MAX_BACKOFF);
       }
       if (Clock.now() + wait >= limits.until().getAsLong()) {
         throw new LeaseBrokerException(rpc, failure);
       }
-      onRetry.accept(new Retrying(rpc, failure, attempts, wait));
+      noteRetry(rpc, failure, attempts, wait);
       limits.onRetry().run();
       limits.abort().sleep(wait);
       transport.reconnect();
@@ -121,13 +125,13 @@ final class Caller {
 
   /** Sends a request once. */
   <Q, R> Attempt<R> attempt(Method<Q, R> method, Q request, long timeoutNanos, boolean fresh, Abort abort) {
-    LeaseBrokerServiceBlockingStub stub = transport.stub().withDeadlineAfter(timeoutNanos, TimeUnit.NANOSECONDS);
+    LeaseServiceBlockingStub stub = transport.stub().withDeadlineAfter(timeoutNanos, TimeUnit.NANOSECONDS);
     if (token != null) {
       Metadata headers = new Metadata();
       try {
         headers.put(AUTHORIZATION, "Bearer " + token.token(fresh));
       } catch (IOException | RuntimeException error) {
-        return new Attempt<>(null, Failure.of(Status.Code.UNAUTHENTICATED, "the token cannot be read: " + error));
+        return new Attempt<>(null, Failure.of(Status.Code.UNAUTHENTICATED, "the token cannot be read: " + error, Failure.APPLIED_NO));
       }
       stub = stub.withInterceptors(MetadataUtils.newAttachHeadersInterceptor(headers));
     }
@@ -145,6 +149,21 @@ final class Caller {
     } finally {
       abort.context().detach(previous);
     }
+  }
+
+  /** Notes a request that is about to be sent again. */
+  void noteRetry(String rpc, Failure failure, int attempt, long waitNanos) {
+    onRetry.accept(new Retrying(rpc, failure, attempt, waitNanos));
+  }
+
+  /** Returns the wait before the first retry of a failure for which the broker asks for none. */
+  static long firstBackoff() {
+    return jitter(MIN_BACKOFF);
+  }
+
+  /** Keeps many workers from sending at the same time. */
+  private static long jitter(long backoff) {
+    return (long) (backoff * ThreadLocalRandom.current().nextDouble(0.5, 1));
   }
 
   void reconnect() {

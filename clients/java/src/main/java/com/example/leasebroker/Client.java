@@ -1,11 +1,9 @@
 package com.example.leasebroker;
 
-import com.example.leasebroker.v1.CancelLeasesRequest;
-import com.example.leasebroker.v1.CancelLeasesResponse;
-import com.example.leasebroker.v1.CancelResult;
 import com.example.leasebroker.v1.EnqueueRequest;
 import com.example.leasebroker.v1.EnqueueResponse;
-import com.example.leasebroker.v1.LeaseBrokerServiceGrpc.LeaseBrokerServiceBlockingStub;
+import com.example.leasebroker.v1.EnqueueResult;
+import com.example.leasebroker.v1.LeaseServiceGrpc.LeaseServiceBlockingStub;
 import com.example.leasebroker.v1.NewItem;
 import com.example.leasebroker.v1.WakeRequest;
 import java.time.Duration;
@@ -14,7 +12,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.UUID;
 
-/** A connection for producers and operators: adds rows to queues, wakes waiting claims, and cancels leases. */
+/** A connection for producers: adds rows to queues and wakes waiting claims. */
 public final class Client implements AutoCloseable {
   /** The size of the rows of one call, below the broker's 4 MiB. */
   private static final int MAX_CALL_BYTES = 3 << 20;
@@ -80,41 +78,18 @@ public final class Client implements AutoCloseable {
 
   private List<String> send(String queue, EnqueueRequest.Builder request) {
     request.setQueue(queue).setRequestId(UUID.randomUUID().toString());
-    Caller.Answer<EnqueueResponse> answer = caller.call("Enqueue", LeaseBrokerServiceBlockingStub::enqueue, request.build(), limits());
-    return answer.message().getKeysList();
+    Caller.Answer<EnqueueResponse> answer = caller.call("Enqueue", LeaseServiceBlockingStub::enqueue, request.build(), limits());
+    Failure failure = Failure.ofCount(answer.message().getResultsCount(), request.getItemsCount());
+    if (failure != null) {
+      throw new LeaseBrokerException("Enqueue", failure);
+    }
+    return answer.message().getResultsList().stream().map(EnqueueResult::getKey).toList();
   }
 
   /** Lets waiting claims look for items now. Call it after rows were added by SQL. */
   public void wake(String queue) {
     WakeRequest request = WakeRequest.newBuilder().setQueue(queue).build();
-    caller.call("Wake", LeaseBrokerServiceBlockingStub::wake, request, limits());
-  }
-
-  /**
-   * Takes the leases of items away from their workers. Returns, for each key, whether the item was leased. A call whose answer
-   * was lost is not sent again: another worker may have the item by then.
-   *
-   * @param keys the keys of the items, as {@link Item#key} has them
-   * @param delay the time until the items are ready again, up to 366 days. Null: they are ready immediately
-   * @param deadLetter true: the items become dead. It excludes a delay
-   * @param reason is stored on the rows and sent to the workers. Empty: none
-   */
-  public List<Boolean> cancel(String queue, List<String> keys, Duration delay, boolean deadLetter, String reason) {
-    Caller.Limits bounds = limits();
-    Caller.Limits once = new Caller.Limits(bounds.until(), bounds.attemptTimeout(), bounds.abort(), bounds.onRetry(), true);
-    List<Boolean> cancelled = new ArrayList<>();
-    for (int first = 0; first < keys.size(); first += Options.MAX_ITEMS_PER_CALL) {
-      List<String> part = keys.subList(first, Math.min(first + Options.MAX_ITEMS_PER_CALL, keys.size()));
-      CancelLeasesRequest.Builder request =
-          CancelLeasesRequest.newBuilder().setQueue(queue).addAllKeys(part).setDeadLetter(deadLetter).setReason(reason);
-      if (delay != null) {
-        request.setDelay(Values.duration(delay));
-      }
-      Caller.Answer<CancelLeasesResponse> answer =
-          caller.call("CancelLeases", LeaseBrokerServiceBlockingStub::cancelLeases, request.build(), once);
-      answer.message().getResultsList().stream().map(CancelResult::getCancelled).forEach(cancelled::add);
-    }
-    return cancelled;
+    caller.call("Wake", LeaseServiceBlockingStub::wake, request, limits());
   }
 
   /** Closes the connection. */

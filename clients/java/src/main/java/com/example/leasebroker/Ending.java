@@ -2,6 +2,7 @@ package com.example.leasebroker;
 
 import com.example.leasebroker.v1.Completion;
 import com.example.leasebroker.v1.Failure;
+import com.google.protobuf.ByteString;
 import java.time.Duration;
 
 /**
@@ -62,22 +63,32 @@ record Ending(HeldLease lease, Completion completion, Failure failure, com.examp
     return failed(lease, errorText(error));
   }
 
-  /** Returns the ending with the last checkpoint of its lease. A completion needs none. */
+  /** Returns the ending with the last checkpoint of its lease, or without one. A completion needs none. */
   Ending withCheckpoint() {
-    if (lease.checkpoint == null || completion != null) {
-      return this;
-    } else if (failure != null) {
-      return new Ending(lease, null, failure.toBuilder().setCheckpoint(lease.checkpoint).build(), null);
+    if (failure != null) {
+      Failure.Builder message = failure.toBuilder().clearCheckpoint();
+      return new Ending(lease, null, (lease.checkpoint == null ? message : message.setCheckpoint(lease.checkpoint)).build(), null);
+    } else if (release != null) {
+      var message = release.toBuilder().clearCheckpoint();
+      return new Ending(lease, null, null, (lease.checkpoint == null ? message : message.setCheckpoint(lease.checkpoint)).build());
     }
-    return new Ending(lease, null, null, release.toBuilder().setCheckpoint(lease.checkpoint).build());
+    return this;
   }
 
-  /** Returns the ending without its optional fields, which the broker may have refused. Null: it has none. */
-  Ending plain() {
-    if (failure != null && (failure.hasRetryDelay() || failure.hasCheckpoint())) {
-      return new Ending(lease, null, failure.toBuilder().clearRetryDelay().clearCheckpoint().build(), null);
-    } else if (release != null && (release.hasDelay() || release.hasCheckpoint())) {
-      return new Ending(lease, null, null, release.toBuilder().clearDelay().clearCheckpoint().build());
+  /** Returns the checkpoint that the ending carries, or null. */
+  ByteString checkpoint() {
+    if (failure != null) {
+      return failure.hasCheckpoint() ? failure.getCheckpoint() : null;
+    }
+    return release != null && release.hasCheckpoint() ? release.getCheckpoint() : null;
+  }
+
+  /** Returns the ending without its delay. Null: it has none. */
+  Ending withoutDelay() {
+    if (failure != null && failure.hasRetryDelay()) {
+      return new Ending(lease, null, failure.toBuilder().clearRetryDelay().build(), null);
+    } else if (release != null && release.hasDelay()) {
+      return new Ending(lease, null, null, release.toBuilder().clearDelay().build());
     }
     return null;
   }

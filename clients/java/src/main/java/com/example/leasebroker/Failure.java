@@ -1,5 +1,6 @@
 package com.example.leasebroker;
 
+import com.example.leasebroker.v1.CallError;
 import com.google.protobuf.Any;
 import com.google.protobuf.InvalidProtocolBufferException;
 import com.google.rpc.BadRequest;
@@ -10,25 +11,54 @@ import io.grpc.Status;
 import io.grpc.protobuf.StatusProto;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 
 /**
  * The error of one attempt to send a request.
  *
  * @param reason the broker's reason. Empty: the error does not come from the broker
  * @param fields the paths of the refused fields
+ * @param applied whether the attempt has changed anything: {@link #APPLIED_NO} or {@link #APPLIED_UNKNOWN}
  * @param pushbackNanos the time that the broker asks to wait. Negative: the request must not be sent again. Null: not given
  */
-record Failure(Status.Code code, String reason, String message, List<String> fields, Long pushbackNanos) {
+record Failure(Status.Code code, String reason, String message, List<String> fields, String applied, Long pushbackNanos) {
+  static final String APPLIED_NO = "no";
+  static final String APPLIED_UNKNOWN = "unknown";
+
   private static final Metadata.Key<String> PUSHBACK =
       Metadata.Key.of("grpc-retry-pushback-ms", Metadata.ASCII_STRING_MARSHALLER);
 
-  static Failure of(Status.Code code, String message) {
-    return new Failure(code, "", message, List.of(), null);
+  static Failure of(Status.Code code, String message, String applied) {
+    return new Failure(code, "", message, List.of(), applied, null);
+  }
+
+  /** Returns the error of an answer that has not one result for each entry of the request, or null. */
+  static Failure ofCount(int results, int entries) {
+    String message = "the answer has " + results + " results for " + entries + " entries";
+    return results == entries ? null : of(Status.Code.INTERNAL, message, APPLIED_UNKNOWN);
+  }
+
+  /** Reads the error of a claim that was part of another call. */
+  static Failure read(CallError error) {
+    Long pushback = error.hasRetryDelay() ? Values.nanos(error.getRetryDelay()) : null;
+    return new Failure(
+        Status.fromCodeValue(error.getCode()).getCode(), error.getReason(), error.getMessage(), List.of(),
+        readApplied(error.getMetadataMap()), pushback);
+  }
+
+  private static String readApplied(Map<String, String> metadata) {
+    return APPLIED_NO.equals(metadata.get("applied")) ? APPLIED_NO : APPLIED_UNKNOWN;
+  }
+
+  /** Returns the failure of a request of which an earlier attempt may have been applied. */
+  Failure withUnknownApplied() {
+    return new Failure(code, reason, message, fields, APPLIED_UNKNOWN, pushbackNanos);
   }
 
   static Failure read(Throwable error) {
     Status status = Status.fromThrowable(error);
     String reason = "";
+    String applied = APPLIED_UNKNOWN;
     Long pushback = null;
     List<String> fields = new ArrayList<>();
     com.google.rpc.Status details = StatusProto.fromThrowable(error);
@@ -37,7 +67,10 @@ record Failure(Status.Code code, String reason, String message, List<String> fie
         for (Any detail : details.getDetailsList()) {
           if (detail.is(ErrorInfo.class)) {
             ErrorInfo info = detail.unpack(ErrorInfo.class);
-            reason = info.getDomain().equals("leasebroker") ? info.getReason() : reason;
+            if (info.getDomain().equals("leasebroker")) {
+              reason = info.getReason();
+              applied = readApplied(info.getMetadataMap());
+            }
           } else if (detail.is(RetryInfo.class)) {
             pushback = Values.nanos(detail.unpack(RetryInfo.class).getRetryDelay());
           } else if (detail.is(BadRequest.class)) {
@@ -57,7 +90,7 @@ record Failure(Status.Code code, String reason, String message, List<String> fie
     if (status.getCause() != null && status.getCause().getMessage() != null) {
       message = message.isEmpty() ? status.getCause().getMessage() : message + ": " + status.getCause().getMessage();
     }
-    return new Failure(status.getCode(), reason, message, List.copyOf(fields), pushback);
+    return new Failure(status.getCode(), reason, message, List.copyOf(fields), applied, pushback);
   }
 
   private static long parsePushback(String text) {

@@ -37,7 +37,8 @@ public final class Item {
 
   /**
    * Returns the values of the row's columns: Boolean, Long, Double, String, byte[], Instant in UTC or BigDecimal. NULL is null,
-   * and present. As in any map, an unknown name has the value null too. The methods below throw for it.
+   * and present. As in any map, an unknown name has the value null too. The methods below throw for it, and for a value of a
+   * newer API, which is an object of another type here.
    */
   public Map<String, Object> columns() {
     return columns;
@@ -118,7 +119,11 @@ public final class Item {
       throw new NoSuchElementException(
           "no column \"" + column + "\"; the item has " + String.join(", ", new TreeSet<>(columns.keySet())));
     }
-    return columns.get(column);
+    Object value = columns.get(column);
+    if (value instanceof Values.NewerValue) {
+      throw new IllegalStateException(value.toString());
+    }
+    return value;
   }
 
   private <T> T typed(String column, Class<T> type) {

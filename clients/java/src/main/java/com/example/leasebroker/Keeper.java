@@ -4,20 +4,15 @@ import com.example.leasebroker.v1.ClaimBatchResponse;
 import com.example.leasebroker.v1.HeartbeatRequest;
 import com.example.leasebroker.v1.HeartbeatResponse;
 import com.example.leasebroker.v1.HeartbeatResult;
-import com.example.leasebroker.v1.LeaseBrokerServiceGrpc.LeaseBrokerServiceBlockingStub;
+import com.example.leasebroker.v1.LeaseServiceGrpc.LeaseServiceBlockingStub;
 import com.example.leasebroker.v1.Lease;
 import com.example.leasebroker.v1.Outcome;
 import com.example.leasebroker.v1.Renewal;
 import com.google.protobuf.InvalidProtocolBufferException;
-import io.grpc.Status;
 import java.util.ArrayList;
-import java.util.HashSet;
 import java.util.List;
-import java.util.Set;
 import java.util.concurrent.Executor;
 import java.util.function.Consumer;
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
 
 /**
  * Sends heartbeats, and watches the times of leases and handlers. It has its own thread and connection, so that neither a
@@ -29,7 +24,6 @@ final class Keeper {
 
   private static final long LONGEST_SLEEP = 3_600 * Clock.SECOND;
   private static final int MAX_BEAT_BYTES = 3 << 20;
-  private static final Pattern CHECKPOINT_FIELD = Pattern.compile("renewals\\[(\\d+)]\\.checkpoint");
 
   /** One Heartbeat call. */
   private static final class Beat {
@@ -120,7 +114,7 @@ final class Keeper {
       throw new IllegalStateException(impossible);
     }
     HeartbeatRequest request = HeartbeatRequest.newBuilder().setQueue(state.options.queue()).build();
-    caller.attempt(LeaseBrokerServiceBlockingStub::heartbeat, request, Caller.ATTEMPT_TIMEOUT, false, abort);
+    caller.attempt(LeaseServiceBlockingStub::heartbeat, request, Caller.ATTEMPT_TIMEOUT, false, abort);
   }
 
   private void awaitClock(long nanos) {
@@ -255,11 +249,12 @@ final class Keeper {
     HeartbeatRequest request = beat.request.setQueue(state.options.queue()).build();
     long sentAt = Clock.now();
     Caller.Attempt<HeartbeatResponse> attempt =
-        caller.attempt(LeaseBrokerServiceBlockingStub::heartbeat, request, beat.period, beat.fresh, abort);
+        caller.attempt(LeaseServiceBlockingStub::heartbeat, request, beat.period, beat.fresh, abort);
     if (abort.isCancelled()) {
       return;
     }
-    Failure failure = attempt.failure();
+    Failure failure =
+        attempt.failure() != null ? attempt.failure() : Failure.ofCount(attempt.message().getResultsCount(), beat.leases.size());
     if (failure == null) {
       state.update(
           () -> {
@@ -273,12 +268,7 @@ final class Keeper {
     LeaseBrokerException error = new LeaseBrokerException("Heartbeat", failure);
     state.update(
         () -> {
-          long next = Clock.now() + beat.period / 4;
-          if (failure.code() == Status.Code.INVALID_ARGUMENT) {
-            dropCheckpoints(beat, failure);
-            next = Clock.now();
-          }
-          state.nextBeat = Math.min(state.nextBeat, next);
+          state.nextBeat = Math.min(state.nextBeat, Clock.now() + beat.period / 4);
           state.wakeKeeper();
           if (error.refusesCaller()) {
             if (beat.fresh || !caller.hasToken()) {
@@ -299,6 +289,10 @@ final class Keeper {
         extended++;
         lease.extend(sentAt, Values.nanos(result.getTimeLeft()));
         lease.stored = Math.max(lease.stored, beat.saved.get(i));
+      } else if (result.getOutcome() == Outcome.OUTCOME_REFUSED && beat.request.getRenewals(i).hasCheckpoint()) {
+        // The lease is held and was not extended. It is sent again without the checkpoint.
+        state.refuseCheckpoint(lease, beat.request.getRenewals(i).getCheckpoint().size(), result.getRefusal().getMessage());
+        state.nextBeat = Clock.now();
       } else if (lease.phase == HeldLease.Phase.RUNNING || lease.phase == HeldLease.Phase.ENDED) {
         // If it is being settled, the settling call may have ended it, and its outcome will say.
         state.lose(lease, result.getCancelReason());
@@ -306,23 +300,5 @@ final class Keeper {
     }
     state.emit(Event.of(Event.Name.HEARTBEAT).withCount(extended));
     state.wakeKeeper();
-  }
-
-  /** Forgets the checkpoints for which the broker has refused a heartbeat. */
-  private void dropCheckpoints(Beat beat, Failure failure) {
-    Set<Integer> named = new HashSet<>();
-    for (String field : failure.fields()) {
-      Matcher matcher = CHECKPOINT_FIELD.matcher(field);
-      if (matcher.find()) {
-        named.add(Integer.valueOf(matcher.group(1)));
-      }
-    }
-    for (int i = 0; i < beat.leases.size(); i++) {
-      HeldLease lease = beat.leases.get(i);
-      boolean isUnchanged = lease.saved == beat.saved.get(i) && lease.checkpoint != null;
-      if (beat.request.getRenewals(i).hasCheckpoint() && isUnchanged && (named.isEmpty() || named.contains(i))) {
-        state.refuseCheckpoint(lease, failure.message());
-      }
-    }
   }
 }

@@ -11,6 +11,7 @@ public final class LeaseBrokerException extends RuntimeException {
   private final String reason;
   private final String description;
   private final transient List<String> fields;
+  private final String applied;
 
   LeaseBrokerException(String rpc, Failure failure) {
     super(rpc + ": " + failure.text());
@@ -19,6 +20,7 @@ public final class LeaseBrokerException extends RuntimeException {
     this.reason = failure.reason();
     this.description = failure.message();
     this.fields = failure.fields();
+    this.applied = failure.applied();
   }
 
   /** Returns the name of the method, such as "ClaimBatch". */
@@ -44,6 +46,11 @@ public final class LeaseBrokerException extends RuntimeException {
   /** Returns the paths of the request's fields that the broker refused. */
   public List<String> fields() {
     return fields;
+  }
+
+  /** Returns "no" if the call has changed nothing and will change nothing, and "unknown" if it may have been applied. */
+  public String applied() {
+    return applied;
   }
 
   /** True if the broker refused the request for what it contains. */

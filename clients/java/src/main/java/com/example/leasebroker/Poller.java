@@ -2,8 +2,9 @@ package com.example.leasebroker;
 
 import com.example.leasebroker.v1.ClaimBatchRequest;
 import com.example.leasebroker.v1.ClaimBatchResponse;
-import com.example.leasebroker.v1.LeaseBrokerServiceGrpc.LeaseBrokerServiceBlockingStub;
-import com.example.leasebroker.v1.ReleaseRequest;
+import com.example.leasebroker.v1.HeldBack;
+import com.example.leasebroker.v1.LeaseServiceGrpc.LeaseServiceBlockingStub;
+import com.example.leasebroker.v1.ReleaseClaimsRequest;
 import com.example.leasebroker.v1.TooLargeItem;
 import java.time.Duration;
 import java.util.List;
@@ -14,12 +15,12 @@ import java.util.function.Consumer;
 /** Claims items for free slots by calls that wait for items. */
 final class Poller {
   /** Lets the broker's own limits decide how large a response is. */
-  static final long MAX_RESPONSE_BYTES = 1L << 30;
+  static final int MAX_RESPONSE_BYTES = 1 << 30;
 
   /** Spreads the first claims of workers that start together. */
   private static final long MAX_START_DELAY = Clock.SECOND / 4;
 
-  /** Follows an empty response that came early: the broker stops. */
+  /** Follows an empty response of a broker that stops, and one that came early. */
   private static final long EARLY_ANSWER_PAUSE = Clock.SECOND / 10;
 
   /** The time that the release of abandoned claims may take. */
@@ -92,15 +93,15 @@ final class Poller {
     }
     long begun = Clock.now();
     long timeout = options.pollWait().toNanos() + 5 * Clock.SECOND;
-    Caller.Limits limits = new Caller.Limits(() -> Clock.NEVER, timeout, abort, request::clearWaitTimeout, false);
+    Caller.Limits limits = new Caller.Limits(() -> Clock.NEVER, timeout, abort, request::clearWaitTimeout);
     Caller.Answer<ClaimBatchResponse> answer;
     try {
       answer = caller.call("ClaimBatch", (stub, claim) -> stub.claimBatch(claim.build()), request, limits);
     } catch (RuntimeException error) {
-      boolean refused = error instanceof LeaseBrokerException failed && !failed.reason().isEmpty();
+      boolean changedNothing = error instanceof LeaseBrokerException failed && failed.applied().equals(Failure.APPLIED_NO);
       state.update(
           () -> {
-            if (!refused) {
+            if (!changedNothing) {
               state.abandoned.add(request.getRequestId());
             }
             state.returnSlots(slots);
@@ -110,7 +111,8 @@ final class Poller {
     ClaimBatchResponse response = answer.message();
     state.update(() -> state.accept(response.getLeasesList(), slots, answer.sentAt(), answer.arrivedAt()));
     warnOfTooLarge(state, response.getTooLargeList());
-    if (response.getLeasesCount() == 0 && Clock.now() - begun < wait.toNanos() / 2) {
+    boolean stops = response.getHeldBack() == HeldBack.HELD_BACK_STOPPING;
+    if (stops || response.getLeasesCount() == 0 && Clock.now() - begun < wait.toNanos() / 2) {
       abort.sleep(ThreadLocalRandom.current().nextLong(EARLY_ANSWER_PAUSE / 2, EARLY_ANSWER_PAUSE * 3 / 2));
     }
   }
@@ -124,14 +126,14 @@ final class Poller {
     if (ids.isEmpty()) {
       return;
     }
-    ReleaseRequest request =
-        ReleaseRequest.newBuilder()
+    ReleaseClaimsRequest request =
+        ReleaseClaimsRequest.newBuilder()
             .setQueue(state.options.queue())
             .setWorkerId(state.options.workerId())
             .addAllRequestIds(ids)
             .build();
     try {
-      caller.call("Release", LeaseBrokerServiceBlockingStub::release, request, Caller.Limits.until(Clock.now() + RELEASE_TIMEOUT));
+      caller.call("ReleaseClaims", LeaseServiceBlockingStub::releaseClaims, request, Caller.Limits.until(Clock.now() + RELEASE_TIMEOUT));
       if (forget) {
         state.update(() -> state.abandoned.removeAll(ids));
       }

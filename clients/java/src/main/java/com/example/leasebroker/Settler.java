@@ -1,21 +1,23 @@
 package com.example.leasebroker;
 
+import com.example.leasebroker.v1.CallError;
+import com.example.leasebroker.v1.ClaimBatchResponse;
 import com.example.leasebroker.v1.CompleteRequest;
 import com.example.leasebroker.v1.CompleteResponse;
 import com.example.leasebroker.v1.FailRequest;
 import com.example.leasebroker.v1.FailResponse;
-import com.example.leasebroker.v1.Lease;
-import com.example.leasebroker.v1.LeaseBrokerServiceGrpc.LeaseBrokerServiceBlockingStub;
+import com.example.leasebroker.v1.LeaseServiceGrpc.LeaseServiceBlockingStub;
 import com.example.leasebroker.v1.NextClaim;
+import com.example.leasebroker.v1.Refusal;
 import com.example.leasebroker.v1.ReleaseRequest;
 import com.example.leasebroker.v1.ReleaseResponse;
 import com.example.leasebroker.v1.SettleResult;
-import com.example.leasebroker.v1.TooLargeItem;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
 
@@ -28,8 +30,8 @@ final class Settler {
   /** Handlers that end together share a call if the settler waits a moment. */
   private static final long GATHER_NANOS = 100_000;
 
-  /** The part that the answers to the three settling calls have in common. */
-  private record Settlement(List<SettleResult> results, List<Lease> leases, List<TooLargeItem> tooLarge) {}
+  /** The part that the answers to the three settling calls have in common. `nextError` is null if the claim did not fail. */
+  private record Settlement(List<SettleResult> results, ClaimBatchResponse next, CallError nextError) {}
 
   private final State state;
   private final Caller caller;
@@ -151,12 +153,36 @@ final class Settler {
       giveUp(group, next, slots, "the worker has stopped");
       return;
     }
+    Settlement message = answer.message();
     state.update(
         () -> {
           note(group, answer);
-          state.accept(answer.message().leases(), slots, answer.sentAt(), answer.arrivedAt());
+          if (message.nextError() == null) {
+            state.accept(message.next().getLeasesList(), slots, answer.sentAt(), answer.arrivedAt());
+          }
         });
-    Poller.warnOfTooLarge(state, answer.message().tooLarge());
+    Poller.warnOfTooLarge(state, message.next().getTooLargeList());
+    if (message.nextError() != null) {
+      claimFailed(Failure.read(message.nextError()), next, slots);
+    }
+  }
+
+  /**
+   * Takes the error of a claim in `next`, as a poller takes that of its own claim. The slots wait for as long as the broker
+   * asks, and then a poller claims for them.
+   */
+  private void claimFailed(Failure failure, NextClaim next, int slots) {
+    if (!failure.applied().equals(Failure.APPLIED_NO)) {
+      state.update(() -> state.abandoned.add(next.getRequestId()));
+    }
+    if (!failure.mayPass()) {
+      state.update(() -> state.returnSlots(slots));
+      onFatal.accept(new LeaseBrokerException("ClaimBatch", failure));
+      return;
+    }
+    long wait = failure.pushbackNanos() != null ? failure.pushbackNanos() : Caller.firstBackoff();
+    caller.noteRetry("ClaimBatch", failure, 1, wait);
+    CompletableFuture.delayedExecutor(wait, TimeUnit.NANOSECONDS, executor).execute(() -> state.update(() -> state.returnSlots(slots)));
   }
 
   /** Drops the leases of a group that may be settled or not. */
@@ -177,7 +203,7 @@ final class Settler {
   /** Settles the endings of a refused call one by one, so that only the malformed one fails. */
   private void sendAlone(List<Ending> group, LeaseBrokerException refused) {
     if (group.size() == 1) {
-      state.update(() -> refuse(group.get(0), refused.description()));
+      state.update(() -> refuse(group.get(0), "", refused.description()));
       return;
     }
     for (Ending ending : group) {
@@ -188,7 +214,7 @@ final class Settler {
   /** Sends the settling call of a group until the last of its leases ends. */
   private Caller.Answer<Settlement> call(List<Ending> group, NextClaim next) {
     Caller.Limits limits =
-        new Caller.Limits(() -> lastDeadline(group), attemptTimeout(group), abort, () -> keepLeases(group), false);
+        new Caller.Limits(() -> lastDeadline(group), attemptTimeout(group), abort, () -> keepLeases(group));
     String queue = state.options.queue();
     if (group.get(0).completion() != null) {
       CompleteRequest.Builder request = CompleteRequest.newBuilder().setQueue(queue);
@@ -196,23 +222,26 @@ final class Settler {
       if (next != null) {
         request.setNext(next);
       }
-      Caller.Answer<CompleteResponse> answer = caller.call("Complete", LeaseBrokerServiceBlockingStub::complete, request.build(), limits);
+      Caller.Answer<CompleteResponse> answer = caller.call("Complete", LeaseServiceBlockingStub::complete, request.build(), limits);
       CompleteResponse message = answer.message();
-      return with(answer, new Settlement(message.getResultsList(), message.getNextLeasesList(), message.getNextTooLargeList()));
+      CallError nextError = message.hasNextError() ? message.getNextError() : null;
+      return settled(answer, new Settlement(message.getResultsList(), message.getNext(), nextError), group, "Complete");
     } else if (group.get(0).failure() != null) {
       FailRequest.Builder request = FailRequest.newBuilder().setQueue(queue);
       group.forEach(ending -> request.addFailures(ending.failure()));
       if (next != null) {
         request.setNext(next);
       }
-      Caller.Answer<FailResponse> answer = caller.call("Fail", LeaseBrokerServiceBlockingStub::fail, request.build(), limits);
+      Caller.Answer<FailResponse> answer = caller.call("Fail", LeaseServiceBlockingStub::fail, request.build(), limits);
       FailResponse message = answer.message();
-      return with(answer, new Settlement(message.getResultsList(), message.getNextLeasesList(), message.getNextTooLargeList()));
+      CallError nextError = message.hasNextError() ? message.getNextError() : null;
+      return settled(answer, new Settlement(message.getResultsList(), message.getNext(), nextError), group, "Fail");
     }
     ReleaseRequest.Builder request = ReleaseRequest.newBuilder().setQueue(queue);
     group.forEach(ending -> request.addReleases(ending.release()));
-    Caller.Answer<ReleaseResponse> answer = caller.call("Release", LeaseBrokerServiceBlockingStub::release, request.build(), limits);
-    return with(answer, new Settlement(answer.message().getResultsList(), List.of(), List.of()));
+    Caller.Answer<ReleaseResponse> answer = caller.call("Release", LeaseServiceBlockingStub::release, request.build(), limits);
+    Settlement settlement = new Settlement(answer.message().getResultsList(), ClaimBatchResponse.getDefaultInstance(), null);
+    return settled(answer, settlement, group, "Release");
   }
 
   /** The call may take a while: heartbeats keep the leases from now on. */
@@ -279,7 +308,7 @@ final class Settler {
             default -> Event.of(Event.Name.LOST, item);
           };
       if (event == null) {
-        refuse(ending, result.getProblem());
+        refuse(ending, result.getRefusal().getField(), refusalText(result.getRefusal()));
       } else {
         state.emit(event);
         state.drop(ending.lease());
@@ -287,23 +316,41 @@ final class Settler {
     }
   }
 
-  /** Settles an item in another way if the broker has refused its ending: the same one can never succeed. */
-  private void refuse(Ending ending, String problem) {
+  /**
+   * Settles an item in another way if the broker has refused its ending: the same one can never succeed. A failure or a release
+   * is sent again without the refused field. If that is not known, the checkpoint is left out first.
+   */
+  private void refuse(Ending ending, String field, String problem) {
     HeldLease lease = ending.lease();
     state.emit(Event.of(Event.Name.REFUSED, lease.item).withReason(problem));
-    Ending instead = ending.completion() != null ? Ending.failed(lease, "Refused: " + problem) : ending.plain();
+    Ending instead;
+    if (ending.completion() != null) {
+      instead = Ending.failed(lease, "Refused: " + problem);
+    } else if (ending.checkpoint() != null && !field.equals("retry_delay") && !field.equals("delay")) {
+      state.refuseCheckpoint(lease, ending.checkpoint().size(), problem);
+      instead = ending;
+    } else {
+      instead = ending.withoutDelay();
+    }
     if (instead == null) {
       state.drop(lease);
       return;
-    }
-    if (ending.completion() == null && lease.checkpoint != null) {
-      state.refuseCheckpoint(lease, problem);
     }
     lease.phase = HeldLease.Phase.RUNNING;
     state.settle(instead);
   }
 
-  private static Caller.Answer<Settlement> with(Caller.Answer<?> answer, Settlement message) {
+  /** Returns the path of the refused field, if it is known, and the broker's text. */
+  private static String refusalText(Refusal refusal) {
+    return refusal.getField().isEmpty() ? refusal.getMessage() : refusal.getField() + ": " + refusal.getMessage();
+  }
+
+  /** Returns the answer to a settling call. Throws if it has not one result for each ending of the group. */
+  private static Caller.Answer<Settlement> settled(Caller.Answer<?> answer, Settlement message, List<Ending> group, String rpc) {
+    Failure failure = Failure.ofCount(message.results().size(), group.size());
+    if (failure != null) {
+      throw new LeaseBrokerException(rpc, failure);
+    }
     return new Caller.Answer<>(message, answer.firstSentAt(), answer.sentAt(), answer.arrivedAt(), answer.attempts());
   }
 }

@@ -272,12 +272,16 @@ final class State {
     }
   }
 
-  /** Forgets a checkpoint that the broker has refused, and lowers the limit. */
-  void refuseCheckpoint(HeldLease lease, String reason) {
-    int bytes = lease.checkpoint.size();
+  /**
+   * Lowers the limit below a checkpoint that the broker has refused, and forgets the one of the lease unless that is a smaller
+   * one.
+   */
+  void refuseCheckpoint(HeldLease lease, int bytes, String reason) {
     checkpointLimit = Math.min(checkpointLimit, Math.max(bytes - 1, 0));
-    lease.checkpoint = null;
-    lease.stored = lease.saved;
+    if (lease.checkpoint == null || lease.checkpoint.size() >= bytes) {
+      lease.checkpoint = null;
+      lease.stored = lease.saved;
+    }
     effects.add(
         () -> options.logger().log(System.Logger.Level.WARNING, "checkpoint of item {0} refused, {1} bytes: {2}", lease.item.key(), bytes, reason));
   }

@@ -1,6 +1,6 @@
 package com.example.leasebroker;
 
-import com.example.leasebroker.v1.LeaseBrokerServiceGrpc;
+import com.example.leasebroker.v1.LeaseServiceGrpc;
 import io.grpc.Grpc;
 import io.grpc.ManagedChannel;
 import io.grpc.ManagedChannelBuilder;
@@ -32,7 +32,7 @@ final class Transport {
     if (several || target.startsWith("dns:")) {
       // A broker that drains says so by its health, and calls go to another. With a single address there is no other. If a
       // load balancer is behind it, the health of one broker says nothing about the next.
-      builder.defaultServiceConfig(Map.of("healthCheckConfig", Map.of("serviceName", LeaseBrokerServiceGrpc.SERVICE_NAME)));
+      builder.defaultServiceConfig(Map.of("healthCheckConfig", Map.of("serviceName", LeaseServiceGrpc.SERVICE_NAME)));
     }
     if (credentials.serverName() != null) {
       builder.overrideAuthority(credentials.serverName());
@@ -40,8 +40,8 @@ final class Transport {
     channel = builder.build();
   }
 
-  LeaseBrokerServiceGrpc.LeaseBrokerServiceBlockingStub stub() {
-    return LeaseBrokerServiceGrpc.newBlockingStub(channel);
+  LeaseServiceGrpc.LeaseServiceBlockingStub stub() {
+    return LeaseServiceGrpc.newBlockingStub(channel);
   }
 
   /** Connects at once if the connection waits before it tries again. Its waits have no option, and grow to 120 s. */

@@ -1,6 +1,6 @@
 package com.example.leasebroker;
 
-import com.example.leasebroker.v1.Value;
+import com.example.leasebroker.v1.ColumnValue;
 import com.google.protobuf.ByteString;
 import com.google.protobuf.NullValue;
 import com.google.protobuf.Timestamp;
@@ -16,16 +16,24 @@ import java.util.Map;
  * null for NULL. Smaller types of numbers are accepted too.
  */
 final class Values {
+  /** Stands for a value of a kind that this library does not know. It is not NULL. */
+  record NewerValue(String column) {
+    @Override
+    public String toString() {
+      return "column \"" + column + "\" has a value of a newer API";
+    }
+  }
+
   private Values() {}
 
-  static Map<String, Value> toProto(Map<String, ?> row) {
-    Map<String, Value> values = new LinkedHashMap<>();
+  static Map<String, ColumnValue> toProto(Map<String, ?> row) {
+    Map<String, ColumnValue> values = new LinkedHashMap<>();
     row.forEach((column, value) -> values.put(column, toProto(column, value)));
     return values;
   }
 
-  static Value toProto(String column, Object value) {
-    Value.Builder message = Value.newBuilder();
+  static ColumnValue toProto(String column, Object value) {
+    ColumnValue.Builder message = ColumnValue.newBuilder();
     if (value == null) {
       return message.setNullValue(NullValue.NULL_VALUE).build();
     } else if (value instanceof Boolean truth) {
@@ -47,13 +55,13 @@ final class Values {
     throw new IllegalArgumentException("column \"" + column + "\": " + value.getClass().getName() + " is not a type of a column");
   }
 
-  static Map<String, Object> fromProto(Map<String, Value> values) {
+  static Map<String, Object> fromProto(Map<String, ColumnValue> values) {
     Map<String, Object> row = new LinkedHashMap<>();
-    values.forEach((column, value) -> row.put(column, fromProto(value)));
+    values.forEach((column, value) -> row.put(column, fromProto(column, value)));
     return Collections.unmodifiableMap(row);
   }
 
-  static Object fromProto(Value value) {
+  static Object fromProto(String column, ColumnValue value) {
     return switch (value.getKindCase()) {
       case BOOL_VALUE -> value.getBoolValue();
       case INT64_VALUE -> value.getInt64Value();
@@ -62,7 +70,8 @@ final class Values {
       case BYTES_VALUE -> value.getBytesValue().toByteArray();
       case TIMESTAMP_VALUE -> instant(value.getTimestampValue());
       case DECIMAL_VALUE -> new BigDecimal(value.getDecimalValue());
-      case NULL_VALUE, KIND_NOT_SET -> null;
+      case NULL_VALUE -> null;
+      case KIND_NOT_SET -> new NewerValue(column);
     };
   }
 

@@ -113,6 +113,14 @@ final class Broker implements AutoCloseable {
     assertEquals(counts, found);
   }
 
+  /** Takes the lease of an item of the queue "work" away from its worker. */
+  void cancel(String key, String reason) throws IOException {
+    Process cancel =
+        new ProcessBuilder(binary, "cancel", "work", key, "--reason", reason, "--address", "http://" + address)
+            .redirectErrorStream(true).redirectOutput(folder.resolve("cancel.log").toFile()).start();
+    assertEquals(0, cancel.onExit().join().exitValue(), Files.readString(folder.resolve("cancel.log")));
+  }
+
   Client client() {
     Client client = Client.connect(address);
     opened.add(client::close);

@@ -9,9 +9,9 @@ import com.example.leasebroker.v1.ClaimBatchRequest;
 import com.example.leasebroker.v1.ClaimBatchResponse;
 import com.example.leasebroker.v1.HeartbeatRequest;
 import com.example.leasebroker.v1.HeartbeatResponse;
-import com.example.leasebroker.v1.LeaseBrokerServiceGrpc;
-import com.example.leasebroker.v1.ReleaseRequest;
-import com.example.leasebroker.v1.ReleaseResponse;
+import com.example.leasebroker.v1.LeaseServiceGrpc;
+import com.example.leasebroker.v1.ReleaseClaimsRequest;
+import com.example.leasebroker.v1.ReleaseClaimsResponse;
 import io.grpc.Grpc;
 import io.grpc.InsecureServerCredentials;
 import io.grpc.Server;
@@ -69,7 +69,7 @@ class ConnectionHealthTest {
   }
 
   /** A broker without items. It keeps the times that claims wait. */
-  private static final class Claims extends LeaseBrokerServiceGrpc.LeaseBrokerServiceImplBase implements AutoCloseable {
+  private static final class Claims extends LeaseServiceGrpc.LeaseServiceImplBase implements AutoCloseable {
     private final BlockingQueue<Duration> waits = new LinkedBlockingQueue<>();
     private final int failing;
     private final Server server;
@@ -100,8 +100,8 @@ class ConnectionHealthTest {
     }
 
     @Override
-    public void release(ReleaseRequest request, StreamObserver<ReleaseResponse> answer) {
-      answer.onNext(ReleaseResponse.getDefaultInstance());
+    public void releaseClaims(ReleaseClaimsRequest request, StreamObserver<ReleaseClaimsResponse> answer) {
+      answer.onNext(ReleaseClaimsResponse.getDefaultInstance());
       answer.onCompleted();
     }
 
@@ -163,10 +163,10 @@ class ConnectionHealthTest {
   void warningIsRepeatedWithTheLatestCause() throws Exception {
     Log log = new Log();
     ConnectionHealth health = new ConnectionHealth("a:1, b:2", log, event -> {}, Clock.SECOND / 50, Clock.SECOND / 50);
-    health.note(new Failure(Status.Code.RESOURCE_EXHAUSTED, "OVERLOADED", "an answer", List.of(), null));
+    health.note(new Failure(Status.Code.RESOURCE_EXHAUSTED, "OVERLOADED", "an answer", List.of(), Failure.APPLIED_NO, null));
     health.start();
     assertEquals("calls to the broker at a:1, b:2 have failed for N s: no answer yet", log.next());
-    health.note(new Failure(Status.Code.UNAVAILABLE, "STORE_UNAVAILABLE", "the database is away", List.of(), null));
+    health.note(new Failure(Status.Code.UNAVAILABLE, "STORE_UNAVAILABLE", "the database is away", List.of(), Failure.APPLIED_NO, null));
     String cause = "UNAVAILABLE (STORE_UNAVAILABLE): the database is away";
     while (!log.next().equals("calls to the broker at a:1, b:2 have failed for N s: " + cause)) {
       // A warning with the first cause can come between.

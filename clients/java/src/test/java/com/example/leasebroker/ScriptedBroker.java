@@ -1,15 +1,24 @@
 package com.example.leasebroker;
 
+import com.example.leasebroker.v1.CallError;
 import com.example.leasebroker.v1.ClaimBatchRequest;
 import com.example.leasebroker.v1.ClaimBatchResponse;
 import com.example.leasebroker.v1.CompleteRequest;
 import com.example.leasebroker.v1.CompleteResponse;
+import com.example.leasebroker.v1.FailRequest;
+import com.example.leasebroker.v1.FailResponse;
+import com.example.leasebroker.v1.HeartbeatRequest;
+import com.example.leasebroker.v1.HeartbeatResponse;
+import com.example.leasebroker.v1.HeartbeatResult;
 import com.example.leasebroker.v1.Item;
 import com.example.leasebroker.v1.Lease;
-import com.example.leasebroker.v1.LeaseBrokerServiceGrpc;
+import com.example.leasebroker.v1.LeaseServiceGrpc;
 import com.example.leasebroker.v1.Outcome;
-import com.example.leasebroker.v1.ReleaseRequest;
-import com.example.leasebroker.v1.ReleaseResponse;
+import com.example.leasebroker.v1.Refusal;
+import com.example.leasebroker.v1.RefusalReason;
+import com.example.leasebroker.v1.ReleaseClaimsRequest;
+import com.example.leasebroker.v1.ReleaseClaimsResponse;
+import com.example.leasebroker.v1.Renewal;
 import com.example.leasebroker.v1.SettleResult;
 import com.example.leasebroker.v1.WakeRequest;
 import com.example.leasebroker.v1.WakeResponse;
@@ -30,20 +39,35 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.IntFunction;
 
-/** A broker whose answers a test writes. Its first claim gets one lease. */
-final class ScriptedBroker extends LeaseBrokerServiceGrpc.LeaseBrokerServiceImplBase implements AutoCloseable {
+/** A broker whose answers a test writes. Its first claim gets one lease, which lasts for `timeLeft`. */
+final class ScriptedBroker extends LeaseServiceGrpc.LeaseServiceImplBase implements AutoCloseable {
   private static final Context.Key<String> AUTHORIZATION = Context.key("authorization");
 
   final AtomicInteger wakes = new AtomicInteger();
   final List<CompleteRequest> completes = Collections.synchronizedList(new ArrayList<>());
+  final List<com.example.leasebroker.v1.Failure> failures = Collections.synchronizedList(new ArrayList<>());
+  final BlockingQueue<Renewal> renewals = new LinkedBlockingQueue<>();
+
+  /** The request ids of ReleaseClaims. */
+  final List<String> released = Collections.synchronizedList(new ArrayList<>());
+
+  volatile Duration timeLeft = Duration.ofSeconds(10);
 
   /** Returns the error of the nth Wake, or null. */
   volatile IntFunction<StatusRuntimeException> wake = call -> null;
 
-  /** Returns the outcome of the nth Complete, or null for UNAVAILABLE. */
+  /** The field that the first Fail is refused for. */
+  volatile String refusedField = "";
+
+  /** The error of the claim in `next`. */
+  volatile CallError nextError;
+
+  /** Returns the outcome of the nth Complete, or null for UNAVAILABLE. UNSPECIFIED: the answer has no result. */
   volatile IntFunction<Outcome> complete = call -> Outcome.OUTCOME_APPLIED;
 
   /** The only accepted token. Empty: calls need none. */
@@ -103,7 +127,7 @@ final class ScriptedBroker extends LeaseBrokerServiceGrpc.LeaseBrokerServiceImpl
             .setItem(Item.newBuilder().setKey("1"))
             .setAttempt(1)
             .setFencingToken(1)
-            .setTimeLeft(Values.duration(Duration.ofSeconds(10)))
+            .setTimeLeft(Values.duration(timeLeft))
             .build();
     answer.onNext(ClaimBatchResponse.newBuilder().addLeases(lease).build());
     answer.onCompleted();
@@ -117,13 +141,53 @@ final class ScriptedBroker extends LeaseBrokerServiceGrpc.LeaseBrokerServiceImpl
       answer.onError(Status.UNAVAILABLE.withDescription("the response was lost").asRuntimeException());
       return;
     }
-    answer.onNext(CompleteResponse.newBuilder().addResults(SettleResult.newBuilder().setLeaseId("lease-1").setOutcome(outcome)).build());
+    CompleteResponse.Builder response = CompleteResponse.newBuilder();
+    if (outcome != Outcome.OUTCOME_UNSPECIFIED) {
+      response.addResults(SettleResult.newBuilder().setOutcome(outcome));
+    }
+    if (nextError != null) {
+      response.setNextError(nextError);
+    }
+    answer.onNext(response.build());
     answer.onCompleted();
   }
 
   @Override
-  public void release(ReleaseRequest request, StreamObserver<ReleaseResponse> answer) {
-    answer.onNext(ReleaseResponse.getDefaultInstance());
+  public void fail(FailRequest request, StreamObserver<FailResponse> answer) {
+    failures.add(request.getFailures(0));
+    SettleResult.Builder result = SettleResult.newBuilder().setOutcome(Outcome.OUTCOME_APPLIED);
+    if (failures.size() == 1) {
+      result.setOutcome(Outcome.OUTCOME_REFUSED).setRefusal(refusal(refusedField));
+    }
+    answer.onNext(FailResponse.newBuilder().addResults(result).build());
+    answer.onCompleted();
+  }
+
+  /** Refuses checkpoints. The keeper connects by a heartbeat without renewals. */
+  @Override
+  public void heartbeat(HeartbeatRequest request, StreamObserver<HeartbeatResponse> answer) {
+    HeartbeatResponse.Builder response = HeartbeatResponse.newBuilder();
+    for (Renewal renewal : request.getRenewalsList()) {
+      renewals.add(renewal);
+      HeartbeatResult.Builder result = response.addResultsBuilder();
+      if (renewal.hasCheckpoint()) {
+        result.setOutcome(Outcome.OUTCOME_REFUSED).setRefusal(refusal("checkpoint"));
+      } else {
+        result.setOutcome(Outcome.OUTCOME_APPLIED).setTimeLeft(Values.duration(timeLeft));
+      }
+    }
+    answer.onNext(response.build());
+    answer.onCompleted();
+  }
+
+  private static Refusal refusal(String field) {
+    return Refusal.newBuilder().setReason(RefusalReason.REFUSAL_REASON_INVALID_FIELD).setField(field).setMessage("it is too large").build();
+  }
+
+  @Override
+  public void releaseClaims(ReleaseClaimsRequest request, StreamObserver<ReleaseClaimsResponse> answer) {
+    released.addAll(request.getRequestIdsList());
+    answer.onNext(ReleaseClaimsResponse.getDefaultInstance());
     answer.onCompleted();
   }
 

@@ -5,18 +5,24 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.example.leasebroker.v1.CallError;
 import com.example.leasebroker.v1.Outcome;
+import com.google.protobuf.Any;
+import com.google.rpc.Code;
+import com.google.rpc.ErrorInfo;
 import io.grpc.InsecureServerCredentials;
 import io.grpc.Metadata;
 import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
 import io.grpc.TlsServerCredentials;
+import io.grpc.protobuf.StatusProto;
 import java.io.ByteArrayInputStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -62,13 +68,109 @@ class ScriptedBrokerTest {
     }
   }
 
+  private static StatusRuntimeException withApplied(Code code, String reason, String applied) {
+    ErrorInfo info = ErrorInfo.newBuilder().setDomain("leasebroker").setReason(reason).putMetadata("applied", applied).build();
+    return StatusProto.toStatusRuntimeException(
+        com.google.rpc.Status.newBuilder().setCode(code.getNumber()).addDetails(Any.pack(info)).build());
+  }
+
+  @Test
+  void errorSaysWhetherACallWasApplied() throws Exception {
+    StatusRuntimeException unchanged = withApplied(Code.NOT_FOUND, "QUEUE_NOT_FOUND", "no");
+    record Case(List<StatusRuntimeException> errors, String applied) {}
+    List<Case> cases =
+        List.of(
+            new Case(List.of(unchanged), "no"),
+            new Case(List.of(Status.NOT_FOUND.asRuntimeException()), "unknown"),
+            new Case(List.of(Status.UNAVAILABLE.asRuntimeException(), unchanged), "unknown"),
+            new Case(List.of(withApplied(Code.UNAVAILABLE, "STORE_UNAVAILABLE", "no"), unchanged), "no"),
+            new Case(List.of(withApplied(Code.INTERNAL, "INTERNAL", "unknown")), "unknown"));
+    for (Case each : cases) {
+      try (ScriptedBroker broker = new ScriptedBroker(InsecureServerCredentials.create()); Client client = Client.connect(broker.address())) {
+        broker.wake = call -> each.errors().get(call - 1);
+        assertEquals(each.applied(), assertThrows(LeaseBrokerException.class, () -> client.wake("work")).applied());
+      }
+    }
+  }
+
   private static Watcher work(ScriptedBroker broker, Event.Name until) throws InterruptedException {
+    return work(broker, (item, context) -> null, until);
+  }
+
+  private static Watcher work(ScriptedBroker broker, Handler handler, Event.Name until) throws InterruptedException {
     Watcher events = new Watcher();
-    Worker worker = Worker.builder(broker.address(), "work", (item, context) -> null).onEvent(events).build();
+    Worker worker = Worker.builder(broker.address(), "work", handler).onEvent(events).build();
     worker.start();
     events.await(until, 1);
     worker.stop(Duration.ZERO);
     return events;
+  }
+
+  @Test
+  void refusedHeartbeatIsSentAgainAtOnceWithoutCheckpoint() throws Exception {
+    try (ScriptedBroker broker = new ScriptedBroker(InsecureServerCredentials.create())) {
+      broker.timeLeft = Duration.ofSeconds(6); // The period of the heartbeats is 2 s.
+      Handler handler =
+          (item, context) -> {
+            context.checkpoint(new byte[5_000]);
+            assertEquals(5_000, broker.renewals.poll(30, TimeUnit.SECONDS).getCheckpoint().size());
+            assertFalse(broker.renewals.poll(1, TimeUnit.SECONDS).hasCheckpoint());
+            assertThrows(IllegalArgumentException.class, () -> context.checkpoint(new byte[5_000]));
+            return null;
+          };
+      assertEquals(0, work(broker, handler, Event.Name.COMPLETED).count(Event.Name.LOST));
+    }
+  }
+
+  @Test
+  void refusedFailureIsSentAgainWithoutTheRefusedField() throws Exception {
+    for (String field : List.of("retry_delay", "checkpoint")) {
+      try (ScriptedBroker broker = new ScriptedBroker(InsecureServerCredentials.create())) {
+        broker.refusedField = field;
+        Handler handler =
+            (item, context) -> {
+              context.checkpoint("page 7".getBytes(StandardCharsets.UTF_8));
+              throw new Retry("later", Duration.ofMinutes(1));
+            };
+        assertEquals(field + ": it is too large", work(broker, handler, Event.Name.FAILED).find(Event.Name.REFUSED).reason());
+        var second = broker.failures.get(0).toBuilder();
+        assertEquals(broker.failures.get(1), (field.equals("checkpoint") ? second.clearCheckpoint() : second.clearRetryDelay()).build());
+      }
+    }
+  }
+
+  @Test
+  void errorOfTheNextClaimIsThatOfAClaim() throws Exception {
+    try (ScriptedBroker broker = new ScriptedBroker(InsecureServerCredentials.create())) {
+      Duration delay = Duration.ofMillis(300);
+      broker.nextError =
+          CallError.newBuilder()
+              .setCode(Code.UNAVAILABLE_VALUE)
+              .setReason("STORE_UNAVAILABLE")
+              .setRetryDelay(Values.duration(delay))
+              .build();
+      Event retry = work(broker, Event.Name.RETRY).find(Event.Name.RETRY);
+      assertEquals(new Event.Retrying("ClaimBatch", "UNAVAILABLE", 1, delay), retry.retry());
+      assertEquals("STORE_UNAVAILABLE", retry.reason());
+      assertTrue(broker.released.contains(broker.completes.get(0).getNext().getRequestId()));
+    }
+    try (ScriptedBroker broker = new ScriptedBroker(InsecureServerCredentials.create())) {
+      broker.nextError =
+          CallError.newBuilder().setCode(Code.PERMISSION_DENIED_VALUE).setReason("ROLE_MISSING").putMetadata("applied", "no").build();
+      Worker worker = Worker.builder(broker.address(), "work", (item, context) -> null).build();
+      LeaseBrokerException error = assertThrows(LeaseBrokerException.class, worker::run);
+      assertEquals("ClaimBatch ROLE_MISSING", error.rpc() + " " + error.reason());
+      assertFalse(broker.released.contains(broker.completes.get(0).getNext().getRequestId()));
+    }
+  }
+
+  @Test
+  void answerWithoutAResultIsAnError() throws Exception {
+    try (ScriptedBroker broker = new ScriptedBroker(InsecureServerCredentials.create())) {
+      broker.complete = call -> Outcome.OUTCOME_UNSPECIFIED;
+      String error = work(broker, Event.Name.UNKNOWN).find(Event.Name.UNKNOWN).error();
+      assertTrue(error.contains("0 results for 1 entries"), error);
+    }
   }
 
   @Test

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.example.leasebroker.v1.ColumnValue;
 import com.example.leasebroker.v1.Lease;
 import java.math.BigDecimal;
 import java.time.Duration;
@@ -23,17 +24,28 @@ class ValuesTest {
   void valuesReturnAsTheyWereSent() {
     Instant instant = Instant.parse("0001-01-01T00:00:00.000001Z");
     for (Object value : List.of(true, Long.MIN_VALUE, 1.5, "ż", instant, new BigDecimal("-12.50"))) {
-      assertEquals(value, Values.fromProto(Values.toProto("c", value)));
+      assertEquals(value, Values.fromProto("c", Values.toProto("c", value)));
     }
-    assertNull(Values.fromProto(Values.toProto("c", null)));
-    assertArrayEquals(new byte[] {0}, (byte[]) Values.fromProto(Values.toProto("c", new byte[] {0})));
-    assertEquals(7L, Values.fromProto(Values.toProto("c", 7)));
+    assertNull(Values.fromProto("c", Values.toProto("c", null)));
+    assertArrayEquals(new byte[] {0}, (byte[]) Values.fromProto("c", Values.toProto("c", new byte[] {0})));
+    assertEquals(7L, Values.fromProto("c", Values.toProto("c", 7)));
   }
 
   @Test
   void valueThatNoColumnHoldsIsAnError() {
     var error = assertThrows(IllegalArgumentException.class, () -> Values.toProto("c", new Object()));
     assertTrue(error.getMessage().contains("column \"c\""), error.getMessage());
+  }
+
+  @Test
+  void valueOfANewerApiIsNotNull() {
+    Lease.Builder lease = Lease.newBuilder();
+    lease.getItemBuilder().putColumns("c", ColumnValue.getDefaultInstance());
+    Item item = new Item(lease.build());
+    for (Executable read : List.<Executable>of(() -> item.getString("c"), () -> item.isNull("c"))) {
+      assertEquals("column \"c\" has a value of a newer API", assertThrows(IllegalStateException.class, read).getMessage());
+    }
+    assertThrows(IllegalArgumentException.class, () -> Values.toProto(item.columns()));
   }
 
   @Test

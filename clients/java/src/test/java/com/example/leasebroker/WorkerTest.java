@@ -200,8 +200,7 @@ class WorkerTest {
 
   @Test
   void cancelledLeaseInterruptsTheHandler() throws Exception {
-    List<String> keys = broker.addWork(1);
-    Client client = broker.client();
+    broker.addWork(1);
     BlockingQueue<Optional<Cause>> causes = new LinkedBlockingQueue<>();
     AtomicBoolean called = new AtomicBoolean();
     Handler handler =
@@ -210,7 +209,7 @@ class WorkerTest {
             return null;
           }
           context.onCancel(() -> called.set(true));
-          client.cancel("work", keys, null, false, "wrong customer");
+          broker.cancel(item.key(), "wrong customer");
           try {
             Thread.sleep(30_000);
           } catch (InterruptedException interrupted) {

@@ -22,18 +22,18 @@ public final class Main {
 
     private static NewItem item(String payload) {
         return NewItem.newBuilder()
-                .putColumns("payload", Value.newBuilder().setStringValue(payload).build())
-                .putColumns("note", Value.newBuilder().setNullValue(NullValue.NULL_VALUE).build())
+                .putColumns("payload", ColumnValue.newBuilder().setStringValue(payload).build())
+                .putColumns("note", ColumnValue.newBuilder().setNullValue(NullValue.NULL_VALUE).build())
                 .build();
     }
 
     public static void main(String[] arguments) {
         var channel = Grpc.newChannelBuilder(arguments[0], InsecureChannelCredentials.create()).build();
-        var client = LeaseBrokerServiceGrpc.newBlockingStub(channel);
+        var client = LeaseServiceGrpc.newBlockingStub(channel);
 
         var items = PAYLOADS.stream().map(Main::item).toList();
         var added = client.enqueue(EnqueueRequest.newBuilder().setQueue(QUEUE).addAllItems(items).build());
-        check(added.getKeysCount() == 3, added);
+        check(added.getResultsCount() == 3, added);
 
         var claimed = client.claimBatch(
                 ClaimBatchRequest.newBuilder().setQueue(QUEUE).setWorkerId("java").setMaxItems(3).build());
@@ -43,7 +43,7 @@ public final class Main {
             var lease = claimed.getLeases(i);
             var columns = lease.getItem().getColumnsMap();
             check(columns.get("payload").getStringValue().equals(PAYLOADS.get(i)), lease);
-            check(columns.get("note").getKindCase() == Value.KindCase.NULL_VALUE, lease);
+            check(columns.get("note").getKindCase() == ColumnValue.KindCase.NULL_VALUE, lease);
             heartbeat.addRenewals(Renewal.newBuilder().setLeaseId(lease.getLeaseId()));
         }
 
@@ -53,7 +53,7 @@ public final class Main {
 
         var completion = Completion.newBuilder()
                 .setLeaseId(claimed.getLeases(0).getLeaseId())
-                .putColumns("note", Value.newBuilder().setStringValue("written").build());
+                .putColumns("note", ColumnValue.newBuilder().setStringValue("written").build());
         var completed = client.complete(CompleteRequest.newBuilder().setQueue(QUEUE).addCompletions(completion).build());
         check(completed.getResults(0).getState() == ItemState.ITEM_STATE_COMPLETED, completed);
         var failure = Failure.newBuilder()

@@ -1,0 +1,166 @@
+//! Tests of the pauses between refreshes, with a store whose statistics take as long as a test says.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use lease_broker_model::key::Key;
+use lease_broker_store::ItemFacts;
+use lease_broker_value::Value;
+
+use super::*;
+
+/// A store whose statistics arrive after `wait` and took `took`. Its leases are too many to be searched all, and one is a day old.
+struct SlowStore {
+    wait: Duration,
+    took: Result<Duration, StoreError>,
+    reads: AtomicUsize,
+    running: AtomicUsize,
+    most_running: AtomicUsize,
+}
+
+#[async_trait]
+impl Inspect for SlowStore {
+    fn parse_key(&self, _: QueueIndex, _: &str) -> Result<Key, String> {
+        unimplemented!()
+    }
+
+    async fn timed_stats(&self, _: QueueIndex) -> Result<(Stats, Duration), StoreError> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        let running = 1 + self.running.fetch_add(1, Ordering::Relaxed);
+        self.most_running.fetch_max(running, Ordering::Relaxed);
+        tokio::time::sleep(self.wait).await;
+        self.running.fetch_sub(1, Ordering::Relaxed);
+        let stats = Stats {
+            oldest_lease: Some(Duration::ZERO),
+            oldest_lease_is_sampled: true,
+            ..Stats::default()
+        };
+        self.took.clone().map(|took| (stats, took))
+    }
+
+    async fn exact_stats(&self, _: QueueIndex) -> Result<Stats, StoreError> {
+        unimplemented!()
+    }
+
+    async fn list(&self, _: QueueIndex, _: State, _: usize) -> Result<Vec<ListedItem>, StoreError> {
+        Ok(vec![ListedItem {
+            key: Key([Value::Int(1)].into()),
+            owner: None,
+            age: Some(DAY),
+            state_time: None,
+            due_in: None,
+            due_time: None,
+            attempt: 1,
+            fence: 1,
+            error: None,
+        }])
+    }
+
+    async fn list_after(
+        &self,
+        _: QueueIndex,
+        _: State,
+        _: Option<Key>,
+        _: usize,
+    ) -> Result<Vec<ListedItem>, StoreError> {
+        unimplemented!()
+    }
+
+    async fn item_facts(&self, _: QueueIndex, _: Key) -> Result<ItemFacts, StoreError> {
+        unimplemented!()
+    }
+}
+
+fn slow_store(wait: Duration, took: Result<Duration, StoreError>) -> Arc<SlowStore> {
+    Arc::new(SlowStore {
+        wait,
+        took,
+        reads: AtomicUsize::new(0),
+        running: AtomicUsize::new(0),
+        most_running: AtomicUsize::new(0),
+    })
+}
+
+/// Returns a monitor with an interval of 10 s.
+fn monitor(store: &Arc<SlowStore>, turns: &Arc<Semaphore>, queue: QueueIndex) -> QueueMonitor {
+    let metrics = OperationMetrics::new(queue.0 + 1, Arc::new(|_, _, _, _| ()));
+    QueueMonitor {
+        store: store.clone(),
+        health: Arc::new(StoreHealth::new()),
+        turns: turns.clone(),
+        queue,
+        queue_name: String::new(),
+        interval: Duration::from_secs(10),
+        max_lease_age: None,
+        last_refresh: Arc::default(),
+        metrics: Arc::new(metrics),
+        reported: HashMap::new(),
+    }
+}
+
+/// Runs the monitors of this number of queues for ten minutes.
+async fn ten_minutes(
+    queues: usize,
+    wait: Duration,
+    took: Result<Duration, StoreError>,
+) -> Arc<SlowStore> {
+    let store = slow_store(wait, took);
+    let turns = Arc::new(Semaphore::new(CONCURRENT_REFRESHES));
+    let stop = CancellationToken::new();
+    for queue in 0..queues {
+        let monitor = monitor(&store, &turns, QueueIndex(queue));
+        tokio::spawn(monitor.run(stop.clone()));
+    }
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    stop.cancel();
+    store
+}
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+const DAY: Duration = Duration::from_secs(86_400);
+
+#[tokio::test(start_paused = true)]
+async fn old_lease_outside_the_sample_is_reported() {
+    let store = slow_store(MILLISECOND, Ok(MILLISECOND));
+    let turns = Arc::new(Semaphore::new(1));
+    let mut monitor = monitor(&store, &turns, QueueIndex(0));
+    monitor.max_lease_age = Some(DAY / 2);
+    monitor.refresh_if_healthy().await;
+    let status = monitor.last_refresh.status().expect("a refresh");
+    assert_eq!(status.over_age, 1);
+    assert_eq!(status.stats.oldest_lease, Some(DAY));
+}
+
+#[tokio::test(start_paused = true)]
+async fn wait_for_the_database_makes_no_pause_longer() {
+    let store = ten_minutes(1, Duration::from_secs(2), Ok(MILLISECOND)).await;
+    let reads = store.reads.load(Ordering::Relaxed);
+    assert!(reads > 600 / (2 + 13), "{reads}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_statements_make_the_pause_a_minute_long() {
+    let took = Duration::from_secs(5);
+    let store = ten_minutes(1, took, Ok(took)).await;
+    let reads = store.reads.load(Ordering::Relaxed);
+    assert!((9..=10).contains(&reads), "{reads}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn failure_makes_no_pause_longer() {
+    let failure = Err(StoreError::unavailable("no answer"));
+    let store = ten_minutes(1, Duration::from_secs(15), failure).await;
+    let reads = store.reads.load(Ordering::Relaxed);
+    assert!(reads > 600 / (15 + 13), "{reads}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn few_queues_are_read_at_the_same_time() {
+    let store = ten_minutes(50, 100 * MILLISECOND, Ok(MILLISECOND)).await;
+    assert_eq!(
+        store.most_running.load(Ordering::Relaxed),
+        CONCURRENT_REFRESHES
+    );
+    let reads = store.reads.load(Ordering::Relaxed);
+    assert!(reads > 50 * 600 / (10 + 5), "{reads}");
+}
