@@ -499,7 +499,8 @@ pub struct NewItem {
     /// The delay before the item is ready, up to 366 days. Absent: it is ready immediately.
     #[prost(message, optional, tag = "2")]
     pub delay: ::core::option::Option<::prost_types::Duration>,
-    /// The W3C trace context of the span that adds the item, 55 characters. Leases of the item continue its trace. Empty:
+    /// The W3C trace context of the span that adds the item. Of a version after 00, the first four fields count. Leases of the
+    /// item continue its trace. Empty:
     /// for Enqueue that of the call's header traceparent, for a follow-up that of the completed lease.
     #[prost(string, tag = "3")]
     pub trace_parent: ::prost::alloc::string::String,
@@ -618,21 +619,19 @@ pub enum RefusalReason {
     InvalidField = 1,
     /// The queue of a follow-up is not configured.
     QueueNotFound = 2,
-    /// The table does not have this column.
-    ColumnUnknown = 3,
-    /// The call cannot write this column: the service itself sets it, the database computes it, or the queue's setting
-    /// `writable` does not list it.
-    ColumnNotWritable = 4,
+    /// The call cannot write this column: the table does not have it, the service itself or the database sets it, or the
+    /// queue's setting `writable` does not list it.
+    ColumnNotWritable = 3,
     /// The column cannot hold the value: its type, its length, its range, or NULL in a column that is never NULL.
-    ValueUnfit = 5,
+    ValueUnfit = 4,
     /// A row with this key or this unique value exists.
-    AlreadyExists = 6,
+    AlreadyExists = 5,
     /// A CHECK constraint refuses the row.
-    Check = 7,
+    Check = 6,
     /// A foreign key refuses the row, or rows of another table refer to the row that the completion removes.
-    ForeignKey = 8,
+    ForeignKey = 7,
     /// A trigger refuses the change.
-    Trigger = 9,
+    Trigger = 8,
 }
 impl RefusalReason {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -644,7 +643,6 @@ impl RefusalReason {
             Self::Unspecified => "REFUSAL_REASON_UNSPECIFIED",
             Self::InvalidField => "REFUSAL_REASON_INVALID_FIELD",
             Self::QueueNotFound => "REFUSAL_REASON_QUEUE_NOT_FOUND",
-            Self::ColumnUnknown => "REFUSAL_REASON_COLUMN_UNKNOWN",
             Self::ColumnNotWritable => "REFUSAL_REASON_COLUMN_NOT_WRITABLE",
             Self::ValueUnfit => "REFUSAL_REASON_VALUE_UNFIT",
             Self::AlreadyExists => "REFUSAL_REASON_ALREADY_EXISTS",
@@ -659,7 +657,6 @@ impl RefusalReason {
             "REFUSAL_REASON_UNSPECIFIED" => Some(Self::Unspecified),
             "REFUSAL_REASON_INVALID_FIELD" => Some(Self::InvalidField),
             "REFUSAL_REASON_QUEUE_NOT_FOUND" => Some(Self::QueueNotFound),
-            "REFUSAL_REASON_COLUMN_UNKNOWN" => Some(Self::ColumnUnknown),
             "REFUSAL_REASON_COLUMN_NOT_WRITABLE" => Some(Self::ColumnNotWritable),
             "REFUSAL_REASON_VALUE_UNFIT" => Some(Self::ValueUnfit),
             "REFUSAL_REASON_ALREADY_EXISTS" => Some(Self::AlreadyExists),

@@ -35,9 +35,10 @@ impl CallContext {
     /// # Errors
     /// [`Error::Withdrawn`] if the call has been answered because its deadline has passed.
     pub(super) fn begin(&self) -> Result<(), Error> {
-        match self.beginning.begin() {
-            true => Ok(()),
-            false => Err(Error::Withdrawn),
+        if self.beginning.begin() {
+            Ok(())
+        } else {
+            Err(Error::Withdrawn)
         }
     }
 

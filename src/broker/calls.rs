@@ -195,9 +195,10 @@ impl Broker {
                     Ok(leases) => leases.is_empty(),
                     Err(error) => error.applied() == Applied::No,
                 };
-                Err(match is_unclaimed {
-                    true => error,
-                    false => Error::Partly(Box::new(error)),
+                Err(if is_unclaimed {
+                    error
+                } else {
+                    Error::Partly(Box::new(error))
                 })
             }
         }

@@ -63,14 +63,13 @@ impl Broker {
             },
             call: context.span(),
         };
-        let cancelled = match &*leases {
-            [] => Vec::new(),
-            _ => {
-                context.begin()?;
-                let operations = &self.lease_operations;
-                let cancelled = operations.cancel(queue.index, leases, cancellation);
-                cancelled.await?.results
-            }
+        let cancelled = if leases.is_empty() {
+            Vec::new()
+        } else {
+            context.begin()?;
+            let operations = &self.lease_operations;
+            let cancelled = operations.cancel(queue.index, leases, cancellation);
+            cancelled.await?.results
         };
         let has_entered = |state| {
             let mut results = cancelled.iter();

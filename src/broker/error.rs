@@ -125,8 +125,8 @@ impl Error {
     pub(super) fn limit(
         field: impl Into<String>,
         problem: impl Into<String>,
-        value: impl ToString,
-        max: impl ToString,
+        value: &impl ToString,
+        max: &impl ToString,
     ) -> Self {
         Self::LimitExceeded {
             field: field.into(),

@@ -133,9 +133,10 @@ where
         let is_stopped = self.calls.is_closed();
         reply.await.unwrap_or_else(|_| {
             let error = broker_stopped();
-            Err(CallFailure::Store(match is_stopped {
-                true => error.not_applied(),
-                false => error,
+            Err(CallFailure::Store(if is_stopped {
+                error.not_applied()
+            } else {
+                error
             }))
         })
     }

@@ -33,7 +33,7 @@ impl RequestLimits {
         let max = self.0.max_items;
         if length > max {
             let problem = format!("{length} items exceed the limit of {max} items per call");
-            return Err(Error::limit(field, problem, length, max));
+            return Err(Error::limit(field, problem, &length, &max));
         }
         Ok(())
     }
@@ -53,7 +53,7 @@ impl RequestLimits {
         let max = self.0.max_worker_id;
         if length > max {
             let problem = format!("{length} characters exceed the limit of {max} characters");
-            return Err(Error::limit(field, problem, length, max));
+            return Err(Error::limit(field, problem, &length, &max));
         }
         Ok(())
     }
@@ -112,7 +112,7 @@ fn check_max(field: impl FnOnce() -> String, value: Duration, max: Duration) -> 
     if value > max {
         let [value, max] = [value, max].map(humantime::format_duration);
         let problem = format!("{value} is longer than the maximum of {max}");
-        return Err(Error::limit(field(), problem, value, max));
+        return Err(Error::limit(field(), problem, &value, &max));
     }
     Ok(())
 }

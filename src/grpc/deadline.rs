@@ -58,9 +58,10 @@ impl Deadline {
         };
         let outcome = tokio::time::timeout(time, call).await;
         outcome.unwrap_or_else(|_| {
-            let applied = match context.beginning.withdraw() {
-                true => Applied::No,
-                false => Applied::Unknown,
+            let applied = if context.beginning.withdraw() {
+                Applied::No
+            } else {
+                Applied::Unknown
             };
             Err(status::deadline_exceeded(applied))
         })

@@ -192,7 +192,7 @@ where
 }
 
 /// Checks a whole request, and returns its message. `None`: the request is refused. The length is not limited.
-pub(in crate::grpc) fn check_request<'a>(rpc: Rpc, request: &'a [u8]) -> Option<&'a [u8]> {
+pub(in crate::grpc) fn check_request(rpc: Rpc, request: &[u8]) -> Option<&[u8]> {
     read_message::check_header(request, usize::MAX).ok()?;
     let message = read_message::whole_message(request).ok()?;
     shape::check(Some(shape::message_of(rpc)), message).ok()?;
@@ -244,8 +244,9 @@ fn rpc_of(head: &http::request::Parts) -> Option<Rpc> {
 
 /// Returns whether a call may use the bytes that are reserved for calls that end or extend leases.
 fn importance_of(rpc: Option<Rpc>) -> Importance {
-    match rpc.is_some_and(Rpc::is_settlement) {
-        true => Importance::Settlement,
-        false => Importance::Other,
+    if rpc.is_some_and(Rpc::is_settlement) {
+        Importance::Settlement
+    } else {
+        Importance::Other
     }
 }

@@ -222,13 +222,13 @@ fn new_item_from_proto(
         },
         trace_parent: match &*item.trace_parent {
             "" => call_context.map(|context| context.to_string()),
-            own => match TraceContext::parse(own) {
-                Some(context) => Some(context.to_string()),
-                None => {
+            own => {
+                let context = TraceContext::parse(own).ok_or_else(|| {
                     let problem = "must be a W3C traceparent, such as those of 55 characters";
-                    return Err(Error::invalid(format!("{}.trace_parent", field()), problem));
-                }
-            },
+                    Error::invalid(format!("{}.trace_parent", field()), problem)
+                });
+                Some(context?.to_string())
+            }
         },
     })
 }

@@ -26,7 +26,7 @@ fn service_name(rpc: Rpc) -> &'static str {
 #[cfg(test)]
 mod tests {
     use prost::Message as _;
-    use prost_types::FileDescriptorSet;
+    use prost_types::{FileDescriptorSet, MethodDescriptorProto};
 
     use super::*;
 
@@ -37,7 +37,7 @@ mod tests {
         let mut paths = Vec::new();
         for file in &files.file {
             for service in &file.service {
-                let names = service.method.iter().map(|method| method.name());
+                let names = service.method.iter().map(MethodDescriptorProto::name);
                 let path = |name| format!("{}.{}/{name}", file.package(), service.name());
                 paths.extend(names.map(path));
             }

@@ -153,9 +153,9 @@ impl LeaseService for Service {
         let request = request.into_inner();
         let call = async {
             let releases = releases_from_proto(request.releases);
-            let released = self.broker.release(&context, &request.queue, releases);
+            let settled = self.broker.release(&context, &request.queue, releases);
             Ok(Response::new(proto::ReleaseResponse {
-                results: settle_results(released.await?),
+                results: settle_results(settled.await?),
             }))
         };
         deadline.run(&context, call).await

@@ -55,8 +55,8 @@ impl ApiError {
         }
     }
 
-    fn with(mut self, name: &'static str, value: impl ToString) -> Self {
-        self.metadata.push((name, value.to_string()));
+    fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.metadata.push((name, value.into()));
         self
     }
 
@@ -138,10 +138,10 @@ impl From<Error> for ApiError {
                 retry_after,
             } => {
                 let error = Self::new(Unavailable, Reason::StoreUnavailable, text)
-                    .with("tries", outage.tries)
+                    .with("tries", outage.tries.to_string())
                     .after(retry_after);
                 match outage.number {
-                    Some(number) => error.with("server_error", number),
+                    Some(number) => error.with("server_error", number.to_string()),
                     None => error,
                 }
             }

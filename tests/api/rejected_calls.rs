@@ -1,10 +1,13 @@
 //! Calls that are rejected before the broker looks at their items: unknown queue, too many calls, unreadable message.
 
 use bytes_codec::Bytes;
+use lease_broker_proto::{Release, ReleaseRequest};
+use prost::Message as _;
 use tonic::{Code, Request, Status};
 
 use crate::support::api_error::{ApiError, assert_api_error, assert_field_error};
 use crate::support::client::{Client, completion, failure, item, item_with, text};
+use crate::support::database::all_rows;
 use crate::support::server::Server;
 
 /// A codec that sends bytes unchanged, so that a test can send an invalid message.
@@ -116,6 +119,43 @@ async fn error_about_a_huge_name_is_short() {
     let field = error.field.expect("the error names a field");
     assert!(field.starts_with("items[0].columns[\"üüü"), "{field}");
     assert!(status.message().len() < 2_000, "{}", status.message().len());
+}
+
+/// The rpcs of version 0.2.0 were those of another service. No field of theirs can be misread.
+#[tokio::test]
+async fn client_of_the_earlier_proto_is_told_so_and_changes_nothing() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["a"]).await;
+    let lease = client.claim_one().await;
+    let before = all_rows(&server.database(), "work");
+    let mut grpc = tonic::client::Grpc::new(server.channel().await);
+    let release = ReleaseRequest {
+        queue: "work".to_owned(),
+        releases: vec![Release {
+            lease_id: lease.lease_id,
+            delay: None,
+            checkpoint: None,
+        }],
+    };
+    for rpc in [
+        "ClaimBatch",
+        "Heartbeat",
+        "Complete",
+        "Fail",
+        "Release",
+        "CancelLeases",
+        "Wake",
+        "Enqueue",
+    ] {
+        let path = format!("/leasebroker.v1.LeaseBrokerService/{rpc}");
+        grpc.ready().await.expect("the channel is ready");
+        let path = path.parse().expect("the path is valid");
+        let message = Request::new(release.encode_to_vec());
+        let outcome = grpc.unary(message, path, Bytes).await;
+        assert_api_error(outcome, Code::Unimplemented, "RPC_UNKNOWN", false);
+    }
+    assert_eq!(all_rows(&server.database(), "work"), before);
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 """Load on a queue: a producer and four workers on one channel, until standard input ends.
 
 Arguments: address, the client's service config as JSON (empty: none). With a service config each Enqueue and each claim has
-a request id, so that it can be sent again. Without one a failed call is not sent again.
+a request id, so that it can be sent again. The config does that, except for an Enqueue that was UNAVAILABLE, which this
+program sends again. Without a config a failed call is not sent again.
 
 Prints one JSON object: the number of calls, the failed ones as [method, code, details], the payloads that were
 acknowledged, and the keys that were completed.
@@ -21,22 +22,28 @@ options = [("grpc.enable_retries", 1 if service_config else 0)]
 if service_config:
     options.append(("grpc.service_config", service_config))
 channel = grpc.insecure_channel(address, options)
-stub = rpc.LeaseBrokerServiceStub(channel)
+stub = rpc.LeaseServiceStub(channel)
 stop = threading.Event()
 lock = threading.Lock()
 calls, failures, added, completed = 0, [], [], []
+# Tries of an Enqueue, which together take longer than the restart of a broker.
+TRIES = 100
 
 
 def call(method, request):
     global calls
     with lock:
         calls += 1
-    try:
-        return getattr(stub, method)(request, timeout=30)
-    except grpc.RpcError as error:
-        with lock:
-            failures.append([method, error.code().name, error.details()])
-        time.sleep(0.05)
+    for left in reversed(range(TRIES)):
+        try:
+            return getattr(stub, method)(request, timeout=30)
+        except grpc.RpcError as error:
+            time.sleep(0.05)
+            repeats = service_config and method == "Enqueue" and error.code() == grpc.StatusCode.UNAVAILABLE
+            if left == 0 or not repeats:
+                with lock:
+                    failures.append([method, error.code().name, error.details()])
+                return None
 
 
 def request_id():
@@ -46,7 +53,7 @@ def request_id():
 def produce():
     while not stop.is_set():
         payloads = [str(uuid.uuid4()) for _ in range(5)]
-        items = [pb.NewItem(columns={"payload": pb.Value(string_value=payload)}) for payload in payloads]
+        items = [pb.NewItem(columns={"payload": pb.ColumnValue(string_value=payload)}) for payload in payloads]
         if call("Enqueue", pb.EnqueueRequest(queue="work", items=items, request_id=request_id())):
             added.extend(payloads)
         time.sleep(0.02)

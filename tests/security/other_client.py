@@ -17,7 +17,8 @@ def codes(target, ca, caller, rpcs, queues):
     def code(channel, rpc, queue):
         # Every request has the name of the queue as its first field.
         message = b"\x0a" + bytes([len(queue)]) + queue.encode()
-        call = channel.unary_unary(f"/leasebroker.v1.LeaseBrokerService/{rpc}")
+        service = "AdminService" if rpc == "CancelLeases" else "LeaseService"
+        call = channel.unary_unary(f"/leasebroker.v1.{service}/{rpc}")
         try:
             call(message, metadata=metadata, timeout=20)
             return "OK"

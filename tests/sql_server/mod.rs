@@ -7,6 +7,7 @@ mod outage;
 
 mod adoption;
 mod application_lock;
+mod applied;
 mod blocked_settlement;
 mod broker_process;
 mod events;

@@ -83,7 +83,7 @@ impl SharedState {
     }
 }
 
-fn seed() -> u64 {
+pub(super) fn seed() -> u64 {
     let given = std::env::var("LEASE_BROKER_TEST_SEED").ok();
     let seed = given.and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(rand::random);

@@ -127,6 +127,10 @@ impl Server {
         };
         store.announce(newer.into()).await.expect("announced");
         let server = self.another().await;
+        server.broker().announce(broker::Identity {
+            id: uuid::Uuid::new_v4(),
+            address: server.address.to_string(),
+        });
         let client = server.client().await;
         wait_until("the broker sees the newer one", async || {
             client.try_heartbeat(&[NEWER_LEASE_ID], None).await.is_err()

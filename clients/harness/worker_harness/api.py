@@ -27,24 +27,18 @@ class Api:
         keys: list[str] = []
         for first in range(0, len(payloads), 1000):
             items = [
-                v1.NewItem(columns={"payload": v1.Value(string_value=json.dumps(payload))})
+                v1.NewItem(columns={"payload": v1.ColumnValue(string_value=json.dumps(payload))})
                 for payload in payloads[first : first + 1000]
             ]
             for item, trace in zip(items, traces, strict=False):
                 item.trace_parent = TRACE_PARENT.format(trace=trace)
             answer = self._call("Enqueue", v1.EnqueueRequest(queue=queue, items=items), v1.EnqueueResponse)
-            keys += answer.keys
+            keys += [result.key for result in answer.results]
         return keys
-
-    def cancel(self, queue: str, keys: Sequence[str], reason: str) -> None:
-        """Takes the leases of items away."""
-        request = v1.CancelLeasesRequest(queue=queue, keys=keys, reason=reason)
-        answer = self._call("CancelLeases", request, v1.CancelLeasesResponse)
-        assert all(result.cancelled for result in answer.results), answer
 
     def _call(self, rpc: str, request: Any, response: Any) -> Any:
         method = self._channel.unary_unary(
-            f"/leasebroker.v1.LeaseBrokerService/{rpc}",
+            f"/leasebroker.v1.LeaseService/{rpc}",
             request_serializer=type(request).SerializeToString,
             response_deserializer=response.FromString,
         )

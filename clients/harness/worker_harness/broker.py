@@ -60,9 +60,14 @@ class Broker:
         self._process.stdout.close()
         self._process = None
 
+    def cancel(self, queue: str, key: str, reason: str) -> None:
+        """Takes the lease of an item away, as an operator does."""
+        command = [self._binary, "cancel", queue, key, "--reason", reason, "--address", f"http://{self.address}"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
     def calls(self, rpc: str) -> int:
         """Returns the number of calls of an rpc since the start, running ones included."""
-        method = f'rpc_method="leasebroker.v1.LeaseBrokerService/{rpc}"'
+        method = f'rpc_method="leasebroker.v1.LeaseService/{rpc}"'
         ended = self.metric("rpc_server_call_duration_seconds_count", method)
         return int(ended + self.metric("lease_broker_call_active", method))
 

@@ -46,7 +46,7 @@ _printing = threading.Lock()
 def run_matrix(run: Run, languages: Sequence[Language], numbers: Sequence[int]) -> bool:
     """Runs the scenarios for the languages and prints the matrix. Returns False if a cell has failed."""
     skipped = build(languages)
-    # The longest ones have the highest numbers. Begun first, they do not run alone at the end.
+    # The long ones have high numbers. Begun early, they do not run alone at the end.
     cells = [
         (number, language) for number in reversed(numbers) for language in languages if language.name not in skipped
     ]

@@ -31,7 +31,7 @@ export async function runRaw(options: StartOptions): Promise<boolean> {
       });
       const { message } = await caller.call(rpcs.complete, request);
       items += leases.length;
-      leases = message.nextLeases;
+      leases = message.next?.leases ?? [];
     }
   }
   const { user, system } = process.cpuUsage();

@@ -6,7 +6,7 @@ import type { Caller } from "./calls.js";
 import { now } from "./clock.js";
 import type { Options } from "./options.js";
 import { rpcs } from "./transport.js";
-import { ReleaseRequestSchema } from "./v1.js";
+import { ReleaseClaimsRequestSchema } from "./v1.js";
 
 /** The milliseconds for which a release is sent again. */
 const LIMIT = 2_000;
@@ -26,16 +26,17 @@ export class AbandonedClaims {
   }
 
   /**
-   * Releases the leases of all added claims. Called twice when the worker stops: the first call can reach a broker before
-   * the claim does.
+   * Releases the leases of all added claims. Called twice when the worker stops, and only the second time with `forget`: the
+   * first call can reach a broker before the claim does.
    */
-  async release(): Promise<void> {
+  async release({ forget }: { forget: boolean }): Promise<void> {
     if (this.#requestIds.size === 0) return;
     const { queue, workerId, logger } = this.options;
-    const request = create(ReleaseRequestSchema, { queue, workerId, requestIds: [...this.#requestIds] });
+    const request = create(ReleaseClaimsRequestSchema, { queue, workerId, requestIds: [...this.#requestIds] });
+    if (forget) this.#requestIds.clear();
     const until = now() + LIMIT;
     try {
-      await this.caller.call(rpcs.release, request, { until: () => until });
+      await this.caller.call(rpcs.releaseClaims, request, { until: () => until });
     } catch (error) {
       logger.warn("leases of a claim without a response stay leased until they expire", error);
     }

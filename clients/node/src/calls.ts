@@ -13,6 +13,7 @@ import { type ServiceError, status } from "@grpc/grpc-js";
 import { now } from "./clock.js";
 import type { Token } from "./credentials.js";
 import { asError, type Failure, readFailure } from "./details.js";
+import { LeaseBrokerError } from "./errors.js";
 import { CallHealth } from "./health.js";
 import type { Transport } from "./transport.js";
 
@@ -129,6 +130,24 @@ export class Caller {
       await pause(wait, signal);
     }
   }
+
+  /**
+   * Returns the milliseconds to wait before the next claim, after the claim in a `next` has failed. Throws a `LeaseBrokerError` if
+   * a further claim cannot succeed.
+   */
+  pauseAfterNext(failure: Failure): number {
+    if (!mayRetry(failure)) throw asError("ClaimBatch", failure);
+    const wait = waitOf(failure, MIN_WAIT);
+    const { reason, message } = failure;
+    this.onRetry({ rpc: "ClaimBatch", code: status[failure.code], reason, error: message, attempt: 1, wait });
+    return wait;
+  }
+}
+
+/** Throws a `LeaseBrokerError` if a response has not one result for each entry of the request. */
+export function checkCount(rpc: string, { length: results }: readonly unknown[], { length: entries }: readonly unknown[]): void {
+  if (results === entries) return;
+  throw new LeaseBrokerError(rpc, "INTERNAL", null, `the response has ${results} results for ${entries} entries`);
 }
 
 /** Waits. Throws `Aborted` if the signal ends the wait. */

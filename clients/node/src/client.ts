@@ -1,16 +1,16 @@
-/** A client for producers and operators: adds rows to queues, wakes waiting claims, cancels leases. */
+/** A client for producers: adds rows to queues, and wakes waiting claims. */
 
 import { randomUUID } from "node:crypto";
 
 import { create, type DescMessage, type DescMethodUnary, type MessageShape } from "@bufbuild/protobuf";
 
-import { Caller } from "./calls.js";
-import { type Duration, durationMessage, milliseconds, now } from "./clock.js";
+import { Caller, checkCount } from "./calls.js";
+import { type Duration, milliseconds, now } from "./clock.js";
 import { type Credentials, plaintext, Token, type TokenSource } from "./credentials.js";
 import { newItem } from "./item.js";
 import { MAX_ITEMS_PER_CALL } from "./options.js";
 import { rpcs, Transport } from "./transport.js";
-import { CancelLeasesRequestSchema, EnqueueRequestSchema, WakeRequestSchema } from "./v1.js";
+import { EnqueueRequestSchema, WakeRequestSchema } from "./v1.js";
 import type { Row } from "./values.js";
 
 /** The options of a client. */
@@ -29,16 +29,6 @@ export interface EnqueueOptions {
   readonly delay?: Duration;
   /** The W3C trace context of the rows. */
   readonly traceParent?: string;
-}
-
-/** The options of `Client.cancel`. */
-export interface CancelOptions {
-  /** The time until the items are ready again. Default: they are ready immediately. */
-  readonly delay?: Duration;
-  /** True: the items become dead. Cannot be combined with `delay`. */
-  readonly deadLetter?: boolean;
-  /** The reason. The rows and the workers get it. */
-  readonly reason?: string;
 }
 
 /** A connection for programs that add work. */
@@ -66,7 +56,9 @@ export class Client implements Disposable {
       const part = rows.slice(first, first + MAX_ITEMS_PER_CALL);
       const items = part.map((row) => newItem(row, delay, traceParent));
       const request = create(EnqueueRequestSchema, { queue, items, requestId: randomUUID() });
-      keys.push(...(await this.#call(rpcs.enqueue, request)).keys);
+      const { results } = await this.#call(rpcs.enqueue, request);
+      checkCount("Enqueue", results, items);
+      keys.push(...results.map((result) => result.key));
     }
     return keys;
   }
@@ -74,20 +66,6 @@ export class Client implements Disposable {
   /** Lets waiting claims look for rows that a program has added by its own SQL. */
   async wake(queue: string): Promise<void> {
     await this.#call(rpcs.wake, create(WakeRequestSchema, { queue }));
-  }
-
-  /** Takes the leases of items away from their workers. Returns the keys of the items that were leased. */
-  async cancel(queue: string, keys: readonly string[], options: CancelOptions = {}): Promise<string[]> {
-    const { delay, deadLetter = false, reason = "" } = options;
-    const cancelled: string[] = [];
-    for (let first = 0; first < keys.length; first += MAX_ITEMS_PER_CALL) {
-      const part = keys.slice(first, first + MAX_ITEMS_PER_CALL);
-      const request = create(CancelLeasesRequestSchema, { queue, keys: part, deadLetter, reason });
-      if (delay !== undefined) request.delay = durationMessage(milliseconds("delay", delay));
-      const { results } = await this.#call(rpcs.cancelLeases, request);
-      cancelled.push(...results.filter((result) => result.cancelled).map((result) => result.key));
-    }
-    return cancelled;
   }
 
   /** Closes the connection. */

@@ -5,8 +5,9 @@ import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import { type ServiceError, status } from "@grpc/grpc-js";
 
 import { durationMilliseconds } from "./clock.js";
-import { LeaseBrokerError } from "./errors.js";
+import { type Applied, LeaseBrokerError } from "./errors.js";
 import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema, StatusSchema } from "./gen/google/rpc/details_pb.js";
+import type { CallError } from "./v1.js";
 
 const DOMAIN = "leasebroker";
 
@@ -18,27 +19,35 @@ export interface Failure {
   readonly reason: string | null;
   /** The milliseconds that the broker asks to wait. Negative: a retry cannot help. Null: the broker says nothing. */
   readonly pushback: number | null;
-  /** The path of the refused field, and why it was refused. */
-  readonly violation: { readonly field: string; readonly description: string } | null;
+  /** The path of the refused field. */
+  readonly field: string | null;
+  /** Whether the call can have changed something. */
+  readonly applied: Applied;
 }
 
 /** Returns the status of a failed call. */
 export function readFailure(error: ServiceError): Failure {
-  const details = readDetails(error.metadata.get("grpc-status-details-bin")[0]);
+  const { retryAfter, ...details } = readDetails(error.metadata.get("grpc-status-details-bin")[0]);
   const pushback = error.metadata.get("grpc-retry-pushback-ms")[0];
   return {
     code: error.code,
     message: error.details,
-    reason: details.reason,
-    pushback: pushback === undefined ? details.retryAfter : readPushback(String(pushback)),
-    violation: details.violation,
+    pushback: pushback === undefined ? retryAfter : readPushback(String(pushback)),
+    ...details,
   };
+}
+
+/** Returns the status of a claim in a `next` that failed. */
+export function failureOfNext({ code: number, message, reason, metadata, retryDelay }: CallError): Failure {
+  const code = status[(status[number] ?? "UNKNOWN") as keyof typeof status];
+  const pushback = retryDelay === undefined ? null : durationMilliseconds(retryDelay);
+  return { code, message, reason: reason || null, pushback, field: null, applied: readApplied(metadata) };
 }
 
 /** Returns the error for a failure that is final. */
 export function asError(rpc: string, failure: Failure): LeaseBrokerError {
-  const { code, reason, message, violation } = failure;
-  return new LeaseBrokerError(rpc, status[code], reason, message, violation?.field ?? null);
+  const { code, reason, message, field, applied } = failure;
+  return new LeaseBrokerError(rpc, status[code], reason, message, field, applied);
 }
 
 /** A value that is not a number has the meaning of -1 (gRFC A6). */
@@ -49,19 +58,27 @@ function readPushback(text: string): number {
 function readDetails(value: string | Buffer | undefined) {
   let reason: string | null = null;
   let retryAfter: number | null = null;
-  let violation: Failure["violation"] = null;
-  if (!(value instanceof Uint8Array)) return { reason, retryAfter, violation };
+  let field: string | null = null;
+  let applied: Applied = "unknown";
+  if (!(value instanceof Uint8Array)) return { reason, retryAfter, field, applied };
   try {
     for (const detail of fromBinary(StatusSchema, value).details) {
       const info = anyUnpack(detail, ErrorInfoSchema);
       const retry = anyUnpack(detail, RetryInfoSchema);
       const badRequest = anyUnpack(detail, BadRequestSchema);
-      if (info?.domain === DOMAIN) reason = info.reason;
+      if (info?.domain === DOMAIN) {
+        reason = info.reason;
+        applied = readApplied(info.metadata);
+      }
       if (retry) retryAfter = durationMilliseconds(retry.retryDelay);
-      if (badRequest) violation = badRequest.fieldViolations[0] ?? null;
+      if (badRequest) field = badRequest.fieldViolations[0]?.field ?? null;
     }
   } catch {
     // Details that cannot be decoded are left out. The status code still counts.
   }
-  return { reason, retryAfter, violation };
+  return { reason, retryAfter, field, applied };
+}
+
+function readApplied(metadata: Readonly<Record<string, string>>): Applied {
+  return metadata.applied === "no" ? "no" : "unknown";
 }

@@ -6,6 +6,9 @@ import type { Item } from "./item.js";
 /** The reason why a handler is cancelled. */
 export type Cause = "lease_lost" | "time_limit" | "shutdown";
 
+/** Whether a call that failed can have changed something. */
+export type Applied = "no" | "unknown";
+
 /** A call that failed, and that was not sent again or not any more. */
 export class LeaseBrokerError extends Error {
   override name = "LeaseBrokerError";
@@ -21,6 +24,8 @@ export class LeaseBrokerError extends Error {
     readonly details: string,
     /** The path of the field that the broker refused, such as `items[0].columns["Total"]`. */
     readonly field: string | null = null,
+    /** "no": the call has changed nothing and will change nothing. "unknown": its changes may have been or may still be made. */
+    readonly applied: Applied = "unknown",
   ) {
     super(`${rpc}: ${code}${reason === null ? "" : ` (${reason})`}: ${details}`);
   }

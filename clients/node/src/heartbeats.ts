@@ -3,9 +3,11 @@
 import { create } from "@bufbuild/protobuf";
 import { type ServiceError, status } from "@grpc/grpc-js";
 
+import { checkCount } from "./calls.js";
 import { durationMilliseconds, now } from "./clock.js";
 import type { Credentials } from "./credentials.js";
 import { readFailure } from "./details.js";
+import { LeaseBrokerError } from "./errors.js";
 import type { FailedAttempt } from "./health.js";
 import { MAX_ITEMS_PER_CALL } from "./options.js";
 import { rpcs, Transport } from "./transport.js";
@@ -157,33 +159,46 @@ export class Heartbeats {
     const request = create(HeartbeatRequestSchema, { queue: this.options.queue, renewals });
     const timeout = Math.min(...leases.map((lease) => lease.duration)) / 3;
     const sentAt = now();
+    let response: HeartbeatResponse;
     try {
-      const response = await this.#transport.send(rpcs.heartbeat, request, timeout, this.#token).response;
-      this.#readResponse(leases, checkpoints, sentAt, response);
+      response = await this.#transport.send(rpcs.heartbeat, request, timeout, this.#token).response;
+      checkCount("Heartbeat", response.results, leases);
     } catch (error) {
-      if (!this.#closed) this.#readError(leases, checkpoints, period, error as ServiceError);
+      if (!this.#closed) this.#readError(period, error as ServiceError | LeaseBrokerError);
+      return;
     }
+    const refused = this.#readResponse(leases, checkpoints, sentAt, response);
+    if (refused.length > 0) await this.#send(refused, period);
   }
 
+  /** Returns the leases that were not extended because of their checkpoints. */
   #readResponse(
     leases: readonly KeptLease[],
     checkpoints: readonly (Uint8Array | undefined)[],
     sentAt: number,
     response: HeartbeatResponse,
-  ): void {
+  ): KeptLease[] {
     const results: Renewed[] = [];
+    const refused: KeptLease[] = [];
     for (const [index, lease] of leases.entries()) {
       const result = response.results[index];
       if (result === undefined) continue;
       const { id } = lease;
+      const checkpoint = checkpoints[index];
       // A later checkpoint than the one in this call stays for the next call.
-      if (checkpoints[index] === this.#checkpoints.get(id)) this.#checkpoints.delete(id);
+      if (checkpoint === this.#checkpoints.get(id)) this.#checkpoints.delete(id);
       if (result.outcome === Outcome.APPLIED) {
         const timeLeft = durationMilliseconds(result.timeLeft);
         lease.duration = Math.max(lease.duration, timeLeft);
         lease.deadline = lease.needsBeat ? sentAt + timeLeft : Math.max(lease.deadline, sentAt + timeLeft);
         lease.needsBeat = false;
         results.push({ id, timeLeft, reason: "" });
+      } else if (result.outcome === Outcome.REFUSED) {
+        // The lease is still held. Without a checkpoint only a later heartbeat can succeed.
+        if (checkpoint === undefined) continue;
+        const text = result.refusal?.message ?? "";
+        this.report({ type: "checkpoint_refused", id, bytes: checkpoint.length, text });
+        if (this.#leases.get(id) === lease) refused.push(lease);
       } else {
         // A settling lease that is kept again has a new object, and this result may be that of its settlement.
         if (this.#leases.get(id) === lease) this.#leases.delete(id);
@@ -191,28 +206,18 @@ export class Heartbeats {
       }
     }
     this.report({ type: "beat", sentAt, results });
+    return refused;
   }
 
-  #readError(
-    leases: readonly KeptLease[],
-    checkpoints: readonly (Uint8Array | undefined)[],
-    period: number,
-    error: ServiceError,
-  ): void {
-    const failure = readFailure(error);
+  #readError(period: number, error: ServiceError | LeaseBrokerError): void {
+    const failure: FailedAttempt =
+      error instanceof LeaseBrokerError
+        ? { code: status.INTERNAL, reason: null, message: error.details }
+        : readFailure(error);
     this.#schedule(now() + period / 4);
     const { code, reason, message } = failure;
     this.report({ type: "failed", failure: { code, reason, message } });
-    if (failure.code === status.UNAUTHENTICATED) this.report({ type: "unauthenticated" });
-    const index = /^renewals\[([0-9]+)\]\.checkpoint$/.exec(failure.violation?.field ?? "")?.[1];
-    const lease = index === undefined ? undefined : leases[Number(index)];
-    const checkpoint = checkpoints[Number(index)];
-    if (lease === undefined || checkpoint === undefined) return;
-    // The whole call was refused. Without this checkpoint the next one succeeds.
-    this.#checkpoints.delete(lease.id);
-    const bytes = failure.reason === "LIMIT_EXCEEDED" ? checkpoint.length : 0;
-    this.report({ type: "checkpoint_refused", id: lease.id, bytes, text: failure.violation?.description ?? "" });
-    this.#schedule(now());
+    if (code === status.UNAUTHENTICATED) this.report({ type: "unauthenticated" });
   }
 }
 

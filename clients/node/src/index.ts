@@ -1,9 +1,10 @@
 /** Workers and producers for lease-broker, which leases rows of SQL tables to workers. */
 
-export { type CancelOptions, Client, type ClientOptions, type EnqueueOptions } from "./client.js";
+export { Client, type ClientOptions, type EnqueueOptions } from "./client.js";
 export type { Duration } from "./clock.js";
 export { type Credentials, plaintext, tls, type TokenSource } from "./credentials.js";
 export {
+  type Applied,
   BatchError,
   Cancelled,
   type Cause,

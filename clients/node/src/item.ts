@@ -16,7 +16,10 @@ import { FollowUpSchema, type FollowUp as FollowUpMessage, type Lease, NewItemSc
 export interface Item {
   /** The identity of the row, as the broker writes it. */
   readonly key: string;
-  /** The values of the row's columns, by name. NULL is `null`. Reading an unknown column throws an `UnknownColumnError`. */
+  /**
+   * The values of the row's columns, by name. NULL is `null`. Reading an unknown column throws an `UnknownColumnError`, and
+   * reading a value whose kind only a newer API has, a `TypeError`.
+   */
   readonly columns: Readonly<Record<string, ColumnValue>>;
   /** The number of this attempt, 1 for the first. */
   readonly attempt: number;

@@ -11,7 +11,7 @@ import { LeaseBrokerError } from "./errors.js";
 import type { CallHealth } from "./health.js";
 import type { State } from "./state.js";
 import { rpcs } from "./transport.js";
-import { ClaimBatchRequestSchema, type Lease, type TooLargeItem } from "./v1.js";
+import { ClaimBatchRequestSchema, HeldBack, type Lease, type TooLargeItem } from "./v1.js";
 
 /** The largest delay of the first claim, in milliseconds. A fleet that starts does not ask at the same moment. */
 const MAX_START_DELAY = 250;
@@ -22,7 +22,7 @@ const PAUSE_AFTER_REFUSAL = 5_000;
 /** The number of keys of too large items that are remembered. */
 const MAX_REPORTED = 1_000;
 /** The size of a response that the worker accepts. The service has a lower limit. */
-export const MAX_BYTES = 1n << 30n;
+export const MAX_BYTES = 1 << 30;
 
 /** Claims items while slots are free, nothing has to be settled, and the worker does not stop. */
 export class Poller {
@@ -86,7 +86,8 @@ export class Poller {
       ({ leases } = answer.message);
       ({ sentAt } = answer);
       reportTooLarge(state, answer.message.tooLarge);
-      if (leases.length === 0 && now() - begun < wait / 2) rest = PAUSE_AFTER_EARLY_ANSWER * (0.5 + Math.random());
+      const isEarly = leases.length === 0 && now() - begun < wait / 2;
+      if (isEarly || answer.message.heldBack === HeldBack.STOPPING) rest = PAUSE_AFTER_EARLY_ANSWER * (0.5 + Math.random());
     } catch (error) {
       rest = this.#fail(error, request.requestId);
     }
@@ -104,7 +105,7 @@ export class Poller {
     if (error instanceof LeaseBrokerError && error.code === "RESOURCE_EXHAUSTED" && error.reason === null) {
       // The limit of this program: the same claim would bring the same response again.
       this.state.options.logger.error("the response to a claim was too large", error);
-      void this.abandoned.release();
+      void this.abandoned.release({ forget: true });
       return PAUSE_AFTER_REFUSAL;
     }
     this.onFatal(error);

@@ -5,8 +5,9 @@ import { randomUUID } from "node:crypto";
 import { create } from "@bufbuild/protobuf";
 
 import type { AbandonedClaims } from "./abandoned.js";
-import { type Answer, ATTEMPT_TIMEOUT, type CallOptions, type Caller } from "./calls.js";
+import { type Answer, ATTEMPT_TIMEOUT, type CallOptions, type Caller, checkCount } from "./calls.js";
 import { durationMessage, now } from "./clock.js";
+import { failureOfNext } from "./details.js";
 import { type Ending, sizeOf } from "./endings.js";
 import { LeaseBrokerError } from "./errors.js";
 import type { EventName } from "./events.js";
@@ -14,6 +15,8 @@ import { MAX_BYTES, reportTooLarge } from "./poller.js";
 import type { State } from "./state.js";
 import { rpcs } from "./transport.js";
 import {
+  type CallError,
+  type ClaimBatchResponse,
   CompleteRequestSchema,
   FailRequestSchema,
   type Lease,
@@ -22,7 +25,6 @@ import {
   Outcome,
   ReleaseRequestSchema,
   type SettleResult,
-  type TooLargeItem,
 } from "./v1.js";
 
 /** The limits of one call: items, follow-ups of all items, and bytes, below the broker's default of 4 MiB. */
@@ -38,8 +40,8 @@ type EndingOf<K extends Kind> = Extract<Ending, { kind: K }>;
 /** The response to a settling call. */
 interface Settled {
   readonly results: readonly SettleResult[];
-  readonly nextLeases?: Lease[];
-  readonly nextTooLarge?: TooLargeItem[];
+  readonly next?: ClaimBatchResponse | undefined;
+  readonly nextError?: CallError | undefined;
 }
 
 /** Settles endings as they arrive. */
@@ -126,17 +128,35 @@ export class Settler {
     try {
       const answer = await this.#call(kind, group, next, options);
       sentAt = answer.sentAt;
+      checkCount(rpcs[kind].name, answer.message.results, group);
       this.#readResults(group, answer);
-      nextLeases = answer.message.nextLeases ?? [];
-      reportTooLarge(state, answer.message.nextTooLarge ?? []);
+      if (next !== null) nextLeases = this.#readNext(next, answer.message);
     } catch (error) {
-      if (next !== null) {
-        this.abandoned.add(next.requestId);
-        void this.abandoned.release();
-      }
+      if (next !== null) this.#abandon(next);
       await this.#readError(kind, group, error);
     }
     if (slots > 0) state.accept(nextLeases, slots, sentAt);
+  }
+
+  /** Returns the leases of the claim. If it has failed, the next claim waits as after an error of its own. */
+  #readNext(next: NextClaim, { next: response, nextError }: Settled): Lease[] {
+    const { state } = this;
+    reportTooLarge(state, response?.tooLarge ?? []);
+    if (nextError !== undefined) {
+      const failure = failureOfNext(nextError);
+      if (failure.applied === "unknown") this.#abandon(next);
+      try {
+        state.pauseClaims(this.caller.pauseAfterNext(failure));
+      } catch (error) {
+        this.onFatal(error);
+      }
+    }
+    return response?.leases ?? [];
+  }
+
+  #abandon(next: NextClaim): void {
+    this.abandoned.add(next.requestId);
+    void this.abandoned.release({ forget: true });
   }
 
   #nextClaim(slots: number): NextClaim {
@@ -183,18 +203,15 @@ export class Settler {
         case Outcome.APPLIED:
           this.#end(ending, EVENTS[kind]);
           break;
-        case Outcome.LEASE_LOST:
-          this.#end(ending, "lost");
-          break;
         case Outcome.REFUSED:
-          state.settleInstead(ending, result.problem);
+          state.settleInstead(ending, result.refusal ?? { field: "", message: "" });
           break;
         case Outcome.GONE:
           // The row does not exist. An earlier attempt of this call has removed it, if the lease was valid then.
           this.#end(ending, answer.attempts > 1 && answer.firstSentAt < lease.deadline ? "completed" : "unknown");
           break;
         default:
-          this.#end(ending, "unknown");
+          this.#end(ending, "lost");
       }
     }
   }
@@ -205,7 +222,7 @@ export class Settler {
       const [only] = group;
       // One ending of the group or the claim is refused, and the broker has applied none of them.
       if (group.length > 1 || error.field?.startsWith("next")) for (const ending of group) await this.#send(kind, [ending], 0);
-      else if (only !== undefined) state.settleInstead(only, error.details);
+      else if (only !== undefined) state.settleInstead(only, { field: "", message: error.details });
       return;
     }
     const text = error instanceof Error ? error.message : String(error);

@@ -42,6 +42,7 @@ export class State {
   leaseDuration = 30_000;
   parts!: Parts;
   #listeners = new Set<() => void>();
+  #claimPause: NodeJS.Timeout | null = null;
   #refusedCheckpoint: { readonly bytes: number; readonly text: string } | null = null;
 
   constructor(
@@ -87,10 +88,19 @@ export class State {
 
   /** Reserves the free slots for a claim. Returns their number, which is 0 if the worker takes no items now. */
   reserveSlots(): number {
-    if (!this.takesItems || this.tooManyStuck) return 0;
+    if (!this.takesItems || this.tooManyStuck || this.#claimPause !== null) return 0;
     const slots = Math.min(this.freeSlots, Math.max(Math.floor(MAX_ITEMS_PER_CALL / this.options.slotSize), 1));
     this.freeSlots -= slots;
     return slots;
+  }
+
+  /** Claims nothing for some milliseconds, because a claim has failed. */
+  pauseClaims(milliseconds: number): void {
+    clearTimeout(this.#claimPause ?? undefined);
+    this.#claimPause = setTimeout(() => {
+      this.#claimPause = null;
+      this.changed();
+    }, milliseconds).unref();
   }
 
   /** Accepts the leases of a claim, for which `slots` slots were reserved, and starts their handlers. */
@@ -186,17 +196,24 @@ export class State {
   }
 
   /** Ends an item in another way, because the broker has refused its ending. The same ending can never succeed. */
-  settleInstead(ending: Ending, problem: string): void {
-    const { lease } = ending;
+  settleInstead(ending: Ending, { field, message: text }: { readonly field: string; readonly message: string }): void {
+    const { lease, kind, message } = ending;
+    const problem = field === "" ? text : `${field}: ${text}`;
     this.events.emit("refused", lease.item, { reason: problem });
-    if (ending.kind === "complete") {
-      lease.phase = "running";
+    lease.phase = "running";
+    if (kind === "complete") {
       this.settle(failed(lease, `Refused: ${problem}`));
-    } else if (ending.message.checkpoint !== undefined || delayOf(ending) !== undefined) {
+    } else if (message.checkpoint !== undefined && !field.endsWith("delay")) {
+      this.refuseCheckpoint(message.checkpoint.length, text);
       lease.checkpoint = null;
-      lease.phase = "running";
-      const { kind, message } = ending;
-      this.settle(kind === "release" ? released(lease) : failed(lease, message.errorMessage, null, message.deadLetter));
+      delete message.checkpoint;
+      this.settle(ending);
+    } else if (kind === "fail" && message.retryDelay !== undefined) {
+      delete message.retryDelay;
+      this.settle(ending);
+    } else if (kind === "release" && message.delay !== undefined) {
+      delete message.delay;
+      this.settle(ending);
     } else {
       this.drop(lease);
     }
@@ -204,7 +221,7 @@ export class State {
 
   /** Records that the broker has refused a checkpoint of this many bytes. */
   refuseCheckpoint(bytes: number, text: string): void {
-    this.#refusedCheckpoint = { bytes, text };
+    if (bytes < (this.#refusedCheckpoint?.bytes ?? Infinity)) this.#refusedCheckpoint = { bytes, text };
     this.options.logger.warn(`checkpoints of ${bytes} bytes or more are refused: ${text}`);
   }
 
@@ -230,8 +247,4 @@ export class State {
     this.lose(lease, "the lease has ended without a successful heartbeat");
     return false;
   }
-}
-
-function delayOf(ending: Exclude<Ending, { kind: "complete" }>) {
-  return ending.kind === "fail" ? ending.message.retryDelay : ending.message.delay;
 }

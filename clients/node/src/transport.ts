@@ -13,13 +13,13 @@ import {
 } from "@grpc/grpc-js";
 
 import { channelCredentials, checkPlaintext, type Credentials, hostOf } from "./credentials.js";
-import { LeaseBrokerService } from "./v1.js";
+import { LeaseService } from "./v1.js";
 
 /** The version of this package. */
 export const VERSION = "0.2.0";
 
 /** The unary rpcs of the service. */
-export const rpcs = LeaseBrokerService.method;
+export const rpcs = LeaseService.method;
 
 // The library sends requests again itself (`calls`), so gRPC does not. A short reconnect backoff brings an idle worker
 // back soon after the broker. Responses have no limit here, because a single row may be larger than gRPC's default.

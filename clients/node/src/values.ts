@@ -10,7 +10,7 @@ import { inspect } from "node:util";
 import { create } from "@bufbuild/protobuf";
 import { NullValue, type Timestamp, TimestampSchema } from "@bufbuild/protobuf/wkt";
 
-import { type Value, ValueSchema } from "./v1.js";
+import { type ColumnValue as ColumnMessage, ColumnValueSchema } from "./v1.js";
 
 /** The item has no column with this name. */
 export class UnknownColumnError extends Error {
@@ -40,12 +40,12 @@ const MAX_INT64 = 2n ** 63n;
  *
  * Throws a `TypeError` for a type that no column has, and a `RangeError` for an integer of more than 64 bits.
  */
-export function toMessage(column: string, value: NewColumnValue): Value {
-  return create(ValueSchema, { kind: kindOf(column, value) });
+export function toMessage(column: string, value: NewColumnValue): ColumnMessage {
+  return create(ColumnValueSchema, { kind: kindOf(column, value) });
 }
 
 /** Returns the messages for the columns of a row. */
-export function rowToMessages(row: Row): Record<string, Value> {
+export function rowToMessages(row: Row): Record<string, ColumnMessage> {
   return Object.fromEntries(Object.entries(row).map(([column, value]) => [column, toMessage(column, value)]));
 }
 
@@ -66,18 +66,21 @@ const COLUMNS = new Proxy(Object.create(Object.prototype, { [inspect.custom]: { 
 });
 
 function asPlainObject(this: object): object {
-  return { ...this };
+  return Object.defineProperties({}, Object.getOwnPropertyDescriptors(this));
 }
 
-/** Returns the values of the columns that a lease carries. */
-export function columnsFromMessages(messages: Readonly<Record<string, Value>>): Record<string, ColumnValue> {
+/** Returns the values of the columns that a lease carries. Reading a value of an unknown kind throws a `TypeError`. */
+export function columnsFromMessages(messages: Readonly<Record<string, ColumnMessage>>): Record<string, ColumnValue> {
   const columns = Object.create(COLUMNS) as Record<string, ColumnValue>;
-  for (const [name, message] of Object.entries(messages)) columns[name] = fromMessage(message);
+  for (const [name, message] of Object.entries(messages)) {
+    if (message.kind.case !== undefined) columns[name] = fromMessage(name, message);
+    else Object.defineProperty(columns, name, { enumerable: true, get: () => fromMessage(name, message) });
+  }
   return columns;
 }
 
 /** Returns the value that a message holds. */
-export function fromMessage(message: Value): ColumnValue {
+export function fromMessage(column: string, message: ColumnMessage): ColumnValue {
   const { kind } = message;
   switch (kind.case) {
     case "timestampValue":
@@ -86,8 +89,9 @@ export function fromMessage(message: Value): ColumnValue {
       // A copy: the original is a part of the whole response and would keep it in memory.
       return new Uint8Array(kind.value);
     case "nullValue":
-    case undefined:
       return null;
+    case undefined:
+      throw new TypeError(`column "${column}" has a value of a newer API`);
     default:
       return kind.value;
   }
@@ -98,7 +102,7 @@ export function dateFromMessage(message: Timestamp): Date {
   return new Date(Number(message.seconds) * 1_000 + Math.floor(message.nanos / 1_000_000));
 }
 
-function kindOf(column: string, value: NewColumnValue): Value["kind"] {
+function kindOf(column: string, value: NewColumnValue): ColumnMessage["kind"] {
   switch (typeof value) {
     case "bigint":
       if (value < -MAX_INT64 || value >= MAX_INT64) {

@@ -197,7 +197,7 @@ export class Worker {
     state.settleUntil = begun + grace + CANCEL_GRACE + SETTLE_GRACE;
     state.releaseWaiting();
     await poller.stop();
-    const released = abandoned.release();
+    const released = abandoned.release({ forget: false });
     await state.waitFor(() => state.runs.size === 0 || this.#hurry, grace - (now() - begun));
     state.settleUntil = Math.min(state.settleUntil, now() + CANCEL_GRACE + SETTLE_GRACE);
     for (const run of state.runs) state.cancel(run, new ShutdownError());
@@ -208,7 +208,7 @@ export class Worker {
     watchdog.close();
     await keeper.close();
     await released;
-    await abandoned.release();
+    await abandoned.release({ forget: true });
     this.#health.close();
     transport.close();
     this.#events.emit("stopped");
@@ -230,7 +230,7 @@ export class Worker {
         this.#health.note(null);
         const [only, ...others] = report.results;
         const item = only === undefined || others.length > 0 ? undefined : state.held.get(only.id)?.item;
-        this.#events.emit("heartbeat", item, { count: report.results.length });
+        if (only !== undefined) this.#events.emit("heartbeat", item, { count: report.results.length });
         for (const { id, timeLeft, reason } of report.results) {
           const lease = state.held.get(id);
           if (lease === undefined) continue;
@@ -246,7 +246,7 @@ export class Worker {
         break;
       case "checkpoint_refused": {
         const lease = state.held.get(report.id);
-        if (lease !== undefined) lease.checkpoint = null;
+        if ((lease?.checkpoint?.length ?? 0) >= report.bytes && lease !== undefined) lease.checkpoint = null;
         state.refuseCheckpoint(report.bytes, report.text);
         break;
       }

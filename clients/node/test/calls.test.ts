@@ -83,6 +83,21 @@ for (const [name, error] of final) {
   });
 }
 
+for (const [sent, applied] of [["no", "no"], ["unknown", "unknown"], [undefined, "unknown"]] as const) {
+  test(`an error with applied ${sent} says ${applied}`, async (t) => {
+    const applies = sent === undefined ? {} : { applied: sent };
+    const error = { code: status.ALREADY_EXISTS, reason: "ALREADY_EXISTS", ...applies };
+    const { caller: calls } = await caller(t, { wake: [{ error }] });
+    await assert.rejects(calls.call(rpcs.wake, request), { reason: "ALREADY_EXISTS", applied });
+  });
+}
+
+test("a response with another count of results is an error", async (t) => {
+  const server = await startServer(t, { enqueue: [done] });
+  using client = new Client(server.address);
+  await assert.rejects(client.enqueue("work", [{ payload: "x" }]), /0 results for 1 entries/);
+});
+
 test("the wait is that of the pushback, then that of RetryInfo", async (t) => {
   const script: Script = {
     wake: [
@@ -176,7 +191,7 @@ test("a token file is read again after a refusal", async (t) => {
 });
 
 test("a retried Enqueue has the same request id, the next one another", async (t) => {
-  const keys = { message: { keys: ["1"] } };
+  const keys = { message: { results: [{ key: "1" }] } };
   const server = await startServer(t, { enqueue: [{ error: { code: status.UNAVAILABLE } }, keys] });
   using client = new Client(server.address);
   assert.deepEqual(await client.enqueue("work", [{ payload: "x" }]), ["1"]);

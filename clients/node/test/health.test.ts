@@ -51,7 +51,7 @@ test("an outage is warned about until its end", async (t) => {
   await waitFor(() => warnings.length === 1);
   assert.ok(performance.now() - begun >= 2_000);
   assert.match(warnings[0] ?? "", /^calls to the broker at 127\.0\.0\.1:\d+ have failed for \d+ s: UNAVAILABLE: .*ECONNREFUSED/);
-  await startServer(t, { claimBatch: [empty], release: [empty] }, undefined, address);
+  await startServer(t, { claimBatch: [empty], releaseClaims: [empty] }, undefined, address);
   await waitFor(() => warnings.length === 2);
   assert.match(warnings[1] ?? "", /^the broker at 127\.0\.0\.1:\d+ answers again after \d+ s$/);
 });
@@ -82,7 +82,7 @@ test("the warning is repeated, and has the latest cause", async () => {
 
 test("a claim waits only after an answer", async (t) => {
   const error = { error: { code: status.UNAVAILABLE } };
-  const server = await startServer(t, { claimBatch: [empty, empty, error, empty, "never"], release: [empty] });
+  const server = await startServer(t, { claimBatch: [empty, empty, error, empty, "never"], releaseClaims: [empty] });
   await startWorker(t, server.address);
   await waitFor(() => server.of("ClaimBatch").length === 5);
   const waits = server.of("ClaimBatch").map(({ request }) => Number((request as ClaimBatchRequest).waitTimeout?.seconds ?? 0));

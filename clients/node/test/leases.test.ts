@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { Client, type Context, type Handler, LeaseLostError, TimeLimitError, Worker } from "../src/index.js";
+import { type Context, type Handler, LeaseLostError, TimeLimitError, Worker } from "../src/index.js";
 import { COMPLETED, DELAYED, READY, startBroker } from "./support/broker.js";
 import { Journal } from "./support/journal.js";
 import { payloads, quiet, work } from "./support/work.js";
@@ -60,8 +60,7 @@ test("a cancelled lease aborts the handler with its reason", async (t) => {
   };
   const journal = await work(broker, handler, async (journal) => {
     await journal.waitFor("started");
-    using client = new Client(broker.address);
-    assert.deepEqual(await client.cancel("work", [key, "999"], { reason: "order withdrawn", delay: "1h" }), [key]);
+    await broker.cancel(key, "order withdrawn", "1h");
     await journal.waitFor("cancelled");
   });
   assert.ok(reason instanceof LeaseLostError);

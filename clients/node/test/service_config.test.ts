@@ -10,7 +10,7 @@ import { create, type DescMessage, type DescMethodUnary, fromBinary, type Messag
 import { Client, credentials, Metadata, type ServiceError, status } from "@grpc/grpc-js";
 
 import { rpcs } from "../src/transport.js";
-import { ClaimBatchRequestSchema, CompleteRequestSchema, EnqueueRequestSchema, WakeRequestSchema } from "../src/v1.js";
+import { ClaimBatchRequestSchema, CompleteRequestSchema, EnqueueRequestSchema } from "../src/v1.js";
 import { startBroker } from "./support/broker.js";
 import { startServer } from "./support/scripted_server.js";
 
@@ -51,7 +51,7 @@ for (const file of FILES) {
   const overloaded = { error: { code: status.RESOURCE_EXHAUSTED, reason: "OVERLOADED", pushback: "20" } };
   const failsTwice = [unavailable, overloaded, { message: {} }];
 
-  for (const name of ["claimBatch", "heartbeat", "complete", "fail", "release", "enqueue"] as const) {
+  for (const name of ["claimBatch", "heartbeat", "complete", "fail", "release", "releaseClaims"] as const) {
     test(`${file}: ${rpcs[name].name} is retried`, async (t) => {
       const server = await startServer(t, { [name]: failsTwice });
       const rpc: DescMethodUnary = rpcs[name];
@@ -60,12 +60,22 @@ for (const file of FILES) {
     });
   }
 
-  test(`${file}: Wake is not retried`, async (t) => {
-    const server = await startServer(t, { wake: failsTwice });
-    const call = connect(t, file, server.address);
-    await assert.rejects(call(rpcs.wake, create(WakeRequestSchema)), { code: status.UNAVAILABLE });
-    assert.equal(server.arrivals.length, 1);
+  test(`${file}: an overloaded Enqueue is retried`, async (t) => {
+    const server = await startServer(t, { enqueue: [overloaded, overloaded, { message: {} }] });
+    await connect(t, file, server.address)(rpcs.enqueue, create(EnqueueRequestSchema));
+    assert.equal(server.arrivals.length, 3);
   });
+
+  // UNAVAILABLE does not tell whether the items of an Enqueue were added.
+  for (const name of ["enqueue", "wake"] as const) {
+    test(`${file}: ${rpcs[name].name} is not retried`, async (t) => {
+      const server = await startServer(t, { [name]: failsTwice });
+      const rpc: DescMethodUnary = rpcs[name];
+      const call = connect(t, file, server.address);
+      await assert.rejects(call(rpc, create(rpc.input)), { code: status.UNAVAILABLE });
+      assert.equal(server.arrivals.length, 1);
+    });
+  }
 
   test(`${file}: the pushback is the wait, and -1 ends the call`, async (t) => {
     const server = await startServer(t, {

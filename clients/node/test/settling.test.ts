@@ -2,13 +2,14 @@
 
 import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 
 import { status } from "@grpc/grpc-js";
 
 import { type Handler, Retry, Worker } from "../src/index.js";
-import { type CompleteRequest, type FailRequest, Outcome, type ReleaseRequest } from "../src/v1.js";
+import { type CompleteRequest, type FailRequest, type HeartbeatRequest, Outcome, type ReleaseClaimsRequest } from "../src/v1.js";
 import { Journal } from "./support/journal.js";
-import { type Script, startServer } from "./support/scripted_server.js";
+import { type Script, type ScriptedServer, startServer } from "./support/scripted_server.js";
 import { quiet } from "./support/work.js";
 
 function lease(leaseId: string, seconds = 60n) {
@@ -22,10 +23,10 @@ async function settle(
   leases: ReturnType<typeof lease>[],
   script: Script,
   handler: Handler,
-  until: (journal: Journal) => Promise<void>,
+  until: (journal: Journal, server: ScriptedServer) => Promise<void>,
 ) {
   const claims = [{ message: { leases } }, "never"] as const;
-  const server = await startServer(t, { claimBatch: [...claims], release: [{ message: {} }], ...script });
+  const server = await startServer(t, { claimBatch: [...claims], releaseClaims: [{ message: {} }], ...script });
   const journal = new Journal();
   const worker = new Worker(server.address, "work", handler, {
     concurrency: leases.length,
@@ -33,9 +34,14 @@ async function settle(
     onEvent: journal.observe,
   });
   await worker.start();
-  await until(journal);
-  await worker.stop();
+  await until(journal, server);
+  await worker.stop("100ms");
   return { server, journal };
+}
+
+/** Waits until an rpc was called this often. */
+async function waitForCalls(server: ScriptedServer, rpc: string, count: number): Promise<void> {
+  while (server.of(rpc).length < count) await sleep(10);
 }
 
 const results = (...outcomes: Outcome[]) => ({ message: { results: outcomes.map((outcome) => ({ outcome })) } });
@@ -66,7 +72,7 @@ test("a settlement without a response until the lease ends is unknown", async (t
 });
 
 test("a refused group is settled one by one", async (t) => {
-  const refused = { error: { code: status.INVALID_ARGUMENT, reason: "INVALID_FIELD", field: "failures[1].retry_delay" } };
+  const refused = { error: { code: status.RESOURCE_EXHAUSTED, reason: "LIMIT_EXCEEDED" } };
   const script = { fail: [refused, results(Outcome.APPLIED), refused, results(Outcome.APPLIED)] };
   const handler: Handler = (item) => {
     throw new Retry("no", item.key === "b" ? { after: "10000h" } : {});
@@ -81,7 +87,7 @@ test("a refused group is settled one by one", async (t) => {
 });
 
 test("retries of a settlement keep the request id of the next claim", async (t) => {
-  const next = { message: { results: [{ outcome: Outcome.APPLIED }], nextLeases: [lease("b")] } };
+  const next = { message: { results: [{ outcome: Outcome.APPLIED }], next: { leases: [lease("b")] } } };
   const script = { complete: [unavailable, next, results(Outcome.APPLIED)], heartbeat: [unavailable] };
   const { server } = await settle(t, [lease("a")], script, () => undefined, (journal) => journal.waitFor("completed", 2));
   const ids = server.of("Complete").map(({ request }) => (request as CompleteRequest).next?.requestId);
@@ -91,28 +97,105 @@ test("retries of a settlement keep the request id of the next claim", async (t) 
 });
 
 test("a worker that stops releases its waiting claim twice, the last call", async (t) => {
-  const server = await startServer(t, { claimBatch: ["never"], release: [{ message: {} }] });
+  const server = await startServer(t, { claimBatch: ["never"], releaseClaims: [{ message: {} }] });
   const journal = new Journal();
   const worker = new Worker(server.address, "work", () => undefined, { workerId: "w", onEvent: journal.observe });
   await worker.start();
   while (server.of("ClaimBatch").length === 0) await new Promise(setImmediate);
   await worker.stop();
   const claim = server.arrivals[0]?.request as { requestId: string };
-  assert.deepEqual(server.arrivals.map((arrival) => arrival.rpc), ["ClaimBatch", "Release", "Release"]);
-  for (const { request } of server.of("Release")) {
-    const { workerId, requestIds } = request as ReleaseRequest;
+  assert.deepEqual(server.arrivals.map((arrival) => arrival.rpc), ["ClaimBatch", "ReleaseClaims", "ReleaseClaims"]);
+  for (const { request } of server.of("ReleaseClaims")) {
+    const { workerId, requestIds } = request as ReleaseClaimsRequest;
     assert.deepEqual([workerId, requestIds], ["w", [claim.requestId]]);
   }
 });
 
 test("an empty response that comes early is followed by a pause", async (t) => {
-  const server = await startServer(t, { claimBatch: [{ message: {} }], release: [{ message: {} }] });
+  const server = await startServer(t, { claimBatch: [{ message: {} }], releaseClaims: [{ message: {} }] });
   const worker = new Worker(server.address, "work", () => undefined, { logger: quiet });
   await worker.start();
-  while (server.of("ClaimBatch").length < 6) await new Promise((resolve) => setTimeout(resolve, 10));
+  await waitForCalls(server, "ClaimBatch", 6);
   await worker.stop();
   const times = server.of("ClaimBatch").map((arrival) => arrival.at);
   // The first claim does not wait for items. Its empty response is not early.
   const [, ...waiting] = times;
   for (const [index, at] of waiting.slice(1, 5).entries()) assert.ok(at - (waiting[index] ?? 0) > 45);
+});
+
+for (const [field, checkpoint, delay] of [["checkpoint", undefined, 7n], ["retry_delay", "half", undefined], ["", undefined, 7n]] as const) {
+  test(`a failure whose field "${field}" is refused is sent again without it`, async (t) => {
+    const refused = { message: { results: [{ outcome: Outcome.REFUSED, refusal: { field, message: "no" } }] } };
+    const handler: Handler = (_item, context) => {
+      context.checkpoint(Buffer.from("half"));
+      throw new Retry("again", { after: "7s" });
+    };
+    const script = { fail: [refused, results(Outcome.APPLIED)] };
+    const { server, journal } = await settle(t, [lease("a")], script, handler, (journal) => journal.waitFor("failed"));
+    assert.deepEqual(journal.of("refused").map((event) => event.reason), [field === "" ? "no" : `${field}: no`]);
+    const second = (server.of("Fail")[1]?.request as FailRequest).failures[0];
+    assert.equal(second?.checkpoint && Buffer.from(second.checkpoint).toString(), checkpoint);
+    assert.equal(second?.retryDelay?.seconds, delay);
+    assert.equal(second?.errorMessage, "Retry: again");
+  });
+}
+
+test("a refused renewal is sent again without its checkpoint", async (t) => {
+  const refusal = { field: "checkpoint", message: "it is too large" };
+  const extended = { outcome: Outcome.APPLIED, timeLeft: { seconds: 2n, nanos: 0 } };
+  const heartbeat = [
+    { message: { results: [{ outcome: Outcome.REFUSED, refusal }, extended] } },
+    { message: { results: [extended] } },
+    { message: { results: [extended, extended] } },
+  ];
+  const handler: Handler = async (item, context) => {
+    if (item.key === "a") context.checkpoint(new Uint8Array(101));
+    await sleep(60_000, undefined, { signal: context.signal });
+  };
+  const script = { heartbeat, release: [results(Outcome.APPLIED, Outcome.APPLIED)] };
+  const { server, journal } = await settle(t, [lease("a", 2n), lease("b", 2n)], script, handler, (_journal, server) =>
+    waitForCalls(server, "Heartbeat", 4),
+  );
+  const sent = server.of("Heartbeat").map(({ request }) =>
+    (request as HeartbeatRequest).renewals.map(({ leaseId, checkpoint }) => [leaseId, checkpoint?.length]),
+  );
+  assert.deepEqual(sent.slice(0, 2), [[["a", 101], ["b", undefined]], [["a", undefined]]]);
+  assert.equal(journal.count("lost"), 0);
+});
+
+test("an unknown outcome is a lost lease", async (t) => {
+  const script = { complete: [{ message: { results: [{ outcome: 99 }] } }] };
+  await settle(t, [lease("a")], script, () => undefined, (journal) => journal.waitFor("lost"));
+});
+
+test("a wrong count of results leaves the items unknown", async (t) => {
+  const script = { complete: [{ message: { results: [], next: { leases: [lease("b")] } } }] };
+  const { journal } = await settle(t, [lease("a")], script, () => undefined, (journal) => journal.waitFor("unknown"));
+  assert.equal(journal.count("claimed"), 1);
+});
+
+test("a failed next claim delays the next one", async (t) => {
+  const nextError = { code: status.UNAVAILABLE, reason: "STORE_UNAVAILABLE", retryDelay: { seconds: 0n, nanos: 700_000_000 } };
+  const script = { complete: [{ message: { results: [{ outcome: Outcome.APPLIED }], nextError } }] };
+  const { server, journal } = await settle(t, [lease("a")], script, () => undefined, (_journal, server) =>
+    waitForCalls(server, "ClaimBatch", 2),
+  );
+  assert.deepEqual(journal.of("retry").map(({ rpc, code, reason }) => [rpc, code, reason]), [
+    ["ClaimBatch", "UNAVAILABLE", "STORE_UNAVAILABLE"],
+  ]);
+  const [completed, claimed] = [server.of("Complete")[0], server.of("ClaimBatch")[1]];
+  assert.ok(completed !== undefined && claimed !== undefined && claimed.at - completed.at >= 690);
+  // Whether the claim was applied is not known.
+  const released = (server.of("ReleaseClaims")[0]?.request as ReleaseClaimsRequest).requestIds;
+  assert.deepEqual(released, [(completed.request as CompleteRequest).next?.requestId]);
+});
+
+test("a next claim that is refused ends the worker", async (t) => {
+  const nextError = { code: status.PERMISSION_DENIED, metadata: { applied: "no" } };
+  const server = await startServer(t, {
+    claimBatch: [{ message: { leases: [lease("a")] } }],
+    complete: [{ message: { results: [{ outcome: Outcome.APPLIED }], nextError } }],
+  });
+  const worker = new Worker(server.address, "work", () => undefined, { logger: quiet });
+  await assert.rejects(worker.run(), /^LeaseBrokerError: ClaimBatch: PERMISSION_DENIED/);
 });

@@ -10,7 +10,7 @@ from journal import Journal
 
 from lease_broker import v1
 
-_SERVICE = "/leasebroker.v1.LeaseBrokerService/"
+_SERVICE = "/leasebroker.v1.LeaseService/"
 
 
 def run_raw_loop(options: dict[str, Any], journal: Journal) -> None:
@@ -33,7 +33,7 @@ def run_raw_loop(options: dict[str, Any], journal: Journal) -> None:
         answer = complete(v1.CompleteRequest(queue=queue, completions=completions, next=following))
         assert all(result.outcome == v1.OUTCOME_APPLIED for result in answer.results)
         items += len(completions)
-        leases = answer.next_leases
+        leases = answer.next.leases
     seconds, cpu_seconds = time.monotonic() - begun, time.process_time() - cpu
     assert items == until, f"{items} items instead of {until}"
     journal.write("done", items=items, seconds=seconds, cpu_seconds=cpu_seconds)

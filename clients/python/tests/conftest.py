@@ -57,6 +57,11 @@ class Broker:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
+    def cancel(self, key: str, reason: str) -> None:
+        """Takes the lease of an item of the queue `work` away, as an operator does."""
+        command = [self.binary, "cancel", "work", key, "--reason", reason, "--address", f"http://{self.address}"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
     def rows(self, sql: str) -> list[tuple[object, ...]]:
         """Reads the database."""
         return rows(self.folder / "queues.db", sql)

@@ -26,7 +26,7 @@ _REQUESTS: dict[str, Any] = {
     "Complete": v1.CompleteRequest,
     "Fail": v1.FailRequest,
     "Release": v1.ReleaseRequest,
-    "CancelLeases": v1.CancelLeasesRequest,
+    "ReleaseClaims": v1.ReleaseClaimsRequest,
     "Wake": v1.WakeRequest,
     "Enqueue": v1.EnqueueRequest,
 }
@@ -83,7 +83,11 @@ def ok(message: Any) -> Answer:
 
 
 def error(
-    code: grpc.StatusCode, reason: str | None = None, pushback_ms: int | None = None, retry_after: float | None = None
+    code: grpc.StatusCode,
+    reason: str | None = None,
+    pushback_ms: int | None = None,
+    retry_after: float | None = None,
+    applied: str | None = None,
 ) -> Answer:
     """Ends with a status, as the broker does."""
 
@@ -93,7 +97,8 @@ def error(
             trailers.append(("grpc-retry-pushback-ms", str(pushback_ms)))
         details = []
         if reason is not None:
-            details.append(error_details_pb2.ErrorInfo(reason=reason, domain="leasebroker"))
+            metadata = {} if applied is None else {"applied": applied}
+            details.append(error_details_pb2.ErrorInfo(reason=reason, domain="leasebroker", metadata=metadata))
         if retry_after is not None:
             info = error_details_pb2.RetryInfo()
             info.retry_delay.FromMilliseconds(int(retry_after * 1000))

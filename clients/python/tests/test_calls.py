@@ -15,7 +15,7 @@ from lease_broker.endings import completed
 from lease_broker.leases import HeldLease
 from lease_broker.settler import outcome_event
 
-KEYS = ok(v1.EnqueueResponse(keys=["1"]))
+KEYS = ok(v1.EnqueueResponse(results=[v1.EnqueueResult(key="1")]))
 UNAVAILABLE, EXHAUSTED = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
@@ -80,6 +80,20 @@ def test_retry_waits_as_long_as_the_broker_asks(server: ScriptedServer, hint: An
     assert 0.7 <= time.monotonic() - begun < 3
 
 
+@pytest.mark.parametrize(("sent", "applied"), [("no", "no"), ("unknown", "unknown"), (None, "unknown")])
+def test_error_says_whether_the_call_was_applied(server: ScriptedServer, sent: str | None, applied: str) -> None:
+    server.answer("Enqueue", error(grpc.StatusCode.ALREADY_EXISTS, "ALREADY_EXISTS", applied=sent))
+    with pytest.raises(LeaseBrokerError) as failed:
+        enqueue(server)
+    assert (failed.value.reason, failed.value.applied) == ("ALREADY_EXISTS", applied)
+
+
+def test_answer_with_another_count_of_results_is_an_error(server: ScriptedServer) -> None:
+    server.answer("Enqueue", ok(v1.EnqueueResponse()))
+    with pytest.raises(LeaseBrokerError, match="0 results for 1 entries"):
+        enqueue(server)
+
+
 def test_retries_end_when_the_time_is_over(server: ScriptedServer) -> None:
     server.answer("Enqueue", error(UNAVAILABLE))
     with pytest.raises(LeaseBrokerError, match="UNAVAILABLE"):
@@ -104,23 +118,23 @@ def test_refused_caller_ends_the_worker(server: ScriptedServer, code: grpc.Statu
 
 def test_claim_that_is_too_large_to_receive_is_released(server: ScriptedServer) -> None:
     server.answer("ClaimBatch", error(EXHAUSTED), ok(v1.ClaimBatchResponse()))
-    server.answer("Release", ok(v1.ReleaseResponse()))
+    server.answer("ReleaseClaims", ok(v1.ReleaseClaimsResponse()))
     events: list[Event] = []
     worker = Worker(server.address, "work", lambda item: None, on_event=events.append, wait=0)
     worker.start()
     until = time.monotonic() + 10
-    while not server.requests["Release"] and time.monotonic() < until:
+    while not server.requests["ReleaseClaims"] and time.monotonic() < until:
         time.sleep(0.01)
     worker.stop()
     [claim, *_] = server.requests["ClaimBatch"]
-    [release, *_] = server.requests["Release"]
+    [release, *_] = server.requests["ReleaseClaims"]
     assert list(release.request_ids) == [claim.request_id]
     assert release.worker_id == claim.worker_id
 
 
 def test_health_is_false_when_calls_fail_for_a_lease(server: ScriptedServer) -> None:
     server.answer("ClaimBatch", error(UNAVAILABLE))
-    server.answer("Release", ok(v1.ReleaseResponse()))
+    server.answer("ReleaseClaims", ok(v1.ReleaseClaimsResponse()))
     worker = Worker(server.address, "work", lambda item: None, lease=1)
     assert worker.health()
     worker.start()

@@ -12,7 +12,7 @@ from scripted import Certificate, ScriptedServer, error, ok
 from lease_broker import Client, Credentials, LeaseBrokerError, plaintext, tls, v1
 from lease_broker.credentials import is_loopback
 
-KEYS = ok(v1.EnqueueResponse(keys=["1"]))
+KEYS = ok(v1.EnqueueResponse(results=[v1.EnqueueResult(key="1")]))
 
 
 @pytest.fixture(scope="module")

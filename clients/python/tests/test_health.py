@@ -69,7 +69,7 @@ def test_outage_is_warned_about_until_its_end(
         assert caplog.records[0].created - (time.time() - time.monotonic()) >= begun + 2
         server = ScriptedServer(address=address)
         server.answer("ClaimBatch", ok(v1.ClaimBatchResponse()))
-        server.answer("Release", ok(v1.ReleaseResponse()))
+        server.answer("ReleaseClaims", ok(v1.ReleaseClaimsResponse()))
         wait_for(lambda: "again" in caplog.messages[-1])
         # The next warning would come now.
         time.sleep(0.5)
@@ -112,7 +112,7 @@ def test_claim_waits_only_after_an_answer() -> None:
     server = ScriptedServer()
     empty = ok(v1.ClaimBatchResponse())
     server.answer("ClaimBatch", empty, empty, error(grpc.StatusCode.UNAVAILABLE), empty)
-    server.answer("Release", ok(v1.ReleaseResponse()))
+    server.answer("ReleaseClaims", ok(v1.ReleaseClaimsResponse()))
     with running(Worker(server.address, "work", handle, wait=20)):
         wait_for(lambda: len(server.requests["ClaimBatch"]) >= 5)
     server.close()

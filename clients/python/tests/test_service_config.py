@@ -17,13 +17,14 @@ from conftest import Broker
 from lease_broker import v1
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
-SERVICE = "leasebroker.v1.LeaseBrokerService"
+SERVICE = "leasebroker.v1.LeaseService"
 METHODS: dict[str, tuple[Any, Any]] = {
     "ClaimBatch": (v1.ClaimBatchRequest, v1.ClaimBatchResponse),
     "Heartbeat": (v1.HeartbeatRequest, v1.HeartbeatResponse),
     "Complete": (v1.CompleteRequest, v1.CompleteResponse),
     "Fail": (v1.FailRequest, v1.FailResponse),
     "Release": (v1.ReleaseRequest, v1.ReleaseResponse),
+    "ReleaseClaims": (v1.ReleaseClaimsRequest, v1.ReleaseClaimsResponse),
     "Enqueue": (v1.EnqueueRequest, v1.EnqueueResponse),
     "Wake": (v1.WakeRequest, v1.WakeResponse),
 }
@@ -117,18 +118,29 @@ def call(config: str, address: str, method: str, request: Any | None = None, tim
         return rpc(request or request_type(), timeout=timeout)
 
 
-@pytest.mark.parametrize("method", [method for method in METHODS if method != "Wake"])
+# UNAVAILABLE does not tell whether the items of an Enqueue were added.
+NOT_RETRIED = ("Enqueue", "Wake")
+
+
+@pytest.mark.parametrize("method", [method for method in METHODS if method not in NOT_RETRIED])
 def test_call_is_retried(config: str, serve: Serve, method: str) -> None:
     server = serve([(UNAVAILABLE, "20"), (EXHAUSTED, "20")])
     call(config, server.address, method)
     assert len(server.arrivals) == 3
 
 
-def test_wake_is_not_retried(config: str, serve: Serve) -> None:
+@pytest.mark.parametrize("method", NOT_RETRIED)
+def test_call_is_not_retried(config: str, serve: Serve, method: str) -> None:
     server = serve([(UNAVAILABLE, "20")])
     with pytest.raises(grpc.RpcError):
-        call(config, server.address, "Wake")
+        call(config, server.address, method)
     assert len(server.arrivals) == 1
+
+
+def test_overloaded_enqueue_is_retried(config: str, serve: Serve) -> None:
+    server = serve([(EXHAUSTED, "20"), (EXHAUSTED, "20")])
+    call(config, server.address, "Enqueue")
+    assert len(server.arrivals) == 3
 
 
 def test_pushback_is_the_wait(config: str, serve: Serve) -> None:
@@ -155,7 +167,7 @@ def test_only_the_first_config_follows_the_health(serve: Serve) -> None:
 
 
 def test_broker_that_restarts_is_waited_for(config: str, broker: Broker) -> None:
-    items = [v1.NewItem(columns={"payload": v1.Value(string_value="x")})]
+    items = [v1.NewItem(columns={"payload": v1.ColumnValue(string_value="x")})]
     call(config, broker.address, "Enqueue", v1.EnqueueRequest(queue="work", items=items, request_id=str(uuid.uuid4())))
     broker.kill()
     starts = threading.Timer(1.0, broker.start)

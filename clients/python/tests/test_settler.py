@@ -1,67 +1,188 @@
-"""Settlements that take long, against a scripted server."""
+"""Settlements and heartbeats, against a scripted server."""
 
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import grpc
-from scripted import ScriptedServer, error, ok
+import pytest
+from scripted import Answer, ScriptedServer, error, ok
 
-from lease_broker import Event, Item, Worker, v1
+from lease_broker import Context, Event, Item, LeaseBrokerError, Retry, Worker, v1
+
+UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
+APPLIED, REFUSED = v1.OUTCOME_APPLIED, v1.OUTCOME_REFUSED
+TOO_LARGE = v1.Refusal(reason=v1.REFUSAL_REASON_INVALID_FIELD, field="checkpoint", message="it is too large")
 
 
-def lease(key: str, seconds: int) -> v1.Lease:
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    """A server that extends and applies everything."""
+    server = ScriptedServer()
+    server.answer("ReleaseClaims", ok(v1.ReleaseClaimsResponse()))
+    yield server
+    server.close()
+
+
+def lease(key: str, seconds: int = 60) -> v1.Lease:
     message = v1.Lease(lease_id=f"lease-{key}", item=v1.Item(key=key), attempt=1, fencing_token=1)
     message.time_left.FromSeconds(seconds)
     return message
 
 
+def claims(*leases: v1.Lease) -> tuple[Answer, Answer]:
+    """Answers the first claim with leases, and the others with none."""
+    return ok(v1.ClaimBatchResponse(leases=leases)), ok(v1.ClaimBatchResponse())
+
+
 def extend(request: v1.HeartbeatRequest, _context: Any) -> v1.HeartbeatResponse:
     answer = v1.HeartbeatResponse()
     for renewal in request.renewals:
-        result = answer.results.add(lease_id=renewal.lease_id, outcome=v1.OUTCOME_APPLIED)
-        result.time_left.FromSeconds(2)
+        if len(renewal.checkpoint) > 100:
+            answer.results.add(outcome=REFUSED, refusal=TOO_LARGE)
+        else:
+            answer.results.add(outcome=APPLIED).time_left.FromSeconds(2)
     return answer
 
 
 def complete(request: v1.CompleteRequest, _context: Any) -> v1.CompleteResponse:
-    results = [
-        v1.SettleResult(lease_id=completion.lease_id, outcome=v1.OUTCOME_APPLIED) for completion in request.completions
-    ]
-    return v1.CompleteResponse(results=results)
+    return v1.CompleteResponse(results=[v1.SettleResult(outcome=APPLIED) for _ in request.completions])
 
 
-def test_heartbeats_keep_results_that_wait_behind_a_retry() -> None:
-    server = ScriptedServer()
-    server.answer(
-        "ClaimBatch", ok(v1.ClaimBatchResponse(leases=[lease("1", 2), lease("2", 2)])), ok(v1.ClaimBatchResponse())
-    )
+def work(
+    server: ScriptedServer, handler: Callable[..., object], until: Callable[[list[Event]], bool], **options: Any
+) -> list[Event]:
+    """Runs a worker until its events meet a condition, and stops it."""
+    events: list[Event] = []
+    worker = Worker(server.address, "work", handler, wait=0, on_event=events.append, **options)
+    worker.start()
+    limit = time.monotonic() + 15
+    while not (met := until(events)) and time.monotonic() < limit:
+        time.sleep(0.01)
+    worker.stop()
+    assert met, events
+    return events
+
+
+def names(events: list[Event]) -> list[str]:
+    return [event.name for event in events]
+
+
+def test_heartbeats_keep_results_that_wait_behind_a_retry(server: ScriptedServer) -> None:
+    server.answer("ClaimBatch", *claims(lease("1", 2), lease("2", 2)))
     server.answer("Heartbeat", extend)
-    server.answer("Release", ok(v1.ReleaseResponse()))
     # Longer than a lease.
-    server.answer("Complete", error(grpc.StatusCode.UNAVAILABLE, "STORE_UNAVAILABLE", pushback_ms=4000), complete)
-    retried, completed = threading.Event(), threading.Semaphore(0)
-    names: list[str] = []
+    server.answer("Complete", error(UNAVAILABLE, "STORE_UNAVAILABLE", pushback_ms=4000), complete)
+    retried = threading.Event()
 
-    def on_event(event: Event) -> None:
-        names.append(event.name)
-        if event.name == "retry":
+    def until(events: list[Event]) -> bool:
+        if "retry" in names(events):
             retried.set()
-        if event.name == "completed":
-            completed.release()
+        return names(events).count("completed") == 2
 
     def handler(item: Item) -> None:
         if item.key == "2":
             retried.wait(10)
 
-    worker = Worker(server.address, "work", handler, concurrency=2, wait=0, on_event=on_event)
-    worker.start()
-    both = completed.acquire(timeout=10) and completed.acquire(timeout=10)
-    worker.stop()
-    server.close()
-    assert both, names
-    assert "lost" not in names
+    events = work(server, handler, until, concurrency=2)
+    assert "lost" not in names(events)
     assert [len(request.completions) for request in server.requests["Complete"]] == [1, 1, 1]
     kept = [{renewal.lease_id for renewal in request.renewals} for request in server.requests["Heartbeat"]]
     assert sum(leases == {"lease-1", "lease-2"} for leases in kept) >= 3, kept
+
+
+def test_refused_renewal_is_sent_again_without_its_checkpoint(server: ScriptedServer) -> None:
+    server.answer("ClaimBatch", *claims(lease("1", 2), lease("2", 2)))
+    server.answer("Heartbeat", extend)
+    server.answer("Complete", complete)
+
+    def handler(item: Item, context: Context) -> None:
+        if item.key == "1":
+            context.checkpoint(b"x" * 101)
+        time.sleep(1)
+
+    events = work(server, handler, lambda events: names(events).count("completed") == 2, concurrency=2)
+    assert "lost" not in names(events)
+    sent = [[(r.lease_id[-1], len(r.checkpoint)) for r in request.renewals] for request in server.requests["Heartbeat"]]
+    assert sent[:2] == [[("1", 101), ("2", 0)], [("1", 0)]], sent
+
+
+@pytest.mark.parametrize(
+    ("refused", "checkpoint", "delay"), [("checkpoint", b"", 7), ("retry_delay", b"half", 0), ("", b"", 7)]
+)
+def test_refused_failure_is_sent_again_without_the_refused_field(
+    server: ScriptedServer, refused: str, checkpoint: bytes, delay: int
+) -> None:
+    refusal = v1.SettleResult(outcome=REFUSED, refusal=v1.Refusal(field=refused, message="no"))
+    server.answer("ClaimBatch", *claims(lease("1")))
+    applied = v1.SettleResult(outcome=APPLIED)
+    server.answer("Fail", ok(v1.FailResponse(results=[refusal])), ok(v1.FailResponse(results=[applied])))
+
+    def handler(item: Item, context: Context) -> None:
+        context.checkpoint(b"half")
+        raise Retry("again", after=7)
+
+    events = work(server, handler, lambda events: "failed" in names(events))
+    [reason] = [event.details["reason"] for event in events if event.name == "refused"]
+    assert reason == (f"{refused}: no" if refused else "no")
+    first, second = [request.failures[0] for request in server.requests["Fail"]]
+    assert (first.checkpoint, first.retry_delay.seconds) == (b"half", 7)
+    assert (second.checkpoint, second.retry_delay.seconds) == (checkpoint, delay)
+    assert second.error_message == "Retry: again"
+
+
+def test_unknown_outcome_is_a_lost_lease(server: ScriptedServer) -> None:
+    server.answer("ClaimBatch", *claims(lease("1")))
+    newer = v1.CompleteResponse.FromString(b"\x0a\x02\x10\x63")
+    server.answer("Complete", ok(newer))
+    work(server, lambda item: None, lambda events: "lost" in names(events))
+
+
+def test_wrong_count_of_results_leaves_the_items_unknown(server: ScriptedServer) -> None:
+    server.answer("ClaimBatch", *claims(lease("1")))
+    server.answer("Complete", ok(v1.CompleteResponse(next=v1.ClaimBatchResponse(leases=[lease("2")]))))
+    events = work(server, lambda item: None, lambda events: "unknown" in names(events))
+    assert names(events).count("claimed") == 1
+
+
+def test_failed_next_claim_delays_the_next_one(server: ScriptedServer) -> None:
+    answers = claims(lease("1"))
+    claimed_at: list[float] = []
+
+    def claim(request: Any, context: grpc.ServicerContext) -> Any:
+        claimed_at.append(time.monotonic())
+        return answers[len(claimed_at) > 1](request, context)
+
+    def fail_next(request: Any, context: grpc.ServicerContext) -> Any:
+        answer = complete(request, context)
+        answer.next_error.code, answer.next_error.reason = UNAVAILABLE.value[0], "STORE_UNAVAILABLE"
+        answer.next_error.retry_delay.FromMilliseconds(700)
+        answered_at.append(time.monotonic())
+        return answer
+
+    answered_at: list[float] = []
+    server.answer("ClaimBatch", claim)
+    server.answer("Complete", fail_next)
+    events = work(server, lambda item: None, lambda events: len(claimed_at) >= 2)
+    [retry] = [event.details for event in events if event.name == "retry"]
+    assert (retry["rpc"], retry["code"], retry["reason"]) == ("ClaimBatch", "UNAVAILABLE", "STORE_UNAVAILABLE")
+    assert claimed_at[1] - answered_at[0] >= 0.7
+    # Whether the claim was applied is not known.
+    [completion] = server.requests["Complete"]
+    assert completion.next.request_id in server.requests["ReleaseClaims"][0].request_ids
+
+
+def test_next_claim_that_is_refused_ends_the_worker(server: ScriptedServer) -> None:
+    server.answer("ClaimBatch", *claims(lease("1")))
+    answer = complete(v1.CompleteRequest(completions=[v1.Completion()]), None)
+    answer.next_error.code = grpc.StatusCode.PERMISSION_DENIED.value[0]
+    answer.next_error.metadata["applied"] = "no"
+    server.answer("Complete", ok(answer))
+    with pytest.raises(LeaseBrokerError, match="ClaimBatch: PERMISSION_DENIED"):
+        Worker(server.address, "work", lambda item: None, wait=0).run()
+    # The claim was not applied, so there is nothing to release.
+    [completion] = server.requests["Complete"]
+    assert all(completion.next.request_id not in call.request_ids for call in server.requests["ReleaseClaims"])

@@ -26,7 +26,9 @@ from lease_broker import (
     Result,
     Retry,
     Worker,
+    v1,
 )
+from lease_broker.item import read_item
 from lease_broker.values import Row
 
 
@@ -419,18 +421,13 @@ def test_lease_taken_away_cancels_the_handler(broker: Broker) -> None:
 
     def handler(item: Item, context: Context) -> None:
         if item.attempt == 1:
-            assert cancel(broker, item.key) == [True, False]
+            broker.cancel(item.key, "maintenance")
             context.cancelled.wait(10)
             causes.append(context.cause)
 
     journal = work(broker, handler, lambda counts: counts["completed"] == 1)
     assert causes == ["lease_lost"]
     assert [event.details["reason"] for event in journal.events if event.name == "lost"] == ["maintenance"]
-
-
-def cancel(broker: Broker, key: str) -> list[bool]:
-    with Client(broker.address) as client:
-        return client.cancel("work", [key, "999"], reason="maintenance")
 
 
 def test_worker_that_stops_finishes_its_items(broker: Broker) -> None:
@@ -548,10 +545,21 @@ def test_plaintext_to_another_machine_is_refused() -> None:
 
 
 def test_values_survive_the_way_to_the_broker_and_back() -> None:
-    from lease_broker.values import from_message, to_message
+    from lease_broker.values import columns_from_messages, row_to_messages
 
     time_value = datetime(1, 1, 1, 0, 0, 0, 1, tzinfo=timezone.utc)
     for value in (None, True, -(2**63), 1.5, "ż", b"\0", time_value, Decimal("-12.50")):
-        back = from_message(to_message("c", value))
+        back = columns_from_messages(row_to_messages({"c": value}))["c"]
         assert back == value
         assert type(back) is type(value)
+
+
+def test_value_of_an_unknown_kind_raises_when_it_is_read() -> None:
+    newer = v1.ColumnValue.FromString(b"\x4a\x01x")
+    lease = v1.Lease(item=v1.Item(columns={"day": newer, "hour": v1.ColumnValue(int64_value=7)}))
+    columns = read_item(lease).columns
+    assert columns["hour"] == 7
+    assert columns.get("minute") is None
+    for read in (columns.__getitem__, columns.get):
+        with pytest.raises(ValueError, match="column 'day' has a value of a newer API"):
+            read("day")

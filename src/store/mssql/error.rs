@@ -140,10 +140,10 @@ impl From<OperationFailure> for StoreError {
         if let Self::Unavailable(outage) = &mut error {
             outage.tries = failure.tries;
         }
-        match failure.may_have_been_applied {
-            true => error.maybe_applied(),
-            false => error,
+        if failure.may_have_been_applied {
+            error = error.maybe_applied();
         }
+        error
     }
 }
 

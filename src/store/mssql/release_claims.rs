@@ -47,9 +47,13 @@ impl MssqlOperations {
                 )
                 .await
                 .map_err(StoreError::from);
-            let results = results.map_err(|error| match released.ended.is_empty() {
-                true => error,
-                false => error.maybe_applied(),
+            // Earlier batches have released leases.
+            let results = results.map_err(|error| {
+                if released.ended.is_empty() {
+                    error
+                } else {
+                    error.maybe_applied()
+                }
             })?;
             let rows = decode::result_set(&results, 0)?;
             for row in rows {

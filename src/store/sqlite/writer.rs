@@ -118,9 +118,8 @@ where
     fn answer(self: Box<Self>, committed: Result<(), StoreError>) {
         // The error of the operation tells more than the error of the transaction that it broke.
         let result = match (self.result, committed) {
-            (Some(Err(error)), Ok(())) => Err(error.not_applied()),
-            (Some(Err(error)), Err(_)) | (Some(Ok(_)), Err(error)) => Err(error),
-            (None, Err(error)) => Err(error.not_applied()),
+            (Some(Err(error)), _) | (None, Err(error)) => Err(error.not_applied()),
+            (Some(Ok(_)), Err(error)) => Err(error),
             (Some(result), Ok(())) => result,
             (None, Ok(())) => Err(StoreError::Bug("the operation was not run".to_owned())),
         };
@@ -186,6 +185,8 @@ impl Writer {
         &self,
         operation: impl Fn(&WriteContext) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
+        const ENDED: &str = "the writer thread has ended";
+
         let (caller, result) = oneshot::channel();
         let beginning = Beginning::default();
         let pending = PendingWrite {
@@ -194,7 +195,6 @@ impl Writer {
             result: None,
             caller,
         };
-        const ENDED: &str = "the writer thread has ended";
         let not_begun = || StoreError::not_begun(ENDED);
         let withdrawn = self.withdrawals.next(&beginning);
         let operations = self.operations.as_ref().ok_or_else(not_begun)?;

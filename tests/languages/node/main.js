@@ -12,13 +12,13 @@ async function main(proto, address) {
     enums: String,
     oneofs: true,
   });
-  const { LeaseBrokerService } = grpc.loadPackageDefinition(definition).leasebroker.v1;
-  const client = new LeaseBrokerService(address, grpc.credentials.createInsecure());
+  const { LeaseService } = grpc.loadPackageDefinition(definition).leasebroker.v1;
+  const client = new LeaseService(address, grpc.credentials.createInsecure());
   const call = (method, request) => promisify(client[method]).call(client, { queue: "work", ...request });
 
   const item = (payload) => ({ columns: { payload: { stringValue: payload }, note: { nullValue: "NULL_VALUE" } } });
   const added = await call("Enqueue", { items: ["complete", "fail", "release"].map(item) });
-  assert.strictEqual(added.keys.length, 3);
+  assert.deepStrictEqual(added.results.map((result) => Boolean(result.key)), Array(3).fill(true));
 
   const { leases } = await call("ClaimBatch", { workerId: "node", maxItems: 3 });
   assert.deepStrictEqual(leases.map((lease) => lease.item.columns.payload.stringValue), ["complete", "fail", "release"]);

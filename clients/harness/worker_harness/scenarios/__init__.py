@@ -19,8 +19,10 @@ from worker_harness.scenarios import (
     lost_claim_replies,
     lost_complete_replies,
     network,
+    newer_service,
     no_prefetch,
     plain,
+    refused_checkpoints,
     results,
     rolling_restart,
     stuck,
@@ -57,4 +59,6 @@ SCENARIOS = {
     16: Scenario("stuck handlers", stuck.run),
     17: Scenario("network", network.run),
     18: Scenario("throughput", throughput.run, alone=True),
+    19: Scenario("refused checkpoints", refused_checkpoints.run),
+    20: Scenario("newer service", newer_service.run),
 }

@@ -35,7 +35,7 @@ def run(cell: Cell) -> None:
     [key2] = cell.enqueue([{"sleep_ms": 4_000}])
     stopped.wait_for("started", key=key2)
     cancelled_at = now_ms()
-    cell.api().cancel("work", [key2], REASON)
+    broker.cancel("work", key2, REASON)
     cancelled = stopped.wait_for("cancelled", key=key2)
     assert cancelled["cause"] == "lease_lost", cancelled
     assert cancelled["at_ms"] - cancelled_at <= MAX_DELAY_MS, cancelled

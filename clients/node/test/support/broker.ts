@@ -1,13 +1,13 @@
 /** A broker for tests. The environment variable LEASE_BROKER has the path of its binary. */
 
-import { type ChildProcess, spawn } from "node:child_process";
-import { execFileSync } from "node:child_process";
+import { type ChildProcess, execFile, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import type { TestContext } from "node:test";
+import { promisify } from "node:util";
 
 import { Client, type Row } from "../../src/index.js";
 
@@ -63,6 +63,12 @@ export class Broker {
     if (this.#process.exitCode !== null || this.#process.signalCode !== null) return;
     this.#process.kill("SIGKILL");
     await once(this.#process, "exit");
+  }
+
+  /** Takes the lease of an item of the queue `work` away, as an operator does. */
+  async cancel(key: string, reason: string, delay: string): Promise<void> {
+    const args = ["cancel", "work", key, "--reason", reason, "--delay", delay, "--address", `http://${this.address}`];
+    await promisify(execFile)(this.binary, args);
   }
 
   async close(): Promise<void> {

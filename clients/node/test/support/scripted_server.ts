@@ -6,7 +6,7 @@ import { Metadata, type sendUnaryData, Server, ServerCredentials, type ServerUna
 import type { TestContext } from "node:test";
 
 import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema, StatusSchema } from "../../src/gen/google/rpc/details_pb.js";
-import { LeaseBrokerService } from "../../src/v1.js";
+import { LeaseService } from "../../src/v1.js";
 
 /** A call that has arrived. */
 export interface Arrival {
@@ -24,12 +24,13 @@ export interface ScriptedError {
   readonly retryAfterMs?: number;
   readonly pushback?: string;
   readonly text?: string;
+  readonly applied?: string;
 }
 
 type Answer = { readonly error: ScriptedError } | { readonly message: object } | "never";
 
 /** Answers the calls of one rpc, one after the other. The last answer stays. */
-export type Script = Partial<Record<keyof typeof LeaseBrokerService.method, Answer[]>>;
+export type Script = Partial<Record<keyof typeof LeaseService.method, Answer[]>>;
 
 export class ScriptedServer {
   readonly arrivals: Arrival[] = [];
@@ -39,7 +40,7 @@ export class ScriptedServer {
   constructor(private readonly script: Script) {}
 
   async listen(credentials = ServerCredentials.createInsecure(), address = "127.0.0.1:0"): Promise<void> {
-    for (const [name, method] of Object.entries(LeaseBrokerService.method)) this.#add(name as keyof Script, method);
+    for (const [name, method] of Object.entries(LeaseService.method)) this.#add(name as keyof Script, method);
     const port = await new Promise<number>((resolve, reject) => {
       this.#server.bindAsync(address, credentials, (error, port) => {
         if (error === null) resolve(port);
@@ -62,7 +63,7 @@ export class ScriptedServer {
     const answers = [...(this.script[name] ?? [])];
     const definition = {
       [method.name]: {
-        path: `/${LeaseBrokerService.typeName}/${method.name}`,
+        path: `/${LeaseService.typeName}/${method.name}`,
         requestStream: false,
         responseStream: false,
         requestDeserialize: (bytes: Buffer) => fromBinary(method.input, bytes),
@@ -99,10 +100,11 @@ export async function startServer(
   return server;
 }
 
-function serviceError({ code, reason, field, retryAfterMs, pushback, text = "scripted" }: ScriptedError) {
+function serviceError({ code, reason, field, retryAfterMs, pushback, text = "scripted", applied }: ScriptedError) {
   const details = [];
   if (reason !== undefined) {
-    details.push(anyPack(ErrorInfoSchema, create(ErrorInfoSchema, { reason, domain: "leasebroker" })));
+    const metadata: Record<string, string> = applied === undefined ? {} : { applied };
+    details.push(anyPack(ErrorInfoSchema, create(ErrorInfoSchema, { reason, domain: "leasebroker", metadata })));
   }
   if (retryAfterMs !== undefined) {
     const retryDelay = create(DurationSchema, { seconds: 0n, nanos: retryAfterMs * 1_000_000 });

@@ -9,19 +9,22 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass
 from typing import Any
 
 import grpc
 from google.rpc import error_details_pb2, status_pb2
 
+from lease_broker import v1
 from lease_broker.credentials import Token, TokenError
-from lease_broker.errors import LeaseBrokerError
+from lease_broker.errors import Applied, LeaseBrokerError
 from lease_broker.health import CallHealth
 from lease_broker.transport import Transport
+from lease_broker.values import duration_seconds
 
 _DOMAIN = "leasebroker"
+_CODES: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
 _MIN_WAIT, _MAX_WAIT = 0.1, 5.0
 _PAUSE_STEP = 0.1
 ATTEMPT_TIMEOUT = 10.0
@@ -50,7 +53,9 @@ class CallFailure:
     pushback: float | None
     """The seconds that the broker asks to wait. Negative: the request must not be sent again."""
     field: str | None = None
-    """The path of the field of the request that the broker refuses, such as "failures[0].checkpoint"."""
+    """The path of the field of the request that the broker refuses, such as "items[0].delay"."""
+    applied: Applied = "unknown"
+    """Whether the call can have changed something."""
 
 
 @dataclass(frozen=True)
@@ -193,6 +198,17 @@ class Caller:
                 elif abort.wait(step):
                     raise Aborted
 
+    def pause_after_next(self, failure: CallFailure) -> float:
+        """Returns the seconds to wait before the next claim, after the claim in a `next` has failed.
+
+        Raises `LeaseBrokerError` if a further claim cannot succeed.
+        """
+        if not may_retry(failure):
+            raise as_error("ClaimBatch", failure)
+        pause = _MIN_WAIT if failure.pushback is None else failure.pushback
+        self._on_retry(RetryEvent("ClaimBatch", failure.code.name, failure.reason, 1, pause))
+        return pause
+
 
 def may_retry(failure: CallFailure) -> bool:
     """Returns True if the same request may succeed later."""
@@ -213,29 +229,41 @@ def may_retry(failure: CallFailure) -> bool:
 
 def as_error(rpc: str, failure: CallFailure) -> LeaseBrokerError:
     """Returns the exception for a failure that is final."""
-    return LeaseBrokerError(rpc, failure.code.name, failure.reason, failure.message, failure.field)
+    return LeaseBrokerError(rpc, failure.code.name, failure.reason, failure.message, failure.field, failure.applied)
+
+
+def check_count(rpc: str, results: Sized, entries: Sized) -> None:
+    """Raises `LeaseBrokerError` if an answer has not one result for each entry of the request."""
+    if len(results) != len(entries):
+        text = f"the answer has {len(results)} results for {len(entries)} entries"
+        raise LeaseBrokerError(rpc, grpc.StatusCode.INTERNAL.name, None, text)
+
+
+def failure_of_next(error: v1.CallError) -> CallFailure:
+    """Returns the status of a claim in a `next` that failed."""
+    code = _CODES.get(error.code, grpc.StatusCode.UNKNOWN)
+    pushback = duration_seconds(error.retry_delay) if error.HasField("retry_delay") else None
+    return CallFailure(code, error.reason or None, error.message, pushback, applied=_read_applied(error.metadata))
 
 
 def read_failure(error: grpc.RpcError) -> CallFailure:
     """Reads the status of an answer, with the broker's reason and the time that it asks to wait."""
-    code = error.code()
-    message = error.details() or ""
-    reason, pushback, retry_info, field = None, None, None, None
-    metadata: Any = error.trailing_metadata() or ()
-    for key, value in metadata:
-        if key == "grpc-retry-pushback-ms":
-            try:
-                pushback = int(value) / 1000
-            except ValueError:
-                pushback = -1.0
-        elif key == "grpc-status-details-bin":
-            reason, retry_info, field = _read_details(value)
-    return CallFailure(code, reason, message, retry_info if pushback is None else pushback, field)
+    trailers: Any = error.trailing_metadata() or ()
+    metadata = dict(trailers)
+    reason, retry_info, field, applied = _read_details(metadata.get("grpc-status-details-bin", b""))
+    pushback = retry_info
+    if "grpc-retry-pushback-ms" in metadata:
+        try:
+            pushback = int(metadata["grpc-retry-pushback-ms"]) / 1000
+        except ValueError:
+            pushback = -1.0
+    return CallFailure(error.code(), reason, error.details() or "", pushback, field, applied)
 
 
-def _read_details(value: bytes) -> tuple[str | None, float | None, str | None]:
-    """Reads the broker's reason, the seconds to wait and the refused field from the details of a status."""
+def _read_details(value: bytes) -> tuple[str | None, float | None, str | None, Applied]:
+    """Reads the broker's reason, the seconds to wait, the refused field and `applied` from the details of a status."""
     reason, wait, field = None, None, None
+    applied: Applied = "unknown"
     status = status_pb2.Status()
     try:
         status.ParseFromString(value)
@@ -246,12 +274,17 @@ def _read_details(value: bytes) -> tuple[str | None, float | None, str | None]:
                 error_details_pb2.BadRequest(),
             )
             if detail.Unpack(info) and info.domain == _DOMAIN:
-                reason = info.reason
+                reason, applied = info.reason, _read_applied(info.metadata)
             elif detail.Unpack(retry):
-                wait = retry.retry_delay.seconds + retry.retry_delay.nanos / 1_000_000_000
+                wait = duration_seconds(retry.retry_delay)
             elif detail.Unpack(request) and request.field_violations:
                 field = request.field_violations[0].field
     except ValueError:
         # Details that cannot be read tell nothing. The status code still does.
-        return None, None, None
-    return reason, wait, field
+        return None, None, None, "unknown"
+    return reason, wait, field, applied
+
+
+def _read_applied(metadata: Mapping[str, str]) -> Applied:
+    """Reads `applied` from the metadata of an error."""
+    return "no" if metadata.get("applied") == "no" else "unknown"

@@ -1,4 +1,4 @@
-"""A client for programs that add items, and for those that watch over workers."""
+"""A client for programs that add items."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from datetime import timedelta
 from typing import Any
 
 from lease_broker import v1
-from lease_broker.calls import Caller
+from lease_broker.calls import Caller, check_count
 from lease_broker.credentials import Credentials, Token, TokenSource, plaintext
-from lease_broker.errors import seconds
 from lease_broker.item import new_item
 from lease_broker.tracing import current_trace_parent
 from lease_broker.transport import Transport
-from lease_broker.values import Row, duration
+from lease_broker.values import Row
 
 _MAX_PER_CALL = 1_000
 
@@ -58,36 +57,14 @@ class Client:
         for first in range(0, len(rows), _MAX_PER_CALL):
             items = [new_item(row, delay, trace_parent) for row in rows[first : first + _MAX_PER_CALL]]
             request = v1.EnqueueRequest(queue=queue, items=items, request_id=str(uuid.uuid4()))
-            keys.extend(self._call("Enqueue", request).keys)
+            results = self._call("Enqueue", request).results
+            check_count("Enqueue", results, items)
+            keys.extend(result.key for result in results)
         return keys
 
     def wake(self, queue: str) -> None:
         """Makes waiting claims look for items now. Call it after rows were inserted by SQL."""
         self._call("Wake", v1.WakeRequest(queue=queue))
-
-    def cancel(
-        self,
-        queue: str,
-        keys: Sequence[str],
-        *,
-        reason: str = "",
-        delay: timedelta | float | None = None,
-        dead_letter: bool = False,
-    ) -> list[bool]:
-        """Takes leases away from their workers. Returns for each key whether its item was leased.
-
-        The items become ready, after `delay` if there is one, or dead with `dead_letter`. The workers get the reason.
-        """
-        cancelled: list[bool] = []
-        for first in range(0, len(keys), _MAX_PER_CALL):
-            request = v1.CancelLeasesRequest(
-                queue=queue, keys=keys[first : first + _MAX_PER_CALL], reason=reason, dead_letter=dead_letter
-            )
-            wait = seconds(delay)
-            if wait is not None:
-                request.delay.CopyFrom(duration(wait))
-            cancelled.extend(result.cancelled for result in self._call("CancelLeases", request).results)
-        return cancelled
 
     def _call(self, rpc: str, request: Any) -> Any:
         return self._caller.call(rpc, request, until=time.monotonic() + self._timeout).message

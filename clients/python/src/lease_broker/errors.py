@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 Cause = Literal["lease_lost", "time_limit", "shutdown"]
 """The reason why a handler is cancelled."""
+Applied = Literal["no", "unknown"]
+"""Whether a call that failed can have changed something."""
 
 
 class LeaseBrokerError(Exception):
@@ -18,16 +20,26 @@ class LeaseBrokerError(Exception):
 
     `code` is the name of the gRPC status, such as "NOT_FOUND". `reason` is the reason of the broker, such as
     "QUEUE_NOT_FOUND", or None if the error does not come from the broker. `field` is the path of the field of the
-    request that the broker refused, or None.
+    request that the broker refused, or None. `applied` is "no" if the call has changed nothing and will change nothing,
+    and "unknown" if its changes may have been made or may still be made.
     """
 
-    def __init__(self, rpc: str, code: str, reason: str | None, message: str, field: str | None = None) -> None:
+    def __init__(
+        self,
+        rpc: str,
+        code: str,
+        reason: str | None,
+        message: str,
+        field: str | None = None,
+        applied: Applied = "unknown",
+    ) -> None:
         super().__init__(f"{rpc}: {code}{f' ({reason})' if reason else ''}: {message}")
         self.rpc = rpc
         self.code = code
         self.reason = reason
         self.message = message
         self.field = field
+        self.applied = applied
 
 
 class Retry(Exception):

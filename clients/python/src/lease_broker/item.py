@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from lease_broker import v1
 from lease_broker.errors import seconds
-from lease_broker.values import Columns, Row, duration, from_message, row_to_messages, to_datetime
+from lease_broker.values import Columns, Row, columns_from_messages, duration, row_to_messages, to_datetime
 
 
 class Item:
@@ -38,10 +38,12 @@ class Item:
 
     @property
     def columns(self) -> Row:
-        """The values of the row's columns. NULL is None. An unknown name raises an `UnknownColumnError`."""
+        """The values of the row's columns. NULL is None.
+
+        An unknown name raises an `UnknownColumnError`. A value whose kind only a newer API has raises a `ValueError`.
+        """
         if self._columns is None:
-            values: Mapping[str, v1.Value] = self._lease.item.columns
-            self._columns = Columns({name: from_message(value) for name, value in values.items()})
+            self._columns = columns_from_messages(self._lease.item.columns)
         return self._columns
 
     @property

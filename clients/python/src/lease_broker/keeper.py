@@ -6,7 +6,6 @@ for an answer: answers arrive in a thread of gRPC.
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 import traceback
@@ -15,8 +14,9 @@ from typing import Any
 import grpc
 
 from lease_broker import endings, v1
-from lease_broker.calls import Caller, CallFailure, read_failure
+from lease_broker.calls import Caller, CallFailure, check_count, read_failure
 from lease_broker.credentials import TokenError
+from lease_broker.errors import LeaseBrokerError
 from lease_broker.health import CallHealth
 from lease_broker.leases import HeldLease, Phase, Run
 from lease_broker.runners import Runner
@@ -152,7 +152,7 @@ class Keeper:
             metadata = self._caller.metadata(self._needs_fresh_token)
             future = self._transport.start("Heartbeat", request, timeout, metadata)
         except TokenError as error:
-            self._note_failure(leases, CallFailure(grpc.StatusCode.UNAVAILABLE, None, str(error), None), period)
+            self._note_failure(CallFailure(grpc.StatusCode.UNAVAILABLE, None, str(error), None), period)
             return
         except ValueError:
             # The channel was closed. The worker has stopped.
@@ -160,19 +160,28 @@ class Keeper:
 
         def on_answer(answered: Any) -> None:
             try:
-                self._note(leases, checkpoints, sent_at, answered.result())
+                answer = answered.result()
+                check_count("Heartbeat", answer.results, leases)
             except grpc.FutureCancelledError:
                 return
+            except LeaseBrokerError as error:
+                self._note_failure(CallFailure(grpc.StatusCode.INTERNAL, None, error.message, None), period)
             except grpc.RpcError as error:
-                self._note_failure(leases, read_failure(error), period)
+                self._note_failure(read_failure(error), period)
+            else:
+                refused = self._note(leases, checkpoints, sent_at, answer)
+                if refused:
+                    with self._state.lock:
+                        self._send(refused, timeout, period)
 
         future.add_done_callback(on_answer)
 
     def _note(
         self, leases: list[HeldLease], checkpoints: list[bytes | None], sent_at: float, answer: v1.HeartbeatResponse
-    ) -> None:
-        """Notes the answer to a heartbeat."""
+    ) -> list[HeldLease]:
+        """Notes the answer to a heartbeat. Returns the leases that it has not extended because of their checkpoints."""
         state = self._state
+        refused: list[HeldLease] = []
         self._health.note(None)
         self._needs_fresh_token = False
         extended = 0
@@ -186,26 +195,29 @@ class Keeper:
                     lease.in_doubt = False
                     if lease.run is not None:
                         lease.run.context.in_doubt = any(other.in_doubt for other in lease.run.leases)
+                elif result.outcome == v1.OUTCOME_REFUSED:
+                    # The lease is still held. Without a checkpoint only a later heartbeat can succeed.
+                    if checkpoint is not None:
+                        state.refuse_checkpoint(lease, checkpoint, result.refusal.message)
+                        if lease.wants_heartbeat:
+                            refused.append(lease)
                 elif lease.phase in (Phase.WAITING, Phase.RUNNING, Phase.DONE):
                     # A lease that is being settled may have ended by its settlement, whose answer tells.
                     state.lose(lease, result.cancel_reason or None)
             if extended:
                 state.events.emit("heartbeat", count=extended)
+        return refused
 
-    def _note_failure(self, leases: list[HeldLease], failure: CallFailure, period: float) -> None:
+    def _note_failure(self, failure: CallFailure, period: float) -> None:
         """Sends the next heartbeat soon after one that failed."""
         state = self._state
         self._health.note(failure)
         if failure.code is grpc.StatusCode.DEADLINE_EXCEEDED and failure.reason is None:
             self._transport.reconnect()
-        pause = period / 4
         if failure.code is grpc.StatusCode.UNAUTHENTICATED:
             self._needs_fresh_token = True
         with state.lock:
-            if found := re.fullmatch(r"renewals\[(\d+)\]\.checkpoint", failure.field or ""):
-                state.refuse_checkpoint(leases[int(found[1])], failure.message)
-                pause = 0.0
-            state.next_beat = min(state.next_beat, time.monotonic() + pause)
+            state.next_beat = min(state.next_beat, time.monotonic() + period / 4)
             state.clock.notify()
         state.options.logger.info("a heartbeat failed: %s: %s", failure.code.name, failure.message)
 

@@ -72,9 +72,9 @@ class Poller:
         if not requests:
             return
         options = self._state.options
-        request = v1.ReleaseRequest(queue=options.queue, worker_id=options.worker_id, request_ids=requests)
+        request = v1.ReleaseClaimsRequest(queue=options.queue, worker_id=options.worker_id, request_ids=requests)
         try:
-            self._caller.call("Release", request, until=time.monotonic() + _RELEASE_SECONDS)
+            self._caller.call("ReleaseClaims", request, until=time.monotonic() + _RELEASE_SECONDS)
         except LeaseBrokerError as error:
             options.logger.warning("the leases of %d claims may last until they expire: %s", len(requests), error)
 
@@ -85,7 +85,8 @@ class Poller:
             while state.takes_items:
                 if state.may_claim and (slots := state.reserve_slots()) > 0:
                     return slots
-                state.slots_free.wait()
+                pause = state.claim_at - time.monotonic()
+                state.slots_free.wait(pause if pause > 0 else None)
             return 0
 
     def _claim(self, slots: int) -> None:
@@ -106,6 +107,7 @@ class Poller:
         begun = time.monotonic()
         messages: list[v1.Lease] = []
         sent_at = begun
+        stopping = False
         try:
             answer = self._caller.call(
                 "ClaimBatch",
@@ -115,6 +117,7 @@ class Poller:
                 on_retry=lambda: request.ClearField("wait_timeout"),
             )
             messages, sent_at = list(answer.message.leases), answer.sent_at
+            stopping = answer.message.held_back == v1.HELD_BACK_STOPPING
             state.note_too_large(answer.message.too_large)
         except BaseException:
             with state.lock:
@@ -123,5 +126,5 @@ class Poller:
         finally:
             with state.lock:
                 state.accept(messages, slots, sent_at)
-        if not messages and time.monotonic() - begun < wait / 2:
+        if stopping or (not messages and time.monotonic() - begun < wait / 2):
             self._abort.wait(_PAUSE_AFTER_EARLY_ANSWER * random.uniform(0.5, 1.5))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lease_broker import endings, v1
-from lease_broker.calls import ATTEMPT_TIMEOUT, Answer, Caller
+from lease_broker.calls import ATTEMPT_TIMEOUT, Answer, Caller, check_count, failure_of_next
 from lease_broker.endings import Completed, Ending, Failed, Released
 from lease_broker.errors import LeaseBrokerError
 from lease_broker.events import EventName
@@ -141,10 +141,10 @@ class Settler:
                 attempt_timeout=min(timeout, ATTEMPT_TIMEOUT),
                 on_retry=on_retry,
             )
+            check_count(rpc, answer.message.results, group)
             self._note(group, answer)
             if claim is not None:
-                leases, sent_at = list(answer.message.next_leases), answer.sent_at
-                state.note_too_large(answer.message.next_too_large)
+                leases, sent_at = self._read_next(claim, answer), answer.sent_at
         except LeaseBrokerError as error:
             if claim is not None:
                 with state.lock:
@@ -154,6 +154,21 @@ class Settler:
             if slots > 0:
                 with state.lock:
                     state.accept(leases, slots, sent_at)
+
+    def _read_next(self, claim: v1.NextClaim, answer: Answer) -> list[v1.Lease]:
+        """Returns the leases of the claim. If it has failed, the next claim waits as after an error of its own."""
+        state, message = self._state, answer.message
+        state.note_too_large(message.next.too_large)
+        if message.HasField("next_error"):
+            failure = failure_of_next(message.next_error)
+            with state.lock:
+                if failure.applied == "unknown":
+                    state.abandoned_requests.append(claim.request_id)
+                try:
+                    state.claim_at = time.monotonic() + self._caller.pause_after_next(failure)
+                except LeaseBrokerError as error:
+                    self._on_fatal(error)
+        return list(message.next.leases)
 
     def _note(self, group: Sequence[Ending], answer: Answer) -> None:
         """Notes the outcome of each ending."""
@@ -165,7 +180,7 @@ class Settler:
                 if name == "completed":
                     completed.append(ending.lease.item)
                 elif name == "refused":
-                    self._refuse(ending, result.problem)
+                    self._refuse(ending, result.refusal)
                     continue
                 elif name == "failed" and isinstance(ending, Failed):
                     state.events.emit(name, ending.lease.item, error=ending.message.error_message)
@@ -178,17 +193,13 @@ class Settler:
         """Deals with a call that failed as a whole."""
         state = self._state
         if error.reason in _PERMANENT:
-            if (error.field or "").endswith(".checkpoint") and self._drop_checkpoints(group, error.message):
-                self._send(rpc, group)
-                return
             if len(group) > 1:
                 for ending in group:
                     self._send(rpc, [ending])
                 return
-            if isinstance(group[0], Completed):
-                with state.lock:
-                    self._refuse(group[0], error.message)
-                return
+            with state.lock:
+                self._refuse(group[0], v1.Refusal(message=error.message))
+            return
         with state.lock:
             for ending in group:
                 state.events.emit("unknown", ending.lease.item, error=str(error))
@@ -197,24 +208,26 @@ class Settler:
         if error.code in _FATAL:
             self._on_fatal(error)
 
-    def _drop_checkpoints(self, group: Sequence[Ending], problem: str) -> bool:
-        """Removes the checkpoints from the messages of a group. Returns False if there is none."""
-        found = False
-        for ending in group:
-            if not isinstance(ending, Completed) and ending.message.HasField("checkpoint"):
-                ending.message.ClearField("checkpoint")
-                self._state.refuse_checkpoint(ending.lease, problem)
-                found = True
-        return found
-
-    def _refuse(self, ending: Ending, problem: str) -> None:
-        """Fails an item whose ending the broker refused. The same ending can never succeed."""
-        self._state.events.emit("refused", ending.lease.item, reason=problem)
+    def _refuse(self, ending: Ending, refusal: v1.Refusal) -> None:
+        """Ends an item in another way, because the broker refuses the ending. The same ending can never succeed."""
+        state, lease = self._state, ending.lease
+        problem = f"{refusal.field}: {refusal.message}" if refusal.field else refusal.message
+        state.events.emit("refused", lease.item, reason=problem)
+        lease.phase = Phase.RUNNING
         if isinstance(ending, Completed):
-            ending.lease.phase = Phase.RUNNING
-            self._state.settle(endings.failed(ending.lease, f"Refused: {problem}"))
+            state.settle(endings.failed(lease, f"Refused: {problem}"))
+            return
+        message: Any = ending.message
+        delay = "retry_delay" if isinstance(ending, Failed) else "delay"
+        if message.HasField("checkpoint") and refusal.field != delay:
+            state.refuse_checkpoint(lease, message.checkpoint, refusal.message)
+            message.ClearField("checkpoint")
+        elif message.HasField(delay):
+            message.ClearField(delay)
         else:
-            self._state.drop(ending.lease)
+            state.drop(lease)
+            return
+        state.settle(ending)
 
 
 def outcome_event(ending: Ending, outcome: v1.Outcome, answer: Answer) -> EventName:

@@ -51,12 +51,14 @@ class State:
         self.checkpoint_limit = CheckpointLimit()
         self.abandoned_requests: list[str] = []
         """The ids of claims without an answer. The broker may have leased items for them."""
+        self.claim_at = 0.0
+        """The moment before which nothing is claimed, because a claim has failed."""
         self._too_large: set[str] = set()
         self.start_runs: Callable[[list[Run]], None] = lambda _runs: None
 
     def reserve_slots(self) -> int:
         """Takes the free slots for a claim. Returns their number, which is 0 if the worker takes no items now."""
-        if not self.takes_items or self.stuck > self.options.allowed_stuck:
+        if not self.takes_items or self.stuck > self.options.allowed_stuck or time.monotonic() < self.claim_at:
             return 0
         slots = min(self.free_slots, self.options.max_slots_per_call)
         self.free_slots -= slots
@@ -180,11 +182,11 @@ class State:
                 self._too_large.add(item.key)
                 self.options.logger.error("item %s is too large to be sent: %d bytes", item.key, item.size_bytes)
 
-    def refuse_checkpoint(self, lease: HeldLease, problem: str) -> None:
+    def refuse_checkpoint(self, lease: HeldLease, checkpoint: bytes, problem: str) -> None:
         """Forgets a checkpoint that the broker has refused. Later ones of its size are refused by the context."""
-        size = len(lease.new_checkpoint or b"")
-        self.checkpoint_limit.max_bytes = min(self.checkpoint_limit.max_bytes, max(size - 1, 0))
-        lease.new_checkpoint = None
+        self.checkpoint_limit.max_bytes = min(self.checkpoint_limit.max_bytes, max(len(checkpoint) - 1, 0))
+        if lease.new_checkpoint == checkpoint:
+            lease.new_checkpoint = None
         self.options.logger.error("the checkpoint of item %s was not stored: %s", lease.item.key, problem)
 
     def release_waiting(self) -> None:

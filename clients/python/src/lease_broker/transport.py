@@ -13,7 +13,7 @@ import grpc
 from lease_broker import v1
 from lease_broker.credentials import Credentials, check_plaintext
 
-SERVICE = "leasebroker.v1.LeaseBrokerService"
+SERVICE = "leasebroker.v1.LeaseService"
 VERSION = "0.2.0"
 
 # The library sends requests again itself (`calls`), so gRPC does not. A short reconnect backoff brings an idle worker
@@ -38,7 +38,7 @@ _REQUESTS: dict[str, tuple[type[Any], type[Any]]] = {
     "Complete": (v1.CompleteRequest, v1.CompleteResponse),
     "Fail": (v1.FailRequest, v1.FailResponse),
     "Release": (v1.ReleaseRequest, v1.ReleaseResponse),
-    "CancelLeases": (v1.CancelLeasesRequest, v1.CancelLeasesResponse),
+    "ReleaseClaims": (v1.ReleaseClaimsRequest, v1.ReleaseClaimsResponse),
     "Wake": (v1.WakeRequest, v1.WakeResponse),
     "Enqueue": (v1.EnqueueRequest, v1.EnqueueResponse),
 }

@@ -31,7 +31,22 @@ class UnknownColumnError(KeyError):
 
 
 class Columns(dict[str, "ColumnValue"]):
-    """The columns of an item. Reading an unknown column with [] raises an `UnknownColumnError`."""
+    """The columns of an item. Reading an unknown column with [] raises an `UnknownColumnError`.
+
+    In the place of a value whose kind only a newer API has, there is the `ValueError` that reading it raises.
+    """
+
+    def __getitem__(self, column: str) -> ColumnValue:
+        value = super().__getitem__(column)
+        if isinstance(value, ValueError):
+            raise ValueError(*value.args)
+        return value
+
+    def get(self, column: str, default: ColumnValue = None) -> ColumnValue:  # type: ignore[override]
+        try:
+            return self[column]
+        except UnknownColumnError:
+            return default
 
     def __missing__(self, column: str) -> ColumnValue:
         raise UnknownColumnError(f"no column {column!r}; the item has {', '.join(sorted(self)) or 'no columns'}")
@@ -40,31 +55,31 @@ class Columns(dict[str, "ColumnValue"]):
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-def to_message(column: str, value: ColumnValue) -> v1.Value:
+def to_message(column: str, value: ColumnValue) -> v1.ColumnValue:
     """Returns the message for a value. `column` is the name for the text of an error.
 
     Raises `TypeError` for a type that no column has, and `ValueError` for a datetime without a time zone.
     """
     if value is None:
-        return v1.Value(null_value=0)  # type: ignore[arg-type]
+        return v1.ColumnValue(null_value=0)  # type: ignore[arg-type]
     if isinstance(value, bool):
-        return v1.Value(bool_value=value)
+        return v1.ColumnValue(bool_value=value)
     if isinstance(value, int):
         if not -(2**63) <= value < 2**63:
             raise ValueError(f"column {column!r}: {value} has more than 64 bits; pass a Decimal")
-        return v1.Value(int64_value=value)
+        return v1.ColumnValue(int64_value=value)
     if isinstance(value, float):
-        return v1.Value(double_value=value)
+        return v1.ColumnValue(double_value=value)
     if isinstance(value, str):
-        return v1.Value(string_value=value)
+        return v1.ColumnValue(string_value=value)
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return v1.Value(bytes_value=bytes(value))
+        return v1.ColumnValue(bytes_value=bytes(value))
     if isinstance(value, Decimal):
-        return v1.Value(decimal_value=format(value, "f"))
+        return v1.ColumnValue(decimal_value=format(value, "f"))
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise ValueError(f"column {column!r}: the datetime has no time zone")
-        message = v1.Value()
+        message = v1.ColumnValue()
         microseconds = (value - _EPOCH) // timedelta(microseconds=1)
         message.timestamp_value.seconds, rest = divmod(microseconds, 1_000_000)
         message.timestamp_value.nanos = rest * 1000
@@ -72,15 +87,22 @@ def to_message(column: str, value: ColumnValue) -> v1.Value:
     raise TypeError(f"column {column!r}: {type(value).__name__} is not a type of a column")
 
 
-def row_to_messages(row: Row) -> dict[str, v1.Value]:
+def row_to_messages(row: Row) -> dict[str, v1.ColumnValue]:
     """Returns the messages for the columns of a row."""
     return {column: to_message(column, value) for column, value in row.items()}
 
 
-def from_message(message: v1.Value) -> ColumnValue:
-    """Returns the value that a message holds."""
+def columns_from_messages(messages: Mapping[str, v1.ColumnValue]) -> Columns:
+    """Returns the columns of an item."""
+    return Columns({column: from_message(column, message) for column, message in messages.items()})  # type: ignore[misc]
+
+
+def from_message(column: str, message: v1.ColumnValue) -> ColumnValue | ValueError:
+    """Returns the value that a message holds. An error: its kind is unknown."""
     kind = message.WhichOneof("kind")
-    if kind is None or kind == "null_value":
+    if kind is None:
+        return ValueError(f"column {column!r} has a value of a newer API")
+    if kind == "null_value":
         return None
     if kind == "timestamp_value":
         return to_datetime(message.timestamp_value)

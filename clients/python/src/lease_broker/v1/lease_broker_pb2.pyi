@@ -9,6 +9,14 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class HeldBack(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    HELD_BACK_UNSPECIFIED: _ClassVar[HeldBack]
+    HELD_BACK_NOTHING_READY: _ClassVar[HeldBack]
+    HELD_BACK_TOO_LARGE: _ClassVar[HeldBack]
+    HELD_BACK_STOPPING: _ClassVar[HeldBack]
+    HELD_BACK_RELEASED: _ClassVar[HeldBack]
+
 class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     OUTCOME_UNSPECIFIED: _ClassVar[Outcome]
@@ -16,6 +24,18 @@ class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OUTCOME_LEASE_LOST: _ClassVar[Outcome]
     OUTCOME_GONE: _ClassVar[Outcome]
     OUTCOME_REFUSED: _ClassVar[Outcome]
+
+class RefusalReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REFUSAL_REASON_UNSPECIFIED: _ClassVar[RefusalReason]
+    REFUSAL_REASON_INVALID_FIELD: _ClassVar[RefusalReason]
+    REFUSAL_REASON_QUEUE_NOT_FOUND: _ClassVar[RefusalReason]
+    REFUSAL_REASON_COLUMN_NOT_WRITABLE: _ClassVar[RefusalReason]
+    REFUSAL_REASON_VALUE_UNFIT: _ClassVar[RefusalReason]
+    REFUSAL_REASON_ALREADY_EXISTS: _ClassVar[RefusalReason]
+    REFUSAL_REASON_CHECK: _ClassVar[RefusalReason]
+    REFUSAL_REASON_FOREIGN_KEY: _ClassVar[RefusalReason]
+    REFUSAL_REASON_TRIGGER: _ClassVar[RefusalReason]
 
 class ItemState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -25,11 +45,25 @@ class ItemState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ITEM_STATE_DELAYED: _ClassVar[ItemState]
     ITEM_STATE_COMPLETED: _ClassVar[ItemState]
     ITEM_STATE_DEAD: _ClassVar[ItemState]
+HELD_BACK_UNSPECIFIED: HeldBack
+HELD_BACK_NOTHING_READY: HeldBack
+HELD_BACK_TOO_LARGE: HeldBack
+HELD_BACK_STOPPING: HeldBack
+HELD_BACK_RELEASED: HeldBack
 OUTCOME_UNSPECIFIED: Outcome
 OUTCOME_APPLIED: Outcome
 OUTCOME_LEASE_LOST: Outcome
 OUTCOME_GONE: Outcome
 OUTCOME_REFUSED: Outcome
+REFUSAL_REASON_UNSPECIFIED: RefusalReason
+REFUSAL_REASON_INVALID_FIELD: RefusalReason
+REFUSAL_REASON_QUEUE_NOT_FOUND: RefusalReason
+REFUSAL_REASON_COLUMN_NOT_WRITABLE: RefusalReason
+REFUSAL_REASON_VALUE_UNFIT: RefusalReason
+REFUSAL_REASON_ALREADY_EXISTS: RefusalReason
+REFUSAL_REASON_CHECK: RefusalReason
+REFUSAL_REASON_FOREIGN_KEY: RefusalReason
+REFUSAL_REASON_TRIGGER: RefusalReason
 ITEM_STATE_UNSPECIFIED: ItemState
 ITEM_STATE_READY: ItemState
 ITEM_STATE_LEASED: ItemState
@@ -56,12 +90,14 @@ class ClaimBatchRequest(_message.Message):
     def __init__(self, queue: _Optional[str] = ..., worker_id: _Optional[str] = ..., max_items: _Optional[int] = ..., lease_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., wait_timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., request_id: _Optional[str] = ..., max_bytes: _Optional[int] = ...) -> None: ...
 
 class ClaimBatchResponse(_message.Message):
-    __slots__ = ("leases", "too_large")
+    __slots__ = ("leases", "too_large", "held_back")
     LEASES_FIELD_NUMBER: _ClassVar[int]
     TOO_LARGE_FIELD_NUMBER: _ClassVar[int]
+    HELD_BACK_FIELD_NUMBER: _ClassVar[int]
     leases: _containers.RepeatedCompositeFieldContainer[Lease]
     too_large: _containers.RepeatedCompositeFieldContainer[TooLargeItem]
-    def __init__(self, leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., too_large: _Optional[_Iterable[_Union[TooLargeItem, _Mapping]]] = ...) -> None: ...
+    held_back: HeldBack
+    def __init__(self, leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., too_large: _Optional[_Iterable[_Union[TooLargeItem, _Mapping]]] = ..., held_back: _Optional[_Union[HeldBack, str]] = ...) -> None: ...
 
 class TooLargeItem(_message.Message):
     __slots__ = ("key", "size_bytes")
@@ -102,15 +138,15 @@ class Item(_message.Message):
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
         key: str
-        value: Value
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Value, _Mapping]] = ...) -> None: ...
+        value: ColumnValue
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[ColumnValue, _Mapping]] = ...) -> None: ...
     KEY_FIELD_NUMBER: _ClassVar[int]
     COLUMNS_FIELD_NUMBER: _ClassVar[int]
     key: str
-    columns: _containers.MessageMap[str, Value]
-    def __init__(self, key: _Optional[str] = ..., columns: _Optional[_Mapping[str, Value]] = ...) -> None: ...
+    columns: _containers.MessageMap[str, ColumnValue]
+    def __init__(self, key: _Optional[str] = ..., columns: _Optional[_Mapping[str, ColumnValue]] = ...) -> None: ...
 
-class Value(_message.Message):
+class ColumnValue(_message.Message):
     __slots__ = ("bool_value", "int64_value", "double_value", "string_value", "bytes_value", "timestamp_value", "decimal_value", "null_value")
     BOOL_VALUE_FIELD_NUMBER: _ClassVar[int]
     INT64_VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -129,6 +165,18 @@ class Value(_message.Message):
     decimal_value: str
     null_value: _struct_pb2.NullValue
     def __init__(self, bool_value: bool = ..., int64_value: _Optional[int] = ..., double_value: _Optional[float] = ..., string_value: _Optional[str] = ..., bytes_value: _Optional[bytes] = ..., timestamp_value: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., decimal_value: _Optional[str] = ..., null_value: _Optional[_Union[_struct_pb2.NullValue, str]] = ...) -> None: ...
+
+class Refusal(_message.Message):
+    __slots__ = ("reason", "field", "constraint", "message")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    FIELD_FIELD_NUMBER: _ClassVar[int]
+    CONSTRAINT_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    reason: RefusalReason
+    field: str
+    constraint: str
+    message: str
+    def __init__(self, reason: _Optional[_Union[RefusalReason, str]] = ..., field: _Optional[str] = ..., constraint: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
     __slots__ = ("queue", "renewals", "lease_duration")
@@ -155,20 +203,20 @@ class HeartbeatResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[HeartbeatResult, _Mapping]]] = ...) -> None: ...
 
 class HeartbeatResult(_message.Message):
-    __slots__ = ("lease_id", "outcome", "expire_time", "time_left", "state", "cancel_reason")
-    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("outcome", "expire_time", "time_left", "state", "cancel_reason", "refusal")
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     EXPIRE_TIME_FIELD_NUMBER: _ClassVar[int]
     TIME_LEFT_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     CANCEL_REASON_FIELD_NUMBER: _ClassVar[int]
-    lease_id: str
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
     outcome: Outcome
     expire_time: _timestamp_pb2.Timestamp
     time_left: _duration_pb2.Duration
     state: ItemState
     cancel_reason: str
-    def __init__(self, lease_id: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., expire_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., time_left: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., state: _Optional[_Union[ItemState, str]] = ..., cancel_reason: _Optional[str] = ...) -> None: ...
+    refusal: Refusal
+    def __init__(self, outcome: _Optional[_Union[Outcome, str]] = ..., expire_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., time_left: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., state: _Optional[_Union[ItemState, str]] = ..., cancel_reason: _Optional[str] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ...) -> None: ...
 
 class CompleteRequest(_message.Message):
     __slots__ = ("queue", "completions", "next")
@@ -201,15 +249,15 @@ class Completion(_message.Message):
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
         key: str
-        value: Value
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Value, _Mapping]] = ...) -> None: ...
+        value: ColumnValue
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[ColumnValue, _Mapping]] = ...) -> None: ...
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
     FOLLOW_UPS_FIELD_NUMBER: _ClassVar[int]
     COLUMNS_FIELD_NUMBER: _ClassVar[int]
     lease_id: str
     follow_ups: _containers.RepeatedCompositeFieldContainer[FollowUp]
-    columns: _containers.MessageMap[str, Value]
-    def __init__(self, lease_id: _Optional[str] = ..., follow_ups: _Optional[_Iterable[_Union[FollowUp, _Mapping]]] = ..., columns: _Optional[_Mapping[str, Value]] = ...) -> None: ...
+    columns: _containers.MessageMap[str, ColumnValue]
+    def __init__(self, lease_id: _Optional[str] = ..., follow_ups: _Optional[_Iterable[_Union[FollowUp, _Mapping]]] = ..., columns: _Optional[_Mapping[str, ColumnValue]] = ...) -> None: ...
 
 class FollowUp(_message.Message):
     __slots__ = ("queue", "item")
@@ -220,14 +268,35 @@ class FollowUp(_message.Message):
     def __init__(self, queue: _Optional[str] = ..., item: _Optional[_Union[NewItem, _Mapping]] = ...) -> None: ...
 
 class CompleteResponse(_message.Message):
-    __slots__ = ("results", "next_leases", "next_too_large")
+    __slots__ = ("results", "next", "next_error")
     RESULTS_FIELD_NUMBER: _ClassVar[int]
-    NEXT_LEASES_FIELD_NUMBER: _ClassVar[int]
-    NEXT_TOO_LARGE_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    NEXT_ERROR_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[SettleResult]
-    next_leases: _containers.RepeatedCompositeFieldContainer[Lease]
-    next_too_large: _containers.RepeatedCompositeFieldContainer[TooLargeItem]
-    def __init__(self, results: _Optional[_Iterable[_Union[SettleResult, _Mapping]]] = ..., next_leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., next_too_large: _Optional[_Iterable[_Union[TooLargeItem, _Mapping]]] = ...) -> None: ...
+    next: ClaimBatchResponse
+    next_error: CallError
+    def __init__(self, results: _Optional[_Iterable[_Union[SettleResult, _Mapping]]] = ..., next: _Optional[_Union[ClaimBatchResponse, _Mapping]] = ..., next_error: _Optional[_Union[CallError, _Mapping]] = ...) -> None: ...
+
+class CallError(_message.Message):
+    __slots__ = ("code", "reason", "message", "metadata", "retry_delay")
+    class MetadataEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    RETRY_DELAY_FIELD_NUMBER: _ClassVar[int]
+    code: int
+    reason: str
+    message: str
+    metadata: _containers.ScalarMap[str, str]
+    retry_delay: _duration_pb2.Duration
+    def __init__(self, code: _Optional[int] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., retry_delay: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class FailRequest(_message.Message):
     __slots__ = ("queue", "failures", "next")
@@ -246,8 +315,8 @@ class Failure(_message.Message):
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
         key: str
-        value: Value
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Value, _Mapping]] = ...) -> None: ...
+        value: ColumnValue
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[ColumnValue, _Mapping]] = ...) -> None: ...
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     RETRY_DELAY_FIELD_NUMBER: _ClassVar[int]
@@ -258,31 +327,27 @@ class Failure(_message.Message):
     error_message: str
     retry_delay: _duration_pb2.Duration
     dead_letter: bool
-    columns: _containers.MessageMap[str, Value]
+    columns: _containers.MessageMap[str, ColumnValue]
     checkpoint: bytes
-    def __init__(self, lease_id: _Optional[str] = ..., error_message: _Optional[str] = ..., retry_delay: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., dead_letter: bool = ..., columns: _Optional[_Mapping[str, Value]] = ..., checkpoint: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, lease_id: _Optional[str] = ..., error_message: _Optional[str] = ..., retry_delay: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., dead_letter: bool = ..., columns: _Optional[_Mapping[str, ColumnValue]] = ..., checkpoint: _Optional[bytes] = ...) -> None: ...
 
 class FailResponse(_message.Message):
-    __slots__ = ("results", "next_leases", "next_too_large")
+    __slots__ = ("results", "next", "next_error")
     RESULTS_FIELD_NUMBER: _ClassVar[int]
-    NEXT_LEASES_FIELD_NUMBER: _ClassVar[int]
-    NEXT_TOO_LARGE_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    NEXT_ERROR_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[SettleResult]
-    next_leases: _containers.RepeatedCompositeFieldContainer[Lease]
-    next_too_large: _containers.RepeatedCompositeFieldContainer[TooLargeItem]
-    def __init__(self, results: _Optional[_Iterable[_Union[SettleResult, _Mapping]]] = ..., next_leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., next_too_large: _Optional[_Iterable[_Union[TooLargeItem, _Mapping]]] = ...) -> None: ...
+    next: ClaimBatchResponse
+    next_error: CallError
+    def __init__(self, results: _Optional[_Iterable[_Union[SettleResult, _Mapping]]] = ..., next: _Optional[_Union[ClaimBatchResponse, _Mapping]] = ..., next_error: _Optional[_Union[CallError, _Mapping]] = ...) -> None: ...
 
 class ReleaseRequest(_message.Message):
-    __slots__ = ("queue", "releases", "worker_id", "request_ids")
+    __slots__ = ("queue", "releases")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     RELEASES_FIELD_NUMBER: _ClassVar[int]
-    WORKER_ID_FIELD_NUMBER: _ClassVar[int]
-    REQUEST_IDS_FIELD_NUMBER: _ClassVar[int]
     queue: str
     releases: _containers.RepeatedCompositeFieldContainer[Release]
-    worker_id: str
-    request_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, queue: _Optional[str] = ..., releases: _Optional[_Iterable[_Union[Release, _Mapping]]] = ..., worker_id: _Optional[str] = ..., request_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, queue: _Optional[str] = ..., releases: _Optional[_Iterable[_Union[Release, _Mapping]]] = ...) -> None: ...
 
 class Release(_message.Message):
     __slots__ = ("lease_id", "delay", "checkpoint")
@@ -295,54 +360,38 @@ class Release(_message.Message):
     def __init__(self, lease_id: _Optional[str] = ..., delay: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., checkpoint: _Optional[bytes] = ...) -> None: ...
 
 class ReleaseResponse(_message.Message):
-    __slots__ = ("results", "released_by_request_id")
-    RESULTS_FIELD_NUMBER: _ClassVar[int]
-    RELEASED_BY_REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
-    results: _containers.RepeatedCompositeFieldContainer[SettleResult]
-    released_by_request_id: int
-    def __init__(self, results: _Optional[_Iterable[_Union[SettleResult, _Mapping]]] = ..., released_by_request_id: _Optional[int] = ...) -> None: ...
-
-class SettleResult(_message.Message):
-    __slots__ = ("lease_id", "outcome", "state", "problem")
-    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
-    OUTCOME_FIELD_NUMBER: _ClassVar[int]
-    STATE_FIELD_NUMBER: _ClassVar[int]
-    PROBLEM_FIELD_NUMBER: _ClassVar[int]
-    lease_id: str
-    outcome: Outcome
-    state: ItemState
-    problem: str
-    def __init__(self, lease_id: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., state: _Optional[_Union[ItemState, str]] = ..., problem: _Optional[str] = ...) -> None: ...
-
-class CancelLeasesRequest(_message.Message):
-    __slots__ = ("queue", "keys", "delay", "dead_letter", "reason")
-    QUEUE_FIELD_NUMBER: _ClassVar[int]
-    KEYS_FIELD_NUMBER: _ClassVar[int]
-    DELAY_FIELD_NUMBER: _ClassVar[int]
-    DEAD_LETTER_FIELD_NUMBER: _ClassVar[int]
-    REASON_FIELD_NUMBER: _ClassVar[int]
-    queue: str
-    keys: _containers.RepeatedScalarFieldContainer[str]
-    delay: _duration_pb2.Duration
-    dead_letter: bool
-    reason: str
-    def __init__(self, queue: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., delay: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., dead_letter: bool = ..., reason: _Optional[str] = ...) -> None: ...
-
-class CancelLeasesResponse(_message.Message):
     __slots__ = ("results",)
     RESULTS_FIELD_NUMBER: _ClassVar[int]
-    results: _containers.RepeatedCompositeFieldContainer[CancelResult]
-    def __init__(self, results: _Optional[_Iterable[_Union[CancelResult, _Mapping]]] = ...) -> None: ...
+    results: _containers.RepeatedCompositeFieldContainer[SettleResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[SettleResult, _Mapping]]] = ...) -> None: ...
 
-class CancelResult(_message.Message):
-    __slots__ = ("key", "cancelled", "state")
-    KEY_FIELD_NUMBER: _ClassVar[int]
-    CANCELLED_FIELD_NUMBER: _ClassVar[int]
+class ReleaseClaimsRequest(_message.Message):
+    __slots__ = ("queue", "worker_id", "request_ids")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    WORKER_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_IDS_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    worker_id: str
+    request_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, queue: _Optional[str] = ..., worker_id: _Optional[str] = ..., request_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ReleaseClaimsResponse(_message.Message):
+    __slots__ = ("released",)
+    RELEASED_FIELD_NUMBER: _ClassVar[int]
+    released: int
+    def __init__(self, released: _Optional[int] = ...) -> None: ...
+
+class SettleResult(_message.Message):
+    __slots__ = ("outcome", "state", "already_applied", "refusal")
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
-    key: str
-    cancelled: bool
+    ALREADY_APPLIED_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    outcome: Outcome
     state: ItemState
-    def __init__(self, key: _Optional[str] = ..., cancelled: bool = ..., state: _Optional[_Union[ItemState, str]] = ...) -> None: ...
+    already_applied: bool
+    refusal: Refusal
+    def __init__(self, outcome: _Optional[_Union[Outcome, str]] = ..., state: _Optional[_Union[ItemState, str]] = ..., already_applied: bool = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ...) -> None: ...
 
 class WakeRequest(_message.Message):
     __slots__ = ("queue",)
@@ -371,18 +420,26 @@ class NewItem(_message.Message):
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
         key: str
-        value: Value
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Value, _Mapping]] = ...) -> None: ...
+        value: ColumnValue
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[ColumnValue, _Mapping]] = ...) -> None: ...
     COLUMNS_FIELD_NUMBER: _ClassVar[int]
     DELAY_FIELD_NUMBER: _ClassVar[int]
     TRACE_PARENT_FIELD_NUMBER: _ClassVar[int]
-    columns: _containers.MessageMap[str, Value]
+    columns: _containers.MessageMap[str, ColumnValue]
     delay: _duration_pb2.Duration
     trace_parent: str
-    def __init__(self, columns: _Optional[_Mapping[str, Value]] = ..., delay: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., trace_parent: _Optional[str] = ...) -> None: ...
+    def __init__(self, columns: _Optional[_Mapping[str, ColumnValue]] = ..., delay: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., trace_parent: _Optional[str] = ...) -> None: ...
 
 class EnqueueResponse(_message.Message):
-    __slots__ = ("keys",)
-    KEYS_FIELD_NUMBER: _ClassVar[int]
-    keys: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, keys: _Optional[_Iterable[str]] = ...) -> None: ...
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[EnqueueResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[EnqueueResult, _Mapping]]] = ...) -> None: ...
+
+class EnqueueResult(_message.Message):
+    __slots__ = ("key", "already_added")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    ALREADY_ADDED_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    already_added: bool
+    def __init__(self, key: _Optional[str] = ..., already_added: bool = ...) -> None: ...

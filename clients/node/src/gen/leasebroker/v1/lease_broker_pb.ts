@@ -16,34 +16,45 @@
 //
 // Errors
 //
-// A lease that is lost is not an error of the call. Its result has the outcome OUTCOME_LEASE_LOST, and the other leases
-// of the call are processed. The same holds for a settlement that is refused (OUTCOME_REFUSED). Errors of a whole call
-// carry a google.rpc.ErrorInfo with the domain "leasebroker" and one of the reasons below. An error about a field also
-// carries google.rpc.BadRequest with the path of the field. An error that can pass by itself also carries
-// google.rpc.RetryInfo with the time to wait before the call is sent again. The retry policies of gRPC clients do not
-// read RetryInfo. For them every error has the trailer grpc-retry-pushback-ms: the same time in milliseconds, or -1 if a
-// retry cannot help. Every rpc can return these errors:
+// An entry of a call fails alone. Its result has an outcome: OUTCOME_LEASE_LOST if the lease is not held any more, and
+// OUTCOME_REFUSED if the entry cannot be applied as it was sent. The other entries of the call are processed.
+//
+// Errors of a whole call carry a google.rpc.ErrorInfo with the domain "leasebroker", one of the reasons below, and in its
+// metadata `applied`: `no` if the call has changed nothing and will change nothing, `unknown` if its changes may have been
+// made or may still be made. An error about a field also carries google.rpc.BadRequest with the path of the field. An
+// error that can pass by itself also carries google.rpc.RetryInfo with the time to wait before the call is sent again. The
+// retry policies of gRPC clients do not read RetryInfo. For them every error has the trailer grpc-retry-pushback-ms: the
+// same time in milliseconds, or -1 if the call must not be repeated: because that cannot help, or because the call may have
+// been applied and would be applied twice. Every rpc can return these errors:
 //
 //   status               reason                meaning
 //   INVALID_ARGUMENT     INVALID_FIELD         a field is malformed, or the message cannot be decoded
-//   NOT_FOUND            QUEUE_NOT_FOUND       no queue with this name is configured
-//   INVALID_ARGUMENT     LIMIT_EXCEEDED        a field exceeds a limit
+//   NOT_FOUND            QUEUE_NOT_FOUND       no queue with this name is configured. The metadata has queue
+//   INVALID_ARGUMENT     LIMIT_EXCEEDED        a field exceeds a limit. The metadata has max, and value if it is a number
 //   RESOURCE_EXHAUSTED   LIMIT_EXCEEDED        the message exceeds the message limit of the service
 //   INVALID_ARGUMENT     REQUEST_INCOMPLETE    the last byte of the request did not arrive within the time limit
 //   RESOURCE_EXHAUSTED   OVERLOADED            too many calls are running, requests take too many bytes, or clients have
-//                                              not read too many bytes of leases yet (with RetryInfo)
+//                                              not read too many bytes of leases yet (with RetryInfo). The metadata has
+//                                              budget, the setting that is used up
 //   UNAUTHENTICATED      CREDENTIALS_MISSING   the call has no credentials
 //   UNAUTHENTICATED      CREDENTIALS_INVALID   the credentials are not valid, for any cause. With RetryInfo: too many were
 //                                              not valid, so these were not checked
 //   PERMISSION_DENIED    ROLE_MISSING          the caller has no role for the rpc on the queue, which may not exist. The
 //                                              metadata has rpc and role
-//   RESOURCE_EXHAUSTED   IDENTITY_LIMIT        the caller's identity has reached one of its limits (with RetryInfo)
-//   UNAVAILABLE          STORE_UNAVAILABLE     the database does not answer (with RetryInfo)
+//   RESOURCE_EXHAUSTED   IDENTITY_LIMIT        the caller's identity has reached one of its limits (with RetryInfo). The
+//                                              metadata has limit
+//   UNAVAILABLE          STORE_UNAVAILABLE     the database does not answer (with RetryInfo). The metadata has tries, and
+//                                              server_error if the database gave an error number
 //   UNAVAILABLE          LEASE_ID_TOO_NEW      a newer instance of the service issued a lease id (with RetryInfo). Only
 //                                              from calls with lease ids, while instances of two versions run
 //   FAILED_PRECONDITION  STORE_MISCONFIGURED   the database refuses the operation until its schema or login is corrected
 //   DEADLINE_EXCEEDED    DEADLINE_EXCEEDED     the caller's deadline is about to pass
+//   UNIMPLEMENTED        RPC_UNKNOWN           the service has no such rpc: the client is of another version
+//   UNIMPLEMENTED        COMPRESSION_UNSUPPORTED  the request is compressed. Send it as it is: the service bounds the
+//                                              memory of requests by their size, and a compressed one does not show it
 //   INTERNAL             INTERNAL              a bug in the service
+//
+// New reasons can be added. A client treats an unknown reason as its status says.
 //
 // Callers
 //
@@ -54,15 +65,27 @@
 //
 // Retries
 //
-// A call that returns one of these errors has changed nothing, with one exception: a call that ends with
-// DEADLINE_EXCEEDED, with CANCELLED or with a lost connection may have been applied. Every call except an Enqueue without a
-// request_id can then be sent again safely. A Fail or a Release that was applied returns OUTCOME_LEASE_LOST when it is sent
-// again if the item has been claimed since.
+// A call that ended with `applied` = `no` has changed nothing. A call that ended with `unknown`, with CANCELLED or with a
+// lost connection may have been applied. Every call except an Enqueue without a request_id can then be sent again safely.
+// A Fail or a Release that was applied returns OUTCOME_LEASE_LOST when it is sent again if the item has been claimed since.
+//
+// Newer services
+//
+// A service can add fields, values of enums and kinds of ColumnValue. A client treats an unknown Outcome as
+// OUTCOME_LEASE_LOST, an unknown ItemState as ITEM_STATE_UNSPECIFIED, and a ColumnValue without a known kind as an error: it
+// is not NULL. A service refuses a ColumnValue without a kind that it knows.
 //
 // Limits
 //
 // At most 1,000 items per call, leases of 1 second to 12 hours, waits of up to 60 seconds, worker ids of up to 128
-// characters. The configuration of the service can set lower limits.
+// characters. The configuration of the service can set lower limits. A lease id has at most 4,096 characters, and usually
+// about 200, so that 1,000 of them fit into a request. If yours are longer, because keys are long, send fewer in a call: a
+// request above the service's message limit, 4 MiB unless configured, is refused as a whole.
+//
+// Versions
+//
+// Numbers and names that were used once are reserved, and never get another meaning. Clients that were generated before
+// 1.0 call a service named LeaseBrokerService, and get UNIMPLEMENTED.
 
 // @generated by protoc-gen-es v2.13.0 with parameter "target=ts,import_extension=js"
 // @generated from file leasebroker/v1/lease_broker.proto (package leasebroker.v1, syntax proto3)
@@ -78,7 +101,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file leasebroker/v1/lease_broker.proto.
  */
 export const file_leasebroker_v1_lease_broker: GenFile = /*@__PURE__*/
-  fileDesc("CiFsZWFzZWJyb2tlci92MS9sZWFzZV9icm9rZXIucHJvdG8SDmxlYXNlYnJva2VyLnYxItMBChFDbGFpbUJhdGNoUmVxdWVzdBINCgVxdWV1ZRgBIAEoCRIRCgl3b3JrZXJfaWQYAiABKAkSEQoJbWF4X2l0ZW1zGAMgASgFEjEKDmxlYXNlX2R1cmF0aW9uGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi8KDHdhaXRfdGltZW91dBgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhISCgpyZXF1ZXN0X2lkGAYgASgJEhEKCW1heF9ieXRlcxgHIAEoAyJsChJDbGFpbUJhdGNoUmVzcG9uc2USJQoGbGVhc2VzGAEgAygLMhUubGVhc2Vicm9rZXIudjEuTGVhc2USLwoJdG9vX2xhcmdlGAIgAygLMhwubGVhc2Vicm9rZXIudjEuVG9vTGFyZ2VJdGVtIi8KDFRvb0xhcmdlSXRlbRILCgNrZXkYASABKAkSEgoKc2l6ZV9ieXRlcxgCIAEoAyLIAgoFTGVhc2USEAoIbGVhc2VfaWQYASABKAkSIgoEaXRlbRgCIAEoCzIULmxlYXNlYnJva2VyLnYxLkl0ZW0SDwoHYXR0ZW1wdBgDIAEoBRIVCg1mZW5jaW5nX3Rva2VuGAQgASgDEi8KC2V4cGlyZV90aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCgl0aW1lX2xlZnQYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFAoMdHJhY2VfcGFyZW50GAcgASgJEhQKDG1heF9hdHRlbXB0cxgIIAEoBRIuCgpyZWFkeV90aW1lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCgpjaGVja3BvaW50GAogASgMSACIAQFCDQoLX2NoZWNrcG9pbnQijgEKBEl0ZW0SCwoDa2V5GAEgASgJEjIKB2NvbHVtbnMYAiADKAsyIS5sZWFzZWJyb2tlci52MS5JdGVtLkNvbHVtbnNFbnRyeRpFCgxDb2x1bW5zRW50cnkSCwoDa2V5GAEgASgJEiQKBXZhbHVlGAIgASgLMhUubGVhc2Vicm9rZXIudjEuVmFsdWU6AjgBIoUCCgVWYWx1ZRIUCgpib29sX3ZhbHVlGAEgASgISAASFQoLaW50NjRfdmFsdWUYAiABKANIABIWCgxkb3VibGVfdmFsdWUYAyABKAFIABIWCgxzdHJpbmdfdmFsdWUYBCABKAlIABIVCgtieXRlc192YWx1ZRgFIAEoDEgAEjUKD3RpbWVzdGFtcF92YWx1ZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIABIXCg1kZWNpbWFsX3ZhbHVlGAcgASgJSAASMAoKbnVsbF92YWx1ZRgIIAEoDjIaLmdvb2dsZS5wcm90b2J1Zi5OdWxsVmFsdWVIAEIGCgRraW5kIn8KEEhlYXJ0YmVhdFJlcXVlc3QSDQoFcXVldWUYASABKAkSKQoIcmVuZXdhbHMYAiADKAsyFy5sZWFzZWJyb2tlci52MS5SZW5ld2FsEjEKDmxlYXNlX2R1cmF0aW9uGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIkMKB1JlbmV3YWwSEAoIbGVhc2VfaWQYASABKAkSFwoKY2hlY2twb2ludBgCIAEoDEgAiAEBQg0KC19jaGVja3BvaW50IkUKEUhlYXJ0YmVhdFJlc3BvbnNlEjAKB3Jlc3VsdHMYASADKAsyHy5sZWFzZWJyb2tlci52MS5IZWFydGJlYXRSZXN1bHQi7QEKD0hlYXJ0YmVhdFJlc3VsdBIQCghsZWFzZV9pZBgBIAEoCRIoCgdvdXRjb21lGAIgASgOMhcubGVhc2Vicm9rZXIudjEuT3V0Y29tZRIvCgtleHBpcmVfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoJdGltZV9sZWZ0GAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEigKBXN0YXRlGAUgASgOMhkubGVhc2Vicm9rZXIudjEuSXRlbVN0YXRlEhUKDWNhbmNlbF9yZWFzb24YBiABKAkiegoPQ29tcGxldGVSZXF1ZXN0Eg0KBXF1ZXVlGAEgASgJEi8KC2NvbXBsZXRpb25zGAIgAygLMhoubGVhc2Vicm9rZXIudjEuQ29tcGxldGlvbhInCgRuZXh0GAMgASgLMhkubGVhc2Vicm9rZXIudjEuTmV4dENsYWltIosBCglOZXh0Q2xhaW0SEQoJd29ya2VyX2lkGAEgASgJEhEKCW1heF9pdGVtcxgCIAEoBRIxCg5sZWFzZV9kdXJhdGlvbhgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhISCgpyZXF1ZXN0X2lkGAQgASgJEhEKCW1heF9ieXRlcxgFIAEoAyLNAQoKQ29tcGxldGlvbhIQCghsZWFzZV9pZBgBIAEoCRIsCgpmb2xsb3dfdXBzGAIgAygLMhgubGVhc2Vicm9rZXIudjEuRm9sbG93VXASOAoHY29sdW1ucxgDIAMoCzInLmxlYXNlYnJva2VyLnYxLkNvbXBsZXRpb24uQ29sdW1uc0VudHJ5GkUKDENvbHVtbnNFbnRyeRILCgNrZXkYASABKAkSJAoFdmFsdWUYAiABKAsyFS5sZWFzZWJyb2tlci52MS5WYWx1ZToCOAEiQAoIRm9sbG93VXASDQoFcXVldWUYASABKAkSJQoEaXRlbRgCIAEoCzIXLmxlYXNlYnJva2VyLnYxLk5ld0l0ZW0iowEKEENvbXBsZXRlUmVzcG9uc2USLQoHcmVzdWx0cxgBIAMoCzIcLmxlYXNlYnJva2VyLnYxLlNldHRsZVJlc3VsdBIqCgtuZXh0X2xlYXNlcxgCIAMoCzIVLmxlYXNlYnJva2VyLnYxLkxlYXNlEjQKDm5leHRfdG9vX2xhcmdlGAMgAygLMhwubGVhc2Vicm9rZXIudjEuVG9vTGFyZ2VJdGVtInAKC0ZhaWxSZXF1ZXN0Eg0KBXF1ZXVlGAEgASgJEikKCGZhaWx1cmVzGAIgAygLMhcubGVhc2Vicm9rZXIudjEuRmFpbHVyZRInCgRuZXh0GAMgASgLMhkubGVhc2Vicm9rZXIudjEuTmV4dENsYWltIp0CCgdGYWlsdXJlEhAKCGxlYXNlX2lkGAEgASgJEhUKDWVycm9yX21lc3NhZ2UYAiABKAkSLgoLcmV0cnlfZGVsYXkYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEwoLZGVhZF9sZXR0ZXIYBCABKAgSNQoHY29sdW1ucxgFIAMoCzIkLmxlYXNlYnJva2VyLnYxLkZhaWx1cmUuQ29sdW1uc0VudHJ5EhcKCmNoZWNrcG9pbnQYBiABKAxIAIgBARpFCgxDb2x1bW5zRW50cnkSCwoDa2V5GAEgASgJEiQKBXZhbHVlGAIgASgLMhUubGVhc2Vicm9rZXIudjEuVmFsdWU6AjgBQg0KC19jaGVja3BvaW50Ip8BCgxGYWlsUmVzcG9uc2USLQoHcmVzdWx0cxgBIAMoCzIcLmxlYXNlYnJva2VyLnYxLlNldHRsZVJlc3VsdBIqCgtuZXh0X2xlYXNlcxgCIAMoCzIVLmxlYXNlYnJva2VyLnYxLkxlYXNlEjQKDm5leHRfdG9vX2xhcmdlGAMgAygLMhwubGVhc2Vicm9rZXIudjEuVG9vTGFyZ2VJdGVtInIKDlJlbGVhc2VSZXF1ZXN0Eg0KBXF1ZXVlGAEgASgJEikKCHJlbGVhc2VzGAIgAygLMhcubGVhc2Vicm9rZXIudjEuUmVsZWFzZRIRCgl3b3JrZXJfaWQYAyABKAkSEwoLcmVxdWVzdF9pZHMYBCADKAkibQoHUmVsZWFzZRIQCghsZWFzZV9pZBgBIAEoCRIoCgVkZWxheRgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIXCgpjaGVja3BvaW50GAMgASgMSACIAQFCDQoLX2NoZWNrcG9pbnQiYAoPUmVsZWFzZVJlc3BvbnNlEi0KB3Jlc3VsdHMYASADKAsyHC5sZWFzZWJyb2tlci52MS5TZXR0bGVSZXN1bHQSHgoWcmVsZWFzZWRfYnlfcmVxdWVzdF9pZBgCIAEoBSKFAQoMU2V0dGxlUmVzdWx0EhAKCGxlYXNlX2lkGAEgASgJEigKB291dGNvbWUYAiABKA4yFy5sZWFzZWJyb2tlci52MS5PdXRjb21lEigKBXN0YXRlGAMgASgOMhkubGVhc2Vicm9rZXIudjEuSXRlbVN0YXRlEg8KB3Byb2JsZW0YBCABKAkigQEKE0NhbmNlbExlYXNlc1JlcXVlc3QSDQoFcXVldWUYASABKAkSDAoEa2V5cxgCIAMoCRIoCgVkZWxheRgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhITCgtkZWFkX2xldHRlchgEIAEoCBIOCgZyZWFzb24YBSABKAkiRQoUQ2FuY2VsTGVhc2VzUmVzcG9uc2USLQoHcmVzdWx0cxgBIAMoCzIcLmxlYXNlYnJva2VyLnYxLkNhbmNlbFJlc3VsdCJYCgxDYW5jZWxSZXN1bHQSCwoDa2V5GAEgASgJEhEKCWNhbmNlbGxlZBgCIAEoCBIoCgVzdGF0ZRgDIAEoDjIZLmxlYXNlYnJva2VyLnYxLkl0ZW1TdGF0ZSIcCgtXYWtlUmVxdWVzdBINCgVxdWV1ZRgBIAEoCSIOCgxXYWtlUmVzcG9uc2UiWwoORW5xdWV1ZVJlcXVlc3QSDQoFcXVldWUYASABKAkSJgoFaXRlbXMYAiADKAsyFy5sZWFzZWJyb2tlci52MS5OZXdJdGVtEhIKCnJlcXVlc3RfaWQYAyABKAkixwEKB05ld0l0ZW0SNQoHY29sdW1ucxgBIAMoCzIkLmxlYXNlYnJva2VyLnYxLk5ld0l0ZW0uQ29sdW1uc0VudHJ5EigKBWRlbGF5GAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhQKDHRyYWNlX3BhcmVudBgDIAEoCRpFCgxDb2x1bW5zRW50cnkSCwoDa2V5GAEgASgJEiQKBXZhbHVlGAIgASgLMhUubGVhc2Vicm9rZXIudjEuVmFsdWU6AjgBIh8KD0VucXVldWVSZXNwb25zZRIMCgRrZXlzGAEgAygJKnYKB091dGNvbWUSFwoTT1VUQ09NRV9VTlNQRUNJRklFRBAAEhMKD09VVENPTUVfQVBQTElFRBABEhYKEk9VVENPTUVfTEVBU0VfTE9TVBACEhAKDE9VVENPTUVfR09ORRADEhMKD09VVENPTUVfUkVGVVNFRBAEKpsBCglJdGVtU3RhdGUSGgoWSVRFTV9TVEFURV9VTlNQRUNJRklFRBAAEhQKEElURU1fU1RBVEVfUkVBRFkQARIVChFJVEVNX1NUQVRFX0xFQVNFRBACEhYKEklURU1fU1RBVEVfREVMQVlFRBADEhgKFElURU1fU1RBVEVfQ09NUExFVEVEEAQSEwoPSVRFTV9TVEFURV9ERUFEEAUygwUKEkxlYXNlQnJva2VyU2VydmljZRJTCgpDbGFpbUJhdGNoEiEubGVhc2Vicm9rZXIudjEuQ2xhaW1CYXRjaFJlcXVlc3QaIi5sZWFzZWJyb2tlci52MS5DbGFpbUJhdGNoUmVzcG9uc2USUAoJSGVhcnRiZWF0EiAubGVhc2Vicm9rZXIudjEuSGVhcnRiZWF0UmVxdWVzdBohLmxlYXNlYnJva2VyLnYxLkhlYXJ0YmVhdFJlc3BvbnNlEk0KCENvbXBsZXRlEh8ubGVhc2Vicm9rZXIudjEuQ29tcGxldGVSZXF1ZXN0GiAubGVhc2Vicm9rZXIudjEuQ29tcGxldGVSZXNwb25zZRJBCgRGYWlsEhsubGVhc2Vicm9rZXIudjEuRmFpbFJlcXVlc3QaHC5sZWFzZWJyb2tlci52MS5GYWlsUmVzcG9uc2USSgoHUmVsZWFzZRIeLmxlYXNlYnJva2VyLnYxLlJlbGVhc2VSZXF1ZXN0Gh8ubGVhc2Vicm9rZXIudjEuUmVsZWFzZVJlc3BvbnNlElkKDENhbmNlbExlYXNlcxIjLmxlYXNlYnJva2VyLnYxLkNhbmNlbExlYXNlc1JlcXVlc3QaJC5sZWFzZWJyb2tlci52MS5DYW5jZWxMZWFzZXNSZXNwb25zZRJBCgRXYWtlEhsubGVhc2Vicm9rZXIudjEuV2FrZVJlcXVlc3QaHC5sZWFzZWJyb2tlci52MS5XYWtlUmVzcG9uc2USSgoHRW5xdWV1ZRIeLmxlYXNlYnJva2VyLnYxLkVucXVldWVSZXF1ZXN0Gh8ubGVhc2Vicm9rZXIudjEuRW5xdWV1ZVJlc3BvbnNlQmIKGmNvbS5leGFtcGxlLmxlYXNlYnJva2VyLnYxUAFaMWV4YW1wbGUuY29tL2xlYXNlLWJyb2tlci9jbGllbnRzL2dvL2xlYXNlYnJva2VydjGqAg5MZWFzZUJyb2tlci5WMWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("CiFsZWFzZWJyb2tlci92MS9sZWFzZV9icm9rZXIucHJvdG8SDmxlYXNlYnJva2VyLnYxItMBChFDbGFpbUJhdGNoUmVxdWVzdBINCgVxdWV1ZRgBIAEoCRIRCgl3b3JrZXJfaWQYAiABKAkSEQoJbWF4X2l0ZW1zGAMgASgFEjEKDmxlYXNlX2R1cmF0aW9uGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi8KDHdhaXRfdGltZW91dBgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhISCgpyZXF1ZXN0X2lkGAYgASgJEhEKCW1heF9ieXRlcxgHIAEoBSKZAQoSQ2xhaW1CYXRjaFJlc3BvbnNlEiUKBmxlYXNlcxgBIAMoCzIVLmxlYXNlYnJva2VyLnYxLkxlYXNlEi8KCXRvb19sYXJnZRgCIAMoCzIcLmxlYXNlYnJva2VyLnYxLlRvb0xhcmdlSXRlbRIrCgloZWxkX2JhY2sYAyABKA4yGC5sZWFzZWJyb2tlci52MS5IZWxkQmFjayIvCgxUb29MYXJnZUl0ZW0SCwoDa2V5GAEgASgJEhIKCnNpemVfYnl0ZXMYAiABKAUiyAIKBUxlYXNlEhAKCGxlYXNlX2lkGAEgASgJEiIKBGl0ZW0YAiABKAsyFC5sZWFzZWJyb2tlci52MS5JdGVtEg8KB2F0dGVtcHQYAyABKAUSFQoNZmVuY2luZ190b2tlbhgEIAEoAxIvCgtleHBpcmVfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoJdGltZV9sZWZ0GAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhQKDHRyYWNlX3BhcmVudBgHIAEoCRIUCgxtYXhfYXR0ZW1wdHMYCCABKAUSLgoKcmVhZHlfdGltZRgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoKY2hlY2twb2ludBgKIAEoDEgAiAEBQg0KC19jaGVja3BvaW50IpQBCgRJdGVtEgsKA2tleRgBIAEoCRIyCgdjb2x1bW5zGAIgAygLMiEubGVhc2Vicm9rZXIudjEuSXRlbS5Db2x1bW5zRW50cnkaSwoMQ29sdW1uc0VudHJ5EgsKA2tleRgBIAEoCRIqCgV2YWx1ZRgCIAEoCzIbLmxlYXNlYnJva2VyLnYxLkNvbHVtblZhbHVlOgI4ASKLAgoLQ29sdW1uVmFsdWUSFAoKYm9vbF92YWx1ZRgBIAEoCEgAEhUKC2ludDY0X3ZhbHVlGAIgASgDSAASFgoMZG91YmxlX3ZhbHVlGAMgASgBSAASFgoMc3RyaW5nX3ZhbHVlGAQgASgJSAASFQoLYnl0ZXNfdmFsdWUYBSABKAxIABI1Cg90aW1lc3RhbXBfdmFsdWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wSAASFwoNZGVjaW1hbF92YWx1ZRgHIAEoCUgAEjAKCm51bGxfdmFsdWUYCCABKA4yGi5nb29nbGUucHJvdG9idWYuTnVsbFZhbHVlSABCBgoEa2luZCJsCgdSZWZ1c2FsEi0KBnJlYXNvbhgBIAEoDjIdLmxlYXNlYnJva2VyLnYxLlJlZnVzYWxSZWFzb24SDQoFZmllbGQYAiABKAkSEgoKY29uc3RyYWludBgDIAEoCRIPCgdtZXNzYWdlGAQgASgJIn8KEEhlYXJ0YmVhdFJlcXVlc3QSDQoFcXVldWUYASABKAkSKQoIcmVuZXdhbHMYAiADKAsyFy5sZWFzZWJyb2tlci52MS5SZW5ld2FsEjEKDmxlYXNlX2R1cmF0aW9uGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIkMKB1JlbmV3YWwSEAoIbGVhc2VfaWQYASABKAkSFwoKY2hlY2twb2ludBgCIAEoDEgAiAEBQg0KC19jaGVja3BvaW50IkUKEUhlYXJ0YmVhdFJlc3BvbnNlEjAKB3Jlc3VsdHMYASADKAsyHy5sZWFzZWJyb2tlci52MS5IZWFydGJlYXRSZXN1bHQilQIKD0hlYXJ0YmVhdFJlc3VsdBIoCgdvdXRjb21lGAIgASgOMhcubGVhc2Vicm9rZXIudjEuT3V0Y29tZRIvCgtleHBpcmVfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoJdGltZV9sZWZ0GAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEigKBXN0YXRlGAUgASgOMhkubGVhc2Vicm9rZXIudjEuSXRlbVN0YXRlEhUKDWNhbmNlbF9yZWFzb24YBiABKAkSKAoHcmVmdXNhbBgHIAEoCzIXLmxlYXNlYnJva2VyLnYxLlJlZnVzYWxKBAgBEAJSCGxlYXNlX2lkInoKD0NvbXBsZXRlUmVxdWVzdBINCgVxdWV1ZRgBIAEoCRIvCgtjb21wbGV0aW9ucxgCIAMoCzIaLmxlYXNlYnJva2VyLnYxLkNvbXBsZXRpb24SJwoEbmV4dBgDIAEoCzIZLmxlYXNlYnJva2VyLnYxLk5leHRDbGFpbSKLAQoJTmV4dENsYWltEhEKCXdvcmtlcl9pZBgBIAEoCRIRCgltYXhfaXRlbXMYAiABKAUSMQoObGVhc2VfZHVyYXRpb24YAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEgoKcmVxdWVzdF9pZBgEIAEoCRIRCgltYXhfYnl0ZXMYBSABKAUi0wEKCkNvbXBsZXRpb24SEAoIbGVhc2VfaWQYASABKAkSLAoKZm9sbG93X3VwcxgCIAMoCzIYLmxlYXNlYnJva2VyLnYxLkZvbGxvd1VwEjgKB2NvbHVtbnMYAyADKAsyJy5sZWFzZWJyb2tlci52MS5Db21wbGV0aW9uLkNvbHVtbnNFbnRyeRpLCgxDb2x1bW5zRW50cnkSCwoDa2V5GAEgASgJEioKBXZhbHVlGAIgASgLMhsubGVhc2Vicm9rZXIudjEuQ29sdW1uVmFsdWU6AjgBIkAKCEZvbGxvd1VwEg0KBXF1ZXVlGAEgASgJEiUKBGl0ZW0YAiABKAsyFy5sZWFzZWJyb2tlci52MS5OZXdJdGVtIssBChBDb21wbGV0ZVJlc3BvbnNlEi0KB3Jlc3VsdHMYASADKAsyHC5sZWFzZWJyb2tlci52MS5TZXR0bGVSZXN1bHQSMAoEbmV4dBgEIAEoCzIiLmxlYXNlYnJva2VyLnYxLkNsYWltQmF0Y2hSZXNwb25zZRItCgpuZXh0X2Vycm9yGAUgASgLMhkubGVhc2Vicm9rZXIudjEuQ2FsbEVycm9ySgQIAhADSgQIAxAEUgtuZXh0X2xlYXNlc1IObmV4dF90b29fbGFyZ2Ui1gEKCUNhbGxFcnJvchIMCgRjb2RlGAEgASgFEg4KBnJlYXNvbhgCIAEoCRIPCgdtZXNzYWdlGAMgASgJEjkKCG1ldGFkYXRhGAQgAygLMicubGVhc2Vicm9rZXIudjEuQ2FsbEVycm9yLk1ldGFkYXRhRW50cnkSLgoLcmV0cnlfZGVsYXkYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24aLwoNTWV0YWRhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBInAKC0ZhaWxSZXF1ZXN0Eg0KBXF1ZXVlGAEgASgJEikKCGZhaWx1cmVzGAIgAygLMhcubGVhc2Vicm9rZXIudjEuRmFpbHVyZRInCgRuZXh0GAMgASgLMhkubGVhc2Vicm9rZXIudjEuTmV4dENsYWltIqMCCgdGYWlsdXJlEhAKCGxlYXNlX2lkGAEgASgJEhUKDWVycm9yX21lc3NhZ2UYAiABKAkSLgoLcmV0cnlfZGVsYXkYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEwoLZGVhZF9sZXR0ZXIYBCABKAgSNQoHY29sdW1ucxgFIAMoCzIkLmxlYXNlYnJva2VyLnYxLkZhaWx1cmUuQ29sdW1uc0VudHJ5EhcKCmNoZWNrcG9pbnQYBiABKAxIAIgBARpLCgxDb2x1bW5zRW50cnkSCwoDa2V5GAEgASgJEioKBXZhbHVlGAIgASgLMhsubGVhc2Vicm9rZXIudjEuQ29sdW1uVmFsdWU6AjgBQg0KC19jaGVja3BvaW50IscBCgxGYWlsUmVzcG9uc2USLQoHcmVzdWx0cxgBIAMoCzIcLmxlYXNlYnJva2VyLnYxLlNldHRsZVJlc3VsdBIwCgRuZXh0GAQgASgLMiIubGVhc2Vicm9rZXIudjEuQ2xhaW1CYXRjaFJlc3BvbnNlEi0KCm5leHRfZXJyb3IYBSABKAsyGS5sZWFzZWJyb2tlci52MS5DYWxsRXJyb3JKBAgCEANKBAgDEARSC25leHRfbGVhc2VzUg5uZXh0X3Rvb19sYXJnZSJuCg5SZWxlYXNlUmVxdWVzdBINCgVxdWV1ZRgBIAEoCRIpCghyZWxlYXNlcxgCIAMoCzIXLmxlYXNlYnJva2VyLnYxLlJlbGVhc2VKBAgDEARKBAgEEAVSCXdvcmtlcl9pZFILcmVxdWVzdF9pZHMibQoHUmVsZWFzZRIQCghsZWFzZV9pZBgBIAEoCRIoCgVkZWxheRgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIXCgpjaGVja3BvaW50GAMgASgMSACIAQFCDQoLX2NoZWNrcG9pbnQiXgoPUmVsZWFzZVJlc3BvbnNlEi0KB3Jlc3VsdHMYASADKAsyHC5sZWFzZWJyb2tlci52MS5TZXR0bGVSZXN1bHRKBAgCEANSFnJlbGVhc2VkX2J5X3JlcXVlc3RfaWQiTQoUUmVsZWFzZUNsYWltc1JlcXVlc3QSDQoFcXVldWUYASABKAkSEQoJd29ya2VyX2lkGAIgASgJEhMKC3JlcXVlc3RfaWRzGAMgAygJIikKFVJlbGVhc2VDbGFpbXNSZXNwb25zZRIQCghyZWxlYXNlZBgBIAEoBSLEAQoMU2V0dGxlUmVzdWx0EigKB291dGNvbWUYAiABKA4yFy5sZWFzZWJyb2tlci52MS5PdXRjb21lEigKBXN0YXRlGAMgASgOMhkubGVhc2Vicm9rZXIudjEuSXRlbVN0YXRlEhcKD2FscmVhZHlfYXBwbGllZBgFIAEoCBIoCgdyZWZ1c2FsGAYgASgLMhcubGVhc2Vicm9rZXIudjEuUmVmdXNhbEoECAEQAkoECAQQBVIIbGVhc2VfaWRSB3Byb2JsZW0iHAoLV2FrZVJlcXVlc3QSDQoFcXVldWUYASABKAkiDgoMV2FrZVJlc3BvbnNlIlsKDkVucXVldWVSZXF1ZXN0Eg0KBXF1ZXVlGAEgASgJEiYKBWl0ZW1zGAIgAygLMhcubGVhc2Vicm9rZXIudjEuTmV3SXRlbRISCgpyZXF1ZXN0X2lkGAMgASgJIs0BCgdOZXdJdGVtEjUKB2NvbHVtbnMYASADKAsyJC5sZWFzZWJyb2tlci52MS5OZXdJdGVtLkNvbHVtbnNFbnRyeRIoCgVkZWxheRgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIUCgx0cmFjZV9wYXJlbnQYAyABKAkaSwoMQ29sdW1uc0VudHJ5EgsKA2tleRgBIAEoCRIqCgV2YWx1ZRgCIAEoCzIbLmxlYXNlYnJva2VyLnYxLkNvbHVtblZhbHVlOgI4ASJNCg9FbnF1ZXVlUmVzcG9uc2USLgoHcmVzdWx0cxgCIAMoCzIdLmxlYXNlYnJva2VyLnYxLkVucXVldWVSZXN1bHRKBAgBEAJSBGtleXMiMwoNRW5xdWV1ZVJlc3VsdBILCgNrZXkYASABKAkSFQoNYWxyZWFkeV9hZGRlZBgCIAEoCCqLAQoISGVsZEJhY2sSGQoVSEVMRF9CQUNLX1VOU1BFQ0lGSUVEEAASGwoXSEVMRF9CQUNLX05PVEhJTkdfUkVBRFkQARIXChNIRUxEX0JBQ0tfVE9PX0xBUkdFEAISFgoSSEVMRF9CQUNLX1NUT1BQSU5HEAMSFgoSSEVMRF9CQUNLX1JFTEVBU0VEEAQqdgoHT3V0Y29tZRIXChNPVVRDT01FX1VOU1BFQ0lGSUVEEAASEwoPT1VUQ09NRV9BUFBMSUVEEAESFgoST1VUQ09NRV9MRUFTRV9MT1NUEAISEAoMT1VUQ09NRV9HT05FEAMSEwoPT1VUQ09NRV9SRUZVU0VEEAQqtgIKDVJlZnVzYWxSZWFzb24SHgoaUkVGVVNBTF9SRUFTT05fVU5TUEVDSUZJRUQQABIgChxSRUZVU0FMX1JFQVNPTl9JTlZBTElEX0ZJRUxEEAESIgoeUkVGVVNBTF9SRUFTT05fUVVFVUVfTk9UX0ZPVU5EEAISJgoiUkVGVVNBTF9SRUFTT05fQ09MVU1OX05PVF9XUklUQUJMRRADEh4KGlJFRlVTQUxfUkVBU09OX1ZBTFVFX1VORklUEAQSIQodUkVGVVNBTF9SRUFTT05fQUxSRUFEWV9FWElTVFMQBRIYChRSRUZVU0FMX1JFQVNPTl9DSEVDSxAGEh4KGlJFRlVTQUxfUkVBU09OX0ZPUkVJR05fS0VZEAcSGgoWUkVGVVNBTF9SRUFTT05fVFJJR0dFUhAIKpsBCglJdGVtU3RhdGUSGgoWSVRFTV9TVEFURV9VTlNQRUNJRklFRBAAEhQKEElURU1fU1RBVEVfUkVBRFkQARIVChFJVEVNX1NUQVRFX0xFQVNFRBACEhYKEklURU1fU1RBVEVfREVMQVlFRBADEhgKFElURU1fU1RBVEVfQ09NUExFVEVEEAQSEwoPSVRFTV9TVEFURV9ERUFEEAUygAUKDExlYXNlU2VydmljZRJTCgpDbGFpbUJhdGNoEiEubGVhc2Vicm9rZXIudjEuQ2xhaW1CYXRjaFJlcXVlc3QaIi5sZWFzZWJyb2tlci52MS5DbGFpbUJhdGNoUmVzcG9uc2USUAoJSGVhcnRiZWF0EiAubGVhc2Vicm9rZXIudjEuSGVhcnRiZWF0UmVxdWVzdBohLmxlYXNlYnJva2VyLnYxLkhlYXJ0YmVhdFJlc3BvbnNlEk0KCENvbXBsZXRlEh8ubGVhc2Vicm9rZXIudjEuQ29tcGxldGVSZXF1ZXN0GiAubGVhc2Vicm9rZXIudjEuQ29tcGxldGVSZXNwb25zZRJBCgRGYWlsEhsubGVhc2Vicm9rZXIudjEuRmFpbFJlcXVlc3QaHC5sZWFzZWJyb2tlci52MS5GYWlsUmVzcG9uc2USSgoHUmVsZWFzZRIeLmxlYXNlYnJva2VyLnYxLlJlbGVhc2VSZXF1ZXN0Gh8ubGVhc2Vicm9rZXIudjEuUmVsZWFzZVJlc3BvbnNlElwKDVJlbGVhc2VDbGFpbXMSJC5sZWFzZWJyb2tlci52MS5SZWxlYXNlQ2xhaW1zUmVxdWVzdBolLmxlYXNlYnJva2VyLnYxLlJlbGVhc2VDbGFpbXNSZXNwb25zZRJBCgRXYWtlEhsubGVhc2Vicm9rZXIudjEuV2FrZVJlcXVlc3QaHC5sZWFzZWJyb2tlci52MS5XYWtlUmVzcG9uc2USSgoHRW5xdWV1ZRIeLmxlYXNlYnJva2VyLnYxLkVucXVldWVSZXF1ZXN0Gh8ubGVhc2Vicm9rZXIudjEuRW5xdWV1ZVJlc3BvbnNlQmIKGmNvbS5leGFtcGxlLmxlYXNlYnJva2VyLnYxUAFaMWV4YW1wbGUuY29tL2xlYXNlLWJyb2tlci9jbGllbnRzL2dvL2xlYXNlYnJva2VydjGqAg5MZWFzZUJyb2tlci5WMWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * Claims items of one queue.
@@ -124,9 +147,11 @@ export type ClaimBatchRequest = Message<"leasebroker.v1.ClaimBatchRequest"> & {
   waitTimeout?: Duration | undefined;
 
   /**
-   * A UUID that the caller chooses, so that a claim whose response was lost can be sent again. A call with the same id
-   * and the same worker_id returns the leases of the first call that are still held, and claims no further items. If all
-   * of them have expired or were settled, the call claims items like a new one. Absent: every call claims new items.
+   * A UUID that the caller chooses, so that a claim whose response was lost can be sent again: 36 characters, not the nil
+   * UUID. A call with the same id, queue, worker_id and caller returns the leases of the first call that are still held,
+   * and claims no further items. The other fields need not be equal: with a smaller max_items the call still returns all of
+   * these leases. If all of them have expired or were settled, the call claims items like a new one. Empty: every call
+   * claims new items.
    *
    * @generated from field: string request_id = 6;
    */
@@ -138,9 +163,9 @@ export type ClaimBatchRequest = Message<"leasebroker.v1.ClaimBatchRequest"> & {
    * max_bytes by itself, the call passes over it and names it in too_large. If you raise max_bytes, raise the message
    * limit of your client too. Absent or 0: 4 MiB, which most clients accept.
    *
-   * @generated from field: int64 max_bytes = 7;
+   * @generated from field: int32 max_bytes = 7;
    */
-  maxBytes: bigint;
+  maxBytes: number;
 };
 
 /**
@@ -171,6 +196,16 @@ export type ClaimBatchResponse = Message<"leasebroker.v1.ClaimBatchResponse"> & 
    * @generated from field: repeated leasebroker.v1.TooLargeItem too_large = 2;
    */
   tooLarge: TooLargeItem[];
+
+  /**
+   * Why there is no lease. HELD_BACK_UNSPECIFIED if there is one.
+   *
+   * Numbers 4 and 5 are kept for the time at which the next item becomes ready and the time to wait before the next claim,
+   * 8 and 9 for the columns of all leases in lists by column.
+   *
+   * @generated from field: leasebroker.v1.HeldBack held_back = 3;
+   */
+  heldBack: HeldBack;
 };
 
 /**
@@ -197,9 +232,9 @@ export type TooLargeItem = Message<"leasebroker.v1.TooLargeItem"> & {
    * The size of its lease in a response, in bytes. It is an estimate that is not too low. On SQL Server 2017 a text
    * counts as in UTF-16.
    *
-   * @generated from field: int64 size_bytes = 2;
+   * @generated from field: int32 size_bytes = 2;
    */
-  sizeBytes: bigint;
+  sizeBytes: number;
 };
 
 /**
@@ -315,9 +350,9 @@ export type Item = Message<"leasebroker.v1.Item"> & {
   /**
    * The values of the columns that the queue is configured to send to workers, by column name.
    *
-   * @generated from field: map<string, leasebroker.v1.Value> columns = 2;
+   * @generated from field: map<string, leasebroker.v1.ColumnValue> columns = 2;
    */
-  columns: { [key: string]: Value };
+  columns: { [key: string]: ColumnValue };
 };
 
 /**
@@ -330,13 +365,15 @@ export const ItemSchema: GenMessage<Item> = /*@__PURE__*/
 /**
  * The value of a column.
  *
- * @generated from message leasebroker.v1.Value
+ * @generated from message leasebroker.v1.ColumnValue
  */
-export type Value = Message<"leasebroker.v1.Value"> & {
+export type ColumnValue = Message<"leasebroker.v1.ColumnValue"> & {
   /**
-   * The value, by its type. The service always sets one of these fields. In a request, a value without a kind is NULL.
+   * The value, by its type. One of these fields is set. None: the value has a kind that the reader does not know, because the
+   * writer is newer. It is not NULL. The service refuses such a value. Numbers 9 to 15 are kept for further kinds: date, time,
+   * timestamp with offset, UUID, JSON, unsigned integer.
    *
-   * @generated from oneof leasebroker.v1.Value.kind
+   * @generated from oneof leasebroker.v1.ColumnValue.kind
    */
   kind: {
     /**
@@ -406,11 +443,55 @@ export type Value = Message<"leasebroker.v1.Value"> & {
 };
 
 /**
- * Describes the message leasebroker.v1.Value.
- * Use `create(ValueSchema)` to create a new message.
+ * Describes the message leasebroker.v1.ColumnValue.
+ * Use `create(ColumnValueSchema)` to create a new message.
  */
-export const ValueSchema: GenMessage<Value> = /*@__PURE__*/
+export const ColumnValueSchema: GenMessage<ColumnValue> = /*@__PURE__*/
   messageDesc(file_leasebroker_v1_lease_broker, 5);
+
+/**
+ * Why one entry of a call was refused.
+ *
+ * @generated from message leasebroker.v1.Refusal
+ */
+export type Refusal = Message<"leasebroker.v1.Refusal"> & {
+  /**
+   * The kind of problem, for programs.
+   *
+   * @generated from field: leasebroker.v1.RefusalReason reason = 1;
+   */
+  reason: RefusalReason;
+
+  /**
+   * The path of the refused field in the entry, such as follow_ups[1].item.columns["Total"]. Empty: the database refused the
+   * change, and the field is not known.
+   *
+   * @generated from field: string field = 2;
+   */
+  field: string;
+
+  /**
+   * The name of the constraint, index, foreign key or trigger that refused the change, as the database gives it. Empty: there
+   * is none, or the database does not name it.
+   *
+   * @generated from field: string constraint = 3;
+   */
+  constraint: string;
+
+  /**
+   * The problem as text for people, up to 1,024 bytes. It has no value of a column.
+   *
+   * @generated from field: string message = 4;
+   */
+  message: string;
+};
+
+/**
+ * Describes the message leasebroker.v1.Refusal.
+ * Use `create(RefusalSchema)` to create a new message.
+ */
+export const RefusalSchema: GenMessage<Refusal> = /*@__PURE__*/
+  messageDesc(file_leasebroker_v1_lease_broker, 6);
 
 /**
  * Extends leases of one queue.
@@ -446,7 +527,7 @@ export type HeartbeatRequest = Message<"leasebroker.v1.HeartbeatRequest"> & {
  * Use `create(HeartbeatRequestSchema)` to create a new message.
  */
 export const HeartbeatRequestSchema: GenMessage<HeartbeatRequest> = /*@__PURE__*/
-  messageDesc(file_leasebroker_v1_lease_broker, 6);
+  messageDesc(file_leasebroker_v1_lease_broker, 7);
 
 /**
  * Extends one lease.
@@ -478,7 +559,7 @@ export type Renewal = Message<"leasebroker.v1.Renewal"> & {
  * Use `create(RenewalSchema)` to create a new message.
  */
 export const RenewalSchema: GenMessage<Renewal> = /*@__PURE__*/
-  messageDesc(file_leasebroker_v1_lease_broker, 7);
+  messageDesc(file_leasebroker_v1_lease_broker, 8);
 
 /**
  * The results of a heartbeat.
@@ -499,7 +580,7 @@ export type HeartbeatResponse = Message<"leasebroker.v1.HeartbeatResponse"> & {
  * Use `create(HeartbeatResponseSchema)` to create a new message.
  */
 export const HeartbeatResponseSchema: GenMessage<HeartbeatResponse> = /*@__PURE__*/
-  messageDesc(file_leasebroker_v1_lease_broker, 8);
+  messageDesc(file_leasebroker_v1_lease_broker, 9);
 
 /**
  * The result of a heartbeat for one lease.
@@ -508,28 +589,22 @@ export const HeartbeatResponseSchema: GenMessage<HeartbeatResponse> = /*@__PURE_
  */
 export type HeartbeatResult = Message<"leasebroker.v1.HeartbeatResult"> & {
   /**
-   * The lease id from the request.
-   *
-   * @generated from field: string lease_id = 1;
-   */
-  leaseId: string;
-
-  /**
-   * OUTCOME_APPLIED or OUTCOME_LEASE_LOST.
+   * OUTCOME_APPLIED, OUTCOME_LEASE_LOST, or OUTCOME_REFUSED for a checkpoint that cannot be stored. A refused renewal does
+   * not extend the lease. Send it again without the checkpoint.
    *
    * @generated from field: leasebroker.v1.Outcome outcome = 2;
    */
   outcome: Outcome;
 
   /**
-   * The time at which the lease now expires, by the database's clock. Absent if the lease is lost.
+   * The time at which the lease now expires, by the database's clock. Only for OUTCOME_APPLIED.
    *
    * @generated from field: google.protobuf.Timestamp expire_time = 3;
    */
   expireTime?: Timestamp | undefined;
 
   /**
-   * The time that the lease had left when the database answered. Absent if the lease is lost.
+   * The time that the lease had left when the database answered. Only for OUTCOME_APPLIED.
    *
    * @generated from field: google.protobuf.Duration time_left = 4;
    */
@@ -551,6 +626,13 @@ export type HeartbeatResult = Message<"leasebroker.v1.HeartbeatResult"> & {
    * @generated from field: string cancel_reason = 6;
    */
   cancelReason: string;
+
+  /**
+   * Only for OUTCOME_REFUSED.
+   *
+   * @generated from field: leasebroker.v1.Refusal refusal = 7;
+   */
+  refusal?: Refusal | undefined;
 };
 
 /**
@@ -558,7 +640,7 @@ export type HeartbeatResult = Message<"leasebroker.v1.HeartbeatResult"> & {
  * Use `create(HeartbeatResultSchema)` to create a new message.
  */
 export const HeartbeatResultSchema: GenMessage<HeartbeatResult> = /*@__PURE__*/
-  messageDesc(file_leasebroker_v1_lease_broker, 9);
+  messageDesc(file_leasebroker_v1_lease_broker, 10);
 
 /**
  * Completes items of one queue.
@@ -594,7 +676,7 @@ export type CompleteRequest = Message<"leasebroker.v1.CompleteRequest"> & {
  * Use `create(CompleteRequestSchema)` to create a new message.
  */
 export const CompleteRequestSchema: GenMessage<CompleteRequest> = /*@__PURE__*/
-  messageDesc(file_leasebroker_v1_lease_broker, 10);
+  messageDesc(file_leasebroker_v1_lease_broker, 11);
 
 /**
  * A claim that is part of a Complete or Fail call. It does not wait for items. Use ClaimBatch to wait.
@@ -628,8 +710,8 @@ export type NextClaim = Message<"leasebroker.v1.NextClaim"> & {
   leaseDuration?: Duration | undefined;
 
   /**
-   * UUID of this claim. If you send the whole call again with the same id, you get the same leases. Absent: every call
-   * claims new items.
+   * UUID of this claim, as in ClaimBatchRequest. If you send the whole call again with the same id, you get the same
+   * leases. Empty: every call claims new items.
    *
    * @generated from field: string request_id = 4;
    */
@@ -638,9 +720,9 @@ export type NextClaim = Message<"leasebroker.v1.NextClaim"> & {
   /**
    * The maximum size of the response in bytes, as in ClaimBatchRequest. The results of the settlements count too.
    *
-   * @generated from field: int64 max_bytes = 5;
+   * @generated from field: int32 max_bytes = 5;
    */
-  maxBytes: bigint;
+  maxBytes: number;
 };
 
 /**
@@ -648,7 +730,7 @@ export type NextClaim = Message<"leasebroker.v1.NextClaim"> & {
  * Use `create(NextClaimSchema)` to create a new message.
  */
 export const NextClaimSchema: GenMessage<NextClaim> = /*@__PURE__*/
-  messageDesc(file_leasebroker_v1_lease_broker, 11);
+  messageDesc(file_leasebroker_v1_lease_broker, 12);
 
 /**
  * Completes one item.
@@ -678,9 +760,9 @@ export type Completion = Message<"leasebroker.v1.Completion"> & {
    * the value, or whose constraint refuses it, refuses this completion (OUTCOME_REFUSED). An archived row has the
    * written values.
    *
-   * @generated from field: map<string, leasebroker.v1.Value> columns = 3;
+   * @generated from field: map<string, leasebroker.v1.ColumnValue> columns = 3;
    */
-  columns: { [key: string]: Value };
+  columns: { [key: string]: ColumnValue };
 };
 
 /**
@@ -688,7 +770,7 @@ export type Completion = Message<"leasebroker.v1.Completion"> & {
  * Use `create(CompletionSchema)` to create a new message.
  */
 export const CompletionSchema: GenMessage<Completion> = /*@__PURE__*/
-  messageDesc(file_leasebroker_v1_lease_broker, 12);
+  messageDesc(file_leasebroker_v1_lease_broker, 13);
 
 /**
  * An item that a completion adds.
@@ -716,7 +798,7 @@ export type FollowUp = Message<"leasebroker.v1.FollowUp"> & {
  * Use `create(FollowUpSchema)` to create a new message.
  */
 export const FollowUpSchema: GenMessage<FollowUp> = /*@__PURE__*/
-  messageDesc(file_leasebroker_v1_lease_broker, 13);
+  messageDesc(file_leasebroker_v1_lease_broker, 14);
 
 /**
  * The results of a Complete call.
@@ -732,19 +814,19 @@ export type CompleteResponse = Message<"leasebroker.v1.CompleteResponse"> & {
   results: SettleResult[];
 
   /**
-   * The leases that `next` claimed. They do not depend on the results of the completions. Empty if no item was ready,
-   * if the service is stopping, or if only the claim failed. Call ClaimBatch to get the error.
+   * The result of the claim in `next`. It does not depend on the results of the completions. Absent: the request had no
+   * `next`, or the claim failed.
    *
-   * @generated from field: repeated leasebroker.v1.Lease next_leases = 2;
+   * @generated from field: leasebroker.v1.ClaimBatchResponse next = 4;
    */
-  nextLeases: Lease[];
+  next?: ClaimBatchResponse | undefined;
 
   /**
-   * The ready items that are too large for `next`, as in ClaimBatchResponse.
+   * The error of the claim in `next`, if only the claim failed. Absent: it did not fail.
    *
-   * @generated from field: repeated leasebroker.v1.TooLargeItem next_too_large = 3;
+   * @generated from field: leasebroker.v1.CallError next_error = 5;
    */
-  nextTooLarge: TooLargeItem[];
+  nextError?: CallError | undefined;
 };
 
 /**
@@ -752,7 +834,57 @@ export type CompleteResponse = Message<"leasebroker.v1.CompleteResponse"> & {
  * Use `create(CompleteResponseSchema)` to create a new message.
  */
 export const CompleteResponseSchema: GenMessage<CompleteResponse> = /*@__PURE__*/
-  messageDesc(file_leasebroker_v1_lease_broker, 14);
+  messageDesc(file_leasebroker_v1_lease_broker, 15);
+
+/**
+ * The error of a call, as a message. It has the same contents as the status, the google.rpc.ErrorInfo and the
+ * google.rpc.RetryInfo of a call that fails alone.
+ *
+ * @generated from message leasebroker.v1.CallError
+ */
+export type CallError = Message<"leasebroker.v1.CallError"> & {
+  /**
+   * The gRPC status code, such as 14 for UNAVAILABLE.
+   *
+   * @generated from field: int32 code = 1;
+   */
+  code: number;
+
+  /**
+   * The reason, such as STORE_UNAVAILABLE.
+   *
+   * @generated from field: string reason = 2;
+   */
+  reason: string;
+
+  /**
+   * The problem as text for people, up to 1,024 bytes.
+   *
+   * @generated from field: string message = 3;
+   */
+  message: string;
+
+  /**
+   * The metadata, such as applied.
+   *
+   * @generated from field: map<string, string> metadata = 4;
+   */
+  metadata: { [key: string]: string };
+
+  /**
+   * The time to wait before the call is sent again. Absent: sending it again does not help.
+   *
+   * @generated from field: google.protobuf.Duration retry_delay = 5;
+   */
+  retryDelay?: Duration | undefined;
+};
+
+/**
+ * Describes the message leasebroker.v1.CallError.
+ * Use `create(CallErrorSchema)` to create a new message.
+ */
+export const CallErrorSchema: GenMessage<CallError> = /*@__PURE__*/
+  messageDesc(file_leasebroker_v1_lease_broker, 16);
 
 /**
  * Reports failures of items of one queue.
@@ -787,7 +919,7 @@ export type FailRequest = Message<"leasebroker.v1.FailRequest"> & {
  * Use `create(FailRequestSchema)` to create a new message.
  */
 export const FailRequestSchema: GenMessage<FailRequest> = /*@__PURE__*/
-  messageDesc(file_leasebroker_v1_lease_broker, 15);
+  messageDesc(file_leasebroker_v1_lease_broker, 17);
 
 /**
  * Reports that the work on one item failed.
@@ -827,9 +959,9 @@ export type Failure = Message<"leasebroker.v1.Failure"> & {
    * Values to write into columns of the item's own row, as in Completion. The statement that records the failure writes
    * them.
    *
-   * @generated from field: map<string, leasebroker.v1.Value> columns = 5;
+   * @generated from field: map<string, leasebroker.v1.ColumnValue> columns = 5;
    */
-  columns: { [key: string]: Value };
+  columns: { [key: string]: ColumnValue };
 
   /**
    * A checkpoint for the next attempt, as in Renewal.
@@ -844,7 +976,7 @@ export type Failure = Message<"leasebroker.v1.Failure"> & {
  * Use `create(FailureSchema)` to create a new message.
  */
 export const FailureSchema: GenMessage<Failure> = /*@__PURE__*/
-  messageDesc(file_leasebroker_v1_lease_broker, 16);
+  messageDesc(file_leasebroker_v1_lease_broker, 18);
 
 /**
  * The results of a Fail call.
@@ -860,18 +992,18 @@ export type FailResponse = Message<"leasebroker.v1.FailResponse"> & {
   results: SettleResult[];
 
   /**
-   * The leases that `next` claimed, as in CompleteResponse.
+   * The result of the claim in `next`, as in CompleteResponse.
    *
-   * @generated from field: repeated leasebroker.v1.Lease next_leases = 2;
+   * @generated from field: leasebroker.v1.ClaimBatchResponse next = 4;
    */
-  nextLeases: Lease[];
+  next?: ClaimBatchResponse | undefined;
 
   /**
-   * The ready items that are too large for `next`, as in ClaimBatchResponse.
+   * The error of the claim in `next`, as in CompleteResponse.
    *
-   * @generated from field: repeated leasebroker.v1.TooLargeItem next_too_large = 3;
+   * @generated from field: leasebroker.v1.CallError next_error = 5;
    */
-  nextTooLarge: TooLargeItem[];
+  nextError?: CallError | undefined;
 };
 
 /**
@@ -879,7 +1011,7 @@ export type FailResponse = Message<"leasebroker.v1.FailResponse"> & {
  * Use `create(FailResponseSchema)` to create a new message.
  */
 export const FailResponseSchema: GenMessage<FailResponse> = /*@__PURE__*/
-  messageDesc(file_leasebroker_v1_lease_broker, 17);
+  messageDesc(file_leasebroker_v1_lease_broker, 19);
 
 /**
  * Releases items of one queue.
@@ -895,28 +1027,11 @@ export type ReleaseRequest = Message<"leasebroker.v1.ReleaseRequest"> & {
   queue: string;
 
   /**
-   * The leases to release, up to 1,000 together with request_ids.
+   * The leases to release, up to 1,000.
    *
    * @generated from field: repeated leasebroker.v1.Release releases = 2;
    */
   releases: Release[];
-
-  /**
-   * The name of the worker that sent the claims in request_ids, as in these claims. Required with request_ids.
-   *
-   * @generated from field: string worker_id = 3;
-   */
-  workerId: string;
-
-  /**
-   * The request ids of claims of this worker: of ClaimBatch calls or of `next`. Every lease that such a claim got and
-   * that is still held is released without a delay, and a claim that still waits at this instance ends with an empty
-   * list. Use it after a claim whose response was not received. Leases of a claim that reaches the service only after
-   * this call are not released. Then, or if in doubt, send this call again.
-   *
-   * @generated from field: repeated string request_ids = 4;
-   */
-  requestIds: string[];
 };
 
 /**
@@ -924,7 +1039,7 @@ export type ReleaseRequest = Message<"leasebroker.v1.ReleaseRequest"> & {
  * Use `create(ReleaseRequestSchema)` to create a new message.
  */
 export const ReleaseRequestSchema: GenMessage<ReleaseRequest> = /*@__PURE__*/
-  messageDesc(file_leasebroker_v1_lease_broker, 18);
+  messageDesc(file_leasebroker_v1_lease_broker, 20);
 
 /**
  * Releases one item.
@@ -959,7 +1074,7 @@ export type Release = Message<"leasebroker.v1.Release"> & {
  * Use `create(ReleaseSchema)` to create a new message.
  */
 export const ReleaseSchema: GenMessage<Release> = /*@__PURE__*/
-  messageDesc(file_leasebroker_v1_lease_broker, 19);
+  messageDesc(file_leasebroker_v1_lease_broker, 21);
 
 /**
  * The results of a Release call.
@@ -968,19 +1083,11 @@ export const ReleaseSchema: GenMessage<Release> = /*@__PURE__*/
  */
 export type ReleaseResponse = Message<"leasebroker.v1.ReleaseResponse"> & {
   /**
-   * One result per entry of `releases`, in request order.
+   * One result per release, in request order.
    *
    * @generated from field: repeated leasebroker.v1.SettleResult results = 1;
    */
   results: SettleResult[];
-
-  /**
-   * The number of leases that were released by request id. If the call is sent again, leases that it has released
-   * before do not count.
-   *
-   * @generated from field: int32 released_by_request_id = 2;
-   */
-  releasedByRequestId: number;
 };
 
 /**
@@ -988,7 +1095,64 @@ export type ReleaseResponse = Message<"leasebroker.v1.ReleaseResponse"> & {
  * Use `create(ReleaseResponseSchema)` to create a new message.
  */
 export const ReleaseResponseSchema: GenMessage<ReleaseResponse> = /*@__PURE__*/
-  messageDesc(file_leasebroker_v1_lease_broker, 20);
+  messageDesc(file_leasebroker_v1_lease_broker, 22);
+
+/**
+ * Releases the leases of claims of one queue.
+ *
+ * @generated from message leasebroker.v1.ReleaseClaimsRequest
+ */
+export type ReleaseClaimsRequest = Message<"leasebroker.v1.ReleaseClaimsRequest"> & {
+  /**
+   * The name of the queue that was claimed from. Required.
+   *
+   * @generated from field: string queue = 1;
+   */
+  queue: string;
+
+  /**
+   * The name of the worker that sent the claims, as in these claims. Required.
+   *
+   * @generated from field: string worker_id = 2;
+   */
+  workerId: string;
+
+  /**
+   * The request ids of claims of this worker, of ClaimBatch calls or of `next`, up to 1,000.
+   *
+   * @generated from field: repeated string request_ids = 3;
+   */
+  requestIds: string[];
+};
+
+/**
+ * Describes the message leasebroker.v1.ReleaseClaimsRequest.
+ * Use `create(ReleaseClaimsRequestSchema)` to create a new message.
+ */
+export const ReleaseClaimsRequestSchema: GenMessage<ReleaseClaimsRequest> = /*@__PURE__*/
+  messageDesc(file_leasebroker_v1_lease_broker, 23);
+
+/**
+ * The result of a ReleaseClaims call.
+ *
+ * @generated from message leasebroker.v1.ReleaseClaimsResponse
+ */
+export type ReleaseClaimsResponse = Message<"leasebroker.v1.ReleaseClaimsResponse"> & {
+  /**
+   * The number of leases that this call has released. If the call is sent again, those that it has released before do not
+   * count.
+   *
+   * @generated from field: int32 released = 1;
+   */
+  released: number;
+};
+
+/**
+ * Describes the message leasebroker.v1.ReleaseClaimsResponse.
+ * Use `create(ReleaseClaimsResponseSchema)` to create a new message.
+ */
+export const ReleaseClaimsResponseSchema: GenMessage<ReleaseClaimsResponse> = /*@__PURE__*/
+  messageDesc(file_leasebroker_v1_lease_broker, 24);
 
 /**
  * The result of settling one lease: of a completion, a failure or a release.
@@ -996,13 +1160,6 @@ export const ReleaseResponseSchema: GenMessage<ReleaseResponse> = /*@__PURE__*/
  * @generated from message leasebroker.v1.SettleResult
  */
 export type SettleResult = Message<"leasebroker.v1.SettleResult"> & {
-  /**
-   * The lease id from the request.
-   *
-   * @generated from field: string lease_id = 1;
-   */
-  leaseId: string;
-
   /**
    * OUTCOME_APPLIED, OUTCOME_LEASE_LOST or OUTCOME_REFUSED. For a completion also OUTCOME_GONE.
    *
@@ -1018,13 +1175,18 @@ export type SettleResult = Message<"leasebroker.v1.SettleResult"> & {
   state: ItemState;
 
   /**
-   * Only for OUTCOME_REFUSED: the path of the refused field in the completion, such as
-   * follow_ups[1].item.columns["Total"], or the table or the constraint that refused the change, and the reason. Up to
-   * 1,024 bytes. The service writes no value of a column into it.
+   * True: an earlier call of the same kind has settled the lease, and this call changed nothing. Only for OUTCOME_APPLIED.
    *
-   * @generated from field: string problem = 4;
+   * @generated from field: bool already_applied = 5;
    */
-  problem: string;
+  alreadyApplied: boolean;
+
+  /**
+   * Only for OUTCOME_REFUSED.
+   *
+   * @generated from field: leasebroker.v1.Refusal refusal = 6;
+   */
+  refusal?: Refusal | undefined;
 };
 
 /**
@@ -1032,113 +1194,7 @@ export type SettleResult = Message<"leasebroker.v1.SettleResult"> & {
  * Use `create(SettleResultSchema)` to create a new message.
  */
 export const SettleResultSchema: GenMessage<SettleResult> = /*@__PURE__*/
-  messageDesc(file_leasebroker_v1_lease_broker, 21);
-
-/**
- * Cancels leases of one queue.
- *
- * @generated from message leasebroker.v1.CancelLeasesRequest
- */
-export type CancelLeasesRequest = Message<"leasebroker.v1.CancelLeasesRequest"> & {
-  /**
-   * The name of the queue. Required.
-   *
-   * @generated from field: string queue = 1;
-   */
-  queue: string;
-
-  /**
-   * The keys of the items, in the form of Item.key, up to 1,000.
-   *
-   * @generated from field: repeated string keys = 2;
-   */
-  keys: string[];
-
-  /**
-   * The delay before the items are ready again, up to 366 days. Absent: they are ready immediately.
-   *
-   * @generated from field: google.protobuf.Duration delay = 3;
-   */
-  delay?: Duration | undefined;
-
-  /**
-   * True: the items become dead. Cannot be combined with a delay.
-   *
-   * @generated from field: bool dead_letter = 4;
-   */
-  deadLetter: boolean;
-
-  /**
-   * The reason. It is stored on the rows, cut to 1,024 characters, and sent to the workers by their next heartbeats. Empty:
-   * "the lease was cancelled".
-   *
-   * @generated from field: string reason = 5;
-   */
-  reason: string;
-};
-
-/**
- * Describes the message leasebroker.v1.CancelLeasesRequest.
- * Use `create(CancelLeasesRequestSchema)` to create a new message.
- */
-export const CancelLeasesRequestSchema: GenMessage<CancelLeasesRequest> = /*@__PURE__*/
-  messageDesc(file_leasebroker_v1_lease_broker, 22);
-
-/**
- * The results of a CancelLeases call.
- *
- * @generated from message leasebroker.v1.CancelLeasesResponse
- */
-export type CancelLeasesResponse = Message<"leasebroker.v1.CancelLeasesResponse"> & {
-  /**
-   * One result per key, in request order.
-   *
-   * @generated from field: repeated leasebroker.v1.CancelResult results = 1;
-   */
-  results: CancelResult[];
-};
-
-/**
- * Describes the message leasebroker.v1.CancelLeasesResponse.
- * Use `create(CancelLeasesResponseSchema)` to create a new message.
- */
-export const CancelLeasesResponseSchema: GenMessage<CancelLeasesResponse> = /*@__PURE__*/
-  messageDesc(file_leasebroker_v1_lease_broker, 23);
-
-/**
- * The result of a cancellation for one item.
- *
- * @generated from message leasebroker.v1.CancelResult
- */
-export type CancelResult = Message<"leasebroker.v1.CancelResult"> & {
-  /**
-   * The key from the request.
-   *
-   * @generated from field: string key = 1;
-   */
-  key: string;
-
-  /**
-   * True if the item was leased and this call ended the lease.
-   *
-   * @generated from field: bool cancelled = 2;
-   */
-  cancelled: boolean;
-
-  /**
-   * The state of the item after the call. ITEM_STATE_UNSPECIFIED: no row has this key.
-   *
-   * @generated from field: leasebroker.v1.ItemState state = 3;
-   */
-  state: ItemState;
-};
-
-/**
- * Describes the message leasebroker.v1.CancelResult.
- * Use `create(CancelResultSchema)` to create a new message.
- */
-export const CancelResultSchema: GenMessage<CancelResult> = /*@__PURE__*/
-  messageDesc(file_leasebroker_v1_lease_broker, 24);
+  messageDesc(file_leasebroker_v1_lease_broker, 25);
 
 /**
  * Wakes the claims that wait for items of one queue.
@@ -1159,7 +1215,7 @@ export type WakeRequest = Message<"leasebroker.v1.WakeRequest"> & {
  * Use `create(WakeRequestSchema)` to create a new message.
  */
 export const WakeRequestSchema: GenMessage<WakeRequest> = /*@__PURE__*/
-  messageDesc(file_leasebroker_v1_lease_broker, 25);
+  messageDesc(file_leasebroker_v1_lease_broker, 26);
 
 /**
  * The answer to a wake-up.
@@ -1174,7 +1230,7 @@ export type WakeResponse = Message<"leasebroker.v1.WakeResponse"> & {
  * Use `create(WakeResponseSchema)` to create a new message.
  */
 export const WakeResponseSchema: GenMessage<WakeResponse> = /*@__PURE__*/
-  messageDesc(file_leasebroker_v1_lease_broker, 26);
+  messageDesc(file_leasebroker_v1_lease_broker, 27);
 
 /**
  * Adds items to one queue.
@@ -1197,7 +1253,7 @@ export type EnqueueRequest = Message<"leasebroker.v1.EnqueueRequest"> & {
   items: NewItem[];
 
   /**
-   * A UUID that the caller makes for this list of items. If the call is sent again with the same id, to any broker of the
+   * A UUID that the caller makes for this list of items: 36 characters, not the nil UUID. If the call is sent again with the same id, to any broker of the
    * database, it returns the same keys and adds nothing. The queue remembers the id for its enqueue_memory, 24 hours by
    * default, from the commit of the items. A call that failed is not remembered. The trace contexts of the items may
    * differ, all else must be the same. Empty: the call adds its items each time that it is sent.
@@ -1212,7 +1268,7 @@ export type EnqueueRequest = Message<"leasebroker.v1.EnqueueRequest"> & {
  * Use `create(EnqueueRequestSchema)` to create a new message.
  */
 export const EnqueueRequestSchema: GenMessage<EnqueueRequest> = /*@__PURE__*/
-  messageDesc(file_leasebroker_v1_lease_broker, 27);
+  messageDesc(file_leasebroker_v1_lease_broker, 28);
 
 /**
  * An item to add.
@@ -1223,9 +1279,9 @@ export type NewItem = Message<"leasebroker.v1.NewItem"> & {
   /**
    * The values of the row's columns, by column name. A column that is left out gets the table's default.
    *
-   * @generated from field: map<string, leasebroker.v1.Value> columns = 1;
+   * @generated from field: map<string, leasebroker.v1.ColumnValue> columns = 1;
    */
-  columns: { [key: string]: Value };
+  columns: { [key: string]: ColumnValue };
 
   /**
    * The delay before the item is ready, up to 366 days. Absent: it is ready immediately.
@@ -1235,7 +1291,8 @@ export type NewItem = Message<"leasebroker.v1.NewItem"> & {
   delay?: Duration | undefined;
 
   /**
-   * The W3C trace context of the span that adds the item, 55 characters. Leases of the item continue its trace. Empty:
+   * The W3C trace context of the span that adds the item. Of a version after 00, the first four fields count. Leases of the
+   * item continue its trace. Empty:
    * for Enqueue that of the call's header traceparent, for a follow-up that of the completed lease.
    *
    * @generated from field: string trace_parent = 3;
@@ -1248,20 +1305,20 @@ export type NewItem = Message<"leasebroker.v1.NewItem"> & {
  * Use `create(NewItemSchema)` to create a new message.
  */
 export const NewItemSchema: GenMessage<NewItem> = /*@__PURE__*/
-  messageDesc(file_leasebroker_v1_lease_broker, 28);
+  messageDesc(file_leasebroker_v1_lease_broker, 29);
 
 /**
- * The keys of the items that were added.
+ * The results of an Enqueue call.
  *
  * @generated from message leasebroker.v1.EnqueueResponse
  */
 export type EnqueueResponse = Message<"leasebroker.v1.EnqueueResponse"> & {
   /**
-   * One key per item, in request order, in the form of Item.key.
+   * One result per item, in request order.
    *
-   * @generated from field: repeated string keys = 1;
+   * @generated from field: repeated leasebroker.v1.EnqueueResult results = 2;
    */
-  keys: string[];
+  results: EnqueueResult[];
 };
 
 /**
@@ -1269,10 +1326,86 @@ export type EnqueueResponse = Message<"leasebroker.v1.EnqueueResponse"> & {
  * Use `create(EnqueueResponseSchema)` to create a new message.
  */
 export const EnqueueResponseSchema: GenMessage<EnqueueResponse> = /*@__PURE__*/
-  messageDesc(file_leasebroker_v1_lease_broker, 29);
+  messageDesc(file_leasebroker_v1_lease_broker, 30);
 
 /**
- * The result for one lease of a call.
+ * The result of adding one item.
+ *
+ * @generated from message leasebroker.v1.EnqueueResult
+ */
+export type EnqueueResult = Message<"leasebroker.v1.EnqueueResult"> & {
+  /**
+   * The identity of the item, in the form of Item.key.
+   *
+   * @generated from field: string key = 1;
+   */
+  key: string;
+
+  /**
+   * True: an earlier call with the same request_id has added the item, and this call changed nothing.
+   *
+   * @generated from field: bool already_added = 2;
+   */
+  alreadyAdded: boolean;
+};
+
+/**
+ * Describes the message leasebroker.v1.EnqueueResult.
+ * Use `create(EnqueueResultSchema)` to create a new message.
+ */
+export const EnqueueResultSchema: GenMessage<EnqueueResult> = /*@__PURE__*/
+  messageDesc(file_leasebroker_v1_lease_broker, 31);
+
+/**
+ * Why a claim got no lease. A client treats an unknown value as HELD_BACK_NOTHING_READY.
+ *
+ * @generated from enum leasebroker.v1.HeldBack
+ */
+export enum HeldBack {
+  /**
+   * The claim got leases.
+   *
+   * @generated from enum value: HELD_BACK_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * No item is ready.
+   *
+   * @generated from enum value: HELD_BACK_NOTHING_READY = 1;
+   */
+  NOTHING_READY = 1,
+
+  /**
+   * The ready items that the claim looked at are larger than its max_bytes. too_large has them.
+   *
+   * @generated from enum value: HELD_BACK_TOO_LARGE = 2;
+   */
+  TOO_LARGE = 2,
+
+  /**
+   * This instance of the service stops, and gives no more leases. Send the next claim on another connection.
+   *
+   * @generated from enum value: HELD_BACK_STOPPING = 3;
+   */
+  STOPPING = 3,
+
+  /**
+   * The claim was ended by ReleaseClaims.
+   *
+   * @generated from enum value: HELD_BACK_RELEASED = 4;
+   */
+  RELEASED = 4,
+}
+
+/**
+ * Describes the enum leasebroker.v1.HeldBack.
+ */
+export const HeldBackSchema: GenEnum<HeldBack> = /*@__PURE__*/
+  enumDesc(file_leasebroker_v1_lease_broker, 0);
+
+/**
+ * The result for one entry of a call. A client treats an unknown value as OUTCOME_LEASE_LOST.
  *
  * @generated from enum leasebroker.v1.Outcome
  */
@@ -1309,10 +1442,9 @@ export enum Outcome {
   GONE = 3,
 
   /**
-   * The service or the database cannot apply this settlement as it was sent. The call changed nothing for it, and a
-   * lease that was held is still held. SettleResult.problem has the reason. The causes are a malformed follow-up or
-   * column value, and a constraint, a foreign key or a trigger of a table. The same settlement has the same outcome when it is sent again.
-   * Correct it, or report the problem with Fail.
+   * The service or the database cannot apply this entry as it was sent. The call changed nothing for it, and a lease
+   * that was held is still held, until it expires. The result's refusal has the reason. The same entry has the same outcome
+   * when it is sent again. Correct it, or report the problem with Fail.
    *
    * @generated from enum value: OUTCOME_REFUSED = 4;
    */
@@ -1323,7 +1455,84 @@ export enum Outcome {
  * Describes the enum leasebroker.v1.Outcome.
  */
 export const OutcomeSchema: GenEnum<Outcome> = /*@__PURE__*/
-  enumDesc(file_leasebroker_v1_lease_broker, 0);
+  enumDesc(file_leasebroker_v1_lease_broker, 1);
+
+/**
+ * The kinds of refusals. A client treats an unknown value as REFUSAL_REASON_UNSPECIFIED.
+ *
+ * @generated from enum leasebroker.v1.RefusalReason
+ */
+export enum RefusalReason {
+  /**
+   * Another problem. Refusal.message has it.
+   *
+   * @generated from enum value: REFUSAL_REASON_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * A field is malformed or out of its bounds: a duration, a checkpoint, a value without a kind, a key.
+   *
+   * @generated from enum value: REFUSAL_REASON_INVALID_FIELD = 1;
+   */
+  INVALID_FIELD = 1,
+
+  /**
+   * The queue of a follow-up is not configured.
+   *
+   * @generated from enum value: REFUSAL_REASON_QUEUE_NOT_FOUND = 2;
+   */
+  QUEUE_NOT_FOUND = 2,
+
+  /**
+   * The call cannot write this column: the table does not have it, the service itself or the database sets it, or the
+   * queue's setting `writable` does not list it.
+   *
+   * @generated from enum value: REFUSAL_REASON_COLUMN_NOT_WRITABLE = 3;
+   */
+  COLUMN_NOT_WRITABLE = 3,
+
+  /**
+   * The column cannot hold the value: its type, its length, its range, or NULL in a column that is never NULL.
+   *
+   * @generated from enum value: REFUSAL_REASON_VALUE_UNFIT = 4;
+   */
+  VALUE_UNFIT = 4,
+
+  /**
+   * A row with this key or this unique value exists.
+   *
+   * @generated from enum value: REFUSAL_REASON_ALREADY_EXISTS = 5;
+   */
+  ALREADY_EXISTS = 5,
+
+  /**
+   * A CHECK constraint refuses the row.
+   *
+   * @generated from enum value: REFUSAL_REASON_CHECK = 6;
+   */
+  CHECK = 6,
+
+  /**
+   * A foreign key refuses the row, or rows of another table refer to the row that the completion removes.
+   *
+   * @generated from enum value: REFUSAL_REASON_FOREIGN_KEY = 7;
+   */
+  FOREIGN_KEY = 7,
+
+  /**
+   * A trigger refuses the change.
+   *
+   * @generated from enum value: REFUSAL_REASON_TRIGGER = 8;
+   */
+  TRIGGER = 8,
+}
+
+/**
+ * Describes the enum leasebroker.v1.RefusalReason.
+ */
+export const RefusalReasonSchema: GenEnum<RefusalReason> = /*@__PURE__*/
+  enumDesc(file_leasebroker_v1_lease_broker, 2);
 
 /**
  * The state of an item.
@@ -1378,25 +1587,25 @@ export enum ItemState {
  * Describes the enum leasebroker.v1.ItemState.
  */
 export const ItemStateSchema: GenEnum<ItemState> = /*@__PURE__*/
-  enumDesc(file_leasebroker_v1_lease_broker, 1);
+  enumDesc(file_leasebroker_v1_lease_broker, 3);
 
 /**
  * Leases rows of database tables to workers.
  *
- * @generated from service leasebroker.v1.LeaseBrokerService
+ * @generated from service leasebroker.v1.LeaseService
  */
-export const LeaseBrokerService: GenService<{
+export const LeaseService: GenService<{
   /**
    * Leases up to max_items ready items, in the queue's order.
    *
    * Returns as soon as it has at least one item. If no item is ready, it waits up to wait_timeout and then returns OK
-   * with an empty list.
+   * with an empty list. held_back then says why there is none.
    *
    * If the caller cancels the call or loses its connection, the service releases the leases, unless it has already sent
    * the response. It cannot know whether a response that it has sent was received. Items in a lost response stay leased
    * until their leases expire. To avoid that, set request_id. The service then keeps the leases for you. If you still want
-   * the items, send the call again with the same request_id. If you do not, call Release with it after the cancelled call
-   * has ended.
+   * the items, send the call again with the same request_id. If you do not, call ReleaseClaims with it after the
+   * cancelled call has ended.
    *
    * Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes), LIMIT_EXCEEDED
    * (worker_id, max_items, lease_duration, wait_timeout), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
@@ -1407,7 +1616,7 @@ export const LeaseBrokerService: GenService<{
    * error would fail every client without a retry policy. Send the next call on another connection: the instance
    * refuses new claims on this one and closes it.
    *
-   * @generated from rpc leasebroker.v1.LeaseBrokerService.ClaimBatch
+   * @generated from rpc leasebroker.v1.LeaseService.ClaimBatch
    */
   claimBatch: {
     methodKind: "unary";
@@ -1420,11 +1629,10 @@ export const LeaseBrokerService: GenService<{
    * A worker that needs more time sends it before the lease expires, for example after a third of time_left. It must
    * stop work on each item whose result is OUTCOME_LEASE_LOST, because another worker may have that item.
    *
-   * Errors: INVALID_FIELD (lease_duration, renewals[i].checkpoint), LIMIT_EXCEEDED (renewals, lease_duration,
-   * renewals[i].checkpoint), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED,
-   * INTERNAL.
+   * Errors: INVALID_FIELD (lease_duration), LIMIT_EXCEEDED (renewals, lease_duration), QUEUE_NOT_FOUND, OVERLOADED,
+   * STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
    *
-   * @generated from rpc leasebroker.v1.LeaseBrokerService.Heartbeat
+   * @generated from rpc leasebroker.v1.LeaseService.Heartbeat
    */
   heartbeat: {
     methodKind: "unary";
@@ -1446,7 +1654,7 @@ export const LeaseBrokerService: GenService<{
    * the call together, fields of next), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED,
    * DEADLINE_EXCEEDED, INTERNAL.
    *
-   * @generated from rpc leasebroker.v1.LeaseBrokerService.Complete
+   * @generated from rpc leasebroker.v1.LeaseService.Complete
    */
   complete: {
     methodKind: "unary";
@@ -1459,11 +1667,10 @@ export const LeaseBrokerService: GenService<{
    * An item with attempts left becomes ready again after a delay. An item without attempts left becomes dead. If `next`
    * is set, also claims items of the same queue.
    *
-   * Errors: INVALID_FIELD (failures[i].retry_delay, failures[i].checkpoint, fields of next), LIMIT_EXCEEDED (failures,
-   * failures[i].retry_delay, failures[i].checkpoint, fields of next), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
-   * STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+   * Errors: INVALID_FIELD (fields of next), LIMIT_EXCEEDED (failures, fields of next), QUEUE_NOT_FOUND, OVERLOADED,
+   * STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
    *
-   * @generated from rpc leasebroker.v1.LeaseBrokerService.Fail
+   * @generated from rpc leasebroker.v1.LeaseService.Fail
    */
   fail: {
     methodKind: "unary";
@@ -1473,14 +1680,10 @@ export const LeaseBrokerService: GenService<{
   /**
    * Returns items that were not processed. The attempt does not count.
    *
-   * A call with releases and request_ids applies the releases first. If it then fails with STORE_UNAVAILABLE, the
-   * releases were applied.
+   * Errors: LIMIT_EXCEEDED (releases), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED,
+   * DEADLINE_EXCEEDED, INTERNAL.
    *
-   * Errors: INVALID_FIELD (releases[i].delay, releases[i].checkpoint, worker_id, request_ids[i]), LIMIT_EXCEEDED
-   * (releases, releases[i].delay, releases[i].checkpoint, worker_id, request_ids), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED,
-   * INTERNAL.
-   *
-   * @generated from rpc leasebroker.v1.LeaseBrokerService.Release
+   * @generated from rpc leasebroker.v1.LeaseService.Release
    */
   release: {
     methodKind: "unary";
@@ -1488,32 +1691,30 @@ export const LeaseBrokerService: GenService<{
     output: typeof ReleaseResponseSchema;
   },
   /**
-   * Takes leases away from their workers, by the keys of the items. For people and programs that watch over workers.
+   * Releases every lease of claims by their request ids, after claims whose responses were not received.
    *
-   * An item whose lease is cancelled becomes ready, delayed or dead, as the call says. The attempt counts as it does
-   * when a lease expires: if the queue has no attempts left for the item, the item becomes dead. Heartbeat, Complete,
-   * Fail and Release of the cancelled lease return OUTCOME_LEASE_LOST. Until the item is claimed again, Heartbeat also
-   * returns the reason. Items without a lease are not changed. A call that is sent again can cancel a lease that
-   * another worker has got in between.
+   * Every lease that such a claim got and that is still held is released without a delay. A claim that still waits at this
+   * instance ends with an empty list. Leases of a claim that reaches the service only after this call are not released. Then,
+   * or if in doubt, send this call again.
    *
-   * Errors: INVALID_FIELD (keys[i], delay), LIMIT_EXCEEDED (keys, delay), QUEUE_NOT_FOUND, OVERLOADED,
-   * STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+   * Errors: INVALID_FIELD (worker_id, request_ids[i]), LIMIT_EXCEEDED (worker_id, request_ids), QUEUE_NOT_FOUND,
+   * OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
    *
-   * @generated from rpc leasebroker.v1.LeaseBrokerService.CancelLeases
+   * @generated from rpc leasebroker.v1.LeaseService.ReleaseClaims
    */
-  cancelLeases: {
+  releaseClaims: {
     methodKind: "unary";
-    input: typeof CancelLeasesRequestSchema;
-    output: typeof CancelLeasesResponseSchema;
+    input: typeof ReleaseClaimsRequestSchema;
+    output: typeof ReleaseClaimsResponseSchema;
   },
   /**
-   * Lets the claims that wait at this instance look for items now. A program that has inserted rows by its own SQL
-   * calls it. Without it, waiting claims find the rows at their next poll. Calls that come at the same moment share one
-   * look.
+   * Wakes the claims that wait at this instance, so that they look for items immediately. A program that has inserted rows
+   * by its own SQL calls it. Without it, waiting claims find the rows at their next poll. Calls that come at the same
+   * moment share one look.
    *
    * Errors: QUEUE_NOT_FOUND, OVERLOADED, DEADLINE_EXCEEDED, INTERNAL.
    *
-   * @generated from rpc leasebroker.v1.LeaseBrokerService.Wake
+   * @generated from rpc leasebroker.v1.LeaseService.Wake
    */
   wake: {
     methodKind: "unary";
@@ -1521,20 +1722,21 @@ export const LeaseBrokerService: GenService<{
     output: typeof WakeResponseSchema;
   },
   /**
-   * Adds items to a queue. If the call returns an error, no item was added.
+   * Adds items to a queue: all of them, or none.
    *
    * An item takes its own W3C trace context (NewItem.trace_parent). Without one it takes that of the call's header
    * traceparent. Its leases continue that trace.
    *
-   * A call with a request_id can be sent again. Without one, a retry after DEADLINE_EXCEEDED, CANCELLED or a lost
-   * connection can add the items twice.
+   * A call with a request_id can be sent again. Without one, a retry after an error with `applied` = `unknown`, after
+   * CANCELLED or after a lost connection can add the items twice.
    *
    * Errors: INVALID_FIELD (request_id: not a UUID, or an earlier call with this id had other items;
    * items[i].columns["name"]: the column is unknown, the service itself sets it, it cannot hold
    * the value, or a constraint of the table refuses the value; items[i].delay; items[i].trace_parent), LIMIT_EXCEEDED (items, items[i].delay),
-   * QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+   * with the status ALREADY_EXISTS and the reason ALREADY_EXISTS: a row with the key or another unique value of an item
+   * exists (items[i]), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
    *
-   * @generated from rpc leasebroker.v1.LeaseBrokerService.Enqueue
+   * @generated from rpc leasebroker.v1.LeaseService.Enqueue
    */
   enqueue: {
     methodKind: "unary";
