@@ -67,11 +67,12 @@ impl Cancel {
         let results = with_results(self.keys, results)?;
         let row = |(key, result): &(String, proto::CancelResult)| {
             let cancelled = result.outcome() == Outcome::Applied;
+            let token = Some(result.fencing_token).filter(|token| *token != 0);
             Row::default()
                 .field("key", key.clone())
                 .field("cancelled", cancelled)
                 .field("state", state_name(result.state()))
-                .field("fencing_token", cancelled.then_some(result.fencing_token))
+                .field("fencing_token", token)
                 .data("problem", problem(result.refusal.as_ref()))
         };
         let rows: Vec<Row> = results.iter().map(row).collect();

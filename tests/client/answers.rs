@@ -53,7 +53,7 @@ async fn complete(_: Item, _: Context) -> Result<Done, HandlerError> {
 async fn refused_renewal_is_sent_again_without_its_checkpoint() {
     let refused = proto::HeartbeatResult {
         outcome: Outcome::Refused.into(),
-        refusal: refusal("checkpoint"),
+        refusal: Some(refusal("checkpoint")),
         ..proto::HeartbeatResult::default()
     };
     let answers = Answers {
@@ -95,7 +95,7 @@ async fn refused_renewal_is_sent_again_without_its_checkpoint() {
 async fn refused_failure_is_sent_again_without_its_field() {
     for (field, keeps_delay) in [("checkpoint", true), ("", false)] {
         let refused = proto::SettleResult {
-            refusal: refusal(field),
+            refusal: Some(refusal(field)),
             ..settled(Outcome::Refused)
         };
         let answers = Answers {

@@ -133,13 +133,13 @@ pub(crate) fn claimed(lease: proto::Lease) -> proto::ClaimBatchResponse {
 }
 
 /// Returns the refusal of a field.
-pub(crate) fn refusal(field: &str) -> Option<proto::Refusal> {
-    Some(proto::Refusal {
+pub(crate) fn refusal(field: &str) -> proto::Refusal {
+    proto::Refusal {
         reason: proto::RefusalReason::InvalidField.into(),
         field: field.to_owned(),
         message: "scripted".to_owned(),
         ..proto::Refusal::default()
-    })
+    }
 }
 
 pub(crate) fn settled(outcome: impl Into<i32>) -> proto::SettleResult {

@@ -95,10 +95,11 @@ fn cancel_takes_leases_away() {
     let beat = workspace.call(&format!("heartbeat work {id}"));
     assert_eq!(beat.code, 1, "{beat:?}");
     assert!(beat.out.contains("\"cancel_reason\":\"hangs\""), "{beat:?}");
-    // The item was not claimed since.
-    let again = workspace.call(&format!("cancel work 1 {reason}"));
+    // The lease with this token is cancelled already, and the item was not claimed since.
+    let again = workspace.call(&format!("cancel work 1 --fencing-token 1 {reason}"));
     assert_eq!(again.code, 0, "{again:?}");
     for (arguments, problem) in [
+        ("1", "1 item had no lease"),
         ("2", "1 item had no lease"),
         ("2 3", "2 items had no lease"),
         ("1 --fencing-token 7", "no lease with the fencing token 7"),
