@@ -480,10 +480,11 @@ pub struct EnqueueRequest {
     /// The items to add, up to 1,000.
     #[prost(message, repeated, tag = "2")]
     pub items: ::prost::alloc::vec::Vec<NewItem>,
-    /// A UUID that the caller makes for this list of items: 36 characters, not the nil UUID. If the call is sent again with the same id, to any broker of the
-    /// database, it returns the same keys and adds nothing. The queue remembers the id for its enqueue_memory, 24 hours by
-    /// default, from the commit of the items. A call that failed is not remembered. The trace contexts of the items may
-    /// differ, all else must be the same. Empty: the call adds its items each time that it is sent.
+    /// A UUID that the caller makes for this list of items: 36 characters, not the nil UUID. If the call is sent again with
+    /// the same id, to any broker of the database, it returns the same keys and adds nothing. The queue remembers the id for
+    /// its enqueue_memory, 24 hours by default, from the commit of the items. A call that failed is not remembered. The
+    /// trace contexts of the items may differ, all else must be the same. Empty: the call adds its items each time that it
+    /// is sent.
     #[prost(string, tag = "3")]
     pub request_id: ::prost::alloc::string::String,
 }
@@ -499,9 +500,9 @@ pub struct NewItem {
     /// The delay before the item is ready, up to 366 days. Absent: it is ready immediately.
     #[prost(message, optional, tag = "2")]
     pub delay: ::core::option::Option<::prost_types::Duration>,
-    /// The W3C trace context of the span that adds the item. Of a version after 00, the first four fields count. Leases of the
-    /// item continue its trace. Empty:
-    /// for Enqueue that of the call's header traceparent, for a follow-up that of the completed lease.
+    /// The W3C trace context of the span that adds the item. Of a version after 00, the first four fields count. Leases of
+    /// the item continue its trace. Empty: for Enqueue that of the call's header traceparent, for a follow-up that of the
+    /// completed lease.
     #[prost(string, tag = "3")]
     pub trace_parent: ::prost::alloc::string::String,
 }
@@ -1721,8 +1722,8 @@ pub struct CancelResult {
     /// The state of the item after the call. ITEM_STATE_UNSPECIFIED: no row has this key.
     #[prost(enumeration = "ItemState", tag = "3")]
     pub state: i32,
-    /// OUTCOME_APPLIED: this call has ended the lease, or an earlier one has, and the item was not claimed since.
-    /// OUTCOME_LEASE_LOST: the item has no lease, or not this one. OUTCOME_GONE: no row has this key. OUTCOME_REFUSED: the key
+    /// OUTCOME_APPLIED: this call has ended the lease. Or it names the lease by its fencing token, an earlier call has ended
+    /// it, and the item was not claimed since. OUTCOME_LEASE_LOST: the item has no lease, or not this one. OUTCOME_GONE: no row has this key. OUTCOME_REFUSED: the key
     /// is malformed.
     #[prost(enumeration = "Outcome", tag = "4")]
     pub outcome: i32,

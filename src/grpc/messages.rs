@@ -350,7 +350,8 @@ pub(super) fn cancel_results(results: Vec<Cancelled>) -> Vec<proto::CancelResult
                 converted.fencing_token = fence;
                 Outcome::Applied
             }
-            Cancelled::Repeated(_) => {
+            Cancelled::Repeated { fence, .. } => {
+                converted.fencing_token = fence;
                 converted.already_applied = true;
                 Outcome::Applied
             }

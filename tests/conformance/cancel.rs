@@ -195,7 +195,13 @@ pub(crate) async fn only_the_lease_with_the_fencing_token_is_cancelled<H: Harnes
     // A second call finds what the first has done, until the item is claimed.
     let before = fixture.snapshot().await;
     let results = cancel_leases(&fixture, &first, because("y")).await;
-    assert_eq!(results, [Cancelled::Repeated(State::Ready)]);
+    assert_eq!(
+        results,
+        [Cancelled::Repeated {
+            state: State::Ready,
+            fence: 1
+        }]
+    );
     for other in [None, Some(0), Some(2)] {
         let results = cancel_leases(&fixture, &[("1", other)], because("y")).await;
         assert_eq!(results, [Cancelled::NotHeld(State::Ready)], "{other:?}");

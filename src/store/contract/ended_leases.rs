@@ -47,9 +47,14 @@ pub enum Cancelled {
         /// The fencing token of the lease.
         fence: i64,
     },
-    /// An earlier cancellation has ended the lease with this fencing token, and the item was not claimed since. The present
-    /// state of the item.
-    Repeated(State),
+    /// An earlier cancellation has ended the lease, and the item was not claimed since. Only for a lease that was named by its
+    /// fencing token.
+    Repeated {
+        /// The present state of the item.
+        state: State,
+        /// The fencing token of the lease.
+        fence: i64,
+    },
     /// The item has no lease, or not the one with this fencing token. The present state of the item.
     NotHeld(State),
     /// There is no row with this key.
@@ -62,7 +67,7 @@ impl Cancelled {
     /// Returns the present state of the item. `None`: there is no row with the key, or the key is malformed.
     pub const fn state(&self) -> Option<State> {
         match self {
-            Self::Ended { state, .. } | Self::Repeated(state) | Self::NotHeld(state) => {
+            Self::Ended { state, .. } | Self::Repeated { state, .. } | Self::NotHeld(state) => {
                 Some(*state)
             }
             Self::NoRow | Self::Refused(_) => None,

@@ -51,9 +51,10 @@ impl MssqlOperations {
         for row in results.get(1).into_iter().flatten() {
             let index = decode::request_index(row, 0, leases.len())?;
             let state = decode::state(row, 1)?;
-            cancelled.results[index] = match decode::integer(row, 2)? {
-                0 => Cancelled::NotHeld(state),
-                _ => Cancelled::Repeated(state),
+            let is_repeated = decode::integer(row, 2)? != 0;
+            cancelled.results[index] = match leases[index].fence {
+                Some(fence) if is_repeated => Cancelled::Repeated { state, fence },
+                _ => Cancelled::NotHeld(state),
             };
         }
         Ok(cancelled)

@@ -61,7 +61,8 @@ pub(super) fn cancel(
                     && is_meant
                     && was_cancelled(&ended)
                 {
-                    result = Cancelled::Repeated(state);
+                    let fence = ended.lease.fence;
+                    result = Cancelled::Repeated { state, fence };
                 } else {
                     result = Cancelled::NotHeld(state);
                 }
