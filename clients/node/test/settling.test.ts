@@ -7,7 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { status } from "@grpc/grpc-js";
 
 import { type Handler, Retry, Worker } from "../src/index.js";
-import { type CompleteRequest, type FailRequest, type HeartbeatRequest, Outcome, type ReleaseClaimsRequest } from "../src/v1.js";
+import { type CompleteRequest, type FailRequest, HeldBack, type HeartbeatRequest, Outcome, type ReleaseClaimsRequest } from "../src/v1.js";
 import { Journal } from "./support/journal.js";
 import { type Script, type ScriptedServer, startServer } from "./support/scripted_server.js";
 import { quiet } from "./support/work.js";
@@ -111,17 +111,22 @@ test("a worker that stops releases its waiting claim twice, the last call", asyn
   }
 });
 
-test("an empty response that comes early is followed by a pause", async (t) => {
-  const server = await startServer(t, { claimBatch: [{ message: {} }], releaseClaims: [{ message: {} }] });
-  const worker = new Worker(server.address, "work", () => undefined, { logger: quiet });
-  await worker.start();
-  await waitForCalls(server, "ClaimBatch", 6);
-  await worker.stop();
-  const times = server.of("ClaimBatch").map((arrival) => arrival.at);
-  // The first claim does not wait for items. Its empty response is not early.
-  const [, ...waiting] = times;
-  for (const [index, at] of waiting.slice(1, 5).entries()) assert.ok(at - (waiting[index] ?? 0) > 45);
-});
+// A claim that does not wait is never answered early, so that only the reason tells that the broker stops.
+for (const [name, wait, response] of [
+  ["an empty response that comes early", "20s", {}],
+  ["the response of a broker that stops", 0, { heldBack: HeldBack.STOPPING }],
+] as const) {
+  test(`${name} is followed by a pause`, async (t) => {
+    const server = await startServer(t, { claimBatch: [{ message: response }], releaseClaims: [{ message: {} }] });
+    const worker = new Worker(server.address, "work", () => undefined, { logger: quiet, wait });
+    await worker.start();
+    await waitForCalls(server, "ClaimBatch", 6);
+    await worker.stop();
+    // The first claim does not wait for items. Its empty response is not early.
+    const [, ...times] = server.of("ClaimBatch").map((arrival) => arrival.at);
+    for (const [index, at] of times.slice(1, 5).entries()) assert.ok(at - (times[index] ?? 0) > 45);
+  });
+}
 
 for (const [field, checkpoint, delay] of [["checkpoint", undefined, 7n], ["retry_delay", "half", undefined], ["", undefined, 7n]] as const) {
   test(`a failure whose field "${field}" is refused is sent again without it`, async (t) => {

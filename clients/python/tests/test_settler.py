@@ -1,10 +1,11 @@
-"""Settlements and heartbeats, against a scripted server."""
+"""Claims, heartbeats and settlements, against a scripted server."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import grpc
@@ -186,3 +187,17 @@ def test_next_claim_that_is_refused_ends_the_worker(server: ScriptedServer) -> N
     # The claim was not applied, so there is nothing to release.
     [completion] = server.requests["Complete"]
     assert all(completion.next.request_id not in call.request_ids for call in server.requests["ReleaseClaims"])
+
+
+def test_claim_that_a_stopping_broker_answers_is_followed_by_a_pause(server: ScriptedServer) -> None:
+    stopping = v1.ClaimBatchResponse(held_back=v1.HELD_BACK_STOPPING)
+    claimed_at: list[float] = []
+
+    def claim(_request: Any, _context: grpc.ServicerContext) -> v1.ClaimBatchResponse:
+        claimed_at.append(time.monotonic())
+        return stopping
+
+    server.answer("ClaimBatch", claim)
+    # A claim that does not wait is never answered early.
+    work(server, lambda item: None, lambda _events: len(claimed_at) >= 4)
+    assert all(later - earlier >= 0.045 for earlier, later in pairwise(claimed_at))
