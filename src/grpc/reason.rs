@@ -90,7 +90,6 @@ mod tests {
                 "_PERMANENT = (.*)",
             ),
             ("clients/node/src/calls.ts", "reason === (.*)"),
-            ("clients/node/src/heartbeats.ts", "reason === (.*)"),
             ("clients/node/src/settler.ts", "reason === (.*)"),
             ("clients/go/calls.go", "reason == (.*)"),
             (

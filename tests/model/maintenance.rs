@@ -1,5 +1,7 @@
 //! The reaper, redrive, the passing of time, and restarts of brokers.
 
+use std::collections::BTreeSet;
+
 use lease_broker_model::item_state::State;
 use lease_broker_store::{Cancellation, Cancelled, Checkpoints};
 use rand::RngExt as _;
@@ -96,7 +98,8 @@ impl<H: Harness> Run<H> {
 
     pub(super) async fn cancel(&mut self) {
         let count = 1 + self.below(3);
-        let ids: Vec<i64> = (0..count)
+        // No key may be in the list twice.
+        let ids: BTreeSet<i64> = (0..count)
             .map(|_| self.random.random_range(0..=self.next_id))
             .collect();
         let dead_letter = self.chance(20);

@@ -85,6 +85,8 @@ export class Caller {
     let backoff = MIN_WAIT;
     let freshToken = false;
     let lastFailure: Failure | null = null;
+    // Of all attempts together.
+    let applied: Failure["applied"] = "no";
     const firstSentAt = now();
     for (let attempt = 1; ; attempt++) {
       const token = this.token === null ? null : await this.token.text(freshToken);
@@ -104,6 +106,7 @@ export class Caller {
       } catch (error) {
         if (!isServiceError(error)) throw error;
         failure = readFailure(error);
+        if (failure.applied === "unknown") applied = "unknown";
         if (!signal?.aborted) this.health.note(failure);
       } finally {
         signal?.removeEventListener("abort", cancel);
@@ -116,12 +119,12 @@ export class Caller {
         wait = waitOf(failure, backoff);
         backoff = Math.min(backoff * 2, MAX_WAIT);
       } else {
-        throw asError(rpc.name, failure);
+        throw asError(rpc.name, { ...failure, applied });
       }
       if (now() + wait >= until()) {
         // The last attempt can be cut short by the end of the time. Then the failure before it has the cause.
         const wasCut = failure.code === status.DEADLINE_EXCEEDED && timeout < attemptTimeout;
-        throw asError(rpc.name, wasCut && lastFailure !== null ? lastFailure : failure);
+        throw asError(rpc.name, { ...(wasCut && lastFailure !== null ? lastFailure : failure), applied });
       }
       lastFailure = failure;
       const { reason, message } = failure;

@@ -88,6 +88,14 @@ def test_error_says_whether_the_call_was_applied(server: ScriptedServer, sent: s
     assert (failed.value.reason, failed.value.applied) == ("ALREADY_EXISTS", applied)
 
 
+def test_error_speaks_for_all_attempts(server: ScriptedServer) -> None:
+    lost = error(UNAVAILABLE, "STORE_UNAVAILABLE", pushback_ms=1, applied="unknown")
+    server.answer("Enqueue", lost, error(grpc.StatusCode.NOT_FOUND, "QUEUE_NOT_FOUND", applied="no"))
+    with pytest.raises(LeaseBrokerError) as failed:
+        enqueue(server)
+    assert (failed.value.reason, failed.value.applied) == ("QUEUE_NOT_FOUND", "unknown")
+
+
 def test_answer_with_another_count_of_results_is_an_error(server: ScriptedServer) -> None:
     server.answer("Enqueue", ok(v1.EnqueueResponse()))
     with pytest.raises(LeaseBrokerError, match="0 results for 1 entries"):

@@ -10,7 +10,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import grpc
@@ -146,6 +146,8 @@ class Caller:
         """
         end = until if callable(until) else lambda: until
         wait, attempt, asked_for_fresh_token = _MIN_WAIT, 0, False
+        # Of all attempts together.
+        applied: Applied = "no"
         first_sent_at = time.monotonic()
         while True:
             attempt += 1
@@ -163,11 +165,14 @@ class Caller:
                 return Answer(message, sent_at, attempt, first_sent_at)
             except TokenError as error:
                 # A file that is being replaced, or an identity service that is down.
-                failure = CallFailure(grpc.StatusCode.UNAVAILABLE, None, str(error), None)
+                failure = CallFailure(grpc.StatusCode.UNAVAILABLE, None, str(error), None, applied="no")
             except grpc.FutureCancelledError:
                 failure = CallFailure(grpc.StatusCode.CANCELLED, None, "cancelled", None)
             except grpc.RpcError as error:
                 failure = read_failure(error)
+            if failure.applied == "unknown":
+                applied = "unknown"
+            failure = replace(failure, applied=applied)
             if abort is not None and abort.is_set:
                 raise Aborted
             self._health.note(failure)
