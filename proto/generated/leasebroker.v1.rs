@@ -819,8 +819,8 @@ pub mod lease_service_client {
         ///
         /// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes), LIMIT_EXCEEDED
         /// (worker_id, max_items, lease_duration, wait_timeout), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
-        /// STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. While this instance stops: UNAVAILABLE with the reason DRAINING and RetryInfo. Send
-        /// the call again, and another instance accepts it.
+        /// STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. While this instance stops: UNAVAILABLE with the reason DRAINING and
+        /// RetryInfo. Send the call again, and another instance accepts it.
         ///
         /// A claim that is waiting when the instance begins to stop ends OK with an empty list, before its wait_timeout. An
         /// error would fail every client without a retry policy. Send the next call on another connection: the instance
@@ -1040,10 +1040,10 @@ pub mod lease_service_client {
         /// CANCELLED or after a lost connection can add the items twice.
         ///
         /// Errors: INVALID_FIELD (request_id: not a UUID, or an earlier call with this id had other items;
-        /// items\[i\].columns\["name"\]: the column is unknown, the service itself sets it, it cannot hold
-        /// the value, or a constraint of the table refuses the value; items\[i\].delay; items\[i\].trace_parent), LIMIT_EXCEEDED (items, items\[i\].delay),
-        /// with the status ALREADY_EXISTS and the reason ALREADY_EXISTS: a row with the key or another unique value of an item
-        /// exists (items\[i\]), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        /// items\[i\].columns\["name"\]: the column is unknown, the service itself sets it, it cannot hold the value, or a constraint
+        /// of the table refuses the value; items\[i\].delay; items\[i\].trace_parent), LIMIT_EXCEEDED (items, items\[i\].delay),
+        /// QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. If a row with the key
+        /// or another unique value of an item exists: ALREADY_EXISTS with the reason ALREADY_EXISTS (items\[i\]).
         pub async fn enqueue(
             &mut self,
             request: impl tonic::IntoRequest<super::EnqueueRequest>,
@@ -1097,8 +1097,8 @@ pub mod lease_service_server {
         ///
         /// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes), LIMIT_EXCEEDED
         /// (worker_id, max_items, lease_duration, wait_timeout), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
-        /// STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. While this instance stops: UNAVAILABLE with the reason DRAINING and RetryInfo. Send
-        /// the call again, and another instance accepts it.
+        /// STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. While this instance stops: UNAVAILABLE with the reason DRAINING and
+        /// RetryInfo. Send the call again, and another instance accepts it.
         ///
         /// A claim that is waiting when the instance begins to stop ends OK with an empty list, before its wait_timeout. An
         /// error would fail every client without a retry policy. Send the next call on another connection: the instance
@@ -1196,10 +1196,10 @@ pub mod lease_service_server {
         /// CANCELLED or after a lost connection can add the items twice.
         ///
         /// Errors: INVALID_FIELD (request_id: not a UUID, or an earlier call with this id had other items;
-        /// items\[i\].columns\["name"\]: the column is unknown, the service itself sets it, it cannot hold
-        /// the value, or a constraint of the table refuses the value; items\[i\].delay; items\[i\].trace_parent), LIMIT_EXCEEDED (items, items\[i\].delay),
-        /// with the status ALREADY_EXISTS and the reason ALREADY_EXISTS: a row with the key or another unique value of an item
-        /// exists (items\[i\]), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        /// items\[i\].columns\["name"\]: the column is unknown, the service itself sets it, it cannot hold the value, or a constraint
+        /// of the table refuses the value; items\[i\].delay; items\[i\].trace_parent), LIMIT_EXCEEDED (items, items\[i\].delay),
+        /// QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. If a row with the key
+        /// or another unique value of an item exists: ALREADY_EXISTS with the reason ALREADY_EXISTS (items\[i\]).
         async fn enqueue(
             &self,
             request: tonic::Request<super::EnqueueRequest>,
@@ -1723,8 +1723,8 @@ pub struct CancelResult {
     #[prost(enumeration = "ItemState", tag = "3")]
     pub state: i32,
     /// OUTCOME_APPLIED: this call has ended the lease. Or it names the lease by its fencing token, an earlier call has ended
-    /// it, and the item was not claimed since. OUTCOME_LEASE_LOST: the item has no lease, or not this one. OUTCOME_GONE: no row has this key. OUTCOME_REFUSED: the key
-    /// is malformed.
+    /// it, and the item was not claimed since. OUTCOME_LEASE_LOST: the item has no lease, or not this one. OUTCOME_GONE: no
+    /// row has this key. OUTCOME_REFUSED: the key is malformed, or another entry has it.
     #[prost(enumeration = "Outcome", tag = "4")]
     pub outcome: i32,
     /// True: an earlier call has cancelled the lease, and this call changed nothing. Only for OUTCOME_APPLIED.

@@ -57,8 +57,8 @@ async fn start_with(payloads: &[&str]) -> (Server, Client) {
 }
 
 /// Returns the leases of the claim that was part of a call.
-fn next_leases(next: &Option<ClaimBatchResponse>) -> &[Lease] {
-    &next.as_ref().expect("a claim").leases
+fn next_leases(next: Option<&ClaimBatchResponse>) -> &[Lease] {
+    &next.expect("a claim").leases
 }
 
 #[tokio::test]
@@ -115,7 +115,7 @@ async fn lost_lease_does_not_prevent_a_claim() {
     let response = complete(&client, completion_of(&lost), next(2)).await;
     let response = response.expect("no error");
     assert_eq!(response.results[0].outcome(), Outcome::LeaseLost);
-    assert_eq!(payloads(next_leases(&response.next)), ["a", "b"]);
+    assert_eq!(payloads(next_leases(response.next.as_ref())), ["a", "b"]);
 }
 
 #[tokio::test]
@@ -130,10 +130,10 @@ async fn retried_call_returns_the_same_leases() {
     let retried = complete(&client, completion_of(&first), with_id).await;
     let original = original.expect("no error");
     let retried = retried.expect("no error");
-    assert_eq!(payloads(next_leases(&original.next)), ["b"]);
+    assert_eq!(payloads(next_leases(original.next.as_ref())), ["b"]);
     assert_eq!(
-        lease_ids(next_leases(&retried.next)),
-        lease_ids(next_leases(&original.next))
+        lease_ids(next_leases(retried.next.as_ref())),
+        lease_ids(next_leases(original.next.as_ref()))
     );
     let result = &retried.results[0];
     assert_eq!(
@@ -163,10 +163,10 @@ async fn failure_claims_the_next_item() {
     let (original, retried) = (fail().await, fail().await);
     assert_eq!(original.results[0].outcome(), Outcome::Applied);
     assert_eq!(original.results[0].state(), ItemState::Delayed);
-    assert_eq!(payloads(next_leases(&original.next)), ["b"]);
+    assert_eq!(payloads(next_leases(original.next.as_ref())), ["b"]);
     assert_eq!(
-        lease_ids(next_leases(&retried.next)),
-        lease_ids(next_leases(&original.next))
+        lease_ids(next_leases(retried.next.as_ref())),
+        lease_ids(next_leases(original.next.as_ref()))
     );
     let invalid = FailRequest {
         next: Some(next(0)),
@@ -185,7 +185,7 @@ async fn refused_completion_keeps_the_next_lease() {
     let response = complete(&client, unknown_queue, next(1)).await;
     let response = response.expect("no error");
     assert_eq!(response.results[0].outcome(), Outcome::Refused);
-    assert_eq!(payloads(next_leases(&response.next)), ["b"]);
+    assert_eq!(payloads(next_leases(response.next.as_ref())), ["b"]);
 }
 
 #[tokio::test]

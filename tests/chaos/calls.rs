@@ -162,7 +162,6 @@ impl<'a> Caller<'a> {
                 let request = ReleaseRequest {
                     queue,
                     releases: held.iter().map(release).collect(),
-                    ..ReleaseRequest::default()
                 };
                 let call = async |mut rpc: LeaseServiceClient<_>| rpc.release(timed(request)).await;
                 let answer = |response: &proto::ReleaseResponse| settled(&response.results);

@@ -97,8 +97,8 @@ async fn token_and_certificate_have_their_roles() {
 
     let added = caller.call(&with_token, "Enqueue", ENQUEUE).await;
     assert_eq!(
-        added.expect("a producer adds")["keys"],
-        serde_json::json!(["1"])
+        added.expect("a producer adds")["results"],
+        serde_json::json!([{"key": "1"}])
     );
     let claimed = caller.call(&with_certificate, "ClaimBatch", CLAIM).await;
     let claimed = claimed.expect("a worker claims");

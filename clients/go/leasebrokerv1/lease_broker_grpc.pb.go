@@ -138,8 +138,8 @@ type LeaseServiceClient interface {
 	//
 	// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes), LIMIT_EXCEEDED
 	// (worker_id, max_items, lease_duration, wait_timeout), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
-	// STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. While this instance stops: UNAVAILABLE with the reason DRAINING and RetryInfo. Send
-	// the call again, and another instance accepts it.
+	// STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. While this instance stops: UNAVAILABLE with the reason DRAINING and
+	// RetryInfo. Send the call again, and another instance accepts it.
 	//
 	// A claim that is waiting when the instance begins to stop ends OK with an empty list, before its wait_timeout. An
 	// error would fail every client without a retry policy. Send the next call on another connection: the instance
@@ -204,10 +204,10 @@ type LeaseServiceClient interface {
 	// CANCELLED or after a lost connection can add the items twice.
 	//
 	// Errors: INVALID_FIELD (request_id: not a UUID, or an earlier call with this id had other items;
-	// items[i].columns["name"]: the column is unknown, the service itself sets it, it cannot hold
-	// the value, or a constraint of the table refuses the value; items[i].delay; items[i].trace_parent), LIMIT_EXCEEDED (items, items[i].delay),
-	// with the status ALREADY_EXISTS and the reason ALREADY_EXISTS: a row with the key or another unique value of an item
-	// exists (items[i]), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+	// items[i].columns["name"]: the column is unknown, the service itself sets it, it cannot hold the value, or a constraint
+	// of the table refuses the value; items[i].delay; items[i].trace_parent), LIMIT_EXCEEDED (items, items[i].delay),
+	// QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. If a row with the key
+	// or another unique value of an item exists: ALREADY_EXISTS with the reason ALREADY_EXISTS (items[i]).
 	Enqueue(ctx context.Context, in *EnqueueRequest, opts ...grpc.CallOption) (*EnqueueResponse, error)
 }
 
@@ -318,8 +318,8 @@ type LeaseServiceServer interface {
 	//
 	// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes), LIMIT_EXCEEDED
 	// (worker_id, max_items, lease_duration, wait_timeout), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
-	// STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. While this instance stops: UNAVAILABLE with the reason DRAINING and RetryInfo. Send
-	// the call again, and another instance accepts it.
+	// STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. While this instance stops: UNAVAILABLE with the reason DRAINING and
+	// RetryInfo. Send the call again, and another instance accepts it.
 	//
 	// A claim that is waiting when the instance begins to stop ends OK with an empty list, before its wait_timeout. An
 	// error would fail every client without a retry policy. Send the next call on another connection: the instance
@@ -384,10 +384,10 @@ type LeaseServiceServer interface {
 	// CANCELLED or after a lost connection can add the items twice.
 	//
 	// Errors: INVALID_FIELD (request_id: not a UUID, or an earlier call with this id had other items;
-	// items[i].columns["name"]: the column is unknown, the service itself sets it, it cannot hold
-	// the value, or a constraint of the table refuses the value; items[i].delay; items[i].trace_parent), LIMIT_EXCEEDED (items, items[i].delay),
-	// with the status ALREADY_EXISTS and the reason ALREADY_EXISTS: a row with the key or another unique value of an item
-	// exists (items[i]), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+	// items[i].columns["name"]: the column is unknown, the service itself sets it, it cannot hold the value, or a constraint
+	// of the table refuses the value; items[i].delay; items[i].trace_parent), LIMIT_EXCEEDED (items, items[i].delay),
+	// QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. If a row with the key
+	// or another unique value of an item exists: ALREADY_EXISTS with the reason ALREADY_EXISTS (items[i]).
 	Enqueue(context.Context, *EnqueueRequest) (*EnqueueResponse, error)
 	mustEmbedUnimplementedLeaseServiceServer()
 }

@@ -93,7 +93,7 @@ for (const [sent, applied] of [["no", "no"], ["unknown", "unknown"], [undefined,
 }
 
 test("an error speaks for all attempts", async (t) => {
-  const lost = { code: status.UNAVAILABLE, reason: "STORE_UNAVAILABLE", pushback: 1, applied: "unknown" };
+  const lost = { code: status.UNAVAILABLE, reason: "STORE_UNAVAILABLE", pushback: "1", applied: "unknown" };
   const last = { code: status.NOT_FOUND, reason: "QUEUE_NOT_FOUND", applied: "no" };
   const { caller: calls } = await caller(t, { wake: [{ error: lost }, { error: last }] });
   await assert.rejects(calls.call(rpcs.wake, request, inOneMinute), { reason: "QUEUE_NOT_FOUND", applied: "unknown" });
