@@ -3,6 +3,7 @@
 use crate::command_line::terminal::Terminal;
 use crate::command_line::workspace::Workspace;
 use crate::support::database;
+use crate::support::timeout::wait_until_blocking;
 
 const QUEUES: &str = "
 [queues.rainfall]
@@ -216,6 +217,10 @@ fn drop_refuses_while_a_broker_runs_unless_forced() {
     let mut workspace = not_adopted();
     workspace.store("schema apply");
     workspace.serve();
+    wait_until_blocking("the broker is listed", || {
+        let brokers = "SELECT count(*) FROM lease_broker_instance";
+        database::query_value::<i64>(&workspace.database(), brokers) == 1
+    });
     let refused = workspace.store("schema drop rainfall --run");
     assert_eq!(refused.code, 1, "{refused:?}");
     assert!(refused.err.contains("runs on this database"), "{refused:?}");
