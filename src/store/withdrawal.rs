@@ -19,7 +19,7 @@ const WITHDRAWN: u8 = 2;
 pub struct Beginning(Arc<AtomicU8>);
 
 impl Beginning {
-    /// Begins the operation, unless it was withdrawn. An operation that has begun begins again. Returns whether it may run.
+    /// Begins the operation, unless it was withdrawn. Returns whether it may run, also if it has begun before.
     pub fn begin(&self) -> bool {
         self.change_to(BEGUN) != WITHDRAWN
     }

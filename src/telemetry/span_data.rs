@@ -55,7 +55,7 @@ pub(super) fn span_data(span: FinishedSpan) -> SpanData {
     }
 }
 
-/// Describes what makes the spans and metrics: this program, with names of this version of the conventions.
+/// Describes the source of the spans and metrics: this program, with names of this version of the conventions.
 pub(super) fn scope() -> InstrumentationScope {
     InstrumentationScope::builder(env!("CARGO_PKG_NAME"))
         .with_version(env!("CARGO_PKG_VERSION"))

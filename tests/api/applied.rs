@@ -83,7 +83,11 @@ async fn refused_calls_are_not_applied_while_a_broker_stops() {
     .await;
     let lock = WriteLock::acquire(&server.file());
     let stopped = tokio::spawn(server.drain());
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    let refused = callers.refused();
+    wait_until("calls are refused while the broker stops", async || {
+        callers.refused() > refused
+    })
+    .await;
     drop(lock);
     with_timeout(stopped).await.expect("no panic");
     let told = callers.stop().await;

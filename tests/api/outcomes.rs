@@ -162,7 +162,7 @@ async fn retried_settlement_changes_nothing() {
     assert_eq!(all_rows(&database, "work"), before);
 }
 
-/// Asserts that the second answer says what the first one did, and that an earlier call has done it.
+/// Asserts that the second answer equals the first one, and adds that an earlier call was applied.
 fn assert_repeated(second: &[SettleResult], first: &[SettleResult]) {
     assert!(!first[0].already_applied && second[0].already_applied);
     let first = SettleResult {

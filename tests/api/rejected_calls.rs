@@ -3,7 +3,9 @@
 use bytes_codec::Bytes;
 use lease_broker_proto::{Release, ReleaseRequest};
 use prost::Message as _;
-use tonic::{Code, Request, Status};
+use tonic::client::Grpc;
+use tonic::transport::Channel;
+use tonic::{Code, Request, Response, Status};
 
 use crate::support::api_error::{ApiError, assert_api_error, assert_field_error};
 use crate::support::client::{Client, completion, failure, item, item_with, text};
@@ -121,6 +123,17 @@ async fn error_about_a_huge_name_is_short() {
     assert!(status.message().len() < 2_000, "{}", status.message().len());
 }
 
+/// Sends bytes as the request of a path.
+async fn send(
+    grpc: &mut Grpc<Channel>,
+    path: &str,
+    request: Vec<u8>,
+) -> Result<Response<Vec<u8>>, Status> {
+    grpc.ready().await.expect("the channel is ready");
+    let path = path.parse().expect("the path is valid");
+    grpc.unary(Request::new(request), path, Bytes).await
+}
+
 /// The rpcs of version 0.2.0 were those of another service. No field of theirs can be misread.
 #[tokio::test]
 async fn client_of_the_earlier_proto_is_told_so_and_changes_nothing() {
@@ -129,7 +142,7 @@ async fn client_of_the_earlier_proto_is_told_so_and_changes_nothing() {
     client.enqueue(&["a"]).await;
     let lease = client.claim_one().await;
     let before = all_rows(&server.database(), "work");
-    let mut grpc = tonic::client::Grpc::new(server.channel().await);
+    let mut grpc = Grpc::new(server.channel().await);
     let release = ReleaseRequest {
         queue: "work".to_owned(),
         releases: vec![Release {
@@ -149,10 +162,7 @@ async fn client_of_the_earlier_proto_is_told_so_and_changes_nothing() {
         "Enqueue",
     ] {
         let path = format!("/leasebroker.v1.LeaseBrokerService/{rpc}");
-        grpc.ready().await.expect("the channel is ready");
-        let path = path.parse().expect("the path is valid");
-        let message = Request::new(release.encode_to_vec());
-        let outcome = grpc.unary(message, path, Bytes).await;
+        let outcome = send(&mut grpc, &path, release.encode_to_vec()).await;
         assert_api_error(outcome, Code::Unimplemented, "RPC_UNKNOWN", false);
     }
     assert_eq!(all_rows(&server.database(), "work"), before);
@@ -161,7 +171,7 @@ async fn client_of_the_earlier_proto_is_told_so_and_changes_nothing() {
 #[tokio::test]
 async fn malformed_message_is_rejected() {
     let server = Server::start().await;
-    let mut grpc = tonic::client::Grpc::new(server.channel().await);
+    let mut grpc = Grpc::new(server.channel().await);
     // A queue name that is not UTF-8, a truncated field, an invalid field number, and a truncated field number.
     for bytes in [
         &b"\x0a\x02\xff\xfe"[..],
@@ -178,9 +188,7 @@ async fn malformed_message_is_rejected() {
             "Enqueue",
         ] {
             let path = format!("/leasebroker.v1.LeaseService/{rpc}");
-            grpc.ready().await.expect("the channel is ready");
-            let path = path.parse().expect("the path is valid");
-            let outcome = grpc.unary(Request::new(bytes.to_vec()), path, Bytes).await;
+            let outcome = send(&mut grpc, &path, bytes.to_vec()).await;
             assert_api_error(outcome, Code::InvalidArgument, "INVALID_FIELD", false);
         }
     }

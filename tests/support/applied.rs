@@ -16,7 +16,7 @@ use super::client::{Client, completion, item, key};
 /// The number of tasks that add items.
 const PRODUCERS: usize = 24;
 
-/// What callers were told. An added item is named by its payload, a completed one by its key.
+/// The answers that callers got. An added item is named by its payload, a completed one by its key.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     pub(crate) applied: BTreeSet<String>,
@@ -144,7 +144,7 @@ impl Callers {
         !self.enqueued.lock().expect("no panic").unknown.is_empty()
     }
 
-    /// Waits for the last calls. Returns what was told about added items, and about completed ones.
+    /// Waits for the last calls. Returns the answers about added items, and those about completed ones.
     pub(crate) async fn stop(mut self) -> (Told, Told) {
         self.stop.cancel();
         while let Some(task) = self.tasks.join_next().await {

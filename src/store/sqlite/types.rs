@@ -1,4 +1,4 @@
-//! The types of columns, by what their declared types mean for workers.
+//! The types of columns, derived from their declared types, as workers read them.
 
 /// The kind of a column's values.
 ///
