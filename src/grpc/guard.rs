@@ -26,11 +26,9 @@ impl Guard {
     pub(super) fn admit<B>(
         &self,
         connection: &Connection,
+        rpc: Rpc,
         request: &mut Request<B>,
     ) -> Result<(), Status> {
-        let Some(rpc) = request.extensions().get::<Rpc>().copied() else {
-            return Err(status::rpc_unknown(request.uri().path()));
-        };
         let caller = self.caller(connection, request.headers(), rpc.name())?;
         if !caller.identity.rights.allow_somewhere(rpc) {
             return Err(denied(&caller, rpc, None));

@@ -69,13 +69,11 @@ where
     }
 
     fn call(&mut self, mut request: http::Request<B>) -> Self::Future {
-        let guard = self.limits.guard.as_ref();
-        let admitted = guard.map_or(Ok(()), |guard| guard.admit(&self.connection, &mut request));
-        let accepted = admitted.and_then(|()| check_encoding(&request));
         IntakeFuture {
             intake: self.clone(),
-            state: match accepted {
-                Ok(()) => State::Arriving {
+            state: match self.accept(&mut request) {
+                Ok(rpc) => State::Arriving {
+                    rpc,
                     request: Some(request),
                 },
                 Err(status) => State::Refused {
@@ -83,6 +81,20 @@ where
                 },
             },
         }
+    }
+}
+
+impl<S> Intake<S> {
+    /// Checks the headers of a request, and returns its rpc.
+    fn accept<B>(&self, request: &mut http::Request<B>) -> Result<Rpc, Status> {
+        let Some(rpc) = request.extensions().get::<Rpc>().copied() else {
+            return Err(status::rpc_unknown(request.uri().path()));
+        };
+        if let Some(guard) = &self.limits.guard {
+            guard.admit(&self.connection, rpc, request)?;
+        }
+        check_encoding(request)?;
+        Ok(rpc)
     }
 }
 
@@ -97,12 +109,13 @@ pin_project! {
 pin_project! {
     #[project = StateProjection]
     enum State<F, B> {
-        /// The caller or the encoding is refused. The body is not read.
+        /// The headers are refused. The body is not read.
         Refused { status: Option<Status> },
         /// The body has not been looked at.
-        Arriving { request: Option<http::Request<B>> },
+        Arriving { rpc: Rpc, request: Option<http::Request<B>> },
         /// The body arrives in several parts.
         Reading {
+            rpc: Rpc,
             head: Option<http::request::Parts>,
             message: BoxFuture<'static, Result<Message, Status>>,
         },
@@ -126,14 +139,15 @@ where
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<BodyResult> {
         let mut this = self.project();
         loop {
-            let (head, message) = match this.state.as_mut().project() {
+            let (rpc, head, message) = match this.state.as_mut().project() {
                 StateProjection::Refused { status } => {
                     let Some(status) = status.take() else {
                         return Poll::Pending;
                     };
                     return Poll::Ready(Ok(status.into_http()));
                 }
-                StateProjection::Arriving { request } => {
+                StateProjection::Arriving { rpc, request } => {
+                    let rpc = *rpc;
                     // The state is left below, so there is a request.
                     let Some(request) = request.take() else {
                         return Poll::Pending;
@@ -144,31 +158,32 @@ where
                         && body.is_end_stream()
                     {
                         let body = bytes.clone();
-                        (head, this.intake.limits.check_length(body))
+                        (rpc, head, this.intake.limits.check_length(body))
                     } else {
                         let limits = this.intake.limits.clone();
                         let connection = this.intake.connection.clone();
-                        let importance = importance_of(rpc_of(&head));
+                        let importance = importance_of(rpc);
                         let bounds = (limits.max_message_bytes, importance);
                         let message = limits.read(connection, body, first, bounds);
                         this.state.set(State::Reading {
+                            rpc,
                             head: Some(head),
                             message: Box::pin(message),
                         });
                         continue;
                     }
                 }
-                StateProjection::Reading { head, message } => {
+                StateProjection::Reading { rpc, head, message } => {
                     let message = std::task::ready!(message.as_mut().poll(context));
                     let Some(head) = head.take() else {
                         return Poll::Pending;
                     };
-                    (head, message)
+                    (*rpc, head, message)
                 }
                 StateProjection::Calling { response, .. } => return response.poll(context),
             };
             let limits = &this.intake.limits;
-            let checked = message.and_then(|message| limits.check(&head, message));
+            let checked = message.and_then(|message| limits.check(rpc, message));
             let Message { body, charge } = match checked {
                 Ok(message) => message,
                 Err(status) => return Poll::Ready(Ok(status.into_http())),
@@ -193,7 +208,7 @@ where
 pub(in crate::grpc) fn check_request(rpc: Rpc, request: &[u8]) -> Option<&[u8]> {
     read_message::check_header(request, usize::MAX).ok()?;
     let message = read_message::whole_message(request).ok()?;
-    shape::check(Some(shape::message_of(rpc)), message).ok()?;
+    shape::check(shape::message_of(rpc), message).ok()?;
     Some(message)
 }
 
@@ -228,10 +243,9 @@ impl IntakeLimits {
     }
 
     /// Checks the shape of a whole message, and charges the memory of the decoded message.
-    fn check(&self, head: &http::request::Parts, mut message: Message) -> Result<Message, Status> {
-        let rpc = rpc_of(head);
+    fn check(&self, rpc: Rpc, mut message: Message) -> Result<Message, Status> {
         let wire = read_message::whole_message(&message.body)?;
-        let decoded_bytes = shape::check(rpc.map(shape::message_of), wire)?;
+        let decoded_bytes = shape::check(shape::message_of(rpc), wire)?;
         // tonic copies the message before it decodes it.
         let bytes = 2 * wire.len() + decoded_bytes;
         if !message.charge.raise_to(bytes, importance_of(rpc)) {
@@ -241,14 +255,9 @@ impl IntakeLimits {
     }
 }
 
-/// Returns the rpc that the router has found.
-fn rpc_of(head: &http::request::Parts) -> Option<Rpc> {
-    head.extensions.get::<Rpc>().copied()
-}
-
 /// Returns whether a call may use the bytes that are reserved for calls that end or extend leases.
-fn importance_of(rpc: Option<Rpc>) -> Importance {
-    if rpc.is_some_and(Rpc::is_settlement) {
+fn importance_of(rpc: Rpc) -> Importance {
+    if rpc.is_settlement() {
         Importance::Settlement
     } else {
         Importance::Other

@@ -1,5 +1,6 @@
-//! The service of one connection: passes each request to the API, with its [`Rpc`](crate::security::Rpc) as an extension, or to
-//! the standard services for health and reflection.
+//! The service of one connection: passes each request to the standard services for health and reflection, or to the API, with
+//! its [`Rpc`](crate::security::Rpc) as an extension. A request without that extension is for no rpc of the API, which refuses
+//! and counts it.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -43,16 +44,16 @@ where
         if let Some(status) = refusal(&request) {
             return Answer::Refused { status };
         }
-        let Some(rpc) = rpc_of(request.uri().path()) else {
-            let answer = self
-                .standard
-                .clone()
-                .answer(request, self.connection.clone());
+        let path = request.uri().path();
+        if let Some(rpc) = rpc_of(path) {
+            request.extensions_mut().insert(rpc);
+        } else if let Some(rpc) = self.standard.rpc_of(path) {
+            let standard = self.standard.clone();
+            let answer = standard.answer(rpc, request, self.connection.clone());
             return Answer::Standard {
                 answer: Box::pin(answer),
             };
-        };
-        request.extensions_mut().insert(rpc);
+        }
         Answer::Api {
             answer: self.api.clone().call(request),
             response_timeout: self.response_timeout,

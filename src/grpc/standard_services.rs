@@ -19,7 +19,6 @@ use tower::Service as _;
 
 use super::connections::{Connection, limit_response_time};
 use super::intake::{IntakeLimits, MessageCounter};
-use super::status;
 use crate::config;
 
 /// The largest message of a health check, and of a reflection request, in bytes.
@@ -29,9 +28,13 @@ const MAX_REFLECTION_REQUESTS: u32 = 64;
 /// The time limit of a reflection stream.
 const REFLECTION_TIME: Duration = Duration::from_secs(60);
 
-const CHECK: &str = "/grpc.health.v1.Health/Check";
-const WATCH: &str = "/grpc.health.v1.Health/Watch";
-const REFLECTION: &str = "/grpc.reflection.";
+/// A call of a standard service.
+#[derive(Clone, Copy)]
+pub(super) enum StandardRpc {
+    Check,
+    Watch,
+    Reflection,
+}
 
 /// The standard services and their budgets.
 pub(super) struct StandardServices {
@@ -60,22 +63,27 @@ impl From<config::Budgets> for StandardBudgets {
 }
 
 impl StandardServices {
-    /// Answers a request. Paths of no service get `UNIMPLEMENTED`.
+    /// Returns the call that a path stands for. `None`: it is none of a standard service.
+    pub(super) fn rpc_of(&self, path: &str) -> Option<StandardRpc> {
+        match path {
+            "/grpc.health.v1.Health/Check" => Some(StandardRpc::Check),
+            "/grpc.health.v1.Health/Watch" => Some(StandardRpc::Watch),
+            _ => (self.has_reflection && path.starts_with("/grpc.reflection."))
+                .then_some(StandardRpc::Reflection),
+        }
+    }
+
+    /// Answers a request.
     pub(super) async fn answer(
         self: Arc<Self>,
+        rpc: StandardRpc,
         request: Request<Incoming>,
         connection: Arc<Connection>,
     ) -> Response<Body> {
-        let path = request.uri().path();
-        let answer = if path == CHECK {
-            self.check(request, connection).await
-        } else if path == WATCH {
-            self.watch(request, connection).await
-        } else if path.starts_with(REFLECTION) && self.has_reflection {
-            self.reflect(request, &connection).await
-        } else {
-            limit_response_time(self.response_timeout);
-            Err(status::rpc_unknown(path))
+        let answer = match rpc {
+            StandardRpc::Check => self.check(request, connection).await,
+            StandardRpc::Watch => self.watch(request, connection).await,
+            StandardRpc::Reflection => self.reflect(request, &connection).await,
         };
         answer.unwrap_or_else(Status::into_http)
     }

@@ -1,62 +1,15 @@
 //! Calls that are rejected before the broker looks at their items: unknown queue, too many calls, unreadable message.
 
-use bytes_codec::Bytes;
 use lease_broker_proto::{Release, ReleaseRequest};
 use prost::Message as _;
 use tonic::client::Grpc;
-use tonic::transport::Channel;
-use tonic::{Code, Request, Response, Status};
+use tonic::{Code, Request, Status};
 
 use crate::support::api_error::{ApiError, assert_api_error, assert_field_error};
 use crate::support::client::{Client, completion, failure, item, item_with, text};
 use crate::support::database::all_rows;
+use crate::support::raw_call::send;
 use crate::support::server::Server;
-
-/// A codec that sends bytes unchanged, so that a test can send an invalid message.
-mod bytes_codec {
-    use tonic::Status;
-    use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
-
-    #[derive(Clone, Default)]
-    pub(super) struct Bytes;
-
-    impl Codec for Bytes {
-        type Encode = Vec<u8>;
-        type Decode = Vec<u8>;
-        type Encoder = Self;
-        type Decoder = Self;
-
-        fn encoder(&mut self) -> Self {
-            Self
-        }
-
-        fn decoder(&mut self) -> Self {
-            Self
-        }
-    }
-
-    impl Encoder for Bytes {
-        type Item = Vec<u8>;
-        type Error = Status;
-
-        fn encode(&mut self, bytes: Vec<u8>, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
-            prost::bytes::BufMut::put_slice(out, &bytes);
-            Ok(())
-        }
-    }
-
-    impl Decoder for Bytes {
-        type Item = Vec<u8>;
-        type Error = Status;
-
-        fn decode(&mut self, input: &mut DecodeBuf<'_>) -> Result<Option<Vec<u8>>, Status> {
-            let length = prost::bytes::Buf::remaining(input);
-            Ok(Some(
-                prost::bytes::Buf::copy_to_bytes(input, length).to_vec(),
-            ))
-        }
-    }
-}
 
 /// Makes each of the six calls once. Returns the number of results or the error of each.
 pub(crate) async fn call_all_rpcs(client: &Client) -> [Result<usize, Status>; 6] {
@@ -121,17 +74,6 @@ async fn error_about_a_huge_name_is_short() {
     let field = error.field.expect("the error names a field");
     assert!(field.starts_with("items[0].columns[\"üüü"), "{field}");
     assert!(status.message().len() < 2_000, "{}", status.message().len());
-}
-
-/// Sends bytes as the request of a path.
-async fn send(
-    grpc: &mut Grpc<Channel>,
-    path: &str,
-    request: Vec<u8>,
-) -> Result<Response<Vec<u8>>, Status> {
-    grpc.ready().await.expect("the channel is ready");
-    let path = path.parse().expect("the path is valid");
-    grpc.unary(Request::new(request), path, Bytes).await
 }
 
 /// The rpcs of version 0.2.0 were those of another service. No field of theirs can be misread.

@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use lease_broker_proto::ClaimBatchRequest;
 use regex::Regex;
+use tonic::client::Grpc;
 
 use crate::command_line::workspace::Workspace;
 use crate::support::client::{Client, completion, duration};
 use crate::support::database::WriteLock;
 use crate::support::http::get;
+use crate::support::raw_call::send;
 use crate::support::skipped::skipped;
 use crate::support::timeout::{wait_until_blocking, with_timeout};
 
@@ -232,6 +234,26 @@ async fn counters_show_what_was_done() {
     assert_eq!(series.get(claims), Some(&4.0), "{series:#?}");
     let offset = series["lease_broker_store_clock_offset_seconds"];
     assert!(offset.abs() < 10.0, "{offset}");
+}
+
+#[tokio::test]
+async fn call_of_an_unknown_rpc_is_counted() {
+    let (mut workspace, _, admin) = serving();
+    let process = workspace.process.as_mut().expect("a service");
+    let mut grpc = Grpc::new(process.channel());
+    for path in [
+        "/leasebroker.v1.LeaseService/Steal",
+        "/marker.Service/Steal",
+    ] {
+        let refused = send(&mut grpc, path, Vec::new()).await;
+        refused.expect_err("the rpc is unknown");
+    }
+    let series = series(admin);
+    let calls = "rpc_server_call_duration_seconds_count{error_type=\"UNIMPLEMENTED\",rpc_method=\"_OTHER\",\
+        rpc_response_status_code=\"UNIMPLEMENTED\",rpc_system_name=\"grpc\"}";
+    assert_eq!(series.get(calls), Some(&2.0), "{series:#?}");
+    let refused = "lease_broker_call_refused_total{lease_broker_error_reason=\"RPC_UNKNOWN\"}";
+    assert_eq!(series.get(refused), Some(&2.0), "{series:#?}");
 }
 
 #[tokio::test]

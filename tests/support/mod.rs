@@ -14,6 +14,7 @@ pub(crate) mod frames;
 pub(crate) mod http;
 pub(crate) mod ports;
 pub(crate) mod process;
+pub(crate) mod raw_call;
 pub(crate) mod raw_connection;
 pub(crate) mod server;
 pub(crate) mod signal;

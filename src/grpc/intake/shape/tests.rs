@@ -10,7 +10,7 @@ use super::*;
 use crate::security::Rpc;
 
 fn check_call(rpc: Rpc, message: &[u8]) -> Result<usize, Status> {
-    check(Some(message_of(rpc)), message)
+    check(message_of(rpc), message)
 }
 
 /// Decodes a request of this rpc. Returns whether it can be decoded.
