@@ -1,11 +1,12 @@
 //! The command line: one module per command, and the modules that several commands share.
 //!
 //! `serve` and `demo` run a broker in this process or in a child process. `adopt`, `schema`, `stats`, `list`, `why`,
-//! `redrive`, `purge` and `secret` open the store directly, so they work while no broker runs. `token` and `auth` need no broker. The other
+//! `redrive`, `purge`, `secret`, `backup` and `restore` open the store directly, so they work while no broker runs. `token` and `auth` need no broker. The other
 //! commands call a running broker over gRPC.
 
 mod adopt;
 mod auth;
+mod backup;
 mod bearer;
 mod cancel;
 mod claim;
@@ -30,6 +31,7 @@ pub mod output;
 mod port_protocol;
 mod purge;
 mod redrive;
+mod restore;
 mod runtime;
 mod schema;
 mod secret;
@@ -108,6 +110,8 @@ enum Command {
     Redrive(redrive::Redrive),
     Purge(purge::Purge),
     Secret(secret::SecretCommand),
+    Backup(backup::Backup),
+    Restore(restore::Restore),
     Token(token::TokenCommand),
     Auth(auth::Auth),
     Completions(completions::Completions),
@@ -137,6 +141,8 @@ impl Cli {
                 Self::parse_from(["lease-broker", "serve", "--config", config]).run()
             }),
             Command::Schema(command) => command.run(),
+            Command::Backup(command) => command.run(),
+            Command::Restore(command) => command.run(),
             Command::Token(command) => command.run(),
             Command::Auth(command) => command.run(),
             Command::Serve(command) => command.run(&unknown, lease_operations),

@@ -26,6 +26,7 @@ mod added_parts;
 mod adoption;
 mod contract;
 mod enqueue_once;
+mod epoch;
 mod error;
 mod example_item;
 mod follow_ups;

@@ -8,6 +8,7 @@ mod added_parts;
 mod adopt;
 mod adopt_sql;
 mod backfill;
+mod backup;
 mod cancel;
 mod catalogue;
 mod claim;
@@ -16,16 +17,20 @@ mod column_value;
 mod connection;
 mod enqueue;
 mod enqueue_once;
+mod epoch;
 mod error;
 mod example_item;
 mod foreign_keys;
 pub(super) mod fuzzing;
+mod generation;
 mod heartbeat;
+mod held_file;
 mod held_lease;
 mod index;
 mod inspect;
 mod instance;
 mod lease_effects;
+mod lock_holder;
 mod migrations;
 mod mirror;
 mod moments;
@@ -60,6 +65,7 @@ mod written_columns;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -71,7 +77,9 @@ use rusqlite::Connection;
 use uuid::Uuid;
 
 pub use self::adopt::SqliteSchema;
+pub use self::backup::{Restored, back_up, refuse_open_file, restore};
 pub use self::clock::{Clock, system_clock};
+pub use self::lock_holder::{LockHolder, WriteLock};
 use self::purge::Cutoffs;
 use self::queue_statements::QueueStatements;
 use self::read_connection::ReadConnection;
@@ -96,6 +104,8 @@ pub struct SqliteStore {
     queues: Arc<[QueueStatements]>,
     writer: Writer,
     reader: SqliteReader,
+    /// The highest generation of the file that this process has committed.
+    generation: Arc<AtomicU64>,
 }
 
 impl SqliteStore {
@@ -108,6 +118,7 @@ impl SqliteStore {
     pub fn open(path: &Path, queues: &[QueueSpec], clock: Clock) -> Result<Self, StoreError> {
         let connection = connection::open(path)?;
         migrations::migrate(&connection)?;
+        epoch::refuse_backup(&connection)?;
         let secrets = secrets::read(&connection, clock())?;
         let secret = first_secret(&secrets)?;
         let mut schema = SqliteSchema::over(connection);
@@ -136,6 +147,7 @@ impl SqliteStore {
             queues,
             writer: Writer::spawn(context)?,
             reader,
+            generation: Arc::default(),
         })
     }
 }
@@ -443,8 +455,14 @@ impl Upkeep for SqliteStore {
     }
 
     async fn announce(&self, instance: Arc<Instance>) -> Result<Vec<Instance>, StoreError> {
-        let announce = move |context: &WriteContext| instance::announce(context, &instance);
-        self.writer.run(announce).await
+        let known = self.generation.clone();
+        let announce = move |context: &WriteContext| {
+            let generation = context.raise_generation(&known)?;
+            Ok((generation, instance::announce(context, &instance)?))
+        };
+        let (generation, others) = self.writer.run(announce).await?;
+        self.generation.fetch_max(generation, Ordering::Relaxed);
+        Ok(others)
     }
 
     async fn probe(&self) -> Result<(), StoreError> {

@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::command_line::workspace::Workspace;
 use crate::support::skipped::skipped;
 
-const COMMANDS: [&str; 22] = [
+const COMMANDS: [&str; 24] = [
     "serve",
     "demo",
     "schema plan",
@@ -25,6 +25,8 @@ const COMMANDS: [&str; 22] = [
     "redrive",
     "purge",
     "secret rotate",
+    "backup",
+    "restore",
     "token new",
     "auth check",
     "completions",

@@ -17,6 +17,7 @@ mod logging;
 mod metrics;
 mod operators;
 mod read_only;
+mod restore;
 mod schema;
 mod security;
 mod serve;

@@ -4,6 +4,7 @@ use tiberius::{Row, ToSql};
 use uuid::Uuid;
 
 use super::decode;
+use super::epoch::Moment;
 use super::error::RetrySafety;
 use super::operations::MssqlOperations;
 use crate::StoreError;
@@ -35,7 +36,10 @@ impl MssqlOperations {
             .pool
             .query(&sql, &parameters, RetrySafety::Idempotent)
             .await?;
-        let rows = decode::result_set(&results, 0)?;
+        self.pool
+            .latest_moment()
+            .see(Moment::read(decode::single_row(&results, 0)?)?)?;
+        let rows = decode::result_set(&results, 1)?;
         rows.iter().map(read).collect()
     }
 }

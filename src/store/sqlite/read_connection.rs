@@ -154,7 +154,8 @@ fn is_in_wal_mode(path: &Path) -> io::Result<bool> {
     }
 }
 
-fn companion(path: &Path, suffix: &str) -> OsString {
+/// Returns the name of a file beside the database file.
+pub(super) fn companion(path: &Path, suffix: &str) -> OsString {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name

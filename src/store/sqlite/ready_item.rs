@@ -47,11 +47,12 @@ impl ReadyItem {
         call: &ClaimCall,
         row: &Row<'_>,
         now: i64,
+        epoch_fence: i64,
     ) -> Result<Self, StoreError> {
         let first = queue.key_len;
         let fence = row.get::<_, i64>(first + 1).ok();
         let attempt = row.get::<_, u32>(first + 2).ok();
-        let fence = fence.and_then(|fence| fence.checked_add(1));
+        let fence = fence.and_then(|fence| fence.max(epoch_fence).checked_add(1));
         let attempt = attempt.and_then(|attempt| attempt.checked_add(1));
         // `lease_row` decides about a row whose counters are full or are not numbers.
         let Some((fence, attempt)) = fence.zip(attempt) else {

@@ -1,0 +1,138 @@
+//! Epochs of a database: what each process knows of the present one, and the beginning of a new one after a restore.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use lease_broker_model::queue::QueueSpec;
+use tiberius::Row;
+
+use super::catalogue::Table;
+use super::connection::Connection;
+use super::soft_lock_types::queue_columns;
+use super::{decode, placeholders};
+use crate::StoreError;
+use crate::epoch::{NewEpoch, fence_after, went_back};
+use crate::template::{Placeholders, render};
+
+const EPOCH: &str = lease_broker_sql::mssql::EPOCH;
+
+fn section(name: &str) -> String {
+    render(EPOCH, name, &Placeholders::new())
+}
+
+/// A moment of the database: the fence of the epoch, and the generation. Later moments are greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Moment {
+    fence: i64,
+    generation: i64,
+}
+
+impl Moment {
+    /// Reads a moment from a row: fence and generation.
+    pub(super) fn read(row: &Row) -> Result<Self, StoreError> {
+        Ok(Self {
+            fence: decode::integer(row, 0)?,
+            generation: decode::integer(row, 1)?,
+        })
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} of epoch {}", self.generation, self.fence)
+    }
+}
+
+/// The latest moment of the database that this process has seen. An earlier one afterwards means that it went back in time.
+#[derive(Default)]
+pub(super) struct LatestMoment(Mutex<Latest>);
+
+#[derive(Default)]
+struct Latest {
+    /// `None`: the store is not open yet.
+    moment: Option<Moment>,
+    went_back: bool,
+}
+
+impl LatestMoment {
+    /// Forgets everything, for a store that opens. It serves the database as it finds it.
+    pub(super) fn forget(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Latest::default();
+    }
+
+    /// Takes over a moment that was read.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if it is earlier than one that was seen before.
+    pub(super) fn see(&self, found: Moment) -> Result<(), StoreError> {
+        let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = latest.moment.filter(|known| *known > found) {
+            latest.went_back = true;
+            return Err(went_back("the database", known, found));
+        }
+        *latest = Latest {
+            moment: Some(found),
+            went_back: false,
+        };
+        Ok(())
+    }
+
+    /// Reads the moment on a connection, once the store is open.
+    pub(super) async fn check(&self, connection: &mut Connection) -> Result<(), StoreError> {
+        if !self.is_known() {
+            return Ok(());
+        }
+        self.read(connection).await
+    }
+
+    /// Reads the moment on a connection.
+    pub(super) async fn read(&self, connection: &mut Connection) -> Result<(), StoreError> {
+        let results = connection.batch(&section("read")).await?;
+        self.see(Moment::read(decode::single_row(&results, 0)?)?)
+    }
+
+    fn is_known(&self) -> bool {
+        let latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        latest.moment.is_some()
+    }
+
+    /// Returns whether the last moment that was read is earlier than one before.
+    pub(super) fn went_back(&self) -> bool {
+        let latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        latest.went_back
+    }
+}
+
+/// Begins a new epoch, and ends the leases of the queues. A queue whose table does not exist is left out.
+pub(super) async fn begin(
+    connection: &mut Connection,
+    queues: &[QueueSpec],
+) -> Result<NewEpoch, StoreError> {
+    let results = connection.batch(&section("read")).await?;
+    let last = Moment::read(decode::single_row(&results, 0)?)?;
+    let fence = fence_after(last.fence)?;
+    connection.query(&section("raise"), &[&fence]).await?;
+    let mut ended_leases = Vec::new();
+    for queue in queues {
+        let Some(table) = Table::read(connection, &queue.table).await? else {
+            continue;
+        };
+        let columns = queue_columns(queue, &table)
+            .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
+        let placeholders = placeholders::of_table(queue, &table, &columns);
+        let end_leases = render(EPOCH, "end_leases", &placeholders);
+        let mut ended = 0;
+        loop {
+            let results = connection.batch(&end_leases).await?;
+            match decode::integer(decode::single_row(&results, 0)?, 0)? {
+                0 => break,
+                count => ended += count.unsigned_abs(),
+            }
+        }
+        ended_leases.push((queue.name.clone(), ended));
+    }
+    Ok(NewEpoch {
+        fence,
+        ended_leases,
+    })
+}

@@ -1,0 +1,208 @@
+//! Backups of the file, and restores.
+//!
+//! Both copy all pages of one committed state with SQLite's backup API, into a new file that gets its name at the end. So the name
+//! never belongs to half a copy, and programs that use the source go on meanwhile.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lease_broker_model::queue::QueueSpec;
+use rusqlite::Connection;
+use rusqlite::backup::{Backup, StepResult};
+
+use super::connection::{open_copy, open_to_read};
+use super::lock_holder::LockHolder;
+use super::read_connection::companion;
+use super::{epoch, migrations};
+use crate::StoreError;
+use crate::epoch::NewEpoch;
+
+/// The pause before another try if another program has locked the source.
+const PAUSE: Duration = Duration::from_millis(5);
+const MAX_TRIES: u32 = 2_000;
+
+/// Copies the committed state of a database file into a new file, which no broker serves until it is restored.
+///
+/// # Errors
+/// [`StoreError::Io`] if the target exists, a file cannot be read or written, or the source is damaged.
+/// [`StoreError::Misconfigured`] if the source is not the database of a broker.
+pub fn back_up(database: &Path, target: &Path) -> Result<(), StoreError> {
+    refuse_existing(target)?;
+    write_file(target, |connection| {
+        copy(database, connection)?;
+        if epoch::mark_backup(connection)? {
+            return Ok(());
+        }
+        let database = database.display();
+        Err(StoreError::Misconfigured(format!(
+            "{database} has no table lease_broker_epoch, so no broker of this version has used it; there is nothing to back up"
+        )))
+    })
+}
+
+/// The report of a restore.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// When the backup was made, in milliseconds since 1970. `None`: another program made it.
+    pub backup_time: Option<i64>,
+    /// The epoch that the restored database begins.
+    pub epoch: NewEpoch,
+}
+
+/// Replaces a database file by a copy of a backup, in which a new epoch begins. Changes nothing if it fails.
+///
+/// # Errors
+/// [`StoreError::Io`] if a process has the database open, a file cannot be read or written, or the backup is damaged.
+/// [`StoreError::Misconfigured`] if the backup does not fit this version or the queues.
+pub fn restore(
+    database: &Path,
+    backup: &Path,
+    queues: &[QueueSpec],
+) -> Result<Restored, StoreError> {
+    // A link keeps its target.
+    let target = fs::canonicalize(database).unwrap_or_else(|_| database.to_owned());
+    refuse_open_file(&target)?;
+    let mut restored = None;
+    write_file_over(&target, |connection| {
+        copy(backup, connection)?;
+        migrations::migrate(connection)?;
+        let backup_time = epoch::backup_time(connection)?;
+        let transaction = connection.transaction()?;
+        let epoch = epoch::begin(&transaction, queues)?;
+        transaction.commit()?;
+        restored = Some(Restored { backup_time, epoch });
+        Ok(())
+    })?;
+    restored.ok_or_else(|| StoreError::Bug("the backup was not restored".to_owned()))
+}
+
+/// Checks that no other process has the database open.
+///
+/// # Errors
+/// [`StoreError::Io`] if one has.
+pub fn refuse_open_file(database: &Path) -> Result<(), StoreError> {
+    match LockHolder::of_open_file(database) {
+        None => Ok(()),
+        Some(holder) => Err(StoreError::Io(format!(
+            "{}: {holder} has the file open; stop all brokers and other programs on it first",
+            database.display()
+        ))),
+    }
+}
+
+fn refuse_existing(target: &Path) -> Result<(), StoreError> {
+    match target.try_exists() {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(io_error(target, &io::Error::from(ErrorKind::AlreadyExists))),
+        Err(error) => Err(io_error(target, &error)),
+    }
+}
+
+/// Copies the committed state of a file.
+fn copy(from: &Path, to: &mut Connection) -> Result<(), StoreError> {
+    let source = open_to_read(from)?;
+    {
+        let backup = Backup::new(&source, to)?;
+        let mut tries = 0;
+        loop {
+            match backup.step(-1)? {
+                StepResult::Done => break,
+                StepResult::More => {}
+                _ if tries == MAX_TRIES => {
+                    let from = from.display();
+                    return Err(StoreError::unavailable(format!(
+                        "{from}: another program has locked the file"
+                    )));
+                }
+                _ => {
+                    tries += 1;
+                    std::thread::sleep(PAUSE);
+                }
+            }
+        }
+    }
+    let problem: String = to.pragma_query_value(None, "integrity_check", |row| row.get(0))?;
+    if problem == "ok" {
+        return Ok(());
+    }
+    let from = from.display();
+    Err(StoreError::Io(format!(
+        "{from} is damaged ({problem}); use another backup, or save what is readable with `sqlite3 {from} .recover`"
+    )))
+}
+
+/// Writes a database file under a temporary name, and then renames it.
+fn write_file(
+    target: &Path,
+    write: impl FnOnce(&mut Connection) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let unfinished = PathBuf::from(companion(target, "-unfinished"));
+    let result = write_unfinished(&unfinished, write)
+        .and_then(|()| rename(&unfinished, target).map_err(|error| io_error(target, &error)));
+    if result.is_err() {
+        remove(&unfinished);
+    }
+    result
+}
+
+/// Writes a database file in place of another one. The log of the other one goes first, because SQLite would apply it to the new
+/// file.
+fn write_file_over(
+    target: &Path,
+    write: impl FnOnce(&mut Connection) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    write_file(target, |connection| {
+        write(connection)?;
+        refuse_open_file(target)?;
+        for suffix in ["-shm", "-wal"] {
+            let path = PathBuf::from(companion(target, suffix));
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(io_error(&path, &error));
+                }
+                _ => {}
+            }
+        }
+        sync_folder(target).map_err(|error| io_error(target, &error))
+    })
+}
+
+fn write_unfinished(
+    path: &Path,
+    write: impl FnOnce(&mut Connection) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    remove(path);
+    let mut connection = open_copy(path)?;
+    write(&mut connection)?;
+    // Without a log, the file is complete. The first broker puts it into WAL mode again.
+    connection.pragma_update_and_check(None, "journal_mode", "delete", |_| Ok(()))?;
+    connection.close().map_err(|(_, error)| error)?;
+    let file = File::open(path).and_then(|file| file.sync_all());
+    file.map_err(|error| io_error(path, &error))
+}
+
+fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    fs::rename(from, to)?;
+    sync_folder(to)
+}
+
+/// Makes the names in the folder of a file durable.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// Removes an unfinished file and its companions, if they exist.
+fn remove(path: &Path) {
+    for suffix in ["", "-wal", "-shm", "-journal"] {
+        let _ = fs::remove_file(companion(path, suffix));
+    }
+}
+
+fn io_error(path: &Path, error: &io::Error) -> StoreError {
+    StoreError::Io(format!("{}: {error}", path.display()))
+}
