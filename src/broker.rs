@@ -440,6 +440,11 @@ impl Broker {
         self.store_health.since()
     }
 
+    /// Returns what keeps the store from answering, if it does not and this is known.
+    pub fn store_obstacle(&self) -> Option<String> {
+        self.store_health.obstacle()
+    }
+
     /// Returns the present state of the store's connections.
     pub fn pool_status(&self) -> PoolStatus {
         self.store.pool_status()

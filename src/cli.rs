@@ -20,6 +20,7 @@ mod connection;
 mod connection_failure;
 mod credential_args;
 mod demo;
+mod doctor;
 mod enqueue;
 mod environment;
 mod health;
@@ -103,6 +104,7 @@ enum Command {
     Fail(settle::Fail),
     Release(settle::Release),
     Health(health::Health),
+    Doctor(Box<doctor::Doctor>),
     Cancel(cancel::Cancel),
     Stats(inspect::Stats),
     List(inspect::List),
@@ -157,6 +159,7 @@ impl Cli {
             Command::Fail(command) => block_on(command.run()),
             Command::Release(command) => block_on(command.run()),
             Command::Health(command) => block_on(command.run()),
+            Command::Doctor(command) => block_on(command.run()),
             Command::Cancel(command) => block_on(command.run()),
             Command::Stats(command) => block_on(command.run()),
             Command::List(command) => block_on(command.run()),

@@ -41,7 +41,11 @@ pub(super) fn readiness(broker: Option<&Broker>, queues: &[QueueSpec]) -> (bool,
     let body = json!({
         "ready": reasons.is_empty(),
         "reasons": reasons,
-        "store": { "up": up, "since": rfc3339(broker.store_health_since()) },
+        "store": {
+            "up": up,
+            "since": rfc3339(broker.store_health_since()),
+            "obstacle": broker.store_obstacle(),
+        },
         "queues": queues,
     });
     (reasons.is_empty(), body)

@@ -31,6 +31,8 @@ pub(super) struct StoreHealth {
     healthy: watch::Sender<bool>,
     /// The time of the last change of `healthy`.
     since: Mutex<SystemTime>,
+    /// What kept the store from answering the last probe, if that is known.
+    obstacle: Mutex<Option<String>>,
 }
 
 impl StoreHealth {
@@ -40,6 +42,7 @@ impl StoreHealth {
             probe_wanted: Notify::new(),
             healthy: watch::Sender::new(true),
             since: Mutex::new(SystemTime::now()),
+            obstacle: Mutex::default(),
         }
     }
 
@@ -53,8 +56,10 @@ impl StoreHealth {
     ) -> Result<T, StoreError> {
         let problem = || {
             let interval = humantime::format_duration(PROBE_INTERVAL);
+            let obstacle = self.obstacle().map(|obstacle| format!(" ({obstacle})"));
+            let obstacle = obstacle.unwrap_or_default();
             format!(
-                "the last health probe failed or timed out; the broker probes again every {interval}"
+                "the last health probe failed or timed out{obstacle}; the broker probes again every {interval}"
             )
         };
         let mut healthy = self.healthy.subscribe();
@@ -97,6 +102,16 @@ impl StoreHealth {
         *self.since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns what kept the store from answering the last probe. `None`: it answered, or the obstacle is not known.
+    pub(super) fn obstacle(&self) -> Option<String> {
+        let obstacle = self.obstacle.lock();
+        obstacle.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_obstacle(&self, obstacle: Option<String>) {
+        *self.obstacle.lock().unwrap_or_else(PoisonError::into_inner) = obstacle;
+    }
+
     /// Probes the store whenever an operation asks for it, until `stop` is cancelled.
     pub(super) async fn probe_until_stopped(
         self: Arc<Self>,
@@ -130,12 +145,15 @@ impl StoreHealth {
             outcome
         } else {
             leases.withdraw_waiting();
+            self.set_obstacle(store.obstacle());
             self.set_healthy(false);
             probe.await
         };
         if outcome.is_err() {
             leases.withdraw_waiting();
         }
+        let obstacle = outcome.is_err().then(|| store.obstacle()).flatten();
+        self.set_obstacle(obstacle);
         self.set_healthy(outcome.is_ok());
         outcome.is_ok()
     }
@@ -150,7 +168,8 @@ impl StoreHealth {
         if healthy {
             tracing::info!("store is healthy");
         } else {
-            tracing::error!("store is unhealthy");
+            let obstacle = self.obstacle();
+            tracing::error!(obstacle, "store is unhealthy");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `serve`: runs the service. The code is in the order in which the service starts and stops.
 
 mod memory_limit;
+mod service_manager;
 
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
@@ -182,11 +183,13 @@ async fn serve(
         print_line!("admin port: http://{}", port.address());
     }
 
+    let _watchdog = service_manager::ready();
     tokio::select! {
         error = serving.failed() => return Err(CommandError::io(error.to_string())),
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
+    service_manager::stopping();
     tracing::info!("draining; a second signal ends the process immediately");
     let drained = async {
         let all_finished = serving.drain().await;

@@ -63,7 +63,7 @@ pub use self::contract::{
 };
 pub use self::enqueue_once::{EnqueueOnce, EnqueuedOnce};
 pub use self::error::{Applied, Outage, Problem, ProblemKind, Refusal, Rejection, StoreError};
-pub use self::instance::{Instance, SettingsDifference, SettingsHash};
+pub use self::instance::{BrokerList, Instance, ListedBroker, SettingsDifference, SettingsHash};
 pub use self::item_facts::{Ahead, BlockingSession, ForeignLock, ItemFacts, ItemRow};
 pub use self::item_size::ItemSize;
 pub use self::pool_status::{PoolStatus, RetryReason};

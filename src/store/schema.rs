@@ -2,7 +2,7 @@
 
 use lease_broker_model::queue::QueueSpec;
 
-use super::{StoreError, Survey};
+use super::{BrokerList, StoreError, Survey};
 
 pub use super::epoch::NewEpoch;
 
@@ -36,6 +36,9 @@ pub trait Schema: Send {
 
     /// Returns a sentence for each broker that runs on the database.
     fn live_brokers(&mut self) -> Result<Vec<String>, StoreError>;
+
+    /// Returns the brokers that were seen on the database within the last day.
+    fn brokers(&mut self) -> Result<BrokerList, StoreError>;
 
     /// Begins a new epoch after a restore: every later fencing token is greater than every earlier one. Ends the leases of the
     /// queues. Their attempts do not count, and settlements of these leases find them lost. Brokers must not run meanwhile.

@@ -106,6 +106,7 @@ pub struct SqliteStore {
     reader: SqliteReader,
     /// The highest generation of the file that this process has committed.
     generation: Arc<AtomicU64>,
+    write_lock: WriteLock,
 }
 
 impl SqliteStore {
@@ -148,6 +149,7 @@ impl SqliteStore {
             writer: Writer::spawn(context)?,
             reader,
             generation: Arc::default(),
+            write_lock: WriteLock::of(path),
         })
     }
 }
@@ -463,6 +465,11 @@ impl Upkeep for SqliteStore {
         let (generation, others) = self.writer.run(announce).await?;
         self.generation.fetch_max(generation, Ordering::Relaxed);
         Ok(others)
+    }
+
+    fn obstacle(&self) -> Option<String> {
+        let holder = self.write_lock.holder()?;
+        Some(format!("the write lock of the file is held by {holder}"))
     }
 
     async fn probe(&self) -> Result<(), StoreError> {

@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::command_line::workspace::Workspace;
 use crate::support::skipped::skipped;
 
-const COMMANDS: [&str; 24] = [
+const COMMANDS: [&str; 25] = [
     "serve",
     "demo",
     "schema plan",
@@ -19,6 +19,7 @@ const COMMANDS: [&str; 24] = [
     "fail",
     "release",
     "health",
+    "doctor",
     "stats",
     "list",
     "why",

@@ -7,6 +7,7 @@ mod connect;
 mod connections;
 mod container;
 mod demo;
+mod doctor;
 mod enqueue;
 mod environment;
 mod exit_codes;

@@ -12,14 +12,17 @@ use tokio::net::TcpStream;
 
 /// The fields of the answer that a health check needs.
 #[derive(Deserialize)]
-pub(super) struct Readiness {
-    pub(super) ready: bool,
+pub(in crate::cli) struct Readiness {
+    pub(in crate::cli) ready: bool,
     /// Why the broker is not ready. Empty: it is.
-    pub(super) reasons: Vec<String>,
+    pub(in crate::cli) reasons: Vec<String>,
+    /// The state of the store. A broker that starts has none yet.
+    #[serde(default)]
+    pub(in crate::cli) store: serde_json::Value,
 }
 
 /// Returns the address at which a program on this host reaches a port that listens on `listen`.
-pub(super) fn reachable(listen: SocketAddr) -> SocketAddr {
+pub(in crate::cli) fn reachable(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
@@ -32,7 +35,9 @@ pub(super) fn reachable(listen: SocketAddr) -> SocketAddr {
 ///
 /// # Errors
 /// The port cannot be reached, or the answer is not that of a broker.
-pub(super) async fn ask(address: SocketAddr) -> Result<Readiness, Box<dyn Error + Send + Sync>> {
+pub(in crate::cli) async fn ask(
+    address: SocketAddr,
+) -> Result<Readiness, Box<dyn Error + Send + Sync>> {
     let stream = TcpStream::connect(address).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let connection = tokio::spawn(connection);

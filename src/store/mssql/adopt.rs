@@ -17,8 +17,8 @@ use super::quote::{quote, quote_table, text_literal};
 use super::soft_lock_types::{NOT_NULL_COLUMNS, queue_columns};
 use super::types::ColumnType;
 use super::{
-    Settings, added_parts, backfill, dependents, epoch, index, placeholders, remove, restrictions,
-    survey,
+    Settings, added_parts, backfill, dependents, epoch, index, instance, placeholders, remove,
+    restrictions, survey,
 };
 use crate::added_parts::AddedParts;
 use crate::adoption::{
@@ -30,7 +30,7 @@ use crate::epoch::NewEpoch;
 use crate::queue_columns::QueueColumns;
 use crate::schema::{Removal, Schema, Step};
 use crate::template::Placeholders;
-use crate::{StoreError, Survey};
+use crate::{BrokerList, StoreError, Survey};
 
 /// The longest time that one statement may take. An index over many rows takes long.
 const STEP_TIMEOUT: Duration = Duration::from_secs(86_400);
@@ -95,6 +95,10 @@ impl Schema for MssqlSchema {
     fn live_brokers(&mut self) -> Result<Vec<String>, StoreError> {
         self.runtime
             .block_on(remove::live_brokers(&mut self.connection))
+    }
+
+    fn brokers(&mut self) -> Result<BrokerList, StoreError> {
+        self.runtime.block_on(instance::list(&mut self.connection))
     }
 
     fn begin_epoch(&mut self, queues: &[QueueSpec]) -> Result<NewEpoch, StoreError> {

@@ -12,7 +12,8 @@ use super::quote::{quote, quote_all, text_literal};
 use super::soft_lock_types::queue_columns;
 use super::types::ColumnType;
 use super::{
-    added_parts, backfill, connection, epoch, foreign_keys, index, migrations, placeholders, remove,
+    added_parts, backfill, connection, epoch, foreign_keys, index, instance, migrations,
+    placeholders, remove,
 };
 use crate::added_parts::AddedParts;
 use crate::adoption::{
@@ -25,7 +26,7 @@ use crate::foreign_keys::warnings;
 use crate::queue_columns::QueueColumns;
 use crate::schema::{Removal, Schema, Step};
 use crate::template::Placeholders;
-use crate::{StoreError, Survey};
+use crate::{BrokerList, StoreError, Survey};
 
 /// Plans and makes schema changes. Uses its own connection.
 pub struct SqliteSchema {
@@ -211,6 +212,10 @@ impl Schema for SqliteSchema {
 
     fn live_brokers(&mut self) -> Result<Vec<String>, StoreError> {
         remove::live_brokers(&self.connection)
+    }
+
+    fn brokers(&mut self) -> Result<BrokerList, StoreError> {
+        instance::list(&self.connection)
     }
 
     fn begin_epoch(&mut self, queues: &[QueueSpec]) -> Result<NewEpoch, StoreError> {

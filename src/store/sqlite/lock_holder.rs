@@ -7,6 +7,7 @@ use std::fmt;
 use std::fs::{File, read_to_string};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 
@@ -83,6 +84,20 @@ impl WriteLock {
             let _ = self.index.set(index);
         }
         LockHolder::find(self.index.get()?, WRITE_LOCK)
+    }
+
+    /// Looks several times, and returns the process that held the lock each time.
+    pub fn settled_holder(&self, looks: u32, pause: Duration) -> Option<LockHolder> {
+        let mut settled = self.holder()?;
+        for _ in 1..looks {
+            std::thread::sleep(pause);
+            let holder = self.holder()?;
+            if holder.process != settled.process {
+                return None;
+            }
+            settled = holder;
+        }
+        Some(settled)
     }
 }
 

@@ -127,7 +127,7 @@ impl OpenFiles {
     pub(super) fn name_holder(&self, error: StoreError) -> StoreError {
         match (error, self.write_lock.holder()) {
             (StoreError::Unavailable(mut outage), Some(holder)) => {
-                outage.reason = format!("{}: {holder}", outage.reason);
+                outage.reason = format!("{}; it is held by {holder}", outage.reason);
                 StoreError::Unavailable(outage)
             }
             (error, _) => error,
