@@ -32,7 +32,7 @@ fn restore_goes_back_to_the_backup_of_a_running_service() {
     assert!(report[0].ends_with(", is now q.db"), "{report:?}");
     assert_eq!(
         report[1..3],
-        ["work: 1 lease ended", "outbox: 0 leases ended"]
+        ["outbox: 0 leases ended", "work: 1 lease ended"]
     );
     assert!(report[3].starts_with("every fencing token from now on is greater than 1"));
     assert!(!workspace.path("q.db-wal").exists());
