@@ -111,6 +111,37 @@ async fn triggers_fire_where_rows_are_archived() {
     assert_eq!(program.texts(archived).await, ["a"]);
 }
 
+/// A broker without work runs these statements each second, and a trigger for one row would fail on none.
+#[tokio::test]
+async fn operation_that_finds_nothing_fires_no_trigger() {
+    for on_complete in [
+        OnComplete::Keep,
+        OnComplete::Delete,
+        OnComplete::Archive("done".to_owned()),
+    ] {
+        let Some((fixture, program)) = Box::pin(audited_with(on_complete)).await else {
+            return;
+        };
+        fixture.enqueue(new_item(&[("payload", text("a"))])).await;
+        let lost = fixture.claim_for(1, SECOND).await.remove(0).lease;
+        fixture.advance(MINUTE).await;
+        assert_eq!(fixture.reap(9).await.expired.len(), 1);
+        let found = fixture.claim_for(1, HOUR).await;
+        assert_eq!(keys(&found), ["1"]);
+        let trigger = "CREATE TRIGGER item_fired ON item AFTER INSERT, UPDATE, DELETE AS
+            INSERT audit (what, id) SELECT 'fired', COUNT(*) FROM inserted";
+        program.run(trigger).await;
+        program.run("DELETE audit").await;
+        assert_eq!(fixture.claim_for(9, MINUTE).await.len(), 0);
+        assert_eq!(fixture.reap(9).await.expired.len(), 0);
+        assert_eq!(fixture.complete(&lost).await, None);
+        assert_eq!(fixture.settle(&lost, fail(None)).await, None);
+        assert_eq!(fixture.settle(&lost, release(HOUR)).await, None);
+        assert_eq!(fixture.redrive(9).await, 0);
+        assert_eq!(take_audit(&program).await, Vec::<String>::new());
+    }
+}
+
 #[tokio::test]
 async fn instead_of_trigger_is_refused() {
     let Some((harness, program)) = start().await else {
