@@ -204,7 +204,7 @@ impl Pool {
         *was_sent = true;
         let outcome = connection.run_prepared(sql, parameters).await;
         outcome.map_err(|error| {
-            let failure = OperationFailure::new(error, tries);
+            let failure = OperationFailure::of_batch(error, tries, sql);
             if failure.breaks_connection() {
                 drop(Object::take(connection));
             }
