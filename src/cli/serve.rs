@@ -255,6 +255,7 @@ fn start_admin_port(
         broker: broker.clone(),
         pulse: admin::Pulse::start(),
         telemetry: telemetry.clone(),
+        scrape: Arc::default(),
         log_level: log_level.clone(),
     };
     admin::start(&config.admin, state).map_err(|error| {

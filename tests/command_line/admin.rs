@@ -1,10 +1,11 @@
 //! Tests of the admin port and of `health`.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
 
 use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::database::WriteLock;
-use crate::support::http::{get, send};
+use crate::support::http::{get, send, send_with_headers};
 use crate::support::process::BrokerProcess;
 use crate::support::timeout::wait_until_blocking;
 
@@ -37,6 +38,52 @@ fn probes_and_version_of_a_ready_broker() {
     assert_eq!(get(admin, "/nothing").status, 404);
     assert_eq!(send(admin, "POST", "/livez", "").status, 405);
     drop(workspace);
+}
+
+/// Returns the time that probes of `probed` take, if as many silent connections as possible are opened to `attacked` before each.
+fn probes_under_attack(attacked: SocketAddr, probed: SocketAddr) -> Duration {
+    let mut silent = Vec::new();
+    let mut duration = Duration::ZERO;
+    for _ in 0..5 {
+        let opened = (0..64).map(|_| TcpStream::connect(attacked).expect("a connection"));
+        silent.extend(opened);
+        let start = Instant::now();
+        assert_eq!(get(probed, "/livez").status, 200);
+        duration += start.elapsed();
+    }
+    duration
+}
+
+#[test]
+fn silent_connections_delay_no_probe() {
+    let (_attacked, attacked) = serving("");
+    let (_control, control) = serving("");
+    let control = probes_under_attack(attacked, control);
+    let duration = probes_under_attack(attacked, attacked);
+    println!("probes took {duration:?}, and those of another broker {control:?}");
+    // A probe that waited for the time limit of a connection took 5 s.
+    assert!(duration < Duration::from_secs(4) + 20 * control);
+}
+
+#[test]
+fn only_own_names_and_pages_are_answered() {
+    let (_workspace, admin) = serving("admin.hosts = ['broker-1']");
+    let own = format!("Host: {admin}\r\n");
+    let foreign_page = format!("{own}Origin: http://127.0.0.1:1\r\n");
+    for headers in ["Host: evil.example\r\n", &foreign_page] {
+        let refused = send_with_headers(admin, "PUT", "/log/level", headers, "debug");
+        assert_eq!(refused.status, 403, "{refused:?}");
+        for path in ["/livez", "/metrics", "/nothing"] {
+            let refused = send_with_headers(admin, "GET", path, headers, "");
+            assert_eq!(refused.status, 403, "{refused:?}");
+        }
+    }
+    assert_eq!(get(admin, "/log/level").body, "info");
+    let own_page = format!("{own}Origin: http://{admin}\r\n");
+    for headers in ["Host: localhost\r\n", "Host: broker-1:9464\r\n", &own_page] {
+        let changed = send_with_headers(admin, "PUT", "/log/level", headers, "debug");
+        assert_eq!(changed.status, 200, "{changed:?}");
+    }
 }
 
 #[test]
