@@ -133,6 +133,7 @@ pub fn serve_observed(
         calls: calls.clone(),
         stop: stop.clone(),
     });
+    let counts = observers.metrics.connections.clone();
     let service = Service {
         broker: broker.clone(),
         checks,
@@ -162,6 +163,7 @@ pub fn serve_observed(
         services,
         settings,
         tls,
+        counts,
         stop.clone(),
         cut.clone(),
         connections.clone(),

@@ -60,9 +60,11 @@ fn silent_connections_delay_no_probe() {
     let (_control, control) = serving("");
     let control = probes_under_attack(attacked, control);
     let duration = probes_under_attack(attacked, attacked);
-    println!("probes took {duration:?}, and those of another broker {control:?}");
     // A probe that waited for the time limit of a connection took 5 s.
-    assert!(duration < Duration::from_secs(4) + 20 * control);
+    assert!(
+        duration < Duration::from_secs(4) + 20 * control,
+        "probes took {duration:?}, and those of another broker {control:?}"
+    );
 }
 
 #[test]
@@ -119,14 +121,47 @@ fn draining_broker_is_live_but_not_ready() {
 fn locked_store_makes_the_broker_unready() {
     let (workspace, admin) = serving("");
     let lock = WriteLock::acquire(&workspace.path("q.db"));
-    let refused = workspace.call("enqueue work --set payload=x");
+    let running = || get(admin, "/readyz").json()["store"]["oldest_operation_seconds"].as_f64();
+    let enqueue = ["enqueue", "work", "--set", "payload=x"];
+    let refused = std::thread::scope(|scope| {
+        let refused = scope.spawn(|| workspace.call(&enqueue.join(" ")));
+        wait_until_blocking("an operation is seen to hang", || running() > Some(0.5));
+        refused.join().expect("it ends")
+    });
     assert_eq!(refused.code, 69, "{refused:?}");
     wait_until_blocking("it is not ready", || get(admin, "/readyz").status == 503);
     let ready = get(admin, "/readyz").json();
     assert_eq!(ready["reasons"][0], "store_unavailable");
     assert_eq!(ready["store"]["up"], false);
+    // Operators read the cause everywhere, and callers its kind.
+    let cause = "another process holds the file's write lock";
+    let error = |ready: &serde_json::Value| ready["store"]["error"].as_str().map(str::to_owned);
+    let is_named = |error: Option<String>| error.is_some_and(|error| error.contains(cause));
+    assert!(is_named(error(&ready)), "{ready}");
+    assert_eq!(ready["store"]["error_cause"], "busy");
+    let log = workspace.process.as_ref().expect("a service").log();
+    let mut unhealthy = log
+        .lines()
+        .filter(|line| line.contains("store is unhealthy"));
+    assert!(unhealthy.any(|line| line.contains(cause)), "{log}");
+    let metrics = get(admin, "/metrics").body;
+    let failures = "lease_broker_store_failures_total{lease_broker_store_cause=\"busy\"} ";
+    let failures = metrics.lines().find_map(|line| line.strip_prefix(failures));
+    assert!(
+        failures.is_some_and(|failures| failures != "0"),
+        "{metrics}"
+    );
+    for refused in [refused, workspace.call(&enqueue.join(" "))] {
+        assert!(
+            refused.err.contains("the database is locked or busy"),
+            "{refused:?}"
+        );
+        assert!(!refused.err.contains("process holds"), "{refused:?}");
+    }
     drop(lock);
     wait_until_blocking("it is ready again", || get(admin, "/readyz").status == 200);
+    let ready = get(admin, "/readyz").json();
+    assert!(is_named(error(&ready)), "{ready}");
 }
 
 #[test]
