@@ -47,6 +47,7 @@ use crate::broker::{Broker, Observers};
 use crate::config::{self, Config, Signal};
 use crate::grpc::CallMetrics;
 use crate::logging::LogCounters;
+use crate::process::Pauses;
 use crate::span::{Spans, attribute};
 
 /// The metrics and spans of this process.
@@ -184,6 +185,11 @@ impl Telemetry {
         broker_instruments::register(&self.meter(), broker, &self.labels);
         status_instruments::register(&self.meter(), broker, &self.queues, &self.labels);
         pool_instruments::register(&self.meter(), broker);
+    }
+
+    /// Shows the pauses of this process from now on.
+    pub fn observe_pauses(&self, pauses: Arc<Pauses>) {
+        process_instruments::register_pauses(&self.meter(), pauses);
     }
 
     /// Returns the id of this process, random at each start. Metrics carry it as `service.instance.id`.

@@ -9,7 +9,9 @@ use tiberius::error::Error;
 
 use super::remedy::{FIRST_USER_ERROR, Remedy, UNMAPPED, remedy, remedy_while_connecting};
 use super::statement_parts::runs_triggers;
-use crate::{Applied, Outage, Problem, ProblemKind, Rejection, RetryReason, StoreError};
+use crate::{
+    Applied, Outage, OutageCause, Problem, ProblemKind, Rejection, RetryReason, StoreError,
+};
 
 /// Tells whether an operation may run again after its reply was lost.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -208,6 +210,7 @@ fn with_remedy(remedy: Remedy, error: &Error) -> StoreError {
     match remedy {
         Remedy::Retry | Remedy::Reconnect | Remedy::Wait => StoreError::Unavailable(Outage {
             reason: text,
+            cause: cause_of(remedy, error),
             tries: 1,
             number: error.code(),
             // The server rolls a batch back whose error it reports. If the connection breaks, the answer is lost.
@@ -218,6 +221,22 @@ fn with_remedy(remedy: Remedy, error: &Error) -> StoreError {
         }),
         Remedy::Refuse | Remedy::Misconfigured => StoreError::Misconfigured(text),
         Remedy::Bug => StoreError::Bug(text),
+    }
+}
+
+/// Returns the kind of an outage.
+fn cause_of(remedy: Remedy, error: &Error) -> OutageCause {
+    /// The log, a data file or a filegroup is full.
+    const FULL: [u32; 4] = [9002, 1101, 1105, 1121];
+
+    match error {
+        Error::Server(token) if FULL.contains(&token.code()) => OutageCause::NoSpace,
+        Error::Server(_) if remedy != Remedy::Reconnect => OutageCause::Busy,
+        Error::Io {
+            kind: ErrorKind::TimedOut,
+            ..
+        } => OutageCause::NoAnswer,
+        _ => OutageCause::NoConnection,
     }
 }
 
