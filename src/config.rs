@@ -330,7 +330,7 @@ impl Document {
             ));
         };
         let tls = self.server.tls.as_ref();
-        auth.check(tls.is_some_and(|tls| tls.client_authorities.is_some()))
+        auth.check(tls.is_some_and(|tls| tls.client_certificates() != ClientCertificates::Off))
     }
 }
 

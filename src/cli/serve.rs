@@ -140,6 +140,7 @@ async fn serve(
     let mut interrupt = stop_signal(SignalKind::interrupt())?;
     let telemetry = Telemetry::start(&config, &logging.counters).map_err(CommandError::usage)?;
     let telemetry = Arc::new(telemetry);
+    telemetry.observe_access(security.access.clone());
     log_otel_variables(&config.telemetry.otel_variables);
     // Opened before the store, so that it can report that the broker is starting.
     let started_broker = Arc::default();

@@ -132,6 +132,7 @@ instruments! {
     CALL_DURATION "rpc.server.call.duration" "s" Process; "Duration of calls"
     CALLS_ACTIVE "lease_broker.call.active" "{call}" Process; "Running calls, waiting claims included"
     CALLS_REFUSED "lease_broker.call.refused" "{call}" Process; "Calls that were refused or failed, by the reason in google.rpc.ErrorInfo"
+    TOKEN_KEYS "lease_broker.jwt.keys" "{key}" Process; "Keys in the last set of the issuer of JSON Web Tokens that could be used, by whether they verify tokens"
 
     OPERATION_DURATION "db.client.operation.duration" "s" QueueIfFull(Operation::ALL.len() * (1 + StoreError::KINDS)); "Duration of store operations"
     STATEMENT_CALLS "lease_broker.statement.calls" "{call}" QueueIfFull(Operation::ALL.len()); "Calls that store operations served"
