@@ -20,7 +20,7 @@ use sha2::{Digest as _, Sha256};
 use super::certificate_names::CertificateNames;
 use super::failed_logins::FailedLogins;
 use super::identity::Identity;
-use super::issuer::{Issuer, KeyCounts};
+use super::issuer::{Issuer, KEY_IS_FETCHED, KeyCounts};
 use super::jwt::Claims;
 use super::login::{CertificateIdentity, Login};
 use super::patterns::{fits, fits_dns_name, fits_spiffe_id};
@@ -166,6 +166,7 @@ impl Access {
                         login.remember(token, &identity, until, generation);
                         return Ok(identity);
                     }
+                    Err(KEY_IS_FETCHED) => return Err(FETCHING),
                     Err(cause) => cause,
                 }
             }
@@ -180,6 +181,28 @@ impl Access {
             retry_after: None,
             closes_connection: failures >= MAX_FAILURES,
         })
+    }
+
+    /// Fetches the keys of the issuer of JSON Web Tokens again and again. After each change, every token is verified again.
+    pub(crate) async fn keep_keys(&self) {
+        let on_change = || {
+            self.generation.fetch_add(1, Ordering::AcqRel);
+        };
+        match &self.issuer {
+            Some(issuer) => issuer.keep_keys(on_change).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Fetches the keys of the issuer of JSON Web Tokens once, if they come from an address.
+    ///
+    /// # Errors
+    /// The reason why there are none.
+    pub(crate) async fn fetch_keys(&self) -> Result<(), String> {
+        match &self.issuer {
+            Some(issuer) => issuer.fetch_keys().await,
+            None => Ok(()),
+        }
     }
 
     /// Returns the number of keys that the issuer of JSON Web Tokens publishes. `None`: there is no issuer.
@@ -280,6 +303,13 @@ const MISSING: Refusal = Refusal {
     kind: RefusalKind::Missing,
     cause: "no credentials",
     retry_after: None,
+    closes_connection: false,
+};
+/// The caller cannot know which keys the broker has, so this is no failed login.
+const FETCHING: Refusal = Refusal {
+    kind: RefusalKind::Invalid,
+    cause: KEY_IS_FETCHED,
+    retry_after: Some(RETRY_DELAY),
     closes_connection: false,
 };
 const TOO_MANY: Refusal = Refusal {

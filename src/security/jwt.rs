@@ -179,9 +179,9 @@ mod tests {
     /// Checks the claims of a valid token after `change`.
     fn checked(change: impl FnOnce(&mut Json)) -> Result<Claims, &'static str> {
         let settings = config::Jwt {
-            jwks_file: "jwks.json".into(),
             issuer: "issuer".to_owned(),
             audience: "broker".to_owned(),
+            ..config::Jwt::default()
         };
         let mut claims = json!({"iss": "issuer", "aud": "broker", "sub": "me", "exp": NOW + 600});
         change(&mut claims);

@@ -133,6 +133,7 @@ instruments! {
     CALLS_ACTIVE "lease_broker.call.active" "{call}" Process; "Running calls, waiting claims included"
     CALLS_REFUSED "lease_broker.call.refused" "{call}" Process; "Calls that were refused or failed, by the reason in google.rpc.ErrorInfo"
     TOKEN_KEYS "lease_broker.jwt.keys" "{key}" Process; "Keys in the last set of the issuer of JSON Web Tokens that could be used, by whether they verify tokens"
+    TOKEN_KEY_FETCHES "lease_broker.jwt.key.fetches" "{fetch}" Process; "Fetches of the keys from auth.jwt.jwks_url, by their result"
 
     OPERATION_DURATION "db.client.operation.duration" "s" QueueIfFull(Operation::ALL.len() * (1 + StoreError::KINDS)); "Duration of store operations"
     STATEMENT_CALLS "lease_broker.statement.calls" "{call}" QueueIfFull(Operation::ALL.len()); "Calls that store operations served"

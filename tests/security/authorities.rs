@@ -34,7 +34,8 @@ fn settings(files: &Files, more: &str) -> String {
 fn with_lists(files: Files, lists: &str) -> Broker {
     files.write("clients.crl", lists);
     let path = files.file("clients.crl");
-    let settings = settings(&files, &format!("client_revocation_lists = {path:?}"));
+    let setting = format!("client_revocation_lists = \"{}\"", path.display());
+    let settings = settings(&files, &setting);
     Broker::with_settings(files, &settings)
 }
 
@@ -107,7 +108,8 @@ async fn trust_domain_has_its_own_authorities() {
     let domain = Authority::named("Authority of a trust domain");
     files.write("test.crt", &domain.pem());
     let path = files.file("test.crt");
-    let settings = settings(&files, &format!("trust_domains = {{ test = {path:?} }}"));
+    let setting = format!("trust_domains = {{ test = \"{}\" }}", path.display());
+    let settings = settings(&files, &setting);
     let broker = Broker::with_settings(files, &settings);
     let clients = &broker.files.authority;
     for (authority, names, is_served) in [

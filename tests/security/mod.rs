@@ -11,4 +11,5 @@ mod lease_owners;
 mod limits;
 mod matrix;
 mod new_files;
+mod published_keys;
 mod unread_requests;

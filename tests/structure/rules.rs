@@ -141,12 +141,18 @@ pub(crate) const CRATES: &[CrateRule] = &[
             "opentelemetry_prometheus",
             "opentelemetry_sdk",
             "prometheus",
-            "reqwest",
         ],
         places: &[(
             "telemetry",
             "metrics and spans leave the process only there",
         )],
+    },
+    CrateRule {
+        crates: &["reqwest"],
+        places: &[
+            ("telemetry", "the exporter takes the client"),
+            ("security/jwks_url", "issuers publish their keys over HTTP"),
+        ],
     },
     CrateRule {
         crates: &["opentelemetry_semantic_conventions"],
