@@ -18,6 +18,7 @@ mod otlp;
 mod pool_instruments;
 mod process_instruments;
 mod queue_labels;
+mod security_instruments;
 mod span_counters;
 mod span_data;
 mod span_instruments;
@@ -48,6 +49,7 @@ use crate::config::{self, Config, Signal};
 use crate::grpc::CallMetrics;
 use crate::logging::LogCounters;
 use crate::process::Pauses;
+use crate::security::Access;
 use crate::span::{Spans, attribute};
 
 /// The metrics and spans of this process.
@@ -190,6 +192,11 @@ impl Telemetry {
     /// Shows the pauses of this process from now on.
     pub fn observe_pauses(&self, pauses: Arc<Pauses>) {
         process_instruments::register_pauses(&self.meter(), pauses);
+    }
+
+    /// Reads the state of access control from now on. `None`: every caller may do everything.
+    pub fn observe_access(&self, access: Option<Arc<Access>>) {
+        security_instruments::register(&self.meter(), access);
     }
 
     /// Returns the id of this process, random at each start. Metrics carry it as `service.instance.id`.

@@ -143,6 +143,7 @@ async fn serve(
     let pauses = Pauses::watch()
         .map_err(|error| CommandError::io(format!("cannot start a thread: {error}")))?;
     telemetry.observe_pauses(pauses);
+    telemetry.observe_access(security.access.clone());
     log_otel_variables(&config.telemetry.otel_variables);
     // Opened before the store, so that it can report that the broker is starting.
     let started_broker = Arc::default();

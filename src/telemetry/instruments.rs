@@ -132,6 +132,8 @@ instruments! {
     CALL_DURATION "rpc.server.call.duration" "s" Process; "Duration of calls"
     CALLS_ACTIVE "lease_broker.call.active" "{call}" Process; "Running calls, waiting claims included"
     CALLS_REFUSED "lease_broker.call.refused" "{call}" Process; "Calls that were refused or failed, by the reason in google.rpc.ErrorInfo"
+    TOKEN_KEYS "lease_broker.jwt.keys" "{key}" Process; "Keys in the last set of the issuer of JSON Web Tokens that could be used, by whether they verify tokens"
+    TOKEN_KEY_FETCHES "lease_broker.jwt.key.fetches" "{fetch}" Process; "Fetches of the keys from auth.jwt.jwks_url, by their result"
 
     CONNECTIONS_OPEN "lease_broker.connection.open" "{connection}" Process; "Open connections of clients"
     CONNECTIONS_REFUSED "lease_broker.connection.refused" "{connection}" Process; "Connections of clients that were refused, by reason"

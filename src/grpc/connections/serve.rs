@@ -36,9 +36,11 @@ impl<M: MakeService> Connections<M> {
                     login,
                     certificates,
                 } = encrypted;
-                let connection = Arc::new(Connection::new(peer, login, stop));
-                if !certificates.is_empty() {
-                    tls.watch(&connection, certificates);
+                let has_certificate = !certificates.is_empty();
+                let connection = Connection::new(peer, login, stop);
+                let connection = Arc::new(connection.with_certificates(certificates));
+                if has_certificate {
+                    tls.watch(&connection);
                 }
                 return Some((Stream::Right(Box::new(stream)), connection));
             }
