@@ -121,10 +121,10 @@ async fn restart_as(
                 seen.calls,
                 by_rpc_and_code(seen)
             );
+            // A slow machine makes few calls, but each restart must have met some.
+            assert!(seen.calls > 20 * RESTARTS, "{language}: {} calls", seen.calls);
         }
     }
-    let calls: usize = clients.all().map(|(_, seen)| seen.calls).sum();
-    assert!(calls > 1_000, "{calls} calls");
     assert_nothing_is_lost(&folder.path().join("q.db"), &clients);
     Some(clients)
 }
