@@ -168,7 +168,7 @@ impl Leases for FailFastLeases {
         renewals: Arc<[Renewal]>,
     ) -> Result<Vec<Renewed>, StoreError> {
         if let Some(shortest) = renewals.iter().map(|renewal| renewal.duration).min() {
-            let in_use = &self.metrics.queue(queue).shortest_lease;
+            let in_use = &self.leases.metrics.queue(queue).shortest_lease;
             in_use.note(shortest, Instant::now());
         }
         let work = self.leases.heartbeat(queue, renewals);
