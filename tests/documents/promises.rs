@@ -20,7 +20,7 @@ use self::blocks::{Block, Mark};
 use self::test_names::TestNames;
 
 /// The pages.
-const PAGES: &[&str] = &["docs/reliability.md", "docs/security.md", "SECURITY.md"];
+const PAGES: &[&str] = &["docs/reliability.md"];
 
 /// The kinds of text that promises nothing: what the reader should do, how something works, what is not promised, and the
 /// figures of a run.
