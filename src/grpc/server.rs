@@ -127,6 +127,7 @@ pub fn serve_observed(
         calls: calls.clone(),
         stop: stop.clone(),
     });
+    let counts = observers.metrics.connections.clone();
     let service = Service {
         broker: broker.clone(),
         checks,
@@ -156,6 +157,7 @@ pub fn serve_observed(
         services,
         settings,
         tls,
+        counts,
         stop.clone(),
         cut.clone(),
         connections.clone(),
