@@ -8,6 +8,8 @@
 
 use std::time::{Duration, Instant};
 
+use lease_broker_store::LatestTime;
+
 /// The largest tolerance.
 const MAX_TOLERANCE: Duration = Duration::from_secs(30);
 
@@ -47,11 +49,12 @@ impl ClockWatch {
         self.tolerance = MAX_TOLERANCE.min(shortest_lease / 2);
     }
 
-    /// Returns the latest time that the store's clock can show at `now` without a step. `None`: it has not been seen.
-    pub(super) fn latest(&self, now: Instant) -> Option<i64> {
+    /// Returns the latest time that the store's clock can show, from `now` on, without a step. `None`: it has not been seen.
+    pub(super) fn latest(&self, now: Instant) -> Option<LatestTime> {
         let last = self.last?;
         let passed = now.saturating_duration_since(last.start) + self.tolerance;
-        Some(last.time.saturating_add(millis(passed)))
+        let time = last.time.saturating_add(millis(passed));
+        Some(LatestTime::new(time, now))
     }
 
     /// Takes the time that the store's clock showed between `start` and now. `more_are_due`: the reaper has not ended all leases
@@ -106,11 +109,15 @@ mod tests {
     #[test]
     fn clock_that_runs_is_no_step() {
         let (mut watch, start) = (ClockWatch::default(), Instant::now());
-        assert_eq!(watch.latest(start), None);
+        assert!(watch.latest(start).is_none());
         for second in 0..100 {
             let now = start + second * SECOND;
             let time = 1_000 * i64::from(second);
-            assert!(watch.latest(now).is_none_or(|latest| time <= latest));
+            assert!(
+                watch
+                    .latest(now)
+                    .is_none_or(|latest| time <= latest.at(now))
+            );
             assert_eq!(watch.observe(now, now, time, false), None);
         }
     }
@@ -136,7 +143,9 @@ mod tests {
                 let (mut watch, start) = (ClockWatch::default(), Instant::now());
                 watch.protect(lease * SECOND);
                 watch.observe(start, start, 0, false);
-                let is_stepped = watch.latest(start).is_some_and(|latest| time > latest);
+                let is_stepped = watch
+                    .latest(start)
+                    .is_some_and(|latest| time > latest.at(start));
                 assert_eq!(is_stepped, step.is_some());
                 assert_eq!(watch.observe(start, start, time, false), step);
             }
@@ -161,9 +170,17 @@ mod tests {
         watch.observe(start, start, 0, false);
         assert_eq!(watch.observe(start, start, HOUR, true), Some(HOUR));
         for more_are_due in [true, false] {
-            assert!(watch.latest(start).is_some_and(|latest| latest < HOUR));
+            assert!(
+                watch
+                    .latest(start)
+                    .is_some_and(|latest| latest.at(start) < HOUR)
+            );
             assert_eq!(watch.observe(start, start, HOUR, more_are_due), None);
         }
-        assert!(watch.latest(start).is_some_and(|latest| latest > HOUR));
+        assert!(
+            watch
+                .latest(start)
+                .is_some_and(|latest| latest.at(start) > HOUR)
+        );
     }
 }

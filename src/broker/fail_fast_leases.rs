@@ -14,8 +14,8 @@ use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::lease_trace::ReleaseReason;
 use lease_broker_store::{
     CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
-    Leases, NewItem, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, SettleResults,
-    Settlement, StoreError, TraceNote,
+    LatestTime, Leases, NewItem, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed,
+    SettleResults, Settlement, StoreError, TraceNote,
 };
 use uuid::Uuid;
 
@@ -234,7 +234,7 @@ impl Leases for FailFastLeases {
         &self,
         queue: QueueIndex,
         limit: usize,
-        latest: Option<i64>,
+        latest: Option<LatestTime>,
     ) -> Result<Reaped, StoreError> {
         let work = self.leases.reap(queue, limit, latest);
         let items = |reaped: &Reaped| reaped.expired.len() + reaped.promoted;

@@ -85,9 +85,9 @@ use super::contract::inspect_by_field;
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
     CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall, Claimed, Database,
-    EnqueueOnce, EnqueuedOnce, Facts, Instance, Leases, NewItem, PoolStatus, PurgeStep, Purged,
-    QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settlement,
-    StoreError, TraceNote, Upkeep,
+    EnqueueOnce, EnqueuedOnce, Facts, Instance, LatestTime, Leases, NewItem, PoolStatus, PurgeStep,
+    Purged, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults,
+    Settlement, StoreError, TraceNote, Upkeep,
 };
 
 /// Statement of the health check: it succeeds only if the database accepts writes.
@@ -324,7 +324,7 @@ impl Leases for MssqlStore {
         &self,
         queue: QueueIndex,
         limit: usize,
-        latest: Option<i64>,
+        latest: Option<LatestTime>,
     ) -> Result<Reaped, StoreError> {
         self.run(async move |operations: MssqlOperations| {
             operations.reap(queue, limit, latest).await

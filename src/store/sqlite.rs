@@ -84,9 +84,9 @@ use super::schema::Schema as _;
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
     CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall, Claimed, Database,
-    EnqueueOnce, EnqueuedOnce, Facts, Instance, Leases, NewItem, PoolStatus, PurgeStep, Purged,
-    QueueIndex, Reaped, Refusal, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults,
-    Settled, Settlement, StoreError, TraceNote, Upkeep,
+    EnqueueOnce, EnqueuedOnce, Facts, Instance, LatestTime, Leases, NewItem, PoolStatus, PurgeStep,
+    Purged, QueueIndex, Reaped, Refusal, ReleasedClaims, Renewal, Renewed, RetentionTurn,
+    SettleResults, Settled, Settlement, StoreError, TraceNote, Upkeep,
 };
 
 /// A [`Store`](super::Store) on an SQLite file.
@@ -338,7 +338,7 @@ impl Leases for SqliteStore {
         &self,
         queue: QueueIndex,
         limit: usize,
-        latest: Option<i64>,
+        latest: Option<LatestTime>,
     ) -> Result<Reaped, StoreError> {
         let reap = move |context: &WriteContext| reap::reap(context, queue, limit, latest);
         self.writer.run(reap).await

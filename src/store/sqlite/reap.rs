@@ -9,7 +9,7 @@ use super::held_lease::HELD_COLUMNS;
 use super::queue_statements::QueueStatements;
 use super::statement::{bind, bind_key};
 use super::writer::WriteContext;
-use crate::{EndedLease, QueueIndex, Reaped, StoreError};
+use crate::{EndedLease, LatestTime, QueueIndex, Reaped, StoreError};
 
 /// A row whose due time has passed.
 enum DueRow {
@@ -24,11 +24,11 @@ pub(super) fn reap(
     context: &WriteContext,
     queue: QueueIndex,
     limit: usize,
-    latest: Option<i64>,
+    latest: Option<LatestTime>,
 ) -> Result<Reaped, StoreError> {
     let queue = context.queue(queue)?;
     let now = context.now();
-    let is_stepped = latest.is_some_and(|latest| now > latest);
+    let is_stepped = latest.is_some_and(|latest| now > latest.now());
     let mut reaped = Reaped {
         time: Some(now),
         ..Reaped::default()
