@@ -5,4 +5,5 @@ pub(crate) mod balancer;
 pub(crate) mod fleet;
 mod load;
 mod outages;
+mod packet_loss;
 mod rolling_restarts;

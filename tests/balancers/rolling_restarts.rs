@@ -122,7 +122,11 @@ async fn restart_as(
                 by_rpc_and_code(seen)
             );
             // A slow machine makes few calls, but each restart must have met some.
-            assert!(seen.calls > 20 * RESTARTS, "{language}: {} calls", seen.calls);
+            assert!(
+                seen.calls > 20 * RESTARTS,
+                "{language}: {} calls",
+                seen.calls
+            );
         }
     }
     assert_nothing_is_lost(&folder.path().join("q.db"), &clients);

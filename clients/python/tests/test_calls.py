@@ -132,35 +132,41 @@ def test_refusal_with_a_wait_does_not_end_the_worker(server: ScriptedServer) -> 
     ]
     lease = v1.Lease(lease_id="one", item=v1.Item(key="1"))
     lease.time_left.FromSeconds(60)
-    server.answer("ClaimBatch", *refusals, *refusals, ok(v1.ClaimBatchResponse(leases=[lease])), ok(v1.ClaimBatchResponse()))
+    server.answer(
+        "ClaimBatch", *refusals, *refusals, ok(v1.ClaimBatchResponse(leases=[lease])), ok(v1.ClaimBatchResponse())
+    )
     settled = ok(v1.CompleteResponse(results=[v1.SettleResult(outcome=v1.OUTCOME_APPLIED)]))
     server.answer("Complete", *refusals, settled)
-    completed = threading.Event()
+    extended = v1.HeartbeatResult(outcome=v1.OUTCOME_APPLIED, time_left=lease.time_left)
+    server.answer("Heartbeat", ok(v1.HeartbeatResponse(results=[extended])))
+    server.answer("ReleaseClaims", ok(v1.ReleaseClaimsResponse()))
+    done = threading.Event()
     events: list[Event] = []
 
     def observe(event: Event) -> None:
         events.append(event)
         if event.name == "completed":
-            completed.set()
+            done.set()
 
     worker = Worker(server.address, "work", lambda item: None, on_event=observe, token="known")
     worker.start()
-    assert completed.wait(60)
+    assert done.wait(60)
     worker.stop()
-    claims = [(event.code, event.reason) for event in events if event.name == "retry" and event.rpc == "ClaimBatch"]
+    retries = [(event.details["code"], event.details["reason"]) for event in events if event.name == "retry"]
     expected = [("UNAUTHENTICATED", "CREDENTIALS_INVALID"), ("RESOURCE_EXHAUSTED", "IDENTITY_LIMIT")]
-    assert claims[:4] == expected * 2
+    assert retries[:6] == expected * 3
 
 
-def test_error_says_whether_it_is_temporary(server: ScriptedServer) -> None:
-    for failure, temporary in [
-        (error(EXHAUSTED, "IDENTITY_LIMIT", retry_after=60), True),
-        (error(EXHAUSTED, "LIMIT_EXCEEDED"), False),
-    ]:
-        server.answer("Enqueue", failure)
-        with pytest.raises(LeaseBrokerError) as failed:
-            enqueue(server, timeout=1.0)
-        assert failed.value.temporary is temporary
+@pytest.mark.parametrize(
+    ("reason", "hint", "temporary"), [("IDENTITY_LIMIT", 60.0, True), ("LIMIT_EXCEEDED", None, False)]
+)
+def test_error_says_whether_it_is_temporary(
+    server: ScriptedServer, reason: str, hint: float | None, temporary: bool
+) -> None:
+    server.answer("Enqueue", error(EXHAUSTED, reason, retry_after=hint))
+    with pytest.raises(LeaseBrokerError) as failed:
+        enqueue(server, timeout=1.0)
+    assert failed.value.temporary is temporary
 
 
 def test_claim_that_is_too_large_to_receive_is_released(server: ScriptedServer) -> None:

@@ -21,8 +21,8 @@ class LeaseBrokerError(Exception):
     `code` is the name of the gRPC status, such as "NOT_FOUND". `reason` is the reason of the broker, such as
     "QUEUE_NOT_FOUND", or None if the error does not come from the broker. `field` is the path of the field of the
     request that the broker refused, or None. `applied` is "no" if the call has changed nothing and will change nothing,
-    and "unknown" if its changes may have been made or may still be made. `temporary` is True if the same call can succeed
-    later: only the time for retries is over.
+    and "unknown" if its changes may have been made or may still be made. `temporary` is True if the same call can
+    succeed later: only the time for retries is over.
     """
 
     def __init__(
