@@ -184,7 +184,15 @@ impl StoreHealth {
         let mut probe = pin!(probe);
         // The health changes first, so that operations see that they are withdrawn because of it.
         let fail = |error: StoreError| {
-            self.failures.note(&error);
+            // During an outage, a probe without an answer tells less than the failure before it. A probe that was withdrawn
+            // has none either.
+            let tells_nothing = matches!(
+                &error,
+                StoreError::Unavailable(outage) if outage.cause == OutageCause::NoAnswer
+            );
+            if *self.healthy.borrow() || !tells_nothing {
+                self.failures.note(&error);
+            }
             self.set_healthy(false);
             withdraw_waiting();
         };
@@ -299,6 +307,8 @@ mod tests {
             "{refused}"
         );
         assert_eq!(health.failures(OutageCause::NoSpace), 2);
+        let silent = StoreError::not_begun(OutageCause::NoAnswer, "withdrawn");
+        assert!(!health.probe(async { Err(silent) }, || ()).await);
         let other = StoreError::Misconfigured("no table".to_owned());
         assert!(!health.failures.note(&other));
         assert_eq!(status(&health), (false, Some(OutageCause::NoSpace), 0));

@@ -85,7 +85,10 @@ impl Health {
         } else {
             ServingStatus::NotServing
         };
-        self.report(status, &answer.reasons)
+        let mut reasons = answer.reasons;
+        let store = answer.store.filter(|store| !store.up);
+        reasons.extend(store.and_then(|store| store.error));
+        self.report(status, &reasons)
     }
 
     /// Prints the status. Fails if it is not `SERVING`.

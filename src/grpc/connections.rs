@@ -96,7 +96,6 @@ impl<M: MakeService> Connections<M> {
         services: M,
         settings: &config::Server,
         tls: Option<Arc<ServerTls>>,
-        counts: Arc<ConnectionCounts>,
         stop: CancellationToken,
         cut: CancellationToken,
         tasks: TaskTracker,
@@ -107,12 +106,17 @@ impl<M: MakeService> Connections<M> {
             limits: LifetimeLimits::from(settings),
             trusted_proxies: settings.trusted_proxies.clone(),
             seats: Arc::new(Semaphore::new(settings.max_connections)),
-            counts,
+            counts: Arc::default(),
             tls: tls.map(|tls| TlsPort::new(tls, settings.handshakes_per_second)),
             stop,
             cut,
             tasks,
         }
+    }
+
+    /// Counts the connections there.
+    pub(super) fn count_in(self, counts: Arc<ConnectionCounts>) -> Self {
+        Self { counts, ..self }
     }
 
     /// Accepts connections until the server stops.

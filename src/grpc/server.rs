@@ -157,11 +157,11 @@ pub fn serve_observed(
         services,
         settings,
         tls,
-        counts,
         stop.clone(),
         cut.clone(),
         connections.clone(),
-    );
+    )
+    .count_in(counts);
     Ok(RunningServer {
         address,
         task: tokio::spawn(accepting.run(listener)),

@@ -139,6 +139,16 @@ fn locked_store_makes_the_broker_unready() {
     let is_named = |error: Option<String>| error.is_some_and(|error| error.contains(cause));
     assert!(is_named(error(&ready)), "{ready}");
     assert_eq!(ready["store"]["error_cause"], "busy");
+    let health = crate::support::process::program()
+        .args(["health", "--admin"])
+        .env("LEASE_BROKER_ADMIN__LISTEN", admin.to_string())
+        .output()
+        .expect("it runs");
+    assert_eq!(health.status.code(), Some(1), "{health:?}");
+    assert!(
+        String::from_utf8_lossy(&health.stderr).contains(cause),
+        "{health:?}"
+    );
     let log = workspace.process.as_ref().expect("a service").log();
     let mut unhealthy = log
         .lines()
