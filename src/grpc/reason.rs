@@ -89,6 +89,7 @@ mod tests {
                 "clients/python/src/lease_broker/settler.py",
                 "_PERMANENT = (.*)",
             ),
+            ("clients/node/src/details.ts", "reason === (.*)"),
             ("clients/node/src/settler.ts", "reason === (.*)"),
             ("clients/go/calls.go", "reason == (.*)"),
             (
