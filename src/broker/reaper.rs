@@ -75,8 +75,9 @@ impl Reaper {
                 }
             }
             tokio::select! {
-                () = timer.wait() => {}
+                biased;
                 () = stop.cancelled() => {}
+                () = timer.wait() => {}
             }
         }
     }

@@ -114,8 +114,9 @@ impl StoreHealth {
             }
         };
         tokio::select! {
-            () = probes => {}
+            biased;
             () = stop.cancelled() => {}
+            () = probes => {}
         }
     }
 

@@ -15,7 +15,7 @@ use super::ended_leases::Cancelled;
 use super::settle::{Ending, Settled};
 
 /// The columns of a row that decide about its lease. `O` identifies a worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseRow<O = String> {
     /// The state of the item.
     pub state: State,
@@ -32,7 +32,7 @@ pub struct LeaseRow<O = String> {
 }
 
 /// The proof that a caller had a lease on a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseProof {
     /// The lease token.
     pub token: Uuid,
@@ -41,7 +41,7 @@ pub struct LeaseProof {
 }
 
 /// The way in which a worker ends a lease, as far as it decides about the row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RowEnding {
     /// The work is done.
     Complete,
