@@ -91,7 +91,6 @@ where
     let start = Instant::now();
     let checker = model
         .checker()
-        .threads(threads())
         .finish_when(HasDiscoveries::AnyFailures)
         .spawn_bfs()
         .join();

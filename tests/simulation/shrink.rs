@@ -5,14 +5,17 @@ use super::run::run;
 
 pub(super) fn shrink(plan: &Plan) -> Plan {
     let mut smallest = plan.clone();
-    while let Some(smaller) = smaller_plans(&smallest).find(|plan| run(plan).is_err()) {
+    while let Some(smaller) = smaller_plans(&smallest)
+        .into_iter()
+        .find(|plan| run(plan).is_err())
+    {
         smallest = smaller;
     }
     smallest
 }
 
 /// Returns the plans that lack one part.
-fn smaller_plans(plan: &Plan) -> impl Iterator<Item = Plan> {
+fn smaller_plans(plan: &Plan) -> Vec<Plan> {
     let mut plans = Vec::new();
     for worker in 0..plan.workers.len() {
         let mut smaller = plan.clone();
@@ -43,5 +46,5 @@ fn smaller_plans(plan: &Plan) -> impl Iterator<Item = Plan> {
             ..plan.clone()
         });
     }
-    plans.into_iter()
+    plans
 }

@@ -262,10 +262,11 @@ impl World {
         };
         let mut settle = |row: usize, kind: Kind| {
             let lease = lease(worker, row);
+            let attempt = worker.leases[row].map_or(1, |belief| belief.attempt);
             if let Some(belief) = &mut worker.leases[row] {
                 belief.ended = Some(kind);
             }
-            Content::Settle(row, lease, kind)
+            Content::Settle(row, lease, attempt, kind)
         };
         let content = match sent {
             Sent::Complete(row) => settle(row, Kind::Complete),
@@ -302,9 +303,10 @@ impl World {
         match (call.content, answer) {
             (Content::Claim(token), Answer::Leases(leases)) => {
                 for (belief, lease) in worker.leases.iter_mut().zip(leases) {
-                    if let Some((fence, left)) = lease {
+                    if let Some((fence, attempt, left)) = lease {
                         *belief = Some(Belief {
                             lease: LeaseProof { token, fence },
+                            attempt,
                             until: wait.sent + left,
                             ended: None,
                         });

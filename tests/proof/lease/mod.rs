@@ -57,12 +57,12 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// One row, one claim and two calls of each worker, and no faults but lost and late messages.
+    /// One row, one claim and one further call of each worker, and no faults but lost and late messages.
     pub const SMALL: Self = Self {
         rows: 1,
-        ticks: 4,
+        ticks: 3,
         claims: 1,
-        calls: 2,
+        calls: 1,
         copies: 0,
         crashes: 0,
         cancels: 0,

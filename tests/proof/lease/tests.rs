@@ -3,6 +3,25 @@
 use super::*;
 use crate::check::{bound, shortest_first, with_symmetry};
 
+/// Returns the bounds of the suite, or larger ones.
+fn bounds() -> Bounds {
+    match bound() {
+        0 => Bounds::SMALL,
+        1 => LARGE,
+        more => Bounds {
+            calls: LARGE.calls + more - 1,
+            ..LARGE
+        },
+    }
+}
+
+/// Bounds for a run by hand.
+const LARGE: Bounds = Bounds {
+    ticks: 4,
+    calls: 2,
+    ..Bounds::SMALL
+};
+
 fn kept(bounds: Bounds) -> LeaseModel {
     LeaseModel::new(OnComplete::Keep, bounds)
 }
@@ -11,8 +30,8 @@ fn kept(bounds: Bounds) -> LeaseModel {
 fn protocol_holds_with_copies_and_crashes() {
     let bounds = Bounds {
         copies: 1,
-        crashes: bound().min(1),
-        ..Bounds::SMALL
+        crashes: 1,
+        ..bounds()
     };
     with_symmetry(kept(bounds)).assert_holds("copies and crashes");
 }
@@ -21,7 +40,7 @@ fn protocol_holds_with_copies_and_crashes() {
 fn protocol_holds_for_removed_rows() {
     let bounds = Bounds {
         copies: 1,
-        ..Bounds::SMALL
+        ..bounds()
     };
     let model = LeaseModel::new(OnComplete::Delete, bounds);
     with_symmetry(model).assert_holds("removed rows");
@@ -29,7 +48,7 @@ fn protocol_holds_for_removed_rows() {
 
 #[test]
 fn protocol_holds_for_recurring_items() {
-    let model = LeaseModel::new(OnComplete::Recur(recur_after()), Bounds::SMALL);
+    let model = LeaseModel::new(OnComplete::Recur(recur_after()), bounds());
     with_symmetry(model).assert_holds("recurring items");
 }
 
@@ -38,8 +57,7 @@ fn protocol_holds_with_cancels_and_redrives() {
     let bounds = Bounds {
         cancels: 1,
         redrives: 1,
-        ticks: 3,
-        ..Bounds::SMALL
+        ..bounds()
     };
     with_symmetry(kept(bounds)).assert_holds("cancels and redrives");
 }
@@ -49,8 +67,7 @@ fn protocol_holds_with_clock_steps() {
     let bounds = Bounds {
         steps_forward: 1,
         steps_back: 1,
-        ticks: 3,
-        ..Bounds::SMALL
+        ..bounds()
     };
     with_symmetry(kept(bounds)).assert_holds("clock steps");
 }
@@ -60,7 +77,7 @@ fn protocol_holds_with_second_claims() {
     let bounds = Bounds {
         claims: 2,
         calls: 1,
-        ..Bounds::SMALL
+        ..bounds()
     };
     with_symmetry(kept(bounds)).assert_holds("second claims");
 }
@@ -69,9 +86,7 @@ fn protocol_holds_with_second_claims() {
 fn protocol_holds_for_rows_that_share_a_token() {
     let bounds = Bounds {
         rows: 2,
-        calls: 1 + bound().min(1),
-        copies: bound().min(1),
-        ..Bounds::SMALL
+        ..bounds()
     };
     with_symmetry(kept(bounds)).assert_holds("two rows");
 }
@@ -81,8 +96,7 @@ fn protocol_holds_with_documented_sql() {
     let bounds = Bounds {
         foreign: 1,
         redrives: 1,
-        ticks: 3,
-        ..Bounds::SMALL
+        ..bounds()
     };
     with_symmetry(kept(bounds)).assert_holds("documented SQL of another program");
 }
@@ -109,7 +123,7 @@ fn breaks(mistake: Mistake, bounds: Bounds, promise: Promise) {
 
 #[test]
 fn each_mistake_breaks_a_promise() {
-    let small = Bounds::SMALL;
+    let small = LARGE;
     let copies = Bounds { copies: 1, ..small };
     let cancels = Bounds {
         cancels: 1,
@@ -129,7 +143,7 @@ fn each_mistake_breaks_a_promise() {
     let answers = Promise::AnswersAreTrue;
     breaks(Mistake::SettleIgnoresFence, copies, late);
     breaks(Mistake::SettleIgnoresExpiry, small, late);
-    breaks(Mistake::HeartbeatIgnoresFence, copies, late);
+    breaks(Mistake::HeartbeatIgnoresFence, copies, answers);
     breaks(Mistake::HeartbeatIgnoresExpiry, small, late);
     breaks(Mistake::ClaimKeepsFence, small, Promise::FencesRise);
     breaks(Mistake::ClaimKeepsAttempt, small, Promise::AttemptsExact);

@@ -90,6 +90,8 @@ pub(super) struct Wait {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Belief {
     pub(super) lease: LeaseProof,
+    /// The number of the attempt, which is in the lease id.
+    pub(super) attempt: u32,
     /// The true time until which the worker takes the lease for held.
     pub(super) until: i8,
     /// The settlement that the worker has sent. It works on the item no more.
@@ -109,11 +111,12 @@ impl Kind {
     pub(super) const ALL: [Self; 4] =
         [Self::Complete, Self::Retry, Self::DeadLetter, Self::Release];
 
-    fn ending(self) -> RowEnding {
+    /// Returns the ending that the broker chooses. A failure of the last attempt is not tried again.
+    fn ending(self, model: &LeaseModel, attempt: u32) -> RowEnding {
         match self {
             Self::Complete => RowEnding::Complete,
-            Self::Retry => RowEnding::Fail(Some(TICK)),
-            Self::DeadLetter => RowEnding::Fail(None),
+            Self::Retry if !model.queue.retry.is_exhausted(attempt) => RowEnding::Fail(Some(TICK)),
+            Self::Retry | Self::DeadLetter => RowEnding::Fail(None),
             Self::Release => RowEnding::Release(Duration::ZERO),
         }
     }
@@ -140,7 +143,7 @@ pub(super) enum Content {
     /// The release of all leases of a claim.
     ReleaseClaim(Uuid),
     Heartbeat(usize, LeaseProof),
-    Settle(usize, LeaseProof, Kind),
+    Settle(usize, LeaseProof, u32, Kind),
 }
 
 /// A message on the network.
@@ -152,12 +155,14 @@ pub(super) enum Message {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Answer {
-    /// The fencing token and the time left of the lease on each row.
-    Leases([Option<(i64, i8)>; ROWS]),
+    Leases([Option<NewLease>; ROWS]),
     Extended,
     /// The lease was settled, or is not held.
     Over,
 }
+
+/// The fencing token, the attempt and the time left of a lease that a claim got.
+pub(super) type NewLease = (i64, u32, i8);
 
 /// Returns the token that is derived from the request id of a claim.
 pub(super) fn token(worker: WorkerId, claim: u8) -> Uuid {
@@ -272,8 +277,9 @@ impl World {
                     _ => Answer::Over,
                 }
             }
-            Content::Settle(row, lease, kind) => {
-                self.step(model, row, RowOperation::Settle(lease, kind.ending()));
+            Content::Settle(row, lease, attempt, kind) => {
+                let ending = kind.ending(model, attempt);
+                self.step(model, row, RowOperation::Settle(lease, ending));
                 Answer::Over
             }
         };
@@ -290,14 +296,14 @@ impl World {
         model: &LeaseModel,
         worker: WorkerId,
         token: Uuid,
-    ) -> [Option<(i64, i8)>; ROWS] {
+    ) -> [Option<NewLease>; ROWS] {
         let now = self.now();
         let mut leases = [None; ROWS];
         for (lease, row) in leases.iter_mut().zip(&self.rows) {
             let held = row.filter(|row| row.is_leased_by(token, now));
             *lease = held.and_then(|row| {
                 let left = i8::try_from(row.due? - now).ok()?;
-                Some((row.fence, left))
+                Some((row.fence, row.attempt, left))
             });
         }
         if leases.iter().all(Option::is_none) {
@@ -308,7 +314,7 @@ impl World {
                     duration: TICK * LEASE.unsigned_abs().into(),
                 };
                 if self.step(model, row, claim) == RowOutcome::Leased {
-                    *lease = self.rows[row].map(|row| (row.fence, LEASE));
+                    *lease = self.rows[row].map(|row| (row.fence, row.attempt, LEASE));
                 }
             }
         }
@@ -393,7 +399,9 @@ fn swapped_call(call: Call) -> Call {
             Content::Claim(token) => Content::Claim(swapped(token)),
             Content::ReleaseClaim(token) => Content::ReleaseClaim(swapped(token)),
             Content::Heartbeat(row, lease) => Content::Heartbeat(row, swapped_lease(lease)),
-            Content::Settle(row, lease, kind) => Content::Settle(row, swapped_lease(lease), kind),
+            Content::Settle(row, lease, attempt, kind) => {
+                Content::Settle(row, swapped_lease(lease), attempt, kind)
+            }
         },
         ..call
     }
