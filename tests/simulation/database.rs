@@ -129,6 +129,11 @@ impl Inner {
         Instant::now() < self.out_until
     }
 
+    /// Returns whether an outage keeps an operation from running. In an outage, half of the operations run and lose their answers.
+    pub(super) fn refuses(&mut self) -> bool {
+        self.is_out() && self.random.random_bool(0.5)
+    }
+
     /// Returns the time until an operation runs, and the time until its answer arrives.
     pub(super) fn latency(&mut self) -> (Duration, Duration) {
         let mut millis = |most| Duration::from_millis(self.random.random_range(0..=most));

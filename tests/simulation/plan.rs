@@ -146,8 +146,8 @@ fn turn(random: &mut StdRng) -> Turn {
 }
 
 fn fault(random: &mut StdRng) -> Fault {
-    match random.random_range(0..8) {
-        0 => Fault::Outage(millis(random, 4_000)),
+    match random.random_range(0..10) {
+        0 | 8 | 9 => Fault::Outage(millis(random, 4_000)),
         1 => Fault::StepClock([5_000, -5_000][random.random_range(0..2)]),
         2 => Fault::Insert(random.random_range(1..=3)),
         3 | 4 => Fault::Enqueue(

@@ -57,7 +57,7 @@ impl SimulatedStore {
         let running = async move {
             let (before, after) = database.lock().latency();
             tokio::time::sleep(before).await;
-            if database.lock().is_out() {
+            if database.lock().refuses() {
                 return Err(StoreError::not_begun("an outage"));
             }
             let result = {

@@ -177,9 +177,13 @@ impl Model for LeaseModel {
             Property::sometimes("a call comes too late", |_, world: &World| {
                 world.shows.late_call
             }),
-            Property::sometimes("a settlement is recognized", |_, world: &World| {
-                world.shows.repeated
-            }),
+            Property::sometimes(
+                "a settlement is recognized",
+                |model: &Self, world: &World| {
+                    let sends_again = model.bounds.copies > 0 || model.bounds.calls > 1;
+                    world.shows.repeated || !sends_again
+                },
+            ),
         ]);
         properties
     }

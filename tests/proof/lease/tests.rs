@@ -166,7 +166,7 @@ fn each_mistake_breaks_a_promise() {
     breaks(
         Mistake::ExpiryIgnoresClockStep,
         steps,
-        Promise::DeadAsAllowed,
+        Promise::AttemptsExact,
     );
     breaks(Mistake::CancelKeepsToken, cancels, answers);
     breaks(Mistake::RedriveKeepsToken, redrives, answers);

@@ -236,7 +236,10 @@ impl World {
         match outcome {
             RowOutcome::Leased => self.shows.second_lease |= self.histories[row].had_expired(),
             RowOutcome::Settled(Settled::Repeated(_)) => self.shows.repeated = true,
-            RowOutcome::Settled(Settled::Ended(State::Completed)) => self.shows.completed = true,
+            RowOutcome::Settled(Settled::Ended(_)) => {
+                let completes = matches!(operation, RowOperation::Settle(_, RowEnding::Complete));
+                self.shows.completed |= completes;
+            }
             RowOutcome::Settled(Settled::Lost) | RowOutcome::Lost { .. } => {
                 self.shows.late_call = true;
             }
