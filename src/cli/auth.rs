@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use super::CommandError;
 use super::config_args::ConfigArgs;
 use super::output::{OutputFormat, Row};
+use super::runtime::block_on;
 use crate::config::{Config, Role};
 use crate::security::{Access, CertificateNames, Identity, Rpc};
 
@@ -25,7 +26,8 @@ enum AuthCommands {
 
 /// Show which identity a caller has, and what it may do with each queue
 ///
-/// The command reads the configuration and its files, as a service that starts would. It calls no service. Exit code 1: the
+/// The command reads the configuration and its files, as a service that starts would. It calls no service, but fetches the keys of
+/// `auth.jwt.jwks_url` for a token in a file. Exit code 1: the
 /// caller has no identity.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -110,6 +112,8 @@ impl CallerArgs {
             let token = std::fs::read(path).map_err(|error| {
                 CommandError::usage(format!("--token-file {}: {error}", path.display()))
             })?;
+            let fetched = async { access.fetch_keys().await.map_err(CommandError::io) };
+            block_on(fetched)?;
             access
                 .of_bearer(token.trim_ascii(), 0)
                 .map(|(identity, _)| identity)

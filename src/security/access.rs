@@ -20,7 +20,8 @@ use sha2::{Digest as _, Sha256};
 use super::certificate_names::CertificateNames;
 use super::failed_logins::FailedLogins;
 use super::identity::Identity;
-use super::jwt::{Claims, Keys};
+use super::issuer::{Issuer, KEY_IS_FETCHED, KeyCounts};
+use super::jwt::Claims;
 use super::login::{CertificateIdentity, Login};
 use super::patterns::{fits, fits_dns_name, fits_spiffe_id};
 use super::tokens::{PREFIX, Tokens};
@@ -44,7 +45,7 @@ pub struct Access {
     /// The identity of callers without credentials. `None`: they are refused.
     anonymous: Option<Arc<Identity>>,
     tokens: Option<WatchedFile<Tokens>>,
-    jwt: Option<(config::Jwt, WatchedFile<Keys>)>,
+    issuer: Option<Issuer>,
     verified_jwts: Mutex<LruCache<[u8; 32], VerifiedJwt>>,
     failed: FailedLogins,
     /// Increases when a file has changed. What was verified before is verified again.
@@ -112,17 +113,13 @@ impl Access {
         };
         let tokens = settings.tokens_file.clone();
         let tokens = tokens.map(|path| WatchedFile::open("auth.tokens_file", path, Tokens::parse));
-        let jwt = settings.jwt.clone().map(|jwt| {
-            let path = jwt.jwks_file.clone();
-            let keys = WatchedFile::open("auth.jwt.jwks_file", path, Keys::parse)?;
-            Ok::<_, String>((jwt, keys))
-        });
+        let issuer = settings.jwt.as_ref().map(Issuer::open);
         let anonymous = Identity::anonymous(&settings.anonymous, scope);
         Ok(Self {
             entries: settings.identities.iter().map(entry).collect(),
             anonymous: (!anonymous.rights.is_empty()).then(|| Arc::new(anonymous)),
             tokens: tokens.transpose()?,
-            jwt: jwt.transpose()?,
+            issuer: issuer.transpose()?,
             verified_jwts: Mutex::new(LruCache::new(REMEMBERED_JWTS)),
             failed: FailedLogins::new(Instant::now()),
             generation: AtomicU64::new(0),
@@ -132,7 +129,7 @@ impl Access {
     /// Reads the files again. If one has changed, every token is verified again.
     pub fn read_files(&self) {
         let tokens_changed = self.tokens.as_ref().is_some_and(WatchedFile::read);
-        let keys_changed = self.jwt.as_ref().is_some_and(|(_, keys)| keys.read());
+        let keys_changed = self.issuer.as_ref().is_some_and(Issuer::read_file);
         if tokens_changed || keys_changed {
             self.generation.fetch_add(1, Ordering::AcqRel);
         }
@@ -169,6 +166,7 @@ impl Access {
                         login.remember(token, &identity, until, generation);
                         return Ok(identity);
                     }
+                    Err(KEY_IS_FETCHED) => return Err(FETCHING),
                     Err(cause) => cause,
                 }
             }
@@ -183,6 +181,33 @@ impl Access {
             retry_after: None,
             closes_connection: failures >= MAX_FAILURES,
         })
+    }
+
+    /// Fetches the keys of the issuer of JSON Web Tokens again and again. After each change, every token is verified again.
+    pub(crate) async fn keep_keys(&self) {
+        let on_change = || {
+            self.generation.fetch_add(1, Ordering::AcqRel);
+        };
+        match &self.issuer {
+            Some(issuer) => issuer.keep_keys(on_change).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Fetches the keys of the issuer of JSON Web Tokens once, if they come from an address.
+    ///
+    /// # Errors
+    /// The reason why there are none.
+    pub(crate) async fn fetch_keys(&self) -> Result<(), String> {
+        match &self.issuer {
+            Some(issuer) => issuer.fetch_keys().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the number of keys that the issuer of JSON Web Tokens publishes. `None`: there is no issuer.
+    pub(crate) fn key_counts(&self) -> Option<KeyCounts> {
+        self.issuer.as_ref().map(Issuer::key_counts)
     }
 
     /// Returns the identity of callers without credentials. `None`: they are refused.
@@ -238,7 +263,7 @@ impl Access {
         generation: u64,
         now: SystemTime,
     ) -> Result<(Arc<Identity>, Instant), &'static str> {
-        let (settings, keys) = self.jwt.as_ref().ok_or("unknown token")?;
+        let issuer = self.issuer.as_ref().ok_or("unknown token")?;
         let hash: [u8; 32] = Sha256::digest(token).into();
         let remembered = self.lock_jwts().get(&hash).cloned();
         if let Some(verified) = remembered
@@ -247,8 +272,8 @@ impl Access {
         {
             return Ok((verified.identity, verified.until));
         }
-        let claims = keys.current().verify(token, settings, now)?;
-        let until = remembered_until(Some(claims.expiry()), now);
+        let claims = issuer.verify(token, now)?;
+        let until = remembered_until(Some(claims.expiry), now);
         // A token within the tolerated difference of the clocks is verified again for each call.
         let until = until.unwrap_or_else(Instant::now);
         let identity = self
@@ -280,6 +305,13 @@ const MISSING: Refusal = Refusal {
     retry_after: None,
     closes_connection: false,
 };
+/// The caller cannot know which keys the broker has, so this is no failed login.
+const FETCHING: Refusal = Refusal {
+    kind: RefusalKind::Invalid,
+    cause: KEY_IS_FETCHED,
+    retry_after: Some(RETRY_DELAY),
+    closes_connection: false,
+};
 const TOO_MANY: Refusal = Refusal {
     kind: RefusalKind::TooMany,
     cause: "not checked: too many failed logins",
@@ -289,7 +321,7 @@ const TOO_MANY: Refusal = Refusal {
 
 fn fits_claims(settings: &config::Identity, claims: &Claims) -> bool {
     let pattern = settings.jwt_subject.as_ref();
-    pattern.is_some_and(|pattern| fits(pattern, &claims.sub))
+    pattern.is_some_and(|pattern| fits(pattern, &claims.subject))
         && settings
             .jwt_claims
             .iter()

@@ -2,6 +2,7 @@
 //!
 //! The attacks come from clients that are not ours too: raw frames, the TLS of Python, and grpcurl.
 
+mod authorities;
 mod credentials;
 mod fixture;
 mod grpcurl;
@@ -10,4 +11,5 @@ mod lease_owners;
 mod limits;
 mod matrix;
 mod new_files;
+mod published_keys;
 mod unread_requests;
