@@ -179,6 +179,8 @@ pub struct BrokerConfig {
     pub traces: TraceSettings,
     /// The kind of the store.
     pub store: config::StoreKind,
+    /// The seed of the jitter between polls. Brokers on the same table have different ones.
+    pub jitter_seed: u64,
     /// Returns the operations on leases of a store. Only tests of checkers replace it, to break a promise.
     #[doc(hidden)]
     pub lease_operations: LeaseOperations,
@@ -220,6 +222,7 @@ impl From<&Config> for BrokerConfig {
             budgets: config.budgets,
             traces: config.telemetry.trace_settings(),
             store: config.store.kind,
+            jitter_seed: rand::random(),
             lease_operations: |store| store,
         }
     }
@@ -389,7 +392,7 @@ impl Broker {
         let claims = ClaimDispatcher::spawn(
             &self.tasks,
             store.clone(),
-            config.polling,
+            (config.polling, config.jitter_seed),
             wakeups.clone(),
             Arc::new(leased_queue),
             spans.of(Operation::Claim),

@@ -79,8 +79,9 @@ impl Reaper {
                 }
             }
             tokio::select! {
-                () = timer.wait() => {}
+                biased;
                 () = stop.cancelled() => {}
+                () = timer.wait() => {}
             }
         }
     }

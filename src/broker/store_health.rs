@@ -166,8 +166,9 @@ impl StoreHealth {
             }
         };
         tokio::select! {
-            () = probes => {}
+            biased;
             () = stop.cancelled() => {}
+            () = probes => {}
         }
     }
 

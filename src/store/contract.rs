@@ -10,6 +10,7 @@ mod leases;
 mod new_items;
 mod queue_index;
 mod settle;
+mod step;
 mod upkeep;
 
 pub use self::claim::{
@@ -29,6 +30,8 @@ pub use self::new_items::{FollowUp, NewItem};
 pub use self::queue_index::QueueIndex;
 pub(crate) use self::settle::wants_owner;
 pub use self::settle::{Ending, SettleResults, Settled, Settlement};
+pub(crate) use self::step::due_after;
+pub use self::step::{LeaseProof, LeaseRow, RowEnding, RowOperation, RowOutcome, step};
 pub use self::upkeep::{Checkpoints, Upkeep};
 
 /// A store that does everything.

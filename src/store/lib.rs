@@ -57,8 +57,9 @@ mod written_columns;
 pub use self::contract::{
     CancelResults, Cancellation, Cancelled, CancelledLease, Checkpoints, ClaimCall, Claimed,
     ClaimedItem, Database, EndedLease, Ending, Facts, FollowUp, Inspect, LatestTime, LeaseExpiry,
-    Leases, MAX_PASSED_OVER, MAX_TOO_LARGE, NewItem, QueueIndex, Reaped, ReleasedClaims, Renewal,
-    Renewed, SettleResults, Settled, Settlement, Store, TooLargeItem, TraceNote, Upkeep,
+    LeaseProof, LeaseRow, Leases, MAX_PASSED_OVER, MAX_TOO_LARGE, NewItem, QueueIndex, Reaped,
+    ReleasedClaims, Renewal, Renewed, RowEnding, RowOperation, RowOutcome, SettleResults, Settled,
+    Settlement, Store, TooLargeItem, TraceNote, Upkeep, step,
 };
 pub use self::enqueue_once::{EnqueueOnce, EnqueuedOnce};
 pub use self::error::{
