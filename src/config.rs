@@ -7,6 +7,7 @@
 mod address;
 mod admin;
 mod auth;
+mod changes;
 mod collector_address;
 mod duration;
 mod error;
@@ -33,6 +34,7 @@ use serde::Deserialize;
 
 pub use self::admin::Admin;
 pub use self::auth::{Auth, Identity, IdentityLimits, Jwt, LeaseScope, Role};
+pub use self::changes::{Change, ChangeKind, Settings};
 pub use self::error::ConfigError;
 use self::error::InvalidSetting;
 pub use self::layer::Flag;
@@ -73,6 +75,8 @@ pub struct Config {
     pub telemetry: Telemetry,
     /// The queues, sorted by name.
     pub queues: Vec<QueueSpec>,
+    /// The merged settings of all sources.
+    pub settings: Settings,
 }
 
 impl Config {
@@ -309,6 +313,7 @@ impl Document {
             admin: self.admin,
             telemetry: self.telemetry,
             queues,
+            settings: Settings::default(),
         })
     }
 }

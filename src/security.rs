@@ -8,20 +8,21 @@
 //! | `tls.rs` | the broker's certificate, and the authorities that sign certificates of clients |
 //! | `certificate_names.rs` | the names in a client's certificate |
 //! | `tokens.rs`, `jwt.rs` | the two kinds of bearer tokens |
-//! | `access.rs`, `login.rs`, `failed_logins.rs` | from credentials to an identity |
+//! | `access.rs`, `rules.rs`, `login.rs`, `verification_rate.rs` | from credentials to an identity |
 //! | `identity.rs`, `rights.rs`, `patterns.rs` | an identity, its roles and its limits |
 //! | `watched_file.rs` | a file that is read again when its content changes |
 
 mod access;
 mod certificate_names;
-mod failed_logins;
 mod identity;
 mod jwt;
 mod login;
 mod patterns;
 mod rights;
+mod rules;
 mod tls;
 mod tokens;
+mod verification_rate;
 mod watched_file;
 
 use std::sync::Arc;
@@ -35,6 +36,7 @@ pub use self::certificate_names::CertificateNames;
 pub use self::identity::{Identity, OverLimit, WaitingPlace};
 pub use self::login::Login;
 pub use self::rights::{Rights, Rpc, RpcService};
+pub use self::rules::Rules;
 pub use self::tls::ServerTls;
 pub use self::tokens::{Token, Tokens, hash_of_token, new_token};
 use crate::config::Config;

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -29,9 +29,14 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A running admin port. Dropping it closes the port.
 pub struct AdminPort {
     address: SocketAddr,
+    router: SharedRouter,
+    allow_changes: bool,
     stop: CancellationToken,
     thread: Option<JoinHandle<()>>,
 }
+
+/// The router of the connections that are accepted next.
+type SharedRouter = Arc<RwLock<Router>>;
 
 /// Opens the admin port. Returns `None` if the configuration turns it off.
 ///
@@ -49,7 +54,8 @@ pub fn start(settings: &config::Admin, state: AdminState) -> io::Result<Option<A
         .enable_all()
         .build()?;
     let allow_changes = are_changes_allowed(settings.allow_changes, address);
-    let router = router(Arc::new(state), allow_changes);
+    let router = SharedRouter::new(RwLock::new(router(Arc::new(state), allow_changes)));
+    let shared = router.clone();
     let stop = CancellationToken::new();
     let stopped = stop.clone();
     let thread = std::thread::Builder::new()
@@ -57,13 +63,15 @@ pub fn start(settings: &config::Admin, state: AdminState) -> io::Result<Option<A
         .spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = serve(listener, router) => {}
+                    () = serve(listener, shared) => {}
                     () = stopped.cancelled() => {}
                 }
             });
         })?;
     Ok(Some(AdminPort {
         address,
+        router,
+        allow_changes,
         stop,
         thread: Some(thread),
     }))
@@ -73,6 +81,12 @@ impl AdminPort {
     /// Returns the address and port that the admin port listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Reports on other parts of the process from now on.
+    pub fn show(&self, state: AdminState) {
+        let router = router(Arc::new(state), self.allow_changes);
+        *self.router.write().unwrap_or_else(PoisonError::into_inner) = router;
     }
 }
 
@@ -101,7 +115,7 @@ fn bind(settings: &config::Admin) -> io::Result<Option<TcpListener>> {
 }
 
 /// Accepts connections until the future is dropped.
-async fn serve(listener: TcpListener, router: Router) {
+async fn serve(listener: TcpListener, router: SharedRouter) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "admin port failed"),
@@ -113,6 +127,7 @@ async fn serve(listener: TcpListener, router: Router) {
         };
         match listener.accept().await {
             Ok((stream, _)) => {
+                let router = router.read().unwrap_or_else(PoisonError::into_inner);
                 let router = router.clone();
                 tokio::spawn(async move {
                     let _permit = permit;

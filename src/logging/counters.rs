@@ -33,9 +33,14 @@ impl LogCounters {
         self.dropped.dropped_lines() as u64
     }
 
-    /// Returns the number of repeated lines that were left out.
+    /// Returns the number of repeated lines that were left out, without those of the audit.
     pub fn folded(&self) -> u64 {
         self.folding.folded()
+    }
+
+    /// Returns the number of lines of the audit that were left out because they repeated, or because their subject had too many.
+    pub fn audit_folded(&self) -> u64 {
+        self.folding.audit_folded()
     }
 
     /// Returns the number of spans that the collector has rejected.

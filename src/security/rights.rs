@@ -124,6 +124,16 @@ impl Rights {
         roles.any(|(role, _)| rpc.roles().contains(role))
     }
 
+    /// Returns whether these rights have every role of others, on the same patterns.
+    pub(super) fn include(&self, others: &Self) -> bool {
+        let has = |role, pattern| {
+            let mut roles = self.0.iter();
+            roles.any(|(own, patterns)| *own == role && patterns.contains(pattern))
+        };
+        let mut others = others.0.iter();
+        others.all(|(role, patterns)| patterns.iter().all(|pattern| has(*role, pattern)))
+    }
+
     /// Returns the roles on a queue.
     pub fn roles_on(&self, queue: &str) -> impl Iterator<Item = Role> {
         let roles = self.0.iter();

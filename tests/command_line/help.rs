@@ -27,6 +27,7 @@ const COMMANDS: [&str; 22] = [
     "secret rotate",
     "token new",
     "auth check",
+    "auth revoke",
     "completions",
 ];
 
