@@ -27,6 +27,7 @@ mod variables;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use lease_broker_model::queue::QueueSpec;
@@ -245,6 +246,8 @@ pub struct Log {
     pub level: String,
     /// The format of log lines.
     pub format: LogFormat,
+    /// A file for the lines of the audit. Empty: there is none.
+    pub audit_file: PathBuf,
 }
 
 /// The format of log lines.

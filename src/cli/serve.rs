@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use clap::Args;
-use futures_util::future::{BoxFuture, OptionFuture};
+use futures_util::future::{LocalBoxFuture, OptionFuture};
 use lease_broker_store::QueueIndex;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
@@ -72,8 +72,7 @@ impl Serve {
         lease_operations: LeaseOperations,
     ) -> Result<(), CommandError> {
         let config = self.config.load(self.flags())?;
-        let logging = logging::start(&config.log)
-            .map_err(|reason| CommandError::usage(format!("log.level: {reason}")))?;
+        let logging = logging::start(&config.log).map_err(CommandError::usage)?;
         let mut runtime = Builder::new_multi_thread();
         let threads = config.threads();
         run(
@@ -227,7 +226,7 @@ impl Serve {
 }
 
 /// Opens the parts of new layers, for these changes of the configuration.
-type Opening = BoxFuture<'static, Result<(Parts, Vec<Change>), String>>;
+type Opening = LocalBoxFuture<'static, Result<(Parts, Vec<Change>), String>>;
 
 fn open_parts(config: Config, logging: &Logging, changes: Vec<Change>) -> Result<Opening, String> {
     let security = Security::open(&config)?;

@@ -1,5 +1,8 @@
 //! The audit in the log: nobody can hide what others do.
 
+use data_encoding::HEXLOWER;
+use serde_json::Value as Json;
+use sha2::{Digest as _, Sha256};
 use tonic::Code;
 use tonic::transport::Endpoint;
 
@@ -22,7 +25,10 @@ roles = { worker = ['work'] }
 async fn refusals_of_one_identity_hide_none_of_another() {
     let files = Files::new();
     let [loud, quiet] = ["loud", "quiet"].map(|name| files.add_token(name));
-    files.write("config.toml", &files.plain_text_settings(AUTH));
+    let audit = files.file("audit.jsonl");
+    let settings = files.plain_text_settings(AUTH);
+    let settings = format!("log.audit_file = '{}'\n{settings}", audit.display());
+    files.write("config.toml", &settings);
     let mut broker = BrokerProcess::serve(&files.file("queues.db"), &files.file("config.toml"));
     let endpoint = Endpoint::from_shared(broker.url()).expect("a URL");
     let channel = endpoint.connect_lazy();
@@ -63,4 +69,33 @@ async fn refusals_of_one_identity_hide_none_of_another() {
             "{summary}"
         );
     }
+    expect_chain(&std::fs::read_to_string(audit).expect("a file"));
+}
+
+/// Expects the lines of the audit, each with the hash of the one before.
+fn expect_chain(text: &str) {
+    let mut previous = hash(b"");
+    let mut events = Vec::new();
+    for line in text.lines() {
+        let fields: Json = serde_json::from_str(line).expect("JSON");
+        assert_eq!(fields["previous"], previous, "{line}");
+        assert!(
+            fields["target"]
+                .as_str()
+                .is_some_and(|target| target.starts_with("lease_broker::audit")),
+            "{line}"
+        );
+        previous = hash(line.as_bytes());
+        events.push(fields);
+    }
+    let refused = events
+        .iter()
+        .filter(|event| event["event"] == "auth.denied");
+    assert_eq!(refused.count(), 21, "{text}");
+    let summaries = events.iter().filter(|event| event["left_out"].is_u64());
+    assert_eq!(summaries.count(), 2, "{text}");
+}
+
+fn hash(line: &[u8]) -> String {
+    HEXLOWER.encode(&Sha256::digest(line))
 }

@@ -15,6 +15,7 @@ use crate::support::frames::{
     CLAIM_BATCH, DATA, END_STREAM, HEADERS, HEARTBEAT, PING, PREFACE, call_headers, cancel, frame,
     message, settings,
 };
+use crate::support::http::get;
 use crate::support::process::{BrokerProcess, run};
 use crate::support::raw_connection::{RawConnection, Received, blocking};
 use crate::support::server::Server;
@@ -57,16 +58,14 @@ fn waiting_claim(stream: u32, token: &str) -> Vec<u8> {
     call_with(stream, CLAIM_BATCH, token, &request)
 }
 
-/// Sends calls, and waits until as many answers more have arrived. Returns how many of all answers have a message.
+/// Sends calls, and waits until as many answers more have arrived, or the broker has closed the connection. Returns how many of
+/// all answers have a message.
 fn send_answered(connection: &mut RawConnection, calls: &[u8], answers: usize) -> usize {
-    let ends = |received: &Received| {
-        // An answer with a message has two frames of headers, and a refusal one.
-        received.count(HEADERS) - received.count(DATA)
-    };
-    let before = ends(&connection.received());
-    connection.send(calls).expect("the connection is open");
+    let before = connection.received().answers;
+    // The connection can be closed already.
+    let _ = connection.send(calls);
     let (received, arrived) = connection.wait(TEST_TIMEOUT, |received| {
-        ends(received) >= before + answers || received.closed
+        received.answers >= before + answers || received.closed
     });
     assert!(arrived, "no answer: {received:?}");
     received.count(DATA)
@@ -102,27 +101,24 @@ async fn deaf_client_that_cuts_1025_requests_is_cut_off() {
     let address = server.address;
     blocking(move || {
         let mut connection = RawConnection::open(address);
+        let heartbeat = |stream: u32, flags: u8| {
+            let body = message(stream, &[], flags);
+            [call_headers(stream, HEARTBEAT, 0), body].concat()
+        };
         let mut next = 1;
-        // Each burst is begun before it is cut: resets of streams that the broker has not seen have a limit of their own.
-        while connection.received().goaway.is_none() && next < 2 * 2_000 {
+        while connection.received().goaway.is_none() {
+            assert!(next < 2 * 2_000, "no GOAWAY");
+            // They have begun when a later call has its answer. Resets of streams that the broker has not seen have a limit of
+            // their own.
             let streams: Vec<u32> = (0..50).map(|index| next + 2 * index).collect();
-            let begun = streams.iter().flat_map(|stream| {
-                [
-                    call_headers(*stream, HEARTBEAT, 0),
-                    message(*stream, &[], 0),
-                ]
-                .concat()
-            });
-            connection.send(&begun.collect::<Vec<_>>()).expect("sent");
-            next += 2 * 50;
-            connection.sync(next);
-            next += 2;
-            let cuts = streams.iter().flat_map(|stream| cancel(*stream));
-            connection.send(&cuts.collect::<Vec<_>>()).expect("sent");
-            connection.sync(next);
-            next += 2;
+            let mut begun: Vec<u8> = streams.iter().flat_map(|id| heartbeat(*id, 0)).collect();
+            begun.extend(heartbeat(next + 100, END_STREAM));
+            send_answered(&mut connection, &begun, 1);
+            let mut cuts: Vec<u8> = streams.iter().flat_map(|id| cancel(*id)).collect();
+            cuts.extend(heartbeat(next + 102, END_STREAM));
+            send_answered(&mut connection, &cuts, 1);
+            next += 104;
         }
-        connection.goaway();
         connection.wait_until_closed();
     })
     .await;
@@ -199,9 +195,15 @@ async fn revoked_token_ends_the_claims_that_it_sent() {
     let files = Files::new();
     let [revoked, kept] = ["fleet", "others"].map(|name| files.add_token(name));
     let settings = files.plain_text_settings(AUTH);
-    let broker = Broker::start(files, &settings);
+    let mut broker = Broker::start(files, &settings);
+    let admin = broker.process.admin_address();
     let (mut deaf, mut unread) = (broker.deaf_claim(&revoked), broker.unread_claim(&revoked));
     let staying = broker.deaf_claim(&kept);
+    wait_until("three claims wait", async || {
+        let waiting = "lease_broker_claim_waiting{lease_broker_queue_name=\"work\"} 3";
+        get(admin, "/metrics").body.contains(waiting)
+    })
+    .await;
 
     let files = &broker.files;
     let config = files.file("config.toml");

@@ -125,7 +125,8 @@ jwt = {{ jwks_file = \"{folder}/jwks.json\", issuer = \"{ISSUER}\", audience = \
     pub(crate) fn plain_text_settings(&self, auth: &str) -> String {
         let folder = self.path().display();
         format!(
-            "[auth]
+            "admin.listen = \"127.0.0.1:0\"
+[auth]
 tokens_file = \"{folder}/tokens\"
 jwt = {{ jwks_file = \"{folder}/jwks.json\", issuer = \"{ISSUER}\", audience = \"{AUDIENCE}\" }}
 {auth}

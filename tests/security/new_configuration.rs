@@ -115,7 +115,7 @@ async fn added_queue_is_served_and_no_lease_is_lost() {
     let queues = format!(
         "{QUEUE}max_attempts = 7\n[queues.more]\nmanaged_columns = {{ payload = 'text' }}\n"
     );
-    let logged = "changes=\"+queues.more +queues.work.max_attempts\"";
+    let logged = "changes=\"+queues.more queues.work.max_attempts\"";
     broker.reload(ANYONE, &queues, logged).await;
     let stopped = "layers of the former configuration have stopped";
     wait_until(stopped, async || broker.process.log().contains(stopped)).await;
@@ -127,7 +127,7 @@ async fn added_queue_is_served_and_no_lease_is_lost() {
     let shown = get(admin, "/debug/queues").body;
     assert!(shown.contains("\"max_attempts\":7"), "{shown}");
     let metrics = get(admin, "/metrics").body;
-    let enqueued = "lease_broker_items_enqueued_total{lease_broker_queue_name=\"more\"} 1";
+    let enqueued = "lease_broker_item_enqueued_total{lease_broker_queue_name=\"more\"} 1";
     assert!(metrics.contains(enqueued), "{metrics}");
     // The process stops as before.
     broker.process.signal("TERM");
