@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::command_line::workspace::Workspace;
 use crate::support::skipped::skipped;
 
-const COMMANDS: [&str; 22] = [
+const COMMANDS: [&str; 23] = [
     "serve",
     "demo",
     "schema plan",

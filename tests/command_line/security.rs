@@ -316,8 +316,8 @@ fn rotated_secret_is_printed_by_its_number() {
 fn revoked_token_leaves_the_file_and_the_others_stay() {
     let workspace = serving();
     let tokens = || std::fs::read_to_string(workspace.path("tokens")).expect("a file");
-    let made = workspace.run("token new loader --tokens-file tokens");
-    workspace.write("leaked.token", &made.out);
+    let leaked = workspace.run("token new loader --tokens-file tokens");
+    workspace.write("leaked.token", &leaked.out);
     let revoke = |token: &str| workspace.run(&format!("auth revoke --config queues.toml {token}"));
     let one = revoke("--token-file leaked.token");
     assert!(one.out.starts_with("tokens revoked: 1;"), "{one:?}");
