@@ -267,9 +267,7 @@ impl Broker {
         });
         let secret_reader = Arc::new(SecretReader::new(store.clone()));
         let lease_operations = Arc::new(FailFastLeases {
-            store: lease_operations,
             health: store_health.clone(),
-            metrics: metrics.clone(),
             leases: leases.clone(),
         });
         let mut broker = Self {
@@ -511,6 +509,13 @@ impl Broker {
     /// Returns true after [`Broker::announce_drain`] or [`Broker::drain`].
     pub fn is_draining(&self) -> bool {
         *self.drain_is_announced.borrow() || self.draining.is_cancelled()
+    }
+
+    /// Waits until [`Broker::announce_drain`] is called.
+    pub async fn drain_announced(&self) {
+        // The broker holds the sender, so waiting does not fail.
+        let mut announced = self.drain_is_announced.subscribe();
+        let _ = announced.wait_for(|announced| *announced).await;
     }
 
     /// Says that [`Broker::drain`] follows. Until then every call is served as before.

@@ -5,14 +5,14 @@
 //! - The same line, with the same fields, was written during the last [`WINDOW`].
 //! - Its place in the code has written [`MAX_LINES`] different lines during the last [`WINDOW`].
 //!
-//! Each identity has its own part of these limits for the lines of the audit, and so has each network from which callers without
-//! an identity come. So nobody can hide what others do behind lines of their own.
+//! Each identity has its own part of these limits for the lines of the audit, and so has each network from which callers
+//! without an identity come. So nobody can hide what others do behind lines of their own.
 //!
-//! Events of the exporter of spans are never written: the export queue (`telemetry/gate.rs`) writes its own lines.
+//! Events of the exporter of spans are never written: the export queue (`telemetry/export_queue.rs`) writes its own lines.
 //!
-//! At the end of the window, one line per place says how many lines were left out, and of whom. So a failure that repeats thousands
-//! of times writes one line at first, one per window, and one when it is over. Lines of level debug and trace are never
-//! left out.
+//! At the end of the window, one line per place says how many lines were left out, and of whom. So a failure that repeats
+//! thousands of times writes one line at first, one per window, and one when it is over. Lines of level debug and trace are
+//! never left out.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
