@@ -121,10 +121,10 @@ impl<M: MakeService> Connections<M> {
         let stop = self.stop.clone();
         let this = Arc::new(self);
         if this.tls.is_some() {
-            let (this, stop) = (this.clone(), stop.clone());
+            let (this, cut) = (this.clone(), this.cut.clone());
             tokio::spawn(async move {
                 if let Some(tls) = &this.tls {
-                    tls.check_clients(stop).await;
+                    tls.check_clients(cut).await;
                 }
             });
         }

@@ -115,12 +115,13 @@ pub fn serve_observed(
     let guard = security.access.clone();
     let guard = guard.map(|access| Arc::new(Guard::new(access)));
     if let Some(guard) = guard.clone() {
-        tokio::spawn(guard.end_lost_connections(stop.clone()));
+        // Until the last connection has ended. One that drains must end too if its caller loses a right.
+        tokio::spawn(guard.end_lost_connections(cut.clone()));
     }
     let checks = Checks {
         needs_caller: guard.is_some(),
     };
-    tokio::spawn(security.watch_files(stop.clone()));
+    tokio::spawn(security.watch_files(cut.clone()));
     let intake = Arc::new(IntakeLimits {
         broker: broker.clone(),
         guard,
@@ -238,7 +239,6 @@ impl RunningServer {
     /// Does the same as [`RunningServer::drain`] without `drain_delay`, because another server accepts connections on the same
     /// port.
     pub async fn give_way(self) -> bool {
-        self.draining.cancel();
         self.broker.announce_drain();
         // First, so that a client whose waiting claim ends sends the next one elsewhere.
         self.stop.cancel();
