@@ -124,17 +124,16 @@ impl Serve {
         let state = admin_state(&config, &telemetry, &started_broker, logging, started);
         let admin_port = start_admin_port(&config, state)?;
         let store = open_store(&config).await?;
-        let listener = bind(&config)?;
+        let listener = bind(&config).await?;
         let location = store.location();
         // Without an example, the announcement is shorter.
         let example = store.example_item(QueueIndex(0)).await.ok().flatten();
         let parts = Parts {
             config,
-            telemetry,
             store,
             security,
         };
-        let mut layers = Layers::start(parts, &listener, lease_operations)?;
+        let mut layers = Layers::start(parts, telemetry, &listener, lease_operations)?;
         let _ = started_broker.set(layers.broker.clone());
         let address = layers.server.address();
         announce(&layers.config, &location, address, example.as_deref());
@@ -156,13 +155,13 @@ impl Serve {
                 }
                 Some(opened) = opened => {
                     opening = None;
-                    let replaced = opened.and_then(|(parts, changes)| {
-                        let level = parts.config.log.level.clone();
-                        let new = Layers::start(parts, &listener, lease_operations);
-                        Ok((new.map_err(|error| error.to_string())?, level, changes))
+                    let started_layers = opened.and_then(|(parts, changes)| {
+                        let telemetry = start_telemetry(&parts.config, logging)?;
+                        let new = Layers::start(parts, telemetry, &listener, lease_operations)?;
+                        Ok((new, changes))
                     });
-                    match replaced {
-                        Ok((new, level, changes)) => {
+                    match started_layers {
+                        Ok((new, changes)) => {
                             if let Some(port) = &admin_port {
                                 let broker = Arc::new(OnceLock::from(new.broker.clone()));
                                 let state = admin_state(&new.config, &new.telemetry, &broker, logging, started);
@@ -174,9 +173,9 @@ impl Serve {
                                 tracing::error!(problem, "former layers keep their identities until they stop");
                             }
                             former.spawn(old.give_way());
-                            report_changed(logging, &level, &changes);
+                            report_changed(logging, &layers.config, &changes);
                         }
-                        Err(problem) => report_refused(&problem),
+                        Err(problem) => report_refused(&problem.to_string()),
                     }
                 }
                 Some(_) = former.join_next() => tracing::info!("layers of the former configuration have stopped"),
@@ -203,12 +202,11 @@ impl Serve {
             let way = reload::way(&layers.config, &changes)?;
             logging.level.check(&config.log.level)?;
             if way == Way::NewLayers {
-                return Ok(Some(open_parts(config, logging, changes)?));
+                return Ok(Some(open_parts(config, changes)?));
             }
             layers.replace_identities(&config)?;
-            let level = config.log.level.clone();
             layers.config = config;
-            report_changed(logging, &level, &changes);
+            report_changed(logging, &layers.config, &changes);
             Ok(None)
         });
         opening.unwrap_or_else(|problem| {
@@ -226,19 +224,15 @@ impl Serve {
 }
 
 /// Opens the parts of new layers, for these changes of the configuration.
-type Opening = LocalBoxFuture<'static, Result<(Parts, Vec<Change>), String>>;
+type Opening = LocalBoxFuture<'static, Result<(Parts, Vec<Change>), CommandError>>;
 
-fn open_parts(config: Config, logging: &Logging, changes: Vec<Change>) -> Result<Opening, String> {
+fn open_parts(config: Config, changes: Vec<Change>) -> Result<Opening, String> {
     let security = Security::open(&config)?;
     memory_limit::warn_if_exceeded(&config);
-    let telemetry = start_telemetry(&config, logging).map_err(|error| error.to_string())?;
     Ok(Box::pin(async move {
-        let store = open_store(&config)
-            .await
-            .map_err(|error| error.to_string())?;
+        let store = open_store(&config).await?;
         let parts = Parts {
             config,
-            telemetry,
             store,
             security,
         };
@@ -247,9 +241,9 @@ fn open_parts(config: Config, logging: &Logging, changes: Vec<Change>) -> Result
 }
 
 /// Logs what a new configuration has changed. The level of the log takes effect, also if it was changed for a time only.
-fn report_changed(logging: &Logging, level: &str, changes: &[Change]) {
+fn report_changed(logging: &Logging, config: &Config, changes: &[Change]) {
     // It has been checked.
-    let _ = logging.level.set_configured(level);
+    let _ = logging.level.set_configured(&config.log.level);
     let changes: Vec<String> = changes.iter().map(Change::to_string).collect();
     let changes = changes.join(" ");
     tracing::info!(
@@ -283,12 +277,10 @@ fn start_telemetry(config: &Config, logging: &Logging) -> Result<Arc<Telemetry>,
     telemetry.map(Arc::new).map_err(CommandError::usage)
 }
 
-fn bind(config: &Config) -> Result<TcpListener, CommandError> {
+async fn bind(config: &Config) -> Result<TcpListener, CommandError> {
     let address = config.server.listen;
-    let listener = TcpListener::bind(address).and_then(|listener| {
-        listener.set_nonblocking(true)?;
-        Ok(listener)
-    });
+    let listener = tokio::net::TcpListener::bind(address).await;
+    let listener = listener.and_then(tokio::net::TcpListener::into_std);
     listener.map_err(|error| {
         CommandError::io(format!(
             "cannot listen on {address}: {error}; choose another address with --listen"

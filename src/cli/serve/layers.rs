@@ -14,10 +14,9 @@ use crate::process;
 use crate::security::{Access, Security};
 use crate::telemetry::Telemetry;
 
-/// What can fail, opened before any of it is used.
+/// A configuration with what it opens. Nothing has started yet.
 pub(super) struct Parts {
     pub(super) config: Config,
-    pub(super) telemetry: Arc<Telemetry>,
     pub(super) store: Arc<dyn Store>,
     pub(super) security: Security,
 }
@@ -38,12 +37,12 @@ impl Layers {
     /// Starts the broker, and the server on a port that other layers may serve too.
     pub(super) fn start(
         parts: Parts,
+        telemetry: Arc<Telemetry>,
         listener: &TcpListener,
         lease_operations: LeaseOperations,
     ) -> Result<Self, CommandError> {
         let Parts {
             config,
-            telemetry,
             store,
             security,
         } = parts;
