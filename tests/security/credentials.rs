@@ -11,9 +11,9 @@ use tonic::{Code, Status};
 use crate::security::fixture::{Files, call, call_with, claims, everything, seconds_from_now};
 use crate::support::api_error::{ApiError, assert_api_error};
 use crate::support::frames::ENQUEUE;
-use crate::support::raw_connection::{RawConnection, blocking};
+use crate::support::raw_connection::{RawConnection, Received, blocking};
 use crate::support::server::Server;
-use crate::support::timeout::with_timeout;
+use crate::support::timeout::{TEST_TIMEOUT, with_timeout};
 
 const AUTH: &str = "
 [[auth.identities]]
@@ -187,7 +187,9 @@ fn send_wrong_tokens(address: SocketAddr, token: &str) {
     for _ in 0..100 {
         let mut connection = RawConnection::open(address);
         connection.send(&calls.concat()).expect("sent");
-        connection.goaway();
+        let all = |received: &Received| received.answers == calls.len() || received.closed;
+        let (received, answered) = connection.wait(TEST_TIMEOUT, all);
+        assert!(answered, "{received:?}");
     }
 }
 
