@@ -7,6 +7,7 @@
 mod address;
 mod admin;
 mod auth;
+mod changes;
 mod collector_address;
 mod duration;
 mod error;
@@ -27,6 +28,7 @@ mod variables;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use lease_broker_model::queue::QueueSpec;
@@ -34,6 +36,7 @@ use serde::Deserialize;
 
 pub use self::admin::Admin;
 pub use self::auth::{Auth, Identity, IdentityLimits, LeaseScope, Role};
+pub use self::changes::{Change, ChangeKind, Settings};
 pub use self::error::ConfigError;
 use self::error::InvalidSetting;
 pub use self::jwt::Jwt;
@@ -75,6 +78,8 @@ pub struct Config {
     pub telemetry: Telemetry,
     /// The queues, sorted by name.
     pub queues: Vec<QueueSpec>,
+    /// The merged settings of all sources.
+    pub settings: Settings,
 }
 
 impl Config {
@@ -243,6 +248,8 @@ pub struct Log {
     pub level: String,
     /// The format of log lines.
     pub format: LogFormat,
+    /// A file for the lines of the audit. Empty: there is none.
+    pub audit_file: PathBuf,
 }
 
 /// The format of log lines.
@@ -311,6 +318,7 @@ impl Document {
             admin: self.admin,
             telemetry: self.telemetry,
             queues,
+            settings: Settings::default(),
         })
     }
 }

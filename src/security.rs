@@ -10,14 +10,13 @@
 //! | `certificate_names.rs`, `spiffe.rs` | the names in a client's certificate |
 //! | `tokens.rs`, `jwt.rs`, `json_object.rs` | the two kinds of bearer tokens |
 //! | `issuer.rs`, `jwks.rs`, `jwks_url.rs` | the issuer of JSON Web Tokens, and its keys |
-//! | `access.rs`, `login.rs`, `failed_logins.rs` | from credentials to an identity |
+//! | `access.rs`, `rules.rs`, `login.rs`, `verification_rate.rs` | from credentials to an identity |
 //! | `identity.rs`, `rights.rs`, `patterns.rs` | an identity, its roles and its limits |
 //! | `watched_file.rs` | a file that is read again when its content changes |
 
 mod access;
 mod certificate_names;
 mod client_verifier;
-mod failed_logins;
 pub(crate) mod fuzzing;
 mod identity;
 mod issuer;
@@ -28,9 +27,11 @@ mod jwt;
 mod login;
 mod patterns;
 mod rights;
+mod rules;
 mod spiffe;
 mod tls;
 mod tokens;
+mod verification_rate;
 mod watched_file;
 
 use std::sync::Arc;
@@ -45,6 +46,7 @@ pub use self::identity::{Identity, OverLimit, WaitingPlace};
 pub use self::issuer::KeyCounts;
 pub use self::login::Login;
 pub use self::rights::{Rights, Rpc, RpcService};
+pub use self::rules::Rules;
 pub use self::tls::ServerTls;
 pub use self::tokens::{Token, Tokens, hash_of_token, new_token};
 use crate::config::Config;

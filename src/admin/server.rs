@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -31,9 +31,15 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A running admin port. Dropping it closes the port.
 pub struct AdminPort {
     address: SocketAddr,
+    router: SharedRouter,
+    allow_changes: bool,
+    hosts: HostCheck,
     stop: CancellationToken,
     thread: Option<JoinHandle<()>>,
 }
+
+/// The router of the connections that are accepted next.
+type SharedRouter = Arc<RwLock<Router>>;
 
 /// Opens the admin port. Returns `None` if the configuration turns it off.
 ///
@@ -52,7 +58,9 @@ pub fn start(settings: &config::Admin, state: AdminState) -> io::Result<Option<A
         .build()?;
     let allow_changes = are_changes_allowed(settings.allow_changes, address);
     let hosts = HostCheck::new(&settings.hosts);
-    let router = router(Arc::new(state), allow_changes, hosts);
+    let router = router(Arc::new(state), allow_changes, hosts.clone());
+    let router = SharedRouter::new(RwLock::new(router));
+    let shared = router.clone();
     let stop = CancellationToken::new();
     let stopped = stop.clone();
     let thread = std::thread::Builder::new()
@@ -60,13 +68,16 @@ pub fn start(settings: &config::Admin, state: AdminState) -> io::Result<Option<A
         .spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = serve(listener, router) => {}
+                    () = serve(listener, shared) => {}
                     () = stopped.cancelled() => {}
                 }
             });
         })?;
     Ok(Some(AdminPort {
         address,
+        router,
+        allow_changes,
+        hosts,
         stop,
         thread: Some(thread),
     }))
@@ -76,6 +87,12 @@ impl AdminPort {
     /// Returns the address and port that the admin port listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Reports on other parts of the process from now on.
+    pub fn show(&self, state: AdminState) {
+        let router = router(Arc::new(state), self.allow_changes, self.hosts.clone());
+        *self.router.write().unwrap_or_else(PoisonError::into_inner) = router;
     }
 }
 
@@ -104,7 +121,7 @@ fn bind(settings: &config::Admin) -> io::Result<Option<TcpListener>> {
 }
 
 /// Accepts connections until the future is dropped.
-async fn serve(listener: TcpListener, router: Router) {
+async fn serve(listener: TcpListener, router: SharedRouter) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "admin port failed"),
@@ -113,7 +130,9 @@ async fn serve(listener: TcpListener, router: Router) {
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {
-                let (seat, router) = (seats.take(address.ip()), router.clone());
+                let seat = seats.take(address.ip());
+                let router = router.read().unwrap_or_else(PoisonError::into_inner);
+                let router = router.clone();
                 tokio::spawn(async move {
                     let answered = answer(stream, router, &seat);
                     tokio::select! {

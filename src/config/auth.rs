@@ -107,7 +107,7 @@ pub struct Identity {
 }
 
 /// The limits of all callers with one identity together, on one broker. `None`: no limit.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IdentityLimits {
     /// Calls per second. 1 to 1,000,000.

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::error::InvalidSetting;
 
 /// Settings of JSON Web Tokens. Exactly one of `jwks_file` and `jwks_url` is set.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Jwt {
     /// A file with the public keys of the issuer, in the format JWKS. Another program keeps it up to date.

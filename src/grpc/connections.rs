@@ -7,9 +7,11 @@
 //! | state | limit | effect |
 //! |---|---|---|
 //! | no TLS handshake, or no HTTP/2 preface received | `handshake_timeout` | the connection is closed |
-//! | serving | `max_connection_age`, `max_connection_idle`, more than 1,024 requests that the client reset before they were complete | GOAWAY: the client opens no further stream |
+//! | serving | `max_connection_age`, `max_connection_idle` | GOAWAY: the client opens no further stream |
 //! | serving no call | 4 MiB received | GOAWAY, and the connection is closed |
 //! | closing | `max_connection_age_grace` | the connection is closed |
+//! | serving, closing | the caller has lost its rights, too many failed logins, more than 1,024 requests that the client reset before they were complete | GOAWAY, further calls are refused |
+//! | ending | 1 s | the connection is closed, also if the client has not acknowledged GOAWAY |
 
 mod accept_errors;
 mod connection;
@@ -133,10 +135,10 @@ impl<M: MakeService> Connections<M> {
             counts.report_full(stop_reports, report).await;
         });
         if this.tls.is_some() {
-            let (this, stop) = (this.clone(), stop.clone());
+            let (this, cut) = (this.clone(), this.cut.clone());
             tokio::spawn(async move {
                 if let Some(tls) = &this.tls {
-                    tls.check_clients(stop).await;
+                    tls.check_clients(cut).await;
                 }
             });
         }

@@ -56,6 +56,11 @@ impl Issuer {
         })
     }
 
+    /// Returns whether an issuer with these settings is this one.
+    pub(super) fn has_settings(&self, settings: &config::Jwt) -> bool {
+        self.settings == *settings
+    }
+
     /// Reads the file again, if the keys are in one. Returns true if they have changed.
     pub(super) fn read_file(&self) -> bool {
         match &self.keys {

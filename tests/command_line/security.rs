@@ -348,3 +348,26 @@ fn rotated_secret_is_printed_by_its_number() {
         &["cannot be used"],
     );
 }
+
+#[test]
+fn revoked_token_leaves_the_file_and_the_others_stay() {
+    let workspace = serving();
+    let tokens = || std::fs::read_to_string(workspace.path("tokens")).expect("a file");
+    let leaked = workspace.run("token new loader --tokens-file tokens");
+    workspace.write("leaked.token", &leaked.out);
+    let revoke = |token: &str| workspace.run(&format!("auth revoke --config queues.toml {token}"));
+    let one = revoke("--token-file leaked.token");
+    assert!(one.out.starts_with("tokens revoked: 1;"), "{one:?}");
+    assert_eq!(tokens().lines().count(), 2, "{}", tokens());
+    let mode = std::fs::metadata(workspace.path("tokens")).expect("a file");
+    assert_eq!(mode.permissions().mode() & 0o777, 0o600);
+    fails(
+        &revoke("--token-file leaked.token"),
+        1,
+        &["has no such token"],
+    );
+    assert_eq!(call(&workspace, "loader", "health").code, 0);
+    assert_eq!(revoke("--token-name loader").code, 0);
+    assert!(tokens().starts_with("all:"), "{}", tokens());
+    fails(&revoke(""), 64, &["--token-name"]);
+}

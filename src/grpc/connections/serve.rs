@@ -77,7 +77,8 @@ impl<M: MakeService> Connections<M> {
         // Tokens of this connection alone: polling a token locks the list of all that wait for it.
         let cut = self.cut.child_token();
         let (mut stop, mut cut) = (pin!(connection.stop.cancelled()), pin!(cut.cancelled()));
-        let mut stopping = false;
+        let mut end = pin!(connection.end.cancelled());
+        let (mut stopping, mut ending) = (false, false);
         loop {
             let next = tokio::select! {
                 biased;
@@ -96,6 +97,13 @@ impl<M: MakeService> Connections<M> {
                     return;
                 }
                 () = &mut cut => return,
+                () = &mut end, if !ending => {
+                    (stopping, ending) = (true, true);
+                    if !streams.has_greeting() {
+                        return;
+                    }
+                    lifetime.end(Instant::now())
+                }
                 () = &mut stop, if !stopping => {
                     stopping = true;
                     if !streams.has_greeting() {

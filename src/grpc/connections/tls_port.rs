@@ -111,7 +111,7 @@ impl TlsPort {
                         %peer,
                         "connection closed: the client's certificate is not valid any more"
                     );
-                    connection.stop.cancel();
+                    connection.end_now();
                 }
                 if index % CHECKS_AT_ONCE == CHECKS_AT_ONCE - 1 {
                     tokio::task::yield_now().await;
