@@ -139,10 +139,9 @@ impl RowEnding {
                     (State::Completed, None)
                 }
             },
-            Self::Fail(Some(delay)) => (State::Delayed, Some(delay)),
             Self::Fail(None) => (State::Dead, None),
             Self::Release(delay) if delay.is_zero() => (State::Ready, None),
-            Self::Release(delay) => (State::Delayed, Some(delay)),
+            Self::Fail(Some(delay)) | Self::Release(delay) => (State::Delayed, Some(delay)),
         }
     }
 
@@ -363,7 +362,6 @@ pub fn step<O: Clone>(
             row.release(now, (State::Ready, None));
             RowOutcome::Released
         }
-        RowOperation::ReleaseClaim(_) => RowOutcome::Unchanged,
         RowOperation::Cancel {
             fence,
             delay,
@@ -377,7 +375,7 @@ pub fn step<O: Clone>(
             row.enter(now, (State::Ready, None));
             RowOutcome::Redriven
         }
-        RowOperation::Redrive => RowOutcome::Unchanged,
+        RowOperation::ReleaseClaim(_) | RowOperation::Redrive => RowOutcome::Unchanged,
     };
     (Some(row), outcome)
 }
