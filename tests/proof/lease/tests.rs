@@ -174,7 +174,11 @@ fn each_mistake_breaks_a_promise() {
         redrives,
         Promise::AttemptsExact,
     );
-    breaks(Mistake::RepeatIgnoresKind, copies, answers);
+    let crashes = Bounds {
+        crashes: 1,
+        ..small
+    };
+    breaks(Mistake::RepeatIgnoresKind, crashes, answers);
 }
 
 /// A fencing token is never given twice for a row, so a lease that has the right one has the right token too. The token is what a
