@@ -12,3 +12,4 @@ pub mod check;
 pub mod domain;
 pub mod engine;
 pub mod lease;
+pub mod poison;

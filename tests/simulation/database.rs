@@ -186,10 +186,6 @@ impl Inner {
         ended.is_some_and(|ended| std::mem::discriminant(ended) == std::mem::discriminant(&ending))
     }
 
-    pub(super) fn was_taken_away(&self, id: i64, fence: i64) -> bool {
-        self.taken_away.contains(&(id, fence))
-    }
-
     /// A worker begins to believe that it holds a lease, or that its lease lasts longer.
     pub(super) fn believe(&mut self, worker: &str, id: i64, fence: i64, until: Instant) {
         let now = Instant::now();

@@ -26,7 +26,7 @@ pub(super) async fn run(site: Arc<Site>, at: Duration, fault: Fault) {
             }
         }
         Fault::Enqueue(broker, count, is_refused) => {
-            enqueue(&site, broker, count, is_refused).await
+            enqueue(&site, broker, count, is_refused).await;
         }
         Fault::Cancel(item) => cancel(&site, item).await,
         Fault::Stop(broker) => site.stop(broker).await,

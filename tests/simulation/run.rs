@@ -143,14 +143,12 @@ impl Site {
         call: &str,
         answer: impl Future<Output = Answer<T>>,
     ) -> Answer<T> {
-        match tokio::time::timeout(HANGS, answer).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                let problem = format!("{call} is not answered");
-                self.database.lock().breaks(problem);
-                None
-            }
-        }
+        let answered = tokio::time::timeout(HANGS, answer).await;
+        answered.unwrap_or_else(|_| {
+            let problem = format!("{call} is not answered");
+            self.database.lock().breaks(problem);
+            None
+        })
     }
 
     /// Completes all items that are left. Each must be claimable soon.

@@ -11,10 +11,10 @@ use lease_broker_model::millis::duration_between;
 use lease_broker_store::{
     CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall, Claimed, ClaimedItem,
     EndedLease, EnqueueOnce, EnqueuedOnce, Facts, Inspect, Instance, ItemFacts, LeaseExpiry,
-    LeaseProof, LeaseRow, Leases, ListedItem, NewItem, PoolStatus, Problem, ProblemKind, PurgeStep,
-    Purged, QueueIndex, Reaped, Rejection, ReleasedClaims, Renewal, Renewed, RetentionTurn,
-    RowEnding, RowOperation, RowOutcome, SettleResults, Settlement, Stats, StoreError, TraceNote,
-    Upkeep,
+    LeaseProof, LeaseRow, Leases, ListedItem, NewItem, OutageCause, PoolStatus, Problem,
+    ProblemKind, PurgeStep, Purged, QueueIndex, Reaped, Rejection, ReleasedClaims, Renewal,
+    Renewed, RetentionTurn, RowEnding, RowOperation, RowOutcome, SettleResults, Settlement, Stats,
+    StoreError, TraceNote, Upkeep,
 };
 use lease_broker_value::Value;
 use tokio_util::sync::CancellationToken;
@@ -58,7 +58,10 @@ impl SimulatedStore {
             let (before, after) = database.lock().latency();
             tokio::time::sleep(before).await;
             if database.lock().refuses() {
-                return Err(StoreError::not_begun("an outage"));
+                return Err(StoreError::not_begun(
+                    OutageCause::NoConnection,
+                    "an outage",
+                ));
             }
             let result = {
                 let mut database = database.lock();

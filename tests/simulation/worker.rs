@@ -77,14 +77,14 @@ impl Worker {
             let call = broker.answer(broker.broker.claim(&context, request.clone()));
             let answer = match turn.gone_after {
                 None => self.site.in_time("a claim", call).await,
-                Some(after) => match tokio::time::timeout(after, call).await {
-                    Ok(answer) => answer,
-                    Err(_) => {
+                Some(after) => {
+                    let Ok(answer) = tokio::time::timeout(after, call).await else {
                         self.site.database.note(format!("{} is gone", self.name));
                         self.release_claim(turn, &request).await;
                         return Vec::new();
-                    }
-                },
+                    };
+                    answer
+                }
             };
             match answer {
                 Some(Ok(leases)) => {
@@ -277,9 +277,9 @@ impl Worker {
                         delay: Ok(None),
                         checkpoint: None,
                     };
-                    let releases = ids.map(release).collect();
-                    let released = api.release(&context, QUEUE, releases).await;
-                    released.map(|results| (results, None))
+                    let entries = ids.map(release).collect();
+                    let results = api.release(&context, QUEUE, entries).await;
+                    results.map(|results| (results, None))
                 }
             }
         };

@@ -10,7 +10,7 @@ use super::world::{
 use super::{Bounds, LeaseModel, WORKERS};
 
 /// An action of the model.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Action {
     /// Time passes.
     Tick,
@@ -107,7 +107,9 @@ impl World {
             actions.push(Action::Reap);
         }
         let in_state = |state| {
-            let is_in = move |(at, row): (usize, &Option<_>)| is_in_state(row, state).then_some(at);
+            let is_in = move |(at, row): (usize, &Option<_>)| {
+                is_in_state(row.as_ref(), state).then_some(at)
+            };
             rows().filter_map(is_in)
         };
         if self.left.cancels > 0 {
@@ -332,6 +334,6 @@ const NO_LEASE: LeaseProof = LeaseProof {
     fence: 0,
 };
 
-fn is_in_state<O>(row: &Option<LeaseRow<O>>, state: State) -> bool {
-    row.as_ref().is_some_and(|row| row.state == state)
+fn is_in_state<O>(row: Option<&LeaseRow<O>>, state: State) -> bool {
+    row.is_some_and(|row| row.state == state)
 }

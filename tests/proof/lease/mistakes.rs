@@ -103,14 +103,14 @@ impl Mistake {
     fn change_row(self, before: &Row, after: &mut Row, outcome: &mut RowOutcome) {
         match (self, &mut *outcome) {
             (Self::ClaimKeepsFence, RowOutcome::Leased) => after.fence = before.fence.max(1),
-            (Self::ClaimKeepsAttempt, RowOutcome::Leased) => after.attempt = before.attempt,
-            (Self::ReleaseKeepsAttempt, RowOutcome::Settled(Settled::Ended(State::Ready))) => {
+            (Self::ClaimKeepsAttempt, RowOutcome::Leased)
+            | (Self::ReleaseKeepsAttempt, RowOutcome::Settled(Settled::Ended(State::Ready)))
+            | (Self::RedriveKeepsAttempts, RowOutcome::Redriven) => {
                 after.attempt = before.attempt;
             }
             (Self::ExpiryKeepsToken, RowOutcome::Expired(_))
             | (Self::CancelKeepsToken, RowOutcome::Cancelled(_))
             | (Self::RedriveKeepsToken, RowOutcome::Redriven) => after.token = before.token,
-            (Self::RedriveKeepsAttempts, RowOutcome::Redriven) => after.attempt = before.attempt,
             (Self::ExpiryIgnoresMaxAttempts, RowOutcome::Expired(state)) => {
                 *state = State::Ready;
                 after.state = State::Ready;

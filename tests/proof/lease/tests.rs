@@ -169,13 +169,16 @@ fn each_mistake_breaks_a_promise() {
         Promise::AttemptsExact,
     );
     breaks(Mistake::CancelKeepsToken, cancels, answers);
-    breaks(Mistake::RedriveKeepsToken, redrives, answers);
     breaks(
         Mistake::RedriveKeepsAttempts,
         redrives,
         Promise::AttemptsExact,
     );
-    breaks(Mistake::RepeatIgnoresKind, copies, answers);
+    let crashes = Bounds {
+        crashes: 1,
+        ..small
+    };
+    breaks(Mistake::RepeatIgnoresKind, crashes, answers);
 }
 
 /// A fencing token is never given twice for a row, so a lease that has the right one has the right token too. The token is what a
@@ -191,4 +194,20 @@ fn fence_alone_is_enough_while_leases_are_genuine() {
         ..kept(bounds)
     };
     with_symmetry(model).assert_holds("settle ignores the token");
+}
+
+/// An item that died by its worker's word keeps the token of that lease until the redrive. Only a release of this lease would be
+/// taken for applied then, and a worker sends one kind of settlement for a lease.
+#[test]
+fn token_after_a_redrive_harms_no_worker_that_settles_in_one_way() {
+    let bounds = Bounds {
+        copies: 1,
+        redrives: 1,
+        ..bounds()
+    };
+    let model = LeaseModel {
+        mistake: Some(Mistake::RedriveKeepsToken),
+        ..kept(bounds)
+    };
+    with_symmetry(model).assert_holds("redrive keeps the token");
 }

@@ -58,6 +58,7 @@ pub(super) struct Left {
 }
 
 /// Situations that the model must be able to show.
+#[expect(clippy::struct_excessive_bools, reason = "each is a situation")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Shows {
     pub(super) completed: bool,
@@ -341,7 +342,6 @@ impl World {
     /// Returns whether a row is well formed, as every state demands it.
     pub(super) fn is_well_formed(&self) -> bool {
         self.rows.iter().flatten().all(|row| match row.state {
-            State::Ready => row.due.is_none(),
             State::Leased => {
                 row.due.is_some()
                     && row.token.is_some()
@@ -350,7 +350,7 @@ impl World {
                     && (1..=domain::MAX_ATTEMPTS).contains(&row.attempt)
             }
             State::Delayed => row.due.is_some(),
-            State::Completed | State::Dead => row.due.is_none(),
+            State::Ready | State::Completed | State::Dead => row.due.is_none(),
         })
     }
 
