@@ -4,15 +4,15 @@
 mod database;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::queue::OnComplete;
 use lease_broker_proof::domain::{DURATION, Due, FENCE, MAX_ATTEMPTS, RowKind, on_row, operations};
 use lease_broker_store::{
-    Cancellation, CancelledLease, Checkpoints, ClaimCall, Ending, LeaseProof, LeaseRow, QueueIndex,
-    Renewal, Renewed, RowEnding, RowOperation, RowOutcome, Settlement, Store, step,
+    Cancellation, CancelledLease, Checkpoints, ClaimCall, Ending, LatestTime, LeaseProof, LeaseRow,
+    QueueIndex, Renewal, Renewed, RowEnding, RowOperation, RowOutcome, Settlement, Store, step,
 };
 use lease_broker_value::Value;
 use uuid::Uuid;
@@ -232,7 +232,7 @@ impl<D: Database> Replay<D> {
 
     async fn reap(&self, is_stepped: bool, cases: &[Case]) -> Outcomes {
         // A clock that can show at most the year 1970 has been stepped.
-        let latest = is_stepped.then_some(0);
+        let latest = is_stepped.then(|| LatestTime::new(0, Instant::now()));
         let reaped = self.store.reap(QUEUE, 10_000, latest).await.expect("reap");
         let expired = reaped.expired.into_iter();
         let mut outcomes: Outcomes = expired

@@ -10,11 +10,11 @@ use lease_broker_model::lease_id::{LeaseRef, Secret, SigningSecrets};
 use lease_broker_model::millis::duration_between;
 use lease_broker_store::{
     CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall, Claimed, ClaimedItem,
-    EndedLease, EnqueueOnce, EnqueuedOnce, Facts, Inspect, Instance, ItemFacts, LeaseExpiry,
-    LeaseProof, LeaseRow, Leases, ListedItem, NewItem, OutageCause, PoolStatus, Problem,
-    ProblemKind, PurgeStep, Purged, QueueIndex, Reaped, Rejection, ReleasedClaims, Renewal,
-    Renewed, RetentionTurn, RowEnding, RowOperation, RowOutcome, SettleResults, Settlement, Stats,
-    StoreError, TraceNote, Upkeep,
+    EndedLease, EnqueueOnce, EnqueuedOnce, Facts, Inspect, Instance, ItemFacts, LatestTime,
+    LeaseExpiry, LeaseProof, LeaseRow, Leases, ListedItem, NewItem, OutageCause, PoolStatus,
+    Problem, ProblemKind, PurgeStep, Purged, QueueIndex, Reaped, Rejection, ReleasedClaims,
+    Renewal, Renewed, RetentionTurn, RowEnding, RowOperation, RowOutcome, SettleResults,
+    Settlement, Stats, StoreError, TraceNote, Upkeep,
 };
 use lease_broker_value::Value;
 use tokio_util::sync::CancellationToken;
@@ -365,10 +365,12 @@ impl Leases for SimulatedStore {
         &self,
         _: QueueIndex,
         limit: usize,
-        latest: Option<i64>,
+        latest: Option<LatestTime>,
     ) -> Result<Reaped, StoreError> {
-        self.run("reap", move |database| Ok(database.reap(limit, latest)))
-            .await
+        self.run("reap", move |database| {
+            Ok(database.reap(limit, latest.map(LatestTime::now)))
+        })
+        .await
     }
 
     async fn enqueue(&self, _: QueueIndex, items: Arc<[NewItem]>) -> Result<Vec<Key>, StoreError> {
