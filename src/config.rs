@@ -11,6 +11,7 @@ mod changes;
 mod collector_address;
 mod duration;
 mod error;
+mod jwt;
 mod layer;
 mod locate;
 mod otel_variables;
@@ -34,10 +35,11 @@ use lease_broker_model::queue::QueueSpec;
 use serde::Deserialize;
 
 pub use self::admin::Admin;
-pub use self::auth::{Auth, Identity, IdentityLimits, Jwt, LeaseScope, Role};
+pub use self::auth::{Auth, Identity, IdentityLimits, LeaseScope, Role};
 pub use self::changes::{Change, ChangeKind, Settings};
 pub use self::error::ConfigError;
 use self::error::InvalidSetting;
+pub use self::jwt::Jwt;
 pub use self::layer::Flag;
 pub use self::otel_variables::OtelVariables;
 use self::queue::QueueConfig;
@@ -338,7 +340,7 @@ impl Document {
             ));
         };
         let tls = self.server.tls.as_ref();
-        auth.check(tls.is_some_and(|tls| tls.client_authorities.is_some()))
+        auth.check(tls.is_some_and(|tls| tls.client_certificates() != ClientCertificates::Off))
     }
 }
 

@@ -11,6 +11,7 @@ use clap::{Args, Subcommand};
 use super::CommandError;
 use super::config_args::ConfigArgs;
 use super::output::{OutputFormat, Row, print_line};
+use super::runtime::block_on;
 use crate::config::{Config, Role};
 use crate::security::{Access, CertificateNames, Identity, Rpc, Tokens};
 
@@ -29,7 +30,8 @@ enum AuthCommands {
 
 /// Show which identity a caller has, and what it may do with each queue
 ///
-/// The command reads the configuration and its files, as a service that starts would. It calls no service. Exit code 1: the
+/// The command reads the configuration and its files, as a service that starts would. It calls no service, but fetches the keys of
+/// `auth.jwt.jwks_url` for a token in a file. Exit code 1: the
 /// caller has no identity.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -78,7 +80,7 @@ struct CallerArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  lease-broker auth revoke --config queues.toml --token-name loader && pkill -HUP lease-broker
+  lease-broker auth revoke --config queues.toml --token-name loader
   lease-broker auth revoke --config queues.toml --token-file leaked.token")]
 struct Revoke {
     #[command(flatten)]
@@ -141,7 +143,10 @@ impl Check {
 impl CallerArgs {
     fn identity(&self, access: &Access) -> Result<Arc<Identity>, CommandError> {
         let identity = if let Some(path) = &self.token_file {
-            access.of_bearer(&read_token(path)?)
+            let token = read_token(path)?;
+            let fetched = async { access.fetch_keys().await.map_err(CommandError::io) };
+            block_on(fetched)?;
+            access.of_bearer(&token)
         } else if let Some(name) = &self.token_name {
             access.of_token_name(name)
         } else if self.anonymous {

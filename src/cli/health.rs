@@ -26,7 +26,7 @@ use super::output::Row;
 #[command(after_help = "\
 Examples:
   lease-broker health
-  lease-broker health --address http://broker-2:50051 --timeout 2s
+  lease-broker health --address https://broker-2:50051 --timeout 2s
   lease-broker health --admin --config queues.toml")]
 pub(super) struct Health {
     /// Name of the service to ask about. Without it, the question is about the whole server

@@ -26,7 +26,7 @@ use crate::admin::{self, AdminPort};
 use crate::broker::{Broker, LeaseOperations, Operation};
 use crate::config::{Change, Config, Flag, OtelVariables, StoreKind};
 use crate::logging::{self, Logging};
-use crate::process;
+use crate::process::{self, Pauses};
 use crate::security::Security;
 use crate::telemetry::{SpanCounters, Telemetry};
 
@@ -117,7 +117,9 @@ impl Serve {
         log_unknown_variables(unknown);
         let mut terminate = stop_signal(SignalKind::terminate())?;
         let mut interrupt = stop_signal(SignalKind::interrupt())?;
-        let telemetry = start_telemetry(&config, logging)?;
+        let pauses = Pauses::watch()
+            .map_err(|error| CommandError::io(format!("cannot start a thread: {error}")))?;
+        let telemetry = start_telemetry(&config, logging, &pauses, &security)?;
         log_otel_variables(&config.telemetry.otel_variables);
         // Opened before the store, so that it can report that the broker is starting.
         let started_broker = Arc::default();
@@ -156,7 +158,7 @@ impl Serve {
                 Some(opened) = opened => {
                     opening = None;
                     let started_layers = opened.and_then(|(parts, changes)| {
-                        let telemetry = start_telemetry(&parts.config, logging)?;
+                        let telemetry = start_telemetry(&parts.config, logging, &pauses, &parts.security)?;
                         let new = Layers::start(parts, telemetry, &listener, lease_operations)?;
                         Ok((new, changes))
                     });
@@ -230,6 +232,9 @@ fn open_parts(config: Config, changes: Vec<Change>) -> Result<Opening, String> {
     let security = Security::open(&config)?;
     memory_limit::warn_if_exceeded(&config);
     Ok(Box::pin(async move {
+        if let Some(access) = &security.access {
+            access.fetch_keys().await.map_err(CommandError::io)?;
+        }
         let store = open_store(&config).await?;
         let parts = Parts {
             config,
@@ -272,9 +277,16 @@ fn end(drained: &Drained) -> Result<(), CommandError> {
     })
 }
 
-fn start_telemetry(config: &Config, logging: &Logging) -> Result<Arc<Telemetry>, CommandError> {
-    let telemetry = Telemetry::start(config, &logging.counters);
-    telemetry.map(Arc::new).map_err(CommandError::usage)
+fn start_telemetry(
+    config: &Config,
+    logging: &Logging,
+    pauses: &Arc<Pauses>,
+    security: &Security,
+) -> Result<Arc<Telemetry>, CommandError> {
+    let telemetry = Telemetry::start(config, &logging.counters).map_err(CommandError::usage)?;
+    telemetry.observe_pauses(pauses.clone());
+    telemetry.observe_access(security.access.clone());
+    Ok(Arc::new(telemetry))
 }
 
 async fn bind(config: &Config) -> Result<TcpListener, CommandError> {
@@ -348,6 +360,7 @@ fn admin_state(
         broker: broker.clone(),
         pulse: admin::Pulse::start(),
         telemetry: telemetry.clone(),
+        scrape: Arc::default(),
         log_level: logging.level.clone(),
     }
 }

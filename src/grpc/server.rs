@@ -132,6 +132,7 @@ pub fn serve_observed(
         calls: calls.clone(),
         stop: stop.clone(),
     });
+    let counts = observers.metrics.connections.clone();
     let service = Service {
         broker: broker.clone(),
         checks,
@@ -161,6 +162,7 @@ pub fn serve_observed(
         services,
         settings,
         tls,
+        counts,
         stop.clone(),
         cut.clone(),
         connections.clone(),

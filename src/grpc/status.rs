@@ -267,10 +267,12 @@ pub(super) fn credentials_missing() -> Status {
     ApiError::new(Code::Unauthenticated, Reason::CredentialsMissing, text).into()
 }
 
-/// Returns the status for a call whose credentials are not valid. It is the same for every cause.
-pub(super) fn credentials_invalid() -> Status {
+/// Returns the status for a call whose credentials are not valid. It is the same for every cause. `retry_after`: the keys
+/// of tokens are being fetched.
+pub(super) fn credentials_invalid(retry_after: Option<Duration>) -> Status {
     let text = "the credentials are not valid";
-    ApiError::new(Code::Unauthenticated, Reason::CredentialsInvalid, text).into()
+    let error = ApiError::new(Code::Unauthenticated, Reason::CredentialsInvalid, text);
+    error.after(retry_after).into()
 }
 
 /// Returns the status for a call whose token was not verified, because too many unknown tokens arrive.

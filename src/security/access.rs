@@ -11,7 +11,7 @@
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use lru::LruCache;
@@ -20,6 +20,7 @@ use tokio::sync::watch;
 
 use super::certificate_names::CertificateNames;
 use super::identity::Identity;
+use super::issuer::{KEY_IS_FETCHED, KeyCounts};
 use super::login::{Login, Verified};
 use super::rules::{Found, Rules};
 use super::tokens::PREFIX;
@@ -39,7 +40,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The identities of a broker.
 pub struct Access {
-    rules: RwLock<Arc<Rules>>,
+    rules: watch::Sender<Arc<Rules>>,
     /// Increases when the rules or a file have changed. What was verified before is verified again.
     generation: AtomicU64,
     /// Tells of each change of the generation.
@@ -78,6 +79,12 @@ pub enum RefusalKind {
         /// The cause, for the log.
         cause: &'static str,
     },
+    /// The token names a key that the broker is about to fetch. The caller cannot know which keys the broker has, so this is no
+    /// failed login.
+    Fetching {
+        /// The delay after which the call can be sent again.
+        retry_after: Duration,
+    },
     /// The signature of the token was not verified, because too many others were.
     TooMany {
         /// The delay after which the call can be sent again.
@@ -101,7 +108,7 @@ impl Access {
     /// A text with the setting, the file, and the reason why it cannot be used.
     pub fn open(settings: &config::Auth) -> Result<Self, String> {
         Ok(Self {
-            rules: RwLock::new(Arc::new(Rules::open(settings, None)?)),
+            rules: watch::Sender::new(Arc::new(Rules::open(settings, None)?)),
             generation: AtomicU64::new(0),
             changed: watch::Sender::new(()),
             verified_jwts: Mutex::new(LruCache::new(REMEMBERED_JWTS)),
@@ -126,9 +133,7 @@ impl Access {
 
     /// Replaces the rules. All credentials are verified again.
     pub fn replace(&self, rules: Rules) {
-        let mut current = self.rules.write().unwrap_or_else(PoisonError::into_inner);
-        *current = Arc::new(rules);
-        drop(current);
+        self.rules.send_replace(Arc::new(rules));
         self.start_generation();
     }
 
@@ -201,6 +206,43 @@ impl Access {
         None
     }
 
+    /// Fetches the keys of the issuer of JSON Web Tokens again and again. After each change, all credentials are verified again.
+    pub(crate) async fn keep_keys(&self) {
+        let mut rules = self.rules.subscribe();
+        loop {
+            let issuer = rules.borrow_and_update().issuer.clone();
+            let kept = async {
+                match issuer {
+                    Some(issuer) => issuer.keep_keys(|| self.start_generation()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = kept => {}
+                _ = rules.changed() => {}
+            }
+        }
+    }
+
+    /// Fetches the keys of the issuer of JSON Web Tokens once, if they come from an address.
+    ///
+    /// # Errors
+    /// The reason why there are none.
+    pub(crate) async fn fetch_keys(&self) -> Result<(), String> {
+        match self.rules().issuer.clone() {
+            Some(issuer) => issuer.fetch_keys().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the number of keys that the issuer of JSON Web Tokens publishes. `None`: there is no issuer.
+    pub(crate) fn key_counts(&self) -> Option<KeyCounts> {
+        self.rules()
+            .issuer
+            .as_ref()
+            .map(|issuer| issuer.key_counts())
+    }
+
     /// Returns the identity of callers without credentials. `None`: they are refused.
     pub(crate) fn anonymous(&self) -> Option<Arc<Identity>> {
         self.rules().anonymous.clone()
@@ -221,6 +263,7 @@ impl Access {
         match self.verify(&Login::default(), Sender::Known, Some(token), 0) {
             Ok(verified) => Ok(verified.identity),
             Err(RefusalKind::Invalid { cause }) => Err(cause),
+            Err(RefusalKind::Fetching { .. }) => Err(KEY_IS_FETCHED),
             Err(RefusalKind::Missing | RefusalKind::TooMany { .. }) => Err("no token"),
         }
     }
@@ -254,7 +297,7 @@ impl Access {
             let identity = rules.of_token_name(&token.name).map_err(invalid)?;
             return verified(identity, token.not_after).map_err(invalid);
         }
-        let Some((settings, keys)) = &rules.jwt else {
+        let Some(issuer) = &rules.issuer else {
             return Err(invalid("unknown token"));
         };
         let hash: [u8; 32] = Sha256::digest(token).into();
@@ -271,10 +314,10 @@ impl Access {
                 retry_after: RETRY_DELAY,
             });
         }
-        let claims = keys.current().verify(token, settings, now);
+        let claims = issuer.verify(token, now);
         let checked = claims.and_then(|claims| {
             // A token within the tolerated difference of the clocks is verified again for each call.
-            let expiry = claims.expiry().max(now + Duration::from_nanos(1));
+            let expiry = claims.expiry.max(now + Duration::from_nanos(1));
             verified(rules.of_claims(&claims)?, Some(expiry))
         });
         match checked {
@@ -285,6 +328,9 @@ impl Access {
                 }
                 Ok(verified)
             }
+            Err(KEY_IS_FETCHED) => Err(RefusalKind::Fetching {
+                retry_after: RETRY_DELAY,
+            }),
             Err(cause) => {
                 self.lock_jwts().pop(&hash);
                 Err(invalid(cause))
@@ -293,8 +339,7 @@ impl Access {
     }
 
     fn rules(&self) -> Arc<Rules> {
-        let rules = self.rules.read();
-        rules.unwrap_or_else(PoisonError::into_inner).clone()
+        self.rules.borrow().clone()
     }
 
     fn generation(&self) -> u64 {

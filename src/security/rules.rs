@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::certificate_names::CertificateNames;
 use super::identity::Identity;
-use super::jwt::{Claims, Keys};
+use super::issuer::Issuer;
+use super::jwt::Claims;
 use super::patterns::{fits, fits_dns_name, fits_spiffe_id};
 use super::tokens::{Token, Tokens};
 use super::watched_file::WatchedFile;
@@ -19,7 +20,7 @@ pub struct Rules {
     /// The identity of callers without credentials. `None`: they are refused.
     pub(super) anonymous: Option<Arc<Identity>>,
     tokens: Option<WatchedFile<Tokens>>,
-    pub(super) jwt: Option<(config::Jwt, WatchedFile<Keys>)>,
+    pub(super) issuer: Option<Arc<Issuer>>,
 }
 
 /// An identity with the settings that say which callers have it.
@@ -47,24 +48,30 @@ impl Rules {
         };
         let tokens = settings.tokens_file.clone();
         let tokens = tokens.map(|path| WatchedFile::open("auth.tokens_file", path, Tokens::parse));
-        let jwt = settings.jwt.clone().map(|jwt| {
-            let path = jwt.jwks_file.clone();
-            let keys = WatchedFile::open("auth.jwt.jwks_file", path, Keys::parse)?;
-            Ok::<_, String>((jwt, keys))
+        let issuer = settings.jwt.as_ref().map(|settings| {
+            let former = former.and_then(|rules| rules.issuer.as_ref());
+            match former.filter(|former| former.is_of(settings)) {
+                // Its keys can come from an address that does not answer now.
+                Some(former) => Ok(former.clone()),
+                None => Issuer::open(settings).map(Arc::new),
+            }
         });
         let anonymous = Identity::anonymous(&settings.anonymous, scope);
         Ok(Self {
             entries: settings.identities.iter().map(entry).collect(),
             anonymous: (!anonymous.rights.is_empty()).then(|| Arc::new(anonymous)),
             tokens: tokens.transpose()?,
-            jwt: jwt.transpose()?,
+            issuer: issuer.transpose()?,
         })
     }
 
     /// Reads the files again. Returns whether one has changed.
     pub(super) fn read_files(&self) -> bool {
         let tokens_changed = self.tokens.as_ref().is_some_and(WatchedFile::read);
-        let keys_changed = self.jwt.as_ref().is_some_and(|(_, keys)| keys.read());
+        let keys_changed = self
+            .issuer
+            .as_ref()
+            .is_some_and(|issuer| issuer.read_file());
         tokens_changed || keys_changed
     }
 
@@ -107,7 +114,7 @@ impl Rules {
             } = &entry.settings;
             jwt_subject
                 .as_ref()
-                .is_some_and(|pattern| fits(pattern, &claims.sub))
+                .is_some_and(|pattern| fits(pattern, &claims.subject))
                 && jwt_claims
                     .iter()
                     .all(|(claim, value)| claims.has(claim, value))

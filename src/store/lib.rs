@@ -61,7 +61,9 @@ pub use self::contract::{
     SettleResults, Settled, Settlement, Store, TooLargeItem, TraceNote, Upkeep,
 };
 pub use self::enqueue_once::{EnqueueOnce, EnqueuedOnce};
-pub use self::error::{Applied, Outage, Problem, ProblemKind, Refusal, Rejection, StoreError};
+pub use self::error::{
+    Applied, Outage, OutageCause, Problem, ProblemKind, Refusal, Rejection, StoreError,
+};
 pub use self::instance::{Instance, SettingsDifference, SettingsHash};
 pub use self::item_facts::{Ahead, BlockingSession, ForeignLock, ItemFacts, ItemRow};
 pub use self::item_size::ItemSize;

@@ -80,6 +80,7 @@ pub use self::pool::Pool;
 use self::queue_statements::QueueStatements;
 pub use self::reader::MssqlReader;
 pub use self::settings::Settings;
+use super::adoption::Unfit;
 use super::contract::inspect_by_field;
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
@@ -143,13 +144,11 @@ impl MssqlStore {
         let secrets = connection.batch(&secrets::read_statement()).await?;
         let secrets = secrets::decode(&secrets)?;
         let secret = first_secret(&secrets)?;
-        let mut problems = Vec::new();
+        let mut unfit = Unfit::default();
         for queue in queues {
-            problems.extend(adopt::check(&mut connection, queue).await?);
+            unfit.add(adopt::unfit(&mut connection, queue).await?);
         }
-        if !problems.is_empty() {
-            return Err(StoreError::Misconfigured(problems.join("; ")));
-        }
+        unfit.into_result()?;
         let mut tables = Vec::new();
         for queue in queues {
             tables.push(QueueStatements::read(&mut connection, queue).await?);

@@ -78,6 +78,7 @@ use self::read_connection::ReadConnection;
 pub use self::reader::SqliteReader;
 use self::settle::UndoScope;
 use self::writer::{WriteContext, Writer};
+use super::adoption::Unfit;
 use super::contract::inspect_by_field;
 use super::schema::Schema as _;
 use super::secrets::{first_secret, replace as replace_secrets};
@@ -111,16 +112,14 @@ impl SqliteStore {
         let secrets = secrets::read(&connection, clock())?;
         let secret = first_secret(&secrets)?;
         let mut schema = SqliteSchema::over(connection);
-        let mut missing = Vec::new();
+        let mut unfit = Unfit::default();
         for queue in queues {
             if queue.managed_columns.is_some() {
                 apply_in_one_transaction(&mut schema, queue)?;
             }
-            missing.extend(schema.check(queue)?);
+            unfit.add(schema.unfit(queue)?);
         }
-        if !missing.is_empty() {
-            return Err(StoreError::Misconfigured(missing.join("; ")));
-        }
+        unfit.into_result()?;
         let connection = schema.into_connection();
         let queues: Arc<[QueueStatements]> = queues
             .iter()

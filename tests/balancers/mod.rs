@@ -4,4 +4,5 @@
 pub(crate) mod balancer;
 pub(crate) mod fleet;
 mod load;
+mod outages;
 mod rolling_restarts;

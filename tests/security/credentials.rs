@@ -8,7 +8,9 @@ use serde_json::{Value as Json, json};
 use tonic::transport::Endpoint;
 use tonic::{Code, Status};
 
-use crate::security::fixture::{Files, call, call_with, claims, everything, seconds_from_now};
+use crate::security::fixture::{
+    Files, ISSUER, call, call_with, claims, everything, seconds_from_now,
+};
 use crate::support::api_error::{ApiError, assert_api_error};
 use crate::support::frames::ENQUEUE;
 use crate::support::raw_connection::{RawConnection, Received, blocking};
@@ -28,6 +30,10 @@ roles = { producer = ['work'] }
 [[auth.identities]]
 name = 'fleet'
 spiffe = 'spiffe://test/fleet/*'
+roles = { producer = ['work'] }
+[[auth.identities]]
+name = 'by name'
+dns = '*.dns.example'
 roles = { producer = ['work'] }
 ";
 
@@ -139,6 +145,76 @@ async fn every_invalid_credential_has_the_same_answer() {
 }
 
 #[tokio::test]
+async fn token_that_breaks_its_standard_is_refused() {
+    const HEADER: &str = r#"{"alg":"ES256","kid":"1"}"#;
+    let files = Files::new();
+    let server = files.start(AUTH).await;
+    let claims = user("jti", json!("1")).to_string();
+    let header = |members: &str| HEADER.replace('}', &format!(",{members}}}"));
+    let later = seconds_from_now(600);
+    for (header, claims) in [
+        (HEADER.to_owned(), claims.clone()),
+        (header(r#""typ":"at+jwt""#), claims.clone()),
+        (
+            header(r#""typ":"application/JWT","unknown":1"#),
+            claims.clone(),
+        ),
+        (
+            HEADER.to_owned(),
+            user(
+                "exp",
+                json!(f64::from(i32::try_from(later).expect("soon")) + 0.5),
+            )
+            .to_string(),
+        ),
+    ] {
+        let token = files.sign_text(&header, &claims);
+        let called = enqueue(&files, &server, Some(&token)).await;
+        called.unwrap_or_else(|status| panic!("{header} {claims}: {status}"));
+    }
+    let twice = |name: &str| claims.replacen('{', &format!("{{\"{name}\":\"x\","), 1);
+    for (header, claims) in [
+        (
+            HEADER.to_owned(),
+            user("exp", json!(1_u64 << 63)).to_string(),
+        ),
+        (HEADER.to_owned(), user("iss", json!([ISSUER])).to_string()),
+        (HEADER.to_owned(), twice("sub")),
+        (HEADER.to_owned(), twice("groups")),
+        (header(r#""alg":"ES256""#), claims.clone()),
+        (header(r#""typ":"logout+jwt""#), claims.clone()),
+        (header(r#""crit":["exp"],"exp":1"#), claims.clone()),
+        (header(r#""crit":[]"#), claims.clone()),
+    ] {
+        let token = files.sign_text(&header, &claims);
+        let refused = enqueue(&files, &server, Some(&token)).await;
+        let error = refused.expect_err(&format!("{header} {claims}"));
+        assert_eq!(error.code(), Code::Unauthenticated, "{header} {claims}");
+    }
+}
+
+#[tokio::test]
+async fn keys_for_other_purposes_do_not_stop_the_start() {
+    let files = Files::new();
+    let mut set = files.jwks();
+    let mut encryption = set["keys"][0].clone();
+    encryption["kid"] = json!("2");
+    encryption["use"] = json!("enc");
+    encryption["alg"] = json!("ECDH-ES");
+    let unknown = json!({"kty": "AKP", "alg": "ML-DSA-65", "kid": "3", "pub": "AAAA"});
+    let keys = set["keys"].as_array_mut().expect("keys");
+    keys.extend([encryption, unknown]);
+    files.write("jwks.json", &set.to_string());
+    let server = files.start(AUTH).await;
+    let valid = files.sign(&user("jti", json!("1")));
+    enqueue(&files, &server, Some(&valid)).await.expect("valid");
+    let claims = user("jti", json!("1")).to_string();
+    let with_encryption_key = files.sign_text(r#"{"alg":"ES256","kid":"2"}"#, &claims);
+    let refused = enqueue(&files, &server, Some(&with_encryption_key)).await;
+    assert_api_error(refused, Code::Unauthenticated, "CREDENTIALS_INVALID", false);
+}
+
+#[tokio::test]
 async fn certificate_without_an_identity_is_refused() {
     let files = Files::new();
     let token = files.add_token("loader");
@@ -147,6 +223,10 @@ async fn certificate_without_an_identity_is_refused() {
         (&["spiffe://test/fleet/1"][..], true),
         (&["spiffe://test/fleet/1/x"], false),
         (&["spiffe://test/fleet/1", "spiffe://test/fleet/2"], false),
+        (&["spiffe://test/fleet/1", "https://test/fleet/1"], false),
+        (&["spiffe://test/fleet/1", "a.dns.example"], true),
+        (&["a.dns.example"], true),
+        (&["*.dns.example"], false),
         (&["fleet.example"], false),
     ] {
         let own = files.authority.sign(names);

@@ -105,6 +105,17 @@ impl Files {
         jsonwebtoken::encode(&header, claims, &key).expect("a token")
     }
 
+    /// Signs a JSON Web Token of this header and these claims, both as the text of JSON.
+    pub(crate) fn sign_text(&self, header: &str, claims: &str) -> String {
+        use base64::Engine as _;
+        let [header, claims] = [header, claims]
+            .map(|part| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(part));
+        let signed = format!("{header}.{claims}");
+        let key = EncodingKey::from_ec_der(self.issuer.serialized_der());
+        let signature = jsonwebtoken::crypto::sign(signed.as_bytes(), &key, Algorithm::ES256);
+        format!("{signed}.{}", signature.expect("a signature"))
+    }
+
     /// Returns the settings of TLS with certificates of clients, and of access control with these settings.
     pub(crate) fn settings(&self, auth: &str) -> String {
         let folder = self.path().display();

@@ -3,6 +3,7 @@
 //! The attacks come from clients that are not ours too: raw frames, the TLS of Python, and grpcurl.
 
 mod audit;
+mod authorities;
 mod credentials;
 mod ended_connections;
 mod fixture;
@@ -13,5 +14,6 @@ mod limits;
 mod matrix;
 mod new_configuration;
 mod new_files;
+mod published_keys;
 mod tls_bridge;
 mod unread_requests;

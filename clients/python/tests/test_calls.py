@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -122,6 +123,44 @@ def test_refused_caller_ends_the_worker(server: ScriptedServer, code: grpc.Statu
     with pytest.raises(LeaseBrokerError, match=code.name):
         worker.run()
     assert not worker.health()
+
+
+def test_refusal_with_a_wait_does_not_end_the_worker(server: ScriptedServer) -> None:
+    refusals = [
+        error(grpc.StatusCode.UNAUTHENTICATED, "CREDENTIALS_INVALID", retry_after=0.01),
+        error(EXHAUSTED, "IDENTITY_LIMIT", retry_after=0.01),
+    ]
+    lease = v1.Lease(lease_id="one", item=v1.Item(key="1"))
+    lease.time_left.FromSeconds(60)
+    server.answer("ClaimBatch", *refusals, *refusals, ok(v1.ClaimBatchResponse(leases=[lease])), ok(v1.ClaimBatchResponse()))
+    settled = ok(v1.CompleteResponse(results=[v1.SettleResult(outcome=v1.OUTCOME_APPLIED)]))
+    server.answer("Complete", *refusals, settled)
+    completed = threading.Event()
+    events: list[Event] = []
+
+    def observe(event: Event) -> None:
+        events.append(event)
+        if event.name == "completed":
+            completed.set()
+
+    worker = Worker(server.address, "work", lambda item: None, on_event=observe, token="known")
+    worker.start()
+    assert completed.wait(60)
+    worker.stop()
+    claims = [(event.code, event.reason) for event in events if event.name == "retry" and event.rpc == "ClaimBatch"]
+    expected = [("UNAUTHENTICATED", "CREDENTIALS_INVALID"), ("RESOURCE_EXHAUSTED", "IDENTITY_LIMIT")]
+    assert claims[:4] == expected * 2
+
+
+def test_error_says_whether_it_is_temporary(server: ScriptedServer) -> None:
+    for failure, temporary in [
+        (error(EXHAUSTED, "IDENTITY_LIMIT", retry_after=60), True),
+        (error(EXHAUSTED, "LIMIT_EXCEEDED"), False),
+    ]:
+        server.answer("Enqueue", failure)
+        with pytest.raises(LeaseBrokerError) as failed:
+            enqueue(server, timeout=1.0)
+        assert failed.value.temporary is temporary
 
 
 def test_claim_that_is_too_large_to_receive_is_released(server: ScriptedServer) -> None:

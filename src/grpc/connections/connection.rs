@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use lease_broker_model::call_source::CallSource;
+use rustls::pki_types::CertificateDer;
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
@@ -46,6 +47,8 @@ pub(in crate::grpc) struct Connection {
     pub(in crate::grpc) has_watcher: AtomicBool,
     /// Decides who the calls come from.
     pub(in crate::grpc) login: Login,
+    /// The certificates of the client, its own first. Empty: it has none.
+    pub(super) certificates: Vec<CertificateDer<'static>>,
     /// Cancelled when the client is asked to go elsewhere. Calls that it sends before it has read this are served.
     pub(super) stop: CancellationToken,
     /// Cancelled when the connection must end now, whether the client agrees or not.
@@ -57,6 +60,7 @@ impl Connection {
         Self {
             peer,
             login,
+            certificates: Vec::new(),
             stop,
             end: CancellationToken::new(),
             source: CallSource::new(),
@@ -64,6 +68,14 @@ impl Connection {
             incomplete_requests: AtomicUsize::new(0),
             cut_requests: AtomicUsize::new(0),
             has_watcher: AtomicBool::new(false),
+        }
+    }
+
+    /// Keeps the certificates of the client, as long as the connection lasts.
+    pub(super) fn with_certificates(self, certificates: Vec<CertificateDer<'static>>) -> Self {
+        Self {
+            certificates,
+            ..self
         }
     }
 
