@@ -58,9 +58,12 @@ pub fn start(settings: &config::Admin, state: AdminState) -> io::Result<Option<A
         .build()?;
     let allow_changes = are_changes_allowed(settings.allow_changes, address);
     let hosts = HostCheck::new(&settings.hosts);
-    let router = router(Arc::new(state), allow_changes, hosts.clone());
-    let router = SharedRouter::new(RwLock::new(router));
-    let shared = router.clone();
+    let shared = SharedRouter::new(RwLock::new(router(
+        Arc::new(state),
+        allow_changes,
+        hosts.clone(),
+    )));
+    let router = shared.clone();
     let stop = CancellationToken::new();
     let stopped = stop.clone();
     let thread = std::thread::Builder::new()
@@ -130,9 +133,8 @@ async fn serve(listener: TcpListener, router: SharedRouter) {
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {
-                let seat = seats.take(address.ip());
                 let router = router.read().unwrap_or_else(PoisonError::into_inner);
-                let router = router.clone();
+                let (seat, router) = (seats.take(address.ip()), router.clone());
                 tokio::spawn(async move {
                     let answered = answer(stream, router, &seat);
                     tokio::select! {

@@ -80,7 +80,7 @@ struct CallerArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  lease-broker auth revoke --config queues.toml --token-name loader && pkill -HUP lease-broker
+  lease-broker auth revoke --config queues.toml --token-name loader
   lease-broker auth revoke --config queues.toml --token-file leaked.token")]
 struct Revoke {
     #[command(flatten)]

@@ -119,7 +119,7 @@ impl Serve {
         let mut interrupt = stop_signal(SignalKind::interrupt())?;
         let pauses = Pauses::watch()
             .map_err(|error| CommandError::io(format!("cannot start a thread: {error}")))?;
-        let telemetry = start_telemetry(&config, logging, &pauses)?;
+        let telemetry = start_telemetry(&config, logging, &pauses, &security)?;
         log_otel_variables(&config.telemetry.otel_variables);
         // Opened before the store, so that it can report that the broker is starting.
         let started_broker = Arc::default();
@@ -158,7 +158,7 @@ impl Serve {
                 Some(opened) = opened => {
                     opening = None;
                     let started_layers = opened.and_then(|(parts, changes)| {
-                        let telemetry = start_telemetry(&parts.config, logging, &pauses)?;
+                        let telemetry = start_telemetry(&parts.config, logging, &pauses, &parts.security)?;
                         let new = Layers::start(parts, telemetry, &listener, lease_operations)?;
                         Ok((new, changes))
                     });
@@ -232,6 +232,9 @@ fn open_parts(config: Config, changes: Vec<Change>) -> Result<Opening, String> {
     let security = Security::open(&config)?;
     memory_limit::warn_if_exceeded(&config);
     Ok(Box::pin(async move {
+        if let Some(access) = &security.access {
+            access.fetch_keys().await.map_err(CommandError::io)?;
+        }
         let store = open_store(&config).await?;
         let parts = Parts {
             config,
@@ -278,10 +281,11 @@ fn start_telemetry(
     config: &Config,
     logging: &Logging,
     pauses: &Arc<Pauses>,
+    security: &Security,
 ) -> Result<Arc<Telemetry>, CommandError> {
-    let telemetry = Telemetry::start(config, &logging.counters);
-    let telemetry = telemetry.map_err(CommandError::usage)?;
+    let telemetry = Telemetry::start(config, &logging.counters).map_err(CommandError::usage)?;
     telemetry.observe_pauses(pauses.clone());
+    telemetry.observe_access(security.access.clone());
     Ok(Arc::new(telemetry))
 }
 

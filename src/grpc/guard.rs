@@ -148,14 +148,14 @@ impl Guard {
                     target: "lease_broker::audit",
                     event = "auth.invalid", %peer, %rpc, cause, "call refused: invalid credentials"
                 );
-                status::credentials_invalid()
+                status::credentials_invalid(None)
             }
             RefusalKind::Fetching { retry_after } => {
                 tracing::warn!(
                     target: "lease_broker::audit",
-                    event = "auth.key", %peer, %rpc, "call refused: the key of its token is being fetched"
+                    event = "auth.keys", %peer, %rpc, "call refused: the keys of tokens are being fetched"
                 );
-                status::key_is_fetched(retry_after)
+                status::credentials_invalid(Some(retry_after))
             }
             RefusalKind::TooMany { retry_after } => {
                 tracing::warn!(

@@ -267,14 +267,9 @@ pub(super) fn credentials_missing() -> Status {
     ApiError::new(Code::Unauthenticated, Reason::CredentialsMissing, text).into()
 }
 
-/// Returns the status for a call whose credentials are not valid. It is the same for every cause.
-pub(super) fn credentials_invalid() -> Status {
-    let text = "the credentials are not valid";
-    ApiError::new(Code::Unauthenticated, Reason::CredentialsInvalid, text).into()
-}
-
-/// Returns the status for a call whose token names a key that is being fetched.
-pub(super) fn key_is_fetched(retry_after: Duration) -> Status {
+/// Returns the status for a call whose credentials are not valid. It is the same for every cause. `retry_after`: the keys
+/// of tokens are being fetched.
+pub(super) fn credentials_invalid(retry_after: Option<Duration>) -> Status {
     let text = "the credentials are not valid";
     let error = ApiError::new(Code::Unauthenticated, Reason::CredentialsInvalid, text);
     error.after(retry_after).into()

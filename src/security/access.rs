@@ -11,7 +11,7 @@
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use lru::LruCache;
@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 use super::certificate_names::CertificateNames;
 use super::identity::Identity;
-use super::issuer::{Issuer, KEY_IS_FETCHED, KeyCounts};
+use super::issuer::{KEY_IS_FETCHED, KeyCounts};
 use super::login::{Login, Verified};
 use super::rules::{Found, Rules};
 use super::tokens::PREFIX;
@@ -40,7 +40,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The identities of a broker.
 pub struct Access {
-    rules: RwLock<Arc<Rules>>,
+    rules: watch::Sender<Arc<Rules>>,
     /// Increases when the rules or a file have changed. What was verified before is verified again.
     generation: AtomicU64,
     /// Tells of each change of the generation.
@@ -79,7 +79,8 @@ pub enum RefusalKind {
         /// The cause, for the log.
         cause: &'static str,
     },
-    /// The token names a key that is being fetched. The caller cannot know which keys the broker has, so this is no failed login.
+    /// The token names a key that the broker is about to fetch. The caller cannot know which keys the broker has, so this is no
+    /// failed login.
     Fetching {
         /// The delay after which the call can be sent again.
         retry_after: Duration,
@@ -107,7 +108,7 @@ impl Access {
     /// A text with the setting, the file, and the reason why it cannot be used.
     pub fn open(settings: &config::Auth) -> Result<Self, String> {
         Ok(Self {
-            rules: RwLock::new(Arc::new(Rules::open(settings, None)?)),
+            rules: watch::Sender::new(Arc::new(Rules::open(settings, None)?)),
             generation: AtomicU64::new(0),
             changed: watch::Sender::new(()),
             verified_jwts: Mutex::new(LruCache::new(REMEMBERED_JWTS)),
@@ -132,9 +133,7 @@ impl Access {
 
     /// Replaces the rules. All credentials are verified again.
     pub fn replace(&self, rules: Rules) {
-        let mut current = self.rules.write().unwrap_or_else(PoisonError::into_inner);
-        *current = Arc::new(rules);
-        drop(current);
+        self.rules.send_replace(Arc::new(rules));
         self.start_generation();
     }
 
@@ -207,29 +206,20 @@ impl Access {
         None
     }
 
-    /// Fetches the keys of the issuer of JSON Web Tokens again and again. After each change, every token is verified again.
+    /// Fetches the keys of the issuer of JSON Web Tokens again and again. After each change, all credentials are verified again.
     pub(crate) async fn keep_keys(&self) {
-        let mut changes = self.changes();
+        let mut rules = self.rules.subscribe();
         loop {
-            let issuer = self.rules().issuer.clone();
-            let replaced = async {
-                let is_same = |other: Option<&Arc<Issuer>>| match (&issuer, other) {
-                    (Some(issuer), Some(other)) => Arc::ptr_eq(issuer, other),
-                    (None, None) => true,
-                    _ => false,
-                };
-                // The sender is a field, so a change can always come.
-                while is_same(self.rules().issuer.as_ref()) && changes.changed().await.is_ok() {}
-            };
+            let issuer = rules.borrow_and_update().issuer.clone();
             let kept = async {
-                match &issuer {
+                match issuer {
                     Some(issuer) => issuer.keep_keys(|| self.start_generation()).await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
-                () = replaced => {}
                 () = kept => {}
+                _ = rules.changed() => {}
             }
         }
     }
@@ -239,7 +229,7 @@ impl Access {
     /// # Errors
     /// The reason why there are none.
     pub(crate) async fn fetch_keys(&self) -> Result<(), String> {
-        match &self.rules().issuer {
+        match self.rules().issuer.clone() {
             Some(issuer) => issuer.fetch_keys().await,
             None => Ok(()),
         }
@@ -247,8 +237,10 @@ impl Access {
 
     /// Returns the number of keys that the issuer of JSON Web Tokens publishes. `None`: there is no issuer.
     pub(crate) fn key_counts(&self) -> Option<KeyCounts> {
-        let rules = self.rules();
-        rules.issuer.as_ref().map(|issuer| issuer.key_counts())
+        self.rules()
+            .issuer
+            .as_ref()
+            .map(|issuer| issuer.key_counts())
     }
 
     /// Returns the identity of callers without credentials. `None`: they are refused.
@@ -347,8 +339,7 @@ impl Access {
     }
 
     fn rules(&self) -> Arc<Rules> {
-        let rules = self.rules.read();
-        rules.unwrap_or_else(PoisonError::into_inner).clone()
+        self.rules.borrow().clone()
     }
 
     fn generation(&self) -> u64 {

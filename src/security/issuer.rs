@@ -56,8 +56,8 @@ impl Issuer {
         })
     }
 
-    /// Returns whether an issuer with these settings is this one.
-    pub(super) fn has_settings(&self, settings: &config::Jwt) -> bool {
+    /// Returns whether this is the issuer of these settings.
+    pub(super) fn is_of(&self, settings: &config::Jwt) -> bool {
         self.settings == *settings
     }
 

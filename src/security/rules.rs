@@ -48,11 +48,13 @@ impl Rules {
         };
         let tokens = settings.tokens_file.clone();
         let tokens = tokens.map(|path| WatchedFile::open("auth.tokens_file", path, Tokens::parse));
-        // The same issuer keeps the keys that were fetched.
-        let same = former.and_then(|rules| rules.issuer.as_ref());
-        let issuer = settings.jwt.as_ref().map(|jwt| match same {
-            Some(issuer) if issuer.has_settings(jwt) => Ok(issuer.clone()),
-            _ => Issuer::open(jwt).map(Arc::new),
+        let issuer = settings.jwt.as_ref().map(|settings| {
+            let former = former.and_then(|rules| rules.issuer.as_ref());
+            match former.filter(|former| former.is_of(settings)) {
+                // Its keys can come from an address that does not answer now.
+                Some(former) => Ok(former.clone()),
+                None => Issuer::open(settings).map(Arc::new),
+            }
         });
         let anonymous = Identity::anonymous(&settings.anonymous, scope);
         Ok(Self {

@@ -61,7 +61,6 @@ impl Layers {
             telemetry.broker_observers(),
         ));
         telemetry.observe_broker(&broker);
-        telemetry.observe_access(security.access.clone());
         let observers = grpc::CallObservers {
             metrics: telemetry.call_metrics(),
             spans: telemetry.spans(),
