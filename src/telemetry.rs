@@ -48,6 +48,7 @@ use crate::broker::{Broker, Observers};
 use crate::config::{self, Config, Signal};
 use crate::grpc::CallMetrics;
 use crate::logging::LogCounters;
+use crate::process::Pauses;
 use crate::security::Access;
 use crate::span::{Spans, attribute};
 
@@ -186,6 +187,11 @@ impl Telemetry {
         broker_instruments::register(&self.meter(), broker, &self.labels);
         status_instruments::register(&self.meter(), broker, &self.queues, &self.labels);
         pool_instruments::register(&self.meter(), broker);
+    }
+
+    /// Shows the pauses of this process from now on.
+    pub fn observe_pauses(&self, pauses: Arc<Pauses>) {
+        process_instruments::register_pauses(&self.meter(), pauses);
     }
 
     /// Reads the state of access control from now on. `None`: every caller may do everything.

@@ -21,7 +21,7 @@ use crate::broker::{self, Broker, LeaseOperations, Operation};
 use crate::config::{Config, Flag, OtelVariables, StoreKind};
 use crate::grpc;
 use crate::logging::{self, LogLevel, Logging};
-use crate::process;
+use crate::process::{self, Pauses};
 use crate::security::Security;
 use crate::telemetry::{SpanCounters, Telemetry};
 
@@ -140,6 +140,9 @@ async fn serve(
     let mut interrupt = stop_signal(SignalKind::interrupt())?;
     let telemetry = Telemetry::start(&config, &logging.counters).map_err(CommandError::usage)?;
     let telemetry = Arc::new(telemetry);
+    let pauses = Pauses::watch()
+        .map_err(|error| CommandError::io(format!("cannot start a thread: {error}")))?;
+    telemetry.observe_pauses(pauses);
     telemetry.observe_access(security.access.clone());
     log_otel_variables(&config.telemetry.otel_variables);
     // Opened before the store, so that it can report that the broker is starting.
@@ -256,6 +259,7 @@ fn start_admin_port(
         broker: broker.clone(),
         pulse: admin::Pulse::start(),
         telemetry: telemetry.clone(),
+        scrape: Arc::default(),
         log_level: log_level.clone(),
     };
     admin::start(&config.admin, state).map_err(|error| {

@@ -127,6 +127,7 @@ pub fn serve_observed(
         calls: calls.clone(),
         stop: stop.clone(),
     });
+    let counts = observers.metrics.connections.clone();
     let service = Service {
         broker: broker.clone(),
         checks,
@@ -159,7 +160,8 @@ pub fn serve_observed(
         stop.clone(),
         cut.clone(),
         connections.clone(),
-    );
+    )
+    .count_in(counts);
     Ok(RunningServer {
         address,
         task: tokio::spawn(accepting.run(listener)),

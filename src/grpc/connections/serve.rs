@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::super::connection_counts::RefusedConnection;
 use super::connection::{Connection, Peer, Stream};
 use super::lifetime::{Activity, Lifetime, Step};
 use super::streams::Streams;
@@ -46,6 +47,7 @@ impl<M: MakeService> Connections<M> {
             Ok(Err(error)) => error.to_string(),
             Err(_) => "not complete within server.handshake_timeout".to_owned(),
         };
+        self.counts.refuse(RefusedConnection::Handshake);
         let (peer, cause) = (peer.address.ip(), lease_broker_model::text::visible(&cause));
         tracing::warn!(
             target: "lease_broker::audit",
