@@ -162,8 +162,7 @@ impl Totals {
                         });
                     }
                     let part = take(&mut message)?;
-                    // A hash table is up to three quarters empty after it has grown.
-                    self.decoded_bytes += 4 * inner.decoded_bytes;
+                    self.decoded_bytes += map_bytes(inner.decoded_bytes, map_entries == 1);
                     self.walk(inner, part, false)
                         .map_err(|problem| problem.in_field(field.name))?;
                 }
@@ -212,6 +211,20 @@ fn text_bytes(length: usize, continues: bool) -> usize {
     const SMALLEST: usize = 8;
     let bytes = length.max(SMALLEST);
     if continues { 2 * bytes } else { bytes }
+}
+
+/// Returns the bytes that an entry adds to a map at most.
+fn map_bytes(entry: usize, is_first: bool) -> usize {
+    // A B-tree has nodes with room for 11 entries. The first is allocated for one entry. Later ones have at least 5, and one in
+    // six leads to others, by 12 pointers.
+    const ROOM: usize = 11;
+    const NODE: usize = 16;
+    const POINTERS: usize = 12 * size_of::<usize>();
+    if is_first {
+        ROOM * entry + NODE + POINTERS
+    } else {
+        3 * entry + 8
+    }
 }
 
 /// Takes the content of a field with a length.
