@@ -2,10 +2,11 @@
 //! that has waited longest, and first of all one that has sent no request. So clients that are silent, or that do not read,
 //! keep no probe out.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use lease_broker_model::network::network;
 use tokio_util::sync::CancellationToken;
 
 /// The maximum number of open connections, from all addresses and from one.
@@ -85,18 +86,10 @@ impl Drop for Seat {
     }
 }
 
-/// Returns the address that stands for all addresses that one client has: with IPv6, those of a /64.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
-        }
-        v4 @ IpAddr::V4(_) => v4,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
 
     /// An address of a network of its own.

@@ -1,7 +1,7 @@
 //! The operations on leases as the broker runs them: a decorator of [`Leases`] that fails fast and counts operations.
 //!
 //! An operation fails at once while the store is unhealthy (see [`StoreHealth`]), and does not wait for a timeout of
-//! its own. Every operation and its items are counted in [`OperationMetrics`].
+//! its own. Every operation and its items are counted in [`OperationMetrics`](super::operation_metrics::OperationMetrics).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

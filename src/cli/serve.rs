@@ -65,7 +65,7 @@ const MIN_CONNECTIONS: usize = 16;
 
 impl Serve {
     /// Serves until the service has drained. `unknown`: the environment variables that are probably mistyped.
-    /// `lease_operations`: see [`broker::BrokerConfig`].
+    /// `lease_operations`: see [`BrokerConfig`](crate::broker::BrokerConfig).
     pub(super) fn run(
         self,
         unknown: &[UnknownVariable],

@@ -212,13 +212,10 @@ async fn nginx_and_a_policy_hide_restarts() {
         return;
     };
     assert_no_call_failed(&clients.with_policy);
-    // nginx does not see that a broker drains.
+    // nginx does not see that a broker drains, so a restart can cost a client the calls that it sends at that moment.
     for (language, seen) in &clients.without {
         let failed = seen.failures.len();
-        assert!(
-            failed * 1_000 <= seen.calls.max(3_000),
-            "{language}: {failed}"
-        );
+        assert!(failed <= 2 * RESTARTS, "{language}: {failed}");
         for failure in &seen.failures {
             assert_eq!(failure.code(), Code::Unavailable, "{language}");
         }

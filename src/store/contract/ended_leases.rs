@@ -7,7 +7,6 @@ use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::trace_context::{Span, TraceContext};
 
-use super::step::LeaseRow;
 use crate::error::Refusal;
 
 /// The lease that a cancellation ends.
@@ -125,20 +124,6 @@ pub struct EndedLease {
     pub expire_time: i64,
     /// The time of the operation that ended it.
     pub end_time: i64,
-}
-
-impl EndedLease {
-    /// Returns the row of the lease in this state, as it was when it was read.
-    pub(crate) fn row(&self, state: State) -> LeaseRow<&str> {
-        LeaseRow {
-            state,
-            fence: self.lease.fence,
-            attempt: self.lease.attempt,
-            token: (!self.lease.token.is_nil()).then_some(self.lease.token),
-            owner: self.owner.as_deref(),
-            due: Some(self.expire_time),
-        }
-    }
 }
 
 /// A trace context for the row of a lease.

@@ -11,7 +11,7 @@ use lease_broker_model::millis::millis_rounded_up;
 use lease_broker_model::queue::{OnComplete, QueueSpec};
 use uuid::Uuid;
 
-use super::ended_leases::Cancelled;
+use super::ended_leases::{Cancelled, EndedLease};
 use super::settle::{Ending, Settled};
 
 /// The columns of a row that decide about its lease. `O` identifies a worker.
@@ -29,6 +29,20 @@ pub struct LeaseRow<O = String> {
     pub owner: Option<O>,
     /// The due time, in milliseconds by the store's clock.
     pub due: Option<i64>,
+}
+
+impl EndedLease {
+    /// Returns the row of the lease in this state, as it was when it was read.
+    pub(crate) fn row(&self, state: State) -> LeaseRow<&str> {
+        LeaseRow {
+            state,
+            fence: self.lease.fence,
+            attempt: self.lease.attempt,
+            token: (!self.lease.token.is_nil()).then_some(self.lease.token),
+            owner: self.owner.as_deref(),
+            due: Some(self.expire_time),
+        }
+    }
 }
 
 /// The proof that a caller had a lease on a row.

@@ -54,7 +54,7 @@ async function produce() {
   while (!stopped) {
     const payloads = Array.from({ length: 5 }, () => randomUUID());
     const items = payloads.map((payload) => ({ columns: { payload: { stringValue: payload } } }));
-    if (await call("Enqueue", { items, requestId: requestId() })) seen.added.push(...payloads);
+    if (await call("Enqueue", { items, requestId: randomUUID() })) seen.added.push(...payloads);
     await sleep(20);
   }
 }

@@ -54,7 +54,7 @@ def produce():
     while not stop.is_set():
         payloads = [str(uuid.uuid4()) for _ in range(5)]
         items = [pb.NewItem(columns={"payload": pb.ColumnValue(string_value=payload)}) for payload in payloads]
-        if call("Enqueue", pb.EnqueueRequest(queue="work", items=items, request_id=request_id())):
+        if call("Enqueue", pb.EnqueueRequest(queue="work", items=items, request_id=str(uuid.uuid4()))):
             added.extend(payloads)
         time.sleep(0.02)
 

@@ -98,7 +98,7 @@ func produce(client pb.LeaseServiceClient) {
 			value := &pb.ColumnValue{Kind: &pb.ColumnValue_StringValue{StringValue: payload}}
 			items = append(items, &pb.NewItem{Columns: map[string]*pb.ColumnValue{"payload": value}})
 		}
-		request := &pb.EnqueueRequest{Queue: queue, Items: items, RequestId: requestID()}
+		request := &pb.EnqueueRequest{Queue: queue, Items: items, RequestId: uuid()}
 		if _, ok := call("Enqueue", client.Enqueue, request); ok {
 			lock.Lock()
 			result.Added = append(result.Added, payloads...)

@@ -81,7 +81,7 @@ public final class Load {
     private void produce() {
         while (!stopped) {
             var payloads = Stream.generate(() -> UUID.randomUUID().toString()).limit(5).toList();
-            var request = EnqueueRequest.newBuilder().setQueue(QUEUE).setRequestId(requestId());
+            var request = EnqueueRequest.newBuilder().setQueue(QUEUE).setRequestId(UUID.randomUUID().toString());
             for (var payload : payloads) {
                 var value = ColumnValue.newBuilder().setStringValue(payload).build();
                 request.addItems(NewItem.newBuilder().putColumns("payload", value));
