@@ -18,14 +18,14 @@
 //! | `response_budget.rs` | the memory of leases in responses |
 //! | `group_commit.rs`, `write_operations.rs` | heartbeats, settlements and new items: many calls in one store operation |
 //! | `undelivered.rs` | leases that no worker has received yet |
-//! | `fail_fast_leases.rs`, `store_health.rs`, `operation_metrics.rs` | health and counters of the store |
+//! | `fail_fast_leases.rs`, `store_health.rs`, `store_failures.rs`, `running_operations.rs`, `operation_metrics.rs` | health and counters of the store |
 //! | `lease_recorder.rs`, `lease_tracer.rs`, `statement_spans.rs` | counters and spans of leases and store operations |
 //! | `queue_counters.rs`, `queue_monitor.rs` | counters, statistics and the age of leases, for each queue |
 //! | `instances.rs` | one task that lists this broker in the database and compares its settings with the others' |
 //! | `secret_reader.rs` | one task that reads the secrets of lease ids again |
 //! | `request_memory.rs` | one task that forgets the request ids of old Enqueue calls |
 //! | `retention.rs` | one task per queue that deletes items that ended long ago |
-//! | `reaper.rs`, `clock_watch.rs`, `wakeups.rs` | one task per queue that expires leases, steps of the store's clock, and the wake-ups between tasks |
+//! | `reaper.rs`, `clock_watch.rs`, `shortest_lease.rs`, `wakeups.rs` | one task per queue that expires leases, steps of the store's clock, and the wake-ups between tasks |
 
 mod call_budgets;
 mod call_context;
@@ -49,11 +49,14 @@ mod request_memory;
 mod requests;
 mod response_budget;
 pub mod retention;
+mod running_operations;
 mod secret_reader;
 mod settle;
 mod shared_places;
 mod shedding;
+mod shortest_lease;
 mod statement_spans;
+mod store_failures;
 mod store_health;
 mod turns;
 mod undelivered;
@@ -63,15 +66,15 @@ mod write_operations;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::{self, InvalidLeaseId, LeaseId, LeaseOwner};
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_model::sampling::TraceSettings;
 use lease_broker_store::{
-    EnqueueOnce, EnqueuedOnce, Leases, NewItem, PoolStatus, QueueIndex, Renewal, Renewed, Settled,
-    Settlement, Store, StoreError,
+    EnqueueOnce, EnqueuedOnce, Leases, NewItem, OutageCause, PoolStatus, QueueIndex, Renewal,
+    Renewed, Settled, Settlement, Store, StoreError,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -91,6 +94,8 @@ pub use self::requests::{
     LeaseRenewal, ReleaseClaimsRequest,
 };
 pub use self::response_budget::ResponseBytes;
+pub use self::store_failures::StoreFailure;
+pub use self::store_health::StoreStatus;
 pub use self::undelivered::{DeliveredLease, Delivery, HeldBack, UndeliveredLeases};
 
 use self::call_budgets::CallBudgets;
@@ -174,6 +179,8 @@ pub struct BrokerConfig {
     pub traces: TraceSettings,
     /// The kind of the store.
     pub store: config::StoreKind,
+    /// The seed of the jitter between polls. Brokers on the same table have different ones.
+    pub jitter_seed: u64,
     /// Returns the operations on leases of a store. Only tests of checkers replace it, to break a promise.
     #[doc(hidden)]
     pub lease_operations: LeaseOperations,
@@ -215,6 +222,7 @@ impl From<&Config> for BrokerConfig {
             budgets: config.budgets,
             traces: config.telemetry.trace_settings(),
             store: config.store.kind,
+            jitter_seed: rand::random(),
             lease_operations: |store| store,
         }
     }
@@ -267,9 +275,7 @@ impl Broker {
         });
         let secret_reader = Arc::new(SecretReader::new(store.clone()));
         let lease_operations = Arc::new(FailFastLeases {
-            store: lease_operations,
             health: store_health.clone(),
-            metrics: metrics.clone(),
             leases: leases.clone(),
         });
         let mut broker = Self {
@@ -349,6 +355,7 @@ impl Broker {
             queue: index,
             queue_name: spec.name.clone(),
             config: config.reaper,
+            lease_duration: spec.lease.default,
             wakeups: wakeups.clone(),
             metrics: self.metrics.clone(),
         };
@@ -385,7 +392,7 @@ impl Broker {
         let claims = ClaimDispatcher::spawn(
             &self.tasks,
             store.clone(),
-            config.polling,
+            (config.polling, config.jitter_seed),
             wakeups.clone(),
             Arc::new(leased_queue),
             spans.of(Operation::Claim),
@@ -435,14 +442,14 @@ impl Broker {
         self.store_health.subscribe()
     }
 
-    /// Returns the time since when the store has its present health.
-    pub fn store_health_since(&self) -> SystemTime {
-        self.store_health.since()
+    /// Returns the state of the store, with its last failure.
+    pub fn store_status(&self) -> StoreStatus {
+        self.store_health.status()
     }
 
-    /// Returns what keeps the store from answering, if it does not and this is known.
-    pub fn store_obstacle(&self) -> Option<String> {
-        self.store_health.obstacle()
+    /// Returns the number of failures of the store of one kind since the start.
+    pub fn store_failures(&self, cause: OutageCause) -> u64 {
+        self.store_health.failures(cause)
     }
 
     /// Returns the present state of the store's connections.
@@ -516,6 +523,13 @@ impl Broker {
     /// Returns true after [`Broker::announce_drain`] or [`Broker::drain`].
     pub fn is_draining(&self) -> bool {
         *self.drain_is_announced.borrow() || self.draining.is_cancelled()
+    }
+
+    /// Waits until [`Broker::announce_drain`] is called.
+    pub async fn drain_announced(&self) {
+        // The broker holds the sender, so waiting does not fail.
+        let mut announced = self.drain_is_announced.subscribe();
+        let _ = announced.wait_for(|announced| *announced).await;
     }
 
     /// Says that [`Broker::drain`] follows. Until then every call is served as before.

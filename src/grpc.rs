@@ -7,6 +7,7 @@ mod answered;
 mod api;
 mod call_metrics;
 mod caller;
+mod connection_counts;
 mod connections;
 mod deadline;
 mod error_layer;
@@ -28,4 +29,5 @@ mod status;
 mod unsent_body;
 
 pub use self::call_metrics::{CODE_NAMES, CallMetrics, error_type};
+pub use self::connection_counts::{ConnectionCounts, RefusedConnection};
 pub use self::server::{CallObservers, RunningServer, serve, serve_observed};

@@ -2,7 +2,7 @@
 -- Sections: `read_fence` is part of each claim. `read` returns the row. `raise`, `forget_brokers` and, for each queue, `end_leases`
 --   are one transaction, after a restore. `mark_backup` makes a copy of the database a backup. `read_generation` and
 --   `write_generation` are part of each announcement. `find_generation` returns the page that has the generation.
--- Parameters: `raise`: ?1 fence; ?2 now (ms since 1970). `mark_backup`: ?1 now. `end_leases`: ?1 now. `write_generation`: ?1 generation
+-- Parameters: `raise`: ?1 fence; ?2 now (ms since 1970). `mark_backup`: ?1 now. `end_leases`: ?1 now; ?2 fence. `write_generation`: ?1 generation
 --   (8 bytes, big-endian).
 -- Locks: the write lock of the file (`raise`, `forget_brokers`, `end_leases`, `mark_backup`, `write_generation`).
 -- Indexes: none. `end_leases` reads the whole table: a restored table can lack the indexes.
@@ -26,7 +26,7 @@ DELETE FROM lease_broker_instance
 UPDATE {table}
 SET {lease_state} = 0, {lease_state_time} = ?1, {lease_due_time} = NULL, {lease_owner} = NULL, {lease_token} = NULL,
     {lease_attempt} = {lease_attempt} - 1{mirror_redrive}
-WHERE {lease_state} = 1
+WHERE {lease_state} = 1 AND {lease_fence} <= ?2
 
 -- :: mark_backup
 UPDATE lease_broker_epoch SET backup_time = ?1

@@ -1,7 +1,7 @@
 //! Group commit: runs the calls of several callers as one store operation.
 //!
 //! Each [`GroupCommit`] serves one kind of call on one queue. While its operation runs, new calls collect. When the
-//! operation ends, the next one takes all of them, up to [`MAX_GROUP_ITEMS`](call_group::MAX_GROUP_ITEMS). Under load a
+//! operation ends, the next one takes all of them, up to [`MAX_GROUP_ITEMS`]. Under load a
 //! transaction, with its log flush, is then paid once for many calls. An idle broker adds no delay, because a call that
 //! finds no operation running starts one at once.
 //!
@@ -33,8 +33,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::backlog::Backlog;
-pub(super) use self::call_group::CallFailure;
 use self::call_group::{Call, CallGroup, CallResult};
+pub(super) use self::call_group::{CallFailure, MAX_GROUP_ITEMS};
 use super::call_budgets::CallBudgets;
 use super::call_context::CallContext;
 use super::shedding::{Arrivals, Shedding};

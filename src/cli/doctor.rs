@@ -75,9 +75,10 @@ impl Doctor {
             };
             findings.extend(worker_side::check(&self.client, &queues).await);
         }
-        let output = match self.json {
-            true => OutputFormat::Json,
-            false => self.client.output,
+        let output = if self.json {
+            OutputFormat::Json
+        } else {
+            self.client.output
         };
         let rows: Vec<_> = findings.iter().map(Finding::row).collect();
         output.print(&rows, "");

@@ -7,9 +7,11 @@
 //! | state | limit | effect |
 //! |---|---|---|
 //! | no TLS handshake, or no HTTP/2 preface received | `handshake_timeout` | the connection is closed |
-//! | serving | `max_connection_age`, `max_connection_idle`, more than 1,024 requests that the client reset before they were complete | GOAWAY: the client opens no further stream |
+//! | serving | `max_connection_age`, `max_connection_idle` | GOAWAY: the client opens no further stream |
 //! | serving no call | 4 MiB received | GOAWAY, and the connection is closed |
 //! | closing | `max_connection_age_grace` | the connection is closed |
+//! | serving, closing | the caller has lost its rights, too many failed logins, more than 1,024 requests that the client reset before they were complete | GOAWAY, further calls are refused |
+//! | ending | 1 s | the connection is closed, also if the client has not acknowledged GOAWAY |
 
 mod accept_errors;
 mod connection;
@@ -41,10 +43,10 @@ use self::accept_errors::AcceptErrors;
 use self::connection::Stream;
 pub(super) use self::connection::{Connection, Peer};
 use self::lifetime::LifetimeLimits;
-use self::report::Report;
 pub(super) use self::stream_time_limit::limit_response_time;
 use self::streams::StreamExecutor;
 use self::tls_port::TlsPort;
+use super::connection_counts::{ConnectionCounts, RefusedConnection};
 use crate::config;
 use crate::security::{Login, ServerTls};
 
@@ -80,6 +82,7 @@ pub(super) struct Connections<M> {
     limits: LifetimeLimits,
     trusted_proxies: Vec<std::net::IpAddr>,
     seats: Arc<Semaphore>,
+    counts: Arc<ConnectionCounts>,
     /// `None`: plain text.
     tls: Option<TlsPort>,
     /// Cancelled when no further connection and no further stream is accepted.
@@ -105,6 +108,7 @@ impl<M: MakeService> Connections<M> {
             limits: LifetimeLimits::from(settings),
             trusted_proxies: settings.trusted_proxies.clone(),
             seats: Arc::new(Semaphore::new(settings.max_connections)),
+            counts: Arc::default(),
             tls: tls.map(|tls| TlsPort::new(tls, settings.handshakes_per_second)),
             stop,
             cut,
@@ -112,17 +116,29 @@ impl<M: MakeService> Connections<M> {
         }
     }
 
+    /// Counts the connections there.
+    pub(super) fn count_in(self, counts: Arc<ConnectionCounts>) -> Self {
+        Self { counts, ..self }
+    }
+
     /// Accepts connections until the server stops.
     pub(super) async fn run(self, listener: TcpListener) {
         let mut errors = AcceptErrors::default();
-        let mut refused = Report::default();
         let stop = self.stop.clone();
         let this = Arc::new(self);
+        let (counts, stop_reports) = (this.counts.clone(), stop.clone());
+        let max = this.limits.max_connections;
+        this.tasks.spawn(async move {
+            let report = |count| {
+                tracing::warn!(count, max, "connections refused: server.max_connections");
+            };
+            counts.report_full(stop_reports, report).await;
+        });
         if this.tls.is_some() {
-            let (this, stop) = (this.clone(), stop.clone());
+            let (this, cut) = (this.clone(), this.cut.clone());
             tokio::spawn(async move {
                 if let Some(tls) = &this.tls {
-                    tls.check_clients(stop).await;
+                    tls.check_clients(cut).await;
                 }
             });
         }
@@ -135,10 +151,7 @@ impl<M: MakeService> Connections<M> {
             match accepted {
                 Ok((stream, address)) => {
                     errors.clear();
-                    if let Some(count) = this.accept(stream, address, &mut refused) {
-                        let max = this.limits.max_connections;
-                        tracing::warn!(count, max, "connections refused: server.max_connections");
-                    }
+                    this.accept(stream, address);
                 }
                 Err(error) => {
                     if let Some(pause) = errors.pause_after(&error) {
@@ -150,25 +163,20 @@ impl<M: MakeService> Connections<M> {
         }
     }
 
-    /// Starts to serve a connection. If there are too many, closes it and returns the number of refused connections to log.
-    fn accept(
-        self: &Arc<Self>,
-        stream: TcpStream,
-        address: SocketAddr,
-        refused: &mut Report,
-    ) -> Option<u64> {
+    /// Starts to serve a connection. If there are too many, closes it.
+    fn accept(self: &Arc<Self>, stream: TcpStream, address: SocketAddr) {
         let Ok(seat) = self.seats.clone().try_acquire_owned() else {
             // A connection that is closed at once tells the client to try another broker. One that is left in the queue
             // of the listener makes it wait until its deadline. A reset leaves no socket behind.
             let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
-            return refused.add(Instant::now());
+            return self.counts.refuse(RefusedConnection::Full);
         };
         let _ = stream.set_nodelay(true);
         let peer = Peer {
             address,
             is_proxy: self.trusted_proxies.contains(&address.ip().to_canonical()),
         };
-        let this = self.clone();
+        let (this, open) = (self.clone(), self.counts.start());
         self.tasks.spawn(async move {
             let accepted_at = Instant::now();
             // A token of this connection alone: polling a token locks the list of all that wait for it.
@@ -184,9 +192,8 @@ impl<M: MakeService> Connections<M> {
             if let Some((stream, connection)) = opened {
                 this.serve(stream, connection, accepted_at).await;
             }
-            drop(seat);
+            drop((seat, open));
         });
-        None
     }
 }
 

@@ -19,6 +19,7 @@ use tonic::body::Body;
 use super::connections::{Connection, limit_response_time};
 use super::method::rpc_of;
 use super::standard_services::StandardServices;
+use super::status;
 
 /// The service of one connection. `A` answers the calls of the API.
 pub(super) struct Router<A> {
@@ -43,6 +44,12 @@ where
             .fetch_add(1, Ordering::Relaxed);
         if let Some(status) = refusal(&request) {
             return Answer::Refused { status };
+        }
+        if self.connection.is_ending() {
+            let refused = status::connection_ends().into_http();
+            return Answer::Standard {
+                answer: Box::pin(std::future::ready(refused)),
+            };
         }
         let path = request.uri().path();
         if let Some(rpc) = rpc_of(path) {

@@ -42,9 +42,8 @@ pub struct RunningServer {
     address: SocketAddr,
     /// The task that accepts connections.
     task: tokio::task::JoinHandle<()>,
-    /// The task that updates the health service until `draining` is cancelled.
+    /// The task that updates the health service until the broker announces its drain.
     health: tokio::task::JoinHandle<()>,
-    draining: CancellationToken,
     /// Cancelled when the server must accept no more calls.
     stop: CancellationToken,
     /// Cancelled when the connections that are left must be closed.
@@ -102,12 +101,7 @@ pub fn serve_observed(
     let (settings, budgets) = (&config.server, config.budgets);
     let address = listener.local_addr()?;
     let (reporter, health_service) = tonic_health::server::health_reporter();
-    let draining = CancellationToken::new();
-    let health = tokio::spawn(health::report_changes(
-        reporter,
-        broker.clone(),
-        draining.clone(),
-    ));
+    let health = tokio::spawn(health::report_changes(reporter, broker.clone()));
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(lease_broker_proto::DESCRIPTORS)
@@ -118,11 +112,16 @@ pub fn serve_observed(
     let (stop, cut) = (CancellationToken::new(), CancellationToken::new());
     let (calls, connections) = (TaskTracker::new(), TaskTracker::new());
     let tls = security.tls.clone();
-    let guard = security.access.clone().map(Guard);
+    let guard = security.access.clone();
+    let guard = guard.map(|access| Arc::new(Guard::new(access)));
+    if let Some(guard) = guard.clone() {
+        // Until the last connection has ended. One that drains must end too if its caller loses a right.
+        tokio::spawn(guard.end_lost_connections(cut.clone()));
+    }
     let checks = Checks {
         needs_caller: guard.is_some(),
     };
-    tokio::spawn(security.watch_files(stop.clone()));
+    tokio::spawn(security.watch_files(cut.clone()));
     let intake = Arc::new(IntakeLimits {
         broker: broker.clone(),
         guard,
@@ -133,6 +132,7 @@ pub fn serve_observed(
         calls: calls.clone(),
         stop: stop.clone(),
     });
+    let counts = observers.metrics.connections.clone();
     let service = Service {
         broker: broker.clone(),
         checks,
@@ -165,14 +165,14 @@ pub fn serve_observed(
         stop.clone(),
         cut.clone(),
         connections.clone(),
-    );
+    )
+    .count_in(counts);
     Ok(RunningServer {
         address,
         task: tokio::spawn(accepting.run(listener)),
         health,
         stop,
         cut,
-        draining,
         connections,
         calls,
         settings: settings.clone(),
@@ -233,9 +233,15 @@ impl RunningServer {
     ///    without items. Calls whose requests are complete have `drain_grace` to finish.
     /// 3. The last responses have 300 ms to leave. Then all connections are closed.
     pub async fn drain(self) -> bool {
-        self.draining.cancel();
         self.broker.announce_drain();
         tokio::time::sleep(self.settings.drain_delay).await;
+        self.give_way().await
+    }
+
+    /// Does the same as [`RunningServer::drain`] without `drain_delay`, because another server accepts connections on the same
+    /// port.
+    pub async fn give_way(self) -> bool {
+        self.broker.announce_drain();
         // First, so that a client whose waiting claim ends sends the next one elsewhere.
         self.stop.cancel();
         let _ = self.task.await;

@@ -133,7 +133,7 @@ impl StandardServices {
     async fn reflect(
         &self,
         request: Request<Incoming>,
-        connection: &Connection,
+        connection: &Arc<Connection>,
     ) -> Result<Response<Body>, Status> {
         if let Some(guard) = &self.intake.guard {
             guard.admit_any_role(connection, &request)?;

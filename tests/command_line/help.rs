@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::command_line::workspace::Workspace;
 use crate::support::skipped::skipped;
 
-const COMMANDS: [&str; 25] = [
+const COMMANDS: [&str; 26] = [
     "serve",
     "demo",
     "schema plan",
@@ -30,6 +30,7 @@ const COMMANDS: [&str; 25] = [
     "restore",
     "token new",
     "auth check",
+    "auth revoke",
     "completions",
 ];
 

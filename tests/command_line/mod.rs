@@ -17,6 +17,7 @@ mod leases;
 mod logging;
 mod metrics;
 mod operators;
+mod pauses;
 mod read_only;
 mod restore;
 mod schema;

@@ -130,8 +130,8 @@ async fn restores_under_load_give_no_token_twice() {
         }
         // An older backup is also restored a second time.
         let backup = backups.choose(&mut random).expect("a backup").clone();
-        let restored = store_command(&site, &["restore", backup.to_str().expect("text")]);
-        assert_eq!(restored.code, 0, "{restored:?}");
+        let outcome = store_command(&site, &["restore", backup.to_str().expect("text")]);
+        assert_eq!(outcome.code, 0, "{outcome:?}");
         broker = site.serve();
     }
     *ledger.broker.lock().expect("not poisoned") = Some(broker.channel());

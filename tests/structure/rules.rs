@@ -72,7 +72,7 @@ pub(crate) const LAYERS: &[Layer] = &[
     layer("broker", &["call_trace", "config", "model", "span", "store", "value"]),
     layer("grpc", &["broker", "call_trace", "config", "model", "proto", "security", "span", "store", "value"]),
     // They read what the layers count. Only the command line imports them.
-    layer("telemetry", &["broker", "config", "grpc", "logging", "model", "process", "span", "store"]),
+    layer("telemetry", &["broker", "config", "grpc", "logging", "model", "process", "security", "span", "store"]),
     layer("admin", &["broker", "config", "logging", "model", "store", "telemetry"]),
     // It starts the layers. Nothing imports it, except the programs and the fuzzing.
     layer("cli", &[
@@ -141,12 +141,18 @@ pub(crate) const CRATES: &[CrateRule] = &[
             "opentelemetry_prometheus",
             "opentelemetry_sdk",
             "prometheus",
-            "reqwest",
         ],
         places: &[(
             "telemetry",
             "metrics and spans leave the process only there",
         )],
+    },
+    CrateRule {
+        crates: &["reqwest"],
+        places: &[
+            ("telemetry", "the exporter takes the client"),
+            ("security/jwks_url", "issuers publish their keys over HTTP"),
+        ],
     },
     CrateRule {
         crates: &["opentelemetry_semantic_conventions"],
@@ -159,6 +165,28 @@ pub(crate) const CRATES: &[CrateRule] = &[
     CrateRule {
         crates: &["jsonwebtoken", "webpki"],
         places: &[("security", "tokens and certificates")],
+    },
+    CrateRule {
+        crates: &["rustix"],
+        places: &[
+            (
+                "process",
+                "what the system says about this process and its files",
+            ),
+            (
+                "store/sqlite/lock_holder",
+                "the system knows who holds a lock",
+            ),
+            ("cli", "commands end the processes that they start"),
+            (
+                "bench",
+                "it ends the brokers that it starts, and raises its own limits",
+            ),
+        ],
+    },
+    CrateRule {
+        crates: &["sd_notify"],
+        places: &[("cli/serve", "the service reports to its service manager")],
     },
     CrateRule {
         crates: &["tracing_appender"],

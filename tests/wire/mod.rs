@@ -8,10 +8,12 @@ mod deadlocks;
 mod departed_callers;
 mod errors;
 mod fixture;
+mod generations;
 mod keepalive;
 mod login;
 mod lost_connections;
 mod malformed_answers;
+mod random_answers;
 mod refused_logins;
 mod refused_settlements;
 #[path = "responder/responder.rs"]

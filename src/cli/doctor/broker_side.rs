@@ -4,18 +4,20 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lease_broker_store::schema::Schema;
 use lease_broker_store::{BrokerList, StoreError};
-use serde_json::Value as Json;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::finding::{Finding, Verdict};
 use super::{bounded, sqlite_file};
 use crate::cli::config_args::{SchemaAccess, open_schema};
-use crate::cli::health::readiness;
+use crate::cli::health::readiness::{self, StoreReadiness};
 use crate::cli::output::format_duration;
 use crate::config::{Config, StoreKind};
 
-/// A clock that differs by more than this moves the ends of leases. It is the tolerance of brokers for a step of the clock.
+/// A clock that differs by more than this can end short leases early or late. A smaller difference can be the time of the check.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(2);
+
+/// A broker probes its database when an operation takes longer than this.
+const SLOW_OPERATION: Duration = Duration::from_secs(3);
 
 /// Runs all checks of this side.
 pub(super) async fn check(config: &Config, limit: Duration) -> Vec<Finding> {
@@ -169,27 +171,36 @@ async fn check_admin_port(config: &Config, limit: Duration) -> Finding {
                 format!("{address}: {error}; no broker of this configuration runs on this host");
             finding(Verdict::Warning, detail)
         }
-        Ok(Ok(answer)) if answer.ready => finding(Verdict::Ok, describe(&answer.store)),
         Ok(Ok(answer)) => {
-            let detail = format!(
-                "not ready: {}; {}",
-                answer.reasons.join(", "),
-                describe(&answer.store)
-            );
-            finding(Verdict::Problem, detail)
+            let store = answer.store.as_ref();
+            let oldest = store.map(|store| store.oldest_operation_seconds);
+            let oldest = oldest.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+            let oldest = oldest.unwrap_or_default();
+            let verdict = match answer.ready {
+                false => Verdict::Problem,
+                true if oldest > SLOW_OPERATION => Verdict::Warning,
+                true => Verdict::Ok,
+            };
+            let mut details = answer.reasons;
+            details.extend(store.map(|store| describe(store, oldest)));
+            finding(verdict, format!("{address}: {}", details.join("; ")))
         }
     }
 }
 
-/// Returns what the broker says about its store: whether it is up and since when, the last error, and the oldest running operation.
-fn describe(store: &Json) -> String {
-    let fields = store.as_object().into_iter().flatten();
-    let fields = fields.filter(|(_, value)| !value.is_null());
-    let fields: Vec<String> = fields
-        .map(|(name, value)| match value {
-            Json::String(text) => format!("{name} {text}"),
-            other => format!("{name} {other}"),
-        })
-        .collect();
-    format!("store: {}", fields.join(", "))
+/// Returns what the broker says about its store: whether it is up, the oldest running operation, and the last error.
+fn describe(store: &StoreReadiness, oldest: Duration) -> String {
+    let state = if store.up { "up" } else { "down" };
+    let oldest = match oldest {
+        Duration::ZERO => "no operation runs".to_owned(),
+        oldest => format!(
+            "the oldest operation has run for {}",
+            format_duration(oldest)
+        ),
+    };
+    let time = store.error_time.as_deref().unwrap_or_default();
+    let error = store.error.as_ref();
+    let error = error.map(|error| format!(", last error at {time}: {error}"));
+    let error = error.unwrap_or_default();
+    format!("the database is {state}, {oldest}{error}")
 }

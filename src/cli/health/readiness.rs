@@ -16,9 +16,20 @@ pub(in crate::cli) struct Readiness {
     pub(in crate::cli) ready: bool,
     /// Why the broker is not ready. Empty: it is.
     pub(in crate::cli) reasons: Vec<String>,
-    /// The state of the store. A broker that starts has none yet.
-    #[serde(default)]
-    pub(in crate::cli) store: serde_json::Value,
+    /// The database. `None`: the broker is starting.
+    pub(in crate::cli) store: Option<StoreReadiness>,
+}
+
+/// The state of the database.
+#[derive(Deserialize)]
+pub(in crate::cli) struct StoreReadiness {
+    pub(in crate::cli) up: bool,
+    /// The time for which the oldest operation has run. Zero: none runs.
+    pub(in crate::cli) oldest_operation_seconds: f64,
+    /// Its last failure.
+    pub(in crate::cli) error: Option<String>,
+    /// When that occurred.
+    pub(in crate::cli) error_time: Option<String>,
 }
 
 /// Returns the address at which a program on this host reaches a port that listens on `listen`.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use lease_broker_model::call_source::CallSource;
+use rustls::pki_types::CertificateDer;
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
@@ -13,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::security::Login;
 
 /// The number of requests of a connection that the client may reset before it has sent them completely. After them the connection
-/// takes no further call.
+/// ends.
 const MAX_CUT_REQUESTS: usize = 1_024;
 
 /// The stream of a connection, without or with TLS.
@@ -46,8 +47,12 @@ pub(in crate::grpc) struct Connection {
     pub(in crate::grpc) has_watcher: AtomicBool,
     /// Decides who the calls come from.
     pub(in crate::grpc) login: Login,
-    /// Cancelled when the connection must take no further stream.
-    pub(in crate::grpc) stop: CancellationToken,
+    /// The certificates of the client, its own first. Empty: it has none.
+    pub(super) certificates: Vec<CertificateDer<'static>>,
+    /// Cancelled when the client is asked to go elsewhere. Calls that it sends before it has read this are served.
+    pub(super) stop: CancellationToken,
+    /// Cancelled when the connection must end now, whether the client agrees or not.
+    pub(super) end: CancellationToken,
 }
 
 impl Connection {
@@ -55,7 +60,9 @@ impl Connection {
         Self {
             peer,
             login,
+            certificates: Vec::new(),
             stop,
+            end: CancellationToken::new(),
             source: CallSource::new(),
             started_streams: AtomicUsize::new(0),
             incomplete_requests: AtomicUsize::new(0),
@@ -64,10 +71,33 @@ impl Connection {
         }
     }
 
+    /// Keeps the certificates of the client, as long as the connection lasts.
+    pub(super) fn with_certificates(self, certificates: Vec<CertificateDer<'static>>) -> Self {
+        Self {
+            certificates,
+            ..self
+        }
+    }
+
     /// Counts a request that the client has reset before it was complete.
     pub(in crate::grpc) fn count_cut_request(&self) {
         if self.cut_requests.fetch_add(1, Ordering::Relaxed) == MAX_CUT_REQUESTS {
-            self.stop.cancel();
+            // The calls of a proxy's other clients are served to their end.
+            if self.peer.is_proxy {
+                self.stop.cancel();
+            } else {
+                self.end_now();
+            }
         }
+    }
+
+    /// Ends the connection: from now on it refuses calls, and shortly after this it is closed, with the calls that it has left.
+    pub(in crate::grpc) fn end_now(&self) {
+        self.end.cancel();
+    }
+
+    /// Returns whether the connection refuses calls.
+    pub(in crate::grpc) fn is_ending(&self) -> bool {
+        self.end.is_cancelled()
     }
 }

@@ -9,6 +9,8 @@ use crate::config;
 
 /// An idle connection is found after at most this part of the idle time more.
 const IDLE_CHECKS: u32 = 4;
+/// The time that running calls have on a connection that ends now.
+const LAST_CALLS: Duration = Duration::from_secs(1);
 
 /// The time limits of connections.
 #[derive(Clone, Copy)]
@@ -111,10 +113,16 @@ impl Lifetime {
         Step::Wait(next)
     }
 
-    /// Starts to close the connection.
+    /// Starts to close the connection politely: its calls have the configured time, and the client must agree.
     pub(super) fn close(&mut self, now: Instant) -> Step {
         self.phase = Phase::Closing;
         Step::Close(now + self.limits.grace)
+    }
+
+    /// Starts to close the connection of a client that is not served any more.
+    pub(super) fn end(&mut self, now: Instant) -> Step {
+        self.phase = Phase::Closing;
+        Step::Close(now + LAST_CALLS)
     }
 }
 
@@ -164,6 +172,14 @@ mod tests {
         assert_eq!(time, last_call + 40 * SECOND);
         assert_eq!(closed, Step::Close(time + 7 * SECOND));
         assert_eq!(lifetime.step(activity(1), time + 7 * SECOND), Step::Cut);
+    }
+
+    #[test]
+    fn client_without_a_right_is_cut_after_a_second() {
+        let (mut lifetime, time) = Lifetime::new(LIMITS, Instant::now());
+        assert!(matches!(lifetime.close(time), Step::Close(_)));
+        assert_eq!(lifetime.end(time), Step::Close(time + SECOND));
+        assert_eq!(lifetime.step(activity(1), time + SECOND), Step::Cut);
     }
 
     #[test]

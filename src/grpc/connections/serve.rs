@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::super::connection_counts::RefusedConnection;
 use super::connection::{Connection, Peer, Stream};
 use super::lifetime::{Activity, Lifetime, Step};
 use super::streams::Streams;
@@ -35,15 +36,18 @@ impl<M: MakeService> Connections<M> {
                     login,
                     certificates,
                 } = encrypted;
-                let connection = Arc::new(Connection::new(peer, login, stop));
-                if !certificates.is_empty() {
-                    tls.watch(&connection, certificates);
+                let has_certificate = !certificates.is_empty();
+                let connection = Connection::new(peer, login, stop);
+                let connection = Arc::new(connection.with_certificates(certificates));
+                if has_certificate {
+                    tls.watch(&connection);
                 }
                 return Some((Stream::Right(Box::new(stream)), connection));
             }
             Ok(Err(error)) => error.to_string(),
             Err(_) => "not complete within server.handshake_timeout".to_owned(),
         };
+        self.counts.refuse(RefusedConnection::Handshake);
         let (peer, cause) = (peer.address.ip(), lease_broker_model::text::visible(&cause));
         tracing::warn!(
             target: "lease_broker::audit",
@@ -73,7 +77,8 @@ impl<M: MakeService> Connections<M> {
         // Tokens of this connection alone: polling a token locks the list of all that wait for it.
         let cut = self.cut.child_token();
         let (mut stop, mut cut) = (pin!(connection.stop.cancelled()), pin!(cut.cancelled()));
-        let mut stopping = false;
+        let mut end = pin!(connection.end.cancelled());
+        let (mut stopping, mut ending) = (false, false);
         loop {
             let next = tokio::select! {
                 biased;
@@ -92,6 +97,13 @@ impl<M: MakeService> Connections<M> {
                     return;
                 }
                 () = &mut cut => return,
+                () = &mut end, if !ending => {
+                    (stopping, ending) = (true, true);
+                    if !streams.has_greeting() {
+                        return;
+                    }
+                    lifetime.end(Instant::now())
+                }
                 () = &mut stop, if !stopping => {
                     stopping = true;
                     if !streams.has_greeting() {

@@ -9,6 +9,7 @@ use tiberius::Row;
 use super::catalogue::Table;
 use super::connection::Connection;
 use super::soft_lock_types::queue_columns;
+use super::statement_parts::roll_back_on_error;
 use super::{decode, placeholders};
 use crate::StoreError;
 use crate::epoch::{NewEpoch, fence_after, went_back};
@@ -18,6 +19,22 @@ const EPOCH: &str = lease_broker_sql::mssql::EPOCH;
 
 fn section(name: &str) -> String {
     render(EPOCH, name, &Placeholders::new())
+}
+
+/// Returns the batch that reads the moment.
+pub(super) fn read_batch() -> String {
+    section("read")
+}
+
+/// Returns the batch that begins an epoch.
+pub(super) fn raise_batch() -> String {
+    section("raise")
+}
+
+/// Returns the batch that ends some leases of earlier epochs.
+pub(super) fn render_end_leases(placeholders: &Placeholders, has_triggers: bool) -> String {
+    let batch = render(EPOCH, "end_leases", placeholders);
+    roll_back_on_error(batch, has_triggers)
 }
 
 /// A moment of the database: the fence of the epoch, and the generation. Later moments are greater.
@@ -87,7 +104,7 @@ impl LatestMoment {
 
     /// Reads the moment on a connection.
     pub(super) async fn read(&self, connection: &mut Connection) -> Result<(), StoreError> {
-        let results = connection.batch(&section("read")).await?;
+        let results = connection.batch(&read_batch()).await?;
         self.see(Moment::read(decode::single_row(&results, 0)?)?)
     }
 
@@ -108,10 +125,10 @@ pub(super) async fn begin(
     connection: &mut Connection,
     queues: &[QueueSpec],
 ) -> Result<NewEpoch, StoreError> {
-    let results = connection.batch(&section("read")).await?;
+    let results = connection.batch(&read_batch()).await?;
     let last = Moment::read(decode::single_row(&results, 0)?)?;
     let fence = fence_after(last.fence)?;
-    connection.query(&section("raise"), &[&fence]).await?;
+    connection.query(&raise_batch(), &[&fence]).await?;
     let mut ended_leases = Vec::new();
     for queue in queues {
         let Some(table) = Table::read(connection, &queue.table).await? else {
@@ -120,10 +137,10 @@ pub(super) async fn begin(
         let columns = queue_columns(queue, &table)
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
         let placeholders = placeholders::of_table(queue, &table, &columns);
-        let end_leases = render(EPOCH, "end_leases", &placeholders);
+        let end_leases = render_end_leases(&placeholders, table.has_triggers);
         let mut ended = 0;
         loop {
-            let results = connection.batch(&end_leases).await?;
+            let results = connection.query(&end_leases, &[&fence]).await?;
             match decode::integer(decode::single_row(&results, 0)?, 0)? {
                 0 => break,
                 count => ended += count.unsigned_abs(),

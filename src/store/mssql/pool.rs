@@ -19,7 +19,7 @@ use super::connection::Connection;
 use super::epoch::LatestMoment;
 use super::error::{OperationFailure, RetrySafety, at_start, timed_out, while_connecting};
 use crate::withdrawal::{Beginning, Withdrawals};
-use crate::{Database, PoolStatus, RetryReason, StoreError};
+use crate::{Database, OutageCause, PoolStatus, RetryReason, StoreError};
 
 /// Maximum number of connections that are being opened at the same time. A server that has just started would otherwise
 /// be overloaded by logins.
@@ -61,6 +61,7 @@ impl ConnectionManager {
         let checked = timeout(self.settings.handshake_timeout, check).await;
         checked.unwrap_or_else(|_| {
             Err(StoreError::not_begun(
+                OutageCause::NoAnswer,
                 "the server does not answer after the login",
             ))
         })?;
@@ -228,7 +229,7 @@ impl Pool {
         *was_sent = true;
         let outcome = connection.run_prepared(sql, parameters).await;
         outcome.map_err(|error| {
-            let failure = OperationFailure::new(error, tries);
+            let failure = OperationFailure::of_batch(error, tries, sql);
             if failure.breaks_connection() {
                 drop(Object::take(connection));
             }
@@ -253,10 +254,11 @@ impl Pool {
             PoolError::Timeout(_) => {
                 self.counters.timeouts.fetch_add(1, Ordering::Relaxed);
                 StoreError::not_begun(
+                    OutageCause::Busy,
                     "every connection to the server is in use; raise store.max_connections",
                 )
             }
-            other => StoreError::not_begun(other.to_string()),
+            other => StoreError::not_begun(OutageCause::Other, other.to_string()),
         })
     }
 

@@ -3,6 +3,7 @@
 //! Both copy all pages of one committed state with SQLite's backup API, into a new file that gets its name at the end. So the name
 //! never belongs to half a copy, and programs that use the source go on meanwhile.
 
+use std::cell::RefCell;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -12,12 +13,12 @@ use lease_broker_model::queue::QueueSpec;
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
 
-use super::connection::{open_copy, open_to_read};
+use super::connection::open_copy;
 use super::lock_holder::LockHolder;
-use super::read_connection::companion;
+use super::read_connection::{ReadConnection, companion};
 use super::{epoch, migrations};
-use crate::StoreError;
 use crate::epoch::NewEpoch;
+use crate::{OutageCause, StoreError};
 
 /// The pause before another try if another program has locked the source.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -30,7 +31,7 @@ const MAX_TRIES: u32 = 2_000;
 /// [`StoreError::Misconfigured`] if the source is not the database of a broker.
 pub fn back_up(database: &Path, target: &Path) -> Result<(), StoreError> {
     refuse_existing(target)?;
-    write_file(target, |connection| {
+    let write = |connection: &mut Connection| {
         copy(database, connection)?;
         if epoch::mark_backup(connection)? {
             return Ok(());
@@ -39,7 +40,8 @@ pub fn back_up(database: &Path, target: &Path) -> Result<(), StoreError> {
         Err(StoreError::Misconfigured(format!(
             "{database} has no table lease_broker_epoch, so no broker of this version has used it; there is nothing to back up"
         )))
-    })
+    };
+    write_file(target, write, || Ok(()))
 }
 
 /// The report of a restore.
@@ -65,16 +67,17 @@ pub fn restore(
     let target = fs::canonicalize(database).unwrap_or_else(|_| database.to_owned());
     refuse_open_file(&target)?;
     let mut restored = None;
-    write_file_over(&target, |connection| {
+    let write = |connection: &mut Connection| {
         copy(backup, connection)?;
         migrations::migrate(connection)?;
         let backup_time = epoch::backup_time(connection)?;
         let transaction = connection.transaction()?;
-        let epoch = epoch::begin(&transaction, queues)?;
+        let epoch = epoch::begin(&transaction, queues, fence_of_replaced(&target))?;
         transaction.commit()?;
         restored = Some(Restored { backup_time, epoch });
         Ok(())
-    })?;
+    };
+    write_file(&target, write, || remove_log(&target))?;
     restored.ok_or_else(|| StoreError::Bug("the backup was not restored".to_owned()))
 }
 
@@ -102,27 +105,11 @@ fn refuse_existing(target: &Path) -> Result<(), StoreError> {
 
 /// Copies the committed state of a file.
 fn copy(from: &Path, to: &mut Connection) -> Result<(), StoreError> {
-    let source = open_to_read(from)?;
-    {
-        let backup = Backup::new(&source, to)?;
-        let mut tries = 0;
-        loop {
-            match backup.step(-1)? {
-                StepResult::Done => break,
-                StepResult::More => {}
-                _ if tries == MAX_TRIES => {
-                    let from = from.display();
-                    return Err(StoreError::unavailable(format!(
-                        "{from}: another program has locked the file"
-                    )));
-                }
-                _ => {
-                    tries += 1;
-                    std::thread::sleep(PAUSE);
-                }
-            }
-        }
-    }
+    let target = RefCell::new(&mut *to);
+    // If another program begins to use the file, all pages are copied again.
+    let mut source = ReadConnection::open(from)?;
+    let copied = source.read(|source| copy_pages(source, &mut target.borrow_mut()));
+    copied.map_err(|error| in_file(from, error))?;
     let problem: String = to.pragma_query_value(None, "integrity_check", |row| row.get(0))?;
     if problem == "ok" {
         return Ok(());
@@ -133,13 +120,30 @@ fn copy(from: &Path, to: &mut Connection) -> Result<(), StoreError> {
     )))
 }
 
-/// Writes a database file under a temporary name, and then renames it.
+fn copy_pages(from: &Connection, to: &mut Connection) -> Result<(), StoreError> {
+    let backup = Backup::new(from, to)?;
+    for _ in 0..MAX_TRIES {
+        match backup.step(-1)? {
+            StepResult::Done => return Ok(()),
+            StepResult::More => {}
+            _ => std::thread::sleep(PAUSE),
+        }
+    }
+    Err(StoreError::outage(
+        OutageCause::Busy,
+        "another program has locked the file",
+    ))
+}
+
+/// Writes a database file under a temporary name, and then renames it. `make_way` runs before, once the file is complete.
 fn write_file(
     target: &Path,
     write: impl FnOnce(&mut Connection) -> Result<(), StoreError>,
+    make_way: impl FnOnce() -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     let unfinished = PathBuf::from(companion(target, "-unfinished"));
     let result = write_unfinished(&unfinished, write)
+        .and_then(|()| make_way())
         .and_then(|()| rename(&unfinished, target).map_err(|error| io_error(target, &error)));
     if result.is_err() {
         remove(&unfinished);
@@ -147,26 +151,27 @@ fn write_file(
     result
 }
 
-/// Writes a database file in place of another one. The log of the other one goes first, because SQLite would apply it to the new
-/// file.
-fn write_file_over(
-    target: &Path,
-    write: impl FnOnce(&mut Connection) -> Result<(), StoreError>,
-) -> Result<(), StoreError> {
-    write_file(target, |connection| {
-        write(connection)?;
-        refuse_open_file(target)?;
-        for suffix in ["-shm", "-wal"] {
-            let path = PathBuf::from(companion(target, suffix));
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(io_error(&path, &error));
-                }
-                _ => {}
+/// Removes the log of a database file that no program has open. SQLite would apply it to another file of the same name.
+fn remove_log(database: &Path) -> Result<(), StoreError> {
+    refuse_open_file(database)?;
+    for suffix in ["-shm", "-wal"] {
+        let path = PathBuf::from(companion(database, suffix));
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(io_error(&path, &error));
             }
+            _ => {}
         }
-        sync_folder(target).map_err(|error| io_error(target, &error))
-    })
+    }
+    sync_folder(database).map_err(|error| io_error(database, &error))
+}
+
+/// Returns the fence of the epoch in a database that is about to be replaced. 0: it cannot be read.
+fn fence_of_replaced(database: &Path) -> i64 {
+    let read =
+        |connection: &Connection| epoch::read_fence(connection, &epoch::section("read_fence"));
+    let fence = ReadConnection::open(database).and_then(|mut database| database.read(read));
+    fence.unwrap_or_default()
 }
 
 fn write_unfinished(
@@ -200,6 +205,19 @@ fn sync_folder(path: &Path) -> io::Result<()> {
 fn remove(path: &Path) {
     for suffix in ["", "-wal", "-shm", "-journal"] {
         let _ = fs::remove_file(companion(path, suffix));
+    }
+}
+
+/// Names the file in an error that SQLite reports without it.
+fn in_file(path: &Path, error: StoreError) -> StoreError {
+    let path = path.display();
+    match error {
+        StoreError::Io(problem) => StoreError::Io(format!("{path}: {problem}")),
+        StoreError::Unavailable(mut outage) => {
+            outage.reason = format!("{path}: {}", outage.reason);
+            StoreError::Unavailable(outage)
+        }
+        other => other,
     }
 }
 

@@ -59,11 +59,15 @@ pub(super) fn backup_time(connection: &Connection) -> Result<Option<i64>, StoreE
 }
 
 /// Begins a new epoch, and ends the leases of the queues. Belongs into a transaction. A queue whose table does not exist is left
-/// out.
-pub(super) fn begin(connection: &Connection, queues: &[QueueSpec]) -> Result<NewEpoch, StoreError> {
+/// out. `replaced`: the fence of the epoch in a database that this one replaces; otherwise 0.
+pub(super) fn begin(
+    connection: &Connection,
+    queues: &[QueueSpec],
+    replaced: i64,
+) -> Result<NewEpoch, StoreError> {
     let now = system_clock()();
     let last = read_fence(connection, &section("read_fence"))?;
-    let fence = fence_after(last)?;
+    let fence = fence_after(last.max(replaced))?;
     connection.execute(&section("raise"), [fence, now])?;
     connection.execute(&section("forget_brokers"), [])?;
     let mut ended_leases = Vec::new();
@@ -75,7 +79,7 @@ pub(super) fn begin(connection: &Connection, queues: &[QueueSpec]) -> Result<New
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
         let placeholders = placeholders::of_table(queue, &table, &columns);
         let end_leases = render(EPOCH, "end_leases", &placeholders);
-        let ended = connection.execute(&end_leases, [now])?;
+        let ended = connection.execute(&end_leases, [now, fence])?;
         ended_leases.push((queue.name.clone(), ended as u64));
     }
     Ok(NewEpoch {

@@ -46,8 +46,8 @@ impl LockHolder {
         let process = fcntl_getlk(file, &wanted).ok()??.pid;
         let process = process.map(rustix::process::Pid::as_raw_nonzero);
         let process = process.map(std::num::NonZeroI32::get);
-        let stat = process.and_then(|id| read_to_string(format!("/proc/{id}/stat")).ok());
-        let (program, state) = stat.as_deref().and_then(parse_stat).unzip();
+        let status = process.and_then(|id| read_to_string(format!("/proc/{id}/stat")).ok());
+        let (program, state) = status.as_deref().and_then(parse_stat).unzip();
         Some(Self {
             process,
             program: program.unwrap_or_default().to_owned(),
@@ -71,19 +71,26 @@ pub struct WriteLock {
 impl WriteLock {
     /// Looks at the lock of this file.
     pub fn of(database: &Path) -> Self {
-        Self {
+        let lock = Self {
             database: database.to_owned(),
             index: OnceLock::new(),
-        }
+        };
+        // Opened now if it exists: later the device may not answer.
+        lock.find_index();
+        lock
     }
 
-    /// Returns the process, other than this one, that holds the lock.
-    pub fn holder(&self) -> Option<LockHolder> {
+    fn find_index(&self) -> Option<&HeldFile> {
         if self.index.get().is_none() {
             let index = HeldFile::open(companion(&self.database, "-shm")).ok()?;
             let _ = self.index.set(index);
         }
-        LockHolder::find(self.index.get()?, WRITE_LOCK)
+        self.index.get()
+    }
+
+    /// Returns the process, other than this one, that holds the lock.
+    pub fn holder(&self) -> Option<LockHolder> {
+        LockHolder::find(self.find_index()?, WRITE_LOCK)
     }
 
     /// Looks several times, and returns the process that held the lock each time.
