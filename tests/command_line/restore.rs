@@ -1,6 +1,7 @@
 //! Tests of `backup` and `restore`.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 
 use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::database::query_value;
@@ -97,4 +98,20 @@ fn copy_by_another_program_can_be_restored() {
         "SELECT fence FROM lease_broker_epoch",
     );
     assert!(fence > 1_000_000_000_000_000);
+}
+
+#[test]
+fn files_keep_who_may_read_them() {
+    let workspace = Workspace::with(QUEUES);
+    assert_eq!(workspace.store("schema apply").code, 0);
+    let mode = |name: &str| {
+        let file = fs::metadata(workspace.path(name)).expect("a file");
+        file.permissions().mode() & 0o777
+    };
+    fs::set_permissions(workspace.path("q.db"), Permissions::from_mode(0o640)).expect("set");
+    assert_eq!(workspace.store("backup old.db").code, 0);
+    assert_eq!(mode("old.db"), 0o640);
+    fs::set_permissions(workspace.path("old.db"), Permissions::from_mode(0o444)).expect("set");
+    assert_eq!(workspace.store("restore old.db").code, 0);
+    assert_eq!(mode("q.db"), 0o640);
 }

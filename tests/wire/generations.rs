@@ -1,7 +1,8 @@
 //! A database that goes back in time: a restore, or a failover to a replica that lacks the last commits. Both end all connections.
 
-use lease_broker_store::StoreError;
+use lease_broker_store::{StoreError, Upkeep as _};
 
+use crate::support::timeout::with_timeout;
 use crate::wire::answers::{OPERATION, held};
 use crate::wire::fixture::Fixture;
 use crate::wire::responder::script::Reply;
@@ -38,7 +39,7 @@ async fn database_that_went_back_is_not_used() {
     assert_went_back(fixture.heartbeat(1).await);
     let before = fixture.server.requests(OPERATION).len();
     assert_went_back(fixture.claim().await);
-    assert_went_back(fixture.probe().await);
+    assert_went_back(with_timeout(fixture.store.probe()).await);
     assert_eq!(fixture.server.requests(OPERATION).len(), before);
     // Somebody has run `restore --in-place`.
     fixture.server.on(EPOCH, vec![moment(7, -1)]);

@@ -4,8 +4,9 @@
 //! never belongs to half a copy, and programs that use the source go on meanwhile.
 
 use std::cell::RefCell;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -41,7 +42,8 @@ pub fn back_up(database: &Path, target: &Path) -> Result<(), StoreError> {
             "{database} has no table lease_broker_epoch, so no broker of this version has used it; there is nothing to back up"
         )))
     };
-    write_file(target, write, || Ok(()))
+    let rights = Rights::of(database, false)?;
+    write_file(target, write, rights.as_ref(), || Ok(()))
 }
 
 /// The report of a restore.
@@ -77,7 +79,8 @@ pub fn restore(
         restored = Some(Restored { backup_time, epoch });
         Ok(())
     };
-    write_file(&target, write, || remove_log(&target))?;
+    let rights = Rights::of(&target, true)?;
+    write_file(&target, write, rights.as_ref(), || remove_log(&target))?;
     restored.ok_or_else(|| StoreError::Bug("the backup was not restored".to_owned()))
 }
 
@@ -135,14 +138,18 @@ fn copy_pages(from: &Connection, to: &mut Connection) -> Result<(), StoreError> 
     ))
 }
 
-/// Writes a database file under a temporary name, and then renames it. `make_way` runs before, once the file is complete.
+/// Writes a database file under a temporary name, and then renames it. `make_way` runs before, once the file is complete. `rights`:
+/// those of the file; `None`: only this user can read it.
 fn write_file(
     target: &Path,
     write: impl FnOnce(&mut Connection) -> Result<(), StoreError>,
+    rights: Option<&Rights>,
     make_way: impl FnOnce() -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     let unfinished = PathBuf::from(companion(target, "-unfinished"));
+    let give = || rights.map_or(Ok(()), |rights| rights.give_to(&unfinished));
     let result = write_unfinished(&unfinished, write)
+        .and_then(|()| give().map_err(|error| io_error(&unfinished, &error)))
         .and_then(|()| make_way())
         .and_then(|()| rename(&unfinished, target).map_err(|error| io_error(target, &error)));
     if result.is_err() {
@@ -179,6 +186,10 @@ fn write_unfinished(
     write: impl FnOnce(&mut Connection) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     remove(path);
+    // The database has the secret that signs lease ids, so nobody else may read it meanwhile.
+    let mut options = File::options();
+    options.write(true).create_new(true).mode(0o600);
+    options.open(path).map_err(|error| io_error(path, &error))?;
     let mut connection = open_copy(path)?;
     write(&mut connection)?;
     // Without a log, the file is complete. The first broker puts it into WAL mode again.
@@ -186,6 +197,37 @@ fn write_unfinished(
     connection.close().map_err(|(_, error)| error)?;
     let file = File::open(path).and_then(|file| file.sync_all());
     file.map_err(|error| io_error(path, &error))
+}
+
+/// Who may read and write a file.
+struct Rights {
+    permissions: Permissions,
+    /// User and group. `None`: those of this process.
+    owner: Option<(u32, u32)>,
+}
+
+impl Rights {
+    /// Reads the rights of a file. `None`: it does not exist.
+    fn of(path: &Path, with_owner: bool) -> Result<Option<Self>, StoreError> {
+        match fs::metadata(path) {
+            Ok(file) => Ok(Some(Self {
+                permissions: file.permissions(),
+                owner: with_owner.then(|| (file.uid(), file.gid())),
+            })),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io_error(path, &error)),
+        }
+    }
+
+    fn give_to(&self, path: &Path) -> io::Result<()> {
+        if let Some((user, group)) = self.owner {
+            let present = fs::metadata(path)?;
+            if (present.uid(), present.gid()) != (user, group) {
+                chown(path, Some(user), Some(group))?;
+            }
+        }
+        fs::set_permissions(path, self.permissions.clone())
+    }
 }
 
 fn rename(from: &Path, to: &Path) -> io::Result<()> {

@@ -16,7 +16,7 @@ use rusqlite::config::DbConfig;
 use super::generation::FileGeneration;
 use super::lock_holder::WriteLock;
 use super::read_connection::companion;
-use crate::StoreError;
+use crate::{OutageCause, StoreError};
 
 /// The shortest time between two checks. A check costs about as much as a small read.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -126,7 +126,9 @@ impl OpenFiles {
     /// Adds to an outage the process that holds the write lock, if there is one.
     pub(super) fn name_holder(&self, error: StoreError) -> StoreError {
         match (error, self.write_lock.holder()) {
-            (StoreError::Unavailable(mut outage), Some(holder)) => {
+            (StoreError::Unavailable(mut outage), Some(holder))
+                if outage.cause == OutageCause::Busy =>
+            {
                 outage.reason = format!("{}; it is held by {holder}", outage.reason);
                 StoreError::Unavailable(outage)
             }

@@ -95,8 +95,6 @@ fn protocol_holds_for_rows_that_share_a_token() {
 fn protocol_holds_with_a_restore() {
     let bounds = Bounds {
         restores: 1,
-        claims: 2,
-        calls: 1,
         ..bounds()
     };
     with_symmetry(kept(bounds)).assert_holds("a restore");
