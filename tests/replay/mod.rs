@@ -232,18 +232,21 @@ impl<D: Database> Replay<D> {
                 // The store returns only a number. The rows show which ones.
                 dead.map(|case| (case.id, RowOutcome::Redriven)).collect()
             }
-            RowOperation::BeginEpoch(_) => {
-                let queues = std::slice::from_ref(&self.queue);
-                let epoch = self.database.harness().begin_epoch(queues).await;
-                let ended = epoch.expect("an epoch").ended_leases.remove(0).1;
-                let leased = cases.iter().filter(|case| case.row.state == State::Leased);
-                let outcomes: Outcomes = leased
-                    .map(|case| (case.id, RowOutcome::OfEarlierEpoch))
-                    .collect();
-                assert_eq!(outcomes.len() as u64, ended);
-                outcomes
-            }
+            RowOperation::BeginEpoch(_) => self.begin_epoch(cases).await,
         }
+    }
+
+    async fn begin_epoch(&self, cases: &[Case]) -> Outcomes {
+        let queues = std::slice::from_ref(&self.queue);
+        let epoch = self.database.harness().begin_epoch(queues).await;
+        let ended = epoch.expect("an epoch").ended_leases.remove(0).1;
+        // The store returns only a number. The rows show which ones.
+        let leased = cases.iter().filter(|case| case.row.state == State::Leased);
+        let outcomes: Outcomes = leased
+            .map(|case| (case.id, RowOutcome::OfEarlierEpoch))
+            .collect();
+        assert_eq!(outcomes.len() as u64, ended);
+        outcomes
     }
 
     async fn reap(&self, is_stepped: bool, cases: &[Case]) -> Outcomes {
