@@ -42,3 +42,28 @@ pub(crate) async fn new_epoch_ends_leases_and_gives_attempts_back<H: Harness>() 
         "{again:?}"
     );
 }
+
+/// On a server, one statement ends at most 1,000 leases.
+pub(crate) async fn new_epoch_ends_any_number_of_leases<H: Harness>() {
+    let fixture = Fixture::<H>::items(1_002).await;
+    assert_eq!(fixture.claim(1_000).await.len(), 1_000);
+    assert_eq!(fixture.claim(9).await.len(), 2);
+    let epoch = fixture.harness.begin_epoch(&fixture.queues).await;
+    assert_eq!(epoch.expect("an epoch").ended_leases[0].1, 1_002);
+    assert_eq!(fixture.counts().await, [1_002, 0, 0, 0, 0]);
+}
+
+/// A broker that already runs in the new epoch has given it.
+pub(crate) async fn lease_of_a_later_epoch_stays<H: Harness>() {
+    const LATER: i64 = 8_000_000_000_000_000_000;
+
+    let fixture = Fixture::<H>::items(1).await;
+    let raise = format!("UPDATE item SET lease_fence = {LATER}");
+    fixture.harness.run_sql(&raise).await.expect("raised");
+    let held = fixture.one().await;
+    assert_eq!(held.lease.fence, LATER + 1);
+    let epoch = fixture.harness.begin_epoch(&fixture.queues).await;
+    assert_eq!(epoch.expect("an epoch").ended_leases[0].1, 0);
+    let outcome = fixture.outcome(&held.lease, complete()).await;
+    assert!(matches!(outcome, Settled::Ended(_)), "{outcome:?}");
+}

@@ -82,6 +82,8 @@ macro_rules! conformance {
                 epoch {
                     new_epoch_raises_the_fence_of_every_item
                     new_epoch_ends_leases_and_gives_attempts_back
+                    new_epoch_ends_any_number_of_leases
+                    lease_of_a_later_epoch_stays
                 }
                 isolation {
                     row_with_a_full_counter_becomes_dead

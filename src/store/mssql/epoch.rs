@@ -1,7 +1,7 @@
 //! Epochs of a database: what each process knows of the present one, and the beginning of a new one after a restore.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lease_broker_model::queue::QueueSpec;
 use tiberius::Row;
@@ -74,49 +74,56 @@ struct Latest {
 impl LatestMoment {
     /// Forgets everything, for a store that opens. It serves the database as it finds it.
     pub(super) fn forget(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Latest::default();
+        *self.lock() = Latest::default();
     }
 
-    /// Takes over a moment that was read.
+    /// Returns the latest moment. `None`: the store is not open yet.
+    pub(super) fn known(&self) -> Option<Moment> {
+        self.lock().moment
+    }
+
+    /// Takes over a moment that was read. `known`: the latest before the read began. Reads of several connections can end in another
+    /// order than they began.
     ///
     /// # Errors
-    /// [`StoreError::Io`] if it is earlier than one that was seen before.
-    pub(super) fn see(&self, found: Moment) -> Result<(), StoreError> {
-        let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = latest.moment.filter(|known| *known > found) {
+    /// [`StoreError::Io`] if it is earlier than `known`.
+    pub(super) fn see(&self, known: Option<Moment>, found: Moment) -> Result<(), StoreError> {
+        let mut latest = self.lock();
+        if let Some(known) = known.filter(|known| *known > found) {
             latest.went_back = true;
             return Err(went_back("the database", known, found));
         }
-        *latest = Latest {
-            moment: Some(found),
-            went_back: false,
-        };
+        if latest.moment <= Some(found) {
+            *latest = Latest {
+                moment: Some(found),
+                went_back: false,
+            };
+        }
         Ok(())
     }
 
     /// Reads the moment on a connection, once the store is open.
     pub(super) async fn check(&self, connection: &mut Connection) -> Result<(), StoreError> {
-        if !self.is_known() {
-            return Ok(());
+        match self.known() {
+            None => Ok(()),
+            Some(_) => self.read(connection).await,
         }
-        self.read(connection).await
     }
 
     /// Reads the moment on a connection.
     pub(super) async fn read(&self, connection: &mut Connection) -> Result<(), StoreError> {
+        let known = self.known();
         let results = connection.batch(&read_batch()).await?;
-        self.see(Moment::read(decode::single_row(&results, 0)?)?)
+        self.see(known, Moment::read(decode::single_row(&results, 0)?)?)
     }
 
-    fn is_known(&self) -> bool {
-        let latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        latest.moment.is_some()
+    fn lock(&self) -> MutexGuard<'_, Latest> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns whether the last moment that was read is earlier than one before.
     pub(super) fn went_back(&self) -> bool {
-        let latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        latest.went_back
+        self.lock().went_back
     }
 }
 
@@ -152,4 +159,39 @@ pub(super) async fn begin(
         fence,
         ended_leases,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moment(fence: i64, generation: i64) -> Moment {
+        Moment { fence, generation }
+    }
+
+    #[test]
+    fn reads_that_end_in_another_order_are_no_step_back() {
+        let latest = LatestMoment::default();
+        latest.see(None, moment(0, 4)).expect("the first");
+        let (slow, quick) = (latest.known(), latest.known());
+        latest.see(quick, moment(0, 6)).expect("later");
+        latest.see(slow, moment(0, 5)).expect("it began before");
+        assert_eq!(latest.known(), Some(moment(0, 6)));
+        assert!(!latest.went_back());
+    }
+
+    #[test]
+    fn earlier_moment_is_refused_until_a_new_epoch() {
+        let latest = LatestMoment::default();
+        latest.see(None, moment(0, 6)).expect("the first");
+        for found in [moment(0, 5), moment(-1, 9)] {
+            let seen = latest.see(latest.known(), found);
+            assert!(matches!(seen, Err(StoreError::Io(_))), "{seen:?}");
+            assert!(latest.went_back());
+        }
+        latest
+            .see(latest.known(), moment(1, 1))
+            .expect("a new epoch");
+        assert!(!latest.went_back());
+    }
 }

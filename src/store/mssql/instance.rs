@@ -33,13 +33,13 @@ impl MssqlOperations {
             &live,
             &forget,
         ];
+        let known = self.pool.latest_moment().known();
         let results = self
             .pool
             .query(&sql, &parameters, RetrySafety::Idempotent)
             .await?;
-        self.pool
-            .latest_moment()
-            .see(Moment::read(decode::single_row(&results, 0)?)?)?;
+        let found = Moment::read(decode::single_row(&results, 0)?)?;
+        self.pool.latest_moment().see(known, found)?;
         let rows = decode::result_set(&results, 1)?;
         rows.iter().map(read).collect()
     }
