@@ -14,6 +14,15 @@ use crate::support::signal;
 use crate::support::skipped::skipped;
 use crate::support::timeout::{TEST_TIMEOUT, wait_until_blocking};
 
+/// The default address of the admin port can belong to a broker outside of this test.
+const NO_ADMIN_PORT: &str = "[admin]\nlisten = '127.0.0.1:0'\n";
+
+fn serving() -> Workspace {
+    let mut workspace = Workspace::with(&format!("{QUEUES}{NO_ADMIN_PORT}"));
+    workspace.serve();
+    workspace
+}
+
 /// Returns the findings, by check.
 fn findings(doctor: &CommandOutput) -> Vec<Json> {
     let lines = doctor.out.lines().map(serde_json::from_str);
@@ -30,7 +39,7 @@ fn finding(doctor: &CommandOutput, check: &str) -> Json {
 
 #[test]
 fn doctor_finds_no_problem_with_a_service_that_works() {
-    let workspace = Workspace::serving();
+    let workspace = serving();
     let url = workspace.process.as_ref().expect("a service").url();
     let doctor = workspace.store(&format!("doctor --json --address {url}"));
     assert_eq!(doctor.code, 0, "{doctor:?}");
@@ -56,8 +65,31 @@ fn doctor_finds_no_problem_with_a_service_that_works() {
 }
 
 #[test]
+fn doctor_reads_the_admin_port_of_the_service() {
+    let mut workspace = serving();
+    let process = workspace.process.as_mut().expect("a service");
+    let admin = process.admin_address();
+    workspace.write(
+        "doctor.toml",
+        &format!("{QUEUES}[admin]\nlisten = '{admin}'\n"),
+    );
+    let doctor = || workspace.run("doctor --side broker --json --store q.db --config doctor.toml");
+    let port = finding(&doctor(), "admin port");
+    assert_eq!(port["verdict"], "ok", "{port}");
+    let detail = port["detail"].as_str().expect("text");
+    assert!(detail.contains("the database is up"), "{detail}");
+    let process = workspace.process.as_ref().expect("a service");
+    process.signal("STOP");
+    let stopped = finding(&doctor(), "admin port");
+    process.signal("CONT");
+    assert_eq!(stopped["verdict"], "problem", "{stopped}");
+    let detail = stopped["detail"].as_str().expect("text");
+    assert!(detail.contains("does not answer within"), "{detail}");
+}
+
+#[test]
 fn doctor_names_what_a_worker_does_wrong() {
-    let workspace = Workspace::serving();
+    let workspace = serving();
     let url = workspace.process.as_ref().expect("a service").url();
     let worker = |more: &str| workspace.run(&format!("doctor --side worker --json {more}"));
     let unknown = worker(&format!("--queue nowhere --address {url}"));
@@ -119,7 +151,7 @@ impl Drop for StoppedHolder {
 
 #[test]
 fn doctor_names_a_stopped_process_that_holds_the_lock() {
-    let workspace = Workspace::serving();
+    let workspace = serving();
     let Some(holder) = StoppedHolder::start(&workspace) else {
         return;
     };
@@ -135,7 +167,7 @@ fn doctor_names_a_stopped_process_that_holds_the_lock() {
 
 #[test]
 fn broker_names_the_stopped_holder_of_the_lock() {
-    let mut workspace = Workspace::serving();
+    let mut workspace = serving();
     let admin = workspace
         .process
         .as_mut()
@@ -165,7 +197,7 @@ fn broker_names_the_stopped_holder_of_the_lock() {
 
 #[test]
 fn doctor_answers_while_the_file_is_locked_for_readers() {
-    let workspace = Workspace::with(QUEUES);
+    let workspace = Workspace::with(&format!("{QUEUES}{NO_ADMIN_PORT}"));
     assert_eq!(workspace.store("schema apply").code, 0);
     let other = workspace.database();
     other
@@ -182,7 +214,7 @@ fn doctor_answers_while_the_server_is_silent() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = silent.local_addr().expect("an address").port();
     let workspace = Workspace::with(&format!(
-        "[store]
+        "{NO_ADMIN_PORT}[store]
 kind = 'mssql'
 connection_string = 'server=tcp:127.0.0.1,{port};user=a;password=b;Encrypt=DANGER_PLAINTEXT'
 [queues.work]

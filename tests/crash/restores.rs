@@ -129,7 +129,7 @@ fn copy_back(site: &Site, copy: &str) {
 /// Restores a database under load this number of times. Returns the tokens that were given twice.
 async fn restores_under_load(
     restores: usize,
-    back_up: fn(&Site, &str),
+    save: fn(&Site, &str),
     restore: fn(&Site, &str),
 ) -> Vec<(String, i64)> {
     let mut random = seeded_random();
@@ -152,7 +152,7 @@ async fn restores_under_load(
         work(random.random_range(5..20)).await;
         let backup = site.folder.path().join(format!("backup-{round}.db"));
         let backup = backup.to_str().expect("text").to_owned();
-        back_up(&site, &backup);
+        save(&site, &backup);
         backups.push(backup);
         work(random.random_range(5..20)).await;
         if random.random() {
