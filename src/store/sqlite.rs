@@ -129,7 +129,8 @@ impl SqliteStore {
             .collect::<Result<_, _>>()?;
         let context = WriteContext::new(connection, queues.clone(), clock.clone())?;
         let reader = ReadConnection::over(connection::open(path)?, path);
-        let reader = SqliteReader::new(reader, queues.clone(), clock).flushing(context.log().clone());
+        let reader =
+            SqliteReader::new(reader, queues.clone(), clock).flushing(context.log().clone());
         Ok(Self {
             path: path.to_owned(),
             secret,

@@ -62,7 +62,11 @@ impl Answers {
         };
         let mut entry = vec![b'A', 0];
         entry.extend(0_u64.to_ne_bytes());
-        entry.extend(u32::try_from(text.len()).expect("a short text").to_ne_bytes());
+        entry.extend(
+            u32::try_from(text.len())
+                .expect("a short text")
+                .to_ne_bytes(),
+        );
         entry.extend(text.as_bytes());
         // One call, so that entries of several programs do not mix.
         let written = (&self.0).write(&entry).expect("the journal is written");
@@ -89,7 +93,11 @@ pub(super) fn read(path: &Path) -> Vec<Event> {
 }
 
 fn event(kind: u8, file: u8, position: u64, bytes: &[u8]) -> Event {
-    let file = if file == b'd' { Name::Database } else { Name::Log };
+    let file = if file == b'd' {
+        Name::Database
+    } else {
+        Name::Log
+    };
     let offset = || usize::try_from(position).expect("files are small");
     match kind {
         b'W' => Event::Write {

@@ -3,10 +3,13 @@
  * The program is started with LD_PRELOAD, RECORD_DATABASE (the absolute path of the database file) and RECORD_JOURNAL (a file
  * that exists). Each call that writes, truncates or flushes the database file or its write-ahead log is made first, and then
  * appended to the journal. Of a flush both the beginning and the end are recorded: it covers what was recorded before its
- * beginning. Several programs can append to one journal. The format of an entry is `struct entry`, then `length` bytes. */
+ * beginning. Several programs can append to one journal. The format of an entry is `struct entry`, then `length` bytes.
+ *
+ * While the file RECORD_FAIL exists, flushes of the write-ahead log fail. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdint.h>
@@ -91,6 +94,10 @@ static int flush(int descriptor, int (*call)(int)) {
     static uint32_t flushes;
     char file = letter(descriptor);
     if (!file) return call(descriptor);
+    if (file == 'w' && access(getenv("RECORD_FAIL"), F_OK) == 0) {
+        errno = EIO;
+        return -1;
+    }
     uint64_t number = ((uint64_t)getpid() << 32) | __atomic_add_fetch(&flushes, 1, __ATOMIC_SEQ_CST);
     record('B', file, number, NULL, 0);
     int result = call(descriptor);
