@@ -13,6 +13,7 @@ mod catalogue;
 mod claim;
 mod clock;
 mod column_value;
+mod companion;
 mod connection;
 mod enqueue;
 mod enqueue_once;

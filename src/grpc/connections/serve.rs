@@ -95,7 +95,12 @@ impl<M: MakeService> Connections<M> {
                         None => {
                             http.as_mut().graceful_shutdown();
                             // Sends GOAWAY. The client has no call that the end could cut off.
-                            poll_fn(|context| Poll::Ready(http.as_mut().poll(context).is_ready())).await;
+                            poll_fn(|context| {
+                                let _ = http.as_mut().poll(context);
+                                turn_end.send(context);
+                                Poll::Ready(())
+                            })
+                            .await;
                         }
                     }
                     return;

@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 
 use rusqlite::Connection;
 
-use super::read_connection::companion;
+use super::companion::companion;
 use crate::StoreError;
 
 /// The log of an open file. Threads can share it.

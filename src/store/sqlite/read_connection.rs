@@ -8,7 +8,6 @@
 //! (`immutable`). A program can begin to use it meanwhile. The reader notices this after each read, and repeats the read with the
 //! companions.
 
-use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _};
@@ -18,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
+use super::companion::companion;
 use super::connection::{open_alone, open_to_read};
 use super::log_flush::{LogFlush, SeenChanges};
 use crate::StoreError;
@@ -165,13 +165,6 @@ fn is_in_wal_mode(path: &Path) -> io::Result<bool> {
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
         Err(error) => Err(error),
     }
-}
-
-/// Returns the name of a file beside the database file.
-pub(super) fn companion(path: &Path, suffix: &str) -> OsString {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name
 }
 
 fn is_missing(path: &Path) -> bool {
