@@ -14,9 +14,10 @@ use lease_broker_model::queue::QueueSpec;
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
 
+use super::companion::companion;
 use super::connection::open_copy;
 use super::lock_holder::LockHolder;
-use super::read_connection::{ReadConnection, companion};
+use super::read_connection::ReadConnection;
 use super::{epoch, migrations};
 use crate::epoch::NewEpoch;
 use crate::{OutageCause, StoreError};

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 
+use super::companion::companion;
 use super::held_file::HeldFile;
-use super::read_connection::companion;
 
 /// The byte of the `-shm` file that the writer of a file in WAL mode locks.
 const WRITE_LOCK: (u64, u64) = (120, 1);

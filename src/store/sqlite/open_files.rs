@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
+use super::companion::companion;
 use super::generation::FileGeneration;
 use super::lock_holder::WriteLock;
-use super::read_connection::companion;
 use crate::{OutageCause, StoreError};
 
 /// The shortest time between two checks. A check costs about as much as a small read.
