@@ -6,6 +6,7 @@ mod database;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::queue::OnComplete;
@@ -18,6 +19,7 @@ use lease_broker_value::Value;
 use uuid::Uuid;
 
 use self::database::Database;
+use crate::harness::Harness as _;
 use crate::harness::fixture::{item_table, queue};
 
 const QUEUE: QueueIndex = QueueIndex(0);
@@ -144,7 +146,10 @@ impl<D: Database> Replay<D> {
     async fn apply(&self, operation: RowOperation<()>, cases: &[Case]) -> Outcomes {
         let ids = cases.iter().map(|case| case.id);
         match operation {
-            RowOperation::Claim { .. } => {
+            RowOperation::Claim { epoch_fence, .. } => {
+                let raise = format!("UPDATE lease_broker_epoch SET fence = {epoch_fence}");
+                let harness = self.database.harness();
+                harness.run_sql(&raise).await.expect("an epoch");
                 let RowOperation::Claim { token, .. } = on_row(operation, Uuid::nil(), &()) else {
                     return Vec::new();
                 };
@@ -227,7 +232,21 @@ impl<D: Database> Replay<D> {
                 // The store returns only a number. The rows show which ones.
                 dead.map(|case| (case.id, RowOutcome::Redriven)).collect()
             }
+            RowOperation::BeginEpoch(_) => self.begin_epoch(cases).await,
         }
+    }
+
+    async fn begin_epoch(&self, cases: &[Case]) -> Outcomes {
+        let queues = std::slice::from_ref(&self.queue);
+        let epoch = self.database.harness().begin_epoch(queues).await;
+        let ended = epoch.expect("an epoch").ended_leases.remove(0).1;
+        // The store returns only a number. The rows show which ones.
+        let leased = cases.iter().filter(|case| case.row.state == State::Leased);
+        let outcomes: Outcomes = leased
+            .map(|case| (case.id, RowOutcome::OfEarlierEpoch))
+            .collect();
+        assert_eq!(outcomes.len() as u64, ended);
+        outcomes
     }
 
     async fn reap(&self, is_stepped: bool, cases: &[Case]) -> Outcomes {
