@@ -111,7 +111,7 @@ impl Mutation {
     }
 
     /// Says why the mistake changes nothing.
-    pub(super) fn is_equivalent(self, reason: &'static str) -> Self {
+    pub(super) fn equivalent_because(self, reason: &'static str) -> Self {
         let equivalent = Some(reason);
         Self { equivalent, ..self }
     }
@@ -157,12 +157,11 @@ pub(super) async fn find<D: Database>(mutations: &[Mutation]) {
     let mut wrong = Vec::new();
     for mutation in mutations {
         let same = |replay: &Replay<D>| replay.queue.on_complete == mutation.on_complete;
-        let at = match replays.iter().position(same) {
-            Some(at) => at,
-            None => {
-                replays.push(Replay::start(mutation.on_complete.clone()).await);
-                replays.len() - 1
-            }
+        let at = if let Some(at) = replays.iter().position(same) {
+            at
+        } else {
+            replays.push(Replay::start(mutation.on_complete.clone()).await);
+            replays.len() - 1
         };
         let replay = &mut replays[at];
         let sql = mutation.apply(D::LEASE_SQL);

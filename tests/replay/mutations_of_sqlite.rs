@@ -13,7 +13,7 @@ const READ_BEFORE: &str = "the row was read by the same condition, in the same t
 
 fn claims() -> Vec<Mutation> {
     vec![
-        without(Claim, "lease_row", " AND {lease_state} = 0").is_equivalent(READ_BEFORE),
+        without(Claim, "lease_row", " AND {lease_state} = 0").equivalent_because(READ_BEFORE),
         change(
             Claim,
             "pick_ready",
@@ -141,7 +141,7 @@ fn settlements() -> Vec<Mutation> {
             "{lease_attempt} - 1",
             "{lease_attempt} - 0",
         ),
-        without(Settle, "find_earlier_settlement", "{lease_state} <> 1 AND ").is_equivalent(
+        without(Settle, "find_earlier_settlement", "{lease_state} <> 1 AND ").equivalent_because(
             "no settlement leaves a row leased, and the function `after_end` knows that too",
         ),
         without(Settle, "find_earlier_settlement", " AND {lease_token} = ?4"),
@@ -183,15 +183,15 @@ fn reaps() -> Vec<Mutation> {
         // Leases and delays end early, or late.
         change(Reap, "find_due", "<= ?5", "<= ?5 + 3600000"),
         change(Reap, "find_due", "<= ?5", "< ?5"),
-        without(Reap, "expire", " AND {lease_state} = 1").is_equivalent(READ_BEFORE),
-        without(Reap, "expire", " AND {lease_fence} = ?8").is_equivalent(READ_BEFORE),
+        without(Reap, "expire", " AND {lease_state} = 1").equivalent_because(READ_BEFORE),
+        without(Reap, "expire", " AND {lease_fence} = ?8").equivalent_because(READ_BEFORE),
         // Leases expire although their attempts are used up.
         change(Reap, "expire", "{lease_state} = ?6", "{lease_state} = 0"),
         without(Reap, "expire", ", {lease_token} = NULL"),
         without(Reap, "expire", ", {lease_owner} = NULL"),
         without(Reap, "expire", " - ?9"),
-        without(Reap, "promote", " AND {lease_state} = 2").is_equivalent(READ_BEFORE),
-        without(Reap, "promote", " AND {lease_fence} = ?8").is_equivalent(READ_BEFORE),
+        without(Reap, "promote", " AND {lease_state} = 2").equivalent_because(READ_BEFORE),
+        without(Reap, "promote", " AND {lease_fence} = ?8").equivalent_because(READ_BEFORE),
         change(
             Reap,
             "promote",
@@ -204,7 +204,7 @@ fn reaps() -> Vec<Mutation> {
 
 fn operators() -> Vec<Mutation> {
     vec![
-        without(Cancel, "cancel", " AND {lease_state} = 1").is_equivalent(READ_BEFORE),
+        without(Cancel, "cancel", " AND {lease_state} = 1").equivalent_because(READ_BEFORE),
         without(Cancel, "cancel", ", {lease_token} = NULL"),
         change(
             Cancel,
@@ -219,7 +219,7 @@ fn operators() -> Vec<Mutation> {
             "INDEXED BY {dead_index}\nWHERE {lease_state} = 4",
             "WHERE {lease_state} IN (3, 4)",
         )
-        .is_equivalent(
+        .equivalent_because(
             "`redrive` looks at the state again. The next mistake leaves out both conditions",
         ),
         change(
@@ -229,7 +229,7 @@ fn operators() -> Vec<Mutation> {
             "WHERE {lease_state} IN (3, 4)",
         )
         .and("redrive", " AND {lease_state} = 4", ""),
-        without(Redrive, "redrive", " AND {lease_state} = 4").is_equivalent(READ_BEFORE),
+        without(Redrive, "redrive", " AND {lease_state} = 4").equivalent_because(READ_BEFORE),
         without(Redrive, "redrive", ", {lease_token} = NULL"),
         without(Redrive, "redrive", ", {lease_owner} = NULL"),
         change(
