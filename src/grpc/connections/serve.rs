@@ -67,7 +67,7 @@ impl<M: MakeService> Connections<M> {
         accepted_at: Instant,
     ) {
         let (mut streams, executor, allowance) = Streams::new();
-        let io = TurnIo::new(stream, allowance);
+        let (io, turn_end) = TurnIo::new(stream, allowance);
         let service = self.services.service(connection.clone());
         let builder = self.http.builder(executor);
         let mut http = pin!(builder.serve_connection(TokioIo::new(io), service));
@@ -82,7 +82,11 @@ impl<M: MakeService> Connections<M> {
         loop {
             let next = tokio::select! {
                 biased;
-                ended = poll_fn(|context| streams.poll_turn(http.as_mut(), context)) => {
+                ended = poll_fn(|context| {
+                    let ended = streams.poll_turn(http.as_mut(), context);
+                    turn_end.send(context);
+                    ended
+                }) => {
                     match ended {
                         Some(Ok(())) => {}
                         Some(Err(error)) => {
@@ -91,7 +95,12 @@ impl<M: MakeService> Connections<M> {
                         None => {
                             http.as_mut().graceful_shutdown();
                             // Sends GOAWAY. The client has no call that the end could cut off.
-                            poll_fn(|context| Poll::Ready(http.as_mut().poll(context).is_ready())).await;
+                            poll_fn(|context| {
+                                let _ = http.as_mut().poll(context);
+                                turn_end.send(context);
+                                Poll::Ready(())
+                            })
+                            .await;
                         }
                     }
                     return;
