@@ -76,6 +76,8 @@ use futures_util::future::join_all;
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::{LeaseRef, Secret, SigningSecrets};
 use lease_broker_model::queue::QueueSpec;
+use lease_broker_sql::LeaseSql;
+use lease_broker_sql::sqlite::LEASE_SQL;
 use rusqlite::Connection;
 use uuid::Uuid;
 
@@ -121,6 +123,22 @@ impl SqliteStore {
     /// [`StoreError::Misconfigured`] if a queue's table does not fit the queue. The text lists everything that is
     /// missing. [`StoreError::Io`] if the file is damaged, or cannot be opened or written.
     pub fn open(path: &Path, queues: &[QueueSpec], clock: Clock) -> Result<Self, StoreError> {
+        Self::open_with_sql(path, queues, clock, &LEASE_SQL)
+    }
+
+    /// Does the same as [`Self::open`], with these statements. A test gives other ones than the broker's.
+    ///
+    /// # Errors
+    /// The same as [`Self::open`].
+    ///
+    /// # Panics
+    /// If a section or a placeholder of a statement is missing.
+    pub fn open_with_sql(
+        path: &Path,
+        queues: &[QueueSpec],
+        clock: Clock,
+        sql: &LeaseSql,
+    ) -> Result<Self, StoreError> {
         let connection = connection::open(path)?;
         migrations::migrate(&connection)?;
         epoch::refuse_backup(&connection)?;
@@ -138,7 +156,7 @@ impl SqliteStore {
         let connection = schema.into_connection();
         let queues: Arc<[QueueStatements]> = queues
             .iter()
-            .map(|queue| QueueStatements::new(&connection, queue))
+            .map(|queue| QueueStatements::new(&connection, queue, sql))
             .collect::<Result<_, _>>()?;
         let context = WriteContext::new(connection, queues.clone(), clock.clone())?;
         let reader = ReadConnection::over(connection::open(path)?, path);

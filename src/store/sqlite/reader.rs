@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::queue::QueueSpec;
+use lease_broker_sql::sqlite::LEASE_SQL;
 use rusqlite::Connection;
 
 use super::adopt::SqliteSchema;
@@ -49,7 +50,7 @@ impl SqliteReader {
             let connection = schema.into_connection();
             let queues = queues
                 .iter()
-                .map(|queue| QueueStatements::new(&connection, queue))
+                .map(|queue| QueueStatements::new(&connection, queue, &LEASE_SQL))
                 .collect::<Result<Arc<[_]>, _>>()?;
             Ok((connection, queues))
         })?;

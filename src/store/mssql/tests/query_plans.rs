@@ -384,7 +384,7 @@ async fn set_up(settings: &Settings) -> ProfiledQueue {
         FROM ids"
     );
     batch(&mut connection, &fill).await;
-    let table = QueueStatements::read(&mut connection, &spec)
+    let table = QueueStatements::read(&mut connection, &spec, &lease_broker_sql::mssql::LEASE_SQL)
         .await
         .expect("a queue");
     let profile = if connection.server_info.babelfish {

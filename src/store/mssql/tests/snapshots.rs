@@ -11,6 +11,7 @@ use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::queue::{
     ClaimStrategy, Mirror, MirrorValue, OnComplete, Order, OrderColumn, QueueSpec, SoftLockColumn,
 };
+use lease_broker_sql::mssql::LEASE_SQL;
 use lease_broker_value::Value;
 use uuid::Uuid;
 
@@ -208,8 +209,8 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
         }
         _ => None,
     };
-    let text = TextBytes::Conversion;
-    let table = QueueStatements::new(spec, before, archive.as_ref(), columns, key_source, text);
+    let (archive, text, sql) = (archive.as_ref(), TextBytes::Conversion, &LEASE_SQL);
+    let table = QueueStatements::new(spec, before, archive, columns, key_source, text, sql);
     let item = NewItem {
         columns: set
             .iter()
@@ -418,6 +419,7 @@ async fn a_queue_with_checkpoints() {
         columns,
         KeySource::Identity(1),
         TextBytes::Conversion,
+        &LEASE_SQL,
     );
     let sql = &queue.sql;
     let extend = sql.extend_with_checkpoints.as_deref().expect("a batch");
@@ -497,7 +499,9 @@ fn claims_of_items_without_a_size_limit() {
         table.reports_filters = text_bytes != TextBytes::Length;
         let columns = queue_columns(&spec, &table).expect("the columns are there");
         let key_source = KeySource::Defaults;
-        let statements = QueueStatements::new(&spec, &table, None, columns, key_source, text_bytes);
+        let statements = QueueStatements::new(
+            &spec, &table, None, columns, key_source, text_bytes, &LEASE_SQL,
+        );
         assert_eq!(statements.max_row_bytes, None);
         let batches = statements.sql.claim_within_bytes;
         let batch = if with_retries {
@@ -524,6 +528,7 @@ fn inserts_where_an_index_drops_duplicates() {
         columns,
         KeySource::Defaults,
         TextBytes::Conversion,
+        &LEASE_SQL,
     );
     let item = NewItem {
         columns: ["ID", "Code"]
@@ -572,6 +577,7 @@ async fn settlements_that_write_columns() {
         columns,
         KeySource::Identity(1),
         TextBytes::Conversion,
+        &LEASE_SQL,
     );
     let mssql = MssqlOperations {
         pool: Pool::new(&Settings::new("server=localhost")).expect("a pool"),
