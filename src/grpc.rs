@@ -19,13 +19,13 @@ mod messages;
 mod method;
 mod protobuf_time;
 mod reason;
+mod response_body;
 mod router;
 mod rpc_spans;
 mod server;
 mod service;
 mod standard_services;
 mod status;
-mod unsent_body;
 
 pub use self::call_metrics::{CODE_NAMES, CallMetrics, error_type};
 pub use self::server::{CallObservers, RunningServer, serve, serve_observed};

@@ -16,8 +16,8 @@ mod connection;
 mod lifetime;
 mod report;
 mod serve;
-mod stream_time_limit;
 mod streams;
+mod timed_stream;
 mod tls_port;
 mod turn_io;
 
@@ -35,16 +35,16 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tonic::body::Body;
 
 use self::accept_errors::AcceptErrors;
 use self::connection::Stream;
-pub(super) use self::connection::{Connection, Peer};
+pub(super) use self::connection::{Connection, OpenStream, Peer};
 use self::lifetime::LifetimeLimits;
 use self::report::Report;
-pub(super) use self::stream_time_limit::limit_response_time;
 use self::streams::StreamExecutor;
 use self::tls_port::TlsPort;
+use super::response_body::ResponseBody;
+use crate::broker::Budgets;
 use crate::config;
 use crate::security::{Login, ServerTls};
 
@@ -64,7 +64,7 @@ const MAX_SEND_BUFFER: usize = 64 << 10;
 pub(super) trait MakeService: Send + Sync + 'static {
     type Service: hyper::service::Service<
             Request<Incoming>,
-            Response = Response<Body>,
+            Response = Response<ResponseBody>,
             Error = std::convert::Infallible,
             Future: Send + 'static,
         > + Send
@@ -76,6 +76,7 @@ pub(super) trait MakeService: Send + Sync + 'static {
 /// Accepts connections, and serves each in a task of its own.
 pub(super) struct Connections<M> {
     services: M,
+    budgets: Arc<Budgets>,
     http: HttpLimits,
     limits: LifetimeLimits,
     trusted_proxies: Vec<std::net::IpAddr>,
@@ -93,6 +94,7 @@ impl<M: MakeService> Connections<M> {
     /// The connections end when `stop` is cancelled and their calls have been answered, or when `cut` is cancelled.
     pub(super) fn new(
         services: M,
+        budgets: Arc<Budgets>,
         settings: &config::Server,
         tls: Option<Arc<ServerTls>>,
         stop: CancellationToken,
@@ -101,6 +103,7 @@ impl<M: MakeService> Connections<M> {
     ) -> Self {
         Self {
             services,
+            budgets,
             http: HttpLimits::from(settings),
             limits: LifetimeLimits::from(settings),
             trusted_proxies: settings.trusted_proxies.clone(),
@@ -175,7 +178,8 @@ impl<M: MakeService> Connections<M> {
             let stop = this.stop.child_token();
             let opened = match &this.tls {
                 None => {
-                    let connection = Connection::new(peer, Login::default(), stop);
+                    let connection =
+                        Connection::new(peer, this.budgets.clone(), Login::default(), stop);
                     Some((Stream::Left(stream), Arc::new(connection)))
                 }
                 // Boxed, so that a connection without TLS does not take the memory of one with TLS.

@@ -15,7 +15,6 @@ mod incomplete;
 mod limits;
 mod message_counter;
 mod read_message;
-mod request_bytes;
 mod shape;
 
 use std::convert::Infallible;
@@ -26,6 +25,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http_body_util::Full;
+use lease_broker_model::call_source::CallSource;
 use pin_project_lite::pin_project;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tonic::Status;
@@ -36,11 +36,11 @@ pub(super) use self::incomplete::Incomplete;
 pub(super) use self::limits::IntakeLimits;
 use self::limits::Message;
 pub(super) use self::message_counter::MessageCounter;
-pub(super) use self::request_bytes::RequestBytes;
-use self::request_bytes::{Charge, Importance};
 use super::caller::Caller;
 use super::connections::Connection;
+use super::response_body::ResponseBody;
 use super::status;
+use crate::broker::{Held, Importance};
 use crate::security::Rpc;
 
 /// The intake of the API's calls on one connection.
@@ -51,7 +51,7 @@ pub(super) struct Intake<S> {
     pub(super) connection: Arc<Connection>,
 }
 
-type BodyResult = Result<http::Response<Body>, Infallible>;
+type BodyResult = Result<http::Response<ResponseBody>, Infallible>;
 
 impl<S, B> Service<http::Request<B>> for Intake<S>
 where
@@ -59,7 +59,7 @@ where
         + Clone,
     B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
 {
-    type Response = http::Response<Body>;
+    type Response = http::Response<ResponseBody>;
     type Error = Infallible;
     type Future = IntakeFuture<S, B>;
 
@@ -96,6 +96,18 @@ impl<S> Intake<S> {
         check_encoding(request)?;
         Ok(rpc)
     }
+
+    /// Charges the bytes of a message that has arrived in one part. Its length is checked with its shape.
+    fn check_length(&self, body: Bytes) -> Result<Message, Status> {
+        read_message::check_header(&body, self.limits.max_message_bytes)?;
+        let charge = self.limits.charge(&self.connection);
+        Ok(Message { body, charge })
+    }
+
+    fn answer(&self, status: Status) -> http::Response<ResponseBody> {
+        let connection = self.connection.clone();
+        ResponseBody::wrap(status.into_http(), connection, Importance::Other)
+    }
 }
 
 pin_project! {
@@ -123,7 +135,8 @@ pin_project! {
         Calling {
             #[pin]
             response: F,
-            charge: Charge,
+            importance: Importance,
+            charge: Held,
             call: TaskTrackerToken,
         },
     }
@@ -144,7 +157,7 @@ where
                     let Some(status) = status.take() else {
                         return Poll::Pending;
                     };
-                    return Poll::Ready(Ok(status.into_http()));
+                    return Poll::Ready(Ok(this.intake.answer(status)));
                 }
                 StateProjection::Arriving { rpc, request } => {
                     let rpc = *rpc;
@@ -158,7 +171,7 @@ where
                         && body.is_end_stream()
                     {
                         let body = bytes.clone();
-                        (rpc, head, this.intake.limits.check_length(body))
+                        (rpc, head, this.intake.check_length(body))
                     } else {
                         let limits = this.intake.limits.clone();
                         let connection = this.intake.connection.clone();
@@ -180,23 +193,34 @@ where
                     };
                     (*rpc, head, message)
                 }
-                StateProjection::Calling { response, .. } => return response.poll(context),
+                StateProjection::Calling {
+                    response,
+                    importance,
+                    ..
+                } => {
+                    let Ok(response) = std::task::ready!(response.poll(context));
+                    let connection = this.intake.connection.clone();
+                    let body = ResponseBody::wrap(response, connection, *importance);
+                    return Poll::Ready(Ok(body));
+                }
             };
             let limits = &this.intake.limits;
-            let checked = message.and_then(|message| limits.check(rpc, message));
-            let Message { body, charge } = match checked {
-                Ok(message) => message,
-                Err(status) => return Poll::Ready(Ok(status.into_http())),
-            };
-            let call = limits.calls.token();
             let caller = head.extensions.get::<Caller>();
             let identity = caller.and_then(|caller| caller.identity.source.as_ref());
-            let source = identity.unwrap_or(&this.intake.connection.source).clone();
+            let source = identity.unwrap_or(&this.intake.connection.source);
+            let checked = message.and_then(|message| limits.check(rpc, message, source));
+            let Message { body, charge } = match checked {
+                Ok(message) => message,
+                Err(status) => return Poll::Ready(Ok(this.intake.answer(status))),
+            };
+            let source = source.clone();
+            let call = limits.calls.token();
             let mut request = http::Request::from_parts(head, Full::new(body));
             request.extensions_mut().insert(source);
             let response = this.intake.inner.call(request);
             this.state.set(State::Calling {
                 response,
+                importance: importance_of(rpc),
                 charge,
                 call,
             });
@@ -235,21 +259,30 @@ where
 }
 
 impl IntakeLimits {
-    /// Charges the bytes of a message that has arrived in one part. Its length is checked with its shape.
-    fn check_length(&self, body: Bytes) -> Result<Message, Status> {
-        read_message::check_header(&body, self.max_message_bytes)?;
-        let charge = Charge::new(self.request_bytes.clone());
-        Ok(Message { body, charge })
+    /// Returns a charge of no bytes.
+    fn charge(&self, connection: &Connection) -> Held {
+        let budget = &self.broker.budgets().request_bytes;
+        budget.hold_nothing(Some(connection.source.clone()))
     }
 
-    /// Checks the shape of a whole message, and charges the memory of the decoded message.
-    fn check(&self, rpc: Rpc, mut message: Message) -> Result<Message, Status> {
+    /// Checks the shape of a whole message, and charges the memory of the decoded message. Refuses the call of a caller that
+    /// leaves too many responses unread.
+    fn check(
+        &self,
+        rpc: Rpc,
+        mut message: Message,
+        source: &CallSource,
+    ) -> Result<Message, Status> {
+        let (budgets, importance) = (self.broker.budgets(), importance_of(rpc));
+        if !budgets.response_bytes.has_room_for(source, importance) {
+            return Err(budgets.refuse("response_bytes").into());
+        }
         let wire = read_message::whole_message(&message.body)?;
         let decoded_bytes = shape::check(shape::message_of(rpc), wire)?;
         // tonic copies the message before it decodes it.
         let bytes = 2 * wire.len() + decoded_bytes;
-        if !message.charge.raise_to(bytes, importance_of(rpc)) {
-            return Err(self.broker.overloaded("request_bytes").into());
+        if !message.charge.raise_to(bytes, importance) {
+            return Err(budgets.refuse("request_bytes").into());
         }
         Ok(message)
     }

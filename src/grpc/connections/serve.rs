@@ -35,7 +35,8 @@ impl<M: MakeService> Connections<M> {
                     login,
                     certificates,
                 } = encrypted;
-                let connection = Arc::new(Connection::new(peer, login, stop));
+                let budgets = self.budgets.clone();
+                let connection = Arc::new(Connection::new(peer, budgets, login, stop));
                 if !certificates.is_empty() {
                     tls.watch(&connection, certificates);
                 }
@@ -62,7 +63,7 @@ impl<M: MakeService> Connections<M> {
         connection: Arc<Connection>,
         accepted_at: Instant,
     ) {
-        let (mut streams, executor, allowance) = Streams::new();
+        let (mut streams, executor, allowance) = Streams::new(connection.clone());
         let io = TurnIo::new(stream, allowance);
         let service = self.services.service(connection.clone());
         let builder = self.http.builder(executor);

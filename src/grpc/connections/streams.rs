@@ -18,7 +18,8 @@ use futures_util::stream::FuturesUnordered;
 use hyper::rt::Executor;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::stream_time_limit::TimedStream;
+use super::connection::Connection;
+use super::timed_stream::TimedStream;
 
 /// The bytes that a turn reads after one that has opened streams: about ten small calls.
 const CALL_BYTES: usize = 1 << 10;
@@ -40,12 +41,16 @@ type Stream = TimedStream<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
 /// Takes the streams that hyper opens.
 #[derive(Clone)]
-pub(super) struct StreamExecutor(UnboundedSender<Stream>);
+pub(super) struct StreamExecutor {
+    opened: UnboundedSender<Stream>,
+    connection: Arc<Connection>,
+}
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for StreamExecutor {
     fn execute(&self, stream: F) {
         // It fails only if the connection has ended.
-        let _ = self.0.send(TimedStream::new(Box::pin(stream)));
+        let stream = TimedStream::new(Box::pin(stream) as Pin<Box<_>>, self.connection.clone());
+        let _ = self.opened.send(stream);
     }
 }
 
@@ -64,8 +69,12 @@ pub(super) struct Streams {
 
 impl Streams {
     /// Creates the streams of a connection, the executor for its HTTP/2, and the limit of its reads.
-    pub(super) fn new() -> (Self, StreamExecutor, ReadAllowance) {
-        let (executor, opened) = unbounded_channel();
+    pub(super) fn new(connection: Arc<Connection>) -> (Self, StreamExecutor, ReadAllowance) {
+        let (sender, opened) = unbounded_channel();
+        let executor = StreamExecutor {
+            opened: sender,
+            connection,
+        };
         let allowance = ReadAllowance::new(AtomicUsize::new(CALL_BYTES));
         let streams = Self {
             opened,
@@ -76,7 +85,7 @@ impl Streams {
             received_bytes: 0,
             bytes_without_call: 0,
         };
-        (streams, StreamExecutor(executor), allowance)
+        (streams, executor, allowance)
     }
 
     /// Runs a turn of the connection `http` and its streams. Ready when the connection has ended, or with `None` if the client
@@ -148,7 +157,7 @@ mod tests {
 
     #[tokio::test]
     async fn stream_runs_in_the_turn_that_opens_it() {
-        let (mut streams, executor, allowance) = Streams::new();
+        let (mut streams, executor, allowance) = Streams::new(Connection::of_test(false));
         let runs = Arc::new(AtomicUsize::new(0));
         let http = poll_fn(|_| {
             let runs = runs.clone();
@@ -166,7 +175,7 @@ mod tests {
 
     #[tokio::test]
     async fn response_is_sent_before_the_connection_reads() {
-        let (mut streams, executor, allowance) = Streams::new();
+        let (mut streams, executor, allowance) = Streams::new(Connection::of_test(false));
         let end = tokio_util::sync::CancellationToken::new();
         executor.execute(end.clone().cancelled_owned());
         assert!(turn(&mut streams, pending()).is_pending());
@@ -182,7 +191,7 @@ mod tests {
 
     #[tokio::test]
     async fn client_that_sends_4_mib_without_a_call_is_cut_off() {
-        let (mut streams, executor, allowance) = Streams::new();
+        let (mut streams, executor, allowance) = Streams::new(Connection::of_test(false));
         let read_all = |streams: &mut Streams| {
             allowance.store(0, Ordering::Relaxed);
             turn(streams, pending())
@@ -201,7 +210,7 @@ mod tests {
 
     #[tokio::test]
     async fn greeting_ends_with_its_last_byte() {
-        let (mut streams, _executor, allowance) = Streams::new();
+        let (mut streams, _executor, allowance) = Streams::new(Connection::of_test(false));
         allowance.fetch_sub(32, Ordering::Relaxed);
         assert!(turn(&mut streams, pending()).is_pending());
         assert!(!streams.has_greeting());
@@ -212,7 +221,7 @@ mod tests {
 
     #[tokio::test]
     async fn streams_end_with_their_connection() {
-        let (mut streams, executor, _) = Streams::new();
+        let (mut streams, executor, _) = Streams::new(Connection::of_test(false));
         let held = Arc::new(());
         for _ in 0..2 {
             let held = held.clone();

@@ -129,27 +129,15 @@ impl Drop for Seat {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grpc::connections::Peer;
-    use crate::security::Login;
-    use tokio_util::sync::CancellationToken;
-
-    fn connection(is_proxy: bool) -> Arc<Connection> {
-        let address = ([127, 0, 0, 1], 1).into();
-        Arc::new(Connection::new(
-            Peer { address, is_proxy },
-            Login::default(),
-            CancellationToken::new(),
-        ))
-    }
 
     #[tokio::test]
     async fn one_connection_gets_an_eighth() {
         let seats = Arc::new(Incomplete::new(16));
-        let greedy = connection(false);
+        let greedy = Connection::of_test(false);
         let first = seats.take(&greedy).expect("a seat");
         let _second = seats.take(&greedy).expect("a seat");
         assert!(seats.take(&greedy).is_none());
-        assert!(seats.take(&connection(false)).is_some());
+        assert!(seats.take(&Connection::of_test(false)).is_some());
         drop(first);
         assert!(seats.take(&greedy).is_some());
     }
@@ -157,13 +145,13 @@ mod tests {
     #[tokio::test]
     async fn greedy_connections_make_room_for_others() {
         let seats = Arc::new(Incomplete::new(16));
-        let greedy: Vec<_> = (0..8).map(|_| connection(false)).collect();
+        let greedy: Vec<_> = (0..8).map(|_| Connection::of_test(false)).collect();
         let taken: Vec<_> = greedy
             .iter()
             .flat_map(|connection| [connection; 2])
             .map(|connection| seats.take(connection).expect("a seat"))
             .collect();
-        let modest = connection(false);
+        let modest = Connection::of_test(false);
         let _seat = seats.take(&modest).expect("a seat");
         assert!(taken[0].lost.is_cancelled());
         assert_eq!(
@@ -177,7 +165,7 @@ mod tests {
     #[tokio::test]
     async fn connection_of_a_proxy_gets_all() {
         let seats = Arc::new(Incomplete::new(3));
-        let proxy = connection(true);
+        let proxy = Connection::of_test(true);
         let taken: Vec<_> = (0..4).map(|_| seats.take(&proxy)).collect();
         assert_eq!(taken.iter().flatten().count(), 3);
     }
@@ -185,7 +173,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn oldest_request_loses_its_seat_after_a_second() {
         let seats = Arc::new(Incomplete::new(2));
-        let proxy = connection(true);
+        let proxy = Connection::of_test(true);
         let oldest = seats.take(&proxy).expect("a seat");
         tokio::time::advance(MIN_AGE / 2).await;
         let second = seats.take(&proxy).expect("a seat");

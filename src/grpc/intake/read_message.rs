@@ -8,8 +8,7 @@ use http_body_util::BodyExt as _;
 use tonic::{Code, Status};
 
 use super::limits::{IntakeLimits, Message};
-use super::request_bytes::{Charge, Importance};
-use crate::broker::Error;
+use crate::broker::{Error, Held, Importance};
 use crate::grpc::connections::Connection;
 use crate::grpc::status;
 
@@ -49,10 +48,11 @@ impl IntakeLimits {
         B: http_body::Body<Data = Bytes> + Unpin,
     {
         let Some(seat) = self.incomplete.take(&connection) else {
-            return Err(self.broker.overloaded("incomplete_requests").into());
+            return Err(self.broker.budgets().refuse("incomplete_requests").into());
         };
         let read = async {
-            let message = self.read_all(&mut body, first, limits).await;
+            let charge = self.charge(&connection);
+            let message = self.read_all(&mut body, first, charge, limits).await;
             if let Err(status) = &message {
                 if status.code() == Code::Cancelled {
                     connection.count_cut_request();
@@ -65,7 +65,7 @@ impl IntakeLimits {
         tokio::select! {
             biased;
             message = read => message,
-            () = seat.lost() => Err(self.broker.overloaded("incomplete_requests").into()),
+            () = seat.lost() => Err(self.broker.budgets().refuse("incomplete_requests").into()),
             () = self.stop.cancelled() => Err(Error::Draining.into()),
             () = tokio::time::sleep(self.request_timeout) => {
                 Err(status::incomplete(self.request_timeout))
@@ -77,12 +77,12 @@ impl IntakeLimits {
         &self,
         body: &mut B,
         first: Option<Bytes>,
+        mut charge: Held,
         (max_message_bytes, importance): (usize, Importance),
     ) -> Result<Message, Status>
     where
         B: http_body::Body<Data = Bytes> + Unpin,
     {
-        let mut charge = Charge::new(self.request_bytes.clone());
         let mut message = BytesMut::new();
         let mut part = first;
         loop {
@@ -93,7 +93,7 @@ impl IntakeLimits {
                     let capacity = length.max(2 * message.capacity());
                     let capacity = capacity.min(HEADER_BYTES + max_message_bytes).max(length);
                     if !charge.raise_to(capacity, importance) {
-                        return Err(self.broker.overloaded("request_bytes").into());
+                        return Err(self.broker.budgets().refuse("request_bytes").into());
                     }
                     message.reserve(capacity - message.len());
                 }
