@@ -13,6 +13,7 @@
 //! threads that serve calls are busy. It has no login, and its answers contain no secret and no row.
 
 mod answers;
+mod connections;
 mod log_level;
 mod pulse;
 mod queues;

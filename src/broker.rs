@@ -71,7 +71,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-pub use self::admission::{Budget, Budgets, Held, Importance};
+pub use self::admission::{
+    Account, Budget, Budgets, FairQueue, Held, Importance, InTurn, Ledger, OpenAccount,
+};
 pub use self::call_context::CallContext;
 pub use self::calls::SettledAndClaimed;
 pub use self::error::{Error, OverloadCause};
@@ -113,6 +115,7 @@ pub struct Broker {
     lease_operations: Arc<dyn Leases>,
     limits: RequestLimits,
     budgets: Arc<Budgets>,
+    ledger: Arc<Ledger>,
     queues: Vec<Queue>,
     index_by_name: HashMap<String, QueueIndex>,
     store_health: Arc<StoreHealth>,
@@ -161,6 +164,8 @@ pub struct BrokerConfig {
     pub stats_interval: Duration,
     /// The numbers of running calls, and the bytes that leases may take in responses.
     pub budgets: config::Budgets,
+    /// The maximum number of connections.
+    pub max_connections: usize,
     /// Which leases are recorded as spans, and what the spans show.
     pub traces: TraceSettings,
     /// The kind of the store.
@@ -204,6 +209,7 @@ impl From<&Config> for BrokerConfig {
             reaper: config.reaper,
             stats_interval: config.telemetry.stats_interval,
             budgets: config.budgets,
+            max_connections: config.server.max_connections,
             traces: config.telemetry.trace_settings(),
             store: config.store.kind,
             lease_operations: |store| store,
@@ -258,9 +264,7 @@ impl Broker {
         });
         let secret_reader = Arc::new(SecretReader::new(store.clone()));
         let lease_operations = Arc::new(FailFastLeases {
-            store: lease_operations,
             health: store_health.clone(),
-            metrics: metrics.clone(),
             leases: leases.clone(),
         });
         let mut broker = Self {
@@ -268,6 +272,7 @@ impl Broker {
             lease_operations,
             limits: RequestLimits(config.limits),
             budgets: Arc::new(Budgets::new(config.budgets)),
+            ledger: Ledger::new(config.max_connections),
             queues: Vec::with_capacity(queues.len()),
             index_by_name: HashMap::with_capacity(queues.len()),
             store_health,
@@ -413,6 +418,11 @@ impl Broker {
         }
     }
 
+    /// Returns the ledger of the connections.
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
     /// Returns the budgets of places and bytes.
     pub fn budgets(&self) -> &Arc<Budgets> {
         &self.budgets
@@ -499,6 +509,13 @@ impl Broker {
     /// Returns true after [`Broker::announce_drain`] or [`Broker::drain`].
     pub fn is_draining(&self) -> bool {
         *self.drain_is_announced.borrow() || self.draining.is_cancelled()
+    }
+
+    /// Waits until [`Broker::announce_drain`] is called.
+    pub async fn drain_announced(&self) {
+        // The broker holds the sender, so waiting does not fail.
+        let mut announced = self.drain_is_announced.subscribe();
+        let _ = announced.wait_for(|announced| *announced).await;
     }
 
     /// Says that [`Broker::drain`] follows. Until then every call is served as before.

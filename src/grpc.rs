@@ -7,6 +7,7 @@ mod answered;
 mod api;
 mod call_metrics;
 mod caller;
+mod caught;
 mod connections;
 mod deadline;
 mod error_layer;

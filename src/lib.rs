@@ -29,17 +29,7 @@
 //!
 //! # Words
 //!
-//! - *Queue*: a named, configured view of one table. *Item*: a row of that table. *Key*: the identity of an item.
-//! - *Worker*: a process that works on items. It *claims* items and gets a *lease* on each: the right to work on that
-//!   item for a limited time. A *heartbeat* extends a lease.
-//! - *Lease token*: the proof that a worker holds a lease. *Fencing token*: a number per item that grows with each
-//!   claim, with which other systems can refuse a late writer.
-//! - To *settle* a lease is to complete it, to fail it or to release it. A lease that is not settled in time *expires*.
-//!   The *reaper* then makes the item ready again.
-//! - *Attempt*: one claim of an item. An item whose attempts are used up becomes a *dead letter*. A *redrive* makes it
-//!   ready again.
-//! - *Due time*: the expiry of a lease, or the time at which a delayed item becomes ready.
-//! - *Group commit*: one statement for several calls. The calls that share it are a *call group*.
+//! `CONTRIBUTING.md` explains the words of the project, such as lease, fencing token and call group, and lists those that it avoids.
 //!
 //! # Where to start reading
 //!

@@ -3,12 +3,12 @@
 //! The other layers count in plain atomics and know nothing of OpenTelemetry. This module reads their counters when
 //! metrics are collected. No collection asks the database.
 //!
-//! `instruments.rs` declares every instrument, once. `docs/observability.md` lists them for users. `gate.rs` takes the
+//! `instruments.rs` declares every instrument, once. `docs/observability.md` lists them for users. `export_queue.rs` takes the
 //! spans.
 
 mod broker_instruments;
 mod call_instruments;
-mod gate;
+mod export_queue;
 mod instruments;
 mod lease_durations;
 mod log_instruments;
@@ -39,7 +39,7 @@ use opentelemetry_sdk::trace::SpanExporter as _;
 use prometheus::{Registry, TextEncoder};
 use uuid::Uuid;
 
-use self::gate::{Gate, GateSettings};
+use self::export_queue::{ExportQueue, ExportQueueSettings};
 use self::metric_push::{MetricPush, SharedReader};
 use self::otlp::Credentials;
 use self::queue_labels::QueueLabels;
@@ -58,7 +58,7 @@ pub struct Telemetry {
     labels: QueueLabels,
     observers: Observers,
     call_metrics: Arc<CallMetrics>,
-    gate: Option<Arc<Gate>>,
+    export_queue: Option<Arc<ExportQueue>>,
     span_counters: Arc<SpanCounters>,
     metric_push: Mutex<Option<MetricPush>>,
     flush_timeout: Duration,
@@ -103,20 +103,24 @@ impl Telemetry {
         }
         let provider = provider.build();
         let span_counters = Arc::new(SpanCounters::default());
-        let gate = match settings.destination(Signal::Traces) {
+        let export_queue = match settings.destination(Signal::Traces) {
             None => None,
             Some(destination) => {
                 let mut exporter = otlp::span_exporter(&destination, &credentials)?;
                 exporter.set_resource(&resource);
-                let gate = Gate::open(exporter, gate_settings(settings), span_counters.clone());
-                Some(Arc::new(gate))
+                let export_queue = ExportQueue::open(
+                    exporter,
+                    export_queue_settings(settings),
+                    span_counters.clone(),
+                );
+                Some(Arc::new(export_queue))
             }
         };
         let meter = provider.meter_with_scope(span_data::scope());
         process_instruments::register(&meter);
         log_instruments::register(&meter, log);
-        let weak_gate = gate.as_ref().map_or_else(Weak::new, Arc::downgrade);
-        span_instruments::register(&meter, &span_counters, &weak_gate, log);
+        let weak_queue = export_queue.as_ref().map_or_else(Weak::new, Arc::downgrade);
+        span_instruments::register(&meter, &span_counters, &weak_queue, log);
         Ok(Self {
             instance_id,
             registry,
@@ -125,13 +129,13 @@ impl Telemetry {
             observers: Observers {
                 operations: operation_durations::observer(&meter, config.store.kind, &labels),
                 leases: lease_durations::observer(&meter, &labels),
-                spans: gate
+                spans: export_queue
                     .clone()
-                    .map_or_else(Spans::default, |gate| Spans::to(gate)),
+                    .map_or_else(Spans::default, |export_queue| Spans::to(export_queue)),
             },
             labels,
             call_metrics: call_instruments::register(&meter),
-            gate,
+            export_queue,
             span_counters,
             metric_push: Mutex::new(metric_push),
             flush_timeout: settings.flush_timeout,
@@ -153,8 +157,8 @@ impl Telemetry {
         let push = self.metric_push.lock();
         let push = push.unwrap_or_else(PoisonError::into_inner).take();
         let spans = async {
-            if let Some(gate) = &self.gate {
-                gate.close(self.flush_timeout).await;
+            if let Some(export_queue) = &self.export_queue {
+                export_queue.close(self.flush_timeout).await;
             }
         };
         let metrics = async {
@@ -223,9 +227,9 @@ fn resource(instance_id: Uuid) -> Resource {
         .build()
 }
 
-fn gate_settings(settings: &config::Telemetry) -> GateSettings {
+fn export_queue_settings(settings: &config::Telemetry) -> ExportQueueSettings {
     let rate = u32::try_from(settings.max_spans_per_second).unwrap_or(u32::MAX);
-    GateSettings {
+    ExportQueueSettings {
         queue_size: settings.queue_size,
         batch_size: settings.batch_size,
         schedule_delay: settings.schedule_delay,

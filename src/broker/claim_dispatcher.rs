@@ -28,15 +28,13 @@ use uuid::Uuid;
 use super::admission::{Arrival, Arrivals, ClaimPlace, FairQueue, Held, InTurn, Shedding, Turn};
 use super::call_context::CallContext;
 use super::error::Error;
-use super::group_commit::broker_stopped;
+use super::group_commit::{MAX_GROUP_ITEMS, broker_stopped};
 use super::statement_spans::StatementSpans;
 use super::undelivered::{HeldBack, LeasedQueue, UndeliveredLeases};
 use super::wakeups::Wakeups;
 use crate::call_trace::RecordedCall;
 use crate::config::Polling;
 
-/// The largest number of items that the claims of one store operation ask for.
-const MAX_GROUP_ITEMS: usize = 1_000;
 /// The largest number of bytes that one store operation reads. They are in memory together, beside the encoded responses.
 const MAX_GROUP_BYTES: usize = 32 << 20;
 /// The largest response whose bytes are not counted here.

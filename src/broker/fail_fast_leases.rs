@@ -12,7 +12,6 @@ use futures_util::future::BoxFuture;
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::lease_trace::ReleaseReason;
-use lease_broker_model::millis::millis_rounded_up;
 use lease_broker_store::{
     CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
     Leases, NewItem, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, SettleResults,
@@ -21,7 +20,7 @@ use lease_broker_store::{
 use uuid::Uuid;
 
 use super::lease_recorder::LeaseRecorder;
-use super::operation_metrics::{Operation, OperationMetrics};
+use super::operation_metrics::Operation;
 use super::store_health::StoreHealth;
 use super::undelivered::{release_all, with_origins};
 
@@ -61,10 +60,8 @@ fn release_late_leases(
 
 /// Operations that fail fast and are counted.
 pub(super) struct FailFastLeases {
-    pub(super) store: Arc<dyn Leases>,
     pub(super) health: Arc<StoreHealth>,
-    pub(super) metrics: Arc<OperationMetrics>,
-    /// Extends and ends leases on the same store.
+    /// Has the store, and extends and ends the leases on it.
     pub(super) leases: Arc<LeaseRecorder>,
 }
 
@@ -77,14 +74,17 @@ impl FailFastLeases {
         work: impl Future<Output = Result<T, StoreError>> + Send,
         items: impl FnOnce(&T) -> usize + Send,
     ) -> Result<T, StoreError> {
-        self.metrics.add_statement(queue, operation);
+        self.leases.metrics.add_statement(queue, operation);
         let start = Instant::now();
         let outcome = self.health.fail_fast(work).await;
         let duration = start.elapsed();
-        self.metrics
+        self.leases
+            .metrics
             .observe(queue, operation, duration, outcome.as_ref().err());
         if let Ok(result) = &outcome {
-            self.metrics.add_items(queue, operation, items(result));
+            self.leases
+                .metrics
+                .add_items(queue, operation, items(result));
         }
         outcome
     }
@@ -98,11 +98,10 @@ impl FailFastLeases {
         duration: Duration,
     ) {
         let leases = claimed.iter().map(|claimed| claimed.items.len()).sum();
-        self.metrics.queue(queue).claimed.add(leases);
+        self.leases.metrics.queue(queue).claimed.add(leases);
         for (call, claimed) in calls.iter().zip(claimed) {
-            let asked = millis_rounded_up(call.duration);
             let waits = claimed.items.iter().filter_map(|item| {
-                let claim_time = item.expiry.expire_time.saturating_sub(asked);
+                let claim_time = item.expiry.claim_time(call.duration);
                 Some(claim_time.saturating_sub(item.ready_time?))
             });
             self.leases.observe_waits(queue, waits);
@@ -113,7 +112,7 @@ impl FailFastLeases {
                 .expiry
                 .expire_time
                 .saturating_sub(time_left.unwrap_or(0));
-            self.metrics.set_store_time(store_time, duration);
+            self.leases.metrics.set_store_time(store_time, duration);
         }
     }
 }
@@ -121,11 +120,11 @@ impl FailFastLeases {
 #[async_trait]
 impl Leases for FailFastLeases {
     fn max_concurrent_operations(&self) -> usize {
-        self.store.max_concurrent_operations()
+        self.leases.store.max_concurrent_operations()
     }
 
     fn withdraw_waiting(&self) {
-        self.store.withdraw_waiting();
+        self.leases.store.withdraw_waiting();
     }
 
     async fn claim(
@@ -138,7 +137,7 @@ impl Leases for FailFastLeases {
         // start because the store is unhealthy.
         let mut unfinished: Option<ClaimFuture> = None;
         let claim = async {
-            let (store, calls) = (self.store.clone(), calls.clone());
+            let (store, calls) = (self.leases.store.clone(), calls.clone());
             let started = async move { store.claim(queue, calls, max_bytes).await }.boxed();
             let outcome = unfinished.insert(started).await;
             unfinished = None;
@@ -182,7 +181,7 @@ impl Leases for FailFastLeases {
         queue: QueueIndex,
         notes: Arc<[TraceNote]>,
     ) -> Result<(), StoreError> {
-        self.store.note_traces(queue, notes).await
+        self.leases.store.note_traces(queue, notes).await
     }
 
     async fn find_expired_untraced(
@@ -190,7 +189,7 @@ impl Leases for FailFastLeases {
         queue: QueueIndex,
         limit: usize,
     ) -> Result<Vec<LeaseRef>, StoreError> {
-        self.store.find_expired_untraced(queue, limit).await
+        self.leases.store.find_expired_untraced(queue, limit).await
     }
 
     async fn find_leased_untraced(
@@ -198,7 +197,7 @@ impl Leases for FailFastLeases {
         queue: QueueIndex,
         keys: Arc<[Key]>,
     ) -> Result<Vec<LeaseRef>, StoreError> {
-        self.store.find_leased_untraced(queue, keys).await
+        self.leases.store.find_leased_untraced(queue, keys).await
     }
 
     async fn release_claims(
@@ -238,9 +237,9 @@ impl Leases for FailFastLeases {
         queue: QueueIndex,
         items: Arc<[NewItem]>,
     ) -> Result<Vec<Key>, StoreError> {
-        let work = self.store.enqueue(queue, items);
+        let work = self.leases.store.enqueue(queue, items);
         let keys = self.run(queue, Operation::Enqueue, work, Vec::len).await?;
-        self.metrics.queue(queue).enqueued.add(keys.len());
+        self.leases.metrics.queue(queue).enqueued.add(keys.len());
         Ok(keys)
     }
 
@@ -250,13 +249,17 @@ impl Leases for FailFastLeases {
         request: Arc<EnqueueOnce>,
     ) -> Result<EnqueuedOnce, StoreError> {
         let count = request.items.len();
-        let work = self.store.enqueue_once(queue, request);
+        let work = self.leases.store.enqueue_once(queue, request);
         let added = |outcome: &EnqueuedOnce| match outcome {
             EnqueuedOnce::Added(_) => count,
             EnqueuedOnce::Repeated(_) | EnqueuedOnce::OtherItems => 0,
         };
         let outcome = self.run(queue, Operation::Enqueue, work, added).await?;
-        self.metrics.queue(queue).enqueued.add(added(&outcome));
+        self.leases
+            .metrics
+            .queue(queue)
+            .enqueued
+            .add(added(&outcome));
         Ok(outcome)
     }
 }
@@ -271,6 +274,7 @@ mod tests {
 
     use super::super::lease_recorder::Unobserved;
     use super::super::lease_tracer::LeaseTracer;
+    use super::super::operation_metrics::OperationMetrics;
     use super::*;
     use crate::config::{Config, Sources};
     use crate::span::Spans;

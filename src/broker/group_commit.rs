@@ -33,8 +33,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::backlog::Backlog;
-pub(super) use self::call_group::CallFailure;
 use self::call_group::{Call, CallGroup, CallResult};
+pub(super) use self::call_group::{CallFailure, MAX_GROUP_ITEMS};
 use super::admission::{Arrivals, Budgets, Shedding};
 use super::call_context::CallContext;
 use super::statement_spans::StatementSpans;

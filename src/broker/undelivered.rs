@@ -271,14 +271,10 @@ impl LeasedQueue {
 }
 
 /// Returns the origin of a lease that a claim of `duration` got.
-///
-/// A lease lasts its duration from the claim. A claim that is sent again finds its leases as they were, because a worker
-/// extends a lease only after it has received it.
 fn origin_of(item: &ClaimedItem, duration: Duration) -> LeaseOrigin {
-    let duration_millis = millis_rounded_up(duration);
     LeaseOrigin::new(
-        item.expiry.expire_time.saturating_sub(duration_millis),
-        Duration::from_millis(duration_millis.unsigned_abs()),
+        item.expiry.claim_time(duration),
+        Duration::from_millis(millis_rounded_up(duration).unsigned_abs()),
         item.trace_parent.as_deref(),
     )
 }

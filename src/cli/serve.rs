@@ -166,6 +166,9 @@ async fn serve(
     ));
     telemetry.observe_broker(&broker);
     let _ = started_broker.set(broker.clone());
+    tokio::spawn(memory_limit::end_heaviest_connections(
+        broker.ledger().clone(),
+    ));
     let observers = grpc::CallObservers {
         metrics: telemetry.call_metrics(),
         spans: telemetry.spans(),

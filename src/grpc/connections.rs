@@ -7,12 +7,19 @@
 //! | state | limit | effect |
 //! |---|---|---|
 //! | no TLS handshake, or no HTTP/2 preface received | `handshake_timeout` | the connection is closed |
-//! | serving | `max_connection_age`, `max_connection_idle`, more than 1,024 requests that the client reset before they were complete | GOAWAY: the client opens no further stream |
-//! | serving no call | 4 MiB received | GOAWAY, and the connection is closed |
+//! | serving | `max_connection_age`, `max_connection_idle` | GOAWAY: the client opens no further stream |
+//! | serving, before the client is trusted | 10 s without a call | GOAWAY, and the connection is closed |
+//! | serving, before the client is trusted | 128 open streams | GOAWAY, and the connection is closed |
+//! | serving | 4 MiB received that belong to no request, minus 272 KiB for each answered call | GOAWAY, and the connection is closed |
 //! | closing | `max_connection_age_grace` | the connection is closed |
+//! | serving, closing | the caller has lost its rights, too many failed logins, more than 1,024 requests that the client reset before they were complete | GOAWAY, further calls are refused |
+//! | ending | 1 s | the connection is closed, also if the client has not acknowledged GOAWAY |
 
 mod accept_errors;
 mod connection;
+mod handshakes;
+#[cfg(test)]
+mod hyper_canary;
 mod lifetime;
 mod report;
 mod serve;
@@ -31,7 +38,6 @@ use hyper::server::conn::http2::Builder;
 use hyper_util::rt::TokioTimer;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -44,7 +50,7 @@ use self::report::Report;
 use self::streams::StreamExecutor;
 use self::tls_port::TlsPort;
 use super::response_body::ResponseBody;
-use crate::broker::Budgets;
+use crate::broker::{Budgets, Ledger};
 use crate::config;
 use crate::security::{Login, ServerTls};
 
@@ -77,10 +83,10 @@ pub(super) trait MakeService: Send + Sync + 'static {
 pub(super) struct Connections<M> {
     services: M,
     budgets: Arc<Budgets>,
+    ledger: Arc<Ledger>,
     http: HttpLimits,
     limits: LifetimeLimits,
     trusted_proxies: Vec<std::net::IpAddr>,
-    seats: Arc<Semaphore>,
     /// `None`: plain text.
     tls: Option<TlsPort>,
     /// Cancelled when no further connection and no further stream is accepted.
@@ -94,7 +100,7 @@ impl<M: MakeService> Connections<M> {
     /// The connections end when `stop` is cancelled and their calls have been answered, or when `cut` is cancelled.
     pub(super) fn new(
         services: M,
-        budgets: Arc<Budgets>,
+        (budgets, ledger): (Arc<Budgets>, Arc<Ledger>),
         settings: &config::Server,
         tls: Option<Arc<ServerTls>>,
         stop: CancellationToken,
@@ -104,10 +110,10 @@ impl<M: MakeService> Connections<M> {
         Self {
             services,
             budgets,
+            ledger,
             http: HttpLimits::from(settings),
             limits: LifetimeLimits::from(settings),
             trusted_proxies: settings.trusted_proxies.clone(),
-            seats: Arc::new(Semaphore::new(settings.max_connections)),
             tls: tls.map(|tls| TlsPort::new(tls, settings.handshakes_per_second)),
             stop,
             cut,
@@ -125,7 +131,8 @@ impl<M: MakeService> Connections<M> {
             let (this, stop) = (this.clone(), stop.clone());
             tokio::spawn(async move {
                 if let Some(tls) = &this.tls {
-                    tls.check_clients(stop).await;
+                    let handshakes = tls.handshakes.run(stop.clone());
+                    tokio::join!(tls.check_clients(stop), handshakes);
                 }
             });
         }
@@ -153,24 +160,22 @@ impl<M: MakeService> Connections<M> {
         }
     }
 
-    /// Starts to serve a connection. If there are too many, closes it and returns the number of refused connections to log.
+    /// Starts to serve a connection. If there is no place for it, closes it and returns the number of refused connections to log.
     fn accept(
         self: &Arc<Self>,
         stream: TcpStream,
         address: SocketAddr,
         refused: &mut Report,
     ) -> Option<u64> {
-        let Ok(seat) = self.seats.clone().try_acquire_owned() else {
+        let is_proxy = self.trusted_proxies.contains(&address.ip().to_canonical());
+        let Some(open) = self.ledger.open(address, is_proxy) else {
             // A connection that is closed at once tells the client to try another broker. One that is left in the queue
             // of the listener makes it wait until its deadline. A reset leaves no socket behind.
             let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
             return refused.add(Instant::now());
         };
         let _ = stream.set_nodelay(true);
-        let peer = Peer {
-            address,
-            is_proxy: self.trusted_proxies.contains(&address.ip().to_canonical()),
-        };
+        let peer = Peer { address, is_proxy };
         let this = self.clone();
         self.tasks.spawn(async move {
             let accepted_at = Instant::now();
@@ -178,17 +183,18 @@ impl<M: MakeService> Connections<M> {
             let stop = this.stop.child_token();
             let opened = match &this.tls {
                 None => {
+                    let (account, budgets) = (open.account().clone(), this.budgets.clone());
                     let connection =
-                        Connection::new(peer, this.budgets.clone(), Login::default(), stop);
+                        Connection::new(peer, account, budgets, Login::default(), stop);
                     Some((Stream::Left(stream), Arc::new(connection)))
                 }
                 // Boxed, so that a connection without TLS does not take the memory of one with TLS.
-                Some(tls) => Box::pin(this.shake_hands(tls, stream, peer, stop)).await,
+                Some(tls) => Box::pin(this.shake_hands(tls, stream, peer, &open, stop)).await,
             };
             if let Some((stream, connection)) = opened {
                 this.serve(stream, connection, accepted_at).await;
             }
-            drop(seat);
+            drop(open);
         });
         None
     }

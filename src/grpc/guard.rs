@@ -91,7 +91,7 @@ impl Guard {
             ),
         }
         if refusal.closes_connection {
-            connection.stop.cancel();
+            connection.end_now();
         }
         Err(match refusal.kind {
             RefusalKind::Missing => status::credentials_missing(),

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use lease_broker_proto::{admin_service_server, lease_service_server};
-use tokio_util::sync::CancellationToken;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
@@ -16,12 +15,8 @@ const SERVICES: [&str; 3] = [
     admin_service_server::SERVICE_NAME,
 ];
 
-/// Reports each change of the store's health until `draining` is cancelled, then reports `NOT_SERVING`.
-pub(super) async fn report_changes(
-    reporter: HealthReporter,
-    broker: Arc<Broker>,
-    draining: CancellationToken,
-) {
+/// Reports each change of the store's health until the broker announces its drain, then reports `NOT_SERVING`.
+pub(super) async fn report_changes(reporter: HealthReporter, broker: Arc<Broker>) {
     let mut store_health = broker.store_health();
     loop {
         let serving = *store_health.borrow_and_update();
@@ -30,7 +25,7 @@ pub(super) async fn report_changes(
             changed = store_health.changed() => if changed.is_err() {
                 break;
             },
-            () = draining.cancelled() => break,
+            () = broker.drain_announced() => break,
         }
     }
     report(&reporter, false).await;

@@ -34,9 +34,10 @@ use tower::Service;
 
 pub(super) use self::incomplete::Incomplete;
 pub(super) use self::limits::IntakeLimits;
-use self::limits::Message;
+use self::limits::{Message, Seats};
 pub(super) use self::message_counter::MessageCounter;
 use super::caller::Caller;
+use super::caught::catch;
 use super::connections::Connection;
 use super::response_body::ResponseBody;
 use super::status;
@@ -69,32 +70,46 @@ where
     }
 
     fn call(&mut self, mut request: http::Request<B>) -> Self::Future {
+        let (place, state) = match self.accept(&mut request) {
+            Ok((rpc, place)) => {
+                let request = Some(request);
+                (Some(place), State::Arriving { rpc, request })
+            }
+            Err(status) => {
+                let status = Some(status);
+                (None, State::Refused { status })
+            }
+        };
         IntakeFuture {
             intake: self.clone(),
-            state: match self.accept(&mut request) {
-                Ok(rpc) => State::Arriving {
-                    rpc,
-                    request: Some(request),
-                },
-                Err(status) => State::Refused {
-                    status: Some(status),
-                },
-            },
+            place,
+            state,
         }
     }
 }
 
 impl<S> Intake<S> {
-    /// Checks the headers of a request, and returns its rpc.
-    fn accept<B>(&self, request: &mut http::Request<B>) -> Result<Rpc, Status> {
+    /// Checks the headers of a request. Returns its rpc, and its place among the open streams.
+    fn accept<B>(&self, request: &mut http::Request<B>) -> Result<(Rpc, Held), Status> {
         let Some(rpc) = request.extensions().get::<Rpc>().copied() else {
             return Err(status::rpc_unknown(request.uri().path()));
         };
         if let Some(guard) = &self.limits.guard {
             guard.admit(&self.connection, rpc, request)?;
         }
+        let caller = request.extensions().get::<Caller>();
+        let source = caller.and_then(|caller| {
+            let identity = &caller.identity;
+            let account = &self.connection.account;
+            account.log_in(&identity.name, identity.source.as_ref());
+            identity.source.as_ref()
+        });
         check_encoding(request)?;
-        Ok(rpc)
+        let budgets = self.limits.broker.budgets();
+        let source = source.unwrap_or(&self.connection.source).clone();
+        let place = budgets.open_streams.take_place(Some(source));
+        let place = place.ok_or_else(|| budgets.refuse("open_streams"))?;
+        Ok((rpc, place))
     }
 
     /// Charges the bytes of a message that has arrived in one part. Its length is checked with its shape.
@@ -113,6 +128,8 @@ impl<S> Intake<S> {
 pin_project! {
     pub(super) struct IntakeFuture<S: Service<http::Request<Full<Bytes>>>, B> {
         intake: Intake<S>,
+        // The place of the stream. It goes with the response.
+        place: Option<Held>,
         #[pin]
         state: State<S::Future, B>,
     }
@@ -149,7 +166,34 @@ where
 {
     type Output = BodyResult;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<BodyResult> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<BodyResult> {
+        let call = self.as_mut();
+        let Some(response) = catch(|| call.poll_call(context)) else {
+            // What has panicked is not run again.
+            self.as_mut()
+                .project()
+                .state
+                .set(State::Refused { status: None });
+            let status = crate::broker::Error::Internal.into();
+            return Poll::Ready(Ok(self.intake.answer(status)));
+        };
+        let mut response = std::task::ready!(response);
+        if let Some(place) = self.project().place.take() {
+            response.body_mut().keep_place(place);
+        }
+        Poll::Ready(Ok(response))
+    }
+}
+
+impl<S, B> IntakeFuture<S, B>
+where
+    S: Service<http::Request<Full<Bytes>>, Response = http::Response<Body>, Error = Infallible>,
+    B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
+{
+    fn poll_call(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<http::Response<ResponseBody>> {
         let mut this = self.project();
         loop {
             let (rpc, head, message) = match this.state.as_mut().project() {
@@ -157,7 +201,7 @@ where
                     let Some(status) = status.take() else {
                         return Poll::Pending;
                     };
-                    return Poll::Ready(Ok(this.intake.answer(status)));
+                    return Poll::Ready(this.intake.answer(status));
                 }
                 StateProjection::Arriving { rpc, request } => {
                     let rpc = *rpc;
@@ -167,6 +211,8 @@ where
                     };
                     let (head, mut body) = request.into_parts();
                     let first = poll_data(&mut body, context);
+                    let arrived = first.as_ref().map_or(0, Bytes::len);
+                    this.intake.connection.count_request_bytes(arrived);
                     if let Some(bytes) = &first
                         && body.is_end_stream()
                     {
@@ -177,7 +223,7 @@ where
                         let connection = this.intake.connection.clone();
                         let importance = importance_of(rpc);
                         let bounds = (limits.max_message_bytes, importance);
-                        let message = limits.read(connection, body, first, bounds);
+                        let message = limits.read(connection, Seats::Calls, body, first, bounds);
                         this.state.set(State::Reading {
                             rpc,
                             head: Some(head),
@@ -200,8 +246,7 @@ where
                 } => {
                     let Ok(response) = std::task::ready!(response.poll(context));
                     let connection = this.intake.connection.clone();
-                    let body = ResponseBody::wrap(response, connection, *importance);
-                    return Poll::Ready(Ok(body));
+                    return Poll::Ready(ResponseBody::wrap(response, connection, *importance));
                 }
             };
             let limits = &this.intake.limits;
@@ -211,9 +256,12 @@ where
             let checked = message.and_then(|message| limits.check(rpc, message, source));
             let Message { body, charge } = match checked {
                 Ok(message) => message,
-                Err(status) => return Poll::Ready(Ok(this.intake.answer(status))),
+                Err(status) => return Poll::Ready(this.intake.answer(status)),
             };
             let source = source.clone();
+            if limits.guard.is_none() && !this.intake.connection.account.is_trusted() {
+                this.intake.connection.account.trust();
+            }
             let call = limits.calls.token();
             let mut request = http::Request::from_parts(head, Full::new(body));
             request.extensions_mut().insert(source);

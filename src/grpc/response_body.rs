@@ -29,9 +29,6 @@ const MAX_PART_BYTES: usize = 64 << 10;
 /// The largest response that is not charged, if its connection holds few bytes.
 const UNCHARGED_BYTES: usize = 16 << 10;
 
-/// The largest number of bytes that a connection can hold uncharged.
-const MAX_UNCHARGED_BYTES: usize = 128 << 10;
-
 /// What the leases of a response need until it has been sent. It is an entry of the response's extensions first.
 #[derive(Clone, Default)]
 pub(super) struct Unsent {
@@ -86,6 +83,7 @@ struct Holding {
     counted: Option<Arc<Held>>,
     charge: Option<Held>,
     stream: Option<OpenStream>,
+    /// A place in the budget of open streams, or of health checks.
     place: Option<Held>,
     /// Dropping it tells the body that the last part has been written.
     left: Option<oneshot::Sender<()>>,
@@ -243,11 +241,11 @@ impl Holding {
     /// The budget of responses has no room for them.
     fn charge(&mut self, bytes: usize, importance: Importance) -> Result<bool, Error> {
         self.bytes += bytes;
-        let unsent = self.connection.add_unsent(bytes);
+        let is_much = self.connection.account.add_response(bytes);
         if self.counted.is_some() {
             return Ok(true);
         }
-        if self.bytes <= UNCHARGED_BYTES && unsent <= MAX_UNCHARGED_BYTES {
+        if self.bytes <= UNCHARGED_BYTES && !is_much {
             return Ok(false);
         }
         let budget = &self.connection.budgets.response_bytes;
@@ -263,7 +261,7 @@ impl Holding {
 
 impl Drop for Holding {
     fn drop(&mut self) {
-        self.connection.remove_unsent(self.bytes);
+        self.connection.account.remove_response(self.bytes);
     }
 }
 

@@ -55,9 +55,10 @@ where
             request.extensions_mut().insert(rpc);
         } else if let Some(rpc) = self.standard.rpc_of(path) {
             let standard = self.standard.clone();
-            let answer = standard.answer(rpc, request, connection);
+            let answer = standard.answer(rpc, request, connection.clone());
             return Answer::Standard {
                 answer: Box::pin(answer),
+                connection,
                 stream,
             };
         }
@@ -92,6 +93,7 @@ pin_project! {
             stream: Option<OpenStream>,
         },
         Standard {
+            connection: Arc<Connection>,
             answer: BoxFuture<'static, Response<ResponseBody>>,
             stream: Option<OpenStream>,
         },
@@ -111,11 +113,18 @@ impl<F: Future<Output = Result<Response<ResponseBody>, Infallible>>> Future for 
                 stream,
             } => {
                 let Ok(response) = ready!(answer.poll(context));
+                connection.count_answer();
                 connection.limit_response(*response_timeout);
                 (response, stream.take())
             }
-            AnswerProjection::Standard { answer, stream } => {
-                (ready!(answer.as_mut().poll(context)), stream.take())
+            AnswerProjection::Standard {
+                answer,
+                connection,
+                stream,
+            } => {
+                let response = ready!(answer.as_mut().poll(context));
+                connection.count_answer();
+                (response, stream.take())
             }
             AnswerProjection::Refused { response } => match response.take() {
                 Some(response) => (response, None),

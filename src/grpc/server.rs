@@ -39,9 +39,8 @@ pub struct RunningServer {
     address: SocketAddr,
     /// The task that accepts connections.
     task: tokio::task::JoinHandle<()>,
-    /// The task that updates the health service until `draining` is cancelled.
+    /// The task that updates the health service until the broker announces its drain.
     health: tokio::task::JoinHandle<()>,
-    draining: CancellationToken,
     /// Cancelled when the server must accept no more calls.
     stop: CancellationToken,
     /// Cancelled when the connections that are left must be closed.
@@ -99,12 +98,7 @@ pub fn serve_observed(
     let (settings, budgets) = (&config.server, config.budgets);
     let address = listener.local_addr()?;
     let (reporter, health_service) = tonic_health::server::health_reporter();
-    let draining = CancellationToken::new();
-    let health = tokio::spawn(health::report_changes(
-        reporter,
-        broker.clone(),
-        draining.clone(),
-    ));
+    let health = tokio::spawn(health::report_changes(reporter, broker.clone()));
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(lease_broker_proto::DESCRIPTORS)
@@ -126,6 +120,7 @@ pub fn serve_observed(
         max_message_bytes: settings.max_message_bytes,
         request_timeout: settings.request_timeout,
         incomplete: Arc::new(Incomplete::new(budgets.incomplete_requests)),
+        incomplete_checks: Arc::new(Incomplete::new(budgets.health_checks)),
         calls: calls.clone(),
         stop: stop.clone(),
     });
@@ -154,7 +149,7 @@ pub fn serve_observed(
     };
     let accepting = Connections::new(
         services,
-        broker.budgets().clone(),
+        (broker.budgets().clone(), broker.ledger().clone()),
         settings,
         tls,
         stop.clone(),
@@ -167,7 +162,6 @@ pub fn serve_observed(
         health,
         stop,
         cut,
-        draining,
         connections,
         calls,
         settings: settings.clone(),
@@ -225,7 +219,6 @@ impl RunningServer {
     ///    without items. Calls whose requests are complete have `drain_grace` to finish.
     /// 3. The last responses have 300 ms to leave. Then all connections are closed.
     pub async fn drain(self) -> bool {
-        self.draining.cancel();
         self.broker.announce_drain();
         tokio::time::sleep(self.settings.drain_delay).await;
         // First, so that a client whose waiting claim ends sends the next one elsewhere.

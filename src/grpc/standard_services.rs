@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full, StreamBody};
@@ -132,7 +133,11 @@ impl StandardServices {
         let place = place
             .ok_or_else(|| Status::resource_exhausted("too many reflection streams are open"))?;
         connection.limit_response(REFLECTION_TIME);
-        Ok((self.route(request.map(counted)).await, place))
+        Ok((
+            self.route(request.map(|requests| counted(requests, connection.clone())))
+                .await,
+            place,
+        ))
     }
 
     /// Receives a whole request.
@@ -167,10 +172,12 @@ fn holding<H: Send + 'static>(body: Body, held: H) -> Body {
 }
 
 /// Returns a stream of requests whose number and size are limited.
-fn counted(requests: Incoming) -> Body {
+fn counted(requests: Incoming, connection: Arc<Connection>) -> Body {
     let mut counter = MessageCounter::new(MAX_REFLECTION_REQUESTS, MAX_MESSAGE_BYTES);
     let frames = requests.into_stream().map(move |frame| {
         let frame = frame.map_err(|error| Status::from_error(error.into()))?;
+        let length = frame.data_ref().map_or(0, Bytes::len);
+        connection.count_request_bytes(length);
         match frame.data_ref() {
             Some(data) if !counter.accepts(data) => Err(Status::resource_exhausted(
                 "too many requests on this stream, or one is too long",

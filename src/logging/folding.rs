@@ -5,7 +5,7 @@
 //! - The same line, with the same fields, was written during the last [`WINDOW`].
 //! - Its place in the code has written [`MAX_LINES`] different lines during the last [`WINDOW`].
 //!
-//! Events of the exporter of spans are never written: the export queue (`telemetry/gate.rs`) writes its own lines.
+//! Events of the exporter of spans are never written: the export queue (`telemetry/export_queue.rs`) writes its own lines.
 //!
 //! At the end of the window, one line per place says how many lines were left out. So a failure that repeats thousands
 //! of times writes one line at first, one per window, and one when it is over. Lines of level debug and trace are never

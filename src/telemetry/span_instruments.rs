@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Meter;
 
-use super::gate::Gate;
+use super::export_queue::ExportQueue;
 use super::instruments::{SPAN_QUEUE_CAPACITY, SPAN_QUEUE_SIZE, SPANS, SPANS_EMITTED};
 use super::span_counters::SpanCounters;
 use crate::logging::LogCounters;
@@ -19,7 +19,7 @@ type Counter = fn(&SpanCounters) -> u64;
 pub(super) fn register(
     meter: &Meter,
     counters: &Arc<SpanCounters>,
-    gate: &Weak<Gate>,
+    export_queue: &Weak<ExportQueue>,
     log: &LogCounters,
 ) {
     let emitted = counters.clone();
@@ -44,10 +44,10 @@ pub(super) fn register(
         observer.observe(log.rejected_spans(), &[rejected]);
     });
     for (instrument, index) in [(SPAN_QUEUE_SIZE, 0), (SPAN_QUEUE_CAPACITY, 1)] {
-        let gate = gate.clone();
+        let export_queue = export_queue.clone();
         instrument.gauge(meter, move |observer| {
-            if let Some(gate) = gate.upgrade() {
-                let (waiting, max) = gate.queue_size();
+            if let Some(export_queue) = export_queue.upgrade() {
+                let (waiting, max) = export_queue.queue_size();
                 observer.observe([waiting, max][index] as u64, &[]);
             }
         });

@@ -72,7 +72,8 @@ async fn restart_as(
             seen.calls,
             by_method_and_code(seen)
         );
-        assert!(seen.calls > 500, "{} calls", seen.calls);
+        // A slow machine makes few calls, but each restart must have met some.
+        assert!(seen.calls > 20 * RESTARTS, "{} calls", seen.calls);
     }
     assert_nothing_is_lost(&folder.path().join("q.db"), &seen);
     Some(seen)

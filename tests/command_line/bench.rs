@@ -319,11 +319,11 @@ fn a_broker_that_does_not_answer_or_start_is_reported() {
 fn overload_run_counts_refusals_and_judges_each_bar() {
     let workspace = Workspace::with(QUEUES);
     let printed = bench(&workspace, "--overload 3 --duration 3s --json -");
-    // The bars depend on the machine. The exit code must say the same as the bars.
+    // The checks depend on the machine. The exit code must say the same as the checks.
     let results: Json = serde_json::from_str(&printed.out).expect("JSON");
-    let bars = results["bars"].as_array().expect("a list");
-    assert!(bars.len() >= 6, "{results:#}");
-    let all_hold = bars.iter().all(|bar| bar["holds"] == true);
+    let checks = results["checks"].as_array().expect("a list");
+    assert!(checks.len() >= 6, "{results:#}");
+    let all_hold = checks.iter().all(|check| check["holds"] == true);
     assert_eq!(printed.code, i32::from(!all_hold), "{printed:?}");
     for number in ["capacity", "offered"] {
         let number = results[number].as_f64();

@@ -164,8 +164,8 @@ impl Bench {
         if self.json.as_deref() != Some(Path::new("-")) {
             tables::print_overload(overload);
         }
-        let failed = overload.bars.iter().filter(|bar| !bar.holds);
-        let failed: Vec<&str> = failed.map(|bar| bar.name).collect();
+        let failed = overload.checks.iter().filter(|check| !check.holds);
+        let failed: Vec<&str> = failed.map(|check| check.name).collect();
         if failed.is_empty() {
             return Ok(());
         }

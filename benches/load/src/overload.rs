@@ -6,7 +6,7 @@
 //!    extend held leases, and settle items at half of the capacity.
 //! 3. The load falls to half of the capacity.
 //!
-//! The bars say whether the broker has served honest workers all the time. A bar that does not hold ends the bench with exit
+//! The checks say whether the broker has served honest workers all the time. A check that does not hold ends the bench with exit
 //! code 1.
 
 use std::sync::Arc;
@@ -62,19 +62,19 @@ pub(crate) struct Overload {
     pub(crate) errors: ErrorCounts,
     /// Errors of the honest workers during the overload.
     pub(crate) honest_errors: ErrorCounts,
-    pub(crate) bars: Vec<Bar>,
+    pub(crate) checks: Vec<Check>,
 }
 
 /// A measured value and its limit.
 #[derive(Serialize)]
-pub(crate) struct Bar {
+pub(crate) struct Check {
     pub(crate) name: &'static str,
     pub(crate) value: f64,
     pub(crate) limit: f64,
     pub(crate) holds: bool,
 }
 
-impl Bar {
+impl Check {
     fn at_most(name: &'static str, value: f64, limit: f64) -> Self {
         Self {
             name,
@@ -157,25 +157,25 @@ pub(crate) async fn run(factor: f64, load: &LoadArgs, target: &Target) -> Result
     let settlements = [Rpc::Complete, Rpc::Heartbeat];
     let refused = settlements.iter().filter_map(|rpc| honest_errors.get(rpc));
     let refused: u64 = refused.flat_map(|reasons| reasons.values()).sum();
-    let mut bars = vec![
-        Bar::at_most(
+    let mut checks = vec![
+        Check::at_most(
             "accepted calls, p99 in ms",
             worst_p99(&during, &starting).max(worst_p99(&greedy_during, &starting)),
             250.0,
         ),
-        Bar::at_most(
+        Check::at_most(
             "settlements and heartbeats, p99 in ms",
             worst_p99(&during, &settlements),
             100.0,
         ),
-        Bar::at_most("settlements and heartbeats refused", to_f64(refused), 0.0),
-        Bar::at_most(
+        Check::at_most("settlements and heartbeats refused", to_f64(refused), 0.0),
+        Check::at_most(
             "leases lost",
             to_f64(state.ledger.counts().leases_lost + greedy.ledger.counts().leases_lost),
             0.0,
         ),
-        Bar::at_least("completed items per second", goodput, 0.8 * capacity),
-        Bar::at_most(
+        Check::at_least("completed items per second", goodput, 0.8 * capacity),
+        Check::at_most(
             "p99 in ms, 1 s after the load has fallen",
             worst_p99(&after, &[Rpc::ClaimBatch, Rpc::Complete]),
             2.0 * normal_p99,
@@ -183,7 +183,7 @@ pub(crate) async fn run(factor: f64, load: &LoadArgs, target: &Target) -> Result
     ];
     if let Some(bytes) = resident {
         let mebibytes = to_f64(bytes >> 20);
-        bars.push(Bar::at_most(
+        checks.push(Check::at_most(
             "resident memory, peak in MiB",
             mebibytes,
             512.0,
@@ -197,7 +197,7 @@ pub(crate) async fn run(factor: f64, load: &LoadArgs, target: &Target) -> Result
         goodput,
         errors: greedy.errors.counts(),
         honest_errors,
-        bars,
+        checks,
     })
 }
 

@@ -83,12 +83,17 @@ pub(crate) fn print_overload(overload: &Overload) {
         let count: u64 = reasons.values().sum();
         print_line!("honest workers, {rpc:?}: {count} calls answered with errors");
     }
-    let mut bars = table("bar|measured|limit|holds");
-    for bar in &overload.bars {
-        let holds = if bar.holds { "yes" } else { "NO" };
-        bars.add_row([bar.name, &number(bar.value), &number(bar.limit), holds]);
+    let mut checks = table("check|measured|limit|holds");
+    for check in &overload.checks {
+        let holds = if check.holds { "yes" } else { "NO" };
+        checks.add_row([
+            check.name,
+            &number(check.value),
+            &number(check.limit),
+            holds,
+        ]);
     }
-    print_table("\n", bars);
+    print_table("\n", checks);
 }
 
 fn print_errors(errors: &ErrorCounts) {

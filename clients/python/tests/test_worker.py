@@ -489,7 +489,7 @@ def test_stuck_handler_costs_no_slot(broker: Broker) -> None:
 
     journal = Journal()
     worker = Worker(
-        broker.address, "work", handler, time_limit=0.3, stuck_after=0.3, max_stuck=1, on_event=journal, grace=0
+        broker.address, "work", handler, time_limit=2, stuck_after=2, max_stuck=1, on_event=journal, grace=0
     )
     worker.start()
     journal.wait_for(lambda counts: counts["completed"] == 20)

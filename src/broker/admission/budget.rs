@@ -96,6 +96,12 @@ impl Budget {
         source.held(self.kind).load(Ordering::Relaxed) < SHARE.saturating_mul(free)
     }
 
+    /// Returns whether this caller holds less than its share of what would be free if a part was returned.
+    pub(super) fn may_have_more(&self, source: &CallSource) -> bool {
+        let free = self.free.load(Ordering::Relaxed).max(1);
+        source.held(self.kind).load(Ordering::Relaxed) < SHARE.saturating_mul(free)
+    }
+
     /// Reserves up to `wanted` for no caller yet, but not more than half of what is free, so that others find some. Waits up to
     /// 250 ms if less than 64 KiB is free. Returns `None` if that is still so afterwards.
     pub async fn reserve(self: &Arc<Self>, wanted: usize) -> Option<Held> {

@@ -11,9 +11,10 @@ use std::collections::{BinaryHeap, HashMap};
 use lease_broker_model::call_source::SourceNumber;
 
 /// A waiting call, as far as its turn depends on it.
-pub(in crate::broker) trait InTurn {
+pub trait InTurn {
+    /// Returns the caller.
     fn source(&self) -> SourceNumber;
-    /// The number of items that the call adds or asks for.
+    /// Returns the number of items that the call adds or asks for.
     fn items(&self) -> usize;
 }
 
@@ -21,7 +22,7 @@ pub(in crate::broker) trait InTurn {
 pub(in crate::broker) type Turn = (u64, u64);
 
 /// Calls that wait.
-pub(in crate::broker) struct FairQueue<C> {
+pub struct FairQueue<C> {
     calls: BinaryHeap<Waiting<C>>,
     /// The end of the last call of each caller.
     ends: HashMap<SourceNumber, u64>,
@@ -48,7 +49,7 @@ impl<C> Default for FairQueue<C> {
 
 impl<C: InTurn> FairQueue<C> {
     /// Adds a call behind the others of its caller.
-    pub(in crate::broker) fn push(&mut self, call: C) {
+    pub fn push(&mut self, call: C) {
         if self.calls.is_empty() {
             self.ends.clear();
         }
@@ -61,7 +62,7 @@ impl<C: InTurn> FairQueue<C> {
     }
 
     /// Takes the next call, and its turn.
-    pub(in crate::broker) fn pop(&mut self) -> Option<(Turn, C)> {
+    pub(crate) fn pop(&mut self) -> Option<(Turn, C)> {
         let Waiting { turn, call } = self.calls.pop()?;
         self.now = self.now.max(turn.0);
         Some((turn, call))

@@ -10,9 +10,9 @@ use crate::broker::admission::Arrival;
 use crate::broker::error::Error;
 use crate::call_trace::RecordedCall;
 
-/// The largest number of items in a call group, unless a single call has more. SQL Server locks the whole table for a
+/// The largest number of items of one store operation, unless a single call has more. SQL Server locks the whole table for a
 /// statement that takes about 5,000 locks on one index, and a heartbeat takes two for each item there.
-pub(super) const MAX_GROUP_ITEMS: usize = 1_000;
+pub(in crate::broker) const MAX_GROUP_ITEMS: usize = 1_000;
 /// A call group with this many calls, or with [`EARLY_START_ITEMS`] items, starts beside a running operation. A smaller
 /// group waits for the running one to end. Otherwise the database would run many small operations instead of a few
 /// large ones.

@@ -11,11 +11,11 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 
-use crate::broker::Budgets;
+use crate::broker::{Account, Budgets};
 use crate::security::Login;
 
 /// The number of requests of a connection that the client may reset before it has sent them completely. After them the connection
-/// takes no further call.
+/// ends.
 const MAX_CUT_REQUESTS: usize = 1_024;
 
 /// The stream of a connection, without or with TLS.
@@ -36,15 +36,16 @@ pub(in crate::grpc) struct Peer {
 /// The state of a connection that its calls share.
 pub(in crate::grpc) struct Connection {
     pub(in crate::grpc) peer: Peer,
-    /// Calls of one connection have their share of budgets.
+    /// What the connection holds.
+    pub(in crate::grpc) account: Arc<Account>,
+    /// The caller of calls without an identity.
     pub(in crate::grpc) source: Arc<CallSource>,
     pub(in crate::grpc) budgets: Arc<Budgets>,
     /// The number of streams that the client has opened. It wraps around.
     pub(in crate::grpc) started_streams: AtomicUsize,
-    /// The number of streams whose responses have not left.
-    open_streams: AtomicUsize,
-    /// The bytes of responses that have not left.
-    unsent_bytes: AtomicUsize,
+    /// The number of calls that have been answered, and the bytes of requests that have been read, since they were taken.
+    answered_calls: AtomicUsize,
+    request_bytes: AtomicUsize,
     /// The time limit for the response that has just begun, in milliseconds. 0: there is none.
     response_limit: AtomicU64,
     /// The number of requests that have arrived in part.
@@ -55,8 +56,10 @@ pub(in crate::grpc) struct Connection {
     pub(in crate::grpc) has_watcher: AtomicBool,
     /// Decides who the calls come from.
     pub(in crate::grpc) login: Login,
-    /// Cancelled when the connection must take no further stream.
-    pub(in crate::grpc) stop: CancellationToken,
+    /// Cancelled when the client is asked to go elsewhere. Calls that it sends before it has read this are served.
+    pub(super) stop: CancellationToken,
+    /// Cancelled when the connection must end now, whether the client agrees or not.
+    pub(super) end: CancellationToken,
 }
 
 /// A stream of a connection whose response has not left.
@@ -65,6 +68,7 @@ pub(in crate::grpc) struct OpenStream(Arc<Connection>);
 impl Connection {
     pub(in crate::grpc) fn new(
         peer: Peer,
+        account: Arc<Account>,
         budgets: Arc<Budgets>,
         login: Login,
         stop: CancellationToken,
@@ -74,10 +78,12 @@ impl Connection {
             budgets,
             login,
             stop,
-            source: CallSource::new(),
+            end: account.end.clone(),
+            source: account.source.clone(),
+            account,
             started_streams: AtomicUsize::new(0),
-            open_streams: AtomicUsize::new(0),
-            unsent_bytes: AtomicUsize::new(0),
+            answered_calls: AtomicUsize::new(0),
+            request_bytes: AtomicUsize::new(0),
             response_limit: AtomicU64::new(0),
             incomplete_requests: AtomicUsize::new(0),
             cut_requests: AtomicUsize::new(0),
@@ -88,14 +94,24 @@ impl Connection {
     /// Counts a request that the client has reset before it was complete.
     pub(in crate::grpc) fn count_cut_request(&self) {
         if self.cut_requests.fetch_add(1, Ordering::Relaxed) == MAX_CUT_REQUESTS {
-            self.stop.cancel();
+            // The calls of a proxy's other clients are served to their end.
+            if self.peer.is_proxy {
+                self.stop.cancel();
+            } else {
+                self.end_now();
+            }
         }
+    }
+
+    /// Ends the connection: from now on it refuses calls, and shortly after this it is closed, with the calls that it has left.
+    pub(in crate::grpc) fn end_now(&self) {
+        self.end.cancel();
     }
 
     /// Counts a stream.
     pub(in crate::grpc) fn open_stream(self: &Arc<Self>) -> OpenStream {
         self.started_streams.fetch_add(1, Ordering::Relaxed);
-        self.open_streams.fetch_add(1, Ordering::Relaxed);
+        self.account.add_stream();
         OpenStream(self.clone())
     }
 
@@ -116,20 +132,29 @@ impl Connection {
         Some(Duration::from_millis(millis))
     }
 
-    /// Counts bytes of a response. Returns all that have not left.
-    pub(in crate::grpc) fn add_unsent(&self, bytes: usize) -> usize {
-        self.unsent_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes
+    /// Counts a call that has been answered.
+    pub(in crate::grpc) fn count_answer(&self) {
+        self.answered_calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts bytes of a response that has left or was dropped.
-    pub(in crate::grpc) fn remove_unsent(&self, bytes: usize) {
-        self.unsent_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    /// Counts bytes of a request that have been read.
+    pub(in crate::grpc) fn count_request_bytes(&self, bytes: usize) {
+        self.request_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Takes the counts of answered calls and of bytes of requests.
+    pub(super) fn take_progress(&self) -> (usize, usize) {
+        let take = |count: &AtomicUsize| match count.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => count.swap(0, Ordering::Relaxed),
+        };
+        (take(&self.answered_calls), take(&self.request_bytes))
     }
 }
 
 impl Drop for OpenStream {
     fn drop(&mut self) {
-        self.0.open_streams.fetch_sub(1, Ordering::Relaxed);
+        self.0.account.remove_stream();
     }
 }
 
@@ -140,8 +165,10 @@ impl Connection {
         let address = ([127, 0, 0, 1], 1).into();
         let config = crate::config::Sources::default().load();
         let budgets = Budgets::new(config.expect("the default").budgets);
+        let open = crate::broker::Ledger::new(1).open(address, is_proxy);
         Arc::new(Self::new(
             Peer { address, is_proxy },
+            open.expect("a place").account().clone(),
             Arc::new(budgets),
             Login::default(),
             CancellationToken::new(),

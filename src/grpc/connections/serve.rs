@@ -17,6 +17,7 @@ use super::streams::Streams;
 use super::tls_port::{Encrypted, TlsPort};
 use super::turn_io::TurnIo;
 use super::{Connections, MakeService};
+use crate::broker::OpenAccount;
 
 impl<M: MakeService> Connections<M> {
     /// Makes the TLS handshake of a connection. Returns `None` if it failed, or if the server stops.
@@ -25,18 +26,23 @@ impl<M: MakeService> Connections<M> {
         tls: &TlsPort,
         stream: TcpStream,
         peer: Peer,
+        open: &OpenAccount,
         stop: CancellationToken,
     ) -> Option<(Stream, Arc<Connection>)> {
-        let handshake = tokio::time::timeout(self.limits.handshake_timeout, tls.accept(stream));
-        let cause = match stop.run_until_cancelled(handshake).await? {
+        let account = open.account();
+        let accepted = tls.accept(stream, account);
+        let handshake = tokio::time::timeout(self.limits.handshake_timeout, accepted);
+        let handshake = account.end.run_until_cancelled(handshake);
+        let cause = match stop.run_until_cancelled(handshake).await?? {
             Ok(Ok(encrypted)) => {
                 let Encrypted {
                     stream,
                     login,
                     certificates,
                 } = encrypted;
-                let budgets = self.budgets.clone();
-                let connection = Arc::new(Connection::new(peer, budgets, login, stop));
+                let (account, budgets) = (account.clone(), self.budgets.clone());
+                let connection = Connection::new(peer, account, budgets, login, stop);
+                let connection = Arc::new(connection);
                 if !certificates.is_empty() {
                     tls.watch(&connection, certificates);
                 }
@@ -74,7 +80,8 @@ impl<M: MakeService> Connections<M> {
         // Tokens of this connection alone: polling a token locks the list of all that wait for it.
         let cut = self.cut.child_token();
         let (mut stop, mut cut) = (pin!(connection.stop.cancelled()), pin!(cut.cancelled()));
-        let mut stopping = false;
+        let mut end = pin!(connection.end.cancelled());
+        let (mut stopping, mut ending) = (false, false);
         loop {
             let next = tokio::select! {
                 biased;
@@ -93,6 +100,13 @@ impl<M: MakeService> Connections<M> {
                     return;
                 }
                 () = &mut cut => return,
+                () = &mut end, if !ending => {
+                    (stopping, ending) = (true, true);
+                    if !streams.has_greeting() {
+                        return;
+                    }
+                    lifetime.end(Instant::now())
+                }
                 () = &mut stop, if !stopping => {
                     stopping = true;
                     if !streams.has_greeting() {
@@ -103,6 +117,7 @@ impl<M: MakeService> Connections<M> {
                 () = &mut timer, if has_timer => {
                     let activity = Activity {
                         greeted: streams.has_greeting(),
+                        is_trusted: connection.account.is_trusted(),
                         started_streams: connection.started_streams.load(Ordering::Relaxed),
                         is_watching: connection.has_watcher.load(Ordering::Relaxed),
                     };

@@ -28,8 +28,10 @@ const BULK_BYTES: usize = 16 << 10;
 
 /// The length of the HTTP/2 preface, and of the header of the frame after it.
 const GREETING_BYTES: u64 = 24 + 9;
-/// The bytes that a client may send while it has no call. An honest client sends short frames then, such as PING.
-const MAX_BYTES_WITHOUT_CALL: usize = 4 << 20;
+/// The bytes that a client may send beside its requests, such as headers and frames of PING, and those that it may send more for
+/// each answered call. A call that is refused by its headers can bring a window of data that is not read.
+const CONTROL_BYTES: usize = 4 << 20;
+const CONTROL_BYTES_OF_CALL: usize = 272 << 10;
 
 /// The bytes that the connection may still read in this turn, or [`NOT_YET`].
 pub(super) type ReadAllowance = Arc<AtomicUsize>;
@@ -64,7 +66,9 @@ pub(super) struct Streams {
     allowance: ReadAllowance,
     allowed: usize,
     received_bytes: u64,
-    bytes_without_call: usize,
+    /// The bytes that the client may still send beside its requests.
+    control_bytes: usize,
+    connection: Arc<Connection>,
 }
 
 impl Streams {
@@ -73,7 +77,7 @@ impl Streams {
         let (sender, opened) = unbounded_channel();
         let executor = StreamExecutor {
             opened: sender,
-            connection,
+            connection: connection.clone(),
         };
         let allowance = ReadAllowance::new(AtomicUsize::new(CALL_BYTES));
         let streams = Self {
@@ -83,13 +87,14 @@ impl Streams {
             allowance: allowance.clone(),
             allowed: CALL_BYTES,
             received_bytes: 0,
-            bytes_without_call: 0,
+            control_bytes: CONTROL_BYTES,
+            connection,
         };
         (streams, executor, allowance)
     }
 
     /// Runs a turn of the connection `http` and its streams. Ready when the connection has ended, or with `None` if the client
-    /// has sent too much that is no call.
+    /// has sent too much beside its requests, or is not trusted and has too many streams.
     pub(super) fn poll_turn<H: Future>(
         &mut self,
         mut http: Pin<&mut H>,
@@ -117,15 +122,21 @@ impl Streams {
         }
         let read = self.allowed - self.allowance.load(Ordering::Relaxed);
         self.received_bytes += read as u64;
-        if has_opened || !self.running.is_empty() {
-            self.bytes_without_call = 0;
-        } else {
-            self.bytes_without_call += read;
-            if self.bytes_without_call > MAX_BYTES_WITHOUT_CALL {
-                return Poll::Ready(None);
-            }
+        let (answered, requests) = self.connection.take_progress();
+        let more = requests + answered.saturating_mul(CONTROL_BYTES_OF_CALL);
+        let left = (self.control_bytes + more).checked_sub(read);
+        self.control_bytes = left.unwrap_or_default().min(CONTROL_BYTES);
+        let account = &self.connection.account;
+        if left.is_none() || account.has_too_many_streams() {
+            return Poll::Ready(None);
         }
-        self.allowed = if has_opened { CALL_BYTES } else { BULK_BYTES };
+        // A client that is not trusted has time to log in before it has opened many streams.
+        let is_first = self.running.is_empty() && !account.is_trusted();
+        self.allowed = if has_opened || is_first {
+            CALL_BYTES
+        } else {
+            BULK_BYTES
+        };
         self.allowance.store(self.allowed, Ordering::Relaxed);
         Poll::Pending
     }
@@ -190,22 +201,51 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn client_that_sends_4_mib_without_a_call_is_cut_off() {
-        let (mut streams, executor, allowance) = Streams::new(Connection::of_test(false));
+    async fn client_that_sends_4_mib_beside_its_requests_is_cut_off() {
+        let connection = Connection::of_test(false);
+        connection.account.trust();
+        let (mut streams, executor, allowance) = Streams::new(connection.clone());
         let read_all = |streams: &mut Streams| {
             allowance.store(0, Ordering::Relaxed);
             turn(streams, pending())
         };
-        let call_end = tokio_util::sync::CancellationToken::new();
-        executor.execute(call_end.clone().cancelled_owned());
-        for _ in 0..MAX_BYTES_WITHOUT_CALL / BULK_BYTES + 2 {
+        executor.execute(pending());
+        for _ in 0..2 * CONTROL_BYTES / BULK_BYTES {
+            connection.count_request_bytes(BULK_BYTES);
             assert!(read_all(&mut streams).is_pending());
         }
-        call_end.cancel();
-        for _ in 0..MAX_BYTES_WITHOUT_CALL / BULK_BYTES {
+        for _ in 0..CONTROL_BYTES / BULK_BYTES {
+            assert!(read_all(&mut streams).is_pending());
+        }
+        connection.count_answer();
+        for _ in 0..CONTROL_BYTES_OF_CALL / BULK_BYTES {
             assert!(read_all(&mut streams).is_pending());
         }
         assert_eq!(read_all(&mut streams), Poll::Ready(None));
+    }
+
+    #[tokio::test]
+    async fn client_without_login_is_cut_off_at_its_129th_stream() {
+        let connection = Connection::of_test(false);
+        let (mut streams, _executor, _) = Streams::new(connection.clone());
+        let open: Vec<_> = (0..129).map(|_| connection.open_stream()).collect();
+        assert_eq!(turn(&mut streams, pending()), Poll::Ready(None));
+        drop(open);
+        assert!(turn(&mut streams, pending()).is_pending());
+    }
+
+    #[tokio::test]
+    async fn panic_ends_its_stream_alone() {
+        let (mut streams, executor, _) = Streams::new(Connection::of_test(false));
+        let runs = Arc::new(AtomicUsize::new(0));
+        executor.execute(async { panic!("a bug") });
+        let counted = runs.clone();
+        executor.execute(async move {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        assert!(turn(&mut streams, pending()).is_pending());
+        assert_eq!(runs.load(Ordering::Relaxed), 1);
+        assert!(streams.running.is_empty());
     }
 
     #[tokio::test]

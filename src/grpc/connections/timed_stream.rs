@@ -1,4 +1,4 @@
-//! A stream of a connection that ends when its client has not taken the response in time.
+//! A stream of a connection. It ends when its client has not taken the response in time, or when it panics.
 //!
 //! hyper sends a response in the task of its stream, and waits there, without a limit, until the client has room for it. When
 //! the wrapped task ends early, it is dropped, and hyper resets the stream.
@@ -11,6 +11,7 @@ use pin_project_lite::pin_project;
 use tokio::time::Sleep;
 
 use super::connection::Connection;
+use crate::grpc::caught::catch;
 
 pin_project! {
     /// A stream that ends at its time limit.
@@ -37,7 +38,10 @@ impl<F: Future<Output = ()>> Future for TimedStream<F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = self.project();
-        let ended = this.stream.poll(context);
+        let stream = this.stream;
+        let Some(ended) = catch(|| stream.poll(context)) else {
+            return Poll::Ready(());
+        };
         // The streams of a connection run one after the other, so this limit is that of this stream.
         let limit = this.connection.take_response_limit();
         if ended.is_ready() {

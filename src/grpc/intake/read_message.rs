@@ -7,8 +7,8 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use tonic::{Code, Status};
 
-use super::limits::{IntakeLimits, Message};
-use crate::broker::{Error, Held, Importance};
+use super::limits::{IntakeLimits, Message, Seats};
+use crate::broker::{Error, Importance};
 use crate::grpc::connections::Connection;
 use crate::grpc::status;
 
@@ -31,7 +31,8 @@ impl IntakeLimits {
         B: http_body::Body<Data = Bytes> + Unpin,
     {
         let limits = (max_message_bytes, Importance::Other);
-        let message = self.read(connection, body, None, limits).await?;
+        let seats = Seats::StandardServices;
+        let message = self.read(connection, seats, body, None, limits).await?;
         whole_message(&message.body)?;
         Ok(message.body)
     }
@@ -40,6 +41,7 @@ impl IntakeLimits {
     pub(super) async fn read<B>(
         self: Arc<Self>,
         connection: Arc<Connection>,
+        seats: Seats,
         mut body: B,
         first: Option<Bytes>,
         limits: (usize, Importance),
@@ -47,17 +49,20 @@ impl IntakeLimits {
     where
         B: http_body::Body<Data = Bytes> + Unpin,
     {
-        let Some(seat) = self.incomplete.take(&connection) else {
+        let seats = match seats {
+            Seats::Calls => &self.incomplete,
+            Seats::StandardServices => &self.incomplete_checks,
+        };
+        let Some(seat) = seats.take(&connection) else {
             return Err(self.broker.budgets().refuse("incomplete_requests").into());
         };
         let read = async {
-            let charge = self.charge(&connection);
-            let message = self.read_all(&mut body, first, charge, limits).await;
+            let message = self.read_all(&connection, &mut body, first, limits).await;
             if let Err(status) = &message {
                 if status.code() == Code::Cancelled {
                     connection.count_cut_request();
                 }
-                let dropping = drop_rest(&mut body);
+                let dropping = drop_rest(&connection, &mut body);
                 let _ = tokio::time::timeout(MAX_DROP_TIME, dropping).await;
             }
             message
@@ -75,14 +80,15 @@ impl IntakeLimits {
 
     async fn read_all<B>(
         &self,
+        connection: &Connection,
         body: &mut B,
         first: Option<Bytes>,
-        mut charge: Held,
         (max_message_bytes, importance): (usize, Importance),
     ) -> Result<Message, Status>
     where
         B: http_body::Body<Data = Bytes> + Unpin,
     {
+        let mut charge = self.charge(connection);
         let mut message = BytesMut::new();
         let mut part = first;
         loop {
@@ -102,7 +108,10 @@ impl IntakeLimits {
             }
             match body.frame().await {
                 None => break,
-                Some(Ok(frame)) => part = frame.into_data().ok(),
+                Some(Ok(frame)) => {
+                    part = frame.into_data().ok();
+                    connection.count_request_bytes(part.as_ref().map_or(0, Bytes::len));
+                }
                 // The stream was reset. Nobody reads this answer, but the metrics count it.
                 Some(Err(_)) => return Err(Status::cancelled("the caller has cancelled the call")),
             }
@@ -151,7 +160,7 @@ pub(super) fn whole_message(received: &[u8]) -> Result<&[u8], Status> {
     }
 }
 
-async fn drop_rest<B>(body: &mut B)
+async fn drop_rest<B>(connection: &Connection, body: &mut B)
 where
     B: http_body::Body<Data = Bytes> + Unpin,
 {
@@ -159,6 +168,8 @@ where
     while dropped < MAX_DROPPED_BYTES
         && let Some(Ok(frame)) = body.frame().await
     {
-        dropped += frame.data_ref().map_or(0, Bytes::len);
+        let length = frame.data_ref().map_or(0, Bytes::len);
+        connection.count_request_bytes(length);
+        dropped += length;
     }
 }

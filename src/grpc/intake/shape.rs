@@ -19,8 +19,9 @@ const MAX_LIST_ENTRIES: u32 = 1_000;
 /// The largest number of entries of a map, and of all maps of a message.
 const MAX_MAP_ENTRIES: u32 = 1_024;
 const MAX_ALL_MAP_ENTRIES: u32 = 65_536;
-/// The largest number of fields of a message that the API does not have.
+/// The largest number of fields of a message that the API does not have, and of those that repeat one that is not a list.
 const MAX_UNKNOWN_FIELDS: u32 = 1_024;
+const MAX_REPEATED_FIELDS: u32 = 1_024;
 /// The longest name of a queue, a worker, a column or a request, in bytes.
 const MAX_NAME_BYTES: usize = 512;
 
@@ -53,6 +54,7 @@ struct Totals {
     decoded_bytes: usize,
     map_entries: u32,
     unknown_fields: u32,
+    repeated_fields: u32,
     /// The number of entries of each list, by its index.
     list_entries: [u32; messages::LISTS],
 }
@@ -83,6 +85,7 @@ const WRONG_TYPE: Problem = Problem::Malformed("a field has the wrong type");
 impl Totals {
     fn walk(&mut self, schema: &Schema, mut message: &[u8]) -> Result<(), Problem> {
         let mut map_entries = 0;
+        let mut seen = 0_u64;
         while !message.is_empty() {
             let (number, wire_type) = decode_key(&mut message)
                 .map_err(|_| Problem::Malformed("a field has an invalid number or type"))?;
@@ -92,6 +95,13 @@ impl Totals {
             };
             if wire_type != field.kind.wire_type() {
                 return Err(WRONG_TYPE);
+            }
+            if !field.kind.is_list() {
+                let bit = 1_u64.checked_shl(number).unwrap_or_default();
+                if seen & bit != 0 {
+                    self.count_repeated()?;
+                }
+                seen |= bit;
             }
             match field.kind {
                 Kind::Number => {
@@ -166,6 +176,15 @@ impl Totals {
                 text: format!("more than the limit of {MAX_LIST_ENTRIES} items per call"),
                 max: MAX_LIST_ENTRIES as usize,
             });
+        }
+        Ok(())
+    }
+
+    /// Counts a field that the message has had before. A client of the API sends each once.
+    fn count_repeated(&mut self) -> Result<(), Problem> {
+        self.repeated_fields += 1;
+        if self.repeated_fields > MAX_REPEATED_FIELDS {
+            return Err(Problem::Malformed("too many repetitions of a field"));
         }
         Ok(())
     }

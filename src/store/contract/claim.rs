@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_model::millis::millis_rounded_up;
 use lease_broker_value::Value;
 use uuid::Uuid;
 
@@ -82,4 +83,14 @@ pub struct LeaseExpiry {
     pub expire_time: i64,
     /// The duration from the store's answer to the moment; zero if the moment has passed.
     pub time_left: Duration,
+}
+
+impl LeaseExpiry {
+    /// Returns the time of the claim that asked for a lease of `duration`, in milliseconds since 1970-01-01T00:00:00Z.
+    ///
+    /// A lease lasts its duration from the claim. A claim that is sent again finds its leases as they were, because a worker
+    /// extends a lease only after it has received it.
+    pub fn claim_time(self, duration: Duration) -> i64 {
+        self.expire_time.saturating_sub(millis_rounded_up(duration))
+    }
 }

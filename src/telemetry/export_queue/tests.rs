@@ -47,8 +47,8 @@ impl SpanExporter for Collector {
     }
 }
 
-fn settings() -> GateSettings {
-    GateSettings {
+fn settings() -> ExportQueueSettings {
+    ExportQueueSettings {
         queue_size: 1_000,
         batch_size: 100,
         schedule_delay: Duration::from_millis(10),
@@ -57,10 +57,10 @@ fn settings() -> GateSettings {
     }
 }
 
-fn open(collector: &Collector, settings: GateSettings) -> (Gate, Arc<SpanCounters>) {
+fn open(collector: &Collector, settings: ExportQueueSettings) -> (ExportQueue, Arc<SpanCounters>) {
     let counters = Arc::new(SpanCounters::default());
-    let gate = Gate::open(collector.clone(), settings, counters.clone());
-    (gate, counters)
+    let export_queue = ExportQueue::open(collector.clone(), settings, counters.clone());
+    (export_queue, counters)
 }
 
 fn span(kind: SpanKind) -> FinishedSpan {
@@ -80,9 +80,9 @@ fn span(kind: SpanKind) -> FinishedSpan {
     }
 }
 
-fn emit(gate: &Gate, kind: SpanKind, spans: usize) {
+fn emit(export_queue: &ExportQueue, kind: SpanKind, spans: usize) {
     for _ in 0..spans {
-        gate.emit(span(kind));
+        export_queue.emit(span(kind));
     }
 }
 
@@ -98,52 +98,52 @@ const LIMIT: Duration = Duration::from_secs(20);
 #[tokio::test(start_paused = true)]
 async fn closing_exports_all_that_waits() {
     let collector = Collector::new(100, 0);
-    let (gate, counters) = open(&collector, settings());
-    emit(&gate, SpanKind::Consumer, 950);
-    gate.close(LIMIT).await;
+    let (export_queue, counters) = open(&collector, settings());
+    emit(&export_queue, SpanKind::Consumer, 950);
+    export_queue.close(LIMIT).await;
     assert_eq!(results(&counters), [950, 0, 0]);
     assert_eq!(collector.0.received.load(Ordering::Relaxed), 950);
-    emit(&gate, SpanKind::Consumer, 1);
+    emit(&export_queue, SpanKind::Consumer, 1);
     assert_eq!(results(&counters), [950, 0, 1]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn spans_beyond_the_queue_are_dropped() {
     let collector = Collector::new(100, 0);
-    let (gate, counters) = open(&collector, settings());
-    emit(&gate, SpanKind::Consumer, 1_200);
-    gate.close(LIMIT).await;
+    let (export_queue, counters) = open(&collector, settings());
+    emit(&export_queue, SpanKind::Consumer, 1_200);
+    export_queue.close(LIMIT).await;
     assert_eq!(results(&counters), [1_000, 0, 200]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn nearly_full_queue_takes_only_lease_spans() {
     let collector = Collector::new(100, 0);
-    let (gate, counters) = open(&collector, settings());
-    emit(&gate, SpanKind::Server, 1_000);
-    assert_eq!(gate.queue_size(), (750, 1_000));
-    emit(&gate, SpanKind::Consumer, 100);
-    assert_eq!(gate.queue_size(), (850, 1_000));
-    gate.close(LIMIT).await;
+    let (export_queue, counters) = open(&collector, settings());
+    emit(&export_queue, SpanKind::Server, 1_000);
+    assert_eq!(export_queue.queue_size(), (750, 1_000));
+    emit(&export_queue, SpanKind::Consumer, 100);
+    assert_eq!(export_queue.queue_size(), (850, 1_000));
+    export_queue.close(LIMIT).await;
     assert_eq!(results(&counters), [850, 0, 250]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn refused_messages_count_as_failed() {
     let collector = Collector::new(100, 2);
-    let (gate, counters) = open(&collector, settings());
-    emit(&gate, SpanKind::Consumer, 500);
-    gate.close(LIMIT).await;
+    let (export_queue, counters) = open(&collector, settings());
+    emit(&export_queue, SpanKind::Consumer, 500);
+    export_queue.close(LIMIT).await;
     assert_eq!(results(&counters), [300, 200, 0]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn silent_collector_delays_the_close_by_the_limit_at_most() {
     let collector = Collector::new(1, 0);
-    let (gate, counters) = open(&collector, settings());
-    emit(&gate, SpanKind::Consumer, 1_000);
+    let (export_queue, counters) = open(&collector, settings());
+    emit(&export_queue, SpanKind::Consumer, 1_000);
     let start = Instant::now();
-    gate.close(Duration::from_secs(2)).await;
+    export_queue.close(Duration::from_secs(2)).await;
     assert_eq!(start.elapsed(), Duration::from_secs(2));
     assert_eq!(results(&counters), [100, 100, 800]);
 }
@@ -151,26 +151,26 @@ async fn silent_collector_delays_the_close_by_the_limit_at_most() {
 #[tokio::test(start_paused = true)]
 async fn message_without_an_answer_fails_after_the_timeout() {
     let collector = Collector::new(0, 0);
-    let (gate, counters) = open(&collector, settings());
-    emit(&gate, SpanKind::Consumer, 100);
+    let (export_queue, counters) = open(&collector, settings());
+    emit(&export_queue, SpanKind::Consumer, 100);
     tokio::time::sleep(settings().export_timeout * 2).await;
     assert_eq!(results(&counters), [0, 100, 0]);
     collector.0.answers.add_permits(1);
-    emit(&gate, SpanKind::Consumer, 50);
-    gate.close(LIMIT).await;
+    emit(&export_queue, SpanKind::Consumer, 50);
+    export_queue.close(LIMIT).await;
     assert_eq!(results(&counters), [50, 100, 0]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn rate_of_spans_is_limited() {
     let collector = Collector::new(100, 0);
-    let settings = GateSettings {
+    let settings = ExportQueueSettings {
         max_spans_per_second: NonZeroU32::new(10).expect("not zero"),
         ..settings()
     };
-    let (gate, counters) = open(&collector, settings);
-    emit(&gate, SpanKind::Consumer, 900);
-    gate.close(LIMIT).await;
+    let (export_queue, counters) = open(&collector, settings);
+    emit(&export_queue, SpanKind::Consumer, 900);
+    export_queue.close(LIMIT).await;
     let [exported, failed, dropped] = results(&counters);
     assert!((10..100).contains(&exported), "{exported}");
     assert_eq!((failed, exported + dropped), (0, 900));
@@ -179,9 +179,9 @@ async fn rate_of_spans_is_limited() {
 #[tokio::test(start_paused = true)]
 async fn few_spans_are_sent_after_the_delay() {
     let collector = Collector::new(100, 0);
-    let (gate, counters) = open(&collector, settings());
-    emit(&gate, SpanKind::Consumer, 3);
+    let (export_queue, counters) = open(&collector, settings());
+    emit(&export_queue, SpanKind::Consumer, 3);
     tokio::time::sleep(settings().schedule_delay * 3).await;
     assert_eq!(results(&counters), [3, 0, 0]);
-    gate.close(LIMIT).await;
+    export_queue.close(LIMIT).await;
 }

@@ -22,7 +22,7 @@ use crate::span::{FinishedSpan, SpanKind, SpanSink};
 
 /// Settings of the export queue.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct GateSettings {
+pub(super) struct ExportQueueSettings {
     /// The number of spans that wait. At least 1.
     pub(super) queue_size: usize,
     /// The maximum number of spans in a message to the collector. At least 1.
@@ -36,7 +36,7 @@ pub(super) struct GateSettings {
 }
 
 /// The sending end of the export queue.
-pub(super) struct Gate {
+pub(super) struct ExportQueue {
     queue: mpsc::Sender<FinishedSpan>,
     counters: Arc<SpanCounters>,
     rate: DefaultDirectRateLimiter,
@@ -50,11 +50,11 @@ struct Closing {
     task: JoinHandle<()>,
 }
 
-impl Gate {
+impl ExportQueue {
     /// Opens an export queue and starts its task. Must be called inside a tokio runtime.
     pub(super) fn open(
         exporter: impl SpanExporter + 'static,
-        settings: GateSettings,
+        settings: ExportQueueSettings,
         counters: Arc<SpanCounters>,
     ) -> Self {
         let (queue, spans) = mpsc::channel(settings.queue_size);
@@ -93,7 +93,7 @@ impl Gate {
     }
 }
 
-impl SpanSink for Gate {
+impl SpanSink for ExportQueue {
     fn emit(&self, span: FinishedSpan) {
         self.counters.add_emitted(1);
         let (waiting, max) = self.queue_size();
@@ -113,7 +113,7 @@ impl SpanSink for Gate {
 /// The task that sends spans to the collector.
 struct Sender<E> {
     exporter: E,
-    settings: GateSettings,
+    settings: ExportQueueSettings,
     counters: Arc<SpanCounters>,
     /// True after a message that could not be sent.
     failing: bool,
@@ -211,7 +211,7 @@ impl Drop for FailedSpans {
 async fn collect(
     spans: &mut mpsc::Receiver<FinishedSpan>,
     batch: &mut Vec<FinishedSpan>,
-    settings: GateSettings,
+    settings: ExportQueueSettings,
 ) {
     if batch.is_empty() && spans.recv_many(batch, settings.batch_size).await == 0 {
         // The queue is closed only by the task itself, so this does not happen.
