@@ -10,14 +10,17 @@
 //! | `GET`, `PUT /log/level` | the level of the log |
 //!
 //! No request reaches the database. The server has a thread and a runtime of its own, so it also answers while all
-//! threads that serve calls are busy. It has no login, and its answers contain no secret and no row.
+//! threads that serve calls are busy. It has no login, and its answers contain no secret and no row. It answers no page of
+//! another site (`host_check.rs`), and no client keeps the others out (`seats.rs`).
 
 mod answers;
 mod connections;
+mod host_check;
 mod log_level;
 mod pulse;
 mod queues;
 mod routes;
+mod seats;
 mod server;
 mod state;
 

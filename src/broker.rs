@@ -16,14 +16,14 @@
 //! | `admission.rs` | which calls may run and what they may hold: budgets, the shares of callers, the refusal of further calls |
 //! | `group_commit.rs`, `write_operations.rs` | heartbeats, settlements and new items: many calls in one store operation |
 //! | `undelivered.rs` | leases that no worker has received yet |
-//! | `fail_fast_leases.rs`, `store_health.rs`, `operation_metrics.rs` | health and counters of the store |
+//! | `fail_fast_leases.rs`, `store_health.rs`, `store_failures.rs`, `running_operations.rs`, `operation_metrics.rs` | health and counters of the store |
 //! | `lease_recorder.rs`, `lease_tracer.rs`, `statement_spans.rs` | counters and spans of leases and store operations |
 //! | `queue_counters.rs`, `queue_monitor.rs` | counters, statistics and the age of leases, for each queue |
 //! | `instances.rs` | one task that lists this broker in the database and compares its settings with the others' |
 //! | `secret_reader.rs` | one task that reads the secrets of lease ids again |
 //! | `request_memory.rs` | one task that forgets the request ids of old Enqueue calls |
 //! | `retention.rs` | one task per queue that deletes items that ended long ago |
-//! | `reaper.rs`, `clock_watch.rs`, `wakeups.rs` | one task per queue that expires leases, steps of the store's clock, and the wake-ups between tasks |
+//! | `reaper.rs`, `clock_watch.rs`, `shortest_lease.rs`, `wakeups.rs` | one task per queue that expires leases, steps of the store's clock, and the wake-ups between tasks |
 
 mod admission;
 mod call_context;
@@ -45,9 +45,12 @@ mod reaper;
 mod request_memory;
 mod requests;
 pub mod retention;
+mod running_operations;
 mod secret_reader;
 mod settle;
+mod shortest_lease;
 mod statement_spans;
+mod store_failures;
 mod store_health;
 mod undelivered;
 mod wakeups;
@@ -56,15 +59,15 @@ mod write_operations;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::{self, InvalidLeaseId, LeaseId, LeaseOwner};
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_model::sampling::TraceSettings;
 use lease_broker_store::{
-    EnqueueOnce, EnqueuedOnce, Leases, NewItem, PoolStatus, QueueIndex, Renewal, Renewed, Settled,
-    Settlement, Store, StoreError,
+    EnqueueOnce, EnqueuedOnce, Leases, NewItem, OutageCause, PoolStatus, QueueIndex, Renewal,
+    Renewed, Settled, Settlement, Store, StoreError,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -86,6 +89,8 @@ pub use self::requests::{
     CancelRequest, ClaimRequest, Enqueued, LeaseCompletion, LeaseFailure, LeaseRelease,
     LeaseRenewal, ReleaseClaimsRequest,
 };
+pub use self::store_failures::StoreFailure;
+pub use self::store_health::StoreStatus;
 pub use self::undelivered::{DeliveredLease, Delivery, HeldBack, UndeliveredLeases};
 
 use self::claim_dispatcher::ClaimDispatcher;
@@ -170,6 +175,8 @@ pub struct BrokerConfig {
     pub traces: TraceSettings,
     /// The kind of the store.
     pub store: config::StoreKind,
+    /// The seed of the jitter between polls. Brokers on the same table have different ones.
+    pub jitter_seed: u64,
     /// Returns the operations on leases of a store. Only tests of checkers replace it, to break a promise.
     #[doc(hidden)]
     pub lease_operations: LeaseOperations,
@@ -212,6 +219,7 @@ impl From<&Config> for BrokerConfig {
             max_connections: config.server.max_connections,
             traces: config.telemetry.trace_settings(),
             store: config.store.kind,
+            jitter_seed: rand::random(),
             lease_operations: |store| store,
         }
     }
@@ -343,6 +351,7 @@ impl Broker {
             queue: index,
             queue_name: spec.name.clone(),
             config: config.reaper,
+            lease_duration: spec.lease.default,
             wakeups: wakeups.clone(),
             metrics: self.metrics.clone(),
         };
@@ -378,7 +387,7 @@ impl Broker {
         let claims = ClaimDispatcher::spawn(
             &self.tasks,
             store.clone(),
-            config.polling,
+            (config.polling, config.jitter_seed),
             wakeups.clone(),
             Arc::new(leased_queue),
             spans.of(Operation::Claim),
@@ -433,9 +442,14 @@ impl Broker {
         self.store_health.subscribe()
     }
 
-    /// Returns the time since when the store has its present health.
-    pub fn store_health_since(&self) -> SystemTime {
-        self.store_health.since()
+    /// Returns the state of the store, with its last failure.
+    pub fn store_status(&self) -> StoreStatus {
+        self.store_health.status()
+    }
+
+    /// Returns the number of failures of the store of one kind since the start.
+    pub fn store_failures(&self, cause: OutageCause) -> u64 {
+        self.store_health.failures(cause)
     }
 
     /// Returns the present state of the store's connections.

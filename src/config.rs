@@ -7,9 +7,11 @@
 mod address;
 mod admin;
 mod auth;
+mod changes;
 mod collector_address;
 mod duration;
 mod error;
+mod jwt;
 mod layer;
 mod locate;
 mod otel_variables;
@@ -26,15 +28,18 @@ mod variables;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use lease_broker_model::queue::QueueSpec;
 use serde::Deserialize;
 
 pub use self::admin::Admin;
-pub use self::auth::{Auth, Identity, IdentityLimits, Jwt, LeaseScope, Role};
+pub use self::auth::{Auth, Identity, IdentityLimits, LeaseScope, Role};
+pub use self::changes::{Change, ChangeKind, Settings};
 pub use self::error::ConfigError;
 use self::error::InvalidSetting;
+pub use self::jwt::Jwt;
 pub use self::layer::Flag;
 pub use self::otel_variables::OtelVariables;
 use self::queue::QueueConfig;
@@ -73,6 +78,8 @@ pub struct Config {
     pub telemetry: Telemetry,
     /// The queues, sorted by name.
     pub queues: Vec<QueueSpec>,
+    /// The merged settings of all sources.
+    pub settings: Settings,
 }
 
 impl Config {
@@ -243,6 +250,8 @@ pub struct Log {
     pub level: String,
     /// The format of log lines.
     pub format: LogFormat,
+    /// A file for the lines of the audit. Empty: there is none.
+    pub audit_file: PathBuf,
 }
 
 /// The format of log lines.
@@ -311,6 +320,7 @@ impl Document {
             admin: self.admin,
             telemetry: self.telemetry,
             queues,
+            settings: Settings::default(),
         })
     }
 }
@@ -332,7 +342,7 @@ impl Document {
             ));
         };
         let tls = self.server.tls.as_ref();
-        auth.check(tls.is_some_and(|tls| tls.client_authorities.is_some()))
+        auth.check(tls.is_some_and(|tls| tls.client_certificates() != ClientCertificates::Off))
     }
 }
 

@@ -11,6 +11,7 @@ use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::{
     self, LeaseId, LeaseOrigin, LeaseOwner, LeaseRef, Secret, SigningSecrets,
 };
+use lease_broker_model::trace_context::TraceContext;
 use lease_broker_proto as proto;
 use lease_broker_value::Value;
 use prost::Message as _;
@@ -18,7 +19,11 @@ use uuid::Uuid;
 
 use crate::cli::item_file::{self, Items};
 use crate::config::Sources;
-use crate::security::Rpc;
+use crate::security;
+
+mod requests;
+
+pub use self::requests::{grpc_timeout, message_counter, requests, split_requests};
 
 static SECRETS: LazyLock<SigningSecrets> =
     LazyLock::new(|| SigningSecrets::only(Secret::new([7; 16])));
@@ -99,17 +104,43 @@ fn accept(items: Items) {
     }
 }
 
-/// Checks a request of the method that the first byte selects, and one of the same message with a correct length. A request
-/// that the check accepts can be decoded.
-pub fn requests(data: &[u8]) {
-    let Some((method, message)) = data.split_first() else {
-        return;
-    };
-    let rpc = Rpc::ALL[usize::from(*method) % Rpc::ALL.len()];
-    crate::grpc::fuzzing::request(rpc, message);
-    if let Ok(length) = u32::try_from(message.len()) {
-        let whole = [&[0], &length.to_be_bytes()[..], message].concat();
-        crate::grpc::fuzzing::request(rpc, &whole);
+/// Parses a set of the keys of an issuer.
+pub fn jwks(data: &[u8]) {
+    if let Ok(text) = str::from_utf8(data) {
+        security::fuzzing::key_set(text);
+    }
+}
+
+/// Checks a JSON Web Token.
+pub fn jwt(data: &[u8]) {
+    security::fuzzing::token(data);
+}
+
+/// Parses a file of tokens.
+pub fn tokens_file(data: &[u8]) {
+    if let Ok(text) = str::from_utf8(data) {
+        security::fuzzing::tokens_file(text);
+    }
+}
+
+/// Reads a pattern for SPIFFE ids and a SPIFFE id, and a certificate.
+pub fn spiffe_names(data: &[u8]) {
+    security::fuzzing::spiffe_names(data);
+}
+
+/// Reads the header `traceparent`. A context that is accepted is written in a form that means the same.
+pub fn traceparent(data: &[u8]) {
+    if let Ok(text) = str::from_utf8(data)
+        && let Some(context) = TraceContext::parse(text)
+    {
+        assert_eq!(TraceContext::parse(&context.to_string()), Some(context));
+    }
+}
+
+/// Parses a connection string of SQL Server. An error does not show the password.
+pub fn connection_string(data: &[u8]) {
+    if let Ok(text) = str::from_utf8(data) {
+        lease_broker_store::fuzzing::connection_string(text);
     }
 }
 

@@ -8,6 +8,7 @@ mod api;
 mod call_metrics;
 mod caller;
 mod caught;
+mod connection_counts;
 mod connections;
 mod deadline;
 mod error_layer;
@@ -29,4 +30,5 @@ mod standard_services;
 mod status;
 
 pub use self::call_metrics::{CODE_NAMES, CallMetrics, error_type};
+pub use self::connection_counts::{ConnectionCounts, RefusedConnection};
 pub use self::server::{CallObservers, RunningServer, serve, serve_observed};

@@ -5,10 +5,12 @@
 //! 1. the level filter, which can be changed while the process runs (`level.rs`)
 //! 2. the folding of repeated lines (`folding.rs`)
 //! 3. a queue of 8,192 lines to a thread that writes them. If the reader of standard error stalls, the queue
-//!    fills, and further lines are dropped and counted. No call ever waits for the reader.
+//!    fills, and further lines are dropped and counted. No call ever waits for the reader. Lines of the audit also
+//!    go to a file of their own, through a queue of their own (`audit_file.rs`)
 //!
 //! Lines never contain connection strings, lease ids, tokens, values of columns, error texts of workers or headers.
 
+mod audit_file;
 mod counters;
 mod folding;
 mod level;
@@ -22,12 +24,14 @@ pub use self::level::LogLevel;
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 
-use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
+use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::fmt::writer::MakeWriterExt as _;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{fmt, reload};
 
-use self::folding::Folding;
+use self::audit_file::AuditFile;
+use self::folding::{AUDIT_TARGET, Folding};
 use self::maintenance::Maintenance;
 use self::rejected_spans::RejectedSpans;
 use self::trace_ids::{FieldsWithIds, JsonWithIds};
@@ -44,24 +48,34 @@ pub struct Logging {
     pub counters: LogCounters,
     // The fields are dropped in this order: maintenance writes its last lines, and then the guard waits for the writer.
     _maintenance: Maintenance,
-    _writer: WorkerGuard,
+    _writers: Vec<WorkerGuard>,
 }
 
 /// Starts logging for the whole process.
 ///
 /// # Errors
-/// A message if the level is invalid, or if logging has been started before.
+/// A message if the level is invalid, if the file of the audit cannot be opened, or if logging has been started before.
 pub fn start(log: &Log) -> Result<Logging, String> {
-    let (filter, handle) = reload::Layer::new(level::parse(&log.level)?);
-    let (writer, guard) = NonBlockingBuilder::default()
-        .buffered_lines_limit(BUFFERED_LINES)
-        .lossy(true)
-        .thread_name("log")
-        .finish(std::io::stderr());
+    let (filter, handle) = reload::Layer::new(
+        level::parse(&log.level).map_err(|reason| format!("log.level: {reason}"))?,
+    );
+    let (writer, guard) = queue("log", std::io::stderr());
+    let mut guards = vec![guard];
+    let audit = match &log.audit_file {
+        path if path.as_os_str().is_empty() => None,
+        path => {
+            let file = AuditFile::open(path)
+                .map_err(|error| format!("log.audit_file: {}: {error}", path.display()))?;
+            let (writer, guard) = queue("audit", file);
+            guards.push(guard);
+            Some(writer)
+        }
+    };
+    let audit_errors = audit.as_ref().map(NonBlocking::error_counter);
     let folding = Arc::new(Folding::default());
     let rejected_spans = RejectedSpans::default();
     let counters = LogCounters::new(
-        writer.error_counter(),
+        [Some(writer.error_counter()), audit_errors],
         folding.clone(),
         rejected_spans.clone(),
     );
@@ -77,6 +91,15 @@ pub fn start(log: &Log) -> Result<Logging, String> {
             .map_event_format(JsonWithIds)
             .boxed(),
     };
+    let audit = audit.map(|writer| {
+        let writer = writer.with_filter(|line| line.target().starts_with(AUDIT_TARGET));
+        fmt::layer()
+            .with_writer(writer)
+            .json()
+            .flatten_event(true)
+            .map_event_format(JsonWithIds)
+    });
+    let lines = lines.and_then(audit);
     tracing_subscriber::registry()
         .with(filter)
         .with(rejected_spans)
@@ -88,6 +111,15 @@ pub fn start(log: &Log) -> Result<Logging, String> {
         _maintenance: Maintenance::start(folding, counters.clone(), level.clone()),
         level,
         counters,
-        _writer: guard,
+        _writers: guards,
     })
+}
+
+/// Starts a thread that writes lines. Those that do not fit into its queue are dropped.
+fn queue(thread: &str, writer: impl std::io::Write + Send + 'static) -> (NonBlocking, WorkerGuard) {
+    NonBlockingBuilder::default()
+        .buffered_lines_limit(BUFFERED_LINES)
+        .lossy(true)
+        .thread_name(thread)
+        .finish(writer)
 }

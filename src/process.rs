@@ -1,10 +1,14 @@
-//! Resources that a process uses, read from `/proc`. On systems without `/proc`, every value is `None`.
+//! Resources that a process uses, read from `/proc`, and its pauses. On systems without `/proc`, every value that is read from there is `None`.
+
+mod pauses;
 
 use std::fmt::Display;
 use std::fs::{read_dir, read_to_string};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
+
+pub use self::pauses::Pauses;
 
 /// Returns the CPU time that all threads of a process have used. `process`: its id, or `self`.
 pub fn cpu_time(process: impl Display) -> Option<Duration> {

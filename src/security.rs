@@ -5,23 +5,33 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `tls.rs` | the broker's certificate, and the authorities that sign certificates of clients |
-//! | `certificate_names.rs` | the names in a client's certificate |
-//! | `tokens.rs`, `jwt.rs` | the two kinds of bearer tokens |
-//! | `access.rs`, `login.rs`, `failed_logins.rs` | from credentials to an identity |
+//! | `tls.rs` | the broker's certificate, and the files of TLS |
+//! | `client_verifier.rs` | the check of clients' certificates |
+//! | `certificate_names.rs`, `spiffe.rs` | the names in a client's certificate |
+//! | `tokens.rs`, `jwt.rs`, `json_object.rs` | the two kinds of bearer tokens |
+//! | `issuer.rs`, `jwks.rs`, `jwks_url.rs` | the issuer of JSON Web Tokens, and its keys |
+//! | `access.rs`, `rules.rs`, `login.rs`, `verification_rate.rs` | from credentials to an identity |
 //! | `identity.rs`, `rights.rs`, `patterns.rs` | an identity, its roles and its limits |
 //! | `watched_file.rs` | a file that is read again when its content changes |
 
 mod access;
 mod certificate_names;
-mod failed_logins;
+mod client_verifier;
+pub(crate) mod fuzzing;
 mod identity;
+mod issuer;
+mod json_object;
+mod jwks;
+mod jwks_url;
 mod jwt;
 mod login;
 mod patterns;
 mod rights;
+mod rules;
+mod spiffe;
 mod tls;
 mod tokens;
+mod verification_rate;
 mod watched_file;
 
 use std::sync::Arc;
@@ -33,8 +43,10 @@ use tokio_util::sync::CancellationToken;
 pub use self::access::{Access, Presented, Refusal, RefusalKind};
 pub use self::certificate_names::CertificateNames;
 pub use self::identity::{Identity, OverLimit, WaitingPlace};
+pub use self::issuer::KeyCounts;
 pub use self::login::Login;
 pub use self::rights::{Rights, Rpc, RpcService};
+pub use self::rules::Rules;
 pub use self::tls::ServerTls;
 pub use self::tokens::{Token, Tokens, hash_of_token, new_token};
 use crate::config::Config;
@@ -78,9 +90,17 @@ impl Security {
         if self.tls.is_none() && self.access.is_none() {
             return;
         }
+        let access = self.access.clone();
+        let mut fetching = std::pin::pin!(async {
+            match access {
+                Some(access) => access.keep_keys().await,
+                None => std::future::pending().await,
+            }
+        });
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
+                () = &mut fetching => {}
                 () = tokio::time::sleep(READ_INTERVAL) => {}
                 () = self.read_now.notified() => {}
             }

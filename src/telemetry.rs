@@ -18,6 +18,7 @@ mod otlp;
 mod pool_instruments;
 mod process_instruments;
 mod queue_labels;
+mod security_instruments;
 mod span_counters;
 mod span_data;
 mod span_instruments;
@@ -47,6 +48,8 @@ use crate::broker::{Broker, Observers};
 use crate::config::{self, Config, Signal};
 use crate::grpc::CallMetrics;
 use crate::logging::LogCounters;
+use crate::process::Pauses;
+use crate::security::Access;
 use crate::span::{Spans, attribute};
 
 /// The metrics and spans of this process.
@@ -184,6 +187,16 @@ impl Telemetry {
         broker_instruments::register(&self.meter(), broker, &self.labels);
         status_instruments::register(&self.meter(), broker, &self.queues, &self.labels);
         pool_instruments::register(&self.meter(), broker);
+    }
+
+    /// Shows the pauses of this process from now on.
+    pub fn observe_pauses(&self, pauses: Arc<Pauses>) {
+        process_instruments::register_pauses(&self.meter(), pauses);
+    }
+
+    /// Reads the state of access control from now on. `None`: every caller may do everything.
+    pub fn observe_access(&self, access: Option<Arc<Access>>) {
+        security_instruments::register(&self.meter(), access);
     }
 
     /// Returns the id of this process, random at each start. Metrics carry it as `service.instance.id`.

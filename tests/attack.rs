@@ -16,6 +16,8 @@ mod goaway;
 #[path = "attack/memory.rs"]
 mod memory;
 
+#[path = "attack/certificate_chains.rs"]
+mod certificate_chains;
 #[path = "attack/floods.rs"]
 mod floods;
 #[path = "attack/greedy_requests.rs"]

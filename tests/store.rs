@@ -7,4 +7,5 @@ mod support;
 mod conformance;
 mod injection;
 mod model;
+mod replay;
 mod sqlite_files;

@@ -116,7 +116,7 @@ func call[Request, Response any](
 		applied = failure.applied
 		var wait time.Duration
 		switch {
-		case failure.code == codes.Unauthenticated && c.token != nil && !fresh:
+		case failure.code == codes.Unauthenticated && !failure.asksToWait() && c.token != nil && !fresh:
 			fresh = true
 		case !failure.mayPass():
 			return result, failure.error(rpc)
@@ -185,8 +185,8 @@ func sleep(ctx context.Context, duration time.Duration) bool {
 
 // mayPass is true if the same request can succeed later.
 func (f *failure) mayPass() bool {
-	if f.pushback != nil && *f.pushback < 0 {
-		return false
+	if f.pushback != nil {
+		return f.asksToWait()
 	}
 	switch f.code {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
@@ -202,6 +202,11 @@ func (f *failure) mayPass() bool {
 	}
 }
 
+// asksToWait is true if the broker asks to send the request again after some time.
+func (f *failure) asksToWait() bool {
+	return f.pushback != nil && *f.pushback >= 0
+}
+
 // text returns the code, the broker's reason and the message.
 func (f *failure) text() string {
 	if f.reason == "" {
@@ -211,7 +216,9 @@ func (f *failure) text() string {
 }
 
 func (f *failure) error(rpc string) *CallError {
-	return &CallError{RPC: rpc, Code: f.code, Reason: f.reason, Message: f.message, Fields: f.fields, Applied: f.applied}
+	return &CallError{
+		RPC: rpc, Code: f.code, Reason: f.reason, Message: f.message, Fields: f.fields, Applied: f.applied, Temporary: f.mayPass(),
+	}
 }
 
 // checkCount returns a failure unless the answer has one result for each entry of the request.

@@ -39,6 +39,8 @@ type CallError struct {
 	Fields []string
 	// Applied is "no" if the call has changed nothing and will change nothing, and "unknown" if it may have been applied.
 	Applied string
+	// Temporary is true if the same call can succeed later: only the time for retries is over.
+	Temporary bool
 }
 
 func (e *CallError) Error() string {
@@ -47,12 +49,12 @@ func (e *CallError) Error() string {
 
 // refusesRequest is true if the broker refused the request for what it contains.
 func (e *CallError) refusesRequest() bool {
-	return e.Code == codes.InvalidArgument || e.Code == codes.ResourceExhausted
+	return !e.Temporary && (e.Code == codes.InvalidArgument || e.Code == codes.ResourceExhausted)
 }
 
 // refusesCaller is true if the broker does not let this program make the call.
 func (e *CallError) refusesCaller() bool {
-	return e.Code == codes.Unauthenticated || e.Code == codes.PermissionDenied
+	return !e.Temporary && (e.Code == codes.Unauthenticated || e.Code == codes.PermissionDenied)
 }
 
 type retryError struct {

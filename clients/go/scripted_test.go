@@ -39,7 +39,9 @@ type scriptedBroker struct {
 	address  string
 	timeLeft time.Duration
 
-	wake      func(ctx context.Context, call int) error
+	wake func(ctx context.Context, call int) error
+	// claim returns the error of a claim before the one that gets the lease.
+	claim     func() error
 	complete  func(ctx context.Context, call int, request *pb.CompleteRequest) (*pb.CompleteResponse, error)
 	fail      func(call int, failure *pb.Failure) *pb.SettleResult
 	heartbeat func(call int, renewal *pb.Renewal) *pb.HeartbeatResult
@@ -62,6 +64,11 @@ func (s *scriptedBroker) Wake(ctx context.Context, _ *pb.WakeRequest) (*pb.WakeR
 }
 
 func (s *scriptedBroker) ClaimBatch(ctx context.Context, _ *pb.ClaimBatchRequest) (*pb.ClaimBatchResponse, error) {
+	if s.claim != nil {
+		if err := s.claim(); err != nil {
+			return nil, err
+		}
+	}
 	if s.count("ClaimBatch") == 1 {
 		lease := &pb.Lease{
 			LeaseId: "lease-1", Item: &pb.Item{Key: "1"}, Attempt: 1, FencingToken: 1, TimeLeft: durationpb.New(s.timeLeft),
@@ -429,6 +436,63 @@ func TestRefusedTokenEndsTheWorker(t *testing.T) {
 	}
 	var refused *leasebroker.CallError
 	if err := worker.Run(context.Background()); !errors.As(err, &refused) || refused.Code != codes.Unauthenticated {
+		t.Errorf("Run returns %v", err)
+	}
+}
+
+func TestRefusalWithAWaitDoesNotEndTheWorker(t *testing.T) {
+	refusal := func(code codes.Code, reason string) error {
+		details, err := status.New(code, "later").WithDetails(
+			&errdetails.ErrorInfo{Domain: "leasebroker", Reason: reason},
+			&errdetails.RetryInfo{RetryDelay: durationpb.New(10 * time.Millisecond)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return details.Err()
+	}
+	refusals := []error{
+		refusal(codes.Unauthenticated, "CREDENTIALS_INVALID"), refusal(codes.ResourceExhausted, "IDENTITY_LIMIT"),
+	}
+	broker := startScripted(t)
+	claims := slices.Concat(refusals, refusals)
+	broker.claim = func() error {
+		broker.mu.Lock()
+		defer broker.mu.Unlock()
+		if len(claims) == 0 {
+			return nil
+		}
+		first := claims[0]
+		claims = claims[1:]
+		return first
+	}
+	broker.complete = func(_ context.Context, call int, _ *pb.CompleteRequest) (*pb.CompleteResponse, error) {
+		if call <= len(refusals) {
+			return nil, refusals[call-1]
+		}
+		return &pb.CompleteResponse{Results: []*pb.SettleResult{{Outcome: pb.Outcome_OUTCOME_APPLIED}}}, nil
+	}
+	completed := make(chan struct{})
+	observe := leasebroker.OnEvent(func(event leasebroker.Event) {
+		if event.Name == leasebroker.EventCompleted {
+			close(completed)
+		}
+	})
+	worker, err := leasebroker.NewWorker(broker.address, "work",
+		func(context.Context, *item) (*result, error) { return nil, nil },
+		leasebroker.Token(leasebroker.TokenText("known")), observe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	ctx, stop := context.WithCancel(context.Background())
+	go func() { ended <- worker.Run(ctx) }()
+	select {
+	case <-completed:
+	case err := <-ended:
+		t.Fatalf("Run returns %v", err)
+	}
+	stop()
+	if err := <-ended; err != nil {
 		t.Errorf("Run returns %v", err)
 	}
 }

@@ -14,6 +14,7 @@
 -- Why the update checks state and fence again, and why the counts are compared: Babelfish ignores the lock hints, so another
 --   statement can change a row between both steps. The batch then throws 51224, is rolled back, and the broker runs it again.
 -- Why CASE, TOP (@P5), TOP (@held_count) and the hints: see leases.sql. TOP never removes a row.
+-- Why IF around the changes: see leases.sql.
 
 -- :: key_list
 (SELECT TOP (@P5) j.i AS lb_i, j.f AS lb_fence, {key_from_json}
@@ -38,15 +39,18 @@ FROM {key_list}
 WHERE 1 = CASE WHEN t.{lease_state} = 1 AND (l.lb_fence IS NULL OR l.lb_fence = t.{lease_fence}) THEN 1 END
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 DECLARE @held_count int = @@ROWCOUNT;
-UPDATE t
-SET {lease_state} = d.lb_next, {lease_state_time} = @now, {lease_due_time} = CASE d.lb_next WHEN 2 THEN @due END,
-    {lease_token} = NULL, {lease_error} = @reason{mirror_reaped}
-FROM (SELECT TOP (@held_count) * FROM @held ORDER BY {key_names}) AS d
-    INNER JOIN {table} AS t WITH ({by_key}) ON {join_due_on_key}
-WHERE 1 = CASE WHEN t.{lease_state} = 1 AND t.{lease_fence} = d.lb_f THEN 1 END
-OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@held_count = 1));
-IF @@ROWCOUNT <> @held_count
-    THROW 51224, N'a settlement of one of these leases came at the same moment', 1;
+IF @held_count > 0
+BEGIN
+    UPDATE t
+    SET {lease_state} = d.lb_next, {lease_state_time} = @now, {lease_due_time} = CASE d.lb_next WHEN 2 THEN @due END,
+        {lease_token} = NULL, {lease_error} = @reason{mirror_reaped}
+    FROM (SELECT TOP (@held_count) * FROM @held ORDER BY {key_names}) AS d
+        INNER JOIN {table} AS t WITH ({by_key}) ON {join_due_on_key}
+    WHERE 1 = CASE WHEN t.{lease_state} = 1 AND t.{lease_fence} = d.lb_f THEN 1 END
+    OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@held_count = 1));
+    IF @@ROWCOUNT <> @held_count
+        THROW 51224, N'a settlement of one of these leases came at the same moment', 1;
+END;
 SELECT d.lb_i, d.lb_next AS lb_state, {d_key_values}, d.lb_f, d.lb_attempt, d.lb_t, d.lb_owner, d.lb_since, d.lb_due, d.lb_trace, @now AS lb_now FROM @held AS d;
 IF @held_count < @P5
     SELECT l.lb_i, t.{lease_state} AS lb_state,

@@ -64,6 +64,7 @@
 --   before it took. The loop runs only if the items of all calls do not fit.
 -- Why CASE in the loop: Babelfish 4.3 ends the count of rows too late if a condition on ROW_NUMBER stands beside a second window.
 -- Why READCOMMITTEDLOCK with READPAST: Microsoft documents READPAST together with READ_COMMITTED_SNAPSHOT only so.
+-- Why IF around the changes: see leases.sql.
 
 -- :: claim_lock
 DECLARE @claim_lock_result int, @claim_lock_name nvarchar(255) = CONCAT(N'lease_broker_', OBJECT_ID({table_literal}), N'_', {state_column_literal}),
@@ -165,13 +166,14 @@ BEGIN
         {pick_more}{measure_items}    END;
     SET @found = (SELECT COUNT(*) FROM @picked AS i);
     UPDATE @picked SET lb_slot = 0;
-    UPDATE t
-    SET {lease_state} = 4, {lease_state_time} = @now, {lease_due_time} = NULL, {lease_owner} = NULL, {lease_token} = NULL,
-        {lease_error} = CONCAT(N'the item has ', p.lb_bytes, N' bytes, more than limits.max_item_bytes, which is {max_item_bytes}'){mirror_set_aside}
-    FROM (SELECT TOP (@pick) * FROM @picked WHERE lb_bytes > {max_item_bytes}) AS p
-        INNER JOIN {table} AS t WITH ({by_key}) ON {join_picked_on_key}
-    WHERE 1 = CASE WHEN t.{lease_state} = 0 AND t.{lease_fence} = p.lb_f THEN 1 END
-    OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@pick = 1));
+    IF EXISTS (SELECT 1 FROM @picked WHERE lb_bytes > {max_item_bytes})
+        UPDATE t
+        SET {lease_state} = 4, {lease_state_time} = @now, {lease_due_time} = NULL, {lease_owner} = NULL, {lease_token} = NULL,
+            {lease_error} = CONCAT(N'the item has ', p.lb_bytes, N' bytes, more than limits.max_item_bytes, which is {max_item_bytes}'){mirror_set_aside}
+        FROM (SELECT TOP (@pick) * FROM @picked WHERE lb_bytes > {max_item_bytes}) AS p
+            INNER JOIN {table} AS t WITH ({by_key}) ON {join_picked_on_key}
+        WHERE 1 = CASE WHEN t.{lease_state} = 0 AND t.{lease_fence} = p.lb_f THEN 1 END
+        OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@pick = 1));
     DELETE FROM @picked WHERE lb_bytes > {max_item_bytes};
     SET @call = (SELECT MIN(c.lb_o) FROM @calls AS c);
     WHILE @call IS NOT NULL
@@ -218,18 +220,19 @@ BEGIN TRANSACTION;
 {find_retried_claims}DECLARE @total int = (SELECT COALESCE(SUM(j.n), 0) FROM OPENJSON(@P6) WITH (o int '$.o', n int '$.n') AS j {except_answered});
 DECLARE @picked TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations}, lb_f bigint NOT NULL, lb_since datetime2(3) NULL{size_columns});
 {claim_lock}{pick_ready}
-{fit_items}UPDATE t
-SET {lease_state} = 1, {lease_state_time} = @now, {lease_due_time} = p.lb_due, {lease_owner} = p.lb_w,
-    {lease_token} = p.lb_t, {lease_fence} = t.{lease_fence} + 1, {lease_attempt} = t.{lease_attempt} + 1{mirror_leased}
-FROM (SELECT TOP (@total) DATEADD(millisecond, c.d, @now) AS lb_due, c.t AS lb_t,
-            TRANSLATE(c.w COLLATE Latin1_General_100_BIN2, @P1, @P2) AS lb_w, i.*
-        FROM (SELECT j.w, j.t, j.d, j.n, SUM(j.n) OVER (ORDER BY j.o ROWS UNBOUNDED PRECEDING) AS lb_last
-                FROM OPENJSON(@P6) WITH (o int '$.o', n int '$.n', w nvarchar(max) '$.w', t uniqueidentifier '$.t',
-                    d int '$.d') AS j {except_answered}) AS c
-            INNER JOIN @picked AS i ON {slot} > c.lb_last - c.n AND {slot} <= c.lb_last) AS p
-    INNER JOIN {table} AS t WITH ({by_key}) ON {join_picked_on_key}
-WHERE 1 = CASE WHEN t.{lease_state} = 0 AND t.{lease_fence} = p.lb_f THEN 1 END
-OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@total = 1));
+{fit_items}IF EXISTS (SELECT 1 FROM @picked{leased_items})
+    UPDATE t
+    SET {lease_state} = 1, {lease_state_time} = @now, {lease_due_time} = p.lb_due, {lease_owner} = p.lb_w,
+        {lease_token} = p.lb_t, {lease_fence} = t.{lease_fence} + 1, {lease_attempt} = t.{lease_attempt} + 1{mirror_leased}
+    FROM (SELECT TOP (@total) DATEADD(millisecond, c.d, @now) AS lb_due, c.t AS lb_t,
+                TRANSLATE(c.w COLLATE Latin1_General_100_BIN2, @P1, @P2) AS lb_w, i.*
+            FROM (SELECT j.w, j.t, j.d, j.n, SUM(j.n) OVER (ORDER BY j.o ROWS UNBOUNDED PRECEDING) AS lb_last
+                    FROM OPENJSON(@P6) WITH (o int '$.o', n int '$.n', w nvarchar(max) '$.w', t uniqueidentifier '$.t',
+                        d int '$.d') AS j {except_answered}) AS c
+                INNER JOIN @picked AS i ON {slot} > c.lb_last - c.n AND {slot} <= c.lb_last) AS p
+        INNER JOIN {table} AS t WITH ({by_key}) ON {join_picked_on_key}
+    WHERE 1 = CASE WHEN t.{lease_state} = 0 AND t.{lease_fence} = p.lb_f THEN 1 END
+    OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@total = 1));
 COMMIT TRANSACTION;
 {read_retried_claims}{lease_columns}, p.lb_since
 FROM (SELECT TOP (@total) * FROM @picked{leased_items}) AS p INNER JOIN {table} AS t WITH ({by_key}) ON {join_picked_on_key}
@@ -239,13 +242,17 @@ OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@total = 1));{read
 
 -- :: set_full_aside
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(3) = SYSUTCDATETIME();
+DECLARE @now datetime2(3) = SYSUTCDATETIME(), @changed_count bigint = 0;
 DECLARE @picked TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations}, lb_f bigint NOT NULL, lb_since datetime2(3) NULL);
 {pick_ready}
-UPDATE t
-SET {lease_state} = 4, {lease_state_time} = @now, {lease_due_time} = NULL, {lease_owner} = NULL, {lease_token} = NULL,
-    {lease_error} = N'{full_counter_text}'{mirror_set_aside}
-FROM (SELECT TOP (@P1) * FROM @picked) AS p INNER JOIN {table} AS t WITH ({by_key}) ON {join_picked_on_key}
-WHERE 1 = CASE WHEN t.{lease_state} = 0 AND (t.{lease_fence} = 9223372036854775807 OR t.{lease_attempt} = 2147483647) THEN 1 END
-OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P1 = 1));
-SELECT CONVERT(bigint, @@ROWCOUNT) AS lb_count;
+IF EXISTS (SELECT 1 FROM @picked)
+BEGIN
+    UPDATE t
+    SET {lease_state} = 4, {lease_state_time} = @now, {lease_due_time} = NULL, {lease_owner} = NULL, {lease_token} = NULL,
+        {lease_error} = N'{full_counter_text}'{mirror_set_aside}
+    FROM (SELECT TOP (@P1) * FROM @picked) AS p INNER JOIN {table} AS t WITH ({by_key}) ON {join_picked_on_key}
+    WHERE 1 = CASE WHEN t.{lease_state} = 0 AND (t.{lease_fence} = 9223372036854775807 OR t.{lease_attempt} = 2147483647) THEN 1 END
+    OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P1 = 1));
+    SET @changed_count = @@ROWCOUNT;
+END;
+SELECT @changed_count AS lb_count;

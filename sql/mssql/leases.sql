@@ -26,6 +26,8 @@
 -- Why CASE: a planner cannot match a CASE to a filtered index, so the plan always seeks by the key. Without the CASE, a planner
 --   whose statistics were collected while no lease existed expects a filtered index to be empty, and starts there.
 -- Why each statement reads the JSON again: this costs less than to fill a table variable and to read from that.
+-- Why IF around each UPDATE and DELETE: one that changes no row would still run the triggers of the table, each second for a
+--   reaper that finds nothing. A trigger that is written for one row fails then.
 
 -- :: lease_list
 (SELECT TOP (@P5) j.i AS lb_i, {key_from_json}, j.t AS lb_t, j.f AS lb_f{extra_columns}

@@ -26,6 +26,7 @@
 -- Why HOLDLOCK in `take_turn`: two brokers that add the first row at the same moment would break the primary key. Babelfish ignores
 --   it: there one of them fails, and tries again later.
 -- Why TOP, FORCE ORDER, LOOP JOIN and the other hints: see leases.sql.
+-- Why IF around the changes: see leases.sql.
 
 -- :: is_old
 (t.{lease_state} = 3 AND t.{lease_state_time} < @completed OR t.{lease_state} = 4 AND t.{lease_state_time} < @dead) AND t.{lease_state_time} > '20000101'
@@ -53,7 +54,7 @@ OPTION (KEEPFIXED PLAN, OPTIMIZE FOR (@P7 = 1));
 SET @old = (SELECT COUNT(*) FROM @visited WHERE lb_state > 0);
 
 -- :: delete_old
-IF @P10 = 1
+IF @P10 = 1 AND @old > 0
 BEGIN
     BEGIN TRANSACTION;
     DELETE t

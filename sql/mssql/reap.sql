@@ -20,6 +20,7 @@
 --   update then changes none of the rows, none is reported. If it changes some, the batch throws 51224, is rolled back, and the
 --   broker runs it again.
 -- Why TOP (@count) and the hints: see leases.sql. TOP (@count) never removes a row.
+-- Why IF around the changes: see leases.sql.
 
 -- :: begin
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -46,21 +47,24 @@ DELETE @due WHERE lb_p NOT IN (SELECT TOP (@P1) d.lb_p FROM @due AS d ORDER BY d
 OPTION (KEEPFIXED PLAN, OPTIMIZE FOR (@P1 = 1));
 
 -- :: update_due
-DECLARE @count int = (SELECT COUNT(*) FROM @due);
-UPDATE t
-SET {lease_state} = d.lb_next, {lease_state_time} = @now, {lease_due_time} = NULL,
-    {lease_owner} = CASE d.lb_state WHEN 1 THEN NULL ELSE t.{lease_owner} END,
-    {lease_token} = CASE d.lb_state WHEN 1 THEN NULL ELSE t.{lease_token} END,
-    {lease_attempt} = CASE WHEN d.lb_state = 1 AND @is_stepped = 1 THEN t.{lease_attempt} - 1 ELSE t.{lease_attempt} END,
-    {lease_error} = CASE WHEN d.lb_state <> 1 THEN t.{lease_error}
-        WHEN d.lb_owner IS NULL THEN N'the lease expired'
-        ELSE N'the lease of ' + d.lb_owner + N' expired' END{mirror_reaped}
-FROM (SELECT TOP (@count) * FROM @due) AS d INNER JOIN {table} AS t WITH ({by_key}) ON {join_due_on_key}
-WHERE t.{lease_state} = d.lb_state AND t.{lease_fence} = d.lb_f AND t.{lease_due_time} <= @now
-OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@count = 1));
-DECLARE @changed_count int = @@ROWCOUNT;
-IF @changed_count > 0 AND @changed_count < @count
-    THROW 51224, N'another statement changed some of the due rows at the same moment', 1;
+DECLARE @count int = (SELECT COUNT(*) FROM @due), @changed_count int = 0;
+IF @count > 0
+BEGIN
+    UPDATE t
+    SET {lease_state} = d.lb_next, {lease_state_time} = @now, {lease_due_time} = NULL,
+        {lease_owner} = CASE d.lb_state WHEN 1 THEN NULL ELSE t.{lease_owner} END,
+        {lease_token} = CASE d.lb_state WHEN 1 THEN NULL ELSE t.{lease_token} END,
+        {lease_attempt} = CASE WHEN d.lb_state = 1 AND @is_stepped = 1 THEN t.{lease_attempt} - 1 ELSE t.{lease_attempt} END,
+        {lease_error} = CASE WHEN d.lb_state <> 1 THEN t.{lease_error}
+            WHEN d.lb_owner IS NULL THEN N'the lease expired'
+            ELSE N'the lease of ' + d.lb_owner + N' expired' END{mirror_reaped}
+    FROM (SELECT TOP (@count) * FROM @due) AS d INNER JOIN {table} AS t WITH ({by_key}) ON {join_due_on_key}
+    WHERE t.{lease_state} = d.lb_state AND t.{lease_fence} = d.lb_f AND t.{lease_due_time} <= @now
+    OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@count = 1));
+    SET @changed_count = @@ROWCOUNT;
+    IF @changed_count > 0 AND @changed_count < @count
+        THROW 51224, N'another statement changed some of the due rows at the same moment', 1;
+END;
 SELECT {d_key_values}, d.lb_f, d.lb_attempt, d.lb_t, d.lb_owner, d.lb_since, d.lb_due, d.lb_trace, @now AS lb_now, d.lb_state, d.lb_next
 FROM @due AS d
 WHERE @changed_count > 0

@@ -16,6 +16,7 @@
 -- Why the update checks the lease again, and why the counts are compared: Babelfish ignores the lock hints, so another statement can
 --   change a row between both steps. The batch then throws 51224, is rolled back, and the broker runs it again.
 -- Why CASE, TOP (@P5), TOP (@held_count) and the hints: see leases.sql. These two TOP never remove a row.
+-- Why IF around the changes: see leases.sql.
 
 -- :: release_claims
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -45,14 +46,17 @@ FROM (SELECT TOP (@P5) * FROM @claims) AS c INNER JOIN {table} AS t WITH (UPDLOC
 WHERE t.{lease_state} = 1 AND t.{lease_due_time} > @now
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 DECLARE @held_count int = @@ROWCOUNT;
-UPDATE t
-SET {lease_state} = 0, {lease_state_time} = @now, {lease_due_time} = NULL, {lease_owner} = NULL,
-    {lease_attempt} = t.{lease_attempt} - 1{mirror_redriven}
-FROM (SELECT TOP (@held_count) * FROM @held ORDER BY {key_names}) AS d
-    INNER JOIN {table} AS t WITH ({by_key}) ON {join_due_on_key}
-WHERE 1 = CASE WHEN t.{lease_state} = 1 AND t.{lease_token} = d.lb_t AND t.{lease_fence} = d.lb_f AND t.{lease_due_time} > @now THEN 1 END
-OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@held_count = 1));
-IF @@ROWCOUNT <> @held_count
-    THROW 51224, N'another settlement of one of these leases came at the same moment', 1;
+IF @held_count > 0
+BEGIN
+    UPDATE t
+    SET {lease_state} = 0, {lease_state_time} = @now, {lease_due_time} = NULL, {lease_owner} = NULL,
+        {lease_attempt} = t.{lease_attempt} - 1{mirror_redriven}
+    FROM (SELECT TOP (@held_count) * FROM @held ORDER BY {key_names}) AS d
+        INNER JOIN {table} AS t WITH ({by_key}) ON {join_due_on_key}
+    WHERE 1 = CASE WHEN t.{lease_state} = 1 AND t.{lease_token} = d.lb_t AND t.{lease_fence} = d.lb_f AND t.{lease_due_time} > @now THEN 1 END
+    OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@held_count = 1));
+    IF @@ROWCOUNT <> @held_count
+        THROW 51224, N'another settlement of one of these leases came at the same moment', 1;
+END;
 SELECT d.lb_i, {d_key_values}, d.lb_f, d.lb_attempt, d.lb_t, d.lb_owner, d.lb_since, d.lb_due, d.lb_trace, @now AS lb_now FROM @held AS d;
 COMMIT TRANSACTION;

@@ -32,6 +32,7 @@
 -- Why {clear_trace}: an item of a recurring queue is completed again and again. Each run gets a trace of its own.
 -- Why no OUTPUT: Babelfish runs a joined UPDATE with OUTPUT as a product with the whole table. A table with triggers accepts
 --   OUTPUT only with INTO a table variable.
+-- Why IF around the changes: see leases.sql.
 
 -- :: extra_columns
 , j.k AS lb_kind, j.n AS lb_state, DATEADD(millisecond, j.d, DATEADD(second, j.s, @now)) AS lb_due,
@@ -73,39 +74,48 @@ WHERE {is_held}
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 
 -- :: update_ended
-UPDATE t
-SET {lease_state} = l.lb_state, {lease_state_time} = @now, {lease_due_time} = l.lb_due,
-    {lease_owner} = CASE l.lb_kind WHEN 2 THEN NULL ELSE t.{lease_owner} END,
-    {lease_attempt} = CASE WHEN l.lb_kind = 2 THEN t.{lease_attempt} - 1
-        WHEN l.lb_kind = 0 AND l.lb_state <> 3 THEN 0 ELSE t.{lease_attempt} END,
-    {lease_error} = CASE l.lb_kind WHEN 0 THEN NULL WHEN 1 THEN l.lb_error ELSE t.{lease_error} END{clear_checkpoint}{clear_trace}{written_columns}{mirror_ended}
-FROM {lease_list}
-    INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
-WHERE {is_held}{except_deleted}
-OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
-SET @changed_count = @changed_count + @@ROWCOUNT;
+IF @held_count > 0
+BEGIN
+    UPDATE t
+    SET {lease_state} = l.lb_state, {lease_state_time} = @now, {lease_due_time} = l.lb_due,
+        {lease_owner} = CASE l.lb_kind WHEN 2 THEN NULL ELSE t.{lease_owner} END,
+        {lease_attempt} = CASE WHEN l.lb_kind = 2 THEN t.{lease_attempt} - 1
+            WHEN l.lb_kind = 0 AND l.lb_state <> 3 THEN 0 ELSE t.{lease_attempt} END,
+        {lease_error} = CASE l.lb_kind WHEN 0 THEN NULL WHEN 1 THEN l.lb_error ELSE t.{lease_error} END{clear_checkpoint}{clear_trace}{written_columns}{mirror_ended}
+    FROM {lease_list}
+        INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
+    WHERE {is_held}{except_deleted}
+    OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
+    SET @changed_count = @changed_count + @@ROWCOUNT;
+END;
 
 -- :: delete_completed
-DELETE t
-FROM {lease_list}
-    INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
-WHERE {is_held} AND l.lb_kind = 0
-OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
-SET @changed_count = @changed_count + @@ROWCOUNT;
+IF @held_count > 0
+BEGIN
+    DELETE t
+    FROM {lease_list}
+        INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
+    WHERE {is_held} AND l.lb_kind = 0
+    OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
+    SET @changed_count = @changed_count + @@ROWCOUNT;
+END;
 
 -- :: verify_count
 IF @changed_count <> @held_count
     THROW 51224, N'another settlement of one of these leases came at the same moment', 1;
 
 -- :: move_to_archive
-INSERT {archive} ({archive_columns})
-SELECT {t_archive_columns}
-FROM {lease_list}
-    INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
-WHERE t.{lease_state} = 3 AND t.{lease_state_time} = @now AND {is_same_lease} AND l.lb_kind = 0
-OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
-DELETE t
-FROM {lease_list}
-    INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
-WHERE t.{lease_state} = 3 AND t.{lease_state_time} = @now AND {is_same_lease} AND l.lb_kind = 0
-OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
+IF @changed_count > 0
+BEGIN
+    INSERT {archive} ({archive_columns})
+    SELECT {t_archive_columns}
+    FROM {lease_list}
+        INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
+    WHERE t.{lease_state} = 3 AND t.{lease_state_time} = @now AND {is_same_lease} AND l.lb_kind = 0
+    OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
+    DELETE t
+    FROM {lease_list}
+        INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
+    WHERE t.{lease_state} = 3 AND t.{lease_state_time} = @now AND {is_same_lease} AND l.lb_kind = 0
+    OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
+END;

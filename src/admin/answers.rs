@@ -15,10 +15,10 @@ pub(super) fn readiness(broker: Option<&Broker>, queues: &[QueueSpec]) -> (bool,
     let Some(broker) = broker else {
         return (false, json!({ "ready": false, "reasons": ["starting"] }));
     };
-    let up = *broker.store_health().borrow();
+    let store = broker.store_status();
     let reasons: Vec<&str> = [
         ("draining", broker.is_draining()),
-        ("store_unavailable", !up),
+        ("store_unavailable", !store.up),
     ]
     .into_iter()
     .filter_map(|(reason, holds)| holds.then_some(reason))
@@ -41,7 +41,15 @@ pub(super) fn readiness(broker: Option<&Broker>, queues: &[QueueSpec]) -> (bool,
     let body = json!({
         "ready": reasons.is_empty(),
         "reasons": reasons,
-        "store": { "up": up, "since": rfc3339(broker.store_health_since()) },
+        "store": {
+            "up": store.up,
+            "since": rfc3339(store.since),
+            "oldest_operation_seconds": store.oldest_operation.as_secs_f64(),
+            // The last one, also after the store has recovered.
+            "error": store.last_failure.as_ref().map(|failure| &failure.reason),
+            "error_cause": store.last_failure.as_ref().map(|failure| failure.cause.name()),
+            "error_time": store.last_failure.as_ref().map(|failure| rfc3339(failure.time)),
+        },
         "queues": queues,
     });
     (reasons.is_empty(), body)

@@ -7,10 +7,11 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
-use axum::{Json, Router};
+use axum::{Json, Router, middleware};
 use serde_json::json;
 
 use super::answers::{readiness, version};
+use super::host_check::{self, HostCheck};
 use super::state::AdminState;
 use super::{connections, log_level, queues};
 
@@ -26,7 +27,7 @@ const CHANGES_REFUSED: &str =
 type Shared = State<Arc<AdminState>>;
 
 /// Builds the router. Without `allow_changes`, requests that would change something are refused.
-pub(super) fn router(state: Arc<AdminState>, allow_changes: bool) -> Router {
+pub(super) fn router(state: Arc<AdminState>, allow_changes: bool, hosts: HostCheck) -> Router {
     let level = if allow_changes {
         put(log_level::change)
     } else {
@@ -50,6 +51,7 @@ pub(super) fn router(state: Arc<AdminState>, allow_changes: bool) -> Router {
         )
         .route("/log/level", level.get(log_level::read))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(middleware::from_fn_with_state(hosts, host_check::check))
         .with_state(state)
 }
 
@@ -73,8 +75,16 @@ async fn readyz(State(state): Shared) -> Response {
     (status, Json(body)).into_response()
 }
 
+/// With many queues the text takes long. It is made on a thread of its own, one after another, so that probes do not wait.
 async fn metrics(State(state): Shared) -> Response {
-    match state.telemetry.prometheus_text() {
+    let turn = state.scrape.clone().lock_owned().await;
+    let text = tokio::task::spawn_blocking(move || {
+        let text = state.telemetry.prometheus_text();
+        drop(turn);
+        text
+    });
+    let text = text.await;
+    match text.unwrap_or_else(|error| Err(error.to_string())) {
         Ok(text) => ([(header::CONTENT_TYPE, PROMETHEUS_TEXT)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error).into_response(),
     }

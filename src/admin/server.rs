@@ -2,25 +2,27 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use axum::Router;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use super::host_check::HostCheck;
 use super::log_level::are_changes_allowed;
 use super::routes::router;
+use super::seats::{Seat, Seats};
 use super::state::AdminState;
 use crate::config;
 
-/// The maximum number of open connections. A further client waits until one of them closes.
-const MAX_CONNECTIONS: usize = 64;
+/// The time limit from the acceptance of a connection to the last header of its request.
+const REQUEST_TIMEOUT: Duration = Duration::from_millis(500);
 /// The time limit of a connection. Each connection carries one request.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause after a connection could not be accepted, for example because the process has no file descriptor left.
@@ -29,9 +31,15 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A running admin port. Dropping it closes the port.
 pub struct AdminPort {
     address: SocketAddr,
+    router: SharedRouter,
+    allow_changes: bool,
+    hosts: HostCheck,
     stop: CancellationToken,
     thread: Option<JoinHandle<()>>,
 }
+
+/// The router of the connections that are accepted next.
+type SharedRouter = Arc<RwLock<Router>>;
 
 /// Opens the admin port. Returns `None` if the configuration turns it off.
 ///
@@ -49,7 +57,13 @@ pub fn start(settings: &config::Admin, state: AdminState) -> io::Result<Option<A
         .enable_all()
         .build()?;
     let allow_changes = are_changes_allowed(settings.allow_changes, address);
-    let router = router(Arc::new(state), allow_changes);
+    let hosts = HostCheck::new(&settings.hosts);
+    let shared = SharedRouter::new(RwLock::new(router(
+        Arc::new(state),
+        allow_changes,
+        hosts.clone(),
+    )));
+    let router = shared.clone();
     let stop = CancellationToken::new();
     let stopped = stop.clone();
     let thread = std::thread::Builder::new()
@@ -57,13 +71,16 @@ pub fn start(settings: &config::Admin, state: AdminState) -> io::Result<Option<A
         .spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = serve(listener, router) => {}
+                    () = serve(listener, shared) => {}
                     () = stopped.cancelled() => {}
                 }
             });
         })?;
     Ok(Some(AdminPort {
         address,
+        router,
+        allow_changes,
+        hosts,
         stop,
         thread: Some(thread),
     }))
@@ -73,6 +90,12 @@ impl AdminPort {
     /// Returns the address and port that the admin port listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Reports on other parts of the process from now on.
+    pub fn show(&self, state: AdminState) {
+        let router = router(Arc::new(state), self.allow_changes, self.hosts.clone());
+        *self.router.write().unwrap_or_else(PoisonError::into_inner) = router;
     }
 }
 
@@ -101,24 +124,24 @@ fn bind(settings: &config::Admin) -> io::Result<Option<TcpListener>> {
 }
 
 /// Accepts connections until the future is dropped.
-async fn serve(listener: TcpListener, router: Router) {
+async fn serve(listener: TcpListener, router: SharedRouter) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "admin port failed"),
     };
-    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let seats = Arc::<Seats>::default();
     loop {
-        let Ok(permit) = permits.clone().acquire_owned().await else {
-            return;
-        };
         match listener.accept().await {
-            Ok((stream, _)) => {
-                let router = router.clone();
+            Ok((stream, address)) => {
+                let router = router.read().unwrap_or_else(PoisonError::into_inner);
+                let (seat, router) = (seats.take(address.ip()), router.clone());
                 tokio::spawn(async move {
-                    let _permit = permit;
-                    // A client that is too slow is disconnected.
-                    let answered = answer(stream, router);
-                    let _ = tokio::time::timeout(CONNECTION_TIMEOUT, answered).await;
+                    let answered = answer(stream, router, &seat);
+                    tokio::select! {
+                        // A client that is too slow is disconnected.
+                        _ = tokio::time::timeout(CONNECTION_TIMEOUT, answered) => {}
+                        () = seat.ended() => {}
+                    }
                 });
             }
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
@@ -127,10 +150,16 @@ async fn serve(listener: TcpListener, router: Router) {
 }
 
 /// Answers the one request of a connection.
-async fn answer(stream: TcpStream, router: Router) -> hyper::Result<()> {
+async fn answer(stream: TcpStream, router: Router, seat: &Seat) -> hyper::Result<()> {
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(|request| {
+        seat.has_request();
+        router.call(request)
+    });
     http1::Builder::new()
         .timer(TokioTimer::new())
+        .header_read_timeout(REQUEST_TIMEOUT)
         .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .serve_connection(TokioIo::new(stream), service)
         .await
 }

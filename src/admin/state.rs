@@ -25,6 +25,8 @@ pub struct AdminState {
     pub pulse: Arc<Pulse>,
     /// The metrics.
     pub telemetry: Arc<Telemetry>,
+    /// Held by the thread that writes the metrics.
+    pub scrape: Arc<tokio::sync::Mutex<()>>,
     /// The level of the log.
     pub log_level: Arc<LogLevel>,
 }

@@ -340,6 +340,9 @@ impl Broker {
         };
         let enqueued = match request_id {
             Some(request_id) if !items.is_empty() => {
+                let secret = self.store.secret();
+                let name = &queue.spec.name;
+                let request_id = secret.enqueue_request(name, &context.owner, request_id);
                 let request = EnqueueOnce { request_id, items };
                 let requests = vec![Arc::new(request)];
                 let outcomes = queue.enqueues_once.submit(context, requests).await?;

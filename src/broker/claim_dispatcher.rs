@@ -18,7 +18,8 @@ use lease_broker_model::call_source::{CallSource, SourceNumber};
 use lease_broker_store::{
     Beginning, ClaimCall, Claimed, Leases, Rejection, StoreError, TooLargeItem,
 };
-use rand::RngExt as _;
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -116,11 +117,11 @@ impl Drop for PlaceHolder {
 }
 
 impl ClaimDispatcher {
-    /// Starts the task. It ends when `draining` is cancelled, after it has answered every waiting claim with no leases.
+    /// Starts the task. `seed`: of the jitter between polls. It ends when `draining` is cancelled, after it has answered every waiting claim with no leases.
     pub(super) fn spawn(
         tasks: &TaskTracker,
         store: Arc<dyn Leases>,
-        polling: Polling,
+        (polling, seed): (Polling, u64),
         wakeups: Arc<Wakeups>,
         leased_queue: Arc<LeasedQueue>,
         spans: StatementSpans,
@@ -141,6 +142,7 @@ impl ClaimDispatcher {
             poll_interval: polling.min_interval,
             next_poll: Instant::now(),
             max_group_calls: MAX_GROUP_CALLS,
+            random: StdRng::seed_from_u64(seed),
             shedding: Shedding::new(arrivals.clone(), leased_queue.budgets.clone()),
         };
         tasks.spawn(task.run(inbox, draining));
@@ -202,6 +204,7 @@ impl ClaimDispatcher {
                 .unwrap_or_else(|_| Err(broker_stopped().into()));
         };
         tokio::select! {
+            biased;
             answer = &mut answer => return answer.unwrap_or_else(|_| Err(broker_stopped().into())),
             () = tokio::time::sleep_until(wait_until) => {}
         }
@@ -241,6 +244,8 @@ struct DispatcherTask {
     next_poll: Instant,
     /// The maximum number of claims in one store operation.
     max_group_calls: usize,
+    /// The source of the jitter.
+    random: StdRng,
     shedding: Shedding,
 }
 
@@ -254,17 +259,19 @@ impl DispatcherTask {
         loop {
             let none_waiting = self.waiting.is_empty();
             let mut woken = false;
+            // In this order, so that a flood of claims keeps the task neither from draining nor from looking for items.
             tokio::select! {
-                message = inbox.recv() => match message {
-                    Some(message) => self.receive(message),
-                    None => return,
-                },
+                biased;
+                () = draining.cancelled() => break,
                 () = self.wakeups.items_ready.notified(), if !none_waiting => woken = true,
                 () = tokio::time::sleep_until(self.next_poll), if !none_waiting => {
                     self.poll_interval = (self.poll_interval * 2).min(self.polling.max_interval);
                     woken = true;
                 }
-                () = draining.cancelled() => break,
+                message = inbox.recv() => match message {
+                    Some(message) => self.receive(message),
+                    None => return,
+                },
             }
             while let Ok(message) = inbox.try_recv() {
                 self.receive(message);
@@ -403,7 +410,7 @@ impl DispatcherTask {
             self.wait_or_answer_empty(claim);
         }
         // Jitter keeps brokers on the same table from polling at the same moments.
-        let jitter = rand::rng().random_range(0.75..1.25);
+        let jitter = self.random.random_range(0.75..1.25);
         self.next_poll = Instant::now() + self.poll_interval.mul_f64(jitter);
     }
 

@@ -1,12 +1,17 @@
-//! Detects steps of the store's clock: it differs by more than [`TOLERANCE`] from the time that has passed for this process.
+//! Detects steps of the store's clock: it differs by more than a tolerance from the time that has passed for this process.
 //!
 //! A step forward ends every lease that it passes, although the workers did nothing wrong. The reaper then gives the attempts of
 //! these leases back, so that no item dies of the step. After a step back, leases and delays last longer.
+//!
+//! The tolerance is at most half of the shortest lease in use. A smaller step passes no lease that its worker has extended in
+//! time.
 
 use std::time::{Duration, Instant};
 
-/// The largest difference that is no step.
-const TOLERANCE: Duration = Duration::from_secs(30);
+use lease_broker_store::LatestTime;
+
+/// The largest tolerance.
+const MAX_TOLERANCE: Duration = Duration::from_secs(30);
 
 /// A time that the store's clock has shown.
 #[derive(Clone, Copy, Debug)]
@@ -19,19 +24,37 @@ struct Reading {
 }
 
 /// The store's clock as a reaper has seen it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ClockWatch {
+    /// The largest difference that is no step.
+    tolerance: Duration,
     last: Option<Reading>,
     /// True while the leases that a step has ended are not all reaped.
     is_in_step: bool,
 }
 
+impl Default for ClockWatch {
+    fn default() -> Self {
+        Self {
+            tolerance: MAX_TOLERANCE,
+            last: None,
+            is_in_step: false,
+        }
+    }
+}
+
 impl ClockWatch {
-    /// Returns the latest time that the store's clock can show at `now` without a step. `None`: it has not been seen.
-    pub(super) fn latest(&self, now: Instant) -> Option<i64> {
+    /// Adapts the tolerance to the shortest lease in use.
+    pub(super) fn protect(&mut self, shortest_lease: Duration) {
+        self.tolerance = MAX_TOLERANCE.min(shortest_lease / 2);
+    }
+
+    /// Returns the latest time that the store's clock can show, from `now` on, without a step. `None`: it has not been seen.
+    pub(super) fn latest(&self, now: Instant) -> Option<LatestTime> {
         let last = self.last?;
-        let passed = now.saturating_duration_since(last.start) + TOLERANCE;
-        Some(last.time.saturating_add(millis(passed)))
+        let passed = now.saturating_duration_since(last.start) + self.tolerance;
+        let time = last.time.saturating_add(millis(passed));
+        Some(LatestTime::new(time, now))
     }
 
     /// Takes the time that the store's clock showed between `start` and now. `more_are_due`: the reaper has not ended all leases
@@ -51,7 +74,9 @@ impl ClockWatch {
             end: now,
             time,
         };
-        let step = self.last.and_then(|last| step(last, reading));
+        let tolerance = millis(self.tolerance);
+        let step = self.last.map_or(0, |last| difference(last, reading));
+        let step = (step.saturating_abs() > tolerance).then_some(step);
         let is_new = !self.is_in_step;
         self.is_in_step = more_are_due && step.is_some_and(|step| step > 0);
         if !self.is_in_step {
@@ -61,13 +86,13 @@ impl ClockWatch {
     }
 }
 
-/// Returns the step between two readings in milliseconds. `None`: the time between them can have passed.
-fn step(last: Reading, reading: Reading) -> Option<i64> {
+/// Returns what the clock has shown more than can have passed between two readings, in milliseconds. Negative: it has shown
+/// less.
+fn difference(last: Reading, reading: Reading) -> i64 {
     let shown = reading.time.saturating_sub(last.time);
     let longest = millis(reading.end.saturating_duration_since(last.start));
     let shortest = millis(reading.start.saturating_duration_since(last.end));
-    let step = shown.saturating_sub(shown.clamp(shortest, longest));
-    (step.unsigned_abs() > millis(TOLERANCE).unsigned_abs()).then_some(step)
+    shown.saturating_sub(shown.clamp(shortest, longest))
 }
 
 fn millis(duration: Duration) -> i64 {
@@ -84,11 +109,15 @@ mod tests {
     #[test]
     fn clock_that_runs_is_no_step() {
         let (mut watch, start) = (ClockWatch::default(), Instant::now());
-        assert_eq!(watch.latest(start), None);
+        assert!(watch.latest(start).is_none());
         for second in 0..100 {
             let now = start + second * SECOND;
             let time = 1_000 * i64::from(second);
-            assert!(watch.latest(now).is_none_or(|latest| time <= latest));
+            assert!(
+                watch
+                    .latest(now)
+                    .is_none_or(|latest| time <= latest.at(now))
+            );
             assert_eq!(watch.observe(now, now, time, false), None);
         }
     }
@@ -105,6 +134,22 @@ mod tests {
         assert_eq!(observe(2, HOUR + 2_000), None);
         assert_eq!(observe(3, 3_000), Some(-HOUR));
         assert_eq!(observe(4, 4_000), None);
+    }
+
+    #[test]
+    fn step_of_half_the_shortest_lease_is_the_largest_that_is_none() {
+        for (lease, largest) in [(10, 5_000), (60, 30_000), (3_600, 30_000)] {
+            for (time, step) in [(largest, None), (largest + 1, Some(largest + 1))] {
+                let (mut watch, start) = (ClockWatch::default(), Instant::now());
+                watch.protect(lease * SECOND);
+                watch.observe(start, start, 0, false);
+                let is_stepped = watch
+                    .latest(start)
+                    .is_some_and(|latest| time > latest.at(start));
+                assert_eq!(is_stepped, step.is_some());
+                assert_eq!(watch.observe(start, start, time, false), step);
+            }
+        }
     }
 
     #[test]
@@ -125,9 +170,17 @@ mod tests {
         watch.observe(start, start, 0, false);
         assert_eq!(watch.observe(start, start, HOUR, true), Some(HOUR));
         for more_are_due in [true, false] {
-            assert!(watch.latest(start).is_some_and(|latest| latest < HOUR));
+            assert!(
+                watch
+                    .latest(start)
+                    .is_some_and(|latest| latest.at(start) < HOUR)
+            );
             assert_eq!(watch.observe(start, start, HOUR, more_are_due), None);
         }
-        assert!(watch.latest(start).is_some_and(|latest| latest > HOUR));
+        assert!(
+            watch
+                .latest(start)
+                .is_some_and(|latest| latest.at(start) > HOUR)
+        );
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use lease_broker_model::text::Quoted;
-use lease_broker_store::{Applied, Outage, Problem, ProblemKind, Refusal, StoreError};
+use lease_broker_store::{Applied, Outage, OutageCause, Problem, ProblemKind, Refusal, StoreError};
 
 /// The reason why a call was refused or failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -62,8 +62,9 @@ pub enum Error {
         /// The number of the secret.
         number: u8,
     },
-    /// The store cannot be reached, or failed during the call. [`Outage::applied`] says whether the call was applied.
-    #[error("the store is unavailable: {outage}")]
+    /// The store cannot be reached, or failed during the call. [`Outage::applied`] says whether the call was applied. The text
+    /// has the kind of the outage only, because it goes to callers.
+    #[error("the store is unavailable: {}", outage.cause)]
     StoreUnavailable {
         /// The cause and the number of tries.
         outage: Outage,
@@ -212,11 +213,16 @@ impl From<StoreError> for Error {
             }
             StoreError::Io(reason) => {
                 tracing::error!(%reason, "call failed: the store is unavailable");
-                Self::unavailable(reason.into())
+                Self::unavailable(Outage {
+                    cause: OutageCause::File,
+                    ..Outage::from(reason)
+                })
             }
             StoreError::Misconfigured(problem) => {
                 tracing::error!(%problem, "call failed: the store refuses it");
-                Self::StoreMisconfigured(problem)
+                // The problem can name hosts, logins and statements.
+                let remedy = "its schema, its login or the configuration must be corrected; the broker's log has the cause";
+                Self::StoreMisconfigured(remedy.to_owned())
             }
             StoreError::Bug(cause) => {
                 tracing::error!(%cause, "bug found: please report it");

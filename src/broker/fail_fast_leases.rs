@@ -1,7 +1,7 @@
 //! The operations on leases as the broker runs them: a decorator of [`Leases`] that fails fast and counts operations.
 //!
 //! An operation fails at once while the store is unhealthy (see [`StoreHealth`]), and does not wait for a timeout of
-//! its own. Every operation and its items are counted in [`OperationMetrics`].
+//! its own. Every operation and its items are counted in [`OperationMetrics`](super::operation_metrics::OperationMetrics).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,8 +14,8 @@ use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::lease_trace::ReleaseReason;
 use lease_broker_store::{
     CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
-    Leases, NewItem, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, SettleResults,
-    Settlement, StoreError, TraceNote,
+    LatestTime, Leases, NewItem, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed,
+    SettleResults, Settlement, StoreError, TraceNote,
 };
 use uuid::Uuid;
 
@@ -98,8 +98,13 @@ impl FailFastLeases {
         duration: Duration,
     ) {
         let leases = claimed.iter().map(|claimed| claimed.items.len()).sum();
-        self.leases.metrics.queue(queue).claimed.add(leases);
+        let counters = self.leases.metrics.queue(queue);
+        counters.claimed.add(leases);
+        let now = Instant::now();
         for (call, claimed) in calls.iter().zip(claimed) {
+            if !claimed.items.is_empty() {
+                counters.shortest_lease.note(call.duration, now);
+            }
             let waits = claimed.items.iter().filter_map(|item| {
                 let claim_time = item.expiry.claim_time(call.duration);
                 Some(claim_time.saturating_sub(item.ready_time?))
@@ -162,6 +167,10 @@ impl Leases for FailFastLeases {
         queue: QueueIndex,
         renewals: Arc<[Renewal]>,
     ) -> Result<Vec<Renewed>, StoreError> {
+        if let Some(shortest) = renewals.iter().map(|renewal| renewal.duration).min() {
+            let in_use = &self.leases.metrics.queue(queue).shortest_lease;
+            in_use.note(shortest, Instant::now());
+        }
         let work = self.leases.heartbeat(queue, renewals);
         self.run(queue, Operation::Heartbeat, work, Vec::len).await
     }
@@ -225,7 +234,7 @@ impl Leases for FailFastLeases {
         &self,
         queue: QueueIndex,
         limit: usize,
-        latest: Option<i64>,
+        latest: Option<LatestTime>,
     ) -> Result<Reaped, StoreError> {
         let work = self.leases.reap(queue, limit, latest);
         let items = |reaped: &Reaped| reaped.expired.len() + reaped.promoted;

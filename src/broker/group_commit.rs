@@ -1,7 +1,7 @@
 //! Group commit: runs the calls of several callers as one store operation.
 //!
 //! Each [`GroupCommit`] serves one kind of call on one queue. While its operation runs, new calls collect. When the
-//! operation ends, the next one takes all of them, up to [`MAX_GROUP_ITEMS`](call_group::MAX_GROUP_ITEMS). Under load a
+//! operation ends, the next one takes all of them, up to [`MAX_GROUP_ITEMS`]. Under load a
 //! transaction, with its log flush, is then paid once for many calls. An idle broker adds no delay, because a call that
 //! finds no operation running starts one at once.
 //!

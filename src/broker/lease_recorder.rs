@@ -10,9 +10,9 @@ use std::time::{Duration, SystemTime};
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::millis::duration_between;
 use lease_broker_store::{
-    CancelResults, Cancellation, CancelledLease, EndedLease, Ending, FollowUp, Leases, QueueIndex,
-    Reaped, ReleasedClaims, Renewal, Renewed, SettleResults, Settled, Settlement, StoreError,
-    TraceNote,
+    CancelResults, Cancellation, CancelledLease, EndedLease, Ending, FollowUp, LatestTime, Leases,
+    QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, SettleResults, Settled, Settlement,
+    StoreError, TraceNote,
 };
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -192,7 +192,7 @@ impl LeaseRecorder {
         self: &Arc<Self>,
         queue: QueueIndex,
         limit: usize,
-        latest: Option<i64>,
+        latest: Option<LatestTime>,
     ) -> Result<Reaped, StoreError> {
         let this = self.clone();
         self.run(async move {

@@ -9,6 +9,8 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::lease_trace::ReleaseReason;
 use lease_broker_store::{Cancelled, Ending, Reaped, Settled, Settlement};
 
+use super::shortest_lease::ShortestLease;
+
 /// A number that any task can change.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
@@ -76,6 +78,7 @@ pub struct QueueCounters {
     pub clock_steps: Counter,
     /// Claim calls that wait for an item now.
     pub waiting: Counter,
+    pub(super) shortest_lease: ShortestLease,
 }
 
 /// The way in which a lease ended.

@@ -96,8 +96,9 @@ impl QueueMonitor {
             }
         };
         tokio::select! {
-            () = work => {}
+            biased;
             () = stop.cancelled() => {}
+            () = work => {}
         }
     }
 

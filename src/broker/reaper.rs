@@ -25,6 +25,8 @@ pub(super) struct Reaper {
     /// The queue's name, for the log.
     pub(super) queue_name: String,
     pub(super) config: config::Reaper,
+    /// The duration of a lease if the claim names none.
+    pub(super) lease_duration: Duration,
     pub(super) wakeups: Arc<Wakeups>,
     pub(super) metrics: Arc<OperationMetrics>,
 }
@@ -40,6 +42,8 @@ impl Reaper {
             // is given in between.
             timer.set(self.config.max_interval);
             let start = Instant::now();
+            let shortest = self.metrics.queue(self.queue).shortest_lease.get(start);
+            clock.protect(shortest.min(self.lease_duration));
             let latest = clock.latest(start);
             let run = self.store.reap(self.queue, self.config.max_rows, latest);
             match run.await {
@@ -75,8 +79,9 @@ impl Reaper {
                 }
             }
             tokio::select! {
-                () = timer.wait() => {}
+                biased;
                 () = stop.cancelled() => {}
+                () = timer.wait() => {}
             }
         }
     }

@@ -6,14 +6,20 @@
 //!
 //! The store becomes unhealthy when a probe fails or takes longer than [`PROBE_TIMEOUT`], and healthy when one
 //! succeeds. While it is unhealthy, operations fail at once. Otherwise every call would wait for a timeout of its own.
+//!
+//! The last failure is kept, so that operators see the cause: in the log, at the admin port, and in the errors of operations
+//! that fail at once.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use lease_broker_store::{Leases, StoreError, Upkeep};
+use lease_broker_store::{Leases, Outage, OutageCause, StoreError, Upkeep};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
+
+use super::running_operations::RunningOperations;
+use super::store_failures::{StoreFailure, StoreFailures};
 
 /// Time between a failed probe and the next one.
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
@@ -29,8 +35,23 @@ pub(super) struct StoreHealth {
     /// Wakes the task that probes.
     probe_wanted: Notify,
     healthy: watch::Sender<bool>,
-    /// The time of the last change of `healthy`.
-    since: Mutex<SystemTime>,
+    /// The time of the last change of `healthy`, by the clock and as a moment.
+    since: Mutex<(SystemTime, Instant)>,
+    failures: StoreFailures,
+    running: RunningOperations,
+}
+
+/// The state of the store, as the broker sees it.
+#[derive(Clone, Debug)]
+pub struct StoreStatus {
+    /// Whether it is healthy.
+    pub up: bool,
+    /// Since when it is so.
+    pub since: SystemTime,
+    /// The last failure. `None`: there was none since the start.
+    pub last_failure: Option<StoreFailure>,
+    /// The time for which the oldest operation has run. Zero: none runs.
+    pub oldest_operation: Duration,
 }
 
 impl StoreHealth {
@@ -39,7 +60,9 @@ impl StoreHealth {
         Self {
             probe_wanted: Notify::new(),
             healthy: watch::Sender::new(true),
-            since: Mutex::new(SystemTime::now()),
+            since: Mutex::new((SystemTime::now(), Instant::now())),
+            failures: StoreFailures::default(),
+            running: RunningOperations::default(),
         }
     }
 
@@ -51,15 +74,9 @@ impl StoreHealth {
         &self,
         operation: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let problem = || {
-            let interval = humantime::format_duration(PROBE_INTERVAL);
-            format!(
-                "the last health probe failed or timed out; the broker probes again every {interval}"
-            )
-        };
         let mut healthy = self.healthy.subscribe();
         if !*healthy.borrow() {
-            return Err(StoreError::not_begun(problem()));
+            return Err(self.unhealthy_error().not_applied());
         }
         let unhealthy = async {
             // The error of a dropped sender cannot occur: `self` owns the sender.
@@ -67,18 +84,24 @@ impl StoreHealth {
         };
         let slow = async {
             tokio::time::sleep(SLOW_OPERATION).await;
+            let time = humantime::format_duration(SLOW_OPERATION);
+            tracing::warn!(%time, "store operation still runs; the store is probed");
             self.probe_wanted.notify_one();
             std::future::pending().await
         };
+        let running = self.running.start();
         let mut operation = pin!(operation);
         tokio::select! {
             biased;
             () = unhealthy => {
                 let withdrawn = tokio::time::timeout(WITHDRAWAL_TIMEOUT, operation).await;
-                withdrawn.unwrap_or_else(|_| Err(StoreError::unavailable(problem())))
+                withdrawn.unwrap_or_else(|_| {
+                    running.abandon();
+                    Err(self.unhealthy_error())
+                })
             }
             outcome = &mut operation => {
-                if let Err(StoreError::Unavailable(_) | StoreError::Io(_)) = outcome {
+                if let Err(error) = &outcome && self.failures.note(error) {
                     self.probe_wanted.notify_one();
                 }
                 outcome
@@ -92,9 +115,35 @@ impl StoreHealth {
         self.healthy.subscribe()
     }
 
-    /// Returns the time since when the store has its present health.
-    pub(super) fn since(&self) -> SystemTime {
-        *self.since.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns the state of the store.
+    pub(super) fn status(&self) -> StoreStatus {
+        let (since, _) = *self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        StoreStatus {
+            up: *self.healthy.borrow(),
+            since,
+            last_failure: self.failures.last(),
+            oldest_operation: self.running.oldest_age(),
+        }
+    }
+
+    /// Returns the number of failures of a kind since the start.
+    pub(super) fn failures(&self, cause: OutageCause) -> u64 {
+        self.failures.count(cause)
+    }
+
+    /// Returns the error of an operation that is not run, or given up, because the store is unhealthy.
+    fn unhealthy_error(&self) -> StoreError {
+        let interval = humantime::format_duration(PROBE_INTERVAL);
+        let last = self.failures.last();
+        let reason = last.as_ref().map_or("", |failure| &failure.reason);
+        StoreError::Unavailable(Outage {
+            cause: last
+                .as_ref()
+                .map_or(OutageCause::Other, |failure| failure.cause),
+            ..Outage::from(format!(
+                "{reason}; the broker probes the store every {interval}"
+            ))
+        })
     }
 
     /// Probes the store whenever an operation asks for it, until `stop` is cancelled.
@@ -108,14 +157,18 @@ impl StoreHealth {
             loop {
                 self.probe_wanted.notified().await;
                 // An operation can report its failure after the store has recovered, so one successful probe is enough.
-                while !self.probe(&*store, &*leases).await {
+                while !self
+                    .probe(store.probe(), || leases.withdraw_waiting())
+                    .await
+                {
                     tokio::time::sleep(PROBE_INTERVAL).await;
                 }
             }
         };
         tokio::select! {
-            () = probes => {}
+            biased;
             () = stop.cancelled() => {}
+            () = probes => {}
         }
     }
 
@@ -123,21 +176,49 @@ impl StoreHealth {
     ///
     /// A probe that exceeds [`PROBE_TIMEOUT`] makes the store unhealthy and goes on. A new probe in its place would
     /// have to start again with a connection and a login.
-    async fn probe(&self, store: &dyn Upkeep, leases: &dyn Leases) -> bool {
-        let mut probe = store.probe();
+    async fn probe(
+        &self,
+        probe: impl Future<Output = Result<(), StoreError>>,
+        withdraw_waiting: impl Fn(),
+    ) -> bool {
+        let _running = self.running.start();
+        let mut probe = pin!(probe);
+        // The health changes first, so that operations see that they are withdrawn because of it.
+        let fail = |error: StoreError| {
+            // During an outage, a probe without an answer tells less than the failure before it. A probe that was withdrawn
+            // has none either.
+            let tells_nothing = matches!(
+                &error,
+                StoreError::Unavailable(outage) if outage.cause == OutageCause::NoAnswer
+            );
+            if *self.healthy.borrow() || !tells_nothing {
+                self.failures.note(&error);
+            }
+            self.set_healthy(false);
+            withdraw_waiting();
+        };
         let in_time = tokio::time::timeout(PROBE_TIMEOUT, &mut probe).await;
         let outcome = if let Ok(outcome) = in_time {
             outcome
         } else {
-            leases.withdraw_waiting();
-            self.set_healthy(false);
+            let timeout = humantime::format_duration(PROBE_TIMEOUT);
+            fail(StoreError::outage(
+                OutageCause::NoAnswer,
+                format!("a probe got no answer within {timeout}"),
+            ));
             probe.await
         };
-        if outcome.is_err() {
-            leases.withdraw_waiting();
+        match outcome {
+            Ok(()) => {
+                self.running.forget_abandoned();
+                self.set_healthy(true);
+                true
+            }
+            Err(error) => {
+                fail(error);
+                false
+            }
         }
-        self.set_healthy(outcome.is_ok());
-        outcome.is_ok()
     }
 
     /// Sets the health, and logs it if it has changed.
@@ -146,11 +227,91 @@ impl StoreHealth {
         if !self.healthy.send_if_modified(replace) {
             return;
         }
-        *self.since.lock().unwrap_or_else(PoisonError::into_inner) = SystemTime::now();
+        let now = (SystemTime::now(), Instant::now());
+        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, before) = std::mem::replace(&mut *since, now);
+        drop(since);
         if healthy {
-            tracing::info!("store is healthy");
+            let seconds = before.elapsed().as_secs();
+            tracing::info!(after_seconds = seconds, "store is healthy");
         } else {
-            tracing::error!("store is unhealthy");
+            let error = self
+                .failures
+                .last()
+                .map_or(String::new(), |failure| failure.reason);
+            let oldest = self.running.oldest_age().as_secs();
+            tracing::error!(%error, oldest_operation_seconds = oldest, "store is unhealthy");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use tokio::time::advance;
+
+    use super::*;
+
+    fn status(health: &StoreHealth) -> (bool, Option<OutageCause>, u64) {
+        let status = health.status();
+        let cause = status.last_failure.map(|failure| failure.cause);
+        (status.up, cause, status.oldest_operation.as_secs())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn operation_that_hangs_is_seen_until_the_store_works() {
+        let health = Arc::new(StoreHealth::new());
+        let hanging = tokio::spawn({
+            let health = health.clone();
+            async move { health.fail_fast(pending::<Result<(), StoreError>>()).await }
+        });
+        tokio::task::yield_now().await;
+        advance(Duration::from_secs(5)).await;
+        assert_eq!(status(&health), (true, None, 5));
+        let probe = health.probe(
+            async {
+                tokio::time::sleep(PROBE_TIMEOUT * 2).await;
+                Ok(())
+            },
+            || (),
+        );
+        let seen = async {
+            let mut healthy = health.subscribe();
+            let _ = healthy.wait_for(|healthy| !healthy).await;
+            // Its caller gets the error, and the store still runs it.
+            let error = hanging.await.expect("a task").expect_err("an outage");
+            assert!(error.to_string().contains("no answer within 4s"), "{error}");
+            let (up, cause, oldest) = status(&health);
+            assert_eq!((up, cause), (false, Some(OutageCause::NoAnswer)));
+            assert!(oldest >= 9, "{oldest}");
+        };
+        let (is_healthy, ()) = tokio::join!(probe, seen);
+        assert!(is_healthy);
+        assert_eq!(status(&health), (true, Some(OutageCause::NoAnswer), 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn operations_that_fail_at_once_have_the_cause() {
+        let health = StoreHealth::new();
+        let full = || StoreError::outage(OutageCause::NoSpace, "no space on /dev/sdz");
+        let failed = health.fail_fast(async { Err::<(), _>(full()) }).await;
+        assert_eq!(failed, Err(full()));
+        assert!(!health.probe(async { Err(full()) }, || ()).await);
+        let refused = health.fail_fast(pending::<Result<(), StoreError>>()).await;
+        let Err(StoreError::Unavailable(refused)) = refused else {
+            panic!("{refused:?}");
+        };
+        assert_eq!(refused.cause, OutageCause::NoSpace);
+        assert!(
+            refused.reason.starts_with("no space on /dev/sdz; "),
+            "{refused}"
+        );
+        assert_eq!(health.failures(OutageCause::NoSpace), 2);
+        let silent = StoreError::not_begun(OutageCause::NoAnswer, "withdrawn");
+        assert!(!health.probe(async { Err(silent) }, || ()).await);
+        let other = StoreError::Misconfigured("no table".to_owned());
+        assert!(!health.failures.note(&other));
+        assert_eq!(status(&health), (false, Some(OutageCause::NoSpace), 0));
     }
 }

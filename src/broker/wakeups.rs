@@ -67,6 +67,7 @@ impl DueTimer {
                 None => advanced.await,
                 Some(due) => {
                     tokio::select! {
+                        biased;
                         () = tokio::time::sleep_until(due) => return,
                         () = advanced => {}
                     }

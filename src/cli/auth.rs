@@ -1,17 +1,21 @@
-//! `auth`: shows what the configuration lets a caller do.
+//! `auth`: shows what the configuration lets a caller do, and takes tokens away.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 
 use super::CommandError;
 use super::config_args::ConfigArgs;
-use super::output::{OutputFormat, Row};
+use super::output::{OutputFormat, Row, print_line};
+use super::runtime::block_on;
 use crate::config::{Config, Role};
-use crate::security::{Access, CertificateNames, Identity, Rpc};
+use crate::security::{Access, CertificateNames, Identity, Rpc, Tokens};
 
-/// Look at identities and roles
+/// Look at identities and roles, and take tokens away
 #[derive(Debug, Args)]
 pub(super) struct Auth {
     #[command(subcommand)]
@@ -21,11 +25,13 @@ pub(super) struct Auth {
 #[derive(Debug, Subcommand)]
 enum AuthCommands {
     Check(Check),
+    Revoke(Revoke),
 }
 
 /// Show which identity a caller has, and what it may do with each queue
 ///
-/// The command reads the configuration and its files, as a service that starts would. It calls no service. Exit code 1: the
+/// The command reads the configuration and its files, as a service that starts would. It calls no service, but fetches the keys of
+/// `auth.jwt.jwks_url` for a token in a file. Exit code 1: the
 /// caller has no identity.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -65,10 +71,40 @@ struct CallerArgs {
     anonymous: bool,
 }
 
+/// Take a token away from its callers
+///
+/// The command removes the lines of the token from the file of the setting `auth.tokens_file`. A service refuses the token and
+/// ends the connections that have used it when it reads the file again: at once on SIGHUP, otherwise within 10 s. To take
+/// away another kind of right, change the configuration or the files of authorities and keys, and send SIGHUP:
+/// docs/security.md. Exit code 1: the file has no such token.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  lease-broker auth revoke --config queues.toml --token-name loader
+  lease-broker auth revoke --config queues.toml --token-file leaked.token")]
+struct Revoke {
+    #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
+    token: TokenArgs,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct TokenArgs {
+    /// Every token of this name
+    #[arg(long, value_name = "NAME")]
+    token_name: Option<String>,
+    /// The token in this file
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
 impl Auth {
     pub(super) fn run(self) -> Result<(), CommandError> {
         match self.command {
             AuthCommands::Check(command) => command.run(),
+            AuthCommands::Revoke(command) => command.run(),
         }
     }
 }
@@ -107,12 +143,10 @@ impl Check {
 impl CallerArgs {
     fn identity(&self, access: &Access) -> Result<Arc<Identity>, CommandError> {
         let identity = if let Some(path) = &self.token_file {
-            let token = std::fs::read(path).map_err(|error| {
-                CommandError::usage(format!("--token-file {}: {error}", path.display()))
-            })?;
-            access
-                .of_bearer(token.trim_ascii(), 0)
-                .map(|(identity, _)| identity)
+            let token = read_token(path)?;
+            let fetched = async { access.fetch_keys().await.map_err(CommandError::io) };
+            block_on(fetched)?;
+            access.of_bearer(&token)
         } else if let Some(name) = &self.token_name {
             access.of_token_name(name)
         } else if self.anonymous {
@@ -125,6 +159,72 @@ impl CallerArgs {
         };
         identity.map_err(|cause| CommandError::failed(format!("the caller is refused: {cause}")))
     }
+}
+
+impl Revoke {
+    fn run(self) -> Result<(), CommandError> {
+        let config = self.config.load(Vec::new())?;
+        let path = config.auth.and_then(|auth| auth.tokens_file);
+        let path = path.ok_or_else(|| {
+            CommandError::usage("the configuration has no auth.tokens_file: there are no tokens")
+        })?;
+        let with_path = |error: io::Error| {
+            CommandError::io(format!("auth.tokens_file {}: {error}", path.display()))
+        };
+        let TokenArgs {
+            token_name,
+            token_file,
+        } = self.token;
+        let token = token_file.as_deref().map(read_token).transpose()?;
+        let text = std::fs::read_to_string(&path).map_err(with_path)?;
+        let removed = Tokens::remove(&text, |line| {
+            token.as_ref().is_some_and(|token| line.is_of(token))
+                || token_name.as_ref() == Some(&line.name)
+        });
+        let (left, removed) = removed.map_err(|reason| with_path(io::Error::other(reason)))?;
+        if removed == 0 {
+            let path = path.display();
+            return Err(CommandError::failed(format!("{path} has no such token")));
+        }
+        replace(&path, &left).map_err(with_path)?;
+        print_line!("tokens revoked: {removed}; send SIGHUP to each service, or wait 10 s");
+        Ok(())
+    }
+}
+
+fn read_token(path: &Path) -> Result<Vec<u8>, CommandError> {
+    let token = std::fs::read(path);
+    let token = token.map_err(|error| {
+        CommandError::usage(format!("--token-file {}: {error}", path.display()))
+    })?;
+    Ok(token.trim_ascii().to_vec())
+}
+
+/// Replaces the content of a file, so that a service that reads it at this moment sees the old or the new content. Its owner
+/// and its mode stay.
+fn replace(path: &Path, content: &str) -> io::Result<()> {
+    let path = path.canonicalize()?;
+    let former = path.metadata()?;
+    let mut name = path.clone().into_os_string();
+    name.push(".new");
+    let new = PathBuf::from(name);
+    let mut options = File::options();
+    let mode = former.mode() & 0o777;
+    let mut file = options.write(true).create_new(true).mode(mode).open(&new)?;
+    let written = file
+        .write_all(content.as_bytes())
+        .and_then(|()| {
+            let own = file.metadata()?;
+            if (own.uid(), own.gid()) == (former.uid(), former.gid()) {
+                return Ok(());
+            }
+            fchown(&file, Some(former.uid()), Some(former.gid()))
+        })
+        .and_then(|()| file.sync_all())
+        .and_then(|()| std::fs::rename(&new, &path));
+    written.inspect_err(|_| {
+        let _ = std::fs::remove_file(&new);
+    })
 }
 
 fn row(identity: &Identity, queue: &str) -> Row {

@@ -88,18 +88,7 @@ pub async fn open_store(config: &Config) -> Result<Arc<dyn Store>, CommandError>
             opened.map(|store| Arc::new(store) as _)
         }
     };
-    opened.map_err(with_schema_hint)
-}
-
-/// Converts the error of a store that cannot be opened. Adds how to change tables that do not fit.
-fn with_schema_hint(error: StoreError) -> CommandError {
-    match error {
-        StoreError::Misconfigured(problems) => CommandError::usage(format!(
-            "{problems}\nTo print the missing schema changes, run `lease-broker schema plan`. To apply them, run \
-             `lease-broker schema apply`. Give both the same --config and --store."
-        )),
-        other => other.into(),
-    }
+    Ok(opened?)
 }
 
 /// Opens the configured store. Unlike [`open_store`], does not create a SQLite file.
@@ -162,7 +151,7 @@ pub(super) async fn open_to_read(
             opened.map(|reader| Arc::new(reader) as _)
         }
     };
-    opened.map_err(with_schema_hint)
+    Ok(opened?)
 }
 
 /// The access that a command needs to the schema.

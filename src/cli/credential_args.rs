@@ -1,9 +1,11 @@
 //! Arguments by which a command proves to a service who it is, and checks the service.
 
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use clap::builder::BoolishValueParser;
 use lease_broker_client::{Credentials, Tls, Token};
 use tonic::metadata::MetadataValue;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
@@ -18,8 +20,10 @@ const CERTIFICATE: &str = "LEASE_BROKER_CERTIFICATE";
 const KEY: &str = "LEASE_BROKER_KEY";
 const SERVER_NAME: &str = "LEASE_BROKER_SERVER_NAME";
 const TOKEN_FILE: &str = "LEASE_BROKER_TOKEN_FILE";
+const PLAINTEXT: &str = "LEASE_BROKER_PLAINTEXT";
 
-/// Credentials for a running service. An address that starts with `https://` turns TLS on.
+/// Credentials for a running service. An address that starts with `https://` turns TLS on. Without TLS, only addresses of this
+/// host are called, unless the user allows others: tokens and items would cross the network for everyone to read.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Credentials")]
 pub struct CredentialArgs {
@@ -48,6 +52,9 @@ pub struct CredentialArgs {
     /// Send the token in this file with each call
     #[arg(long, value_name = "FILE", env = TOKEN_FILE)]
     token_file: Option<PathBuf>,
+    /// Call other hosts without TLS too, on a network that is trusted. Whoever reads it sees the token and the items
+    #[arg(long, env = PLAINTEXT, value_parser = BoolishValueParser::new())]
+    plaintext: bool,
 }
 
 impl CredentialArgs {
@@ -73,6 +80,9 @@ impl CredentialArgs {
 
     /// Returns the endpoints of an address, or of several with commas between them. An address is a URL or `host:port`. If
     /// the first one starts with `https://`, all have TLS.
+    ///
+    /// # Errors
+    /// An address is malformed, or it is that of another host, has no TLS, and `--plaintext` is not set.
     pub fn addresses(&self, text: &str) -> Result<Addresses, CommandError> {
         let problem = |address: &str, problem: &dyn std::fmt::Display| {
             CommandError::usage(format!("--address {address}: {problem}"))
@@ -92,10 +102,19 @@ impl CredentialArgs {
                 None => Ok(endpoint),
                 Some(tls) => endpoint.tls_config(tls.clone()),
             });
-            endpoint.map_err(|error| {
+            let endpoint = endpoint.map_err(|error| {
                 let cause = std::error::Error::source(&error).map(ToString::to_string);
                 problem(address, &cause.unwrap_or_else(|| error.to_string()))
-            })
+            })?;
+            let is_readable = tls.is_none() && !is_this_host(&endpoint);
+            if is_readable && !self.plaintext {
+                return Err(problem(
+                    address,
+                    &"a connection to another host without TLS shows the token and the items to the network; let the \
+                      address start with https://, or add --plaintext if the network is trusted",
+                ));
+            }
+            Ok(endpoint)
         };
         let endpoints = text.split(',').map(str::trim).map(endpoint);
         Ok(Addresses {
@@ -120,14 +139,15 @@ impl CredentialArgs {
         });
         let server_name = self.server_name.iter();
         let server_name = server_name.map(|name| (SERVER_NAME, name.into()));
-        files.chain(server_name).collect()
+        let plaintext = self.plaintext.then(|| (PLAINTEXT, "true".into()));
+        files.chain(server_name).chain(plaintext).collect()
     }
 
     /// Returns the credentials of a worker for an address, or for several with commas between them.
     pub(super) fn of_worker(&self, addresses: &str) -> Result<Credentials, CommandError> {
         Ok(match self.tls(addresses)? {
-            // Like the other commands, a worker calls any host without TLS.
-            None => Credentials::plaintext_anywhere(),
+            None if self.plaintext => Credentials::plaintext_anywhere(),
+            None => Credentials::plaintext(),
             Some(files) => Credentials::tls(files.0),
         })
     }
@@ -182,6 +202,13 @@ impl From<TlsFiles> for ClientTlsConfig {
         }
         config
     }
+}
+
+/// Returns whether an endpoint is on this host by its address alone. A name could get another address.
+fn is_this_host(endpoint: &Endpoint) -> bool {
+    let host = endpoint.uri().host().unwrap_or_default();
+    let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    host == "localhost" || ip.is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
 fn read(flag: &str, path: &Path) -> Result<Vec<u8>, CommandError> {

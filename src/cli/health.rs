@@ -26,7 +26,7 @@ use super::output::Row;
 #[command(after_help = "\
 Examples:
   lease-broker health
-  lease-broker health --address http://broker-2:50051 --timeout 2s
+  lease-broker health --address https://broker-2:50051 --timeout 2s
   lease-broker health --admin --config queues.toml")]
 pub(super) struct Health {
     /// Name of the service to ask about. Without it, the question is about the whole server
@@ -85,7 +85,10 @@ impl Health {
         } else {
             ServingStatus::NotServing
         };
-        self.report(status, &answer.reasons)
+        let mut reasons = answer.reasons;
+        let store = answer.store.filter(|store| !store.up);
+        reasons.extend(store.and_then(|store| store.error));
+        self.report(status, &reasons)
     }
 
     /// Prints the status. Fails if it is not `SERVING`.

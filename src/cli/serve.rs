@@ -1,27 +1,32 @@
 //! `serve`: runs the service. The code is in the order in which the service starts and stops.
 
+mod layers;
 mod memory_limit;
+mod reload;
 
+use std::net::TcpListener;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use clap::Args;
+use futures_util::future::{LocalBoxFuture, OptionFuture};
 use lease_broker_store::QueueIndex;
-use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
 
+use self::layers::{Drained, Layers, Parts};
+use self::reload::Way;
 use super::CommandError;
 use super::config_args::{ConfigArgs, open_store};
 use super::environment::UnknownVariable;
 use super::output::print_line;
 use super::runtime::run;
 use crate::admin::{self, AdminPort};
-use crate::broker::{self, Broker, LeaseOperations, Operation};
-use crate::config::{Config, Flag, OtelVariables, StoreKind};
-use crate::grpc;
-use crate::logging::{self, LogLevel, Logging};
-use crate::process;
+use crate::broker::{Broker, LeaseOperations, Operation};
+use crate::config::{Change, Config, Flag, OtelVariables, StoreKind};
+use crate::logging::{self, Logging};
+use crate::process::{self, Pauses};
 use crate::security::Security;
 use crate::telemetry::{SpanCounters, Telemetry};
 
@@ -29,8 +34,9 @@ use crate::telemetry::{SpanCounters, Telemetry};
 ///
 /// Without a configuration it serves the queue `default`, which has one text column `payload`, from ./lease-broker.db on
 /// 127.0.0.1:50051. On SIGTERM or SIGINT the service drains: it reports that it is not healthy, answers waiting claims,
-/// and finishes the calls in flight. A second signal ends the process immediately. On SIGHUP it reads log.level, certificates and
-/// tokens again.
+/// and finishes the calls in flight. A second signal ends the process immediately. On SIGHUP it reads certificates, tokens and the
+/// configuration again. Identities, roles, queues, their limits and log.level take effect, all or none of them; other
+/// settings need a restart.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -59,51 +65,20 @@ const MIN_CONNECTIONS: usize = 16;
 
 impl Serve {
     /// Serves until the service has drained. `unknown`: the environment variables that are probably mistyped.
-    /// `lease_operations`: see [`broker::BrokerConfig`].
+    /// `lease_operations`: see [`BrokerConfig`](crate::broker::BrokerConfig).
     pub(super) fn run(
         self,
         unknown: &[UnknownVariable],
         lease_operations: LeaseOperations,
     ) -> Result<(), CommandError> {
         let config = self.config.load(self.flags())?;
-        let logging = logging::start(&config.log)
-            .map_err(|reason| CommandError::usage(format!("log.level: {reason}")))?;
+        let logging = logging::start(&config.log).map_err(CommandError::usage)?;
         let mut runtime = Builder::new_multi_thread();
         let threads = config.threads();
         run(
             runtime.worker_threads(threads),
             self.serve(config, &logging, unknown, lease_operations),
         )
-    }
-
-    /// At each SIGHUP, reads the level of the log, certificates and tokens again.
-    async fn serve(
-        &self,
-        config: Config,
-        logging: &Logging,
-        unknown: &[UnknownVariable],
-        lease_operations: LeaseOperations,
-    ) -> Result<(), CommandError> {
-        let mut hangup = stop_signal(SignalKind::hangup())?;
-        let security = Security::open(&config).map_err(CommandError::usage)?;
-        let read_files = security.read_now();
-        let reload = async {
-            while hangup.recv().await.is_some() {
-                read_files.notify_one();
-                let configured = self.config.load(self.flags());
-                let level = configured.map_err(|error| error.to_string());
-                let changed =
-                    level.and_then(|config| logging.level.set_configured(&config.log.level));
-                if let Err(problem) = changed {
-                    tracing::error!(%problem, "log level not changed");
-                }
-            }
-            std::future::pending().await
-        };
-        tokio::select! {
-            served = serve(config, security, logging, unknown, lease_operations) => served,
-            never = reload => never,
-        }
     }
 
     fn flags(&self) -> Vec<Flag> {
@@ -126,91 +101,203 @@ impl Serve {
     }
 }
 
-async fn serve(
-    mut config: Config,
-    security: Security,
-    logging: &Logging,
-    unknown: &[UnknownVariable],
-    lease_operations: LeaseOperations,
-) -> Result<(), CommandError> {
-    limit_connections(&mut config)?;
+impl Serve {
+    async fn serve(
+        &self,
+        mut config: Config,
+        logging: &Logging,
+        unknown: &[UnknownVariable],
+        lease_operations: LeaseOperations,
+    ) -> Result<(), CommandError> {
+        let started = SystemTime::now();
+        let mut hangup = stop_signal(SignalKind::hangup())?;
+        let security = Security::open(&config).map_err(CommandError::usage)?;
+        limit_connections(&mut config)?;
+        memory_limit::warn_if_exceeded(&config);
+        log_unknown_variables(unknown);
+        let mut terminate = stop_signal(SignalKind::terminate())?;
+        let mut interrupt = stop_signal(SignalKind::interrupt())?;
+        let pauses = Pauses::watch()
+            .map_err(|error| CommandError::io(format!("cannot start a thread: {error}")))?;
+        let telemetry = start_telemetry(&config, logging, &pauses, &security)?;
+        log_otel_variables(&config.telemetry.otel_variables);
+        // Opened before the store, so that it can report that the broker is starting.
+        let started_broker = Arc::default();
+        let state = admin_state(&config, &telemetry, &started_broker, logging, started);
+        let admin_port = start_admin_port(&config, state)?;
+        let store = open_store(&config).await?;
+        let listener = bind(&config).await?;
+        let location = store.location();
+        // Without an example, the announcement is shorter.
+        let example = store.example_item(QueueIndex(0)).await.ok().flatten();
+        let parts = Parts {
+            config,
+            store,
+            security,
+        };
+        let mut layers = Layers::start(parts, telemetry, &listener, lease_operations)?;
+        let _ = started_broker.set(layers.broker.clone());
+        let address = layers.server.address();
+        announce(&layers.config, &location, address, example.as_deref());
+        if let Some(port) = &admin_port {
+            print_line!("admin port: http://{}", port.address());
+        }
+
+        let mut opening: Option<Opening> = None;
+        let mut former = JoinSet::new();
+        loop {
+            let is_loaded = opening.is_none();
+            let opened = OptionFuture::from(opening.as_mut());
+            tokio::select! {
+                error = layers.server.failed() => return Err(CommandError::io(error.to_string())),
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+                Some(()) = hangup.recv(), if is_loaded => {
+                    opening = self.reload(&mut layers, logging);
+                }
+                Some(opened) = opened => {
+                    opening = None;
+                    let started_layers = opened.and_then(|(parts, changes)| {
+                        let telemetry = start_telemetry(&parts.config, logging, &pauses, &parts.security)?;
+                        let new = Layers::start(parts, telemetry, &listener, lease_operations)?;
+                        Ok((new, changes))
+                    });
+                    match started_layers {
+                        Ok((new, changes)) => {
+                            if let Some(port) = &admin_port {
+                                let broker = Arc::new(OnceLock::from(new.broker.clone()));
+                                let state = admin_state(&new.config, &new.telemetry, &broker, logging, started);
+                                port.show(state);
+                            }
+                            let old = std::mem::replace(&mut layers, new);
+                            // Who has lost a right is not served by the former layers either. Their files were just read.
+                            if let Err(problem) = old.replace_identities(&layers.config) {
+                                tracing::error!(problem, "former layers keep their identities until they stop");
+                            }
+                            former.spawn(old.give_way());
+                            report_changed(logging, &layers.config, &changes);
+                        }
+                        Err(problem) => report_refused(&problem.to_string()),
+                    }
+                }
+                Some(_) = former.join_next() => tracing::info!("layers of the former configuration have stopped"),
+            }
+        }
+        tracing::info!("draining; a second signal ends the process immediately");
+        let drained = async {
+            let drained = layers.drain().await;
+            while former.join_next().await.is_some() {}
+            drained
+        };
+        tokio::select! {
+            drained = drained => end(&drained),
+            _ = terminate.recv() => Err(CommandError::failed("ended by a second signal")),
+            _ = interrupt.recv() => Err(CommandError::failed("ended by a second signal")),
+        }
+    }
+
+    /// Reads the files and the configuration again. Returns what opens the parts of new layers, if the configuration needs them.
+    fn reload(&self, layers: &mut Layers, logging: &Logging) -> Option<Opening> {
+        layers.read_files.notify_one();
+        let opening = self.load().and_then(|config| {
+            let changes = layers.config.settings.changes(&config.settings);
+            let way = reload::way(&layers.config, &changes)?;
+            logging.level.check(&config.log.level)?;
+            if way == Way::NewLayers {
+                return Ok(Some(open_parts(config, changes)?));
+            }
+            layers.replace_identities(&config)?;
+            layers.config = config;
+            report_changed(logging, &layers.config, &changes);
+            Ok(None)
+        });
+        opening.unwrap_or_else(|problem| {
+            report_refused(&problem);
+            None
+        })
+    }
+
+    fn load(&self) -> Result<Config, String> {
+        let config = self.config.load(self.flags());
+        let mut config = config.map_err(|error| error.to_string())?;
+        limit_connections(&mut config).map_err(|error| error.to_string())?;
+        Ok(config)
+    }
+}
+
+/// Opens the parts of new layers, for these changes of the configuration.
+type Opening = LocalBoxFuture<'static, Result<(Parts, Vec<Change>), CommandError>>;
+
+fn open_parts(config: Config, changes: Vec<Change>) -> Result<Opening, String> {
+    let security = Security::open(&config)?;
     memory_limit::warn_if_exceeded(&config);
-    log_unknown_variables(unknown);
-    let mut terminate = stop_signal(SignalKind::terminate())?;
-    let mut interrupt = stop_signal(SignalKind::interrupt())?;
-    let telemetry = Telemetry::start(&config, &logging.counters).map_err(CommandError::usage)?;
-    let telemetry = Arc::new(telemetry);
-    log_otel_variables(&config.telemetry.otel_variables);
-    // Opened before the store, so that it can report that the broker is starting.
-    let started_broker = Arc::default();
-    let admin_port = start_admin_port(&config, &telemetry, &started_broker, &logging.level)?;
-    let store = open_store(&config).await?;
+    Ok(Box::pin(async move {
+        if let Some(access) = &security.access {
+            access.fetch_keys().await.map_err(CommandError::io)?;
+        }
+        let store = open_store(&config).await?;
+        let parts = Parts {
+            config,
+            store,
+            security,
+        };
+        Ok((parts, changes))
+    }))
+}
+
+/// Logs what a new configuration has changed. The level of the log takes effect, also if it was changed for a time only.
+fn report_changed(logging: &Logging, config: &Config, changes: &[Change]) {
+    // It has been checked.
+    let _ = logging.level.set_configured(&config.log.level);
+    let changes: Vec<String> = changes.iter().map(Change::to_string).collect();
+    let changes = changes.join(" ");
+    tracing::info!(
+        target: "lease_broker::audit",
+        event = "config.changed", changes, "configuration read again"
+    );
+}
+
+/// Logs that a new configuration has no effect.
+fn report_refused(problem: &str) {
+    tracing::error!(
+        target: "lease_broker::audit",
+        event = "config.refused", problem, "configuration not changed"
+    );
+}
+
+/// Logs the counts of the layers that have stopped last, and returns the result of the command.
+fn end(drained: &Drained) -> Result<(), CommandError> {
+    log_span_counts(drained.telemetry.span_counters());
+    if drained.all_finished {
+        tracing::info!("all calls have finished");
+    }
+    log_operation_counts(&drained.broker);
+    drained.all_finished.then_some(()).ok_or_else(|| {
+        CommandError::failed("ended calls that were still running after server.drain_grace")
+    })
+}
+
+fn start_telemetry(
+    config: &Config,
+    logging: &Logging,
+    pauses: &Arc<Pauses>,
+    security: &Security,
+) -> Result<Arc<Telemetry>, CommandError> {
+    let telemetry = Telemetry::start(config, &logging.counters).map_err(CommandError::usage)?;
+    telemetry.observe_pauses(pauses.clone());
+    telemetry.observe_access(security.access.clone());
+    Ok(Arc::new(telemetry))
+}
+
+async fn bind(config: &Config) -> Result<TcpListener, CommandError> {
     let address = config.server.listen;
-    let listener = TcpListener::bind(address).await.map_err(|error| {
+    let listener = tokio::net::TcpListener::bind(address).await;
+    let listener = listener.and_then(tokio::net::TcpListener::into_std);
+    listener.map_err(|error| {
         CommandError::io(format!(
             "cannot listen on {address}: {error}; choose another address with --listen"
         ))
-    })?;
-    let location = store.location();
-    // Without an example, the announcement is shorter.
-    let example = store.example_item(QueueIndex(0)).await.ok().flatten();
-    let settings = broker::BrokerConfig {
-        lease_operations,
-        ..broker::BrokerConfig::from(&config)
-    };
-    let broker = Arc::new(Broker::start_observed(
-        store,
-        &config.queues,
-        settings,
-        telemetry.broker_observers(),
-    ));
-    telemetry.observe_broker(&broker);
-    let _ = started_broker.set(broker.clone());
-    tokio::spawn(memory_limit::end_heaviest_connections(
-        broker.ledger().clone(),
-    ));
-    let observers = grpc::CallObservers {
-        metrics: telemetry.call_metrics(),
-        spans: telemetry.spans(),
-        sampler: config.telemetry.sampler(),
-    };
-    let mut serving = grpc::serve_observed(listener, broker.clone(), &config, security, observers)
-        .map_err(|error| CommandError::io(error.to_string()))?;
-    broker.announce(broker::Identity {
-        id: telemetry.instance_id(),
-        address: process::host_address(serving.address()),
-    });
-    announce(&config, &location, serving.address(), example.as_deref());
-    if let Some(port) = &admin_port {
-        print_line!("admin port: http://{}", port.address());
-    }
-
-    tokio::select! {
-        error = serving.failed() => return Err(CommandError::io(error.to_string())),
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    tracing::info!("draining; a second signal ends the process immediately");
-    let drained = async {
-        let all_finished = serving.drain().await;
-        broker.stop().await;
-        telemetry.close().await;
-        log_span_counts(telemetry.span_counters());
-        all_finished
-    };
-    tokio::select! {
-        all_finished = drained => {
-            if all_finished {
-                tracing::info!("all calls have finished");
-            }
-            log_operation_counts(&broker);
-            all_finished.then_some(()).ok_or_else(|| {
-                CommandError::failed("ended calls that were still running after server.drain_grace")
-            })
-        }
-        _ = terminate.recv() => Err(CommandError::failed("ended by a second signal")),
-        _ = interrupt.recv() => Err(CommandError::failed("ended by a second signal")),
-    }
+    })
 }
 
 /// Lowers `server.max_connections` to the number of file descriptors that are left for connections. Otherwise connections
@@ -244,22 +331,11 @@ fn limit_connections(config: &mut Config) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Opens the admin port, unless the configuration turns it off. It reports on the broker once `broker` is set.
+/// Opens the admin port, unless the configuration turns it off.
 fn start_admin_port(
     config: &Config,
-    telemetry: &Arc<Telemetry>,
-    broker: &Arc<OnceLock<Arc<Broker>>>,
-    log_level: &Arc<LogLevel>,
+    state: admin::AdminState,
 ) -> Result<Option<AdminPort>, CommandError> {
-    let state = admin::AdminState {
-        started: SystemTime::now(),
-        store: config.store.kind,
-        queues: config.queues.clone(),
-        broker: broker.clone(),
-        pulse: admin::Pulse::start(),
-        telemetry: telemetry.clone(),
-        log_level: log_level.clone(),
-    };
     admin::start(&config.admin, state).map_err(|error| {
         let address = config.admin.listen.map(|address| address.to_string());
         let address = address.unwrap_or_default();
@@ -267,6 +343,26 @@ fn start_admin_port(
             "cannot open the admin port on {address}: {error}; choose another address with --admin-listen"
         ))
     })
+}
+
+/// Returns what the admin port reports on. It reports on the broker once `broker` is set.
+fn admin_state(
+    config: &Config,
+    telemetry: &Arc<Telemetry>,
+    broker: &Arc<OnceLock<Arc<Broker>>>,
+    logging: &Logging,
+    started: SystemTime,
+) -> admin::AdminState {
+    admin::AdminState {
+        started,
+        store: config.store.kind,
+        queues: config.queues.clone(),
+        broker: broker.clone(),
+        pulse: admin::Pulse::start(),
+        telemetry: telemetry.clone(),
+        scrape: Arc::default(),
+        log_level: logging.level.clone(),
+    }
 }
 
 /// Logs the number of calls, store statements and items of each operation since the start. Several calls can share one

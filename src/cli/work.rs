@@ -7,6 +7,7 @@ mod outcome;
 mod settings;
 mod variables;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -126,6 +127,7 @@ impl Work {
         let _logging = logging::start(&Log {
             level: LOG_LEVEL.to_owned(),
             format: LogFormat::Human,
+            audit_file: PathBuf::new(),
         })
         .map_err(CommandError::io)?;
         // The worker itself would wait for the service without a limit.

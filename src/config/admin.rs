@@ -15,6 +15,8 @@ pub struct Admin {
     pub listen: Option<SocketAddr>,
     /// True: requests that change something are allowed although the port does not listen on a loopback address.
     pub allow_changes: bool,
+    /// The names by which clients call the port, besides its IP addresses and `localhost`.
+    pub hosts: Vec<String>,
 }
 
 impl Admin {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::error::InvalidSetting;
+use super::jwt::Jwt;
 use super::range::check_between;
 
 /// Settings of identities and roles.
@@ -76,18 +77,6 @@ pub enum LeaseScope {
     Queue,
 }
 
-/// Settings of JSON Web Tokens.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Jwt {
-    /// A file with the public keys of the issuer, in the format JWKS. Another program keeps it up to date.
-    pub jwks_file: PathBuf,
-    /// The claim `iss` of every token.
-    pub issuer: String,
-    /// The claim `aud` of every token, or one of its values.
-    pub audience: String,
-}
-
 /// An identity: its name, the callers that have it, and their rights. Exactly one of `spiffe`, `dns`, `token` and
 /// `jwt_subject` is set.
 #[derive(Clone, Debug, Deserialize)]
@@ -118,7 +107,7 @@ pub struct Identity {
 }
 
 /// The limits of all callers with one identity together, on one broker. `None`: no limit.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IdentityLimits {
     /// Calls per second. 1 to 1,000,000.
@@ -133,14 +122,7 @@ impl Auth {
     /// Checks the section. `has_client_certificates`: callers can have certificates.
     pub(super) fn check(&self, has_client_certificates: bool) -> Result<(), InvalidSetting> {
         if let Some(jwt) = &self.jwt {
-            for (key, text) in [("issuer", &jwt.issuer), ("audience", &jwt.audience)] {
-                if text.is_empty() {
-                    return Err(InvalidSetting::new(
-                        format!("auth.jwt.{key}"),
-                        "must not be empty",
-                    ));
-                }
-            }
+            jwt.check()?;
         }
         let mut names = HashSet::new();
         let mut patterns = HashSet::new();

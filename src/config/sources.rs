@@ -12,7 +12,7 @@ use super::error::{ConfigError, InvalidSetting};
 use super::layer::{Flag, Layer};
 use super::locate::locate;
 use super::otel_variables;
-use super::{Config, DEFAULT, Document};
+use super::{Config, DEFAULT, Document, Settings};
 
 /// The sources of settings, besides the defaults. A later field takes precedence over an earlier one.
 #[derive(Debug, Default)]
@@ -71,11 +71,13 @@ impl Sources {
         }
         apply_queue_defaults(&mut merged);
         let with_location = |invalid| locate(&layers, invalid);
+        let settings = Settings(merged.clone());
         let mut document: Document = serde_path_to_error::deserialize(Value::Table(merged))
             .map_err(|error| InvalidSetting::new(error.path().to_string(), error.inner().message()))
             .map_err(with_location)?;
         document.telemetry.otel_variables = otel_variables;
-        document.check().map_err(with_location)
+        let config = document.check().map_err(with_location)?;
+        Ok(Config { settings, ..config })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Runs the entry points with the files of `fuzz/corpus`, and with random changes of them. The seed is printed.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use rand::rngs::StdRng;
@@ -90,5 +91,93 @@ fn csv_import_withstands_random_input() {
 
 #[test]
 fn requests_withstand_random_input() {
-    run("requests", super::requests);
+    run("requests", |data| super::requests(data, peak));
+}
+
+fn peak(work: &mut dyn FnMut()) -> usize {
+    let bytes = allocation_counter::measure(work).bytes_max;
+    usize::try_from(bytes).expect("a size")
+}
+
+#[test]
+fn split_requests_withstand_random_input() {
+    run("split_requests", super::split_requests);
+}
+
+#[test]
+fn message_counter_withstands_random_input() {
+    run("message_counter", super::message_counter);
+}
+
+#[test]
+fn grpc_timeout_withstands_random_input() {
+    run("grpc_timeout", super::grpc_timeout);
+}
+
+#[test]
+fn traceparent_withstands_random_input() {
+    run("traceparent", super::traceparent);
+}
+
+#[test]
+fn jwks_withstand_random_input() {
+    run("jwks", super::jwks);
+}
+
+#[test]
+fn jwt_withstands_random_input() {
+    run("jwt", super::jwt);
+}
+
+#[test]
+fn tokens_file_withstands_random_input() {
+    run("tokens_file", super::tokens_file);
+}
+
+#[test]
+fn spiffe_names_withstand_random_input() {
+    run("spiffe_names", super::spiffe_names);
+}
+
+#[test]
+fn connection_string_withstands_random_input() {
+    run("connection_string", super::connection_string);
+}
+
+/// Returns the names of the files or folders in a folder of `fuzz/`, without their endings.
+fn names(folder: &str) -> BTreeSet<String> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("fuzz")
+        .join(folder);
+    let entries = std::fs::read_dir(&folder).expect("a folder");
+    let name = |path: PathBuf| {
+        path.file_stem()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned()
+    };
+    entries
+        .map(|entry| name(entry.expect("an entry").path()))
+        .collect()
+}
+
+#[test]
+fn every_target_has_a_corpus_a_test_and_a_line() {
+    let targets = names("fuzz_targets");
+    assert_eq!(targets, names("corpus"));
+    let manifest = include_str!("../../fuzz/Cargo.toml");
+    for target in targets {
+        assert!(
+            manifest.contains(&format!("name = \"{target}\"\n")),
+            "{target} is not built"
+        );
+        assert!(
+            include_str!("tests.rs").contains(&format!("run(\"{target}\"")),
+            "{target} has no test"
+        );
+        assert!(
+            include_str!("../../fuzz/README.md").contains(&format!("`{target}`")),
+            "{target} is not documented"
+        );
+    }
 }

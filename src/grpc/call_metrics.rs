@@ -8,6 +8,7 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
 use super::answered::RunningCall;
+use super::connection_counts::ConnectionCounts;
 use super::method::full_name;
 use super::reason::Reason;
 use crate::security::Rpc;
@@ -73,6 +74,8 @@ pub struct CallMetrics {
     /// In the order of [`Reason::ALL`]. The last one stands for all other reasons.
     refused: [AtomicU64; Reason::ALL.len() + 1],
     observer: CallObserver,
+    /// The connections that carry the calls.
+    pub connections: Arc<ConnectionCounts>,
 }
 
 impl CallMetrics {
@@ -83,6 +86,7 @@ impl CallMetrics {
             active: methods.iter().map(|_| AtomicU64::new(0)).collect(),
             refused: Default::default(),
             observer: Box::new(observer),
+            connections: Arc::default(),
         }
     }
 

@@ -46,9 +46,9 @@ use self::accept_errors::AcceptErrors;
 use self::connection::Stream;
 pub(super) use self::connection::{Connection, OpenStream, Peer};
 use self::lifetime::LifetimeLimits;
-use self::report::Report;
 use self::streams::StreamExecutor;
 use self::tls_port::TlsPort;
+use super::connection_counts::{ConnectionCounts, RefusedConnection};
 use super::response_body::ResponseBody;
 use crate::broker::{Budgets, Ledger};
 use crate::config;
@@ -87,6 +87,7 @@ pub(super) struct Connections<M> {
     http: HttpLimits,
     limits: LifetimeLimits,
     trusted_proxies: Vec<std::net::IpAddr>,
+    counts: Arc<ConnectionCounts>,
     /// `None`: plain text.
     tls: Option<TlsPort>,
     /// Cancelled when no further connection and no further stream is accepted.
@@ -114,6 +115,7 @@ impl<M: MakeService> Connections<M> {
             http: HttpLimits::from(settings),
             limits: LifetimeLimits::from(settings),
             trusted_proxies: settings.trusted_proxies.clone(),
+            counts: Arc::default(),
             tls: tls.map(|tls| TlsPort::new(tls, settings.handshakes_per_second)),
             stop,
             cut,
@@ -121,18 +123,30 @@ impl<M: MakeService> Connections<M> {
         }
     }
 
+    /// Counts the connections there.
+    pub(super) fn count_in(self, counts: Arc<ConnectionCounts>) -> Self {
+        Self { counts, ..self }
+    }
+
     /// Accepts connections until the server stops.
     pub(super) async fn run(self, listener: TcpListener) {
         let mut errors = AcceptErrors::default();
-        let mut refused = Report::default();
         let stop = self.stop.clone();
         let this = Arc::new(self);
+        let (counts, stop_reports) = (this.counts.clone(), stop.clone());
+        let max = this.limits.max_connections;
+        this.tasks.spawn(async move {
+            let report = |count| {
+                tracing::warn!(count, max, "connections refused: server.max_connections");
+            };
+            counts.report_full(stop_reports, report).await;
+        });
         if this.tls.is_some() {
-            let (this, stop) = (this.clone(), stop.clone());
+            let (this, cut) = (this.clone(), this.cut.clone());
             tokio::spawn(async move {
                 if let Some(tls) = &this.tls {
-                    let handshakes = tls.handshakes.run(stop.clone());
-                    tokio::join!(tls.check_clients(stop), handshakes);
+                    let handshakes = tls.handshakes.run(cut.clone());
+                    tokio::join!(tls.check_clients(cut.clone()), handshakes);
                 }
             });
         }
@@ -145,10 +159,7 @@ impl<M: MakeService> Connections<M> {
             match accepted {
                 Ok((stream, address)) => {
                     errors.clear();
-                    if let Some(count) = this.accept(stream, address, &mut refused) {
-                        let max = this.limits.max_connections;
-                        tracing::warn!(count, max, "connections refused: server.max_connections");
-                    }
+                    this.accept(stream, address);
                 }
                 Err(error) => {
                     if let Some(pause) = errors.pause_after(&error) {
@@ -160,19 +171,14 @@ impl<M: MakeService> Connections<M> {
         }
     }
 
-    /// Starts to serve a connection. If there is no place for it, closes it and returns the number of refused connections to log.
-    fn accept(
-        self: &Arc<Self>,
-        stream: TcpStream,
-        address: SocketAddr,
-        refused: &mut Report,
-    ) -> Option<u64> {
+    /// Starts to serve a connection. If there is no place for it, closes it.
+    fn accept(self: &Arc<Self>, stream: TcpStream, address: SocketAddr) {
         let is_proxy = self.trusted_proxies.contains(&address.ip().to_canonical());
         let Some(open) = self.ledger.open(address, is_proxy) else {
             // A connection that is closed at once tells the client to try another broker. One that is left in the queue
             // of the listener makes it wait until its deadline. A reset leaves no socket behind.
             let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
-            return refused.add(Instant::now());
+            return self.counts.refuse(RefusedConnection::Full);
         };
         let _ = stream.set_nodelay(true);
         let peer = Peer { address, is_proxy };
@@ -196,7 +202,6 @@ impl<M: MakeService> Connections<M> {
             }
             drop(open);
         });
-        None
     }
 }
 

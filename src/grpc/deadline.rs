@@ -69,7 +69,7 @@ impl Deadline {
 }
 
 /// Parses a `grpc-timeout` header: one to eight digits and a unit, as the gRPC specification for HTTP/2 defines it.
-fn parse_timeout(text: &str) -> Option<Duration> {
+pub(super) fn parse_timeout(text: &str) -> Option<Duration> {
     let (unit_index, unit) = text.char_indices().next_back()?;
     let digits = &text[..unit_index];
     if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|b| b.is_ascii_digit()) {

@@ -3,11 +3,12 @@
 //! A server without the section `auth` has no guard. The refusal of a call is the same for every cause that the caller must
 //! not learn. The cause is in the log only.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, Request};
 use lease_broker_model::text::Quoted;
+use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::caller::{Caller, denied};
@@ -16,16 +17,70 @@ use super::status;
 use crate::security::{Access, Presented, RefusalKind, Rpc};
 
 /// Checks the callers of a server.
-pub(super) struct Guard(pub(super) Arc<Access>);
+pub(super) struct Guard {
+    access: Arc<Access>,
+    /// The connections on which calls have come.
+    connections: Mutex<Vec<Weak<Connection>>>,
+}
 
 impl Guard {
+    pub(super) fn new(access: Arc<Access>) -> Self {
+        Self {
+            access,
+            connections: Mutex::default(),
+        }
+    }
+
+    /// Ends the connections of callers that have lost a right, at each change of the rules, until `stop` is cancelled.
+    pub(super) async fn end_lost_connections(self: Arc<Self>, stop: CancellationToken) {
+        let mut changes = self.access.changes();
+        while let Some(Ok(())) = stop.run_until_cancelled(changes.changed()).await {
+            let this = self.clone();
+            // It verifies the signature of every known token.
+            let _ = tokio::task::spawn_blocking(move || this.check_connections()).await;
+        }
+    }
+
+    fn check_connections(&self) {
+        let connections = self.lock().clone();
+        for connection in connections.iter().filter_map(Weak::upgrade) {
+            let Some(lost) = self.access.lost_identity(&connection.login) else {
+                continue;
+            };
+            let (peer, identity) = (connection.peer.address.ip(), Quoted(&lost.name));
+            tracing::warn!(
+                target: "lease_broker::audit",
+                event = "auth.lost", %peer, %identity, "connection closed: its caller has lost a right"
+            );
+            connection.end_now();
+        }
+    }
+
+    /// Adds a connection to those that are checked. Must be called before its first call is admitted.
+    fn watch(&self, connection: &Arc<Connection>) {
+        if connection.login.is_watched() {
+            return;
+        }
+        let mut connections = self.lock();
+        if connections.len() == connections.capacity() {
+            connections.retain(|connection| connection.strong_count() > 0);
+        }
+        connections.push(Arc::downgrade(connection));
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Connection>>> {
+        self.connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Admits a call of the API whose caller has the needed role on some queue. The handler checks the queue of the call.
     ///
     /// # Errors
     /// The status for the caller.
     pub(super) fn admit<B>(
         &self,
-        connection: &Connection,
+        connection: &Arc<Connection>,
         rpc: Rpc,
         request: &mut Request<B>,
     ) -> Result<(), Status> {
@@ -46,7 +101,7 @@ impl Guard {
     /// The status for the caller.
     pub(super) fn admit_any_role<B>(
         &self,
-        connection: &Connection,
+        connection: &Arc<Connection>,
         request: &Request<B>,
     ) -> Result<(), Status> {
         let service = "ServerReflection";
@@ -59,14 +114,15 @@ impl Guard {
 
     fn caller(
         &self,
-        connection: &Connection,
+        connection: &Arc<Connection>,
         headers: &HeaderMap,
         rpc: &str,
     ) -> Result<Caller, Status> {
+        self.watch(connection);
         let peer = connection.peer.address.ip();
         let address = (!connection.peer.is_proxy).then_some(peer);
         let identity = self
-            .0
+            .access
             .identify(&connection.login, address, presented(headers));
         let refusal = match identity {
             Ok(identity) => {
@@ -75,28 +131,38 @@ impl Guard {
             }
             Err(refusal) => refusal,
         };
-        let (rpc, cause) = (Quoted(rpc), refusal.cause);
-        match refusal.kind {
-            RefusalKind::Missing => tracing::warn!(
-                target: "lease_broker::audit",
-                event = "auth.missing", %peer, %rpc, "call refused: no credentials"
-            ),
-            RefusalKind::Invalid => tracing::warn!(
-                target: "lease_broker::audit",
-                event = "auth.invalid", %peer, %rpc, cause, "call refused: invalid credentials"
-            ),
-            RefusalKind::TooMany => tracing::warn!(
-                target: "lease_broker::audit",
-                event = "auth.rate", %peer, "calls refused: too many failed logins"
-            ),
-        }
+        let rpc = Quoted(rpc);
         if refusal.closes_connection {
             connection.end_now();
         }
         Err(match refusal.kind {
-            RefusalKind::Missing => status::credentials_missing(),
-            RefusalKind::Invalid | RefusalKind::TooMany => {
-                status::credentials_invalid(refusal.retry_after)
+            RefusalKind::Missing => {
+                tracing::warn!(
+                    target: "lease_broker::audit",
+                    event = "auth.missing", %peer, %rpc, "call refused: no credentials"
+                );
+                status::credentials_missing()
+            }
+            RefusalKind::Invalid { cause } => {
+                tracing::warn!(
+                    target: "lease_broker::audit",
+                    event = "auth.invalid", %peer, %rpc, cause, "call refused: invalid credentials"
+                );
+                status::credentials_invalid(None)
+            }
+            RefusalKind::Fetching { retry_after } => {
+                tracing::warn!(
+                    target: "lease_broker::audit",
+                    event = "auth.keys", %peer, %rpc, "call refused: the keys of tokens are being fetched"
+                );
+                status::credentials_invalid(Some(retry_after))
+            }
+            RefusalKind::TooMany { retry_after } => {
+                tracing::warn!(
+                    target: "lease_broker::audit",
+                    event = "auth.rate", %peer, "calls refused: too many unknown tokens"
+                );
+                status::token_not_verified(retry_after)
             }
         })
     }

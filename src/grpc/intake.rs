@@ -276,12 +276,27 @@ where
     }
 }
 
-/// Checks a whole request, and returns its message. `None`: the request is refused. The length is not limited.
-pub(in crate::grpc) fn check_request(rpc: Rpc, request: &[u8]) -> Option<&[u8]> {
+/// Checks a whole request, and returns its message and the bytes that the decoded message takes at most. `None`: the request is
+/// refused. The length is not limited.
+pub(in crate::grpc) fn check_request(rpc: Rpc, request: &[u8]) -> Option<(&[u8], usize)> {
     read_message::check_header(request, usize::MAX).ok()?;
     let message = read_message::whole_message(request).ok()?;
-    shape::check(shape::message_of(rpc), message).ok()?;
-    Some(message)
+    let decoded_bytes = shape::check(shape::message_of(rpc), message).ok()?;
+    Some((message, decoded_bytes))
+}
+
+/// Does the same with a request that arrives in parts of this length.
+pub(in crate::grpc) fn check_parts(
+    rpc: Rpc,
+    request: &[u8],
+    part: usize,
+) -> Option<(&[u8], usize)> {
+    let mut arrived = 0;
+    while arrived < request.len() {
+        arrived = request.len().min(arrived + part);
+        read_message::check_header(&request[..arrived], usize::MAX).ok()?;
+    }
+    check_request(rpc, request)
 }
 
 /// Refuses a compressed request by its headers.

@@ -89,7 +89,7 @@ mod tests {
                 "clients/python/src/lease_broker/settler.py",
                 "_PERMANENT = (.*)",
             ),
-            ("clients/node/src/calls.ts", "reason === (.*)"),
+            ("clients/node/src/details.ts", "reason === (.*)"),
             ("clients/node/src/settler.ts", "reason === (.*)"),
             ("clients/go/calls.go", "reason == (.*)"),
             (

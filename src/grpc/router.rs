@@ -19,6 +19,7 @@ use super::connections::{Connection, OpenStream};
 use super::method::rpc_of;
 use super::response_body::ResponseBody;
 use super::standard_services::StandardServices;
+use super::status;
 use crate::broker::Importance;
 
 /// The service of one connection. `A` answers the calls of the API.
@@ -45,6 +46,13 @@ where
         if let Some(status) = refusal(&request) {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = status;
+            let response = ResponseBody::wrap(response, connection, Importance::Other);
+            return Answer::Refused {
+                response: Some(response),
+            };
+        }
+        if self.connection.is_ending() {
+            let response = status::connection_ends().into_http();
             let response = ResponseBody::wrap(response, connection, Importance::Other);
             return Answer::Refused {
                 response: Some(response),

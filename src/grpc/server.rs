@@ -109,11 +109,16 @@ pub fn serve_observed(
     let (stop, cut) = (CancellationToken::new(), CancellationToken::new());
     let (calls, connections) = (TaskTracker::new(), TaskTracker::new());
     let tls = security.tls.clone();
-    let guard = security.access.clone().map(Guard);
+    let guard = security.access.clone();
+    let guard = guard.map(|access| Arc::new(Guard::new(access)));
+    if let Some(guard) = guard.clone() {
+        // Until the last connection has ended. One that drains must end too if its caller loses a right.
+        tokio::spawn(guard.end_lost_connections(cut.clone()));
+    }
     let checks = Checks {
         needs_caller: guard.is_some(),
     };
-    tokio::spawn(security.watch_files(stop.clone()));
+    tokio::spawn(security.watch_files(cut.clone()));
     let intake = Arc::new(IntakeLimits {
         broker: broker.clone(),
         guard,
@@ -124,6 +129,7 @@ pub fn serve_observed(
         calls: calls.clone(),
         stop: stop.clone(),
     });
+    let counts = observers.metrics.connections.clone();
     let service = Service {
         broker: broker.clone(),
         checks,
@@ -155,7 +161,8 @@ pub fn serve_observed(
         stop.clone(),
         cut.clone(),
         connections.clone(),
-    );
+    )
+    .count_in(counts);
     Ok(RunningServer {
         address,
         task: tokio::spawn(accepting.run(listener)),
@@ -221,6 +228,13 @@ impl RunningServer {
     pub async fn drain(self) -> bool {
         self.broker.announce_drain();
         tokio::time::sleep(self.settings.drain_delay).await;
+        self.give_way().await
+    }
+
+    /// Does the same as [`RunningServer::drain`] without `drain_delay`, because another server accepts connections on the same
+    /// port.
+    pub async fn give_way(self) -> bool {
+        self.broker.announce_drain();
         // First, so that a client whose waiting claim ends sends the next one elsewhere.
         self.stop.cancel();
         let _ = self.task.await;

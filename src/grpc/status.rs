@@ -212,6 +212,13 @@ pub(super) fn deadline_exceeded(applied: Applied) -> Status {
     ApiError { applied, ..error }.into()
 }
 
+/// Returns the status for a call on a connection that ends.
+pub(super) fn connection_ends() -> Status {
+    let text = "this connection is being closed; send the call again over another";
+    let error = ApiError::new(Code::Unavailable, Reason::Draining, text);
+    error.after(Duration::from_millis(100)).into()
+}
+
 /// Returns the status for a path that the service does not have.
 pub(super) fn rpc_unknown(path: &str) -> Status {
     let text = format!(
@@ -260,11 +267,18 @@ pub(super) fn credentials_missing() -> Status {
     ApiError::new(Code::Unauthenticated, Reason::CredentialsMissing, text).into()
 }
 
-/// Returns the status for a call whose credentials are not valid. It is the same for every cause. `retry_after`: they were
-/// not checked.
+/// Returns the status for a call whose credentials are not valid. It is the same for every cause. `retry_after`: the keys
+/// of tokens are being fetched.
 pub(super) fn credentials_invalid(retry_after: Option<Duration>) -> Status {
     let text = "the credentials are not valid";
     let error = ApiError::new(Code::Unauthenticated, Reason::CredentialsInvalid, text);
+    error.after(retry_after).into()
+}
+
+/// Returns the status for a call whose token was not verified, because too many unknown tokens arrive.
+pub(super) fn token_not_verified(retry_after: Duration) -> Status {
+    let text = "too many unknown tokens arrive; send the call again after the delay in RetryInfo";
+    let error = ApiError::new(Code::ResourceExhausted, Reason::Overloaded, text);
     error.after(retry_after).into()
 }
 

@@ -10,14 +10,14 @@ use super::rejected_spans::RejectedSpans;
 /// Counts the lines that were not written, and the spans that lines report as rejected, since the start.
 #[derive(Clone)]
 pub struct LogCounters {
-    dropped: ErrorCounter,
+    dropped: [Option<ErrorCounter>; 2],
     folding: Arc<Folding>,
     rejected_spans: RejectedSpans,
 }
 
 impl LogCounters {
     pub(super) fn new(
-        dropped: ErrorCounter,
+        dropped: [Option<ErrorCounter>; 2],
         folding: Arc<Folding>,
         rejected_spans: RejectedSpans,
     ) -> Self {
@@ -28,14 +28,20 @@ impl LogCounters {
         }
     }
 
-    /// Returns the number of lines that were dropped because standard error was not read.
+    /// Returns the number of lines that were dropped because standard error was not read, or a file was not written, in time.
     pub fn dropped(&self) -> u64 {
-        self.dropped.dropped_lines() as u64
+        let counters = self.dropped.iter().flatten();
+        counters.map(|counter| counter.dropped_lines() as u64).sum()
     }
 
-    /// Returns the number of repeated lines that were left out.
+    /// Returns the number of repeated lines that were left out, without those of the audit.
     pub fn folded(&self) -> u64 {
         self.folding.folded()
+    }
+
+    /// Returns the number of lines of the audit that were left out because they repeated, or because their subject had too many.
+    pub fn audit_folded(&self) -> u64 {
+        self.folding.audit_folded()
     }
 
     /// Returns the number of spans that the collector has rejected.

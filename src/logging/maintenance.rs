@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tracing::Level;
 
 use super::counters::LogCounters;
-use super::folding::{Folding, OWN_TARGET, Summary};
+use super::folding::{AUDIT_SUMMARY_TARGET, Folding, OWN_TARGET, Subject, Summary};
 use super::level::LogLevel;
 
 /// Interval of the work.
@@ -81,9 +81,16 @@ fn report_dropped(counters: &LogCounters, reported: u64) -> u64 {
 fn write(summary: &Summary) {
     let Summary {
         level,
+        subject,
         message: of,
         left_out,
     } = summary;
+    if *subject != Subject::Process {
+        tracing::warn!(
+            target: AUDIT_SUMMARY_TARGET, of, %subject, left_out, "similar audit lines left out"
+        );
+        return;
+    }
     macro_rules! write_at {
         ($level:expr) => {
             tracing::event!(target: OWN_TARGET, $level, of, left_out, "similar log lines left out")

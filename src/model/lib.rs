@@ -11,6 +11,7 @@ pub mod key_bytes;
 pub mod lease_id;
 pub mod lease_trace;
 pub mod millis;
+pub mod network;
 pub mod queue;
 pub mod sampling;
 pub mod text;

@@ -16,15 +16,15 @@ use std::time::{Duration, Instant, SystemTime};
 
 use lru::LruCache;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::watch;
 
 use super::certificate_names::CertificateNames;
-use super::failed_logins::FailedLogins;
 use super::identity::Identity;
-use super::jwt::{Claims, Keys};
-use super::login::{CertificateIdentity, Login};
-use super::patterns::{fits, fits_dns_name, fits_spiffe_id};
-use super::tokens::{PREFIX, Tokens};
-use super::watched_file::WatchedFile;
+use super::issuer::{KEY_IS_FETCHED, KeyCounts};
+use super::login::{Login, Verified};
+use super::rules::{Found, Rules};
+use super::tokens::PREFIX;
+use super::verification_rate::VerificationRate;
 use crate::config;
 
 /// The longest token, in bytes. A longer one is not looked at.
@@ -35,33 +35,18 @@ const MAX_REMEMBERED: Duration = Duration::from_secs(60);
 const REMEMBERED_JWTS: NonZeroUsize = NonZeroUsize::new(4_096).unwrap();
 /// The failed logins after which a connection is closed.
 const MAX_FAILURES: u32 = 5;
-/// The delay for a client whose credentials were not checked, because too many were wrong.
+/// The delay for a client whose token was not verified, because too many others were.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The identities of a broker.
 pub struct Access {
-    entries: Vec<Entry>,
-    /// The identity of callers without credentials. `None`: they are refused.
-    anonymous: Option<Arc<Identity>>,
-    tokens: Option<WatchedFile<Tokens>>,
-    jwt: Option<(config::Jwt, WatchedFile<Keys>)>,
-    verified_jwts: Mutex<LruCache<[u8; 32], VerifiedJwt>>,
-    failed: FailedLogins,
-    /// Increases when a file has changed. What was verified before is verified again.
+    rules: watch::Sender<Arc<Rules>>,
+    /// Increases when the rules or a file have changed. What was verified before is verified again.
     generation: AtomicU64,
-}
-
-/// An identity with the settings that say which callers have it.
-struct Entry {
-    settings: config::Identity,
-    identity: Arc<Identity>,
-}
-
-#[derive(Clone)]
-struct VerifiedJwt {
-    identity: Arc<Identity>,
-    until: Instant,
-    generation: u64,
+    /// Tells of each change of the generation.
+    changed: watch::Sender<()>,
+    verified_jwts: Mutex<LruCache<[u8; 32], Verified>>,
+    rate: VerificationRate,
 }
 
 /// The credentials in the headers of a call.
@@ -80,10 +65,6 @@ pub enum Presented<'a> {
 pub struct Refusal {
     /// The answer for the caller.
     pub kind: RefusalKind,
-    /// The cause, for the log.
-    pub cause: &'static str,
-    /// The delay after which the call can be sent again. `None`: that cannot help.
-    pub retry_after: Option<Duration>,
     /// True: the connection must be closed.
     pub closes_connection: bool,
 }
@@ -94,9 +75,30 @@ pub enum RefusalKind {
     /// The call has no credentials, and callers without credentials have no role.
     Missing,
     /// The call has credentials that are not valid.
-    Invalid,
-    /// Too many credentials from there were not valid, so that these were not checked.
-    TooMany,
+    Invalid {
+        /// The cause, for the log.
+        cause: &'static str,
+    },
+    /// The token names a key that the broker is about to fetch. The caller cannot know which keys the broker has, so this is no
+    /// failed login.
+    Fetching {
+        /// The delay after which the call can be sent again.
+        retry_after: Duration,
+    },
+    /// The signature of the token was not verified, because too many others were.
+    TooMany {
+        /// The delay after which the call can be sent again.
+        retry_after: Duration,
+    },
+}
+
+/// Where a token comes from, as far as it decides whether its signature is verified.
+#[derive(Clone, Copy)]
+enum Sender {
+    /// An address from which unknown tokens have a rate. `None`: many clients share it.
+    At(Option<IpAddr>),
+    /// A caller that has logged in before.
+    Known,
 }
 
 impl Access {
@@ -105,37 +107,39 @@ impl Access {
     /// # Errors
     /// A text with the setting, the file, and the reason why it cannot be used.
     pub fn open(settings: &config::Auth) -> Result<Self, String> {
-        let scope = settings.lease_scope;
-        let entry = |settings: &config::Identity| Entry {
-            settings: settings.clone(),
-            identity: Arc::new(Identity::new(settings, scope)),
-        };
-        let tokens = settings.tokens_file.clone();
-        let tokens = tokens.map(|path| WatchedFile::open("auth.tokens_file", path, Tokens::parse));
-        let jwt = settings.jwt.clone().map(|jwt| {
-            let path = jwt.jwks_file.clone();
-            let keys = WatchedFile::open("auth.jwt.jwks_file", path, Keys::parse)?;
-            Ok::<_, String>((jwt, keys))
-        });
-        let anonymous = Identity::anonymous(&settings.anonymous, scope);
         Ok(Self {
-            entries: settings.identities.iter().map(entry).collect(),
-            anonymous: (!anonymous.rights.is_empty()).then(|| Arc::new(anonymous)),
-            tokens: tokens.transpose()?,
-            jwt: jwt.transpose()?,
-            verified_jwts: Mutex::new(LruCache::new(REMEMBERED_JWTS)),
-            failed: FailedLogins::new(Instant::now()),
+            rules: watch::Sender::new(Arc::new(Rules::open(settings, None)?)),
             generation: AtomicU64::new(0),
+            changed: watch::Sender::new(()),
+            verified_jwts: Mutex::new(LruCache::new(REMEMBERED_JWTS)),
+            rate: VerificationRate::new(),
         })
     }
 
-    /// Reads the files again. If one has changed, every token is verified again.
+    /// Reads the files again. If one has changed, all credentials are verified again.
     pub fn read_files(&self) {
-        let tokens_changed = self.tokens.as_ref().is_some_and(WatchedFile::read);
-        let keys_changed = self.jwt.as_ref().is_some_and(|(_, keys)| keys.read());
-        if tokens_changed || keys_changed {
-            self.generation.fetch_add(1, Ordering::AcqRel);
+        if self.rules().read_files() {
+            self.start_generation();
         }
+    }
+
+    /// Reads the files that a new configuration names. The rules have no effect yet.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn prepare(&self, settings: &config::Auth) -> Result<Rules, String> {
+        Rules::open(settings, Some(&self.rules()))
+    }
+
+    /// Replaces the rules. All credentials are verified again.
+    pub fn replace(&self, rules: Rules) {
+        self.rules.send_replace(Arc::new(rules));
+        self.start_generation();
+    }
+
+    /// Returns a receiver that sees each change of the rules.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
     }
 
     /// Returns the identity of a call on a connection. `address`: that of the client, `None` if many clients share it.
@@ -148,162 +152,239 @@ impl Access {
         address: Option<IpAddr>,
         presented: Presented<'_>,
     ) -> Result<Arc<Identity>, Refusal> {
-        let cause = match presented {
-            Presented::None => {
-                match login.certificate_identity(|names| self.of_certificate(names)) {
-                    None => return self.anonymous.clone().ok_or(MISSING),
-                    Some(Ok(identity)) => return Ok(identity),
-                    Some(Err(cause)) => cause,
-                }
+        let token = match presented {
+            Presented::None => None,
+            Presented::Bearer(token) => Some(token),
+            Presented::Unusable(cause) => {
+                return Err(refusal(RefusalKind::Invalid { cause }, login, address));
             }
-            Presented::Bearer(token) => {
-                let generation = self.generation.load(Ordering::Acquire);
-                if let Some(identity) = login.remembered(token, generation) {
-                    return Ok(identity);
-                }
-                if self.failed.are_too_many(address, Instant::now()) {
-                    return Err(TOO_MANY);
-                }
-                match self.of_bearer(token, generation) {
-                    Ok((identity, until)) => {
-                        login.remember(token, &identity, until, generation);
-                        return Ok(identity);
-                    }
-                    Err(cause) => cause,
-                }
-            }
-            Presented::Unusable(cause) => cause,
         };
-        self.failed.count(address, Instant::now());
-        // Many clients share a connection without an address. It must outlive one client's failures.
-        let failures = address.map_or(0, |_| login.count_failure());
-        Err(Refusal {
-            kind: RefusalKind::Invalid,
-            cause,
-            retry_after: None,
-            closes_connection: failures >= MAX_FAILURES,
-        })
+        loop {
+            let generation = self.generation();
+            let known = login.known(token);
+            if let Some(verified) = &known
+                && verified.is_current(generation)
+            {
+                return Ok(verified.identity.clone());
+            }
+            let has_logged_in = address.is_some() && login.has_succeeded();
+            let sender = if known.is_some() || has_logged_in {
+                Sender::Known
+            } else {
+                Sender::At(address)
+            };
+            let verified = self.verify(login, sender, token, generation);
+            let verified = verified.map_err(|kind| refusal(kind, login, address))?;
+            let identity = verified.identity.clone();
+            login.remember(token, verified);
+            // Otherwise the rules have changed meanwhile, and the connection may have been checked before this call.
+            if self.generation() == generation {
+                return Ok(identity);
+            }
+        }
+    }
+
+    /// Checks again the credentials that calls on a connection have used. Returns an identity that has lost a right, or that
+    /// must be taken for one.
+    pub(crate) fn lost_identity(&self, login: &Login) -> Option<Arc<Identity>> {
+        let generation = self.generation();
+        let (credentials, has_more) = login.used_before(generation);
+        let now = SystemTime::now();
+        for used in credentials {
+            let token = used.token.as_deref();
+            let former = used.verified.identity;
+            let verified = match self.verify(login, Sender::Known, token, generation) {
+                Ok(verified) if !has_more && verified.identity.has_rights_of(&former) => verified,
+                Err(_) if used.verified.expiry.is_some_and(|expiry| expiry <= now) => {
+                    login.forget(token);
+                    continue;
+                }
+                _ => return Some(former),
+            };
+            login.remember(token, verified);
+        }
+        None
+    }
+
+    /// Fetches the keys of the issuer of JSON Web Tokens again and again. After each change, all credentials are verified again.
+    pub(crate) async fn keep_keys(&self) {
+        let mut rules = self.rules.subscribe();
+        loop {
+            let issuer = rules.borrow_and_update().issuer.clone();
+            let kept = async {
+                match issuer {
+                    Some(issuer) => issuer.keep_keys(|| self.start_generation()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = kept => {}
+                _ = rules.changed() => {}
+            }
+        }
+    }
+
+    /// Fetches the keys of the issuer of JSON Web Tokens once, if they come from an address.
+    ///
+    /// # Errors
+    /// The reason why there are none.
+    pub(crate) async fn fetch_keys(&self) -> Result<(), String> {
+        match self.rules().issuer.clone() {
+            Some(issuer) => issuer.fetch_keys().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the number of keys that the issuer of JSON Web Tokens publishes. `None`: there is no issuer.
+    pub(crate) fn key_counts(&self) -> Option<KeyCounts> {
+        self.rules()
+            .issuer
+            .as_ref()
+            .map(|issuer| issuer.key_counts())
     }
 
     /// Returns the identity of callers without credentials. `None`: they are refused.
     pub(crate) fn anonymous(&self) -> Option<Arc<Identity>> {
-        self.anonymous.clone()
+        self.rules().anonymous.clone()
     }
 
     /// Returns the identity of a certificate with these names.
-    pub(crate) fn of_certificate(&self, names: &CertificateNames) -> CertificateIdentity {
-        let fits_names = |entry: &&Entry| {
-            let config::Identity { spiffe, dns, .. } = &entry.settings;
-            let spiffe_id = names.spiffe_id.as_deref();
-            let by_spiffe = spiffe.as_ref().zip(spiffe_id);
-            by_spiffe.is_some_and(|(pattern, id)| fits_spiffe_id(pattern, id))
-                || dns.as_ref().is_some_and(|pattern| {
-                    let mut names = names.dns_names.iter();
-                    names.any(|name| fits_dns_name(pattern, name))
-                })
-        };
-        self.find(fits_names)
-            .ok_or("no identity fits the certificate")
+    pub(crate) fn of_certificate(&self, names: &CertificateNames) -> Found {
+        self.rules().of_certificate(names)
     }
 
     /// Returns the identity of the token with this name in the file of tokens.
-    pub(crate) fn of_token_name(&self, name: &str) -> CertificateIdentity {
-        self.find(|entry| entry.settings.token.as_deref() == Some(name))
-            .ok_or("no identity has the token's name")
+    pub(crate) fn of_token_name(&self, name: &str) -> Found {
+        self.rules().of_token_name(name)
     }
 
-    /// Returns the identity of a bearer token, and the time until which it need not be verified again.
-    pub(crate) fn of_bearer(
-        &self,
-        token: &[u8],
-        generation: u64,
-    ) -> Result<(Arc<Identity>, Instant), &'static str> {
-        if token.len() > MAX_TOKEN_BYTES {
-            return Err("the token has more than 8 KiB");
+    /// Returns the identity of a bearer token.
+    pub(crate) fn of_bearer(&self, token: &[u8]) -> Found {
+        match self.verify(&Login::default(), Sender::Known, Some(token), 0) {
+            Ok(verified) => Ok(verified.identity),
+            Err(RefusalKind::Invalid { cause }) => Err(cause),
+            Err(RefusalKind::Fetching { .. }) => Err(KEY_IS_FETCHED),
+            Err(RefusalKind::Missing | RefusalKind::TooMany { .. }) => Err("no token"),
         }
+    }
+
+    /// Verifies credentials: a token, or without one the certificate of the connection, or no credentials.
+    fn verify(
+        &self,
+        login: &Login,
+        sender: Sender,
+        token: Option<&[u8]>,
+        generation: u64,
+    ) -> Result<Verified, RefusalKind> {
+        let rules = self.rules();
         let now = SystemTime::now();
-        if token.starts_with(PREFIX.as_bytes()) {
-            let tokens = self.tokens.as_ref().ok_or("tokens are not configured")?;
-            let tokens = tokens.current();
-            let token = tokens.find(token).ok_or("unknown token")?;
-            let until = remembered_until(token.not_after, now).ok_or("expired token")?;
-            return Ok((self.of_token_name(&token.name)?, until));
-        }
-        self.of_jwt(token, generation, now)
-    }
-
-    fn of_jwt(
-        &self,
-        token: &[u8],
-        generation: u64,
-        now: SystemTime,
-    ) -> Result<(Arc<Identity>, Instant), &'static str> {
-        let (settings, keys) = self.jwt.as_ref().ok_or("unknown token")?;
-        let hash: [u8; 32] = Sha256::digest(token).into();
-        let remembered = self.lock_jwts().get(&hash).cloned();
-        if let Some(verified) = remembered
-            && verified.generation == generation
-            && Instant::now() < verified.until
-        {
-            return Ok((verified.identity, verified.until));
-        }
-        let claims = keys.current().verify(token, settings, now)?;
-        let until = remembered_until(Some(claims.expiry()), now);
-        // A token within the tolerated difference of the clocks is verified again for each call.
-        let until = until.unwrap_or_else(Instant::now);
-        let identity = self
-            .find(|entry| fits_claims(&entry.settings, &claims))
-            .ok_or("no identity fits the token's claims")?;
-        let verified = VerifiedJwt {
-            identity: identity.clone(),
-            until,
-            generation,
+        let invalid = |cause| RefusalKind::Invalid { cause };
+        let verified = |identity, expiry| verified(identity, expiry, now, generation);
+        let Some(token) = token else {
+            let identity = match login.certificate() {
+                None => rules.anonymous.clone().ok_or(RefusalKind::Missing)?,
+                Some(names) => names
+                    .and_then(|names| rules.of_certificate(names))
+                    .map_err(invalid)?,
+            };
+            return verified(identity, None).map_err(invalid);
         };
-        self.lock_jwts().put(hash, verified);
-        Ok((identity, until))
+        if token.len() > MAX_TOKEN_BYTES {
+            return Err(invalid("the token has more than 8 KiB"));
+        }
+        if token.starts_with(PREFIX.as_bytes()) {
+            let token = rules.static_token(token).map_err(invalid)?;
+            let identity = rules.of_token_name(&token.name).map_err(invalid)?;
+            return verified(identity, token.not_after).map_err(invalid);
+        }
+        let Some(issuer) = &rules.issuer else {
+            return Err(invalid("unknown token"));
+        };
+        let hash: [u8; 32] = Sha256::digest(token).into();
+        let earlier = self.lock_jwts().get(&hash).cloned();
+        if let Some(verified) = &earlier
+            && verified.is_current(generation)
+        {
+            return Ok(verified.clone());
+        }
+        if let (None, Sender::At(address)) = (earlier, sender)
+            && !self.rate.admit(address)
+        {
+            return Err(RefusalKind::TooMany {
+                retry_after: RETRY_DELAY,
+            });
+        }
+        let claims = issuer.verify(token, now);
+        let checked = claims.and_then(|claims| {
+            // A token within the tolerated difference of the clocks is verified again for each call.
+            let expiry = claims.expiry.max(now + Duration::from_nanos(1));
+            verified(rules.of_claims(&claims)?, Some(expiry))
+        });
+        match checked {
+            Ok(verified) => {
+                self.lock_jwts().put(hash, verified.clone());
+                if let Sender::At(address) = sender {
+                    self.rate.has_logged_in(address);
+                }
+                Ok(verified)
+            }
+            Err(KEY_IS_FETCHED) => Err(RefusalKind::Fetching {
+                retry_after: RETRY_DELAY,
+            }),
+            Err(cause) => {
+                self.lock_jwts().pop(&hash);
+                Err(invalid(cause))
+            }
+        }
     }
 
-    fn lock_jwts(&self) -> std::sync::MutexGuard<'_, LruCache<[u8; 32], VerifiedJwt>> {
+    fn rules(&self) -> Arc<Rules> {
+        self.rules.borrow().clone()
+    }
+
+    fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    fn start_generation(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        self.changed.send_replace(());
+    }
+
+    fn lock_jwts(&self) -> std::sync::MutexGuard<'_, LruCache<[u8; 32], Verified>> {
         let jwts = self.verified_jwts.lock();
         jwts.unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    fn find(&self, fits: impl FnMut(&&Entry) -> bool) -> Option<Arc<Identity>> {
-        let entry = self.entries.iter().find(fits);
-        entry.map(|entry| entry.identity.clone())
+/// Refuses a call, and counts the failure of its connection.
+fn refusal(kind: RefusalKind, login: &Login, address: Option<IpAddr>) -> Refusal {
+    let is_failure = matches!(kind, RefusalKind::Invalid { .. });
+    // Many clients share a connection without an address. It must outlive one client's failures.
+    let counts = is_failure && address.is_some();
+    Refusal {
+        kind,
+        closes_connection: counts && login.count_failure() >= MAX_FAILURES,
     }
 }
 
-const MISSING: Refusal = Refusal {
-    kind: RefusalKind::Missing,
-    cause: "no credentials",
-    retry_after: None,
-    closes_connection: false,
-};
-const TOO_MANY: Refusal = Refusal {
-    kind: RefusalKind::TooMany,
-    cause: "not checked: too many failed logins",
-    retry_after: Some(RETRY_DELAY),
-    closes_connection: false,
-};
-
-fn fits_claims(settings: &config::Identity, claims: &Claims) -> bool {
-    let pattern = settings.jwt_subject.as_ref();
-    pattern.is_some_and(|pattern| fits(pattern, &claims.sub))
-        && settings
-            .jwt_claims
-            .iter()
-            .all(|(claim, value)| claims.has(claim, value))
-}
-
-/// Returns the time until which a token that ends at `expiry` need not be verified again. `None`: it has ended.
-fn remembered_until(expiry: Option<SystemTime>, now: SystemTime) -> Option<Instant> {
+fn verified(
+    identity: Arc<Identity>,
+    expiry: Option<SystemTime>,
+    now: SystemTime,
+    generation: u64,
+) -> Result<Verified, &'static str> {
     let left = match expiry {
         None => MAX_REMEMBERED,
-        Some(expiry) => expiry
-            .duration_since(now)
-            .ok()
-            .filter(|left| !left.is_zero())?,
+        Some(expiry) => expiry.duration_since(now).unwrap_or_default(),
     };
-    Some(Instant::now() + left.min(MAX_REMEMBERED))
+    if left.is_zero() {
+        return Err("expired token");
+    }
+    Ok(Verified {
+        identity,
+        expiry,
+        until: Instant::now() + left.min(MAX_REMEMBERED),
+        generation,
+    })
 }

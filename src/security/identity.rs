@@ -26,6 +26,12 @@ pub struct Identity {
     pub lease_owner: LeaseOwner,
     /// The source of its calls, on all connections. `None`: each connection of a caller without credentials is a source.
     pub source: Option<Arc<CallSource>>,
+    limits: Arc<Limits>,
+}
+
+/// The limits of an identity, and what its callers have used of them.
+struct Limits {
+    settings: IdentityLimits,
     calls: Option<DefaultDirectRateLimiter>,
     items: Option<DefaultDirectRateLimiter>,
     waiting_claims: Option<Arc<Semaphore>>,
@@ -46,46 +52,45 @@ pub struct WaitingPlace {
 }
 
 impl Identity {
-    pub(super) fn new(settings: &config::Identity, scope: LeaseScope) -> Self {
-        let roles = settings.roles.clone();
+    /// Creates an identity. `former`: the one that it replaces. What its callers have used of the same limits stays used.
+    pub(super) fn new(
+        settings: &config::Identity,
+        scope: LeaseScope,
+        former: Option<&Self>,
+    ) -> Self {
         let is_exclusive = scope == LeaseScope::Identity;
-        let owner = LeaseOwner::new(&settings.name, &settings.formerly, is_exclusive);
-        Self::with_limits(&settings.name, Rights::new(roles), owner, settings.limits)
+        let same_limits = former.map(|former| &former.limits);
+        let same_limits = same_limits.filter(|limits| limits.settings == settings.limits);
+        Self {
+            name: settings.name.clone(),
+            rights: Rights::new(settings.roles.clone()),
+            lease_owner: LeaseOwner::new(&settings.name, &settings.formerly, is_exclusive),
+            source: Some(
+                former
+                    .and_then(|former| former.source.clone())
+                    .unwrap_or_else(CallSource::new),
+            ),
+            limits: same_limits
+                .cloned()
+                .unwrap_or_else(|| Arc::new(Limits::new(settings.limits))),
+        }
     }
 
     /// Creates the identity of callers without credentials. They have the roles on all queues.
     pub(super) fn anonymous(roles: &[Role], scope: LeaseScope) -> Self {
         let roles = roles.iter().map(|role| (*role, vec!["*".to_owned()]));
-        let owner = LeaseOwner::new("", &[], scope == LeaseScope::Identity);
-        Self::with_limits("", Rights::new(roles), owner, IdentityLimits::default())
+        Self {
+            name: String::new(),
+            rights: Rights::new(roles),
+            lease_owner: LeaseOwner::new("", &[], scope == LeaseScope::Identity),
+            source: None,
+            limits: Arc::new(Limits::new(IdentityLimits::default())),
+        }
     }
 
-    fn with_limits(
-        name: &str,
-        rights: Rights,
-        lease_owner: LeaseOwner,
-        limits: IdentityLimits,
-    ) -> Self {
-        let limiter = |rate: u32, burst: u32| {
-            let rate = NonZeroU32::new(rate)?;
-            let burst = NonZeroU32::new(burst).unwrap_or(rate);
-            let quota = Quota::per_second(rate).allow_burst(burst.max(rate));
-            Some(RateLimiter::direct(quota))
-        };
-        let waiting = limits.waiting_claims;
-        let waiting = waiting.map(|claims| usize::try_from(claims).unwrap_or(usize::MAX));
-        Self {
-            name: name.to_owned(),
-            rights,
-            lease_owner,
-            source: (!name.is_empty()).then(CallSource::new),
-            calls: limits.calls_per_second.and_then(|rate| limiter(rate, rate)),
-            items: limits
-                .enqueued_items_per_second
-                .and_then(|rate| limiter(rate, MIN_ITEM_BURST)),
-            waiting_claims: waiting
-                .map(|claims| Arc::new(Semaphore::new(claims.min(Semaphore::MAX_PERMITS)))),
-        }
+    /// Returns whether this is the same identity with at least the same rights.
+    pub(super) fn has_rights_of(&self, former: &Self) -> bool {
+        self.name == former.name && self.rights.include(&former.rights)
     }
 
     /// Counts a call.
@@ -93,7 +98,11 @@ impl Identity {
     /// # Errors
     /// The limit `calls_per_second` is reached.
     pub fn count_call(&self) -> Result<(), OverLimit> {
-        check(self.calls.as_ref(), "calls_per_second", NonZeroU32::MIN)
+        check(
+            self.limits.calls.as_ref(),
+            "calls_per_second",
+            NonZeroU32::MIN,
+        )
     }
 
     /// Counts items that a call adds.
@@ -105,17 +114,45 @@ impl Identity {
         let items = u32::try_from(items).unwrap_or(u32::MAX).min(MIN_ITEM_BURST);
         match NonZeroU32::new(items) {
             None => Ok(()),
-            Some(items) => check(self.items.as_ref(), "enqueued_items_per_second", items),
+            Some(items) => check(
+                self.limits.items.as_ref(),
+                "enqueued_items_per_second",
+                items,
+            ),
         }
     }
 
     /// Takes a place among the claims that wait. `None`: the limit `waiting_claims` is reached, so the claim must not wait.
     pub fn waiting_place(&self) -> Option<WaitingPlace> {
-        let permit = match &self.waiting_claims {
+        let permit = match &self.limits.waiting_claims {
             None => None,
             Some(places) => Some(places.clone().try_acquire_owned().ok()?),
         };
         Some(WaitingPlace { _permit: permit })
+    }
+}
+
+impl Limits {
+    fn new(settings: IdentityLimits) -> Self {
+        let limiter = |rate: u32, burst: u32| {
+            let rate = NonZeroU32::new(rate)?;
+            let burst = NonZeroU32::new(burst).unwrap_or(rate);
+            let quota = Quota::per_second(rate).allow_burst(burst.max(rate));
+            Some(RateLimiter::direct(quota))
+        };
+        let waiting = settings.waiting_claims;
+        let waiting = waiting.map(|claims| usize::try_from(claims).unwrap_or(usize::MAX));
+        Self {
+            settings,
+            calls: settings
+                .calls_per_second
+                .and_then(|rate| limiter(rate, rate)),
+            items: settings
+                .enqueued_items_per_second
+                .and_then(|rate| limiter(rate, MIN_ITEM_BURST)),
+            waiting_claims: waiting
+                .map(|claims| Arc::new(Semaphore::new(claims.min(Semaphore::MAX_PERMITS)))),
+        }
     }
 }
 
@@ -140,7 +177,10 @@ mod tests {
     use super::*;
 
     fn limited(limits: IdentityLimits) -> Identity {
-        Identity::with_limits("a", Rights::default(), LeaseOwner::default(), limits)
+        Identity {
+            limits: Arc::new(Limits::new(limits)),
+            ..Identity::anonymous(&[], LeaseScope::Queue)
+        }
     }
 
     #[test]

@@ -1,222 +1,244 @@
-//! JSON Web Tokens: the keys that may sign them, and the checks of a token.
+//! JSON Web Tokens: the checks of a token.
 //!
 //! The algorithm comes from the key and never from the token alone. A key is used only with algorithms that fit its kind, so
-//! a token cannot ask for a weaker one. Keys for symmetric algorithms are refused: the broker would know how to sign.
+//! a token cannot ask for a weaker one. `jsonwebtoken` checks the signature. The header and the claims are checked here, because
+//! the crate accepts what RFC 7515 and RFC 7519 do not: critical extensions that it does not know, several issuers, names that
+//! appear twice.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use jsonwebtoken::errors::ErrorKind;
-use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, KeyAlgorithm};
-use jsonwebtoken::{Algorithm, DecodingKey, Validation};
-use serde::Deserialize;
-use serde_json::Value as Json;
+use jsonwebtoken::Algorithm;
+use serde_json::{Map, Value as Json};
 
+use super::json_object::UniqueObject;
+use super::jwks::{Keys, NoKey};
 use crate::config;
 
 /// The difference between the clocks of issuer and broker that is tolerated.
 const LEEWAY: Duration = Duration::from_secs(30);
 /// The longest time until a token ends.
 const MAX_LIFETIME: Duration = Duration::from_secs(24 * 3_600);
-/// The smallest RSA key, in bits.
-const MIN_RSA_BITS: usize = 2_048;
+/// The types of tokens that prove a login: those of RFC 7519 and RFC 9068. Others, such as `logout+jwt`, say something else.
+const TYPES: [&str; 2] = ["jwt", "at+jwt"];
 
-/// The public keys of an issuer.
-#[derive(Debug)]
-pub(super) struct Keys(Vec<Key>);
-
-struct Key {
-    id: Option<String>,
-    algorithms: &'static [Algorithm],
-    decoding: DecodingKey,
-}
-
-impl std::fmt::Debug for Key {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Key")
-            .field("id", &self.id)
-            .finish_non_exhaustive()
-    }
-}
+/// The cause of a refusal that fetching the issuer's keys again can remove.
+pub(super) const UNKNOWN_KEY: &str = "unknown key";
 
 /// The claims of a token that was verified.
-#[derive(Debug, Deserialize)]
+#[derive(Debug)]
 pub(super) struct Claims {
-    pub(super) sub: String,
-    exp: u64,
-    #[serde(flatten)]
-    others: BTreeMap<String, Json>,
+    pub(super) subject: String,
+    pub(super) expiry: SystemTime,
+    all: Map<String, Json>,
 }
 
 impl Claims {
     /// Returns whether a claim has this value or is a list that contains it.
     pub(super) fn has(&self, claim: &str, value: &str) -> bool {
-        match self.others.get(claim) {
-            Some(Json::Array(values)) => values.iter().any(|one| one.as_str() == Some(value)),
-            Some(one) => one.as_str() == Some(value),
-            None => false,
-        }
-    }
-
-    /// Returns the time at which the token ends.
-    pub(super) fn expiry(&self) -> SystemTime {
-        UNIX_EPOCH
-            .checked_add(Duration::from_secs(self.exp))
-            .unwrap_or(UNIX_EPOCH)
+        has(self.all.get(claim), value)
     }
 }
 
-impl Keys {
-    /// Parses a JWKS file.
-    ///
-    /// # Errors
-    /// The first key that cannot be used, and the reason.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let set: JwkSet = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        if set.keys.is_empty() {
-            return Err("the file has no key".to_owned());
-        }
-        let several = set.keys.len() > 1;
-        let keys = set.keys.iter().enumerate().map(|(index, jwk)| {
-            let key = key(jwk, several);
-            key.map_err(|reason| format!("key {}: {reason}", index + 1))
-        });
-        keys.collect::<Result<_, _>>().map(Self)
+/// Checks a token. Returns its claims.
+///
+/// # Errors
+/// The cause, for the log of the broker.
+pub(super) fn verify(
+    token: &[u8],
+    keys: &Keys,
+    settings: &config::Jwt,
+    now: SystemTime,
+) -> Result<Claims, &'static str> {
+    let token = str::from_utf8(token).map_err(|_| MALFORMED)?;
+    let (signed, signature) = token.rsplit_once('.').ok_or(MALFORMED)?;
+    let (header, claims) = signed.split_once('.').ok_or(MALFORMED)?;
+    let header = object(header)?;
+    // The broker knows no extension, so each is one that it must not ignore.
+    if header.contains_key("crit") {
+        return Err("the token needs an extension that is not known (crit)");
     }
-
-    /// Checks a token. Returns its claims.
-    ///
-    /// # Errors
-    /// The cause, for the log of the broker.
-    pub(super) fn verify(
-        &self,
-        token: &[u8],
-        settings: &config::Jwt,
-        now: SystemTime,
-    ) -> Result<Claims, &'static str> {
-        let header = jsonwebtoken::decode_header(token).map_err(|_| "malformed token")?;
-        let key = match (&self.0[..], &header.kid) {
-            ([key], None) => key,
-            (keys, Some(id)) => {
-                let found = keys.iter().find(|key| key.id.as_ref() == Some(id));
-                found.ok_or("unknown key")?
-            }
-            _ => return Err("the token names no key"),
-        };
-        if !key.algorithms.contains(&header.alg) {
-            return Err("the algorithm does not fit the key");
+    if let Some(kind) = text(&header, "typ")? {
+        let kind = kind.to_ascii_lowercase();
+        let kind = kind.strip_prefix("application/").unwrap_or(&kind);
+        if !TYPES.contains(&kind) {
+            return Err("the token is not for logins (typ)");
         }
-        let mut validation = Validation::new(header.alg);
-        validation.leeway = LEEWAY.as_secs();
-        validation.validate_nbf = true;
-        validation.set_issuer(&[&settings.issuer]);
-        validation.set_audience(&[&settings.audience]);
-        validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
-        let decoded = jsonwebtoken::decode::<Claims>(token, &key.decoding, &validation);
-        let claims = decoded.map_err(|error| cause(error.kind()))?.claims;
-        let latest = now.checked_add(MAX_LIFETIME + LEEWAY).unwrap_or(now);
-        if claims.expiry() > latest {
-            return Err("the token ends more than 24 h from now");
-        }
-        Ok(claims)
     }
+    let key = keys
+        .find(text(&header, "kid")?)
+        .map_err(|none| match none {
+            NoKey::NotNamed => "the token names no key",
+            NoKey::Unknown => UNKNOWN_KEY,
+        })?;
+    let algorithm = text(&header, "alg")?.and_then(algorithm);
+    let algorithm = algorithm
+        .filter(|algorithm| key.algorithms.contains(algorithm))
+        .ok_or("the algorithm does not fit the key")?;
+    let verified =
+        jsonwebtoken::crypto::verify(signature, signed.as_bytes(), &key.decoding, algorithm);
+    match verified {
+        Ok(true) => {}
+        Ok(false) => return Err("wrong signature"),
+        Err(_) => return Err(MALFORMED),
+    }
+    check(object(claims)?, settings, now)
 }
 
-fn cause(error: &ErrorKind) -> &'static str {
-    match error {
-        ErrorKind::InvalidSignature => "wrong signature",
-        ErrorKind::ExpiredSignature => "expired token",
-        ErrorKind::ImmatureSignature => "the token is not valid yet",
-        ErrorKind::InvalidIssuer => "wrong issuer",
-        ErrorKind::InvalidAudience => "wrong audience",
-        ErrorKind::MissingRequiredClaim(_) => "a claim of exp, iss, aud and sub is missing",
-        _ => "malformed token",
+/// Checks the claims of a token with a valid signature.
+fn check(
+    all: Map<String, Json>,
+    settings: &config::Jwt,
+    now: SystemTime,
+) -> Result<Claims, &'static str> {
+    if text(&all, "iss")? != Some(&*settings.issuer) {
+        return Err("wrong issuer");
     }
-}
-
-fn key(jwk: &Jwk, several: bool) -> Result<Key, String> {
-    let id = jwk.common.key_id.clone();
-    if several && id.is_none() {
-        return Err("kid is missing; it is needed if the file has more than one key".to_owned());
+    if !has(all.get("aud"), &settings.audience) {
+        return Err("wrong audience");
     }
-    let fitting: &'static [Algorithm] = match &jwk.algorithm {
-        AlgorithmParameters::RSA(rsa) => {
-            let bits = rsa_bits(&rsa.n).ok_or("the modulus is not base64url")?;
-            if bits < MIN_RSA_BITS {
-                return Err(format!(
-                    "RSA with {bits} bits; at least {MIN_RSA_BITS} are needed"
-                ));
-            }
-            &[Algorithm::RS256, Algorithm::PS256]
-        }
-        AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P256 => {
-            &[Algorithm::ES256]
-        }
-        AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => {
-            &[Algorithm::EdDSA]
-        }
-        AlgorithmParameters::OctetKey(_) => {
-            return Err(
-                "a symmetric key (oct); whoever reads the file could sign tokens".to_owned(),
-            );
-        }
-        _ => return Err("the curve is not supported; use P-256 or Ed25519".to_owned()),
-    };
-    let algorithms = match jwk.common.key_algorithm {
-        None => fitting,
-        Some(KeyAlgorithm::RS256) if fitting.len() == 2 => &[Algorithm::RS256],
-        Some(KeyAlgorithm::PS256) if fitting.len() == 2 => &[Algorithm::PS256],
-        Some(KeyAlgorithm::ES256) if fitting == [Algorithm::ES256] => fitting,
-        Some(KeyAlgorithm::EdDSA) if fitting == [Algorithm::EdDSA] => fitting,
-        Some(_) => {
-            return Err("alg must be RS256, PS256, ES256 or EdDSA, and fit the key".to_owned());
-        }
-    };
-    let decoding = DecodingKey::from_jwk(jwk).map_err(|error| error.to_string())?;
-    Ok(Key {
-        id,
-        algorithms,
-        decoding,
+    let subject = text(&all, "sub")?
+        .ok_or("the claim sub is missing")?
+        .to_owned();
+    let expiry = time(&all, "exp")?.ok_or("the claim exp is missing")?;
+    if after(expiry, LEEWAY) <= now {
+        return Err("expired token");
+    }
+    if expiry > after(now, MAX_LIFETIME + LEEWAY) {
+        return Err("the token ends more than 24 h from now");
+    }
+    if time(&all, "nbf")?.is_some_and(|start| start > after(now, LEEWAY)) {
+        return Err("the token is not valid yet");
+    }
+    Ok(Claims {
+        subject,
+        expiry,
+        all,
     })
 }
 
-/// Returns the length of a modulus.
-fn rsa_bits(modulus: &str) -> Option<usize> {
-    let bytes = URL_SAFE_NO_PAD.decode(modulus).ok()?;
-    let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
-    let first = bytes.get(zeros)?;
-    Some((bytes.len() - zeros) * 8 - first.leading_zeros() as usize)
+const MALFORMED: &str = "malformed token";
+
+fn object(part: &str) -> Result<Map<String, Json>, &'static str> {
+    let json = URL_SAFE_NO_PAD.decode(part).map_err(|_| MALFORMED)?;
+    let object: UniqueObject = serde_json::from_slice(&json).map_err(|_| MALFORMED)?;
+    Ok(object.0)
+}
+
+/// Returns a member that must be a text. `None`: it is absent.
+fn text<'a>(object: &'a Map<String, Json>, name: &str) -> Result<Option<&'a str>, &'static str> {
+    let member = object.get(name);
+    member
+        .map(|member| member.as_str().ok_or(MALFORMED))
+        .transpose()
+}
+
+/// Returns a member that must be a number of seconds since 1970, whole or not. `None`: it is absent.
+fn time(object: &Map<String, Json>, name: &str) -> Result<Option<SystemTime>, &'static str> {
+    let Some(member) = object.get(name) else {
+        return Ok(None);
+    };
+    let seconds = member.as_f64().ok_or(MALFORMED)?;
+    // A time before 1970 is over like 1970. One that a clock cannot show is refused.
+    let since = Duration::try_from_secs_f64(seconds.max(0.0)).map_err(|_| MALFORMED)?;
+    let time = UNIX_EPOCH.checked_add(since).ok_or(MALFORMED)?;
+    Ok(Some(time))
+}
+
+/// Returns a time and a duration after it. The largest times stay as they are.
+fn after(time: SystemTime, duration: Duration) -> SystemTime {
+    time.checked_add(duration).unwrap_or(time)
+}
+
+/// Returns whether a claim has this value or is a list that contains it.
+fn has(claim: Option<&Json>, value: &str) -> bool {
+    match claim {
+        Some(Json::Array(values)) => values.iter().any(|one| one.as_str() == Some(value)),
+        Some(one) => one.as_str() == Some(value),
+        None => false,
+    }
+}
+
+fn algorithm(name: &str) -> Option<Algorithm> {
+    match name {
+        "RS256" => Some(Algorithm::RS256),
+        "PS256" => Some(Algorithm::PS256),
+        "ES256" => Some(Algorithm::ES256),
+        "EdDSA" => Some(Algorithm::EdDSA),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
-    fn refused(keys: &str) -> String {
-        Keys::parse(&format!("{{\"keys\":[{keys}]}}")).expect_err(keys)
+    const NOW: u64 = 1_800_000_000;
+
+    /// Checks the claims of a valid token after `change`.
+    fn checked(change: impl FnOnce(&mut Json)) -> Result<Claims, &'static str> {
+        let settings = config::Jwt {
+            issuer: "issuer".to_owned(),
+            audience: "broker".to_owned(),
+            ..config::Jwt::default()
+        };
+        let mut claims = json!({"iss": "issuer", "aud": "broker", "sub": "me", "exp": NOW + 600});
+        change(&mut claims);
+        let Json::Object(claims) = claims else {
+            unreachable!("an object");
+        };
+        check(claims, &settings, UNIX_EPOCH + Duration::from_secs(NOW))
+    }
+
+    fn with(claim: &str, value: Json) -> Result<Claims, &'static str> {
+        checked(|claims| claims[claim] = value)
     }
 
     #[test]
-    fn keys_that_cannot_be_used_are_refused() {
-        let modulus = |bytes: usize| URL_SAFE_NO_PAD.encode(vec![0xff; bytes]);
-        let rsa = |bytes| format!(r#"{{"kty":"RSA","e":"AQAB","n":"{}"}}"#, modulus(bytes));
-        let point = modulus(48);
-        let p384 = format!(r#"{{"kty":"EC","crv":"P-384","x":"{point}","y":"{point}"}}"#);
-        let several = format!("{},{}", rsa(256), rsa(256));
-        let wrong_algorithm = rsa(256).replace('{', r#"{"alg":"ES256","#);
-        for (keys, reason) in [
-            ("", "the file has no key"),
-            (r#"{"kty":"oct","k":"AAAA"}"#, "key 1: a symmetric key"),
-            (&rsa(255), "key 1: RSA with 2040 bits"),
-            (&p384, "key 1: the curve"),
-            (&several, "key 1: kid is missing"),
-            (&wrong_algorithm, "key 1: alg must be"),
+    fn expiry_can_have_a_fraction() {
+        let claims = with("exp", json!(1_800_000_599.5)).expect("valid");
+        let left = claims.expiry.duration_since(UNIX_EPOCH).expect("a time");
+        assert_eq!(left, Duration::from_millis(1_800_000_599_500));
+    }
+
+    #[test]
+    fn expiry_must_be_within_a_day() {
+        let day = 24 * 3_600;
+        for (exp, is_valid) in [
+            (json!(NOW - 29), true),
+            (json!(NOW - 30), false),
+            (json!(NOW + day + 30), true),
+            (json!(NOW + day + 31), false),
+            (json!(1_u64 << 63), false),
+            (json!(u64::MAX), false),
+            (json!(1e300), false),
+            (json!(-1), false),
+            (json!(i64::MIN), false),
+            (json!((NOW + 600).to_string()), false),
+            (Json::Null, false),
         ] {
-            let error = refused(keys);
-            assert!(error.starts_with(reason), "{keys}: {error}");
+            assert_eq!(with("exp", exp.clone()).is_ok(), is_valid, "{exp}");
         }
-        assert!(Keys::parse("no JSON").is_err());
-        Keys::parse(&format!("{{\"keys\":[{}]}}", rsa(256))).expect("a key");
+        for nbf in [json!(NOW + 31), json!("0"), json!(1e300), Json::Null] {
+            assert!(with("nbf", nbf.clone()).is_err(), "{nbf}");
+        }
+        with("nbf", json!(1_800_000_029.5)).expect("valid");
+    }
+
+    #[test]
+    fn issuer_is_one_text_and_audience_can_be_a_list() {
+        assert_eq!(with("iss", json!(["issuer"])).err(), Some(MALFORMED));
+        assert_eq!(with("iss", json!("other")).err(), Some("wrong issuer"));
+        with("aud", json!(["other", "broker"])).expect("valid");
+        assert!(with("aud", json!(["other"])).is_err());
+        assert!(with("aud", json!({"broker": 1})).is_err());
+        assert!(with("sub", json!(["me"])).is_err());
+        for claim in ["iss", "aud", "sub", "exp"] {
+            let without = checked(|claims| {
+                claims.as_object_mut().expect("claims").remove(claim);
+            });
+            assert!(without.is_err(), "{claim}");
+        }
     }
 }

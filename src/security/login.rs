@@ -1,35 +1,62 @@
-//! The login of a connection: the identity of its certificate, and the bearer token that was verified last.
+//! The login of a connection: the client's certificate, and the credentials that calls on the connection have used.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime};
 
 use subtle::ConstantTimeEq as _;
 
 use super::certificate_names::CertificateNames;
 use super::identity::Identity;
 
-/// The identity of a certificate, or the reason why it has none.
-pub(super) type CertificateIdentity = Result<Arc<Identity>, &'static str>;
+/// The credentials of a connection that are remembered, and the bytes of their tokens.
+const MAX_CREDENTIALS: usize = 16;
+const MAX_TOKEN_BYTES: usize = 16 << 10;
 
 /// The state of a connection that decides who its calls come from.
 #[derive(Default)]
 pub struct Login {
     /// The names in the client's certificate, or the reason why they cannot be used. `None`: it has no certificate.
     certificate: Option<Result<CertificateNames, &'static str>>,
-    /// The identity of the certificate, once a call has needed it.
-    certificate_identity: OnceLock<CertificateIdentity>,
-    last_bearer: Mutex<Option<Remembered>>,
+    used: Mutex<Used>,
     failures: AtomicU32,
+    is_watched: AtomicBool,
 }
 
-/// A bearer token that was verified.
-struct Remembered {
-    token: Vec<u8>,
-    identity: Arc<Identity>,
-    until: Instant,
-    /// The generation of the files with which it was verified.
-    generation: u64,
+/// The valid credentials that calls have used.
+#[derive(Default)]
+struct Used {
+    /// The last ones first.
+    credentials: Vec<Credential>,
+    /// There were more than are remembered.
+    has_more: bool,
+}
+
+/// Credentials that were verified.
+#[derive(Clone)]
+pub(super) struct Credential {
+    /// The bearer token. `None`: the certificate of the connection, or no credentials.
+    pub(super) token: Option<Vec<u8>>,
+    pub(super) verified: Verified,
+}
+
+/// The identity of credentials that were verified.
+#[derive(Clone)]
+pub(super) struct Verified {
+    pub(super) identity: Arc<Identity>,
+    /// The time at which the credentials end. `None`: never.
+    pub(super) expiry: Option<SystemTime>,
+    /// The time after which they are verified again.
+    pub(super) until: Instant,
+    /// The generation of the rules by which they were verified.
+    pub(super) generation: u64,
+}
+
+impl Verified {
+    /// Returns whether the credentials need not be verified again.
+    pub(super) fn is_current(&self, generation: u64) -> bool {
+        self.generation == generation && Instant::now() < self.until
+    }
 }
 
 impl Login {
@@ -41,44 +68,58 @@ impl Login {
         }
     }
 
-    /// Returns the identity of the certificate. `find` looks it up, once per connection. `None`: there is no certificate.
-    pub(super) fn certificate_identity(
-        &self,
-        find: impl FnOnce(&CertificateNames) -> CertificateIdentity,
-    ) -> Option<CertificateIdentity> {
-        let certificate = self.certificate.as_ref()?;
-        let identity = self.certificate_identity.get_or_init(|| match certificate {
-            Ok(names) => find(names),
-            Err(reason) => Err(reason),
-        });
-        Some(identity.clone())
+    /// Returns the names in the client's certificate. `None`: it has no certificate.
+    pub(super) fn certificate(&self) -> Option<Result<&CertificateNames, &'static str>> {
+        let names = self.certificate.as_ref()?;
+        Some(names.as_ref().map_err(|reason| *reason))
     }
 
-    /// Returns the identity of a token that was verified on this connection, if it is the last one and still valid.
-    pub(super) fn remembered(&self, token: &[u8], generation: u64) -> Option<Arc<Identity>> {
-        let last = self.last_bearer.lock();
-        let last = last.unwrap_or_else(PoisonError::into_inner);
-        let last = last.as_ref()?;
-        let is_same = bool::from(last.token.ct_eq(token));
-        let is_valid = last.generation == generation && Instant::now() < last.until;
-        (is_same && is_valid).then(|| last.identity.clone())
+    /// Returns whether the connection is checked when rights are lost. Each further answer is true.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.is_watched.load(Ordering::Acquire) || self.is_watched.swap(true, Ordering::AcqRel)
     }
 
-    /// Remembers a token that was verified.
-    pub(super) fn remember(
-        &self,
-        token: &[u8],
-        identity: &Arc<Identity>,
-        until: Instant,
-        generation: u64,
-    ) {
-        let last = self.last_bearer.lock();
-        *last.unwrap_or_else(PoisonError::into_inner) = Some(Remembered {
-            token: token.to_vec(),
-            identity: identity.clone(),
-            until,
-            generation,
-        });
+    /// Returns whether a call on this connection had valid credentials.
+    pub fn has_succeeded(&self) -> bool {
+        !self.lock().credentials.is_empty()
+    }
+
+    /// Returns what is known of credentials that a call on this connection has used, valid still or not.
+    pub(super) fn known(&self, token: Option<&[u8]>) -> Option<Verified> {
+        let mut used = self.lock();
+        let place = used.place(token)?;
+        used.credentials[..=place].rotate_right(1);
+        Some(used.credentials[0].verified.clone())
+    }
+
+    /// Remembers credentials that were verified.
+    pub(super) fn remember(&self, token: Option<&[u8]>, verified: Verified) {
+        let mut used = self.lock();
+        if let Some(place) = used.place(token) {
+            used.credentials.remove(place);
+        }
+        let token = token.map(<[u8]>::to_vec);
+        used.credentials.insert(0, Credential { token, verified });
+        while used.credentials.len() > MAX_CREDENTIALS || used.token_bytes() > MAX_TOKEN_BYTES {
+            used.credentials.pop();
+            used.has_more = true;
+        }
+    }
+
+    /// Forgets credentials that are not valid any more.
+    pub(super) fn forget(&self, token: Option<&[u8]>) {
+        let mut used = self.lock();
+        if let Some(place) = used.place(token) {
+            used.credentials.remove(place);
+        }
+    }
+
+    /// Returns the credentials that were verified before this generation of the rules, and whether more of them were used.
+    pub(super) fn used_before(&self, generation: u64) -> (Vec<Credential>, bool) {
+        let used = self.lock();
+        let is_older = |used: &&Credential| used.verified.generation < generation;
+        let older = used.credentials.iter().filter(is_older);
+        (older.cloned().collect(), used.has_more)
     }
 
     /// Counts a failed login. Returns the number of failures on this connection.
@@ -86,5 +127,59 @@ impl Login {
         self.failures
             .fetch_add(1, Ordering::Relaxed)
             .saturating_add(1)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Used {
+    fn place(&self, token: Option<&[u8]>) -> Option<usize> {
+        let mut credentials = self.credentials.iter();
+        credentials.position(|used| match (&used.token, token) {
+            (None, None) => true,
+            (Some(used), Some(token)) => used.as_slice().ct_eq(token).into(),
+            _ => false,
+        })
+    }
+
+    fn token_bytes(&self) -> usize {
+        let tokens = self.credentials.iter().flat_map(|used| &used.token);
+        tokens.map(Vec::len).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::LeaseScope;
+
+    fn verified(generation: u64) -> Verified {
+        Verified {
+            identity: Arc::new(Identity::anonymous(&[], LeaseScope::Queue)),
+            expiry: None,
+            until: Instant::now(),
+            generation,
+        }
+    }
+
+    #[test]
+    fn connection_remembers_a_bounded_number_of_tokens() {
+        let login = Login::default();
+        login.remember(None, verified(0));
+        login.remember(Some(&[7; 8_192]), verified(1));
+        let (older, has_more) = login.used_before(1);
+        assert_eq!((older.len(), has_more), (1, false));
+        login.remember(Some(&[8; 8_192]), verified(1));
+        assert!(login.known(None).is_some());
+        login.remember(Some(b"short"), verified(1));
+        assert!(login.known(Some(&[7; 8_192])).is_none(), "the oldest");
+        assert!(login.known(Some(&[8; 8_192])).is_some());
+        for number in 0..MAX_CREDENTIALS {
+            login.remember(Some(&number.to_be_bytes()), verified(1));
+        }
+        let (all, has_more) = login.used_before(2);
+        assert_eq!((all.len(), has_more), (MAX_CREDENTIALS, true));
     }
 }

@@ -124,6 +124,19 @@ impl Rights {
         roles.any(|(role, _)| rpc.roles().contains(role))
     }
 
+    /// Returns whether these rights have every role of others, on all of their queues.
+    pub(super) fn include(&self, others: &Self) -> bool {
+        // A pattern that fits another pattern fits whatever that one fits: only a `*` fits a `*`.
+        let has = |role, pattern: &str| {
+            let mut roles = self.0.iter();
+            roles.any(|(own, patterns)| {
+                *own == role && patterns.iter().any(|wide| fits(wide, pattern))
+            })
+        };
+        let mut others = others.0.iter();
+        others.all(|(role, patterns)| patterns.iter().all(|pattern| has(*role, pattern)))
+    }
+
     /// Returns the roles on a queue.
     pub fn roles_on(&self, queue: &str) -> impl Iterator<Item = Role> {
         let roles = self.0.iter();
@@ -149,5 +162,26 @@ mod tests {
         assert!(rights.allow(Rpc::Enqueue, "transfer"));
         assert!(!rights.allow(Rpc::Enqueue, "rainfall"));
         assert!(!rights.allow_somewhere(Rpc::CancelLeases));
+    }
+
+    #[test]
+    fn wider_rights_include_narrower_ones() {
+        let worker = |patterns: &[&str]| {
+            let patterns = patterns.iter().map(|pattern| (*pattern).to_owned());
+            Rights::new([(Role::Worker, patterns.collect())])
+        };
+        for (wide, narrow, includes) in [
+            (&["a", "b"][..], &["b"][..], true),
+            (&["*"], &["a", "b*"], true),
+            (&["rain*"], &["rain*", "rainfall*"], true),
+            (&["rain"], &["rain*"], false),
+            (&["a*"], &["*"], false),
+            (&["a*"], &["b", "a"], false),
+            (&[], &["a"], false),
+        ] {
+            assert_eq!(worker(wide).include(&worker(narrow)), includes, "{wide:?}");
+        }
+        let producer = Rights::new([(Role::Producer, vec!["*".to_owned()])]);
+        assert!(!producer.include(&worker(&["a"])));
     }
 }

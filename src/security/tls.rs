@@ -1,19 +1,26 @@
 //! TLS on the gRPC port: the broker's certificate, and the check of the certificates of clients.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::{RootCertStore, ServerConfig, version};
+use rustls::server::NoServerSessionStorage;
+use rustls::server::danger::ClientCertVerifier as _;
+use rustls::{ServerConfig, version};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 
+use super::certificate_names::CertificateNames;
+use super::client_verifier::{ClientVerifier, certificates, revocation_lists};
 use crate::config::{self, ClientCertificates, TlsVersion};
+
+/// The permissions of a key file that let every user of the host read or change it.
+const OPEN_TO_OTHERS: u32 = 0o007;
 
 /// The files of TLS, and the state that was made from their last usable contents.
 pub struct ServerTls {
@@ -27,10 +34,19 @@ pub struct ServerTls {
 pub(crate) struct State {
     pub(crate) config: Arc<ServerConfig>,
     /// `None`: clients have no certificates.
-    verifier: Option<Arc<dyn ClientCertVerifier>>,
+    verifier: Option<Arc<ClientVerifier>>,
 }
 
 impl State {
+    /// Returns the names of a certificate that a client has shown in its handshake.
+    ///
+    /// # Errors
+    /// The reason why they cannot be used.
+    pub(crate) fn names(&self, own: &CertificateDer<'_>) -> Result<CertificateNames, &'static str> {
+        let verifier = self.verifier.as_ref();
+        verifier.map_or_else(|| CertificateNames::of(own), |verifier| verifier.names(own))
+    }
+
     /// Checks now whether the certificate of a client is valid. The first is the client's own.
     pub(crate) fn accepts(&self, certificates: &[CertificateDer<'_>]) -> bool {
         let (Some(verifier), Some((own, others))) = (&self.verifier, certificates.split_first())
@@ -47,6 +63,8 @@ struct Contents {
     certificate: Vec<u8>,
     key: Vec<u8>,
     authorities: Option<Vec<u8>>,
+    revocation_lists: Option<Vec<u8>>,
+    trust_domains: BTreeMap<String, Vec<u8>>,
 }
 
 impl ServerTls {
@@ -58,6 +76,7 @@ impl ServerTls {
         let contents = Contents::read(settings);
         let hash = hash(&contents);
         let state = contents.and_then(|contents| contents.into_state(settings))?;
+        warn_of_open_key(&settings.key);
         Ok(Self {
             settings: settings.clone(),
             state: watch::Sender::new(Arc::new(state)),
@@ -88,6 +107,7 @@ impl ServerTls {
         match contents.and_then(|contents| contents.into_state(&self.settings)) {
             Ok(state) => {
                 self.state.send_replace(Arc::new(state));
+                warn_of_open_key(&self.settings.key);
                 tracing::info!(target: "lease_broker::audit", "certificates read again");
             }
             Err(reason) => tracing::error!(
@@ -101,15 +121,25 @@ impl ServerTls {
 
 impl Contents {
     fn read(settings: &config::Tls) -> Result<Self, String> {
-        let read = |setting, path: &Path| {
+        let read = |setting: &str, path: &Path| {
             std::fs::read(path).map_err(|error| problem(setting, path, error))
         };
-        let authorities = settings.client_authorities.as_deref();
-        let authorities = authorities.map(|path| read("client_authorities", path));
+        let optional = |setting, path: &Option<PathBuf>| {
+            path.as_deref().map(|path| read(setting, path)).transpose()
+        };
+        let trust_domains = settings.trust_domains.iter().map(|(domain, path)| {
+            let setting = format!("trust_domains.{domain:?}");
+            Ok((domain.clone(), read(&setting, path)?))
+        });
         Ok(Self {
             certificate: read("certificate", &settings.certificate)?,
             key: read("key", &settings.key)?,
-            authorities: authorities.transpose()?,
+            authorities: optional("client_authorities", &settings.client_authorities)?,
+            revocation_lists: optional(
+                "client_revocation_lists",
+                &settings.client_revocation_lists,
+            )?,
+            trust_domains: trust_domains.collect::<Result<_, String>>()?,
         })
     }
 
@@ -131,12 +161,7 @@ impl Contents {
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(versions)
             .map_err(|error| error.to_string())?;
-        let authorities = self.authorities.zip(settings.client_authorities.as_deref());
-        let verifier = authorities.map(|(pem, path)| {
-            let verifier = verifier(&pem, settings.client_certificates(), provider);
-            verifier.map_err(|reason| problem("client_authorities", path, reason))
-        });
-        let verifier = verifier.transpose()?;
+        let verifier = self.verifier(settings, provider)?.map(Arc::new);
         let builder = match &verifier {
             None => builder.with_no_client_auth(),
             Some(verifier) => builder.with_client_cert_verifier(verifier.clone()),
@@ -159,37 +184,57 @@ impl Contents {
             verifier,
         })
     }
-}
 
-fn verifier(
-    pem: &[u8],
-    wanted: ClientCertificates,
-    provider: Arc<CryptoProvider>,
-) -> Result<Arc<dyn ClientCertVerifier>, String> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(pem)? {
-        roots.add(certificate).map_err(|error| error.to_string())?;
-    }
-    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-        // Their names would tell everyone who connects which authorities there are.
-        .clear_root_hint_subjects();
-    let builder = match wanted {
-        ClientCertificates::Required => builder,
-        ClientCertificates::Optional | ClientCertificates::Off => builder.allow_unauthenticated(),
-    };
-    let verifier = builder.build().map_err(|error| error.to_string())?;
-    Ok(verifier)
-}
-
-/// Returns the certificates of a PEM file.
-fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    match certificates {
-        Err(error) => Err(format!("not valid PEM: {error}")),
-        Ok(certificates) if certificates.is_empty() => {
-            Err("the file has no certificate in PEM".to_owned())
+    /// Returns the check of clients' certificates. `None`: clients have none.
+    fn verifier(
+        &self,
+        settings: &config::Tls,
+        provider: Arc<CryptoProvider>,
+    ) -> Result<Option<ClientVerifier>, String> {
+        let is_mandatory = match settings.client_certificates() {
+            ClientCertificates::Off => return Ok(None),
+            ClientCertificates::Optional => false,
+            ClientCertificates::Required => true,
+        };
+        let mut verifier = ClientVerifier::new(is_mandatory, provider);
+        for (domain, authorities) in &self.trust_domains {
+            let added = verifier.add_trust_domain(domain, authorities);
+            added.map_err(|reason| {
+                let setting = format!("trust_domains.{domain:?}");
+                problem(&setting, &settings.trust_domains[domain], reason)
+            })?;
         }
-        Ok(certificates) => Ok(certificates),
+        if let Some((authorities, path)) = self
+            .authorities
+            .as_ref()
+            .zip(settings.client_authorities.as_ref())
+        {
+            let lists = self
+                .revocation_lists
+                .as_ref()
+                .zip(settings.client_revocation_lists.as_ref());
+            let lists = lists.map(|(pem, path)| {
+                revocation_lists(pem)
+                    .map_err(|reason| problem("client_revocation_lists", path, reason))
+            });
+            let set =
+                verifier.set_authorities(authorities, &lists.transpose()?.unwrap_or_default());
+            set.map_err(|reason| problem("client_authorities", path, reason))?;
+        }
+        Ok(Some(verifier))
+    }
+}
+
+/// Warns if every user of the host can read the private key.
+fn warn_of_open_key(key: &Path) {
+    let mode = std::fs::metadata(key).map_or(0, |file| file.permissions().mode());
+    if mode & OPEN_TO_OTHERS != 0 {
+        let (file, mode) = (key.display(), format!("{:04o}", mode & 0o7777));
+        tracing::warn!(
+            target: "lease_broker::audit",
+            setting = "server.tls.key", %file, mode,
+            "every user of this host can read the private key: set the mode to 0600 or 0640"
+        );
     }
 }
 
@@ -208,6 +253,11 @@ fn hash(contents: &Result<Contents, String>) -> [u8; 32] {
             add(&contents.certificate);
             add(&contents.key);
             add(contents.authorities.as_deref().unwrap_or_default());
+            add(contents.revocation_lists.as_deref().unwrap_or_default());
+            contents
+                .trust_domains
+                .values()
+                .for_each(|authorities| add(authorities));
         }
         Err(reason) => add(reason.as_bytes()),
     }

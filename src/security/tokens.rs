@@ -37,6 +37,13 @@ pub struct Token {
     hash: [u8; 32],
 }
 
+impl Token {
+    /// Returns whether this is the line of a token.
+    pub fn is_of(&self, presented: &[u8]) -> bool {
+        self.hash.ct_eq(&Sha256::digest(presented)).into()
+    }
+}
+
 /// The tokens of a file.
 #[derive(Debug, Default)]
 pub struct Tokens(Vec<Token>);
@@ -68,6 +75,22 @@ impl Tokens {
             }
         }
         found
+    }
+
+    /// Removes the lines of tokens from the text of a file. Returns the text without them, and their number.
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub fn remove(
+        text: &str,
+        is_removed: impl Fn(&Token) -> bool,
+    ) -> Result<(String, usize), String> {
+        Self::parse(text)?;
+        let lines = || text.split_inclusive('\n');
+        let stays = |line: &&str| !parse_line(line.trim()).is_ok_and(|token| is_removed(&token));
+        let left: String = lines().filter(stays).collect();
+        let removed = lines().count() - left.split_inclusive('\n').count();
+        Ok((left, removed))
     }
 
     /// Returns all tokens.
@@ -118,6 +141,19 @@ mod tests {
         assert!(found(&other).expect("known").not_after.is_some());
         assert_eq!(found(&token[..45]), None);
         assert_eq!(found(""), None);
+    }
+
+    #[test]
+    fn removed_tokens_leave_the_other_lines_as_they_are() {
+        let (token, other) = (new_token(), new_token());
+        let line = |token: &str| format!("loader:{}\n", hash_of_token(token));
+        let text = format!("# loader:\n\n{}  {}", line(&token), line(&other));
+        let removed = Tokens::remove(&text, |line| line.is_of(token.as_bytes()));
+        let left = format!("# loader:\n\n  {}", line(&other));
+        assert_eq!(removed, Ok((left, 1)));
+        let removed = Tokens::remove(&text, |line| line.name == "loader");
+        assert_eq!(removed, Ok(("# loader:\n\n".to_owned(), 2)));
+        assert!(Tokens::remove("loader:abc", |_| true).is_err());
     }
 
     #[test]

@@ -73,6 +73,10 @@ own! {
     STATEMENT_CALLS "lease_broker.statement.calls"
     ERROR_REASON "lease_broker.error.reason"
     RETRY_REASON "lease_broker.retry.reason"
+    CONNECTION_REFUSAL "lease_broker.connection.refusal"
+    STORE_CAUSE "lease_broker.store.cause"
+    FETCH_RESULT "lease_broker.fetch.result"
+    KEY_USE "lease_broker.key.use"
     LOG_RESULT "lease_broker.log.result"
     SPAN_RESULT "lease_broker.span.result"
 }

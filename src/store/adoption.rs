@@ -74,6 +74,42 @@ pub(super) fn with<const N: usize>(
     placeholders
 }
 
+/// Why tables do not fit their queues.
+#[derive(Default)]
+pub(super) struct Unfit {
+    pub(super) problems: Vec<String>,
+    /// Whether a table lacks parts that `schema apply` adds.
+    lacks_parts: bool,
+}
+
+impl Unfit {
+    /// Returns problems that no schema change of ours cures.
+    pub(super) fn for_good(problems: Vec<String>) -> Self {
+        Self {
+            problems,
+            lacks_parts: false,
+        }
+    }
+
+    /// Adds the problems of another queue.
+    pub(super) fn add(&mut self, other: Self) {
+        self.problems.extend(other.problems);
+        self.lacks_parts |= other.lacks_parts;
+    }
+
+    /// Returns the error of a store that cannot be opened, with the remedy. `Ok`: there is no problem.
+    pub(super) fn into_result(self) -> Result<(), StoreError> {
+        const REMEDY: &str = "\nTo print the missing schema changes, run `lease-broker schema plan`. To apply them, run `lease-broker \
+                              schema apply`. Give both the same --config and --store.";
+
+        let remedy = if self.lacks_parts { REMEDY } else { "" };
+        match self.problems.join("; ") {
+            none if none.is_empty() => Ok(()),
+            problems => Err(StoreError::Misconfigured(problems + remedy)),
+        }
+    }
+}
+
 /// Returns the error for a queue whose table does not exist and that is not managed, so that nothing declares the table.
 pub(super) fn no_table(queue: &QueueSpec) -> StoreError {
     StoreError::Misconfigured(format!(
@@ -211,7 +247,7 @@ pub(super) fn missing_parts<Kind>(
     columns: &QueueColumns<Kind>,
     indexes: impl Iterator<Item = (String, IndexStatus)>,
     archive: Option<&Table<Kind>>,
-) -> Vec<String> {
+) -> Unfit {
     let mut missing: Vec<String> = queue
         .soft_lock_names()
         .filter(|name| table.column(name).is_none())
@@ -250,7 +286,10 @@ pub(super) fn missing_parts<Kind>(
                 }),
         ),
     }
-    missing
+    Unfit {
+        lacks_parts: !missing.is_empty(),
+        problems: missing,
+    }
 }
 
 /// Returns one sentence for each index that the queue would have to replace and that adoption did not add.

@@ -5,10 +5,12 @@ mod ended_leases;
 mod facts;
 mod heartbeat;
 mod inspect;
+mod latest_time;
 mod leases;
 mod new_items;
 mod queue_index;
 mod settle;
+mod step;
 mod upkeep;
 
 pub use self::claim::{
@@ -22,11 +24,14 @@ pub use self::facts::{Database, Facts};
 pub use self::heartbeat::{Renewal, Renewed};
 pub use self::inspect::Inspect;
 pub(super) use self::inspect::inspect_by_field;
+pub use self::latest_time::LatestTime;
 pub use self::leases::Leases;
 pub use self::new_items::{FollowUp, NewItem};
 pub use self::queue_index::QueueIndex;
 pub(crate) use self::settle::wants_owner;
 pub use self::settle::{Ending, SettleResults, Settled, Settlement};
+pub(crate) use self::step::due_after;
+pub use self::step::{LeaseProof, LeaseRow, RowEnding, RowOperation, RowOutcome, step};
 pub use self::upkeep::{Checkpoints, Upkeep};
 
 /// A store that does everything.

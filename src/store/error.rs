@@ -43,8 +43,16 @@ impl StoreError {
     }
 
     /// Returns an outage before the store has begun to apply the operation.
-    pub fn not_begun(reason: impl Into<String>) -> Self {
-        Self::unavailable(reason).not_applied()
+    pub fn not_begun(cause: OutageCause, reason: impl Into<String>) -> Self {
+        Self::outage(cause, reason).not_applied()
+    }
+
+    /// Returns an outage of this cause during an operation that may have been applied.
+    pub fn outage(cause: OutageCause, reason: impl Into<String>) -> Self {
+        Self::Unavailable(Outage {
+            cause,
+            ..Outage::from(reason)
+        })
     }
 
     /// Returns this error for an operation that was not applied and will not be.
@@ -245,14 +253,71 @@ pub enum ProblemKind {
 /// The reason why a store is unavailable, and how often the operation was tried.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outage {
-    /// The last failure.
+    /// The last failure, for the operator: it can name hosts, files and statements.
     pub reason: String,
+    /// Its kind, which callers may know.
+    pub cause: OutageCause,
     /// The number of tries; 0 if the operation was not tried.
     pub tries: u32,
     /// The error number of the database server, if the failure has one.
     pub number: Option<u32>,
     /// Whether the operation was applied.
     pub applied: Applied,
+}
+
+/// The kinds of outages. The texts name nothing of this deployment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OutageCause {
+    /// The database cannot be reached, or ended the connection.
+    NoConnection,
+    /// The database did not answer in time.
+    NoAnswer,
+    /// Locks or connections were in use for too long, or the database refuses work for now.
+    Busy,
+    /// The database has no space left.
+    NoSpace,
+    /// The file of the database cannot be read or written, or is damaged.
+    File,
+    /// None of the others.
+    #[default]
+    Other,
+}
+
+impl OutageCause {
+    /// Every kind.
+    pub const ALL: [Self; 6] = [
+        Self::NoConnection,
+        Self::NoAnswer,
+        Self::Busy,
+        Self::NoSpace,
+        Self::File,
+        Self::Other,
+    ];
+
+    /// Returns the word for metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoConnection => "no_connection",
+            Self::NoAnswer => "no_answer",
+            Self::Busy => "busy",
+            Self::NoSpace => "no_space",
+            Self::File => "file",
+            Self::Other => "other",
+        }
+    }
+}
+
+impl std::fmt::Display for OutageCause {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(match self {
+            Self::NoConnection => "the database cannot be reached",
+            Self::NoAnswer => "the database does not answer",
+            Self::Busy => "the database is locked or busy",
+            Self::NoSpace => "the database has no space left",
+            Self::File => "the file of the database cannot be used",
+            Self::Other => "the broker's log has the cause",
+        })
+    }
 }
 
 impl std::fmt::Display for Outage {

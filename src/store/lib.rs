@@ -56,12 +56,15 @@ mod written_columns;
 
 pub use self::contract::{
     CancelResults, Cancellation, Cancelled, CancelledLease, Checkpoints, ClaimCall, Claimed,
-    ClaimedItem, Database, EndedLease, Ending, Facts, FollowUp, Inspect, LeaseExpiry, Leases,
-    MAX_PASSED_OVER, MAX_TOO_LARGE, NewItem, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed,
-    SettleResults, Settled, Settlement, Store, TooLargeItem, TraceNote, Upkeep,
+    ClaimedItem, Database, EndedLease, Ending, Facts, FollowUp, Inspect, LatestTime, LeaseExpiry,
+    LeaseProof, LeaseRow, Leases, MAX_PASSED_OVER, MAX_TOO_LARGE, NewItem, QueueIndex, Reaped,
+    ReleasedClaims, Renewal, Renewed, RowEnding, RowOperation, RowOutcome, SettleResults, Settled,
+    Settlement, Store, TooLargeItem, TraceNote, Upkeep, step,
 };
 pub use self::enqueue_once::{EnqueueOnce, EnqueuedOnce};
-pub use self::error::{Applied, Outage, Problem, ProblemKind, Refusal, Rejection, StoreError};
+pub use self::error::{
+    Applied, Outage, OutageCause, Problem, ProblemKind, Refusal, Rejection, StoreError,
+};
 pub use self::instance::{Instance, SettingsDifference, SettingsHash};
 pub use self::item_facts::{Ahead, BlockingSession, ForeignLock, ItemFacts, ItemRow};
 pub use self::item_size::ItemSize;

@@ -80,13 +80,14 @@ pub use self::pool::Pool;
 use self::queue_statements::QueueStatements;
 pub use self::reader::MssqlReader;
 pub use self::settings::Settings;
+use super::adoption::Unfit;
 use super::contract::inspect_by_field;
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
     CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall, Claimed, Database,
-    EnqueueOnce, EnqueuedOnce, Facts, Instance, Leases, NewItem, PoolStatus, PurgeStep, Purged,
-    QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settlement,
-    StoreError, TraceNote, Upkeep,
+    EnqueueOnce, EnqueuedOnce, Facts, Instance, LatestTime, Leases, NewItem, PoolStatus, PurgeStep,
+    Purged, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults,
+    Settlement, StoreError, TraceNote, Upkeep,
 };
 
 /// Statement of the health check: it succeeds only if the database accepts writes.
@@ -143,13 +144,11 @@ impl MssqlStore {
         let secrets = connection.batch(&secrets::read_statement()).await?;
         let secrets = secrets::decode(&secrets)?;
         let secret = first_secret(&secrets)?;
-        let mut problems = Vec::new();
+        let mut unfit = Unfit::default();
         for queue in queues {
-            problems.extend(adopt::check(&mut connection, queue).await?);
+            unfit.add(adopt::unfit(&mut connection, queue).await?);
         }
-        if !problems.is_empty() {
-            return Err(StoreError::Misconfigured(problems.join("; ")));
-        }
+        unfit.into_result()?;
         let mut tables = Vec::new();
         for queue in queues {
             tables.push(QueueStatements::read(&mut connection, queue).await?);
@@ -325,7 +324,7 @@ impl Leases for MssqlStore {
         &self,
         queue: QueueIndex,
         limit: usize,
-        latest: Option<i64>,
+        latest: Option<LatestTime>,
     ) -> Result<Reaped, StoreError> {
         self.run(async move |operations: MssqlOperations| {
             operations.reap(queue, limit, latest).await

@@ -78,14 +78,15 @@ use self::read_connection::ReadConnection;
 pub use self::reader::SqliteReader;
 use self::settle::UndoScope;
 use self::writer::{WriteContext, Writer};
+use super::adoption::Unfit;
 use super::contract::inspect_by_field;
 use super::schema::Schema as _;
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
     CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall, Claimed, Database,
-    EnqueueOnce, EnqueuedOnce, Facts, Instance, Leases, NewItem, PoolStatus, PurgeStep, Purged,
-    QueueIndex, Reaped, Refusal, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults,
-    Settled, Settlement, StoreError, TraceNote, Upkeep,
+    EnqueueOnce, EnqueuedOnce, Facts, Instance, LatestTime, Leases, NewItem, PoolStatus, PurgeStep,
+    Purged, QueueIndex, Reaped, Refusal, ReleasedClaims, Renewal, Renewed, RetentionTurn,
+    SettleResults, Settled, Settlement, StoreError, TraceNote, Upkeep,
 };
 
 /// A [`Store`](super::Store) on an SQLite file.
@@ -111,16 +112,14 @@ impl SqliteStore {
         let secrets = secrets::read(&connection, clock())?;
         let secret = first_secret(&secrets)?;
         let mut schema = SqliteSchema::over(connection);
-        let mut missing = Vec::new();
+        let mut unfit = Unfit::default();
         for queue in queues {
             if queue.managed_columns.is_some() {
                 apply_in_one_transaction(&mut schema, queue)?;
             }
-            missing.extend(schema.check(queue)?);
+            unfit.add(schema.unfit(queue)?);
         }
-        if !missing.is_empty() {
-            return Err(StoreError::Misconfigured(missing.join("; ")));
-        }
+        unfit.into_result()?;
         let connection = schema.into_connection();
         let queues: Arc<[QueueStatements]> = queues
             .iter()
@@ -339,7 +338,7 @@ impl Leases for SqliteStore {
         &self,
         queue: QueueIndex,
         limit: usize,
-        latest: Option<i64>,
+        latest: Option<LatestTime>,
     ) -> Result<Reaped, StoreError> {
         let reap = move |context: &WriteContext| reap::reap(context, queue, limit, latest);
         self.writer.run(reap).await

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use tokio::sync::watch;
 
-use crate::StoreError;
+use crate::{OutageCause, StoreError};
 
 const WAITING: u8 = 0;
 const BEGUN: u8 = 1;
@@ -52,7 +52,8 @@ impl Withdrawals {
         let (mut moments, beginning) = (self.0.subscribe(), beginning.clone());
         async move {
             if moments.changed().await.is_ok() && beginning.withdraw() {
-                return StoreError::not_begun("the database does not answer");
+                let cause = OutageCause::NoAnswer;
+                return StoreError::not_begun(cause, cause.to_string());
             }
             std::future::pending().await
         }

@@ -5,15 +5,16 @@
 use std::sync::{Arc, Weak};
 
 use lease_broker_model::lease_trace::ReleaseReason;
-use lease_broker_store::QueueIndex;
+use lease_broker_store::{OutageCause, QueueIndex};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{AsyncInstrument, Meter};
 
 use super::instruments::{
-    CLAIMS_WAITING, DIFFERING_QUEUES, ITEMS_DEAD, ITEMS_ENQUEUED, ITEMS_PROMOTED, ITEMS_PURGED,
-    Instrument, LEASES_CLAIMED, LEASES_ENDED, LEASES_EXTENDED, LEASES_UNDELIVERED,
+    CLAIMS_WAITING, CONNECTIONS_OPEN, DIFFERING_QUEUES, ITEMS_DEAD, ITEMS_ENQUEUED, ITEMS_PROMOTED,
+    ITEMS_PURGED, Instrument, LEASES_CLAIMED, LEASES_ENDED, LEASES_EXTENDED, LEASES_UNDELIVERED,
     SETTLEMENTS_REFUSED, SETTLEMENTS_REPEATED, STATEMENT_CALLS, STATEMENT_ITEMS, STATEMENTS,
-    STORE_CLOCK_OFFSET, STORE_CLOCK_STEPS, STORE_UP, UNKNOWN_LEASE_IDS,
+    STORE_CLOCK_OFFSET, STORE_CLOCK_STEPS, STORE_FAILURES, STORE_OLDEST_OPERATION, STORE_UP,
+    UNKNOWN_LEASE_IDS,
 };
 use super::queue_labels::QueueLabels;
 use crate::broker::{Broker, LeaseCall, LeaseEnd, Operation, OperationCount, QueueCounters};
@@ -31,6 +32,28 @@ pub(super) fn register(meter: &Meter, broker: &Arc<Broker>, labels: &QueueLabels
     STORE_UP.gauge(meter, move |observer| {
         if let Some(broker) = store.upgrade() {
             observer.observe(u64::from(*broker.store_health().borrow()), &[]);
+        }
+    });
+    let store = queues.broker.clone();
+    STORE_OLDEST_OPERATION.seconds(meter, move |observer| {
+        if let Some(broker) = store.upgrade() {
+            let age = broker.store_status().oldest_operation;
+            observer.observe(age.as_secs_f64(), &[]);
+        }
+    });
+    let store = queues.broker.clone();
+    STORE_FAILURES.counter(meter, move |observer| {
+        if let Some(broker) = store.upgrade() {
+            for cause in OutageCause::ALL {
+                let label = KeyValue::new(attribute::STORE_CAUSE, cause.name());
+                observer.observe(broker.store_failures(cause), &[label]);
+            }
+        }
+    });
+    let connections = queues.broker.clone();
+    CONNECTIONS_OPEN.gauge(meter, move |observer| {
+        if let Some(broker) = connections.upgrade() {
+            observer.observe(broker.ledger().open_connections() as u64, &[]);
         }
     });
     let settings = queues.broker.clone();

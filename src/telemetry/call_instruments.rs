@@ -1,4 +1,4 @@
-//! Instruments for the calls of the API.
+//! Instruments for the calls of the API, and for refused connections.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -6,8 +6,8 @@ use std::time::Duration;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{BoundHistogram, Histogram, Meter};
 
-use super::instruments::{CALL_DURATION, CALLS_ACTIVE, CALLS_REFUSED};
-use crate::grpc::{CODE_NAMES, CallMetrics, error_type};
+use super::instruments::{CALL_DURATION, CALLS_ACTIVE, CALLS_REFUSED, CONNECTIONS_REFUSED};
+use crate::grpc::{CODE_NAMES, CallMetrics, RefusedConnection, error_type};
 use crate::span::attribute;
 
 /// The boundaries that the conventions advise, and two for waiting claims.
@@ -41,6 +41,13 @@ pub(super) fn register(meter: &Meter) -> Arc<CallMetrics> {
     CALLS_REFUSED.counter(meter, move |observer| {
         for (reason, calls) in refused.refused() {
             observer.observe(calls, &[KeyValue::new(attribute::ERROR_REASON, reason)]);
+        }
+    });
+    let connections = metrics.connections.clone();
+    CONNECTIONS_REFUSED.counter(meter, move |observer| {
+        for reason in RefusedConnection::ALL {
+            let label = KeyValue::new(attribute::CONNECTION_REFUSAL, reason.name());
+            observer.observe(connections.refused(reason), &[label]);
         }
     });
     metrics

@@ -132,6 +132,11 @@ instruments! {
     CALL_DURATION "rpc.server.call.duration" "s" Process; "Duration of calls"
     CALLS_ACTIVE "lease_broker.call.active" "{call}" Process; "Running calls, waiting claims included"
     CALLS_REFUSED "lease_broker.call.refused" "{call}" Process; "Calls that were refused or failed, by the reason in google.rpc.ErrorInfo"
+    TOKEN_KEYS "lease_broker.jwt.keys" "{key}" Process; "Keys in the last set of the issuer of JSON Web Tokens that could be used, by whether they verify tokens"
+    TOKEN_KEY_FETCHES "lease_broker.jwt.key.fetches" "{fetch}" Process; "Fetches of the keys from auth.jwt.jwks_url, by their result"
+
+    CONNECTIONS_OPEN "lease_broker.connection.open" "{connection}" Process; "Open connections of clients"
+    CONNECTIONS_REFUSED "lease_broker.connection.refused" "{connection}" Process; "Connections of clients that were refused, by reason"
 
     OPERATION_DURATION "db.client.operation.duration" "s" QueueIfFull(Operation::ALL.len() * (1 + StoreError::KINDS)); "Duration of store operations"
     STATEMENT_CALLS "lease_broker.statement.calls" "{call}" QueueIfFull(Operation::ALL.len()); "Calls that store operations served"
@@ -139,12 +144,14 @@ instruments! {
     STATEMENT_ITEMS "lease_broker.statement.items" "{item}" QueueIfFull(Operation::ALL.len()); "Items in the results of store operations"
     DIFFERING_QUEUES "lease_broker.queue.differing" "{queue}" Process; "Queues whose settings differ from those of another broker on the database"
     STORE_UP "lease_broker.store.up" "" Process; "1 while the store is healthy, otherwise 0"
+    STORE_FAILURES "lease_broker.store.failures" "{failure}" Process; "Store operations and probes that failed because the store was not available, by cause"
+    STORE_OLDEST_OPERATION "lease_broker.store.oldest_operation.age" "s" Process; "Time for which the oldest store operation has run; 0 if none runs"
     STORE_CONNECTIONS "lease_broker.store.connections" "{connection}" Process; "Connections to the database server, by state"
     STORE_CONNECTIONS_MAX "lease_broker.store.connection.max" "{connection}" Process; "The maximum number of connections to the database server"
     STORE_CONNECTIONS_WAITING "lease_broker.store.connection.waiting" "{request}" Process; "Store operations that wait for a connection"
     CONNECTION_TIMEOUTS "db.client.connection.timeouts" "{timeout}" Process; "Store operations that got no connection in time"
     STORE_RETRIES "lease_broker.store.retries" "{retry}" Process; "Store operations that were run again, by reason"
-    STORE_CLOCK_STEPS "lease_broker.store.clock_steps" "{step}" QueueIfFull(1); "Steps of the database's clock by more than 30 s"
+    STORE_CLOCK_STEPS "lease_broker.store.clock_steps" "{step}" QueueIfFull(1); "Steps of the database's clock by more than half of the shortest lease in use, or 30 s"
     STORE_CLOCK_OFFSET "lease_broker.store.clock_offset" "s" Process; "The database's clock minus the broker's, at the last claim that got a lease"
 
     SPANS_EMITTED "lease_broker.telemetry.span.emitted" "{span}" Process; "Spans that the broker has made"
@@ -157,5 +164,6 @@ instruments! {
     CPU_TIME "process.cpu.time" "s" Process; "CPU time that the process has used"
     MEMORY_USAGE "process.memory.usage" "By" Process; "Memory that the process uses"
     OPEN_FILE_DESCRIPTORS "lease_broker.process.open_file_descriptors" "{file_descriptor}" Process; "File descriptors that the process has open"
+    PAUSES "lease_broker.process.pauses" "{pause}" Process; "Times for which the whole process was stopped, each a second or more"
     UPTIME "process.uptime" "s" Process; "Time since the process started"
 }

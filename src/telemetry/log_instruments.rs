@@ -10,8 +10,8 @@ use crate::span::attribute;
 /// Registers the instruments.
 pub(super) fn register(meter: &Meter, counters: &LogCounters) {
     let counters = counters.clone();
-    let [dropped, folded] =
-        ["dropped", "folded"].map(|result| [KeyValue::new(attribute::LOG_RESULT, result)]);
+    let [dropped, folded, audit_folded] = ["dropped", "folded", "audit_folded"]
+        .map(|result| [KeyValue::new(attribute::LOG_RESULT, result)]);
     meter
         .u64_observable_counter(LOG_LINES.name)
         .with_unit(LOG_LINES.unit)
@@ -19,6 +19,7 @@ pub(super) fn register(meter: &Meter, counters: &LogCounters) {
         .with_callback(move |observer| {
             observer.observe(counters.dropped(), &dropped);
             observer.observe(counters.folded(), &folded);
+            observer.observe(counters.audit_folded(), &audit_folded);
         })
         .build();
 }

@@ -1,11 +1,17 @@
 //! Instruments for the resources that this process uses.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use opentelemetry::metrics::Meter;
 
-use super::instruments::{CPU_TIME, MEMORY_USAGE, OPEN_FILE_DESCRIPTORS, UPTIME};
-use crate::process;
+use super::instruments::{CPU_TIME, MEMORY_USAGE, OPEN_FILE_DESCRIPTORS, PAUSES, UPTIME};
+use crate::process::{self, Pauses};
+
+/// Registers the instrument of the pauses.
+pub(super) fn register_pauses(meter: &Meter, pauses: Arc<Pauses>) {
+    PAUSES.counter(meter, move |observer| observer.observe(pauses.count(), &[]));
+}
 
 /// Registers the instruments. The uptime counts from now.
 pub(super) fn register(meter: &Meter) {

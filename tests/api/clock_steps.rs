@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use lease_broker::broker::Operation;
-use lease_broker_proto::Outcome;
+use lease_broker_proto::{ClaimBatchRequest, Outcome};
 use lease_broker_store::QueueIndex;
 use lease_broker_store::sqlite::system_clock;
 
-use crate::support::client::{Client, completion, lease_ids};
+use crate::support::client::{Client, completion, duration, lease_ids};
 use crate::support::server::Server;
 use crate::support::timeout::{wait_until, with_timeout};
 
@@ -33,13 +33,22 @@ struct SteppedServer {
 impl SteppedServer {
     /// Starts with three leased items.
     async fn start() -> (Self, Vec<String>) {
+        Self::start_with_leases(None).await
+    }
+
+    /// Claims for this duration. `None`: as configured.
+    async fn start_with_leases(lease: Option<Duration>) -> (Self, Vec<String>) {
         let offset = Arc::<AtomicI64>::default();
         let (clock, stepped) = (system_clock(), offset.clone());
         let clock = Arc::new(move || clock() + stepped.load(Ordering::SeqCst));
         let server = Server::with_clock(QUEUE, clock).await;
         let client = server.client().await;
         client.enqueue(&["a", "b", "c"]).await;
-        let leases = client.claim(3).await;
+        let claim = ClaimBatchRequest {
+            lease_duration: lease.map(duration),
+            ..client.claim_request(3)
+        };
+        let leases = client.try_claim(claim).await.expect("leases");
         let ids = lease_ids(&leases).into_iter().map(str::to_owned).collect();
         let stepped = Self {
             server,
@@ -79,7 +88,19 @@ impl SteppedServer {
 #[tokio::test]
 async fn step_forward_ends_leases_and_kills_no_item() {
     let (stepped, ids) = SteppedServer::start().await;
-    stepped.step(HOUR).await;
+    expect_no_dead_item(&stepped, &ids, HOUR).await;
+}
+
+#[tokio::test]
+async fn small_step_over_short_leases_kills_no_item() {
+    let leases = Some(Duration::from_secs(28));
+    let (stepped, ids) = SteppedServer::start_with_leases(leases).await;
+    expect_no_dead_item(&stepped, &ids, 29_000).await;
+}
+
+/// Steps the clock over the three leases. Their items are ready again, with all their attempts.
+async fn expect_no_dead_item(stepped: &SteppedServer, ids: &[String], step: i64) {
+    stepped.step(step).await;
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
     let client = &stepped.client;
     let held = client.try_heartbeat(&ids, None).await.expect("an answer");

@@ -138,6 +138,11 @@ async fn assert_misconfigured_after(damage: &str, repair: &str) {
         .execute_batch(damage)
         .expect("the schema is damaged");
     let claim = client.try_claim(client.claim_request(1)).await;
+    let text = claim.as_ref().expect_err("refused").message().to_owned();
+    assert!(text.contains("the broker's log has the cause"), "{text}");
+    for internal in ["lease_", "SELECT", "UPDATE", "INDEX", "no such"] {
+        assert!(!text.contains(internal), "{text}");
+    }
     assert_api_error(
         claim,
         Code::FailedPrecondition,

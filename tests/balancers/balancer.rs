@@ -1,8 +1,10 @@
 //! A running load balancer: haproxy or nginx, with its file in `deploy` and the addresses of a test.
 
 use std::fs::File;
+use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use tonic::transport::Endpoint;
@@ -36,21 +38,22 @@ impl Kind {
         is_installed
     }
 
-    /// Returns the file in `deploy`, with other addresses. The line of the second broker is copied for each further one.
+    /// Returns the file in `deploy`, with other addresses. The lines of the second broker are copied for each further one.
     fn configuration(self, listen: SocketAddr, brokers: &[Addresses], folder: &Path) -> String {
         let file = match self {
             Self::Haproxy => include_str!("../../deploy/haproxy.cfg"),
             Self::Nginx => include_str!("../../deploy/nginx.conf"),
         };
-        let is_server = |line: &&str| line.contains("broker2:50051");
-        let second = file.lines().find(is_server).expect("a second broker");
-        let servers: Vec<String> = (2..=brokers.len())
-            .map(|number| {
-                let line = second.replace("broker2", &format!("broker{number}"));
-                line.replace("b2", &format!("b{number}"))
-            })
-            .collect();
-        let mut text = file.replace(second, &servers.join("\n"));
+        let mut text = String::new();
+        for line in file.lines() {
+            let is_server = line.contains("broker2:50051");
+            let last = if is_server { brokers.len() } else { 2 };
+            for number in 2..=last {
+                let line = line.replace("broker2", &format!("broker{number}"));
+                text += &line.replace("b2", &format!("b{number}"));
+                text.push('\n');
+            }
+        }
         let mut replacements = match self {
             Self::Haproxy => vec![
                 ("bind :50051".to_owned(), format!("bind {listen}")),
@@ -84,6 +87,7 @@ impl Kind {
 /// A running load balancer. Dropping it ends the process.
 pub(crate) struct Balancer {
     child: Child,
+    folder: PathBuf,
     pub(crate) address: SocketAddr,
 }
 
@@ -124,7 +128,30 @@ impl Balancer {
             endpoint.connect().await.is_ok()
         })
         .await;
-        Self { child, address }
+        Self {
+            child,
+            folder: folder.to_owned(),
+            address,
+        }
+    }
+
+    /// Returns whether haproxy takes every broker that it checks for up, or every one for down.
+    pub(crate) fn takes_all_for(&self, status: &str) -> bool {
+        let socket = self.folder.join("haproxy.sock");
+        let mut socket = UnixStream::connect(socket).expect("the socket of haproxy");
+        socket.write_all(b"show stat\n").expect("a request");
+        let mut table = String::new();
+        socket.read_to_string(&mut table).expect("a table");
+        // Name and status. A server without a check has the status "no check".
+        let columns = |line: &str| {
+            let fields: Vec<String> = line.split(',').map(str::to_owned).collect();
+            (fields[1].clone(), fields[17].clone())
+        };
+        let rows = table.lines().filter(|line| line.starts_with("brokers,"));
+        let mut servers = rows.map(columns).filter(|(name, status)| {
+            name.starts_with('b') && name != "BACKEND" && status != "no check"
+        });
+        servers.all(|(_, of_server)| of_server == status)
     }
 
     /// Kills haproxy. Its connections are cut.

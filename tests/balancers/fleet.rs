@@ -55,6 +55,13 @@ impl Member {
     }
 }
 
+impl Member {
+    /// Sends a signal to the process.
+    pub(crate) fn signal(&self, name: &str) {
+        self.process.signal(name);
+    }
+}
+
 /// Starts `count` brokers of this build of the program, with these settings, on one database.
 pub(crate) fn start(
     folder: &Path,

@@ -4,4 +4,6 @@
 pub(crate) mod balancer;
 pub(crate) mod fleet;
 mod load;
+mod outages;
+mod packet_loss;
 mod rolling_restarts;

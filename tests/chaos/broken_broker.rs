@@ -12,8 +12,8 @@ use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_store::{
     CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed, Ending, EnqueueOnce,
-    EnqueuedOnce, Leases, NewItem, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed,
-    SettleResults, Settlement, Store, StoreError, TraceNote,
+    EnqueuedOnce, LatestTime, Leases, NewItem, QueueIndex, Reaped, ReleasedClaims, Renewal,
+    Renewed, SettleResults, Settlement, Store, StoreError, TraceNote,
 };
 use uuid::Uuid;
 
@@ -165,7 +165,7 @@ impl Leases for BrokenLeases {
         &self,
         queue: QueueIndex,
         limit: usize,
-        latest: Option<i64>,
+        latest: Option<LatestTime>,
     ) -> Result<Reaped, StoreError> {
         self.store.reap(queue, limit, latest).await
     }

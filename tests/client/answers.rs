@@ -10,7 +10,8 @@ use lease_broker_client::{
 use lease_broker_proto as proto;
 use lease_broker_proto::{ColumnValue, HeldBack, Outcome};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tonic::Code;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
 
 use crate::client::scripted::{Answers, Message, Scripted, claimed, lease, refusal, settled};
 use crate::support::timeout::with_timeout;
@@ -181,6 +182,42 @@ async fn failed_next_claim_is_made_again_after_its_delay() {
         matches!(call.message, Message::ReleaseClaims(request) if request.request_ids.len() == 1)
     });
     assert!(released, "{:?}", broker.calls());
+    worker.stop(Duration::ZERO).await.expect("it stops");
+}
+
+#[tokio::test]
+async fn refusal_with_a_wait_does_not_end_the_worker() {
+    let refusal = |code, reason: &str| {
+        let mut details = ErrorDetails::with_error_info(reason, "leasebroker", []);
+        details.set_retry_info(Some(Duration::from_millis(10)));
+        Status::with_error_details(code, "later", details)
+    };
+    let refusals = [
+        refusal(Code::Unauthenticated, "CREDENTIALS_INVALID"),
+        refusal(Code::ResourceExhausted, "IDENTITY_LIMIT"),
+    ];
+    let completion = proto::CompleteResponse {
+        results: vec![settled(Outcome::Applied)],
+        ..proto::CompleteResponse::default()
+    };
+    let answers = Answers {
+        claim_errors: [refusals.clone(), refusals.clone()].concat().into(),
+        claims: [claimed(lease(30))].into(),
+        errors: refusals.into(),
+        completions: [completion].into(),
+        ..Answers::default()
+    };
+    let (_broker, worker, mut events) = start(answers, complete).await;
+    let mut retried = Vec::new();
+    loop {
+        let event = with_timeout(events.recv()).await.expect("the worker runs");
+        match event.name {
+            EventName::Retry => retried.push(event.reason),
+            EventName::Completed => break,
+            _ => {}
+        }
+    }
+    assert_eq!(retried, ["CREDENTIALS_INVALID", "IDENTITY_LIMIT"].repeat(3));
     worker.stop(Duration::ZERO).await.expect("it stops");
 }
 

@@ -38,6 +38,8 @@ pub(crate) enum Message {
 pub(crate) struct Answers {
     /// The errors of Wake and Complete, before other answers.
     pub(crate) errors: VecDeque<Status>,
+    /// The errors of claims, before other answers.
+    pub(crate) claim_errors: VecDeque<Status>,
     /// Without one left, a claim waits for ever.
     pub(crate) claims: VecDeque<proto::ClaimBatchResponse>,
     /// Without one left, each lease is extended by 30 s.
@@ -167,6 +169,9 @@ impl LeaseService for Scripted {
         request: Request<proto::ClaimBatchRequest>,
     ) -> Result<Response<proto::ClaimBatchResponse>, Status> {
         self.note(&request, Message::Claim);
+        if let Some(error) = self.next(|answers| &mut answers.claim_errors) {
+            return Err(error);
+        }
         match self.next(|answers| &mut answers.claims) {
             Some(answer) => Ok(Response::new(answer)),
             None => std::future::pending().await,

@@ -1,10 +1,11 @@
 //! Tests of the admin port and of `health`.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
 
 use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::database::WriteLock;
-use crate::support::http::{get, send};
+use crate::support::http::{get, send, send_with_headers};
 use crate::support::process::BrokerProcess;
 use crate::support::timeout::wait_until_blocking;
 
@@ -37,6 +38,54 @@ fn probes_and_version_of_a_ready_broker() {
     assert_eq!(get(admin, "/nothing").status, 404);
     assert_eq!(send(admin, "POST", "/livez", "").status, 405);
     drop(workspace);
+}
+
+/// Returns the time that probes of `probed` take, if as many silent connections as possible are opened to `attacked` before each.
+fn probes_under_attack(attacked: SocketAddr, probed: SocketAddr) -> Duration {
+    let mut silent = Vec::new();
+    let mut duration = Duration::ZERO;
+    for _ in 0..5 {
+        let opened = (0..64).map(|_| TcpStream::connect(attacked).expect("a connection"));
+        silent.extend(opened);
+        let start = Instant::now();
+        assert_eq!(get(probed, "/livez").status, 200);
+        duration += start.elapsed();
+    }
+    duration
+}
+
+#[test]
+fn silent_connections_delay_no_probe() {
+    let (_attacked, attacked) = serving("");
+    let (_control, control) = serving("");
+    let control = probes_under_attack(attacked, control);
+    let duration = probes_under_attack(attacked, attacked);
+    // A probe that waited for the time limit of a connection took 5 s.
+    assert!(
+        duration < Duration::from_secs(4) + 20 * control,
+        "probes took {duration:?}, and those of another broker {control:?}"
+    );
+}
+
+#[test]
+fn only_own_names_and_pages_are_answered() {
+    let (_workspace, admin) = serving("admin.hosts = ['broker-1']");
+    let own = format!("Host: {admin}\r\n");
+    let foreign_page = format!("{own}Origin: http://127.0.0.1:1\r\n");
+    for headers in ["Host: evil.example\r\n", &foreign_page] {
+        let refused = send_with_headers(admin, "PUT", "/log/level", headers, "debug");
+        assert_eq!(refused.status, 403, "{refused:?}");
+        for path in ["/livez", "/metrics", "/nothing"] {
+            let refused = send_with_headers(admin, "GET", path, headers, "");
+            assert_eq!(refused.status, 403, "{refused:?}");
+        }
+    }
+    assert_eq!(get(admin, "/log/level").body, "info");
+    let own_page = format!("{own}Origin: http://{admin}\r\n");
+    for headers in ["Host: localhost\r\n", "Host: broker-1:9464\r\n", &own_page] {
+        let changed = send_with_headers(admin, "PUT", "/log/level", headers, "debug");
+        assert_eq!(changed.status, 200, "{changed:?}");
+    }
 }
 
 #[test]
@@ -72,14 +121,57 @@ fn draining_broker_is_live_but_not_ready() {
 fn locked_store_makes_the_broker_unready() {
     let (workspace, admin) = serving("");
     let lock = WriteLock::acquire(&workspace.path("q.db"));
-    let refused = workspace.call("enqueue work --set payload=x");
+    let running = || get(admin, "/readyz").json()["store"]["oldest_operation_seconds"].as_f64();
+    let enqueue = ["enqueue", "work", "--set", "payload=x"];
+    let refused = std::thread::scope(|scope| {
+        let refused = scope.spawn(|| workspace.call(&enqueue.join(" ")));
+        wait_until_blocking("an operation is seen to hang", || running() > Some(0.5));
+        refused.join().expect("it ends")
+    });
     assert_eq!(refused.code, 69, "{refused:?}");
     wait_until_blocking("it is not ready", || get(admin, "/readyz").status == 503);
     let ready = get(admin, "/readyz").json();
     assert_eq!(ready["reasons"][0], "store_unavailable");
     assert_eq!(ready["store"]["up"], false);
+    // Operators read the cause everywhere, and callers its kind.
+    let cause = "another process holds the file's write lock";
+    let error = |ready: &serde_json::Value| ready["store"]["error"].as_str().map(str::to_owned);
+    let is_named = |error: Option<String>| error.is_some_and(|error| error.contains(cause));
+    assert!(is_named(error(&ready)), "{ready}");
+    assert_eq!(ready["store"]["error_cause"], "busy");
+    let health = crate::support::process::program()
+        .args(["health", "--admin"])
+        .env("LEASE_BROKER_ADMIN__LISTEN", admin.to_string())
+        .output()
+        .expect("it runs");
+    assert_eq!(health.status.code(), Some(1), "{health:?}");
+    assert!(
+        String::from_utf8_lossy(&health.stderr).contains(cause),
+        "{health:?}"
+    );
+    let log = workspace.process.as_ref().expect("a service").log();
+    let mut unhealthy = log
+        .lines()
+        .filter(|line| line.contains("store is unhealthy"));
+    assert!(unhealthy.any(|line| line.contains(cause)), "{log}");
+    let metrics = get(admin, "/metrics").body;
+    let failures = "lease_broker_store_failures_total{lease_broker_store_cause=\"busy\"} ";
+    let failures = metrics.lines().find_map(|line| line.strip_prefix(failures));
+    assert!(
+        failures.is_some_and(|failures| failures != "0"),
+        "{metrics}"
+    );
+    for refused in [refused, workspace.call(&enqueue.join(" "))] {
+        assert!(
+            refused.err.contains("the database is locked or busy"),
+            "{refused:?}"
+        );
+        assert!(!refused.err.contains("process holds"), "{refused:?}");
+    }
     drop(lock);
     wait_until_blocking("it is ready again", || get(admin, "/readyz").status == 200);
+    let ready = get(admin, "/readyz").json();
+    assert!(is_named(error(&ready)), "{ready}");
 }
 
 #[test]

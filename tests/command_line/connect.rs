@@ -74,7 +74,7 @@ fn wrong_protocol_of_a_port_is_named_with_a_remedy() {
         ("http://nowhere.invalid:1".to_owned(), &["has no address"]),
     ] {
         for command in ["claim work", "enqueue work --set payload=x"] {
-            let command = format!("{command} --address {address} --timeout 1s");
+            let command = format!("{command} --address {address} --timeout 1s --plaintext");
             let failed = workspace.run(&command);
             assert_eq!(failed.code, 69, "{command}: {failed:?}");
             for part in parts.iter().chain(&[&*address]) {

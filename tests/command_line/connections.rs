@@ -4,6 +4,7 @@ use std::net::TcpStream;
 
 use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::frames::{HEARTBEAT, call_headers};
+use crate::support::http::get;
 use crate::support::process::{BrokerProcess, limited_program};
 use crate::support::raw_connection::RawConnection;
 use crate::support::timeout::wait_until_blocking;
@@ -49,6 +50,50 @@ fn silent_connections_leave_files_for_the_store() {
     let log = workspace.process.as_ref().expect("a service").log();
     assert!(!log.contains("connections cannot be accepted"), "{log}");
     drop(silent);
+}
+
+#[test]
+fn connections_over_the_limit_are_counted() {
+    let settings =
+        "admin.listen = '127.0.0.1:0'\nserver.max_connections = 2\nserver.handshake_timeout = '1m'";
+    let mut workspace = Workspace::with(&format!("{settings}\n{QUEUES}"));
+    workspace.serve();
+    let process = workspace.process.as_mut().expect("a service");
+    let admin = process.admin_address();
+    let value = |name: &str| {
+        let metrics = get(admin, "/metrics").body;
+        let value = metrics.lines().find_map(|line| line.strip_prefix(name));
+        value.expect(name).trim().to_owned()
+    };
+    let open: Vec<_> = (0..2)
+        .map(|_| TcpStream::connect(process.address).expect("a connection"))
+        .collect();
+    wait_until_blocking("both are open", || {
+        value("lease_broker_connection_open ") == "2"
+    });
+    for _ in 0..180 {
+        // The reset can arrive before the connection is complete.
+        drop(TcpStream::connect(process.address));
+    }
+    let refused = "lease_broker_connection_refused_total{lease_broker_connection_refusal=\"max_connections\"}";
+    wait_until_blocking("all are counted", || value(refused) == "180");
+    drop(open);
+    wait_until_blocking("none is open", || {
+        value("lease_broker_connection_open ") == "0"
+    });
+    // The log has the first one at once, and the others at the latest when the broker stops.
+    process.signal("TERM");
+    assert_eq!(process.wait().code(), Some(0));
+    let log = process.log();
+    let lines = log
+        .lines()
+        .filter(|line| line.contains("connections refused"));
+    let counts = lines.map(|line| {
+        let (_, count) = line.split_once("count=").expect("a count");
+        let count = count.split_whitespace().next().expect("a count");
+        count.parse::<u64>().expect("a number")
+    });
+    assert_eq!(counts.sum::<u64>(), 180, "{log}");
 }
 
 #[test]

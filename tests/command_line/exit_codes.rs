@@ -97,11 +97,23 @@ fn missing_columns_exit_64_and_are_named() {
 #[test]
 fn missing_table_exits_64() {
     let workspace = Workspace::with("[queues.orders]");
-    fails(
-        &workspace.store("serve --listen 127.0.0.1:0"),
-        64,
-        &["orders", "does not exist"],
-    );
+    let refused = workspace.store("serve --listen 127.0.0.1:0");
+    fails(&refused, 64, &["orders", "does not exist"]);
+}
+
+#[test]
+fn schema_commands_are_named_only_where_they_help() {
+    let reserved = "CREATE TABLE rows (id); CREATE VIEW orders AS SELECT id FROM rows";
+    let without_key = "CREATE TABLE orders (text)";
+    for sql in ["", reserved, without_key] {
+        let workspace = Workspace::with("[queues.orders]");
+        workspace.database().execute_batch(sql).expect(sql);
+        for command in ["serve --listen 127.0.0.1:0", "stats"] {
+            let refused = workspace.store(command);
+            fails(&refused, 64, &["orders"]);
+            assert!(!refused.err.contains("schema"), "{sql}: {refused:?}");
+        }
+    }
 }
 
 #[test]

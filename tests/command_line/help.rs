@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::command_line::workspace::Workspace;
 use crate::support::skipped::skipped;
 
-const COMMANDS: [&str; 22] = [
+const COMMANDS: [&str; 23] = [
     "serve",
     "demo",
     "schema plan",
@@ -27,6 +27,7 @@ const COMMANDS: [&str; 22] = [
     "secret rotate",
     "token new",
     "auth check",
+    "auth revoke",
     "completions",
 ];
 

@@ -93,7 +93,7 @@ fn sighup_reads_the_level_again() {
     signal("loud");
     let process = workspace.process.as_ref().expect("a service");
     wait_until_blocking("it is refused", || {
-        process.log().contains("log level not changed")
+        process.log().contains("configuration not changed")
     });
     assert_eq!(get(admin, "/log/level").body, "debug");
 }

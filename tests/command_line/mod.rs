@@ -16,6 +16,7 @@ mod leases;
 mod logging;
 mod metrics;
 mod operators;
+mod pauses;
 mod read_only;
 mod schema;
 mod security;

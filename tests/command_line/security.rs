@@ -239,6 +239,43 @@ fn worker_and_bench_use_tls_and_tokens() {
 }
 
 #[test]
+fn other_host_is_called_in_plain_text_only_if_allowed() {
+    let workspace = Workspace::serving();
+    workspace.write("any.token", "lb_any");
+    let port = workspace.process.as_ref().expect("a service").address;
+    // The address of every interface reaches this host, and is not one of loopback.
+    let other = format!("http://0.0.0.0:{}", port.port());
+    let listed = format!("http://{port},http://broker-2.example:50051");
+    for command in [
+        "enqueue outbox --set payload=x",
+        "claim outbox",
+        "health",
+        "work outbox --until-empty -- true",
+    ] {
+        let (command, program) = command.split_once(" -- ").unwrap_or((command, ""));
+        let rest = if program.is_empty() { "" } else { "--" };
+        let call = |flags: &str| workspace.run(&format!("{command} {flags} {rest} {program}"));
+        for address in [&*other, &*listed, "broker-2.example:50051"] {
+            for token in ["", "--token-file any.token"] {
+                let refused = call(&format!("--address {address} {token}"));
+                fails(&refused, 64, &["https://", "--plaintext"]);
+            }
+        }
+        let allowed = call(&format!("--address {other} --plaintext"));
+        assert_eq!(allowed.code, 0, "{allowed:?}");
+    }
+    // `work` passes the permission on to its commands.
+    let added = workspace.call("enqueue outbox --set payload=x");
+    assert_eq!(added.code, 0, "{added:?}");
+    let worked = workspace.run(&format!(
+        "work outbox --until-empty --address {other} --plaintext -- {PROGRAM} enqueue work --set payload=nested"
+    ));
+    assert_eq!(worked.code, 0, "{worked:?}");
+    let nested: i64 = query_value(&workspace.database(), "SELECT count(*) FROM work");
+    assert_eq!(nested, 1);
+}
+
+#[test]
 fn new_token_is_printed_once_and_stored_as_a_hash() {
     let workspace = Workspace::with("");
     let both = workspace.run("token new loader");
@@ -310,4 +347,27 @@ fn rotated_secret_is_printed_by_its_number() {
         64,
         &["cannot be used"],
     );
+}
+
+#[test]
+fn revoked_token_leaves_the_file_and_the_others_stay() {
+    let workspace = serving();
+    let tokens = || std::fs::read_to_string(workspace.path("tokens")).expect("a file");
+    let leaked = workspace.run("token new loader --tokens-file tokens");
+    workspace.write("leaked.token", &leaked.out);
+    let revoke = |token: &str| workspace.run(&format!("auth revoke --config queues.toml {token}"));
+    let one = revoke("--token-file leaked.token");
+    assert!(one.out.starts_with("tokens revoked: 1;"), "{one:?}");
+    assert_eq!(tokens().lines().count(), 2, "{}", tokens());
+    let mode = std::fs::metadata(workspace.path("tokens")).expect("a file");
+    assert_eq!(mode.permissions().mode() & 0o777, 0o600);
+    fails(
+        &revoke("--token-file leaked.token"),
+        1,
+        &["has no such token"],
+    );
+    assert_eq!(call(&workspace, "loader", "health").code, 0);
+    assert_eq!(revoke("--token-name loader").code, 0);
+    assert!(tokens().starts_with("all:"), "{}", tokens());
+    fails(&revoke(""), 64, &["--token-name"]);
 }

@@ -125,3 +125,57 @@ fn identities_that_cannot_be_used_are_refused() {
     let error = without_tls.expect_err("no certificates");
     assert!(error.reason.contains("client_authorities"), "{error}");
 }
+
+#[test]
+fn keys_come_from_one_place_that_nobody_can_change() {
+    let jwt = |more: &str| {
+        let text = format!("[auth.jwt]\nissuer = 'i'\naudience = 'a'\n{more}");
+        from_file(Box::leak(text.into_boxed_str()))
+    };
+    jwt("jwks_url = 'https://issuer.example/keys'").expect("valid");
+    jwt("jwks_url = 'http://127.0.0.1:8080/keys'").expect("valid");
+    for (more, key) in [
+        ("", "auth.jwt.jwks_file"),
+        (
+            "jwks_file = 'f'\njwks_url = 'https://i/'",
+            "auth.jwt.jwks_file",
+        ),
+        (
+            "jwks_url = 'http://issuer.example/keys'",
+            "auth.jwt.jwks_url",
+        ),
+        (
+            "jwks_file = 'f'\njwks_ca_file = 'ca'",
+            "auth.jwt.jwks_ca_file",
+        ),
+    ] {
+        assert_eq!(jwt(more).expect_err(more).key, key);
+    }
+}
+
+#[test]
+fn trust_domains_and_revocation_lists_need_their_authorities() {
+    let tls = |more: &str| {
+        let text = format!("[server.tls]\ncertificate = 'a'\nkey = 'b'\n{more}");
+        from_file(Box::leak(text.into_boxed_str()))
+    };
+    let with_domain = tls("trust_domains = { 'prod.example' = 'c' }").expect("valid");
+    let certificates = with_domain.server.tls.expect("TLS").client_certificates();
+    assert_eq!(certificates, ClientCertificates::Optional);
+    for (more, key) in [
+        (
+            "client_revocation_lists = 'd'",
+            "server.tls.client_revocation_lists",
+        ),
+        (
+            "trust_domains = { 'Prod' = 'c' }",
+            "server.tls.trust_domains.\"Prod\"",
+        ),
+        (
+            "trust_domains = { 'a' = 'c' }\nclient_certificates = 'off'",
+            "server.tls.client_certificates",
+        ),
+    ] {
+        assert_eq!(tls(more).expect_err(more).key, key);
+    }
+}

@@ -1,7 +1,9 @@
 //! Expired leases and the reaper.
 
+use std::time::Instant;
+
 use lease_broker_model::item_state::State;
-use lease_broker_store::NewItem;
+use lease_broker_store::{LatestTime, NewItem};
 use lease_broker_value::Value;
 
 use crate::harness::Harness;
@@ -38,16 +40,30 @@ pub(crate) async fn item_is_dead_after_its_last_attempt_expired<H: Harness>() {
     assert_eq!(fixture.counts().await, [0, 0, 0, 0, 1]);
 }
 
+/// A reap can wait for a lock, or for a broker that was stopped. The time since the clock was read is no step.
+pub(crate) async fn time_that_a_reap_has_waited_is_no_clock_step<H: Harness>() {
+    let fixture = Fixture::<H>::with(1, |spec| spec.retry.max_attempts = Some(1)).await;
+    let item = fixture.claim_for(1, MINUTE).await.remove(0);
+    fixture.advance(2 * MINUTE).await;
+    let claim_time = item.expiry.expire_time - 60_000;
+    let read = Instant::now().checked_sub(3 * MINUTE);
+    let latest = LatestTime::new(claim_time, read.expect("a machine that runs for minutes"));
+    let reaped = fixture.store.reap(fixture.queue, 9, Some(latest)).await;
+    let expired = reaped.expect("reap").expired;
+    assert_eq!(expired[0].state, State::Dead);
+}
+
 pub(crate) async fn lease_that_a_clock_step_ends_is_no_attempt<H: Harness>() {
     let fixture = Fixture::<H>::with(1, |spec| spec.retry.max_attempts = Some(1)).await;
     let item = fixture.claim_for(1, MINUTE).await.remove(0);
     let claim_time = item.expiry.expire_time - 60_000;
-    let no_step = fixture.store.reap(fixture.queue, 9, Some(i64::MAX)).await;
+    let latest = Some(LatestTime::new(i64::MAX, Instant::now()));
+    let no_step = fixture.store.reap(fixture.queue, 9, latest).await;
     let time = no_step.expect("reap").time.expect("the time of the store");
     assert!((claim_time..claim_time + 60_000).contains(&time));
     fixture.advance(2 * MINUTE).await;
     // The clock cannot show more than the time before the claim, unless it was stepped.
-    let latest = Some(claim_time - 1_000);
+    let latest = Some(LatestTime::new(claim_time - 1_000, Instant::now()));
     let reaped = fixture.store.reap(fixture.queue, 9, latest).await;
     let expired = reaped.expect("reap").expired;
     assert_eq!(expired[0].state, State::Ready);

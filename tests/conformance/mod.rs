@@ -234,6 +234,7 @@ macro_rules! conformance {
                     expired_lease_is_reported_and_its_item_ready
                     item_is_dead_after_its_last_attempt_expired
                     lease_that_a_clock_step_ends_is_no_attempt
+                    time_that_a_reap_has_waited_is_no_clock_step
                     item_without_max_attempts_never_dies
                     held_lease_is_not_reaped
                     expired_item_is_not_claimed_before_it_is_reaped

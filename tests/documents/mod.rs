@@ -1,9 +1,10 @@
 //! Runs the commands and the SQL that the READMEs and pages of `docs` show, and compares the output with the output shown.
 //!
-//! The recipes and the page about plain SQL run on both stores.
+//! The recipes and the page about plain SQL run on both stores. `promises` checks that a test shows each promise.
 
 mod libraries;
 mod output;
+mod promises;
 mod session;
 mod store;
 

@@ -23,7 +23,7 @@ async fn client_makes_every_call(language: &str) {
     }
     let server = Server::with_config(QUEUES).await;
     let mut client = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.ci/client"));
-    client.args([language, &server.address.to_string()]);
+    client.args([language, "calls", &server.address.to_string()]);
     let output = client.stdin(Stdio::null()).output();
     let output = output.expect("the script starts");
     let text = format!(

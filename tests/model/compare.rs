@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use lease_broker_model::item_state::State;
 use lease_broker_value::Value;
 
-use super::{Run, about, time};
+use super::{Run, about};
 use crate::harness::Harness;
-use crate::model::queue_model::{Policy, id};
+use crate::model::queue_model::{Policy, id, time};
 
 impl<H: Harness> Run<H> {
     /// Compares all rows: state, owner, fence, attempt, error, due time, age and result.
@@ -30,13 +30,18 @@ impl<H: Harness> Run<H> {
                     row.attempt,
                     row.error.is_some(),
                 );
-                let expected = (item.owner.clone(), item.fence, item.attempt, item.has_error);
+                let expected = (
+                    item.row.owner.clone(),
+                    item.row.fence,
+                    item.row.attempt,
+                    item.has_error,
+                );
                 assert_eq!(got, expected, "{row:?}");
-                match (row.due_in, item.due) {
+                match (row.due_in, item.due()) {
                     (None, None) => {}
                     (Some(left), Some(due)) if due <= now => assert!(left.is_zero(), "{row:?}"),
                     (Some(left), Some(due)) => assert!(about(left, time(due - now)), "{row:?}"),
-                    _ => panic!("{row:?} is due at {:?}", item.due),
+                    _ => panic!("{row:?} is due at {:?}", item.due()),
                 }
                 let age = time(now - item.since);
                 assert!(

@@ -5,10 +5,10 @@ use lease_broker_value::Value;
 use rand::RngExt as _;
 use uuid::Uuid;
 
-use super::{Run, time};
+use super::Run;
 use crate::harness::Harness;
 use crate::harness::fixture::new_item;
-use crate::model::queue_model::id;
+use crate::model::queue_model::{id, time};
 
 impl<H: Harness> Run<H> {
     pub(super) async fn enqueue(&mut self) {

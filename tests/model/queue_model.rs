@@ -1,15 +1,21 @@
-//! The model: a queue in memory that follows the contract of a store.
+//! The model: a queue in memory that follows the contract of a store. What an operation does to the lease of one row is the
+//! function `step` of the store's contract. The model adds the choice of rows, and the columns beside the lease.
 //!
 //! Time in the model advances by whole hours, and every duration is a whole number of hours plus half an hour. So each
 //! due time is at least half an hour away from every moment at which the test compares. The time that the operations of
 //! the store take cannot change a result.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
-use lease_broker_store::{Checkpoints, Settled};
+use lease_broker_model::queue::QueueSpec;
+use lease_broker_store::{
+    Cancelled, Checkpoints, LeaseProof, LeaseRow, RowEnding, RowOperation, RowOutcome, Settled,
+    step,
+};
 use lease_broker_value::Value;
 use uuid::Uuid;
 
@@ -46,26 +52,20 @@ pub(crate) enum Write {
 
 /// Time until a completed item of a recurring queue is ready again.
 pub(crate) const RECUR_AFTER: Halves = 7;
+/// The length of the unit of time in milliseconds.
+const MILLIS: i64 = 30 * 60 * 1_000;
 pub(crate) const MAX_ATTEMPTS: u32 = 3;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
     pub(crate) rank: i64,
-    pub(crate) state: State,
+    /// The columns that decide about the lease. Its due time is in milliseconds.
+    pub(crate) row: LeaseRow,
     /// The time of the last change of state.
     pub(crate) since: Halves,
-    pub(crate) due: Option<Halves>,
-    pub(crate) owner: Option<String>,
-    pub(crate) token: Option<Uuid>,
-    pub(crate) fence: i64,
-    pub(crate) attempt: u32,
     pub(crate) has_error: bool,
     pub(crate) result: i64,
     pub(crate) checkpoint: Option<Vec<u8>>,
-    /// True after the last lease was cancelled, until the next claim or redrive.
-    pub(crate) is_cancelled: bool,
-    /// The way in which the lease of `token` ended.
-    ended: Option<End>,
 }
 
 /// The expected result of a settlement.
@@ -74,9 +74,6 @@ pub(crate) enum Answer {
     Exactly(Settled),
     /// A refused column. The row is not changed.
     Refused,
-    /// For a failure after a release, or a release after a failure. The row of a store may not tell them apart, so the result
-    /// is this state or a lost lease.
-    StateOrLost(State),
 }
 
 #[derive(Debug)]
@@ -86,6 +83,8 @@ pub(crate) struct Model {
     /// The results of the archived items, by id.
     pub(crate) archived: BTreeMap<i64, i64>,
     pub(crate) policy: Policy,
+    /// The rules of the queue.
+    pub(crate) queue: QueueSpec,
 }
 
 pub(crate) fn id(key: &Key) -> i64 {
@@ -95,35 +94,75 @@ pub(crate) fn id(key: &Key) -> i64 {
     }
 }
 
+/// Returns a time in milliseconds.
+fn millis(halves: Halves) -> i64 {
+    halves * MILLIS
+}
+
+pub(crate) fn time(halves: Halves) -> Duration {
+    Duration::from_millis(millis(halves).unsigned_abs())
+}
+
+fn proof(lease: &LeaseRef) -> LeaseProof {
+    LeaseProof {
+        token: lease.token,
+        fence: lease.fence,
+    }
+}
+
+impl Item {
+    /// Returns the due time.
+    pub(crate) fn due(&self) -> Option<Halves> {
+        self.row.due.map(|due| due / MILLIS)
+    }
+
+    /// Stores a checkpoint. An empty one removes the stored one.
+    fn store(&mut self, checkpoint: Option<&Vec<u8>>) {
+        if let Some(checkpoint) = checkpoint {
+            self.checkpoint = (!checkpoint.is_empty()).then(|| checkpoint.clone());
+        }
+    }
+}
+
 impl Model {
     pub(crate) fn add(&mut self, id: i64, rank: i64, delay: Halves) {
+        let mut row = LeaseRow::new();
+        if delay > 0 {
+            row.state = State::Delayed;
+            row.due = Some(millis(self.now + delay));
+        }
         let item = Item {
             rank,
-            state: if delay == 0 {
-                State::Ready
-            } else {
-                State::Delayed
-            },
+            row,
             since: self.now,
-            due: (delay > 0).then_some(self.now + delay),
-            owner: None,
-            token: None,
-            fence: 0,
-            attempt: 0,
             has_error: false,
             result: 0,
             checkpoint: None,
-            is_cancelled: false,
-            ended: None,
         };
         assert!(self.items.insert(id, item).is_none());
+    }
+
+    /// Runs an operation on one item. Removes the item if the operation does.
+    fn step(&mut self, id: i64, operation: &RowOperation<String>) -> RowOutcome {
+        let row = self.items.get(&id).map(|item| &item.row);
+        let (after, outcome) = step(&self.queue, row, millis(self.now), operation);
+        match (after, self.items.get_mut(&id)) {
+            (Some(after), Some(item)) => {
+                if after.state != item.row.state {
+                    item.since = self.now;
+                }
+                item.row = after;
+            }
+            _ => drop(self.items.remove(&id)),
+        }
+        outcome
     }
 
     /// Returns the ids of the items in one state.
     pub(crate) fn in_state(&self, state: State) -> Vec<i64> {
         let items = self.items.iter();
         items
-            .filter(|(_, item)| item.state == state)
+            .filter(|(_, item)| item.row.state == state)
             .map(|(&id, _)| id)
             .collect()
     }
@@ -134,11 +173,8 @@ impl Model {
 
     /// Returns the ids of the items that a token has leased, in the order of the queue.
     fn held_by(&self, token: Uuid) -> Vec<i64> {
-        let mut held = self.in_state(State::Leased);
-        held.retain(|id| {
-            let item = &self.items[id];
-            item.token == Some(token) && item.due > Some(self.now)
-        });
+        let mut held: Vec<i64> = self.items.keys().copied().collect();
+        held.retain(|id| self.items[id].row.is_leased_by(token, millis(self.now)));
         self.sort(&mut held);
         held
     }
@@ -162,32 +198,19 @@ impl Model {
         self.sort(&mut picked);
         picked.truncate(max_items);
         for id in &picked {
-            let now = self.now;
-            let item = self.items.get_mut(id).expect("picked");
-            item.enter(State::Leased, now, Some(now + duration));
-            item.owner = Some(worker.to_owned());
-            item.token = Some(token);
-            item.fence += 1;
-            item.attempt += 1;
-            item.is_cancelled = false;
-            item.ended = None;
+            let claim = RowOperation::Claim {
+                token,
+                owner: worker.to_owned(),
+                duration: time(duration),
+            };
+            assert_eq!(self.step(*id, &claim), RowOutcome::Leased);
         }
         picked
     }
 
-    /// Returns the item if the lease is held.
-    fn held(&mut self, lease: &LeaseRef) -> Option<&mut Item> {
-        let now = self.now;
-        let item = self.items.get_mut(&id(&lease.key))?;
-        let held = item.state == State::Leased
-            && item.token == Some(lease.token)
-            && item.fence == lease.fence
-            && item.due > Some(now);
-        held.then_some(item)
-    }
-
-    pub(crate) fn is_held(&mut self, lease: &LeaseRef) -> bool {
-        self.held(lease).is_some()
+    pub(crate) fn is_held(&self, lease: &LeaseRef) -> bool {
+        let item = self.items.get(&id(&lease.key));
+        item.is_some_and(|item| item.row.is_held(proof(lease), millis(self.now)))
     }
 
     pub(crate) fn heartbeat(
@@ -195,64 +218,41 @@ impl Model {
         lease: &LeaseRef,
         duration: Halves,
         checkpoint: Option<&Vec<u8>>,
-    ) -> bool {
-        let due = self.now + duration;
-        let Some(item) = self.held(lease) else {
-            return false;
-        };
-        item.due = Some(due);
-        item.store(checkpoint);
-        true
+    ) -> RowOutcome {
+        let id = id(&lease.key);
+        let heartbeat = RowOperation::Heartbeat(proof(lease), time(duration));
+        let outcome = self.step(id, &heartbeat);
+        if outcome == RowOutcome::Extended {
+            let item = self.items.get_mut(&id).expect("extended");
+            item.store(checkpoint);
+        }
+        outcome
     }
 
     /// Releases the leases of a request and returns their number.
     pub(crate) fn release_request(&mut self, token: Uuid) -> usize {
         let held = self.held_by(token);
         for id in &held {
-            let now = self.now;
-            let item = self.items.get_mut(id).expect("held");
-            item.ended = Some(End::Release(0));
-            item.attempt -= 1;
-            item.owner = None;
-            item.enter(State::Ready, now, None);
+            let release = RowOperation::ReleaseClaim(token);
+            assert_eq!(self.step(*id, &release), RowOutcome::Released);
         }
         held.len()
     }
 
-    /// Returns the state of the item of a lost lease, and whether a heartbeat gets the reason of a cancellation.
-    pub(crate) fn lost(&self, lease: &LeaseRef) -> (Option<State>, bool) {
-        let Some(item) = self.items.get(&id(&lease.key)) else {
-            return (None, false);
+    /// Cancels the lease on an item.
+    pub(crate) fn cancel(&mut self, id: i64, delay: Halves, dead_letter: bool) -> Cancelled {
+        let cancel = RowOperation::Cancel {
+            fence: None,
+            delay: time(delay),
+            dead_letter,
         };
-        let is_cancelled = item.is_cancelled && item.fence == lease.fence;
-        (Some(item.state), is_cancelled)
-    }
-
-    /// Cancels the lease on an item. Returns whether the item was leased, and its state; `None` if there is no such item.
-    pub(crate) fn cancel(
-        &mut self,
-        id: i64,
-        delay: Halves,
-        dead_letter: bool,
-    ) -> (bool, Option<State>) {
-        let now = self.now;
-        let Some(item) = self.items.get_mut(&id) else {
-            return (false, None);
+        let RowOutcome::Cancelled(cancelled) = self.step(id, &cancel) else {
+            panic!("a cancellation has another outcome");
         };
-        if item.state != State::Leased {
-            return (false, Some(item.state));
+        if let (Cancelled::Ended { .. }, Some(item)) = (&cancelled, self.items.get_mut(&id)) {
+            item.has_error = true;
         }
-        if dead_letter || item.attempt >= MAX_ATTEMPTS {
-            item.enter(State::Dead, now, None);
-        } else if delay == 0 {
-            item.enter(State::Ready, now, None);
-        } else {
-            item.enter(State::Delayed, now, Some(now + delay));
-        }
-        item.token = None;
-        item.has_error = true;
-        item.is_cancelled = true;
-        (true, Some(item.state))
+        cancelled
     }
 
     pub(crate) fn settle(
@@ -262,141 +262,61 @@ impl Model {
         write: Write,
         checkpoint: Option<&Vec<u8>>,
     ) -> Answer {
-        let (now, policy) = (self.now, self.policy);
-        if write == Write::Forbidden {
+        let is_held = self.is_held(lease);
+        if write == Write::Forbidden || is_held && write == Write::Null {
             return Answer::Refused;
         }
-        let Some(item) = self.held(lease) else {
-            return self.repeat(lease, end);
+        let id = id(&lease.key);
+        let ending = match end {
+            End::Complete => RowEnding::Complete,
+            End::Fail(retry) => RowEnding::Fail(retry.map(time)),
+            End::Release(delay) => RowEnding::Release(time(delay)),
         };
-        match write {
-            Write::Null => return Answer::Refused,
-            Write::Result(result) => item.result = result,
-            Write::Nothing | Write::Forbidden => {}
-        }
-        item.ended = Some(end);
-        item.store(checkpoint);
-        match end {
-            End::Complete => {
-                item.has_error = false;
-                item.checkpoint = None;
-                match policy {
-                    Policy::Keep => item.enter(State::Completed, now, None),
-                    Policy::Recur => {
-                        item.enter(State::Delayed, now, Some(now + RECUR_AFTER));
-                        item.attempt = 0;
-                    }
-                    Policy::Delete | Policy::Archive => {
-                        let (id, result) = (id(&lease.key), item.result);
-                        self.items.remove(&id);
-                        if policy == Policy::Archive {
-                            self.archived.insert(id, result);
-                        }
-                        return Answer::Exactly(Settled::Ended(State::Completed));
+        if is_held {
+            let item = self.items.get_mut(&id).expect("held");
+            if let Write::Result(result) = write {
+                item.result = result;
+            }
+            item.store(checkpoint);
+            match end {
+                End::Complete => {
+                    item.has_error = false;
+                    item.checkpoint = None;
+                    if self.policy == Policy::Archive {
+                        self.archived.insert(id, item.result);
                     }
                 }
-            }
-            End::Fail(retry) => {
-                item.has_error = true;
-                match retry {
-                    Some(delay) => item.enter(State::Delayed, now, Some(now + delay)),
-                    None => item.enter(State::Dead, now, None),
-                }
-            }
-            End::Release(delay) => {
-                item.attempt -= 1;
-                item.owner = None;
-                if delay == 0 {
-                    item.enter(State::Ready, now, None);
-                } else {
-                    item.enter(State::Delayed, now, Some(now + delay));
-                }
+                End::Fail(_) => item.has_error = true,
+                End::Release(_) => {}
             }
         }
-        Answer::Exactly(Settled::Ended(item.state))
-    }
-
-    fn repeat(&self, lease: &LeaseRef, end: End) -> Answer {
-        let Some(item) = self.items.get(&id(&lease.key)) else {
-            return Answer::Exactly(match end {
-                End::Complete => Settled::Gone,
-                End::Fail(_) | End::Release(_) => Settled::Lost,
-            });
-        };
-        let is_same_lease = item.state != State::Leased
-            && item.token == Some(lease.token)
-            && item.fence == lease.fence;
-        let Some(ended) = item.ended.filter(|_| is_same_lease) else {
-            return Answer::Exactly(Settled::Lost);
-        };
-        match (ended, end) {
-            (End::Complete, End::Complete)
-            | (End::Fail(_), End::Fail(_))
-            | (End::Release(_), End::Release(_)) => Answer::Exactly(Settled::Repeated(item.state)),
-            (End::Complete, _) | (_, End::Complete) => Answer::Exactly(Settled::Lost),
-            _ => Answer::StateOrLost(item.state),
+        match self.step(id, &RowOperation::Settle(proof(lease), ending)) {
+            RowOutcome::Settled(settled) => Answer::Exactly(settled),
+            other => panic!("{other:?}"),
         }
     }
 
     /// Returns the leased and delayed items that are due, starting with the earliest due time.
     pub(crate) fn due(&self) -> Vec<i64> {
         let mut due: Vec<i64> = self.items.keys().copied().collect();
-        due.retain(|id| self.items[id].due.is_some_and(|due| due <= self.now));
-        due.sort_by_key(|id| self.items[id].due);
+        due.retain(|id| self.items[id].due().is_some_and(|due| due <= self.now));
+        due.sort_by_key(|id| self.items[id].row.due);
         due
     }
 
-    /// Ends an expired lease and returns the new state of its item.
-    pub(crate) fn expire(&mut self, id: i64) -> State {
-        let now = self.now;
-        let item = self.items.get_mut(&id).expect("expired");
-        let is_exhausted = item.attempt >= MAX_ATTEMPTS;
-        item.enter(
-            if is_exhausted {
-                State::Dead
-            } else {
-                State::Ready
-            },
-            now,
-            None,
-        );
-        item.owner = None;
-        item.token = None;
-        item.has_error = true;
-        item.state
-    }
-
-    pub(crate) fn promote(&mut self, id: i64) {
-        let now = self.now;
-        let item = self.items.get_mut(&id).expect("delayed");
-        item.enter(State::Ready, now, None);
+    /// Ends an expired lease, or makes a delayed item ready.
+    pub(crate) fn reap(&mut self, id: i64) -> RowOutcome {
+        let outcome = self.step(id, &RowOperation::Reap { is_stepped: false });
+        if matches!(outcome, RowOutcome::Expired(_)) {
+            self.items.get_mut(&id).expect("expired").has_error = true;
+        }
+        outcome
     }
 
     pub(crate) fn redrive(&mut self, id: i64, checkpoints: Checkpoints) {
-        let now = self.now;
-        let item = self.items.get_mut(&id).expect("dead");
-        item.enter(State::Ready, now, None);
-        item.owner = None;
-        item.token = None;
-        item.is_cancelled = false;
-        item.attempt = 0;
+        assert_eq!(self.step(id, &RowOperation::Redrive), RowOutcome::Redriven);
         if checkpoints == Checkpoints::Clear {
-            item.checkpoint = None;
+            self.items.get_mut(&id).expect("redriven").checkpoint = None;
         }
-    }
-}
-
-impl Item {
-    /// Stores a checkpoint. An empty one removes the stored one.
-    fn store(&mut self, checkpoint: Option<&Vec<u8>>) {
-        if let Some(checkpoint) = checkpoint {
-            self.checkpoint = (!checkpoint.is_empty()).then(|| checkpoint.clone());
-        }
-    }
-
-    fn enter(&mut self, state: State, now: Halves, due: Option<Halves>) {
-        self.state = state;
-        self.since = now;
-        self.due = due;
     }
 }

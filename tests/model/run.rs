@@ -24,15 +24,11 @@ use uuid::Uuid;
 use crate::harness::Harness;
 use crate::harness::fixture::{Broker, Fixture, by, item_table, queue};
 use crate::harness::table::Kind;
-use crate::model::queue_model::{Halves, MAX_ATTEMPTS, Model, Policy, RECUR_AFTER};
+use crate::model::queue_model::{Halves, MAX_ATTEMPTS, Model, Policy, RECUR_AFTER, time};
 
 const BROKERS: usize = 3;
 /// Number of steps between two comparisons of all rows.
 const COMPARE_EVERY: usize = 25;
-
-fn time(halves: Halves) -> Duration {
-    Duration::from_secs(30 * 60) * u32::try_from(halves).expect("a short time")
-}
 
 /// Returns whether `left` is `expected` minus at most half an hour. The clock of some stores runs during the test. Stores round
 /// times to milliseconds, so it can be one more.
@@ -115,6 +111,7 @@ pub(crate) async fn run<H: Harness>(policy: Policy, seed: u64, steps: usize) {
             items: std::collections::BTreeMap::new(),
             archived: std::collections::BTreeMap::new(),
             policy,
+            queue: spec(policy),
         },
         random: StdRng::seed_from_u64(seed),
         leases: VecDeque::new(),

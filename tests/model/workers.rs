@@ -2,14 +2,14 @@
 
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
-use lease_broker_store::{ClaimCall, Ending, Renewal, Renewed, Settled, Settlement};
+use lease_broker_store::{ClaimCall, Ending, Renewal, Renewed, RowOutcome, Settled, Settlement};
 use lease_broker_value::Value;
 use rand::RngExt as _;
 use uuid::Uuid;
 
-use super::{Run, about, time};
+use super::{Run, about};
 use crate::harness::Harness;
-use crate::model::queue_model::{Answer, End, Halves, Policy, Write, id};
+use crate::model::queue_model::{Answer, End, Halves, Policy, Write, id, time};
 
 /// Maximum number of leases that are remembered, to use them again. Most of them are lost.
 const MAX_REMEMBERED: usize = 60;
@@ -75,8 +75,8 @@ impl<H: Harness> Run<H> {
             for item in items {
                 let model = &self.model.items[&id(&item.lease.key)];
                 let lease = (item.lease.token, item.lease.fence, item.lease.attempt);
-                assert_eq!(lease, (token, model.fence, model.attempt));
-                let left = model.due.expect("leased") - self.model.now;
+                assert_eq!(lease, (token, model.row.fence, model.row.attempt));
+                let left = model.due().expect("leased") - self.model.now;
                 assert!(about(item.expiry.time_left, time(left)), "{item:?}");
                 assert_eq!(item.checkpoint, model.checkpoint, "{:?}", item.lease);
                 if !self.leases.contains(&item.lease) {
@@ -135,24 +135,22 @@ impl<H: Harness> Run<H> {
             .await;
         let answers = answers.expect("heartbeat").into_iter().zip(checkpoints);
         for (lease, (renewed, checkpoint)) in leases.iter().zip(answers) {
-            let held = renewed.expiry();
-            if let Renewed::Lost {
-                state,
-                cancel_reason,
-            } = renewed
-            {
-                assert_eq!(
-                    (state, cancel_reason.is_some()),
-                    self.model.lost(lease),
-                    "{lease:?}"
-                );
-            }
-            assert_eq!(
-                held.is_some(),
-                self.model.heartbeat(lease, duration, checkpoint.as_ref()),
-                "{lease:?}"
-            );
-            assert!(held.is_none_or(|held| about(held.time_left, time(duration))));
+            let expected = self.model.heartbeat(lease, duration, checkpoint.as_ref());
+            let got = match &renewed {
+                Renewed::Extended(held) => {
+                    assert!(about(held.time_left, time(duration)), "{held:?}");
+                    RowOutcome::Extended
+                }
+                Renewed::Lost {
+                    state,
+                    cancel_reason,
+                } => RowOutcome::Lost {
+                    state: *state,
+                    is_cancelled: cancel_reason.is_some(),
+                },
+                Renewed::Refused(refusal) => panic!("{refusal}"),
+            };
+            assert_eq!(got, expected, "{lease:?}");
         }
     }
 
@@ -204,12 +202,6 @@ impl<H: Harness> Run<H> {
                     continue;
                 }
                 Answer::Exactly(expected) => assert_eq!(answer, expected, "{lease:?} {end:?}"),
-                Answer::StateOrLost(state) => {
-                    assert!(
-                        [Settled::Repeated(state), Settled::Lost].contains(&answer),
-                        "{lease:?} {end:?}"
-                    );
-                }
             }
             assert!(!self.model.is_held(lease));
         }

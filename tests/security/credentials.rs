@@ -1,11 +1,21 @@
 //! Credentials that are not valid: every cause has the same answer.
 
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use lease_broker_proto::EnqueueRequest;
 use serde_json::{Value as Json, json};
+use tonic::transport::Endpoint;
 use tonic::{Code, Status};
 
-use crate::security::fixture::{Files, call, claims, everything, seconds_from_now};
+use crate::security::fixture::{
+    Files, ISSUER, call, call_with, claims, everything, seconds_from_now,
+};
 use crate::support::api_error::{ApiError, assert_api_error};
+use crate::support::frames::ENQUEUE;
+use crate::support::raw_connection::{RawConnection, Received, blocking};
 use crate::support::server::Server;
+use crate::support::timeout::{TEST_TIMEOUT, with_timeout};
 
 const AUTH: &str = "
 [[auth.identities]]
@@ -20,6 +30,10 @@ roles = { producer = ['work'] }
 [[auth.identities]]
 name = 'fleet'
 spiffe = 'spiffe://test/fleet/*'
+roles = { producer = ['work'] }
+[[auth.identities]]
+name = 'by name'
+dns = '*.dns.example'
 roles = { producer = ['work'] }
 ";
 
@@ -122,16 +136,82 @@ async fn every_invalid_credential_has_the_same_answer() {
             (Code::Unauthenticated, "CREDENTIALS_INVALID"),
             "{cause}"
         );
-        // The rate of failures from one address has an answer of its own.
-        if error.retry_after.is_none() {
-            answers.push(everything(&status));
-        }
+        answers.push(everything(&status));
     }
-    assert!(answers.len() >= 20, "{}", answers.len());
     answers.dedup();
     assert_eq!(answers.len(), 1, "{answers:#?}");
     let missing = enqueue(&files, &server, None).await;
     assert_api_error(missing, Code::Unauthenticated, "CREDENTIALS_MISSING", false);
+}
+
+#[tokio::test]
+async fn token_that_breaks_its_standard_is_refused() {
+    const HEADER: &str = r#"{"alg":"ES256","kid":"1"}"#;
+    let files = Files::new();
+    let server = files.start(AUTH).await;
+    let claims = user("jti", json!("1")).to_string();
+    let header = |members: &str| HEADER.replace('}', &format!(",{members}}}"));
+    let later = seconds_from_now(600);
+    for (header, claims) in [
+        (HEADER.to_owned(), claims.clone()),
+        (header(r#""typ":"at+jwt""#), claims.clone()),
+        (
+            header(r#""typ":"application/JWT","unknown":1"#),
+            claims.clone(),
+        ),
+        (
+            HEADER.to_owned(),
+            user(
+                "exp",
+                json!(f64::from(i32::try_from(later).expect("soon")) + 0.5),
+            )
+            .to_string(),
+        ),
+    ] {
+        let token = files.sign_text(&header, &claims);
+        let called = enqueue(&files, &server, Some(&token)).await;
+        called.unwrap_or_else(|status| panic!("{header} {claims}: {status}"));
+    }
+    let twice = |name: &str| claims.replacen('{', &format!("{{\"{name}\":\"x\","), 1);
+    for (header, claims) in [
+        (
+            HEADER.to_owned(),
+            user("exp", json!(1_u64 << 63)).to_string(),
+        ),
+        (HEADER.to_owned(), user("iss", json!([ISSUER])).to_string()),
+        (HEADER.to_owned(), twice("sub")),
+        (HEADER.to_owned(), twice("groups")),
+        (header(r#""alg":"ES256""#), claims.clone()),
+        (header(r#""typ":"logout+jwt""#), claims.clone()),
+        (header(r#""crit":["exp"],"exp":1"#), claims.clone()),
+        (header(r#""crit":[]"#), claims.clone()),
+    ] {
+        let token = files.sign_text(&header, &claims);
+        let refused = enqueue(&files, &server, Some(&token)).await;
+        let error = refused.expect_err(&format!("{header} {claims}"));
+        assert_eq!(error.code(), Code::Unauthenticated, "{header} {claims}");
+    }
+}
+
+#[tokio::test]
+async fn keys_for_other_purposes_do_not_stop_the_start() {
+    let files = Files::new();
+    let mut set = files.jwks();
+    let mut encryption = set["keys"][0].clone();
+    encryption["kid"] = json!("2");
+    encryption["use"] = json!("enc");
+    encryption["alg"] = json!("ECDH-ES");
+    let unknown = json!({"kty": "AKP", "alg": "ML-DSA-65", "kid": "3", "pub": "AAAA"});
+    let keys = set["keys"].as_array_mut().expect("keys");
+    keys.extend([encryption, unknown]);
+    files.write("jwks.json", &set.to_string());
+    let server = files.start(AUTH).await;
+    let valid = files.sign(&user("jti", json!("1")));
+    enqueue(&files, &server, Some(&valid)).await.expect("valid");
+    let claims = user("jti", json!("1")).to_string();
+    let with_encryption_key = files.sign_text(r#"{"alg":"ES256","kid":"2"}"#, &claims);
+    let refused = enqueue(&files, &server, Some(&with_encryption_key)).await;
+    assert_api_error(refused, Code::Unauthenticated, "CREDENTIALS_INVALID", false);
 }
 
 #[tokio::test]
@@ -143,6 +223,10 @@ async fn certificate_without_an_identity_is_refused() {
         (&["spiffe://test/fleet/1"][..], true),
         (&["spiffe://test/fleet/1/x"], false),
         (&["spiffe://test/fleet/1", "spiffe://test/fleet/2"], false),
+        (&["spiffe://test/fleet/1", "https://test/fleet/1"], false),
+        (&["spiffe://test/fleet/1", "a.dns.example"], true),
+        (&["a.dns.example"], true),
+        (&["*.dns.example"], false),
         (&["fleet.example"], false),
     ] {
         let own = files.authority.sign(names);
@@ -176,42 +260,59 @@ async fn four_failures_leave_the_connection_open() {
         .expect("the connection is open");
 }
 
+/// Sends five tokens that are not valid on each of 100 connections.
+fn send_wrong_tokens(address: SocketAddr, token: &str) {
+    let calls =
+        [1, 3, 5, 7, 9].map(|stream| call_with(stream, ENQUEUE, token, &EnqueueRequest::default()));
+    for _ in 0..100 {
+        let mut connection = RawConnection::open(address);
+        connection.send(&calls.concat()).expect("sent");
+        let all = |received: &Received| received.answers == calls.len() || received.closed;
+        let (received, answered) = connection.wait(TEST_TIMEOUT, all);
+        assert!(answered, "{received:?}");
+    }
+}
+
 #[tokio::test]
-async fn many_failures_from_an_address_are_not_checked() {
+async fn wrong_tokens_do_not_lock_out_known_callers() {
     let files = Files::new();
     let token = files.add_token("loader");
-    let server = files.start(AUTH).await;
-    let known = files.connect(&server, None).await;
-    call(&known, Some(&token), "Enqueue", "work")
-        .await
-        .expect("valid");
-    let unchecked = crate::support::timeout::with_timeout(async {
+    // The other identities need TLS.
+    let (auth, _) = AUTH
+        .split_once("[[auth.identities]]\nname = 'fleet'")
+        .expect("an identity with a SPIFFE id");
+    let server = Server::with_config(&files.plain_text_settings(auth)).await;
+    let address = server.address;
+    let enqueue = async |token: &str| {
+        let url = format!("http://{address}");
+        let endpoint = Endpoint::from_shared(url).expect("a URL");
+        call(&endpoint.connect_lazy(), Some(token), "Enqueue", "work").await
+    };
+    let mut valid = (0..).map(|id| files.sign(&user("jti", json!(id))));
+    let known = valid.next().expect("a token");
+    enqueue(&known).await.expect("valid");
+    // A key of the same name, so that the signature must be verified.
+    let wrong = Files::new().sign(&user("jti", json!("1")));
+    let refused = with_timeout(async {
         loop {
-            let refused = enqueue(&files, &server, Some("lb_x")).await;
-            let error = ApiError::from_status(&refused.expect_err("invalid"));
-            assert_eq!(error.reason, "CREDENTIALS_INVALID");
-            if let Some(delay) = error.retry_after {
-                return delay;
+            let wrong = wrong.clone();
+            blocking(move || send_wrong_tokens(address, "lb_wrong")).await;
+            blocking(move || send_wrong_tokens(address, &wrong)).await;
+            let unknown = valid.next().expect("a token");
+            if let Err(refused) = enqueue(&unknown).await {
+                return refused;
             }
         }
     });
-    // A handshake takes about as long as a failure is remembered, so failures are made faster on few connections.
-    let failing = async {
-        loop {
-            let channel = files.connect(&server, None).await;
-            let call = || call(&channel, Some("lb_y"), "Enqueue", "work");
-            let _ = tokio::join!(call(), call(), call(), call());
-        }
-    };
-    let delay = tokio::select! {
-        delay = unchecked => delay,
-        () = failing => unreachable!(),
-    };
-    assert_eq!(delay.as_secs(), 1);
-    // A caller that the connection knows is served.
-    call(&known, Some(&token), "Enqueue", "work")
-        .await
-        .expect("known");
+    let refused = ApiError::from_status(&refused.await);
+    assert_eq!(
+        (refused.code, &*refused.reason),
+        (Code::ResourceExhausted, "OVERLOADED")
+    );
+    assert_eq!(refused.retry_after, Some(Duration::from_secs(1)));
+    for credentials in [&token, &known] {
+        enqueue(credentials).await.expect("a known caller");
+    }
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ use lease_broker_proto::{
     CancelLeasesRequest, ClaimBatchRequest, CompleteRequest, EnqueueRequest, FailRequest,
     HeartbeatRequest, ReleaseClaimsRequest, ReleaseRequest, WakeRequest,
 };
+use prost::Message;
 use rcgen::KeyPair;
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
@@ -21,6 +22,7 @@ use tonic_types::StatusExt as _;
 
 use crate::support::certificates::{Authority, Signed};
 use crate::support::client::Client;
+use crate::support::frames::{END_HEADERS, END_STREAM, HEADERS, call_block, frame, message};
 use crate::support::server::Server;
 
 pub(crate) const ISSUER: &str = "https://issuer.example";
@@ -103,6 +105,17 @@ impl Files {
         jsonwebtoken::encode(&header, claims, &key).expect("a token")
     }
 
+    /// Signs a JSON Web Token of this header and these claims, both as the text of JSON.
+    pub(crate) fn sign_text(&self, header: &str, claims: &str) -> String {
+        use base64::Engine as _;
+        let [header, claims] = [header, claims]
+            .map(|part| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(part));
+        let signed = format!("{header}.{claims}");
+        let key = EncodingKey::from_ec_der(self.issuer.serialized_der());
+        let signature = jsonwebtoken::crypto::sign(signed.as_bytes(), &key, Algorithm::ES256);
+        format!("{signed}.{}", signature.expect("a signature"))
+    }
+
     /// Returns the settings of TLS with certificates of clients, and of access control with these settings.
     pub(crate) fn settings(&self, auth: &str) -> String {
         let folder = self.path().display();
@@ -111,6 +124,19 @@ impl Files {
 certificate = \"{folder}/tls.crt\"
 key = \"{folder}/tls.key\"
 client_authorities = \"{folder}/clients.crt\"
+[auth]
+tokens_file = \"{folder}/tokens\"
+jwt = {{ jwks_file = \"{folder}/jwks.json\", issuer = \"{ISSUER}\", audience = \"{AUDIENCE}\" }}
+{auth}
+{QUEUES}"
+        )
+    }
+
+    /// Returns the settings of a broker without TLS on loopback, and of access control with these settings.
+    pub(crate) fn plain_text_settings(&self, auth: &str) -> String {
+        let folder = self.path().display();
+        format!(
+            "admin.listen = \"127.0.0.1:0\"
 [auth]
 tokens_file = \"{folder}/tokens\"
 jwt = {{ jwks_file = \"{folder}/jwks.json\", issuer = \"{ISSUER}\", audience = \"{AUDIENCE}\" }}
@@ -149,6 +175,17 @@ jwt = {{ jwks_file = \"{folder}/jwks.json\", issuer = \"{ISSUER}\", audience = \
         let own = self.authority.sign(&[spiffe_id]);
         Client::new(self.connect(server, Some(&own)).await, "work")
     }
+}
+
+/// Builds the frames of a call with a token.
+pub(crate) fn call_with(stream: u32, path: &str, token: &str, request: &impl Message) -> Vec<u8> {
+    let bearer = format!("Bearer {token}");
+    let block = call_block(path, &[("authorization", &bearer)]);
+    [
+        frame(HEADERS, END_HEADERS, stream, &block),
+        message(stream, &request.encode_to_vec(), END_STREAM),
+    ]
+    .concat()
 }
 
 /// Returns the claims of a valid token for this subject.

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use lease_broker_proto::{ClaimBatchRequest, Lease, Outcome};
+use lease_broker_proto::{ClaimBatchRequest, EnqueueRequest, Lease, Outcome};
 use uuid::Uuid;
 
 use crate::security::fixture::{Files, everything};
-use crate::support::client::{Client, completion, failure, lease_ids};
+use crate::support::client::{Client, completion, failure, item, lease_ids};
 
 const IDENTITIES: &str = "
 [[auth.identities]]
@@ -87,6 +87,34 @@ async fn request_id_of_another_identity_gets_no_leases() {
     let renewed = one.try_heartbeat(&ids(&first), minute).await;
     let renewed = renewed.expect("renewed");
     assert_eq!(renewed[0].outcome(), Outcome::Applied);
+}
+
+#[tokio::test]
+async fn request_id_of_another_producer_gets_no_keys() {
+    let files = Files::new();
+    // Also when the identities share their leases.
+    let auth = format!("lease_scope = 'queue'\n{IDENTITIES}");
+    let server = files.start(&auth).await;
+    let one = files.client(&server, "spiffe://test/one").await;
+    let two = files.client(&server, "spiffe://test/two").await;
+    let id = Uuid::new_v4();
+    let enqueue = async |client: &Client, payload: &str| {
+        let request = EnqueueRequest {
+            queue: client.queue.clone(),
+            items: vec![item(payload)],
+            request_id: id.to_string(),
+        };
+        let enqueued = client.rpc.clone().enqueue(request).await;
+        enqueued.expect("enqueued").into_inner().results
+    };
+    let first = enqueue(&one, "a").await;
+    let other = enqueue(&two, "a").await;
+    assert!(!other[0].already_added);
+    assert_ne!(first[0].key, other[0].key);
+    enqueue(&two, "a").await;
+    let again = enqueue(&one, "a").await;
+    assert!(again[0].already_added);
+    assert_eq!(first[0].key, again[0].key);
 }
 
 #[tokio::test]

@@ -2,12 +2,18 @@
 //!
 //! The attacks come from clients that are not ours too: raw frames, the TLS of Python, and grpcurl.
 
+mod audit;
+mod authorities;
 mod credentials;
+mod ended_connections;
 mod fixture;
 mod grpcurl;
 mod handshakes;
 mod lease_owners;
 mod limits;
 mod matrix;
+mod new_configuration;
 mod new_files;
+mod published_keys;
+mod tls_bridge;
 mod unread_requests;

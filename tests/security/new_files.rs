@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use serde_json::json;
 use tonic::Code;
 use tonic::transport::Channel;
 
-use crate::security::fixture::{Files, call};
+use crate::security::fixture::{Files, call, claims};
 use crate::support::certificates::{Authority, Signed};
 use crate::support::process::BrokerProcess;
 use crate::support::timeout::wait_until;
@@ -19,25 +20,34 @@ roles = { worker = ['work'] }
 name = 'loader'
 token = 'loader'
 roles = { worker = ['work'] }
+[[auth.identities]]
+name = 'people'
+jwt_subject = 'user:*'
+roles = { worker = ['work'] }
 ";
 
 /// A broker as a process of its own, because it reads the files again on SIGHUP.
-struct Broker {
-    process: BrokerProcess,
-    files: Files,
+pub(crate) struct Broker {
+    pub(crate) process: BrokerProcess,
+    pub(crate) files: Files,
 }
 
 impl Broker {
     fn start() -> Self {
         let files = Files::new();
-        files.write("config.toml", &files.settings(AUTH));
+        let settings = files.settings(AUTH);
+        Self::with_settings(files, &settings)
+    }
+
+    pub(crate) fn with_settings(files: Files, settings: &str) -> Self {
+        files.write("config.toml", settings);
         let (store, config) = (files.file("queues.db"), files.file("config.toml"));
         let process = BrokerProcess::serve(&store, &config);
         Self { process, files }
     }
 
     /// Connects a new client that trusts this authority.
-    async fn connect(&self, ca: &Authority, own: Option<&Signed>) -> Option<Channel> {
+    pub(crate) async fn connect(&self, ca: &Authority, own: Option<&Signed>) -> Option<Channel> {
         use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
         let mut tls = ClientTlsConfig::new()
@@ -51,8 +61,17 @@ impl Broker {
         endpoint.connect().await.ok()
     }
 
+    /// Connects a new client with this certificate and claims.
+    pub(crate) async fn serves(&self, own: &Signed) -> bool {
+        // With TLS 1.3 a client learns that its certificate is refused after it has connected.
+        match self.connect(&self.files.authority, Some(own)).await {
+            Some(channel) => Self::claim(&channel, None).await == Code::Ok,
+            None => false,
+        }
+    }
+
     /// Claims on a connection. Returns the code of the answer.
-    async fn claim(channel: &Channel, token: Option<&str>) -> Code {
+    pub(crate) async fn claim(channel: &Channel, token: Option<&str>) -> Code {
         let called = call(channel, token, "ClaimBatch", "work").await;
         called.map_or_else(|status| status.code(), |()| Code::Ok)
     }
@@ -76,7 +95,7 @@ async fn new_certificate_is_used_and_a_bad_pair_is_not() {
     let [first, second] = [0, 1].map(|_| new_authority.sign(&["localhost"]));
     let bad = Signed {
         certificate: first.certificate.clone(),
-        key: second.key,
+        ..second
     };
     write_pair(folder, &bad);
     broker.process.signal("HUP");
@@ -107,13 +126,8 @@ async fn removed_authority_ends_its_connections() {
     broker.process.signal("HUP");
     let [stays, goes] = [&files.authority, &clients].map(|ca| ca.sign(&["spiffe://test/fleet"]));
     let connect = async |own| broker.connect(&files.authority, Some(own)).await;
-    // With TLS 1.3 a client learns that its certificate is refused after it has connected.
-    let is_served = async |own| match connect(own).await {
-        Some(channel) => Broker::claim(&channel, None).await == Code::Ok,
-        None => false,
-    };
     wait_until("the added authority is known", async || {
-        is_served(&goes).await
+        broker.serves(&goes).await
     })
     .await;
     let staying = connect(&stays).await.expect("connected");
@@ -127,7 +141,7 @@ async fn removed_authority_ends_its_connections() {
         Broker::claim(&going, None).await != Code::Ok
     })
     .await;
-    assert!(!is_served(&goes).await);
+    assert!(!broker.serves(&goes).await);
     assert_eq!(Broker::claim(&staying, None).await, Code::Ok);
 }
 
@@ -165,4 +179,32 @@ async fn tokens_are_added_and_removed_without_a_restart() {
     .await;
     let log = broker.process.log();
     assert!(!log.contains(&token[3..]), "{log}");
+}
+
+#[tokio::test]
+async fn signing_key_beside_an_unknown_key_is_used() {
+    let broker = Broker::start();
+    let files = &broker.files;
+    let next = Files::new();
+    let mut set = files.jwks();
+    let mut key = next.jwks()["keys"][0].clone();
+    key["kid"] = json!("next");
+    let unknown = json!({"kty": "AKP", "alg": "ML-DSA-65", "kid": "new", "pub": "AAAA"});
+    let keys = set["keys"].as_array_mut().expect("keys");
+    keys.extend([key, unknown]);
+    files.write("jwks.json", &set.to_string());
+    broker.process.signal("HUP");
+    let claims = claims("user:ann").to_string();
+    let token = next.sign_text(r#"{"alg":"ES256","kid":"next"}"#, &claims);
+    wait_until("the new key is known", async || {
+        let channel = broker.connect(&files.authority, None).await;
+        let channel = channel.expect("connected");
+        Broker::claim(&channel, Some(&token)).await == Code::Ok
+    })
+    .await;
+    let log = broker.process.log();
+    assert!(
+        log.contains("key 3 (new): kty is not RSA, EC or OKP"),
+        "{log}"
+    );
 }

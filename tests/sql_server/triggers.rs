@@ -2,7 +2,7 @@
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{OnComplete, QueueSpec};
-use lease_broker_store::{PurgeStep, StoreError};
+use lease_broker_store::{ProblemKind, PurgeStep, StoreError};
 
 use crate::harness::fixture::{
     Fixture, HOUR, MINUTE, SECOND, call, fail, keys, new_item, queue, release, text,
@@ -111,6 +111,37 @@ async fn triggers_fire_where_rows_are_archived() {
     assert_eq!(program.texts(archived).await, ["a"]);
 }
 
+/// A broker without work runs these statements each second, and a trigger for one row would fail on none.
+#[tokio::test]
+async fn operation_that_finds_nothing_fires_no_trigger() {
+    for on_complete in [
+        OnComplete::Keep,
+        OnComplete::Delete,
+        OnComplete::Archive("done".to_owned()),
+    ] {
+        let Some((fixture, program)) = Box::pin(audited_with(on_complete)).await else {
+            return;
+        };
+        fixture.enqueue(new_item(&[("payload", text("a"))])).await;
+        let lost = fixture.claim_for(1, SECOND).await.remove(0).lease;
+        fixture.advance(MINUTE).await;
+        assert_eq!(fixture.reap(9).await.expired.len(), 1);
+        let found = fixture.claim_for(1, HOUR).await;
+        assert_eq!(keys(&found), ["1"]);
+        let trigger = "CREATE TRIGGER item_fired ON item AFTER INSERT, UPDATE, DELETE AS
+            INSERT audit (what, id) SELECT 'fired', COUNT(*) FROM inserted";
+        program.run(trigger).await;
+        program.run("DELETE audit").await;
+        assert_eq!(fixture.claim_for(9, MINUTE).await.len(), 0);
+        assert_eq!(fixture.reap(9).await.expired.len(), 0);
+        assert_eq!(fixture.complete(&lost).await, None);
+        assert_eq!(fixture.settle(&lost, fail(None)).await, None);
+        assert_eq!(fixture.settle(&lost, release(HOUR)).await, None);
+        assert_eq!(fixture.redrive(9).await, 0);
+        assert_eq!(take_audit(&program).await, Vec::<String>::new());
+    }
+}
+
 #[tokio::test]
 async fn instead_of_trigger_is_refused() {
     let Some((harness, program)) = start().await else {
@@ -190,6 +221,36 @@ async fn trigger_that_uses_raiserror_refuses_the_operation() {
     }
     program.run("DROP TRIGGER no_UPDATE").await;
     assert_eq!(fixture.claim(9).await.len(), 1);
+}
+
+/// A trigger that was written for one row fails at the second one, with an error of the server and not of its author.
+#[tokio::test]
+async fn error_inside_a_trigger_is_the_tables_and_not_a_bug() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    program.run(TABLE).await;
+    let divides = "CREATE TRIGGER divides ON item AFTER INSERT AS
+        DECLARE @share int; SET @share = 1 / (SELECT COUNT(*) - 1 FROM inserted WHERE payload = N'alone')";
+    program.run(divides).await;
+    let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
+    let item = |payload| new_item(&[("payload", text(payload))]);
+    let added = fixture.try_enqueue(vec![item("a"), item("alone")]).await;
+    let Err(StoreError::Rejected(rejection)) = added else {
+        panic!("{added:?}");
+    };
+    assert_eq!(rejection.problem.kind, ProblemKind::Trigger);
+    fixture.enqueue(item("b")).await;
+    fixture.enqueue(item("c")).await;
+    let one_row = "CREATE TRIGGER one_row ON item AFTER UPDATE AS
+        DECLARE @id int; SET @id = (SELECT id FROM inserted)";
+    program.run(one_row).await;
+    let claim = fixture
+        .store
+        .claim(fixture.queue, [call("w", 2)].into(), usize::MAX);
+    let error = claim.await.expect_err("the trigger fails at two rows");
+    assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
+    assert_eq!(fixture.claim(1).await.len(), 1);
 }
 
 #[tokio::test]

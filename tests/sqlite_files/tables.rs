@@ -18,7 +18,13 @@ async fn problems(sql: &str, spec: &QueueSpec) -> Vec<String> {
     else {
         panic!("not refused");
     };
-    assert_eq!(text, problems.join("; "));
+    let (listed, remedy) = text.split_once('\n').unwrap_or((&text, ""));
+    assert_eq!(listed, problems.join("; "));
+    // The commands are named only where they help.
+    let lacks_parts = problems
+        .iter()
+        .any(|problem| problem.contains(" lacks the "));
+    assert_eq!(remedy.contains("`lease-broker schema apply`"), lacks_parts);
     problems
 }
 

@@ -72,7 +72,7 @@ pub(crate) const LAYERS: &[Layer] = &[
     layer("broker", &["call_trace", "config", "model", "span", "store", "value"]),
     layer("grpc", &["broker", "call_trace", "config", "model", "proto", "security", "span", "store", "value"]),
     // They read what the layers count. Only the command line imports them.
-    layer("telemetry", &["broker", "config", "grpc", "logging", "model", "process", "span", "store"]),
+    layer("telemetry", &["broker", "config", "grpc", "logging", "model", "process", "security", "span", "store"]),
     layer("admin", &["broker", "config", "logging", "model", "store", "telemetry"]),
     // It starts the layers. Nothing imports it, except the programs and the fuzzing.
     layer("cli", &[
@@ -141,12 +141,18 @@ pub(crate) const CRATES: &[CrateRule] = &[
             "opentelemetry_prometheus",
             "opentelemetry_sdk",
             "prometheus",
-            "reqwest",
         ],
         places: &[(
             "telemetry",
             "metrics and spans leave the process only there",
         )],
+    },
+    CrateRule {
+        crates: &["reqwest"],
+        places: &[
+            ("telemetry", "the exporter takes the client"),
+            ("security/jwks_url", "issuers publish their keys over HTTP"),
+        ],
     },
     CrateRule {
         crates: &["opentelemetry_semantic_conventions"],

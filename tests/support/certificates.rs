@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, SanType,
-    date_time_ymd,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
+    IsCa, KeyIdMethod, KeyPair, RevokedCertParams, SanType, SerialNumber, date_time_ymd,
 };
 
 /// A certificate authority.
@@ -14,15 +14,20 @@ pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 pub(crate) struct Signed {
     pub(crate) certificate: String,
     pub(crate) key: String,
+    pub(crate) serial: SerialNumber,
 }
 
 impl Authority {
     pub(crate) fn new() -> Self {
+        Self::named("Test authority")
+    }
+
+    pub(crate) fn named(name: &str) -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         // A certificate with the name of its authority would look as if it had signed itself.
-        let name = &mut params.distinguished_name;
-        name.push(DnType::CommonName, "Test authority");
+        let subject = &mut params.distinguished_name;
+        subject.push(DnType::CommonName, name);
         let key = KeyPair::generate().expect("a key");
         Self(CertifiedIssuer::self_signed(params, key).expect("an authority"))
     }
@@ -31,7 +36,7 @@ impl Authority {
         self.0.pem()
     }
 
-    /// Signs a certificate for these names. One that starts with `spiffe://` is a URI, `expired` makes the certificate end in
+    /// Signs a certificate for these names. One with `://` is a URI, `expired` makes the certificate end in
     /// the past, the others are DNS names.
     pub(crate) fn sign(&self, names: &[&str]) -> Signed {
         let mut params = CertificateParams::default();
@@ -39,18 +44,41 @@ impl Authority {
             let text = (*name).try_into().expect("ASCII");
             match *name {
                 "expired" => params.not_after = date_time_ymd(2020, 1, 1),
-                uri if uri.starts_with("spiffe://") => {
+                uri if uri.contains("://") => {
                     params.subject_alt_names.push(SanType::URI(text));
                 }
                 _ => params.subject_alt_names.push(SanType::DnsName(text)),
             }
         }
+        let serial = SerialNumber::from(rand::random::<u64>() >> 1);
+        params.serial_number = Some(serial.clone());
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.0);
         Signed {
             certificate: certificate.expect("a certificate").pem(),
             key: key.serialize_pem(),
+            serial,
         }
+    }
+
+    /// Signs a list of revoked certificates that is valid until the end of this year.
+    pub(crate) fn revoke(&self, revoked: &[&Signed], last_year: i32) -> String {
+        let revoked = revoked.iter().map(|signed| RevokedCertParams {
+            serial_number: signed.serial.clone(),
+            revocation_time: date_time_ymd(2020, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        });
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2020, 1, 1),
+            next_update: date_time_ymd(last_year, 12, 31),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let list = list.signed_by(&self.0).expect("a list");
+        list.pem().expect("a list")
     }
 }
 

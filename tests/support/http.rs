@@ -28,12 +28,24 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> HttpResponse {
 
 /// Sends a request with a body.
 pub(crate) fn send(address: SocketAddr, method: &str, path: &str, body: &str) -> HttpResponse {
+    let host = format!("Host: {address}\r\n");
+    send_with_headers(address, method, path, &host, body)
+}
+
+/// Sends a request with these headers, each of which ends with CR and LF.
+pub(crate) fn send_with_headers(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: &str,
+) -> HttpResponse {
     let mut stream = TcpStream::connect(address).expect("the port accepts connections");
     let timeout = Some(TEST_TIMEOUT);
     stream.set_read_timeout(timeout).expect("a timeout");
     let length = body.len();
     let request = format!(
-        "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+        "{method} {path} HTTP/1.1\r\n{headers}Connection: close\r\nContent-Length: {length}\r\n\r\n{body}"
     );
     stream
         .write_all(request.as_bytes())

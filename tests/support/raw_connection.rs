@@ -33,6 +33,8 @@ struct Seen {
 pub(crate) struct Received {
     /// The number of frames by type.
     pub(crate) frames: BTreeMap<u8, usize>,
+    /// The number of streams that the broker has ended with an answer.
+    pub(crate) answers: usize,
     /// The payload of the first SETTINGS frame, which is the broker's first frame.
     pub(crate) settings: Option<Vec<u8>>,
     /// Error code and text of the last GOAWAY frame.
@@ -203,12 +205,15 @@ impl Seen {
     fn read_frame(&self, stream: &mut impl Read) -> io::Result<()> {
         let mut head = [0; 9];
         stream.read_exact(&mut head)?;
-        let [a, b, c, kind, ..] = head;
+        let [a, b, c, kind, flags, ..] = head;
         let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
         stream.read_exact(&mut payload)?;
         let number = |bytes: &[u8]| bytes.try_into().map_or(u32::MAX, u32::from_be_bytes);
         let mut state = self.lock();
         *state.frames.entry(kind).or_default() += 1;
+        if kind == HEADERS && flags & END_STREAM != 0 {
+            state.answers += 1;
+        }
         if kind == GOAWAY && payload.len() >= 8 {
             let text = String::from_utf8_lossy(&payload[8..]).into_owned();
             state.goaway = Some((number(&payload[4..8]), text));

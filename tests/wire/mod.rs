@@ -12,6 +12,7 @@ mod keepalive;
 mod login;
 mod lost_connections;
 mod malformed_answers;
+mod random_answers;
 mod refused_logins;
 mod refused_settlements;
 #[path = "responder/responder.rs"]

@@ -12,7 +12,7 @@ import { type ServiceError, status } from "@grpc/grpc-js";
 
 import { now } from "./clock.js";
 import type { Token } from "./credentials.js";
-import { asError, type Failure, readFailure } from "./details.js";
+import { asError, asksToWait, type Failure, mayRetry, readFailure } from "./details.js";
 import { LeaseBrokerError } from "./errors.js";
 import { CallHealth } from "./health.js";
 import type { Transport } from "./transport.js";
@@ -113,7 +113,7 @@ export class Caller {
       }
       if (signal?.aborted) throw new Aborted();
       let wait = 0;
-      if (failure.code === status.UNAUTHENTICATED && this.token !== null && !freshToken) {
+      if (failure.code === status.UNAUTHENTICATED && !asksToWait(failure) && this.token !== null && !freshToken) {
         freshToken = true;
       } else if (mayRetry(failure)) {
         wait = waitOf(failure, backoff);
@@ -159,27 +159,6 @@ export async function pause(wait: number, signal?: AbortSignal): Promise<void> {
     await sleep(wait, undefined, signal ? { signal } : {});
   } catch {
     throw new Aborted();
-  }
-}
-
-/** Returns true if the same request can succeed later. */
-export function mayRetry({ code, reason, pushback }: Failure): boolean {
-  // The broker sends a pushback of -1 with its own DEADLINE_EXCEEDED. The next attempt has a deadline of its own.
-  if (code === status.DEADLINE_EXCEEDED) return true;
-  if (pushback !== null && pushback < 0) return false;
-  switch (code) {
-    case status.UNAVAILABLE:
-    case status.CANCELLED:
-      return true;
-    case status.UNKNOWN:
-    case status.INTERNAL:
-      // Without a reason of the broker the error is the connection's.
-      return reason === null;
-    case status.RESOURCE_EXHAUSTED:
-      // Without a reason of the broker it is this program's own limit, and the next response is as large.
-      return reason === "OVERLOADED";
-    default:
-      return false;
   }
 }
 

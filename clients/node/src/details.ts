@@ -47,7 +47,33 @@ export function failureOfNext({ code: number, message, reason, metadata, retryDe
 /** Returns the error for a failure that is final. */
 export function asError(rpc: string, failure: Failure): LeaseBrokerError {
   const { code, reason, message, field, applied } = failure;
-  return new LeaseBrokerError(rpc, status[code], reason, message, field, applied);
+  return new LeaseBrokerError(rpc, status[code], reason, message, field, applied, mayRetry(failure));
+}
+
+/** Returns true if the same request can succeed later. */
+export function mayRetry({ code, reason, pushback }: Failure): boolean {
+  // The broker sends a pushback of -1 with its own DEADLINE_EXCEEDED. The next attempt has a deadline of its own.
+  if (code === status.DEADLINE_EXCEEDED) return true;
+  if (pushback !== null) return asksToWait({ pushback });
+  switch (code) {
+    case status.UNAVAILABLE:
+    case status.CANCELLED:
+      return true;
+    case status.UNKNOWN:
+    case status.INTERNAL:
+      // Without a reason of the broker the error is the connection's.
+      return reason === null;
+    case status.RESOURCE_EXHAUSTED:
+      // Without a reason of the broker it is this program's own limit, and the next response is as large.
+      return reason === "OVERLOADED";
+    default:
+      return false;
+  }
+}
+
+/** Returns true if the broker asks to send the request again after some time. */
+export function asksToWait({ pushback }: Pick<Failure, "pushback">): boolean {
+  return pushback !== null && pushback >= 0;
 }
 
 /** A value that is not a number has the meaning of -1 (gRFC A6). */

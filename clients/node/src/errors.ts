@@ -26,6 +26,8 @@ export class LeaseBrokerError extends Error {
     readonly field: string | null = null,
     /** "no": the call has changed nothing and will change nothing. "unknown": its changes may have been or may still be made. */
     readonly applied: Applied = "unknown",
+    /** True if the same call can succeed later: only the time for retries is over. */
+    readonly temporary = false,
   ) {
     super(`${rpc}: ${code}${reason === null ? "" : ` (${reason})`}: ${details}`);
   }

@@ -245,6 +245,6 @@ function isRefusal(error: unknown): error is LeaseBrokerError {
 }
 
 /** Returns true for an error that every further call has too. */
-function isFatal({ code }: LeaseBrokerError): boolean {
-  return ["UNAUTHENTICATED", "PERMISSION_DENIED", "NOT_FOUND"].includes(code);
+function isFatal({ code, temporary }: LeaseBrokerError): boolean {
+  return !temporary && ["UNAUTHENTICATED", "PERMISSION_DENIED", "NOT_FOUND"].includes(code);
 }

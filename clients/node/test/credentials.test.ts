@@ -11,6 +11,7 @@ import { ServerCredentials, status } from "@grpc/grpc-js";
 
 import { hostOf, isLoopback } from "../src/credentials.js";
 import { Client, plaintext, tls, Worker } from "../src/index.js";
+import { Outcome } from "../src/v1.js";
 import { Journal } from "./support/journal.js";
 import { type Script, startServer } from "./support/scripted_server.js";
 import { quiet } from "./support/work.js";
@@ -93,6 +94,27 @@ test("a refused token ends the worker", async (t) => {
   const worker = new Worker(server.address, "work", () => undefined, { token: "wrong", logger: quiet });
   await assert.rejects(worker.run(), { name: "LeaseBrokerError", code: "UNAUTHENTICATED" });
   assert.equal(server.of("ClaimBatch").length, 2);
+});
+
+test("a refusal with a wait does not end the worker", async (t) => {
+  const refusals = [
+    { error: { code: status.UNAUTHENTICATED, reason: "CREDENTIALS_INVALID", retryAfterMs: 10 } },
+    { error: { code: status.RESOURCE_EXHAUSTED, reason: "IDENTITY_LIMIT", retryAfterMs: 10 } },
+  ];
+  const lease = { leaseId: "one", item: { key: "1" }, timeLeft: { seconds: 60n } };
+  const applied = { message: { results: [{ outcome: Outcome.APPLIED }] } };
+  const server = await startServer(t, {
+    claimBatch: [...refusals, ...refusals, { message: { leases: [lease] } }, "never"],
+    complete: [...refusals, applied],
+    releaseClaims: [{ message: {} }],
+  });
+  const journal = new Journal();
+  const worker = new Worker(server.address, "work", () => undefined, { token: "known", logger: quiet, onEvent: journal.observe });
+  await worker.start();
+  await journal.waitFor("completed");
+  await worker.stop();
+  assert.ok(server.of("ClaimBatch").length >= 5);
+  assert.equal(server.of("Complete").length, 3);
 });
 
 test("plaintext to another machine is refused", () => {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -122,6 +123,50 @@ def test_refused_caller_ends_the_worker(server: ScriptedServer, code: grpc.Statu
     with pytest.raises(LeaseBrokerError, match=code.name):
         worker.run()
     assert not worker.health()
+
+
+def test_refusal_with_a_wait_does_not_end_the_worker(server: ScriptedServer) -> None:
+    refusals = [
+        error(grpc.StatusCode.UNAUTHENTICATED, "CREDENTIALS_INVALID", retry_after=0.01),
+        error(EXHAUSTED, "IDENTITY_LIMIT", retry_after=0.01),
+    ]
+    lease = v1.Lease(lease_id="one", item=v1.Item(key="1"))
+    lease.time_left.FromSeconds(60)
+    server.answer(
+        "ClaimBatch", *refusals, *refusals, ok(v1.ClaimBatchResponse(leases=[lease])), ok(v1.ClaimBatchResponse())
+    )
+    settled = ok(v1.CompleteResponse(results=[v1.SettleResult(outcome=v1.OUTCOME_APPLIED)]))
+    server.answer("Complete", *refusals, settled)
+    extended = v1.HeartbeatResult(outcome=v1.OUTCOME_APPLIED, time_left=lease.time_left)
+    server.answer("Heartbeat", ok(v1.HeartbeatResponse(results=[extended])))
+    server.answer("ReleaseClaims", ok(v1.ReleaseClaimsResponse()))
+    done = threading.Event()
+    events: list[Event] = []
+
+    def observe(event: Event) -> None:
+        events.append(event)
+        if event.name == "completed":
+            done.set()
+
+    worker = Worker(server.address, "work", lambda item: None, on_event=observe, token="known")
+    worker.start()
+    assert done.wait(60)
+    worker.stop()
+    retries = [(event.details["code"], event.details["reason"]) for event in events if event.name == "retry"]
+    expected = [("UNAUTHENTICATED", "CREDENTIALS_INVALID"), ("RESOURCE_EXHAUSTED", "IDENTITY_LIMIT")]
+    assert retries[:6] == expected * 3
+
+
+@pytest.mark.parametrize(
+    ("reason", "hint", "temporary"), [("IDENTITY_LIMIT", 60.0, True), ("LIMIT_EXCEEDED", None, False)]
+)
+def test_error_says_whether_it_is_temporary(
+    server: ScriptedServer, reason: str, hint: float | None, temporary: bool
+) -> None:
+    server.answer("Enqueue", error(EXHAUSTED, reason, retry_after=hint))
+    with pytest.raises(LeaseBrokerError) as failed:
+        enqueue(server, timeout=1.0)
+    assert failed.value.temporary is temporary
 
 
 def test_claim_that_is_too_large_to_receive_is_released(server: ScriptedServer) -> None:

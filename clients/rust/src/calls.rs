@@ -179,7 +179,9 @@ impl Caller {
             // The error of the last attempt says nothing about the attempts before.
             applied = applied.and(failure.applied);
             failure.applied = applied;
-            let wait = if failure.code == Code::Unauthenticated && self.token.is_some() && !fresh {
+            let asks_for_token =
+                failure.code == Code::Unauthenticated && !failure.asks_to_wait() && !fresh;
+            let wait = if asks_for_token && self.token.is_some() {
                 fresh = true;
                 Duration::ZERO
             } else if !failure.may_pass() {

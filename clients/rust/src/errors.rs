@@ -19,17 +19,19 @@ pub struct CallError {
     pub fields: Vec<String>,
     /// Whether the call has changed something.
     pub applied: Applied,
+    /// Whether the same call can succeed later: only the time for retries is over.
+    pub temporary: bool,
 }
 
 impl CallError {
     /// Returns whether the broker refused the request because of its content.
     pub(super) fn refuses_request(&self) -> bool {
-        matches!(self.code, Code::InvalidArgument | Code::ResourceExhausted)
+        !self.temporary && matches!(self.code, Code::InvalidArgument | Code::ResourceExhausted)
     }
 
     /// Returns whether the broker does not let this program make the call.
     pub(super) fn refuses_caller(&self) -> bool {
-        matches!(self.code, Code::Unauthenticated | Code::PermissionDenied)
+        !self.temporary && matches!(self.code, Code::Unauthenticated | Code::PermissionDenied)
     }
 }
 

@@ -96,12 +96,17 @@ impl Failure {
         status_text(self.code, &self.reason, &self.message)
     }
 
+    /// Returns whether the broker asks to send the request again after some time.
+    pub(super) fn asks_to_wait(&self) -> bool {
+        matches!(self.pushback, Pushback::Wait(_))
+    }
+
     /// Returns whether the same request can succeed later.
     pub(super) fn may_pass(&self) -> bool {
         match self.code {
             // The broker's own DEADLINE_EXCEEDED says that the attempt's time is over, not that a retry is useless.
             Code::DeadlineExceeded => true,
-            _ if self.pushback == Pushback::Never => false,
+            _ if self.pushback != Pushback::Unknown => self.asks_to_wait(),
             Code::Unavailable | Code::Cancelled => true,
             // Without a reason of the broker the error is the connection's.
             Code::Unknown | Code::Internal => self.reason.is_empty(),
@@ -119,6 +124,7 @@ impl Failure {
     pub(super) fn into_error(self, rpc: &'static str) -> CallError {
         CallError {
             rpc,
+            temporary: self.may_pass(),
             code: self.code,
             reason: self.reason,
             message: self.message,

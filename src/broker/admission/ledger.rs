@@ -142,6 +142,11 @@ impl Ledger {
         self.lock().open.values().cloned().collect()
     }
 
+    /// Returns the number of open connections.
+    pub fn open_connections(&self) -> usize {
+        self.lock().open.len()
+    }
+
     /// Ends the connection that holds most memory, and returns it. `None`: none holds much.
     pub fn end_heaviest(&self) -> Option<Arc<Account>> {
         let accounts = self.accounts().into_iter();

@@ -16,6 +16,16 @@ pub(super) struct Readiness {
     pub(super) ready: bool,
     /// Why the broker is not ready. Empty: it is.
     pub(super) reasons: Vec<String>,
+    /// The database. `None`: the broker is starting.
+    pub(super) store: Option<StoreReadiness>,
+}
+
+/// The state of the database.
+#[derive(Deserialize)]
+pub(super) struct StoreReadiness {
+    pub(super) up: bool,
+    /// Its last failure.
+    pub(super) error: Option<String>,
 }
 
 /// Returns the address at which a program on this host reaches a port that listens on `listen`.

@@ -1,7 +1,7 @@
 //! The memory limit of the process's control group, such as that of a container. A process that
 //! exceeds the limit is killed, and hostile clients can fill the budgets.
 
-use std::sync::Arc;
+use std::sync::Weak;
 use std::time::Duration;
 
 use crate::broker::Ledger;
@@ -39,12 +39,16 @@ pub(super) fn warn_if_exceeded(config: &Config) {
 
 /// Ends connections while the process takes more than the usable part of its limit, one in a second: the one that holds most
 /// first.
-pub(super) async fn end_heaviest_connections(ledger: Arc<Ledger>) {
+pub(super) async fn end_heaviest_connections(ledger: Weak<Ledger>) {
     let Some(limit) = process::memory_limit() else {
         return;
     };
     loop {
         tokio::time::sleep(CHECK_INTERVAL).await;
+        // The layers of a former configuration have stopped.
+        let Some(ledger) = ledger.upgrade() else {
+            return;
+        };
         let used = process::resident_bytes("self").unwrap_or_default();
         if exceeds(used, limit)
             && let Some(account) = ledger.end_heaviest()

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lease_broker_model::call_source::CallSource;
+use rustls::pki_types::CertificateDer;
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
@@ -56,6 +57,8 @@ pub(in crate::grpc) struct Connection {
     pub(in crate::grpc) has_watcher: AtomicBool,
     /// Decides who the calls come from.
     pub(in crate::grpc) login: Login,
+    /// The certificates of the client, its own first. Empty: it has none.
+    pub(super) certificates: Vec<CertificateDer<'static>>,
     /// Cancelled when the client is asked to go elsewhere. Calls that it sends before it has read this are served.
     pub(super) stop: CancellationToken,
     /// Cancelled when the connection must end now, whether the client agrees or not.
@@ -77,6 +80,7 @@ impl Connection {
             peer,
             budgets,
             login,
+            certificates: Vec::new(),
             stop,
             end: account.end.clone(),
             source: account.source.clone(),
@@ -88,6 +92,14 @@ impl Connection {
             incomplete_requests: AtomicUsize::new(0),
             cut_requests: AtomicUsize::new(0),
             has_watcher: AtomicBool::new(false),
+        }
+    }
+
+    /// Keeps the certificates of the client, as long as the connection lasts.
+    pub(super) fn with_certificates(self, certificates: Vec<CertificateDer<'static>>) -> Self {
+        Self {
+            certificates,
+            ..self
         }
     }
 
@@ -106,6 +118,11 @@ impl Connection {
     /// Ends the connection: from now on it refuses calls, and shortly after this it is closed, with the calls that it has left.
     pub(in crate::grpc) fn end_now(&self) {
         self.end.cancel();
+    }
+
+    /// Returns whether the connection refuses calls.
+    pub(in crate::grpc) fn is_ending(&self) -> bool {
+        self.end.is_cancelled()
     }
 
     /// Counts a stream.

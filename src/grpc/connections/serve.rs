@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::super::connection_counts::RefusedConnection;
 use super::connection::{Connection, Peer, Stream};
 use super::lifetime::{Activity, Lifetime, Step};
 use super::streams::Streams;
@@ -41,16 +42,18 @@ impl<M: MakeService> Connections<M> {
                     certificates,
                 } = encrypted;
                 let (account, budgets) = (account.clone(), self.budgets.clone());
+                let has_certificate = !certificates.is_empty();
                 let connection = Connection::new(peer, account, budgets, login, stop);
-                let connection = Arc::new(connection);
-                if !certificates.is_empty() {
-                    tls.watch(&connection, certificates);
+                let connection = Arc::new(connection.with_certificates(certificates));
+                if has_certificate {
+                    tls.watch(&connection);
                 }
                 return Some((Stream::Right(Box::new(stream)), connection));
             }
             Ok(Err(error)) => error.to_string(),
             Err(_) => "not complete within server.handshake_timeout".to_owned(),
         };
+        self.counts.refuse(RefusedConnection::Handshake);
         let (peer, cause) = (peer.address.ip(), lease_broker_model::text::visible(&cause));
         tracing::warn!(
             target: "lease_broker::audit",

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::connection::Connection;
 use super::handshakes::Handshakes;
 use crate::broker::Account;
-use crate::security::{CertificateNames, Login, ServerTls};
+use crate::security::{Login, ServerTls};
 
 /// The interval at which the certificates of connected clients are checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(30);
@@ -26,13 +26,9 @@ const CHECKS_AT_ONCE: usize = 16;
 pub(super) struct TlsPort {
     tls: Arc<ServerTls>,
     pub(super) handshakes: Handshakes,
-    /// The connections of clients with a certificate.
-    clients: Mutex<Vec<Client>>,
-}
-
-struct Client {
-    connection: Weak<Connection>,
-    certificates: Vec<CertificateDer<'static>>,
+    /// The connections of clients with a certificate. Those that have ended stay here until the next check, without their
+    /// certificates.
+    clients: Mutex<Vec<Weak<Connection>>>,
 }
 
 /// A connection after its handshake.
@@ -64,15 +60,15 @@ impl TlsPort {
         // Up to here a client costs no cryptography.
         let start = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
         self.handshakes.turn(account).await;
-        let config = self.tls.state().config.clone();
-        let stream = start.into_stream(config).await?;
+        let state = self.tls.state();
+        let stream = start.into_stream(state.config.clone()).await?;
         let (_, session) = stream.get_ref();
         if session.alpn_protocol() != Some(b"h2") {
             return Err(io::Error::other("the client does not offer HTTP/2 by ALPN"));
         }
         let certificates = session.peer_certificates().unwrap_or_default();
         let certificates = certificates.to_vec();
-        let own = certificates.first().map(CertificateNames::of);
+        let own = certificates.first().map(|own| state.names(own));
         let login = own.map_or_else(Login::default, Login::with_certificate);
         Ok(Encrypted {
             stream,
@@ -81,16 +77,9 @@ impl TlsPort {
         })
     }
 
-    /// Adds a connection whose client has certificates. Each is checked again while the connection lasts.
-    pub(super) fn watch(
-        &self,
-        connection: &Arc<Connection>,
-        certificates: Vec<CertificateDer<'static>>,
-    ) {
-        self.lock().push(Client {
-            connection: Arc::downgrade(connection),
-            certificates,
-        });
+    /// Adds a connection whose client has certificates. They are checked again while the connection lasts.
+    pub(super) fn watch(&self, connection: &Arc<Connection>) {
+        self.lock().push(Arc::downgrade(connection));
     }
 
     /// Closes the connections whose certificates have ended or whose authority was removed, until `stop` is cancelled.
@@ -108,10 +97,10 @@ impl TlsPort {
             let clients = std::mem::take(&mut *self.lock());
             let mut left = Vec::with_capacity(clients.len());
             for (index, client) in clients.into_iter().enumerate() {
-                let Some(connection) = client.connection.upgrade() else {
+                let Some(connection) = client.upgrade() else {
                     continue;
                 };
-                if valid.accepts(&client.certificates) {
+                if valid.accepts(&connection.certificates) {
                     left.push(client);
                 } else {
                     let peer = connection.peer.address.ip();
@@ -131,7 +120,7 @@ impl TlsPort {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Client>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Connection>>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

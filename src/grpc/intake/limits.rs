@@ -15,7 +15,7 @@ use crate::grpc::guard::Guard;
 pub(in crate::grpc) struct IntakeLimits {
     pub(in crate::grpc) broker: Arc<Broker>,
     /// Checks callers before their requests are read. `None`: every caller may do everything.
-    pub(in crate::grpc) guard: Option<Guard>,
+    pub(in crate::grpc) guard: Option<Arc<Guard>>,
     pub(in crate::grpc) max_message_bytes: usize,
     pub(in crate::grpc) request_timeout: Duration,
     pub(in crate::grpc) incomplete: Arc<Incomplete>,

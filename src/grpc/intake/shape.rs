@@ -32,7 +32,7 @@ const MAX_NAME_BYTES: usize = 512;
 pub(super) fn check(schema: &Schema, message: &[u8]) -> Result<usize, Status> {
     let mut totals = Totals::default();
     totals
-        .walk(schema, message)
+        .walk(schema, message, false)
         .map_err(|problem| match problem {
             Problem::Malformed(text) => status::malformed(format!(
                 "the request cannot be decoded as a message of the API: {text}"
@@ -83,8 +83,15 @@ const TRUNCATED: Problem =
 const WRONG_TYPE: Problem = Problem::Malformed("a field has the wrong type");
 
 impl Totals {
-    fn walk(&mut self, schema: &Schema, mut message: &[u8]) -> Result<(), Problem> {
+    /// Walks over a message. `continues`: it continues an earlier one, whose field appeared before.
+    fn walk(
+        &mut self,
+        schema: &Schema,
+        mut message: &[u8],
+        continues: bool,
+    ) -> Result<(), Problem> {
         let mut map_entries = 0;
+        // The fields that have appeared, one bit for each number. The API has no higher numbers.
         let mut seen = 0_u64;
         while !message.is_empty() {
             let (number, wire_type) = decode_key(&mut message)
@@ -96,13 +103,13 @@ impl Totals {
             if wire_type != field.kind.wire_type() {
                 return Err(WRONG_TYPE);
             }
-            if !field.kind.is_list() {
-                let bit = 1_u64.checked_shl(number).unwrap_or_default();
-                if seen & bit != 0 {
-                    self.count_repeated()?;
-                }
-                seen |= bit;
+            let bit = 1_u64.checked_shl(number).unwrap_or(0);
+            let is_repeated = seen & bit != 0;
+            if is_repeated && !field.kind.is_list() {
+                self.count_repeated()?;
             }
+            let continues = continues || is_repeated;
+            seen |= bit;
             match field.kind {
                 Kind::Number => {
                     decode_varint(&mut message)
@@ -123,26 +130,30 @@ impl Totals {
                             max: MAX_NAME_BYTES,
                         });
                     }
-                    self.decoded_bytes += allocation(name.len());
+                    self.decoded_bytes += text_bytes(name.len(), continues);
                 }
-                Kind::Text => self.decoded_bytes += allocation(take_text(&mut message)?.len()),
-                Kind::Bytes => self.decoded_bytes += allocation(take(&mut message)?.len()),
+                Kind::Text => {
+                    self.decoded_bytes += text_bytes(take_text(&mut message)?.len(), continues);
+                }
+                Kind::Bytes => {
+                    self.decoded_bytes += text_bytes(take(&mut message)?.len(), continues);
+                }
                 Kind::Message(inner) => {
                     let part = take(&mut message)?;
                     self.decoded_bytes += inner.decoded_bytes;
-                    self.walk(inner, part)?;
+                    self.walk(inner, part, continues)?;
                 }
                 Kind::Texts(list) => {
                     self.count_entry(list, field.name)?;
                     self.decoded_bytes +=
-                        4 * size_of::<String>() + allocation(take_text(&mut message)?.len());
+                        4 * size_of::<String>() + text_bytes(take_text(&mut message)?.len(), false);
                 }
                 Kind::List(list, inner) => {
                     self.count_entry(list, field.name)?;
                     let part = take(&mut message)?;
                     // A vector has room for four entries at first, and grows by doubling.
                     self.decoded_bytes += 4 * inner.decoded_bytes;
-                    self.walk(inner, part)?;
+                    self.walk(inner, part, false)?;
                 }
                 Kind::Map(inner) => {
                     map_entries += 1;
@@ -157,9 +168,8 @@ impl Totals {
                         });
                     }
                     let part = take(&mut message)?;
-                    // A hash table is up to three quarters empty after it has grown.
-                    self.decoded_bytes += 4 * inner.decoded_bytes;
-                    self.walk(inner, part)
+                    self.decoded_bytes += map_bytes(inner.decoded_bytes, map_entries == 1);
+                    self.walk(inner, part, false)
                         .map_err(|problem| problem.in_field(field.name))?;
                 }
             }
@@ -210,10 +220,26 @@ impl Totals {
     }
 }
 
-/// Returns the bytes that a text of this length takes at most.
-fn allocation(length: usize) -> usize {
+/// Returns the bytes that a text of this length takes at most. `continues`: it replaces an earlier one, whose memory grows by
+/// doubling.
+fn text_bytes(length: usize, continues: bool) -> usize {
     const SMALLEST: usize = 8;
-    length.max(SMALLEST)
+    let bytes = length.max(SMALLEST);
+    if continues { 2 * bytes } else { bytes }
+}
+
+/// Returns the bytes that an entry adds to a map at most.
+fn map_bytes(entry: usize, is_first: bool) -> usize {
+    // A B-tree has nodes with room for 11 entries. The first is allocated for one entry. Later ones have at least 5, and one in
+    // six leads to others, by 12 pointers.
+    const ROOM: usize = 11;
+    const NODE: usize = 16;
+    const POINTERS: usize = 12 * size_of::<usize>();
+    if is_first {
+        ROOM * entry + NODE + POINTERS
+    } else {
+        3 * entry + 8
+    }
 }
 
 /// Takes the content of a field with a length.

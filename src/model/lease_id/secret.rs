@@ -13,6 +13,7 @@ use super::owner::LeaseOwner;
 pub(super) enum Purpose {
     LeaseId = b'l',
     RequestId = b'r',
+    EnqueueRequest = b'e',
     Span = b's',
     Trace = b't',
 }
@@ -63,6 +64,19 @@ impl Secret {
                 self.hash(Purpose::RequestId, &parts)
             }
         };
+        uuid::Builder::from_random_bytes(hash).into_uuid()
+    }
+
+    /// Derives the id under which the store remembers an Enqueue call.
+    ///
+    /// Each identity has ids of its own. So nobody gets the keys of another identity's items by one of its request ids, or
+    /// keeps it from adding them.
+    pub fn enqueue_request(&self, queue: &str, owner: &LeaseOwner, request_id: Uuid) -> Uuid {
+        let Some(name) = owner.names().next() else {
+            return request_id;
+        };
+        let parts: [&[u8]; 3] = [queue.as_bytes(), request_id.as_bytes(), name.as_bytes()];
+        let hash = self.hash(Purpose::EnqueueRequest, &parts);
         uuid::Builder::from_random_bytes(hash).into_uuid()
     }
 

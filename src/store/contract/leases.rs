@@ -12,6 +12,7 @@ use super::ended_leases::{
     CancelResults, Cancellation, CancelledLease, Reaped, ReleasedClaims, TraceNote,
 };
 use super::heartbeat::{Renewal, Renewed};
+use super::latest_time::LatestTime;
 use super::new_items::NewItem;
 use super::queue_index::QueueIndex;
 use super::settle::{SettleResults, Settlement};
@@ -148,14 +149,13 @@ pub trait Leases: Send + Sync + 'static {
     /// The item of an expired lease becomes ready, or dead if it has no attempts left. Several brokers can reap one
     /// queue at the same time: each row is reported to only one of them.
     ///
-    /// `latest`: the latest time that the store's clock can show, in milliseconds since 1970-01-01T00:00:00Z. If it shows a
-    /// later one, it was stepped forward. The leases that are due then give their attempts back, and no item becomes dead.
+    /// `latest`: the latest time that the store's clock can show. If it shows a later one, it was stepped forward. The leases that are due then give their attempts back, and no item becomes dead.
     /// `None`: the clock is not checked.
     async fn reap(
         &self,
         queue: QueueIndex,
         limit: usize,
-        latest: Option<i64>,
+        latest: Option<LatestTime>,
     ) -> Result<Reaped, StoreError>;
 
     /// Adds items and returns their keys, in request order.

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::added_parts::AddedParts;
 use crate::adoption::{
-    self, ARCHIVED_SOFT_LOCK, ManagedKey, archive_name, create_archive_purpose,
+    self, ARCHIVED_SOFT_LOCK, ManagedKey, Unfit, archive_name, create_archive_purpose,
     create_record_purpose, create_table_purpose, create_time_index_purpose, foreign_indexes,
     forget_table_purpose, missing_parts, needs_time_index, no_table, with,
 };
@@ -142,7 +142,8 @@ impl Schema for MssqlSchema {
     }
 
     fn check(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
-        self.runtime.block_on(check(&mut self.connection, queue))
+        let unfit = self.runtime.block_on(unfit(&mut self.connection, queue))?;
+        Ok(unfit.problems)
     }
 }
 
@@ -283,24 +284,24 @@ pub(super) async fn apply(
 }
 
 /// Returns the reasons for which `serve` would refuse the queue.
-pub(super) async fn check(
+pub(super) async fn unfit(
     connection: &mut Connection,
     queue: &QueueSpec,
-) -> Result<Vec<String>, StoreError> {
+) -> Result<Unfit, StoreError> {
     let table = match Table::read(connection, &queue.table).await {
         Ok(Some(table)) => table,
-        Ok(None) => return Ok(vec![no_table(queue).to_string()]),
-        Err(StoreError::Misconfigured(problem)) => return Ok(vec![problem]),
+        Ok(None) => return Ok(Unfit::for_good(vec![no_table(queue).to_string()])),
+        Err(StoreError::Misconfigured(problem)) => return Ok(Unfit::for_good(vec![problem])),
         Err(error) => return Err(error),
     };
     let columns = match queue_columns(queue, &table) {
         Ok(columns) => columns,
-        Err(problems) => return Ok(problems),
+        Err(problems) => return Ok(Unfit::for_good(problems)),
     };
     let restrictions = restrictions::read(connection, &queue.table).await?;
     let problems = restrictions::problems(&restrictions, queue, &table, &columns);
     if !problems.is_empty() {
-        return Ok(problems);
+        return Ok(Unfit::for_good(problems));
     }
     let archive = match archive_name(queue) {
         Some(name) => Table::read(connection, name).await?,

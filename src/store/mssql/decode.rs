@@ -71,8 +71,13 @@ pub(super) fn optional_state(row: &Row, column: usize) -> Result<Option<State>, 
 
 /// Reads a lease token.
 pub(super) fn token(row: &Row, column: usize) -> Result<Uuid, StoreError> {
-    let token = optional::<Uuid>(row, column)?;
+    let token = optional_token(row, column)?;
     token.ok_or_else(|| unexpected("a lease without a token".to_owned()))
+}
+
+/// Reads a lease token; `None` for NULL.
+pub(super) fn optional_token(row: &Row, column: usize) -> Result<Option<Uuid>, StoreError> {
+    optional::<Uuid>(row, column)
 }
 
 /// Reads a text; `None` for NULL.

@@ -8,7 +8,10 @@ use std::time::Duration;
 use tiberius::error::Error;
 
 use super::remedy::{FIRST_USER_ERROR, Remedy, UNMAPPED, remedy, remedy_while_connecting};
-use crate::{Applied, Outage, Problem, ProblemKind, Rejection, RetryReason, StoreError};
+use super::statement_parts::runs_triggers;
+use crate::{
+    Applied, Outage, OutageCause, Problem, ProblemKind, Rejection, RetryReason, StoreError,
+};
 
 /// Tells whether an operation may run again after its reply was lost.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,6 +27,8 @@ pub(super) enum RetrySafety {
 pub(super) struct OperationFailure {
     cause: Cause,
     tries: u32,
+    /// True: the batch runs triggers of the user.
+    runs_triggers: bool,
     /// True: the answer of an earlier try was lost, and the server may have applied it.
     may_have_been_applied: bool,
 }
@@ -53,7 +58,28 @@ impl OperationFailure {
         Self {
             cause: cause.into(),
             tries,
+            runs_triggers: false,
             may_have_been_applied: false,
+        }
+    }
+
+    /// Returns the failure of a batch that the server has answered.
+    pub(super) fn of_batch(error: Error, tries: u32, batch: &str) -> Self {
+        Self {
+            runs_triggers: runs_triggers(batch),
+            ..Self::new(error, tries)
+        }
+    }
+
+    /// Returns the reaction to the error of a batch. In a batch that runs triggers, an error that no batch of the broker raises is
+    /// theirs. They refuse the change. `None`: no batch was sent.
+    fn remedy(&self) -> Option<Remedy> {
+        match &self.cause {
+            Cause::Statement(error) => Some(match (remedy(error), error) {
+                (Remedy::Bug, Error::Server(_)) if self.runs_triggers => Remedy::Refuse,
+                (remedy, _) => remedy,
+            }),
+            Cause::Connection(_) => None,
         }
     }
 
@@ -64,10 +90,7 @@ impl OperationFailure {
 
     /// Returns whether the connection must be closed.
     pub(super) fn breaks_connection(&self) -> bool {
-        match &self.cause {
-            Cause::Statement(error) => remedy(error) == Remedy::Reconnect,
-            Cause::Connection(_) => false,
-        }
+        self.remedy() == Some(Remedy::Reconnect)
     }
 
     /// Returns the reason why the operation is run again.
@@ -133,9 +156,11 @@ impl fmt::Display for OperationFailure {
 /// Converts a failure that is not retried into the store's error.
 impl From<OperationFailure> for StoreError {
     fn from(failure: OperationFailure) -> Self {
-        let mut error = match failure.cause {
-            Cause::Statement(error) => error.into(),
-            Cause::Connection(error) => error,
+        let remedy = failure.remedy();
+        let mut error = match (failure.cause, remedy) {
+            (Cause::Statement(error), Some(remedy)) => with_remedy(remedy, &error),
+            (Cause::Statement(error), None) => error.into(),
+            (Cause::Connection(error), _) => error,
         };
         if let Self::Unavailable(outage) = &mut error {
             outage.tries = failure.tries;
@@ -185,6 +210,7 @@ fn with_remedy(remedy: Remedy, error: &Error) -> StoreError {
     match remedy {
         Remedy::Retry | Remedy::Reconnect | Remedy::Wait => StoreError::Unavailable(Outage {
             reason: text,
+            cause: cause_of(remedy, error),
             tries: 1,
             number: error.code(),
             // The server rolls a batch back whose error it reports. If the connection breaks, the answer is lost.
@@ -195,6 +221,22 @@ fn with_remedy(remedy: Remedy, error: &Error) -> StoreError {
         }),
         Remedy::Refuse | Remedy::Misconfigured => StoreError::Misconfigured(text),
         Remedy::Bug => StoreError::Bug(text),
+    }
+}
+
+/// Returns the kind of an outage.
+fn cause_of(remedy: Remedy, error: &Error) -> OutageCause {
+    /// The log, a data file or a filegroup is full.
+    const FULL: [u32; 4] = [9002, 1101, 1105, 1121];
+
+    match error {
+        Error::Server(token) if FULL.contains(&token.code()) => OutageCause::NoSpace,
+        Error::Server(_) if remedy != Remedy::Reconnect => OutageCause::Busy,
+        Error::Io {
+            kind: ErrorKind::TimedOut,
+            ..
+        } => OutageCause::NoAnswer,
+        _ => OutageCause::NoConnection,
     }
 }
 
@@ -220,20 +262,26 @@ fn text_of(error: &Error) -> String {
 /// Converts a failure into [`StoreError::Rejected`] if a constraint refused a row, else into the error of its class.
 pub(super) fn into_rejection(failure: OperationFailure) -> StoreError {
     match &failure.cause {
-        Cause::Statement(error @ Error::Server(token)) if remedy(error) == Remedy::Refuse => {
-            rejection_of(token.code(), token.message())
+        Cause::Statement(error @ Error::Server(token))
+            if failure.remedy() == Some(Remedy::Refuse) =>
+        {
+            let mut rejection = rejection_of(token.code(), token.message());
+            if remedy(error) == Remedy::Bug {
+                rejection.problem.kind = ProblemKind::Trigger;
+            }
+            StoreError::Rejected(rejection)
         }
         _ => failure.into(),
     }
 }
 
-fn rejection_of(number: u32, message: &str) -> StoreError {
+fn rejection_of(number: u32, message: &str) -> Rejection {
     let problem = Problem {
         kind: kind_of(number, message),
         constraint: constraint_of(number, message),
         text: without_value(message),
     };
-    StoreError::Rejected(Rejection::of_list(column_of(message), problem))
+    Rejection::of_list(column_of(message), problem)
 }
 
 /// Returns the kind of problem for an error with [`Remedy::Refuse`]. Messages are translated, but the keywords of SQL in them

@@ -1,8 +1,9 @@
-//! Entry point for fuzzing: the conversion of values for SQL Server's columns.
+//! Entry points for fuzzing: the conversion of values for SQL Server's columns, and the connection string.
 
 use lease_broker_value::Value;
 
 use super::catalogue::Column;
+use super::connection_string::{database, parse};
 use super::types::encode;
 use super::value_limits;
 
@@ -37,6 +38,20 @@ pub(crate) fn value(value: &Value) {
         };
         if value_limits::check(value, &column).is_ok() {
             let _ = encode(value, column.kind);
+        }
+    }
+}
+
+/// Parses a text as a connection string, and one that continues it with a password.
+pub(crate) fn connection_string(text: &str) {
+    const PASSWORD: &str = "Zq9Zq9Zq9";
+    for text in [text.to_owned(), format!("{text};password={PASSWORD}")] {
+        let _ = database(&text);
+        if let Err(problem) = parse(&text) {
+            assert!(
+                !problem.is_empty() && !problem.contains(PASSWORD),
+                "{problem}"
+            );
         }
     }
 }

@@ -22,7 +22,8 @@ impl QueueStatements {
             key: self.read_key(row, first)?,
             fence: decode::integer(row, next)?,
             attempt: decode::integer_as(row, next + 1)?,
-            token: decode::token(row, next + 2)?,
+            // Another program can have removed it.
+            token: decode::optional_token(row, next + 2)?.unwrap_or_default(),
         })
     }
 

@@ -18,7 +18,7 @@ use super::Settings;
 use super::connection::Connection;
 use super::error::{OperationFailure, RetrySafety, at_start, timed_out, while_connecting};
 use crate::withdrawal::{Beginning, Withdrawals};
-use crate::{Database, PoolStatus, RetryReason, StoreError};
+use crate::{Database, OutageCause, PoolStatus, RetryReason, StoreError};
 
 /// Maximum number of connections that are being opened at the same time. A server that has just started would otherwise
 /// be overloaded by logins.
@@ -204,7 +204,7 @@ impl Pool {
         *was_sent = true;
         let outcome = connection.run_prepared(sql, parameters).await;
         outcome.map_err(|error| {
-            let failure = OperationFailure::new(error, tries);
+            let failure = OperationFailure::of_batch(error, tries, sql);
             if failure.breaks_connection() {
                 drop(Object::take(connection));
             }
@@ -229,10 +229,11 @@ impl Pool {
             PoolError::Timeout(_) => {
                 self.counters.timeouts.fetch_add(1, Ordering::Relaxed);
                 StoreError::not_begun(
+                    OutageCause::Busy,
                     "every connection to the server is in use; raise store.max_connections",
                 )
             }
-            other => StoreError::not_begun(other.to_string()),
+            other => StoreError::not_begun(OutageCause::Other, other.to_string()),
         })
     }
 

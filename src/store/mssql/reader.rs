@@ -11,6 +11,7 @@ use super::inspect::CountMethod;
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use super::{Pool, Settings, adopt};
+use crate::adoption::Unfit;
 use crate::{Inspect, ItemFacts, ListedItem, QueueIndex, Stats, StoreError};
 
 /// Reads the leases in a SQL Server database. A login with SELECT on the queues' tables is enough.
@@ -45,13 +46,11 @@ impl MssqlReader {
     async fn prepare(pool: &Pool, queues: &[QueueSpec]) -> Result<Self, StoreError> {
         let mut connection = pool.take_first().await?;
         let queues: Vec<QueueSpec> = queues.iter().map(QueueSpec::to_inspect).collect();
-        let mut problems = Vec::new();
+        let mut unfit = Unfit::default();
         for queue in &queues {
-            problems.extend(adopt::check(&mut connection, queue).await?);
+            unfit.add(adopt::unfit(&mut connection, queue).await?);
         }
-        if !problems.is_empty() {
-            return Err(StoreError::Misconfigured(problems.join("; ")));
-        }
+        unfit.into_result()?;
         let mut tables = Vec::new();
         for queue in &queues {
             tables.push(QueueStatements::read(&mut connection, queue).await?);

@@ -1,11 +1,12 @@
 //! The reaper's operation: ends expired leases, makes delayed items ready, and reads the next due time.
 
 use lease_broker_model::item_state::State;
+use tiberius::ToSql;
 
 use super::decode;
 use super::error::RetrySafety;
 use super::operations::MssqlOperations;
-use crate::{QueueIndex, Reaped, StoreError};
+use crate::{LatestTime, QueueIndex, Reaped, StoreError};
 
 const DAY_MILLIS: i64 = 86_400_000;
 
@@ -14,23 +15,29 @@ impl MssqlOperations {
         &self,
         queue: QueueIndex,
         limit: usize,
-        latest: Option<i64>,
+        latest: Option<LatestTime>,
     ) -> Result<Reaped, StoreError> {
         let queue = self.queue(queue)?;
         let limit = i32::try_from(limit).unwrap_or(i32::MAX);
         // 0: an item never becomes dead.
         let max_attempts = queue.spec.retry.max_attempts.unwrap_or(0);
         let max_attempts = i32::try_from(max_attempts).unwrap_or(i32::MAX);
-        let days = latest.and_then(|latest| i32::try_from(latest.div_euclid(DAY_MILLIS)).ok());
-        let millis = latest.and_then(|latest| i32::try_from(latest.rem_euclid(DAY_MILLIS)).ok());
-        let results = self
-            .pool
-            .query(
-                &queue.sql.reap,
-                &[&limit, &max_attempts, &days, &millis],
-                RetrySafety::Idempotent,
-            )
-            .await?;
+        let mut tries = self.pool.tries();
+        let results = loop {
+            let latest = latest.map(LatestTime::now);
+            let part = |part: i64| i32::try_from(part).ok();
+            let days = latest.and_then(|latest| part(latest.div_euclid(DAY_MILLIS)));
+            let millis = latest.and_then(|latest| part(latest.rem_euclid(DAY_MILLIS)));
+            let parameters: [&dyn ToSql; 4] = [&limit, &max_attempts, &days, &millis];
+            let failure = match tries.run(&queue.sql.reap, &parameters).await {
+                Ok(results) => break results,
+                Err(failure) => failure,
+            };
+            let may_run_again = failure.may_run_again(RetrySafety::Idempotent);
+            if !may_run_again || !tries.wait_for_next(&failure).await {
+                return Err(failure.into());
+            }
+        };
         let mut reaped = Reaped::default();
         // The lease, the state before and the state after.
         let states = queue.held_columns();

@@ -2,8 +2,6 @@
 
 use std::collections::HashSet;
 
-use lease_broker_model::item_state::State;
-use lease_broker_model::queue::OnComplete;
 use serde_json::json;
 
 use super::decode;
@@ -16,7 +14,7 @@ use super::statement_parts::roll_back_on_error;
 use super::utf16::cut;
 use crate::contract::wants_owner;
 use crate::follow_ups;
-use crate::{Ending, QueueIndex, SettleResults, Settled, Settlement, StoreError};
+use crate::{Ending, QueueIndex, RowEnding, SettleResults, Settled, Settlement, StoreError};
 
 const COMMIT: &str = "COMMIT TRANSACTION;";
 pub(super) const ROLLBACK: &str = "ROLLBACK TRANSACTION;";
@@ -266,18 +264,12 @@ pub(super) const MAX_ERROR_UNITS: usize = 1_024;
 
 /// Adds to the entry of a lease how the lease ends (settle.sql names the fields).
 fn insert_ending(queue: &QueueStatements, ending: &Ending, entry: &mut ListEntry) {
-    let (kind, state, delay, error) = match ending {
-        Ending::Complete { .. } => match &queue.spec.on_complete {
-            OnComplete::Recur(every) => (0, State::Delayed, Some(*every), None),
-            _ => (0, State::Completed, None, None),
-        },
-        Ending::Fail { error, retry } => match retry {
-            Some(delay) => (1, State::Delayed, Some(*delay), Some(error)),
-            None => (1, State::Dead, None, Some(error)),
-        },
-        Ending::Release { delay } if delay.is_zero() => (2, State::Ready, None, None),
-        Ending::Release { delay } => (2, State::Delayed, Some(*delay), None),
+    let (kind, error) = match ending {
+        Ending::Complete { .. } => (0, None),
+        Ending::Fail { error, .. } => (1, Some(error)),
+        Ending::Release { .. } => (2, None),
     };
+    let (state, delay) = RowEnding::from(ending).next_state(&queue.spec);
     entry.insert("k", json!(kind));
     entry.insert("n", json!(state.code()));
     insert_delay(entry, delay);

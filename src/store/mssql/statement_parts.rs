@@ -15,6 +15,11 @@ pub(super) fn roll_back_on_error(batch: String, has_triggers: bool) -> String {
     render(TRIGGERS, "roll_back_on_error", &placeholders)
 }
 
+/// Returns whether [`roll_back_on_error`] has surrounded a batch, so that it runs triggers of the user.
+pub(super) fn runs_triggers(batch: &str) -> bool {
+    batch.starts_with("BEGIN TRY\n")
+}
+
 /// Adds the list of keys in `cancel.sql` to the placeholders.
 pub(super) fn with_key_list(placeholders: &Placeholders) -> Placeholders {
     let mut placeholders = placeholders.clone();

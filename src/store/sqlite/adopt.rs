@@ -16,9 +16,10 @@ use super::{
 };
 use crate::added_parts::AddedParts;
 use crate::adoption::{
-    self, ARCHIVED_SOFT_LOCK, IndexStatus, ManagedKey, add_columns, add_indexes, archive_name,
-    create_archive_purpose, create_record_purpose, create_table_purpose, create_time_index_purpose,
-    foreign_indexes, forget_table_purpose, missing_parts, needs_time_index, no_table, with,
+    self, ARCHIVED_SOFT_LOCK, IndexStatus, ManagedKey, Unfit, add_columns, add_indexes,
+    archive_name, create_archive_purpose, create_record_purpose, create_table_purpose,
+    create_time_index_purpose, foreign_indexes, forget_table_purpose, missing_parts,
+    needs_time_index, no_table, with,
 };
 use crate::foreign_keys::warnings;
 use crate::queue_columns::QueueColumns;
@@ -270,15 +271,22 @@ impl Schema for SqliteSchema {
     }
 
     fn check(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
+        Ok(self.unfit(queue)?.problems)
+    }
+}
+
+impl SqliteSchema {
+    /// Returns the reasons for which `serve` would refuse the queue.
+    pub(super) fn unfit(&self, queue: &QueueSpec) -> Result<Unfit, StoreError> {
         let table = match Table::read(&self.connection, &queue.table) {
             Ok(Some(table)) => table,
-            Ok(None) => return Ok(vec![no_table(queue).to_string()]),
-            Err(StoreError::Misconfigured(problem)) => return Ok(vec![problem]),
+            Ok(None) => return Ok(Unfit::for_good(vec![no_table(queue).to_string()])),
+            Err(StoreError::Misconfigured(problem)) => return Ok(Unfit::for_good(vec![problem])),
             Err(error) => return Err(error),
         };
         let columns = match queue_columns(&self.connection, queue, &table)? {
             Ok(columns) => columns,
-            Err(problems) => return Ok(problems),
+            Err(problems) => return Ok(Unfit::for_good(problems)),
         };
         let archive = match archive_name(queue) {
             Some(name) => Table::read(&self.connection, name)?,

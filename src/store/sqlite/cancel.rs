@@ -2,7 +2,6 @@
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
-use lease_broker_model::millis::millis_rounded_up;
 
 use super::held_lease::HELD_COLUMNS;
 use super::queue_statements::QueueStatements;
@@ -11,7 +10,8 @@ use super::types::ColumnType;
 use super::writer::WriteContext;
 use crate::key_text::{self, KeyKind};
 use crate::{
-    CancelResults, Cancellation, Cancelled, CancelledLease, EndedLease, QueueIndex, StoreError,
+    CancelResults, Cancellation, Cancelled, CancelledLease, QueueIndex, RowOperation, RowOutcome,
+    StoreError, step,
 };
 
 /// Cancels leases. See [`Leases::cancel`](crate::Leases::cancel).
@@ -36,46 +36,29 @@ pub(super) fn cancel(
                 let state = State::from_code(code)
                     .ok_or_else(|| StoreError::Bug(format!("no state has the number {code}")))?;
                 let mut ended = queue.read_ended(row, now, state)?;
-                let is_meant = fence.is_none_or(|fence| fence == ended.lease.fence);
-                if state == State::Leased && is_meant {
-                    let is_exhausted = queue.spec.retry.is_exhausted(ended.lease.attempt);
-                    let mut due = None;
-                    ended.state = State::Ready;
-                    if cancellation.dead_letter || is_exhausted {
-                        ended.state = State::Dead;
-                    } else if !cancellation.delay.is_zero() {
-                        ended.state = State::Delayed;
-                        due = Some(now.saturating_add(millis_rounded_up(cancellation.delay)));
-                    }
+                let before = ended.row(state);
+                let operation = RowOperation::Cancel {
+                    fence: *fence,
+                    delay: cancellation.delay,
+                    dead_letter: cancellation.dead_letter,
+                };
+                let (next, outcome) = step(&queue.spec, Some(&before), now, &operation);
+                if let RowOutcome::Cancelled(cancelled) = outcome {
+                    result = cancelled;
+                }
+                if let (Cancelled::Ended { state, .. }, Some(next)) = (&result, next) {
                     bind_key(&mut cancel, key)?;
-                    let (state, reason) = (ended.state.code(), &cancellation.reason);
-                    bind(&mut cancel, 4, &[&due, &now, &state, reason])?;
+                    let reason = &cancellation.reason;
+                    bind(&mut cancel, 4, &[&next.due, &now, &state.code(), reason])?;
                     cancel.raw_execute()?;
-                    result = Cancelled::Ended {
-                        state: ended.state,
-                        fence: ended.lease.fence,
-                    };
+                    ended.state = *state;
                     cancelled.ended.push(ended);
-                } else if state != State::Leased
-                    && fence.is_some()
-                    && is_meant
-                    && was_cancelled(&ended)
-                {
-                    let fence = ended.lease.fence;
-                    result = Cancelled::Repeated { state, fence };
-                } else {
-                    result = Cancelled::NotHeld(state);
                 }
             }
         }
         cancelled.results.push(result);
     }
     Ok(cancelled)
-}
-
-/// Returns whether the last lease of an item, as its row shows it, was cancelled. Only such rows have an owner and no token.
-fn was_cancelled(last: &EndedLease) -> bool {
-    last.owner.is_some() && last.lease.token.is_nil()
 }
 
 impl QueueStatements {

@@ -1,5 +1,6 @@
 //! Opens connections to the SQLite file, with the settings that the broker needs.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -12,9 +13,8 @@ use crate::StoreError;
 /// The number of prepared statements that a connection keeps. A queue has about a dozen, and a broker with 200 queues
 /// is expected.
 const MAX_CACHED_STATEMENTS: usize = 4_096;
-/// The number of tries to get the write lock before an operation fails. With 1.25 ms between tries, on average, these
-/// are about five seconds.
-const MAX_LOCK_TRIES: i32 = 4_000;
+/// The time for which an operation tries to get the write lock before it fails.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The maximum time that a starting broker waits for others that open the file at the same time.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -115,7 +115,15 @@ fn wal_mode(connection: &Connection) -> rusqlite::Result<String> {
 /// SQLite's default handler sleeps longer after each try, up to 100 ms. With it, if two brokers are busy, the one that
 /// had to wait once would keep waiting.
 fn wait_for_lock(tries: i32) -> bool {
+    thread_local! {
+        /// The time of the first try. SQLite waits for one lock of a thread at a time.
+        static FIRST_TRY: Cell<Option<Instant>> = const { Cell::new(None) };
+    }
+
+    let now = Instant::now();
+    let first = FIRST_TRY.get().filter(|_| tries > 0).unwrap_or(now);
+    FIRST_TRY.set(Some(first));
     let micros = rand::rng().random_range(500..2_000);
     std::thread::sleep(Duration::from_micros(micros));
-    tries < MAX_LOCK_TRIES
+    now.duration_since(first) < LOCK_TIMEOUT
 }

@@ -2,7 +2,7 @@
 
 use rusqlite::{ErrorCode, ffi};
 
-use crate::{Problem, ProblemKind, StoreError};
+use crate::{OutageCause, Problem, ProblemKind, StoreError};
 
 /// Maps an error of a statement, or of opening the file.
 pub(super) fn classify(error: &rusqlite::Error) -> StoreError {
@@ -14,15 +14,20 @@ pub(super) fn classify(error: &rusqlite::Error) -> StoreError {
         _ => return StoreError::Bug(text),
     };
     match failure.code {
-        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => StoreError::unavailable(format!(
-            "another process holds the file's write lock ({text})"
-        )),
-        ErrorCode::DiskFull => StoreError::unavailable(format!(
-            "no space is left on the device ({text}); free some, no committed data is lost"
-        )),
-        ErrorCode::SystemIoFailure => {
-            StoreError::unavailable(format!("reading or writing the file failed ({text})"))
-        }
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => StoreError::outage(
+            OutageCause::Busy,
+            format!("another process holds the file's write lock ({text})"),
+        ),
+        ErrorCode::DiskFull => StoreError::outage(
+            OutageCause::NoSpace,
+            format!(
+                "no space is left on the device ({text}); free some, no committed data is lost"
+            ),
+        ),
+        ErrorCode::SystemIoFailure => StoreError::outage(
+            OutageCause::File,
+            format!("reading or writing the file failed ({text})"),
+        ),
         ErrorCode::OutOfMemory | ErrorCode::OperationInterrupted => StoreError::unavailable(text),
         ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt => StoreError::Io(format!(
             "the file is damaged or is not an SQLite database ({text}); restore it, or save what is readable with \

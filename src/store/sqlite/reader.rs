@@ -15,7 +15,7 @@ use super::clock::Clock;
 use super::queue_statements::QueueStatements;
 use super::read_connection::ReadConnection;
 use super::{inspect, why};
-use crate::schema::Schema as _;
+use crate::adoption::Unfit;
 use crate::{Inspect, ItemFacts, ListedItem, QueueIndex, Stats, StoreError};
 
 /// Reads the leases in an SQLite file. It needs no right to write, and does not wait for a program that writes.
@@ -37,14 +37,12 @@ impl SqliteReader {
         let queues: Vec<QueueSpec> = queues.iter().map(QueueSpec::to_inspect).collect();
         let connection = ReadConnection::open(path)?;
         let (connection, queues) = connection.try_map(|connection| {
-            let mut schema = SqliteSchema::over(connection);
-            let mut problems = Vec::new();
+            let schema = SqliteSchema::over(connection);
+            let mut unfit = Unfit::default();
             for queue in &queues {
-                problems.extend(schema.check(queue)?);
+                unfit.add(schema.unfit(queue)?);
             }
-            if !problems.is_empty() {
-                return Err(StoreError::Misconfigured(problems.join("; ")));
-            }
+            unfit.into_result()?;
             let connection = schema.into_connection();
             let queues = queues
                 .iter()

@@ -9,7 +9,9 @@ use super::held_lease::HELD_COLUMNS;
 use super::queue_statements::QueueStatements;
 use super::statement::{bind, bind_key};
 use super::writer::WriteContext;
-use crate::{EndedLease, QueueIndex, Reaped, StoreError};
+use crate::{
+    EndedLease, LatestTime, QueueIndex, Reaped, RowOperation, RowOutcome, StoreError, step,
+};
 
 /// A row whose due time has passed.
 enum DueRow {
@@ -24,25 +26,29 @@ pub(super) fn reap(
     context: &WriteContext,
     queue: QueueIndex,
     limit: usize,
-    latest: Option<i64>,
+    latest: Option<LatestTime>,
 ) -> Result<Reaped, StoreError> {
     let queue = context.queue(queue)?;
     let now = context.now();
-    let is_stepped = latest.is_some_and(|latest| now > latest);
+    let is_stepped = latest.is_some_and(|latest| now > latest.now());
     let mut reaped = Reaped {
         time: Some(now),
         ..Reaped::default()
     };
     for row in find_due(context, queue, now, limit)? {
         match row {
-            DueRow::Leased(mut lease) => {
-                let is_exhausted = queue.spec.retry.is_exhausted(lease.lease.attempt);
-                if is_exhausted && !is_stepped {
-                    lease.state = State::Dead;
+            DueRow::Leased(lease) => {
+                let row = lease.row(State::Leased);
+                let reap = RowOperation::Reap { is_stepped };
+                if let (Some(next), RowOutcome::Expired(state)) =
+                    step(&queue.spec, Some(&row), now, &reap)
+                {
+                    let attempts_back = row.attempt - next.attempt;
+                    let lease = EndedLease { state, ..lease };
+                    reaped
+                        .expired
+                        .extend(expire(context, queue, lease, attempts_back)?);
                 }
-                reaped
-                    .expired
-                    .extend(expire(context, queue, lease, is_stepped)?);
             }
             DueRow::Delayed(item) => {
                 let mut statement = context.connection.prepare_cached(&queue.sql.promote)?;
@@ -83,12 +89,12 @@ fn find_due(
     Ok(found)
 }
 
-/// Ends an expired lease, with or without its attempt. Returns `None` if no row was changed.
+/// Ends an expired lease and gives this number of attempts back, 0 or 1. Returns `None` if no row was changed.
 fn expire(
     context: &WriteContext,
     queue: &QueueStatements,
     expired: EndedLease,
-    gives_attempt_back: bool,
+    attempts_back: u32,
 ) -> Result<Option<EndedLease>, StoreError> {
     let error = match &expired.owner {
         Some(owner) => format!("the lease of {owner} expired"),
@@ -100,13 +106,7 @@ fn expire(
     bind(
         &mut statement,
         5,
-        &[
-            &expired.end_time,
-            &state,
-            &error,
-            &fence,
-            &gives_attempt_back,
-        ],
+        &[&expired.end_time, &state, &error, &fence, &attempts_back],
     )?;
     let changed = statement.raw_execute()? > 0;
     Ok(changed.then_some(expired))

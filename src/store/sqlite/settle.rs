@@ -1,10 +1,7 @@
 //! Ends leases: completes, fails or releases their items, and adds the follow-up items of completions.
 
-use std::time::Duration;
-
 use lease_broker_model::item_state::State;
 use lease_broker_model::lease_id::LeaseRef;
-use lease_broker_model::millis::millis_rounded_up;
 use lease_broker_model::queue::OnComplete;
 use rusqlite::ToSql;
 use rusqlite::types::Null;
@@ -14,10 +11,10 @@ use super::queue_statements::{QueueStatements, Statements};
 use super::statement::{LastStatement, Token, bind, bind_key, borrowed};
 use super::writer::{WriteContext, execute};
 use super::written_columns::FIRST_COLUMN_PARAMETER;
-use crate::contract::wants_owner;
+use crate::contract::{due_after, wants_owner};
 use crate::{
-    Ending, FollowUp, NewItem, Problem, QueueIndex, Refusal, Rejection, SettleResults, Settled,
-    Settlement, StoreError, follow_ups,
+    Ending, FollowUp, NewItem, Problem, QueueIndex, Refusal, Rejection, RowEnding, SettleResults,
+    Settled, Settlement, StoreError, follow_ups,
 };
 
 /// The changes that are undone if the database refuses one settlement of a list.
@@ -180,51 +177,27 @@ impl Settler<'_> {
 
     /// Ends the lease and returns the new state of its item, or `None` if the lease is not held.
     fn end_lease(&mut self, settlement: &Settlement) -> Result<Option<State>, ItemError> {
-        match &settlement.ending {
-            Ending::Complete { .. } => self.complete(settlement),
-            Ending::Fail { error, retry } => match retry {
-                Some(delay) => self.delay(Section::Fail, settlement, *delay, error),
-                None => self.run(Section::Fail, settlement, State::Dead, None, error),
-            },
-            Ending::Release { delay } if delay.is_zero() => {
-                self.run(Section::Release, settlement, State::Ready, None, "")
-            }
-            Ending::Release { delay } => self.delay(Section::Release, settlement, *delay, ""),
-        }
-    }
-
-    /// Completes the item in the way that the queue is configured for.
-    fn complete(&mut self, settlement: &Settlement) -> Result<Option<State>, ItemError> {
-        let completed = State::Completed;
-        match &self.queue.spec.on_complete {
-            OnComplete::Keep => self.run(Section::Complete, settlement, completed, None, ""),
-            OnComplete::Delete => self.run(Section::Delete, settlement, completed, None, ""),
-            OnComplete::Recur(interval) => self.delay(Section::Complete, settlement, *interval, ""),
-            OnComplete::Archive(_) => {
-                let ended = self.run(Section::Complete, settlement, completed, None, "")?;
-                let sql = &self.queue.sql;
-                if let (Some(_), Some(copy_to_archive)) = (ended, &sql.copy_to_archive) {
-                    for sql in [copy_to_archive, &sql.delete_archived] {
-                        let statement = self.statement.get(sql)?;
-                        bind_key(statement, &settlement.lease.key)?;
-                        statement.raw_execute()?;
-                    }
-                }
-                Ok(ended)
+        let (state, delay) = RowEnding::from(&settlement.ending).next_state(&self.queue.spec);
+        let due = delay.map(|delay| due_after(self.now, delay));
+        let on_complete = &self.queue.spec.on_complete;
+        let section = match (&settlement.ending, on_complete) {
+            (Ending::Complete { .. }, OnComplete::Delete) => Section::Delete,
+            (Ending::Complete { .. }, _) => Section::Complete,
+            (Ending::Fail { .. }, _) => Section::Fail,
+            (Ending::Release { .. }, _) => Section::Release,
+        };
+        let ended = self.run(section, settlement, state, due)?;
+        let sql = &self.queue.sql;
+        if let (Section::Complete, Some(_), Some(copy_to_archive)) =
+            (section, ended, &sql.copy_to_archive)
+        {
+            for sql in [copy_to_archive, &sql.delete_archived] {
+                let statement = self.statement.get(sql)?;
+                bind_key(statement, &settlement.lease.key)?;
+                statement.raw_execute()?;
             }
         }
-    }
-
-    /// Ends the lease with a statement that makes its item ready again after `delay`.
-    fn delay(
-        &mut self,
-        section: Section,
-        settlement: &Settlement,
-        delay: Duration,
-        error: &str,
-    ) -> Result<Option<State>, ItemError> {
-        let due = self.now.saturating_add(millis_rounded_up(delay));
-        self.run(section, settlement, State::Delayed, Some(due), error)
+        Ok(ended)
     }
 
     /// Runs a statement that ends the lease. Returns `state` if it changed the row.
@@ -234,9 +207,12 @@ impl Settler<'_> {
         settlement: &Settlement,
         state: State,
         due: Option<i64>,
-        error: &str,
     ) -> Result<Option<State>, ItemError> {
         let lease = &settlement.lease;
+        let error = match &settlement.ending {
+            Ending::Fail { error, .. } => error,
+            Ending::Complete { .. } | Ending::Release { .. } => "",
+        };
         let values: [&dyn ToSql; 6] = [
             &Token(&lease.token),
             &self.now,
@@ -271,7 +247,7 @@ impl Settler<'_> {
         lease: &LeaseRef,
         ending: &Ending,
     ) -> Result<Settled, StoreError> {
-        let is_completion = matches!(ending, Ending::Complete { .. });
+        let ending = RowEnding::from(ending);
         let statement = self
             .statement
             .get(&self.queue.sql.find_earlier_settlement)?;
@@ -284,11 +260,7 @@ impl Settler<'_> {
         )?;
         let mut rows = statement.raw_query();
         let Some(row) = rows.next()? else {
-            return Ok(if is_completion {
-                Settled::Gone
-            } else {
-                Settled::Lost
-            });
+            return Ok(ending.without_row());
         };
         let has_ended: Option<bool> = row.get(0)?;
         let code: Option<i64> = row.get(1)?;
@@ -297,20 +269,6 @@ impl Settler<'_> {
         };
         let attempts: i64 = row.get(2)?;
         let was_released: bool = row.get(3)?;
-        let is_unfinished = matches!(state, State::Ready | State::Delayed);
-        let is_same_kind = match ending {
-            Ending::Complete { .. } => {
-                state == State::Completed || (is_unfinished && attempts == 0 && !was_released)
-            }
-            Ending::Fail { .. } => {
-                state == State::Dead || (is_unfinished && attempts > 0 && !was_released)
-            }
-            Ending::Release { .. } => is_unfinished && was_released,
-        };
-        Ok(if is_same_kind {
-            Settled::Repeated(state)
-        } else {
-            Settled::Lost
-        })
+        Ok(ending.after_end(state, attempts, !was_released))
     }
 }

@@ -23,7 +23,7 @@ use super::new_item::InsertStatements;
 use super::open_files::OpenFiles;
 use super::queue_statements::QueueStatements;
 use crate::withdrawal::{Beginning, Withdrawals};
-use crate::{Problem, ProblemKind, QueueIndex, Rejection, StoreError};
+use crate::{OutageCause, Problem, ProblemKind, QueueIndex, Rejection, StoreError};
 
 /// The maximum number of operations in one transaction. It limits the time that the first one waits for the last.
 const MAX_GROUP_WRITES: usize = 64;
@@ -195,7 +195,7 @@ impl Writer {
             result: None,
             caller,
         };
-        let not_begun = || StoreError::not_begun(ENDED);
+        let not_begun = || StoreError::not_begun(OutageCause::Other, ENDED);
         let withdrawn = self.withdrawals.next(&beginning);
         let operations = self.operations.as_ref().ok_or_else(not_begun)?;
         operations
@@ -325,7 +325,7 @@ fn run_one(
             return Err(rejected(Problem::new(ProblemKind::Other, text)));
         }
         let reason = "an error of the device ended the transaction; no change was committed";
-        return Err(StoreError::unavailable(reason.to_owned()));
+        return Err(StoreError::outage(OutageCause::File, reason));
     }
     Ok(may_commit)
 }

@@ -12,8 +12,8 @@ use lease_broker_model::lease_id::{LeaseRef, Secret, SigningSecrets};
 use lease_broker_store::mssql::MssqlStore;
 use lease_broker_store::{
     CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall, Claimed, Database,
-    EnqueueOnce, EnqueuedOnce, Facts, Inspect, Instance, ItemFacts, Leases, ListedItem, NewItem,
-    PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed,
+    EnqueueOnce, EnqueuedOnce, Facts, Inspect, Instance, ItemFacts, LatestTime, Leases, ListedItem,
+    NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed,
     RetentionTurn, SettleResults, Settlement, Stats, StoreError, TraceNote, Upkeep,
 };
 use uuid::Uuid;
@@ -175,7 +175,7 @@ impl Leases for Shared<MssqlStore> {
         &self,
         queue: QueueIndex,
         limit: usize,
-        latest: Option<i64>,
+        latest: Option<LatestTime>,
     ) -> Result<Reaped, StoreError> {
         shared(self.0.reap(queue, limit, latest)).await
     }

@@ -57,6 +57,11 @@ class CallFailure:
     applied: Applied = "unknown"
     """Whether the call can have changed something."""
 
+    @property
+    def asks_to_wait(self) -> bool:
+        """True if the broker asks to send the request again after some time."""
+        return self.pushback is not None and self.pushback >= 0
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -176,7 +181,7 @@ class Caller:
             if abort is not None and abort.is_set:
                 raise Aborted
             self._health.note(failure)
-            unauthenticated = failure.code is grpc.StatusCode.UNAUTHENTICATED
+            unauthenticated = failure.code is grpc.StatusCode.UNAUTHENTICATED and not failure.asks_to_wait
             if unauthenticated and self._token is not None and not asked_for_fresh_token:
                 asked_for_fresh_token, pause = True, 0.0
             elif not may_retry(failure):
@@ -217,8 +222,8 @@ class Caller:
 
 def may_retry(failure: CallFailure) -> bool:
     """Returns True if the same request may succeed later."""
-    if failure.pushback is not None and failure.pushback < 0:
-        return False
+    if failure.pushback is not None:
+        return failure.asks_to_wait
     match failure.code:
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.DEADLINE_EXCEEDED | grpc.StatusCode.CANCELLED:
             return True
@@ -234,7 +239,9 @@ def may_retry(failure: CallFailure) -> bool:
 
 def as_error(rpc: str, failure: CallFailure) -> LeaseBrokerError:
     """Returns the exception for a failure that is final."""
-    return LeaseBrokerError(rpc, failure.code.name, failure.reason, failure.message, failure.field, failure.applied)
+    return LeaseBrokerError(
+        rpc, failure.code.name, failure.reason, failure.message, failure.field, failure.applied, may_retry(failure)
+    )
 
 
 def check_count(rpc: str, results: Sized, entries: Sized) -> None:

@@ -21,7 +21,8 @@ class LeaseBrokerError(Exception):
     `code` is the name of the gRPC status, such as "NOT_FOUND". `reason` is the reason of the broker, such as
     "QUEUE_NOT_FOUND", or None if the error does not come from the broker. `field` is the path of the field of the
     request that the broker refused, or None. `applied` is "no" if the call has changed nothing and will change nothing,
-    and "unknown" if its changes may have been made or may still be made.
+    and "unknown" if its changes may have been made or may still be made. `temporary` is True if the same call can
+    succeed later: only the time for retries is over.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class LeaseBrokerError(Exception):
         message: str,
         field: str | None = None,
         applied: Applied = "unknown",
+        temporary: bool = False,
     ) -> None:
         super().__init__(f"{rpc}: {code}{f' ({reason})' if reason else ''}: {message}")
         self.rpc = rpc
@@ -40,6 +42,7 @@ class LeaseBrokerError(Exception):
         self.message = message
         self.field = field
         self.applied = applied
+        self.temporary = temporary
 
 
 class Retry(Exception):

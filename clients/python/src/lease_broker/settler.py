@@ -205,7 +205,7 @@ class Settler:
                 state.events.emit("unknown", ending.lease.item, error=str(error))
                 state.drop(ending.lease)
         state.options.logger.warning("%d items may not be settled: %s", len(group), error)
-        if error.code in _FATAL:
+        if error.code in _FATAL and not error.temporary:
             self._on_fatal(error)
 
     def _refuse(self, ending: Ending, refusal: v1.Refusal) -> None:

@@ -8,7 +8,7 @@ use lease_broker_value::Value;
 use uuid::Uuid;
 
 use super::super::Settings;
-use super::super::adopt::{apply, check, plan};
+use super::super::adopt::{apply, plan, unfit};
 use super::super::connection::Connection;
 use super::{spec, test_server};
 
@@ -53,7 +53,8 @@ async fn backfill_fills_nullable_columns_in_chunks() {
     connection.server_info.babelfish = actual_server.babelfish;
     let left = plan(&mut connection, &spec).await.expect("plan again");
     assert_eq!(left, []);
-    assert_eq!(check(&mut connection, &spec).await, Ok(Vec::new()));
+    let unfit = unfit(&mut connection, &spec).await.expect("a check");
+    assert_eq!(unfit.problems, Vec::<String>::new());
     let count = format!(
         "SELECT COUNT(*) FROM {table} WHERE lease_state = CASE WHEN done = 1 THEN 3 ELSE 0 END AND lease_fence = 0 \
          AND lease_attempt = 0 AND lease_state_time IS NOT NULL"

@@ -1,4 +1,4 @@
-//! Rules about hints that hold for every statement on a queue's table.
+//! Rules that hold for every statement on a queue's table: about hints, and about changes of no row.
 
 use lease_broker_model::queue::QueueSpec;
 
@@ -12,6 +12,9 @@ pub(super) fn check(spec: &QueueSpec, batches: &str, seeks_by_key: bool) {
             !changes_table || !uses.is_empty(),
             "no table in: {statement}"
         );
+        if changes_table {
+            check_guard(statement);
+        }
         for hints in uses {
             check_hints(spec, statement, hints, changes_table, seeks_by_key);
         }
@@ -21,6 +24,20 @@ pub(super) fn check(spec: &QueueSpec, batches: &str, seeks_by_key: bool) {
             assert!(statement.contains(&estimate), "no {estimate}: {statement}");
         }
     }
+}
+
+/// Checks that a change stands below an IF. The change of named leases that leaves their state as it is needs none.
+fn check_guard(statement: &str) {
+    let change = statement.lines().find(|line| {
+        let line = line.trim_start();
+        line == "UPDATE t" || line == "DELETE t"
+    });
+    let is_guarded = change.is_some_and(|line| line.starts_with("    "));
+    let ends_leases = statement.contains("SET [lease_state] = ") || statement.contains("DELETE t");
+    assert!(
+        is_guarded || !ends_leases,
+        "runs triggers for no row: {statement}"
+    );
 }
 
 /// Checks one use of the table. `hints` is the text after its alias.

@@ -33,16 +33,17 @@
 //   INVALID_ARGUMENT     LIMIT_EXCEEDED        a field exceeds a limit. The metadata has max, and value if it is a number
 //   RESOURCE_EXHAUSTED   LIMIT_EXCEEDED        the message exceeds the message limit of the service
 //   INVALID_ARGUMENT     REQUEST_INCOMPLETE    the last byte of the request did not arrive within the time limit
-//   RESOURCE_EXHAUSTED   OVERLOADED            too many calls are running, requests take too many bytes, or clients have
-//                                              not read too many bytes of leases yet (with RetryInfo). The metadata has
-//                                              budget, the setting that is used up
+//   RESOURCE_EXHAUSTED   OVERLOADED            too many calls are running, requests take too many bytes, clients have not
+//                                              read too many bytes of leases yet, or too many unknown tokens arrive (with
+//                                              RetryInfo). The metadata has budget, the setting that is used up, if any
 //   UNAUTHENTICATED      CREDENTIALS_MISSING   the call has no credentials
-//   UNAUTHENTICATED      CREDENTIALS_INVALID   the credentials are not valid, for any cause. With RetryInfo: too many were
-//                                              not valid, so these were not checked
+//   UNAUTHENTICATED      CREDENTIALS_INVALID   the credentials are not valid, for any cause
 //   PERMISSION_DENIED    ROLE_MISSING          the caller has no role for the rpc on the queue, which may not exist. The
 //                                              metadata has rpc and role
 //   RESOURCE_EXHAUSTED   IDENTITY_LIMIT        the caller's identity has reached one of its limits (with RetryInfo). The
 //                                              metadata has limit
+//   UNAVAILABLE          DRAINING              this instance stops, or it closes this connection (with RetryInfo). Send the
+//                                              call over another connection
 //   UNAVAILABLE          STORE_UNAVAILABLE     the database does not answer (with RetryInfo). The metadata has tries, and
 //                                              server_error if the database gave an error number
 //   UNAVAILABLE          LEASE_ID_TOO_NEW      a newer instance of the service issued a lease id (with RetryInfo). Only

@@ -103,7 +103,7 @@ final class Caller {
       }
       mayBeApplied = !failure.applied().equals(Failure.APPLIED_NO);
       long wait = 0;
-      if (failure.code() == Status.Code.UNAUTHENTICATED && token != null && !fresh) {
+      if (failure.code() == Status.Code.UNAUTHENTICATED && !failure.asksToWait() && token != null && !fresh) {
         fresh = true;
       } else if (!failure.mayPass()) {
         throw new LeaseBrokerException(rpc, failure);

@@ -106,10 +106,15 @@ record Failure(Status.Code code, String reason, String message, List<String> fie
     return code + (reason.isEmpty() ? "" : " (" + reason + ")") + ": " + message;
   }
 
+  /** True if the broker asks to send the request again after some time. */
+  boolean asksToWait() {
+    return pushbackNanos != null && pushbackNanos >= 0;
+  }
+
   /** True if the same request can succeed later. */
   boolean mayPass() {
-    if (pushbackNanos != null && pushbackNanos < 0) {
-      return false;
+    if (pushbackNanos != null) {
+      return asksToWait();
     }
     return switch (code) {
       case UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED -> true;

@@ -12,6 +12,7 @@ public final class LeaseBrokerException extends RuntimeException {
   private final String description;
   private final transient List<String> fields;
   private final String applied;
+  private final boolean temporary;
 
   LeaseBrokerException(String rpc, Failure failure) {
     super(rpc + ": " + failure.text());
@@ -21,6 +22,7 @@ public final class LeaseBrokerException extends RuntimeException {
     this.description = failure.message();
     this.fields = failure.fields();
     this.applied = failure.applied();
+    this.temporary = failure.mayPass();
   }
 
   /** Returns the name of the method, such as "ClaimBatch". */
@@ -53,13 +55,18 @@ public final class LeaseBrokerException extends RuntimeException {
     return applied;
   }
 
+  /** True if the same call can succeed later: only the time for retries is over. */
+  public boolean temporary() {
+    return temporary;
+  }
+
   /** True if the broker refused the request for what it contains. */
   boolean refusesRequest() {
-    return code == Status.Code.INVALID_ARGUMENT || code == Status.Code.RESOURCE_EXHAUSTED;
+    return !temporary && (code == Status.Code.INVALID_ARGUMENT || code == Status.Code.RESOURCE_EXHAUSTED);
   }
 
   /** True if the broker does not let this program make the call. */
   boolean refusesCaller() {
-    return code == Status.Code.UNAUTHENTICATED || code == Status.Code.PERMISSION_DENIED;
+    return !temporary && (code == Status.Code.UNAUTHENTICATED || code == Status.Code.PERMISSION_DENIED);
   }
 }

@@ -39,7 +39,9 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import java.util.Queue;
 import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.IntFunction;
@@ -60,6 +62,12 @@ final class ScriptedBroker extends LeaseServiceGrpc.LeaseServiceImplBase impleme
 
   /** Returns the error of the nth Wake, or null. */
   volatile IntFunction<StatusRuntimeException> wake = call -> null;
+
+  /** The errors of the first claims. */
+  final Queue<StatusRuntimeException> claimErrors = new ConcurrentLinkedQueue<>();
+
+  /** The errors of the first completions. */
+  final Queue<StatusRuntimeException> completeErrors = new ConcurrentLinkedQueue<>();
 
   /** The field that the first Fail is refused for. */
   volatile String refusedField = "";
@@ -118,6 +126,11 @@ final class ScriptedBroker extends LeaseServiceGrpc.LeaseServiceImplBase impleme
 
   @Override
   public void claimBatch(ClaimBatchRequest request, StreamObserver<ClaimBatchResponse> answer) {
+    StatusRuntimeException error = claimErrors.poll();
+    if (error != null) {
+      answer.onError(error);
+      return;
+    }
     if (refuses(answer) || claims.incrementAndGet() > 1) {
       return; // A later claim waits until the worker cancels it.
     }
@@ -135,6 +148,11 @@ final class ScriptedBroker extends LeaseServiceGrpc.LeaseServiceImplBase impleme
 
   @Override
   public void complete(CompleteRequest request, StreamObserver<CompleteResponse> answer) {
+    StatusRuntimeException error = completeErrors.poll();
+    if (error != null) {
+      answer.onError(error);
+      return;
+    }
     completes.add(request);
     Outcome outcome = complete.apply(completes.size());
     if (outcome == null) {

@@ -10,6 +10,7 @@ import com.example.leasebroker.v1.Outcome;
 import com.google.protobuf.Any;
 import com.google.rpc.Code;
 import com.google.rpc.ErrorInfo;
+import com.google.rpc.RetryInfo;
 import io.grpc.InsecureServerCredentials;
 import io.grpc.Metadata;
 import io.grpc.Status;
@@ -217,6 +218,31 @@ class ScriptedBrokerTest {
       broker.token = "valid";
       Worker worker = Worker.builder(broker.address(), "work", (item, context) -> null).token(TokenSource.of("wrong")).build();
       assertEquals(Status.Code.UNAUTHENTICATED, assertThrows(LeaseBrokerException.class, worker::run).code());
+    }
+  }
+
+  private static StatusRuntimeException withWait(Code code, String reason) {
+    ErrorInfo info = ErrorInfo.newBuilder().setDomain("leasebroker").setReason(reason).build();
+    RetryInfo wait = RetryInfo.newBuilder().setRetryDelay(Values.duration(Duration.ofMillis(10))).build();
+    return StatusProto.toStatusRuntimeException(
+        com.google.rpc.Status.newBuilder().setCode(code.getNumber()).addDetails(Any.pack(info)).addDetails(Any.pack(wait)).build());
+  }
+
+  @Test
+  void refusalWithAWaitDoesNotEndTheWorker() throws Exception {
+    List<StatusRuntimeException> refusals =
+        List.of(withWait(Code.UNAUTHENTICATED, "CREDENTIALS_INVALID"), withWait(Code.RESOURCE_EXHAUSTED, "IDENTITY_LIMIT"));
+    try (ScriptedBroker broker = new ScriptedBroker(InsecureServerCredentials.create())) {
+      broker.claimErrors.addAll(refusals);
+      broker.claimErrors.addAll(refusals);
+      broker.completeErrors.addAll(refusals);
+      Watcher events = new Watcher();
+      Worker worker =
+          Worker.builder(broker.address(), "work", (item, context) -> null).token(TokenSource.of("known")).onEvent(events).build();
+      worker.start();
+      events.await(Event.Name.COMPLETED, 1);
+      worker.stop(Duration.ZERO);
+      assertEquals(6, events.count(Event.Name.RETRY));
     }
   }
 

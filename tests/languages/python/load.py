@@ -1,12 +1,4 @@
-"""Load on a queue: a producer and four workers on one channel, until standard input ends.
-
-Arguments: address, the client's service config as JSON (empty: none). With a service config each Enqueue and each claim has
-a request id, so that it can be sent again. The config does that, except for an Enqueue that was UNAVAILABLE, which this
-program sends again. Without a config a failed call is not sent again.
-
-Prints one JSON object: the number of calls, the failed ones as [method, code, details], the payloads that were
-acknowledged, and the keys that were completed.
-"""
+"""Load on a queue, as `Load` in `tests/balancers/load.rs` describes it. Arguments: address, service config."""
 
 import json
 import sys
@@ -30,19 +22,27 @@ calls, failures, added, completed = 0, [], [], []
 TRIES = 100
 
 
-def call(method, request):
+def ended():
     global calls
     with lock:
         calls += 1
+        if calls == 1:
+            print("begun", flush=True)
+
+
+def call(method, request):
     for left in reversed(range(TRIES)):
         try:
-            return getattr(stub, method)(request, timeout=30)
+            response = getattr(stub, method)(request, timeout=30)
+            ended()
+            return response
         except grpc.RpcError as error:
             time.sleep(0.05)
             repeats = service_config and method == "Enqueue" and error.code() == grpc.StatusCode.UNAVAILABLE
             if left == 0 or not repeats:
                 with lock:
-                    failures.append([method, error.code().name, error.details()])
+                    failures.append([method, error.code().value[0], error.details()])
+                ended()
                 return None
 
 
@@ -54,7 +54,7 @@ def produce():
     while not stop.is_set():
         payloads = [str(uuid.uuid4()) for _ in range(5)]
         items = [pb.NewItem(columns={"payload": pb.ColumnValue(string_value=payload)}) for payload in payloads]
-        if call("Enqueue", pb.EnqueueRequest(queue="work", items=items, request_id=request_id())):
+        if call("Enqueue", pb.EnqueueRequest(queue="work", items=items, request_id=str(uuid.uuid4()))):
             added.extend(payloads)
         time.sleep(0.02)
 

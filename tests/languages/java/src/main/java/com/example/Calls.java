@@ -10,7 +10,7 @@ import java.util.List;
  * Makes every call of the API once, with the client that protoc and protoc-gen-grpc-java generate. Argument: the address
  * of the service.
  */
-public final class Main {
+public final class Calls {
     private static final String QUEUE = "work";
     private static final List<String> PAYLOADS = List.of("complete", "fail", "release");
 
@@ -31,7 +31,7 @@ public final class Main {
         var channel = Grpc.newChannelBuilder(arguments[0], InsecureChannelCredentials.create()).build();
         var client = LeaseServiceGrpc.newBlockingStub(channel);
 
-        var items = PAYLOADS.stream().map(Main::item).toList();
+        var items = PAYLOADS.stream().map(Calls::item).toList();
         var added = client.enqueue(EnqueueRequest.newBuilder().setQueue(QUEUE).addAllItems(items).build());
         check(added.getResultsCount() == 3, added);
 

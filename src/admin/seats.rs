@@ -1,0 +1,140 @@
+//! The places of the admin port's connections. A further connection is always accepted: if there are too many, the one goes
+//! that has waited longest, and first of all one that has sent no request. So clients that are silent, or that do not read,
+//! keep no probe out.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lease_broker_model::network::network;
+use tokio_util::sync::CancellationToken;
+
+/// The maximum number of open connections, from all addresses and from one.
+const MAX: usize = 64;
+const MAX_PER_ADDRESS: usize = 16;
+
+/// The places that are taken, in the order in which they were taken.
+#[derive(Default)]
+pub(super) struct Seats(Mutex<Vec<Arc<Taken>>>);
+
+struct Taken {
+    network: IpAddr,
+    has_request: AtomicBool,
+    /// Cancelled when the connection must end.
+    end: CancellationToken,
+}
+
+/// The place of one connection. Dropping it makes it free.
+pub(super) struct Seat {
+    seats: Arc<Seats>,
+    taken: Arc<Taken>,
+}
+
+impl Seats {
+    /// Takes a place, and ends the connection that must go for it.
+    pub(super) fn take(self: &Arc<Self>, address: IpAddr) -> Seat {
+        let taken = Arc::new(Taken {
+            network: network(address),
+            has_request: AtomicBool::new(false),
+            end: CancellationToken::new(),
+        });
+        let mut seats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_neighbour = |seat: &Arc<Taken>| seat.network == taken.network;
+        if seats.iter().filter(|seat| is_neighbour(seat)).count() >= MAX_PER_ADDRESS {
+            end_oldest(&mut seats, is_neighbour);
+        } else if seats.len() >= MAX {
+            end_oldest(&mut seats, |_| true);
+        }
+        seats.push(taken.clone());
+        drop(seats);
+        Seat {
+            seats: self.clone(),
+            taken,
+        }
+    }
+}
+
+/// Ends the oldest of these connections that has sent no request, or the oldest if all have.
+fn end_oldest(seats: &mut Vec<Arc<Taken>>, is_meant: impl Fn(&Arc<Taken>) -> bool) {
+    let oldest = |is_silent: bool| {
+        let is_next = |seat: &Arc<Taken>| {
+            is_meant(seat) && !(is_silent && seat.has_request.load(Ordering::Relaxed))
+        };
+        seats.iter().position(is_next)
+    };
+    if let Some(index) = oldest(true).or_else(|| oldest(false)) {
+        seats.remove(index).end.cancel();
+    }
+}
+
+impl Seat {
+    /// Notes that the connection has sent its request.
+    pub(super) fn has_request(&self) {
+        self.taken.has_request.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits until the connection must end.
+    pub(super) async fn ended(&self) {
+        self.taken.end.cancelled().await;
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut seats = self.seats.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seats.retain(|seat| !Arc::ptr_eq(seat, &self.taken));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv6Addr;
+
+    use super::*;
+
+    /// An address of a network of its own.
+    fn address(number: usize) -> IpAddr {
+        Ipv6Addr::from_bits((0x2001_0db8_0000_0000 + number as u128) << 64).into()
+    }
+
+    fn ended(seats: &[Seat]) -> Vec<usize> {
+        let ended = |(index, seat): (usize, &Seat)| seat.taken.end.is_cancelled().then_some(index);
+        seats.iter().enumerate().filter_map(ended).collect()
+    }
+
+    #[test]
+    fn oldest_without_a_request_goes_first() {
+        let seats = Arc::new(Seats::default());
+        let mut taken: Vec<Seat> = (0..MAX).map(|number| seats.take(address(number))).collect();
+        taken[0].has_request();
+        taken.push(seats.take(address(MAX)));
+        assert_eq!(ended(&taken), [1]);
+        taken.iter().for_each(Seat::has_request);
+        taken.push(seats.take(address(MAX + 1)));
+        assert_eq!(ended(&taken), [0, 1]);
+    }
+
+    #[test]
+    fn address_with_many_connections_harms_only_itself() {
+        let seats = Arc::new(Seats::default());
+        let mut taken = vec![seats.take(address(0))];
+        let same: IpAddr = "2001:db8:0:1::7".parse().expect("an address");
+        taken.extend((0..MAX_PER_ADDRESS).map(|_| seats.take(same)));
+        assert_eq!(ended(&taken), [0; 0]);
+        taken.extend((0..2).map(|_| seats.take(address(1))));
+        assert_eq!(ended(&taken), [1, 2]);
+    }
+
+    #[test]
+    fn connection_that_has_ended_takes_no_place() {
+        let seats = Arc::new(Seats::default());
+        for _ in 0..2 * MAX_PER_ADDRESS {
+            let seat = seats.take(address(0));
+            assert!(!seat.taken.end.is_cancelled());
+        }
+        let kept: Vec<Seat> = (0..MAX_PER_ADDRESS)
+            .map(|_| seats.take(address(0)))
+            .collect();
+        assert_eq!(ended(&kept), [0; 0]);
+    }
+}

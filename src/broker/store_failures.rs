@@ -1,0 +1,56 @@
+//! The failures of the store: the last one, and their number by cause.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+use lease_broker_store::{OutageCause, StoreError};
+
+/// A failure of the store.
+#[derive(Clone, Debug)]
+pub struct StoreFailure {
+    /// The cause, for operators. It can name hosts, files and statements.
+    pub reason: String,
+    /// Its kind.
+    pub cause: OutageCause,
+    /// When it occurred.
+    pub time: SystemTime,
+}
+
+/// The failures since the start.
+#[derive(Default)]
+pub(super) struct StoreFailures {
+    last: Mutex<Option<StoreFailure>>,
+    /// In the order of [`OutageCause::ALL`].
+    counts: [AtomicU64; OutageCause::ALL.len()],
+}
+
+impl StoreFailures {
+    /// Notes an error. Returns whether it says that the store is not available. Other errors are not noted.
+    pub(super) fn note(&self, error: &StoreError) -> bool {
+        let (reason, cause) = match error {
+            StoreError::Unavailable(outage) => (outage.to_string(), outage.cause),
+            StoreError::Io(reason) => (reason.clone(), OutageCause::File),
+            _ => return false,
+        };
+        self.counts[cause as usize].fetch_add(1, Ordering::Relaxed);
+        let failure = StoreFailure {
+            reason,
+            cause,
+            time: SystemTime::now(),
+        };
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+        true
+    }
+
+    /// Returns the last failure. `None`: there was none.
+    pub(super) fn last(&self) -> Option<StoreFailure> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.clone()
+    }
+
+    /// Returns the number of failures of a kind.
+    pub(super) fn count(&self, cause: OutageCause) -> u64 {
+        self.counts[cause as usize].load(Ordering::Relaxed)
+    }
+}

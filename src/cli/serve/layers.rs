@@ -1,0 +1,131 @@
+//! The layers that serve one configuration: telemetry, the store, the broker and the gRPC server.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use lease_broker_store::Store;
+use tokio::sync::Notify;
+
+use super::super::CommandError;
+use super::memory_limit;
+use crate::broker::{self, Broker, LeaseOperations};
+use crate::config::Config;
+use crate::grpc::{self, RunningServer};
+use crate::process;
+use crate::security::{Access, Security};
+use crate::telemetry::Telemetry;
+
+/// A configuration with what it opens. Nothing has started yet.
+pub(super) struct Parts {
+    pub(super) config: Config,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) security: Security,
+}
+
+/// The running layers of a configuration.
+pub(super) struct Layers {
+    pub(super) config: Config,
+    pub(super) broker: Arc<Broker>,
+    pub(super) server: RunningServer,
+    pub(super) telemetry: Arc<Telemetry>,
+    /// Identities and roles. `None`: every caller may do everything.
+    access: Option<Arc<Access>>,
+    /// Notified when the files of certificates, tokens and keys must be read again.
+    pub(super) read_files: Arc<Notify>,
+}
+
+impl Layers {
+    /// Starts the broker, and the server on a port that other layers may serve too.
+    pub(super) fn start(
+        parts: Parts,
+        telemetry: Arc<Telemetry>,
+        listener: &TcpListener,
+        lease_operations: LeaseOperations,
+    ) -> Result<Self, CommandError> {
+        let Parts {
+            config,
+            store,
+            security,
+        } = parts;
+        let failed = |error: &dyn std::fmt::Display| CommandError::io(error.to_string());
+        let listener = listener.try_clone();
+        let listener = listener.and_then(tokio::net::TcpListener::from_std);
+        let listener = listener.map_err(|error| failed(&error))?;
+        let settings = broker::BrokerConfig {
+            lease_operations,
+            ..broker::BrokerConfig::from(&config)
+        };
+        let broker = Arc::new(Broker::start_observed(
+            store,
+            &config.queues,
+            settings,
+            telemetry.broker_observers(),
+        ));
+        telemetry.observe_broker(&broker);
+        tokio::spawn(memory_limit::end_heaviest_connections(Arc::downgrade(
+            broker.ledger(),
+        )));
+        let observers = grpc::CallObservers {
+            metrics: telemetry.call_metrics(),
+            spans: telemetry.spans(),
+            sampler: config.telemetry.sampler(),
+        };
+        let (access, read_files) = (security.access.clone(), security.read_now());
+        let server = grpc::serve_observed(listener, broker.clone(), &config, security, observers);
+        let server = server.map_err(|error| failed(&error))?;
+        broker.announce(broker::Identity {
+            id: telemetry.instance_id(),
+            address: process::host_address(server.address()),
+        });
+        Ok(Self {
+            config,
+            broker,
+            server,
+            telemetry,
+            access,
+            read_files,
+        })
+    }
+
+    /// Replaces the identities, their roles and their limits by those of a new configuration.
+    ///
+    /// # Errors
+    /// A text with the setting, the file, and the reason why it cannot be used.
+    pub(super) fn replace_identities(&self, config: &Config) -> Result<(), String> {
+        if let (Some(access), Some(settings)) = (&self.access, &config.auth) {
+            access.replace(access.prepare(settings)?);
+        }
+        Ok(())
+    }
+
+    /// Drains the server, and stops the broker and telemetry.
+    pub(super) async fn drain(self) -> Drained {
+        let all_finished = self.server.drain().await;
+        stop(self.broker, self.telemetry, all_finished).await
+    }
+
+    /// Does the same for layers that others have replaced on the same port. New connections reach those, so no load balancer
+    /// has to notice it first.
+    pub(super) async fn give_way(self) -> Drained {
+        let all_finished = self.server.give_way().await;
+        stop(self.broker, self.telemetry, all_finished).await
+    }
+}
+
+/// Layers that have stopped.
+pub(super) struct Drained {
+    pub(super) broker: Arc<Broker>,
+    pub(super) telemetry: Arc<Telemetry>,
+    /// True if all running calls finished in time.
+    pub(super) all_finished: bool,
+}
+
+async fn stop(broker: Arc<Broker>, telemetry: Arc<Telemetry>, all_finished: bool) -> Drained {
+    broker.stop().await;
+    telemetry.close().await;
+    Drained {
+        broker,
+        telemetry,
+        all_finished,
+    }
+}

@@ -1,0 +1,235 @@
+//! The check of clients' certificates: which authorities can sign which of them, and whether one was revoked.
+//!
+//! | certificate | authorities | revocation lists |
+//! |---|---|---|
+//! | with a SPIFFE id, if trust domains are configured | those of its trust domain, and no others | none: SPIFFE renews certificates instead |
+//! | any other | `client_authorities` | `client_revocation_lists`, for the whole chain |
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
+    SignatureScheme,
+};
+
+use super::certificate_names::CertificateNames;
+
+/// The check of clients' certificates.
+#[derive(Debug)]
+pub(crate) struct ClientVerifier {
+    /// The authorities of each trust domain. Empty: SPIFFE ids are as other names.
+    by_trust_domain: BTreeMap<String, Arc<dyn ClientCertVerifier>>,
+    /// The authorities of all other certificates. `None`: these are refused.
+    others: Option<Authorities>,
+    is_mandatory: bool,
+    provider: Arc<CryptoProvider>,
+}
+
+/// Authorities, and their lists of revoked certificates.
+#[derive(Debug)]
+struct Authorities {
+    verifier: Arc<dyn ClientCertVerifier>,
+    /// The same, but lists past their time count too. `None`: there are no lists.
+    with_old_lists: Option<Arc<dyn ClientCertVerifier>>,
+    has_warned: AtomicBool,
+}
+
+impl ClientVerifier {
+    /// Starts with no authority.
+    pub(super) fn new(is_mandatory: bool, provider: Arc<CryptoProvider>) -> Self {
+        Self {
+            by_trust_domain: BTreeMap::new(),
+            others: None,
+            is_mandatory,
+            provider,
+        }
+    }
+
+    /// Adds the authorities in a PEM file for the SPIFFE ids of a trust domain.
+    ///
+    /// # Errors
+    /// The reason why the file cannot be used.
+    pub(super) fn add_trust_domain(
+        &mut self,
+        name: &str,
+        authorities: &[u8],
+    ) -> Result<(), String> {
+        let roots = roots(authorities)?;
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots, self.provider.clone());
+        let verifier = verifier.build().map_err(|error| error.to_string())?;
+        self.by_trust_domain.insert(name.to_owned(), verifier);
+        Ok(())
+    }
+
+    /// Adds the authorities in a PEM file for all other certificates, with the lists of certificates that they have revoked.
+    ///
+    /// # Errors
+    /// The reason why the file of authorities, or a list, cannot be used.
+    pub(super) fn set_authorities(
+        &mut self,
+        authorities: &[u8],
+        lists: &[CertificateRevocationListDer<'static>],
+    ) -> Result<(), String> {
+        let roots = roots(authorities)?;
+        let builder = || {
+            WebPkiClientVerifier::builder_with_provider(roots.clone(), self.provider.clone())
+                .with_crls(lists.iter().cloned())
+        };
+        let build = |builder: rustls::server::ClientCertVerifierBuilder| {
+            builder.build().map_err(|error| error.to_string())
+        };
+        let with_old_lists = (!lists.is_empty()).then(|| build(builder()));
+        self.others = Some(Authorities {
+            verifier: build(builder().enforce_revocation_expiration())?,
+            with_old_lists: with_old_lists.transpose()?,
+            has_warned: AtomicBool::new(false),
+        });
+        Ok(())
+    }
+
+    /// Returns the names of a certificate that was verified. The authorities of a trust domain can only give SPIFFE ids.
+    ///
+    /// # Errors
+    /// The reason why they cannot be used.
+    pub(crate) fn names(&self, own: &CertificateDer<'_>) -> Result<CertificateNames, &'static str> {
+        let mut names = CertificateNames::of(own)?;
+        if names.spiffe_id.is_some() && !self.by_trust_domain.is_empty() {
+            names.dns_names.clear();
+        }
+        Ok(names)
+    }
+}
+
+impl Authorities {
+    fn verify(
+        &self,
+        own: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let verified = self.verifier.verify_client_cert(own, others, now);
+        let (Err(Error::InvalidCertificate(error)), Some(old)) = (&verified, &self.with_old_lists)
+        else {
+            return verified;
+        };
+        let is_old = matches!(
+            error,
+            CertificateError::ExpiredRevocationList
+                | CertificateError::ExpiredRevocationListContext { .. }
+        );
+        if !is_old {
+            return verified;
+        }
+        if !self.has_warned.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                target: "lease_broker::audit",
+                setting = "server.tls.client_revocation_lists",
+                "a revocation list is past its time; it stays in use, but lacks what was revoked since"
+            );
+        }
+        old.verify_client_cert(own, others, now)
+    }
+}
+
+impl ClientCertVerifier for ClientVerifier {
+    fn offer_client_auth(&self) -> bool {
+        true
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        self.is_mandatory
+    }
+
+    /// Their names would tell everyone who connects which authorities there are.
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        own: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let unknown = Error::InvalidCertificate(CertificateError::UnknownIssuer);
+        if !self.by_trust_domain.is_empty() {
+            // A certificate whose names cannot be used has no identity. It is of none of the authorities.
+            let names = CertificateNames::of(own).map_err(|_| unknown.clone())?;
+            if let Some(domain) = names.trust_domain() {
+                let verifier = self.by_trust_domain.get(domain).ok_or(unknown)?;
+                return verifier.verify_client_cert(own, others, now);
+            }
+        }
+        let authorities = self.others.as_ref().ok_or(unknown)?;
+        authorities.verify(own, others, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        own: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, own, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        own: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, own, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        algorithms.supported_schemes()
+    }
+}
+
+fn roots(pem: &[u8]) -> Result<Arc<RootCertStore>, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(pem)? {
+        roots.add(certificate).map_err(|error| error.to_string())?;
+    }
+    Ok(Arc::new(roots))
+}
+
+/// Returns the certificates of a PEM file.
+pub(super) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    all(CertificateDer::pem_slice_iter(pem), "certificate")
+}
+
+/// Returns the revocation lists of a PEM file.
+pub(super) fn revocation_lists(
+    pem: &[u8],
+) -> Result<Vec<CertificateRevocationListDer<'static>>, String> {
+    all(
+        CertificateRevocationListDer::pem_slice_iter(pem),
+        "revocation list (X509 CRL)",
+    )
+}
+
+fn all<T>(
+    parts: impl Iterator<Item = Result<T, rustls::pki_types::pem::Error>>,
+    what: &str,
+) -> Result<Vec<T>, String> {
+    let parts: Vec<T> = parts
+        .collect::<Result<_, _>>()
+        .map_err(|error| format!("not valid PEM: {error}"))?;
+    if parts.is_empty() {
+        return Err(format!("the file has no {what} in PEM"));
+    }
+    Ok(parts)
+}

@@ -1,0 +1,130 @@
+//! The rules by which callers get an identity: the identities of the configuration, and the files of tokens and keys.
+
+use std::sync::Arc;
+
+use super::certificate_names::CertificateNames;
+use super::identity::Identity;
+use super::issuer::Issuer;
+use super::jwt::Claims;
+use super::patterns::{fits, fits_dns_name, fits_spiffe_id};
+use super::tokens::{Token, Tokens};
+use super::watched_file::WatchedFile;
+use crate::config;
+
+/// The identity of credentials, or the reason why they have none.
+pub(super) type Found = Result<Arc<Identity>, &'static str>;
+
+/// The rules of a broker, until its configuration changes.
+pub struct Rules {
+    entries: Vec<Entry>,
+    /// The identity of callers without credentials. `None`: they are refused.
+    pub(super) anonymous: Option<Arc<Identity>>,
+    tokens: Option<WatchedFile<Tokens>>,
+    pub(super) issuer: Option<Arc<Issuer>>,
+}
+
+/// An identity with the settings that say which callers have it.
+struct Entry {
+    settings: config::Identity,
+    identity: Arc<Identity>,
+}
+
+impl Rules {
+    /// Reads the files that the configuration names. `former`: the rules until now, whose identities keep what they have used of
+    /// their limits.
+    ///
+    /// # Errors
+    /// A text with the setting, the file, and the reason why it cannot be used.
+    pub(super) fn open(settings: &config::Auth, former: Option<&Self>) -> Result<Self, String> {
+        let scope = settings.lease_scope;
+        let entry = |settings: &config::Identity| {
+            let is_same = |entry: &&Entry| entry.settings.name == settings.name;
+            let former = former.and_then(|rules| rules.entries.iter().find(is_same));
+            let former = former.map(|entry| &*entry.identity);
+            Entry {
+                settings: settings.clone(),
+                identity: Arc::new(Identity::new(settings, scope, former)),
+            }
+        };
+        let tokens = settings.tokens_file.clone();
+        let tokens = tokens.map(|path| WatchedFile::open("auth.tokens_file", path, Tokens::parse));
+        let issuer = settings.jwt.as_ref().map(|settings| {
+            let former = former.and_then(|rules| rules.issuer.as_ref());
+            match former.filter(|former| former.is_of(settings)) {
+                // Its keys can come from an address that does not answer now.
+                Some(former) => Ok(former.clone()),
+                None => Issuer::open(settings).map(Arc::new),
+            }
+        });
+        let anonymous = Identity::anonymous(&settings.anonymous, scope);
+        Ok(Self {
+            entries: settings.identities.iter().map(entry).collect(),
+            anonymous: (!anonymous.rights.is_empty()).then(|| Arc::new(anonymous)),
+            tokens: tokens.transpose()?,
+            issuer: issuer.transpose()?,
+        })
+    }
+
+    /// Reads the files again. Returns whether one has changed.
+    pub(super) fn read_files(&self) -> bool {
+        let tokens_changed = self.tokens.as_ref().is_some_and(WatchedFile::read);
+        let keys_changed = self
+            .issuer
+            .as_ref()
+            .is_some_and(|issuer| issuer.read_file());
+        tokens_changed || keys_changed
+    }
+
+    /// Returns the identity of a certificate with these names.
+    pub(super) fn of_certificate(&self, names: &CertificateNames) -> Found {
+        let fits_names = |entry: &&Entry| {
+            let config::Identity { spiffe, dns, .. } = &entry.settings;
+            let spiffe_id = names.spiffe_id.as_deref();
+            let by_spiffe = spiffe.as_ref().zip(spiffe_id);
+            by_spiffe.is_some_and(|(pattern, id)| fits_spiffe_id(pattern, id))
+                || dns.as_ref().is_some_and(|pattern| {
+                    let mut names = names.dns_names.iter();
+                    names.any(|name| fits_dns_name(pattern, name))
+                })
+        };
+        self.find(fits_names)
+            .ok_or("no identity fits the certificate")
+    }
+
+    /// Returns the identity of the token with this name in the file of tokens.
+    pub(super) fn of_token_name(&self, name: &str) -> Found {
+        self.find(|entry| entry.settings.token.as_deref() == Some(name))
+            .ok_or("no identity has the token's name")
+    }
+
+    /// Returns the line of a static token in the file of tokens.
+    pub(super) fn static_token(&self, token: &[u8]) -> Result<Token, &'static str> {
+        let tokens = self.tokens.as_ref().ok_or("tokens are not configured")?;
+        let tokens = tokens.current();
+        tokens.find(token).cloned().ok_or("unknown token")
+    }
+
+    /// Returns the identity of a JSON Web Token with these claims.
+    pub(super) fn of_claims(&self, claims: &Claims) -> Found {
+        let fits_claims = |entry: &&Entry| {
+            let config::Identity {
+                jwt_subject,
+                jwt_claims,
+                ..
+            } = &entry.settings;
+            jwt_subject
+                .as_ref()
+                .is_some_and(|pattern| fits(pattern, &claims.subject))
+                && jwt_claims
+                    .iter()
+                    .all(|(claim, value)| claims.has(claim, value))
+        };
+        self.find(fits_claims)
+            .ok_or("no identity fits the token's claims")
+    }
+
+    fn find(&self, fits: impl FnMut(&&Entry) -> bool) -> Option<Arc<Identity>> {
+        let entry = self.entries.iter().find(fits);
+        entry.map(|entry| entry.identity.clone())
+    }
+}

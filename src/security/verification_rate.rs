@@ -1,0 +1,112 @@
+//! The rate at which signatures of unknown tokens are verified, per address and on the whole broker.
+//!
+//! To verify a signature takes about a hundred times as long as to refuse a call. Static tokens cost a hash and have no rate.
+
+use std::net::IpAddr;
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::sync::{Mutex, PoisonError};
+
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use lease_broker_model::network::network;
+use lru::LruCache;
+
+/// Verifications per second, and as many at once.
+const IN_ALL: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
+/// Verifications per second and at once, from one address. Behind one address, many callers can begin together.
+const PER_ADDRESS: NonZeroU32 = NonZeroU32::new(50).unwrap();
+const PER_ADDRESS_AT_ONCE: NonZeroU32 = NonZeroU32::new(500).unwrap();
+/// The number of addresses that are remembered.
+const MAX_ADDRESSES: NonZeroUsize = NonZeroUsize::new(4_096).unwrap();
+
+/// The verifications of the last seconds.
+pub(super) struct VerificationRate {
+    by_address: Mutex<LruCache<IpAddr, FromAddress>>,
+    all: DefaultDirectRateLimiter,
+}
+
+/// The verifications of tokens from one address.
+struct FromAddress {
+    rate: DefaultDirectRateLimiter,
+    /// A token from here was valid. Strangers elsewhere do not use up the rate of this address.
+    has_logged_in: bool,
+}
+
+impl VerificationRate {
+    pub(super) fn new() -> Self {
+        Self {
+            by_address: Mutex::new(LruCache::new(MAX_ADDRESSES)),
+            all: RateLimiter::direct(Quota::per_second(IN_ALL)),
+        }
+    }
+
+    /// Counts a verification. Returns whether it may begin. `None`: an address that many clients share.
+    pub(super) fn admit(&self, address: Option<IpAddr>) -> bool {
+        let is_known = match address {
+            None => Ok(false),
+            Some(address) => self.of_address(address, |from| {
+                from.rate.check().map(|()| from.has_logged_in)
+            }),
+        };
+        is_known.is_ok_and(|is_known| is_known || self.all.check().is_ok())
+    }
+
+    /// Remembers that a token from this address was valid.
+    pub(super) fn has_logged_in(&self, address: Option<IpAddr>) {
+        if let Some(address) = address {
+            self.of_address(address, |from| from.has_logged_in = true);
+        }
+    }
+
+    fn of_address<T>(&self, address: IpAddr, change: impl FnOnce(&mut FromAddress) -> T) -> T {
+        let mut by_address = self
+            .by_address
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        change(by_address.get_or_insert_mut(network(address), || {
+            let quota = Quota::per_second(PER_ADDRESS).allow_burst(PER_ADDRESS_AT_ONCE);
+            FromAddress {
+                rate: RateLimiter::direct(quota),
+                has_logged_in: false,
+            }
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    /// Uses up what is allowed at once. Returns the number of verifications.
+    fn use_up(rate: &VerificationRate, address: Option<IpAddr>) -> usize {
+        let mut count = 0;
+        while rate.admit(address) {
+            count += 1;
+        }
+        count
+    }
+
+    #[test]
+    fn address_with_many_tokens_leaves_others_their_rate() {
+        let rate = VerificationRate::new();
+        let [one, same, other] = ["2001:db8::1", "2001:db8::2", "10.0.0.1"].map(address);
+        assert!(use_up(&rate, Some(one)) >= 500);
+        assert!(use_up(&rate, Some(same)) < 500, "the same /64");
+        assert!(rate.admit(Some(other)));
+        assert!(rate.admit(None));
+    }
+
+    #[test]
+    fn strangers_do_not_use_up_the_rate_of_a_known_address() {
+        let rate = VerificationRate::new();
+        let known = Some(address("10.0.0.1"));
+        rate.has_logged_in(known);
+        for _ in 0..400 {
+            use_up(&rate, None);
+            assert!(rate.admit(known));
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Models of the lease protocol, which are checked exhaustively. `docs/proof.md` explains them for engineers who do not know model
+//! checking.
+//!
+//! A *model* is a small program with a state and actions. The checker visits every state that any order of actions can reach, and
+//! looks at each whether the promises hold. [`lease`] is the model of the protocol as it ships, over the function
+//! [`step`](lease_broker_store::step) that the stores use. [`engine`] is the model of a database that ignores lock hints. The
+//! others are models of rules that are not built yet.
+//!
+//! [`domain`] lists every kind of row and every operation. The replay runs all of them through the stores.
+
+pub mod check;
+pub mod domain;
+pub mod engine;
+pub mod lease;
+pub mod poison;

@@ -1,0 +1,355 @@
+//! Every operation on every kind of row, through the traits of a store. The store must do what the function `step` says, which the
+//! models in `tests/proof` check.
+
+mod database;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_model::queue::OnComplete;
+use lease_broker_proof::domain::{DURATION, Due, FENCE, MAX_ATTEMPTS, RowKind, on_row, operations};
+use lease_broker_store::{
+    Cancellation, CancelledLease, Checkpoints, ClaimCall, Ending, LatestTime, LeaseProof, LeaseRow,
+    QueueIndex, Renewal, Renewed, RowEnding, RowOperation, RowOutcome, Settlement, Store, step,
+};
+use lease_broker_value::Value;
+use uuid::Uuid;
+
+use self::database::Database;
+use crate::harness::fixture::{item_table, queue};
+
+const QUEUE: QueueIndex = QueueIndex(0);
+const WORKER: &str = "next worker";
+
+/// A row of the replay.
+struct Case {
+    id: i64,
+    row: LeaseRow,
+    /// The token of the row, or the one that it would have.
+    token: Uuid,
+}
+
+/// The result of an operation for each row, by its id.
+type Outcomes = Vec<(i64, RowOutcome)>;
+
+struct Replay<D> {
+    database: D,
+    store: Arc<dyn Store>,
+    queue: lease_broker_model::queue::QueueSpec,
+    differences: Vec<String>,
+    count: usize,
+}
+
+/// Replays the operations that `wanted` selects, with completions of this kind.
+async fn replay<D: Database>(on_complete: OnComplete, wanted: fn(&RowOperation<()>) -> bool) {
+    if !crate::harness::can_run::<D::Harness>() {
+        return;
+    }
+    let mut spec = queue("item");
+    spec.retry.max_attempts = Some(MAX_ATTEMPTS);
+    spec.on_complete = on_complete;
+    let database = D::start(&item_table("item"), &spec).await;
+    let store = database.open(&spec).await;
+    let mut replay = Replay {
+        database,
+        store,
+        queue: spec,
+        differences: Vec::new(),
+        count: 0,
+    };
+    for operation in operations().into_iter().filter(wanted) {
+        replay.run(operation).await;
+    }
+    replay.find_retried_claims().await;
+    eprintln!("{} steps were replayed", replay.count);
+    let differences = &replay.differences;
+    assert!(
+        differences.is_empty(),
+        "{} differences, the first:\n{}",
+        differences.len(),
+        differences[..differences.len().min(5)].join("\n")
+    );
+}
+
+impl<D: Database> Replay<D> {
+    /// Inserts one row of each kind.
+    async fn insert_all(&self) -> Vec<Case> {
+        let mut cases = Vec::new();
+        let kinds = RowKind::all().into_iter();
+        for (id, kind) in (1..).zip(kinds.filter(|kind| D::CAN_BE_EXACT || kind.due != Due::Now)) {
+            let token = Uuid::from_u128(0xabc_0000 + u128::try_from(id).expect("positive"));
+            let row = kind.row(self.database.now(), token);
+            cases.push(Case { id, row, token });
+        }
+        let rows = cases.iter().map(|case| (case.id, &case.row));
+        self.database.replace(&rows.collect::<Vec<_>>()).await;
+        cases
+    }
+
+    async fn run(&mut self, operation: RowOperation<()>) {
+        let cases = self.insert_all().await;
+        let now = self.database.now();
+        let outcomes = self.apply(operation, &cases).await;
+        let mut after = self.database.rows().await;
+        for case in &cases {
+            self.count += 1;
+            let on_row = on_row(operation, case.token, &WORKER.to_owned());
+            let (expected, outcome) = step(&self.queue, Some(&case.row), now, &on_row);
+            let got = after.remove(&case.id);
+            let result = outcomes.iter().find(|(id, _)| *id == case.id);
+            let result = result.map_or(RowOutcome::Unchanged, |(_, result)| result.clone());
+            let is_same = match (&expected, &got) {
+                (Some(expected), Some(got)) => D::is_same(expected, got),
+                (None, None) => true,
+                _ => false,
+            };
+            if !is_same || outcome != result {
+                self.differences.push(format!(
+                    "{:?}\n  {operation:?}\n  step:  {expected:?} {outcome:?}\n  store: {got:?} {result:?}",
+                    case.row
+                ));
+            }
+        }
+    }
+
+    /// Checks that a claim that is sent again finds its leases, and only those in force.
+    async fn find_retried_claims(&mut self) {
+        let cases = self.insert_all().await;
+        let now = self.database.now();
+        let call = |case: &Case| ClaimCall {
+            has_request_id: true,
+            max_items: 0,
+            ..claim_call(case.token)
+        };
+        let calls: Vec<ClaimCall> = cases.iter().map(call).collect();
+        let results = self.store.claim(QUEUE, calls.into(), usize::MAX).await;
+        for (case, claimed) in cases.iter().zip(results.expect("claim")) {
+            self.count += 1;
+            let found: Vec<i64> = claimed
+                .items
+                .iter()
+                .map(|item| id(&item.lease.key))
+                .collect();
+            let is_leased = case.row.is_leased_by(case.token, now);
+            if found != [case.id][..usize::from(is_leased)] {
+                self.differences
+                    .push(format!("{:?} is found by a retry: {found:?}", case.row));
+            }
+        }
+    }
+
+    /// Runs an operation of the store on all rows.
+    async fn apply(&self, operation: RowOperation<()>, cases: &[Case]) -> Outcomes {
+        let ids = cases.iter().map(|case| case.id);
+        match operation {
+            RowOperation::Claim { .. } => {
+                let RowOperation::Claim { token, .. } = on_row(operation, Uuid::nil(), &()) else {
+                    return Vec::new();
+                };
+                let claimed = self
+                    .store
+                    .claim(QUEUE, [claim_call(token)].into(), usize::MAX);
+                let claimed = claimed.await.expect("claim").remove(0).items.into_iter();
+                claimed
+                    .map(|item| (id(&item.lease.key), RowOutcome::Leased))
+                    .collect()
+            }
+            RowOperation::Heartbeat(..) => {
+                let renewal = |case: &Case| match on_row(operation, case.token, &()) {
+                    RowOperation::Heartbeat(lease, duration) => {
+                        Renewal::new(lease_ref(case.id, lease), duration)
+                    }
+                    other => panic!("{other:?}"),
+                };
+                let renewals = cases.iter().map(renewal).collect();
+                let renewed = self.store.heartbeat(QUEUE, renewals).await;
+                let renewed = renewed.expect("heartbeat").into_iter();
+                ids.zip(renewed.map(heartbeat_outcome)).collect()
+            }
+            RowOperation::Settle(..) => {
+                let settlement = |case: &Case| match on_row(operation, case.token, &()) {
+                    RowOperation::Settle(lease, ending) => {
+                        Settlement::new(lease_ref(case.id, lease), ending_of(ending))
+                    }
+                    other => panic!("{other:?}"),
+                };
+                let settlements = cases.iter().map(settlement).collect();
+                let settled = self.store.settle(QUEUE, settlements).await;
+                let settled = settled.expect("settle").results.into_iter();
+                ids.zip(settled.map(RowOutcome::Settled)).collect()
+            }
+            RowOperation::ReleaseClaim(_) => {
+                let token = |case: &Case| match on_row(operation, case.token, &()) {
+                    RowOperation::ReleaseClaim(token) => token,
+                    other => panic!("{other:?}"),
+                };
+                let mut tokens: Vec<Uuid> = cases.iter().map(token).collect();
+                tokens.dedup();
+                let released = self.store.release_claims(QUEUE, tokens.into()).await;
+                let ended = released.expect("release").ended.into_iter();
+                ended
+                    .map(|ended| (id(&ended.lease.key), RowOutcome::Released))
+                    .collect()
+            }
+            RowOperation::Cancel {
+                fence,
+                delay,
+                dead_letter,
+            } => {
+                let leases = ids.clone().map(|id| CancelledLease {
+                    key: key(id),
+                    fence,
+                });
+                let cancellation = Cancellation {
+                    delay,
+                    dead_letter,
+                    reason: "cancelled".to_owned(),
+                    call: None,
+                };
+                let cancelled = self
+                    .store
+                    .cancel(QUEUE, leases.collect(), cancellation)
+                    .await;
+                let results = cancelled.expect("cancel").results.into_iter();
+                ids.zip(results.map(RowOutcome::Cancelled)).collect()
+            }
+            RowOperation::Reap { is_stepped } => self.reap(is_stepped, cases).await,
+            RowOperation::Redrive => {
+                let redriven = self.store.redrive(QUEUE, 10_000, Checkpoints::Keep);
+                redriven.await.expect("redrive");
+                let dead = cases.iter().filter(|case| {
+                    let (_, outcome) =
+                        step::<String>(&self.queue, Some(&case.row), 0, &RowOperation::Redrive);
+                    outcome == RowOutcome::Redriven
+                });
+                // The store returns only a number. The rows show which ones.
+                dead.map(|case| (case.id, RowOutcome::Redriven)).collect()
+            }
+        }
+    }
+
+    async fn reap(&self, is_stepped: bool, cases: &[Case]) -> Outcomes {
+        // A clock that can show at most the year 1970 has been stepped.
+        let latest = is_stepped.then(|| LatestTime::new(0, Instant::now()));
+        let reaped = self.store.reap(QUEUE, 10_000, latest).await.expect("reap");
+        let expired = reaped.expired.into_iter();
+        let mut outcomes: Outcomes = expired
+            .map(|ended| (id(&ended.lease.key), RowOutcome::Expired(ended.state)))
+            .collect();
+        let now = self.database.now();
+        let promoted = cases.iter().filter(|case| {
+            let reap = RowOperation::Reap { is_stepped };
+            step(&self.queue, Some(&case.row), now, &reap).1 == RowOutcome::Promoted
+        });
+        // The store returns only a number. The rows show which ones.
+        let promoted: Outcomes = promoted
+            .map(|case| (case.id, RowOutcome::Promoted))
+            .collect();
+        assert_eq!(promoted.len(), reaped.promoted);
+        outcomes.extend(promoted);
+        outcomes
+    }
+}
+
+fn heartbeat_outcome(renewed: Renewed) -> RowOutcome {
+    match renewed {
+        Renewed::Extended(_) => RowOutcome::Extended,
+        Renewed::Lost {
+            state,
+            cancel_reason,
+        } => RowOutcome::Lost {
+            state,
+            is_cancelled: cancel_reason.is_some(),
+        },
+        Renewed::Refused(refusal) => panic!("{refusal}"),
+    }
+}
+
+fn ending_of(ending: RowEnding) -> Ending {
+    match ending {
+        RowEnding::Complete => Ending::Complete {
+            follow_ups: Vec::new(),
+        },
+        RowEnding::Fail(retry) => Ending::Fail {
+            error: "no luck".to_owned(),
+            retry,
+        },
+        RowEnding::Release(delay) => Ending::Release { delay },
+    }
+}
+
+fn claim_call(token: Uuid) -> ClaimCall {
+    ClaimCall {
+        worker: WORKER.to_owned(),
+        token,
+        has_request_id: false,
+        max_items: 1_000,
+        max_bytes: 64 << 20,
+        duration: DURATION,
+    }
+}
+
+fn key(id: i64) -> Key {
+    Key([Value::Int(id)].into())
+}
+
+fn id(key: &Key) -> i64 {
+    match *key.0 {
+        [Value::Int(id)] => id,
+        _ => panic!("{key:?} is not a key of this queue"),
+    }
+}
+
+fn lease_ref(id: i64, lease: LeaseProof) -> LeaseRef {
+    LeaseRef {
+        key: key(id),
+        token: lease.token,
+        fence: lease.fence,
+        // The store does not look at it.
+        attempt: 1,
+    }
+}
+
+fn every(_: &RowOperation<()>) -> bool {
+    true
+}
+
+/// The kinds of completion differ only in settlements.
+fn settlements(operation: &RowOperation<()>) -> bool {
+    matches!(operation, RowOperation::Settle(LeaseProof { fence, .. }, _) if *fence == FENCE)
+}
+
+macro_rules! replays {
+    ($store:ident, $database:ty) => {
+        mod $store {
+            use super::*;
+
+            #[tokio::test]
+            async fn each_step_on_each_kind_of_row_agrees() {
+                replay::<$database>(OnComplete::Keep, every).await;
+            }
+
+            #[tokio::test]
+            async fn settlements_agree_if_rows_are_deleted() {
+                replay::<$database>(OnComplete::Delete, settlements).await;
+            }
+
+            #[tokio::test]
+            async fn settlements_agree_if_rows_are_archived() {
+                let archive = OnComplete::Archive("archive".to_owned());
+                replay::<$database>(archive, settlements).await;
+            }
+
+            #[tokio::test]
+            async fn settlements_agree_if_items_recur() {
+                let hour = Duration::from_secs(3_600);
+                replay::<$database>(OnComplete::Recur(hour), settlements).await;
+            }
+        }
+    };
+}
+
+replays!(sqlite, database::Sqlite);
+replays!(mssql, database::Mssql);

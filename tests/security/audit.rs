@@ -1,0 +1,101 @@
+//! The audit in the log: nobody can hide what others do.
+
+use data_encoding::HEXLOWER;
+use serde_json::Value as Json;
+use sha2::{Digest as _, Sha256};
+use tonic::Code;
+use tonic::transport::Endpoint;
+
+use crate::security::fixture::{Files, call};
+use crate::support::process::BrokerProcess;
+use crate::support::timeout::wait_until;
+
+const AUTH: &str = "
+[[auth.identities]]
+name = 'loud'
+token = 'loud'
+roles = { worker = ['work'] }
+[[auth.identities]]
+name = 'quiet'
+token = 'quiet'
+roles = { worker = ['work'] }
+";
+
+#[tokio::test]
+async fn refusals_of_one_identity_hide_none_of_another() {
+    let files = Files::new();
+    let [loud, quiet] = ["loud", "quiet"].map(|name| files.add_token(name));
+    let audit = files.file("audit.jsonl");
+    let settings = files.plain_text_settings(AUTH);
+    let settings = format!("log.audit_file = '{}'\n{settings}", audit.display());
+    files.write("config.toml", &settings);
+    let mut broker = BrokerProcess::serve(&files.file("queues.db"), &files.file("config.toml"));
+    let endpoint = Endpoint::from_shared(broker.url()).expect("a URL");
+    let channel = endpoint.connect_lazy();
+    let refused = async |token: &str, queue: &str| {
+        let refused = call(&channel, Some(token), "ClaimBatch", queue).await;
+        let code = refused.expect_err("no role").code();
+        assert_eq!(code, Code::PermissionDenied);
+    };
+    for kind in 0..25 {
+        refused(&loud, &format!("queue-{kind}")).await;
+    }
+    for _ in 0..350 {
+        refused(&quiet, "hidden").await;
+    }
+    let lines = |log: &str, identity: &str| {
+        let lines = log.lines();
+        lines
+            .filter(|line| line.contains("auth.denied") && line.contains(identity))
+            .count()
+    };
+    wait_until("the refusal of the second is in the log", async || {
+        lines(&broker.log(), "quiet") == 1
+    })
+    .await;
+    assert_eq!(lines(&broker.log(), "loud"), 20);
+    // The summaries come at the end at the latest.
+    broker.signal("TERM");
+    broker.wait();
+    let log = broker.log();
+    for (subject, left_out) in [("loud", 5), ("quiet", 349)] {
+        let summary = log.lines().find(|line| {
+            line.contains("similar audit lines left out")
+                && line.contains(&format!("subject={subject} "))
+        });
+        let summary = summary.unwrap_or_else(|| panic!("no summary of {subject}: {log}"));
+        assert!(
+            summary.contains(&format!("left_out={left_out}")),
+            "{summary}"
+        );
+    }
+    expect_chain(&std::fs::read_to_string(audit).expect("a file"));
+}
+
+/// Expects the lines of the audit, each with the hash of the one before.
+fn expect_chain(text: &str) {
+    let mut previous = hash(b"");
+    let mut events = Vec::new();
+    for line in text.lines() {
+        let fields: Json = serde_json::from_str(line).expect("JSON");
+        assert_eq!(fields["previous"], previous, "{line}");
+        assert!(
+            fields["target"]
+                .as_str()
+                .is_some_and(|target| target.starts_with("lease_broker::audit")),
+            "{line}"
+        );
+        previous = hash(line.as_bytes());
+        events.push(fields);
+    }
+    let refused = events
+        .iter()
+        .filter(|event| event["event"] == "auth.denied");
+    assert_eq!(refused.count(), 21, "{text}");
+    let summaries = events.iter().filter(|event| event["left_out"].is_u64());
+    assert_eq!(summaries.count(), 2, "{text}");
+}
+
+fn hash(line: &[u8]) -> String {
+    HEXLOWER.encode(&Sha256::digest(line))
+}

@@ -1,0 +1,143 @@
+//! Which authorities count for which certificates of clients, and which certificates they have revoked.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use tonic::Code;
+
+use crate::security::fixture::Files;
+use crate::security::new_files::Broker;
+use crate::support::certificates::Authority;
+use crate::support::timeout::wait_until;
+
+const AUTH: &str = "
+[[auth.identities]]
+name = 'fleet'
+spiffe = 'spiffe://test/fleet'
+roles = { worker = ['work'] }
+[[auth.identities]]
+name = 'other fleet'
+spiffe = 'spiffe://other/fleet'
+roles = { worker = ['work'] }
+[[auth.identities]]
+name = 'by name'
+dns = 'fleet.example'
+roles = { worker = ['work'] }
+";
+
+/// Returns the settings of a broker with one more setting of TLS.
+fn settings(files: &Files, more: &str) -> String {
+    let settings = files.settings(AUTH);
+    settings.replacen("[auth]", &format!("{more}\n[auth]"), 1)
+}
+
+/// Starts a broker with this text as its revocation lists.
+fn with_lists(files: Files, lists: &str) -> Broker {
+    files.write("clients.crl", lists);
+    let path = files.file("clients.crl");
+    let setting = format!("client_revocation_lists = \"{}\"", path.display());
+    let settings = settings(&files, &setting);
+    Broker::with_settings(files, &settings)
+}
+
+#[tokio::test]
+async fn revoked_certificate_loses_its_connection() {
+    let files = Files::new();
+    let [stays, goes] = [0, 1].map(|_| files.authority.sign(&["spiffe://test/fleet"]));
+    let nobody = files.authority.revoke(&[], 2100);
+    let broker = with_lists(files, &nobody);
+    let files = &broker.files;
+    assert!(broker.serves(&stays).await);
+    let going = broker.connect(&files.authority, Some(&goes)).await;
+    let going = going.expect("connected");
+    assert_eq!(Broker::claim(&going, None).await, Code::Ok);
+
+    files.write("clients.crl", &files.authority.revoke(&[&goes], 2100));
+    broker.process.signal("HUP");
+    // The client connects again when its connection has ended, and is refused.
+    wait_until("the revoked certificate is refused", async || {
+        Broker::claim(&going, None).await != Code::Ok
+    })
+    .await;
+    assert!(!broker.serves(&goes).await);
+    assert!(broker.serves(&stays).await);
+
+    // A list that cannot be read changes nothing.
+    files.write("clients.crl", "no list");
+    broker.process.signal("HUP");
+    wait_until("the unusable list is reported", async || {
+        let log = broker.process.log();
+        log.contains("server.tls.client_revocation_lists") && log.contains("stay in use")
+    })
+    .await;
+    assert!(!broker.serves(&goes).await);
+    assert!(broker.serves(&stays).await);
+}
+
+#[tokio::test]
+async fn authority_without_a_list_is_refused() {
+    let files = Files::new();
+    let other = Authority::named("Other authority");
+    files.write("clients.crt", &(files.authority.pem() + &other.pem()));
+    let [listed, unlisted] =
+        [&files.authority, &other].map(|authority| authority.sign(&["spiffe://test/fleet"]));
+    let lists = files.authority.revoke(&[], 2100);
+    let broker = with_lists(files, &lists);
+    assert!(broker.serves(&listed).await);
+    assert!(!broker.serves(&unlisted).await);
+}
+
+#[tokio::test]
+async fn list_past_its_time_stays_in_use() {
+    let files = Files::new();
+    let [stays, goes] = [0, 1].map(|_| files.authority.sign(&["spiffe://test/fleet"]));
+    let lists = files.authority.revoke(&[&goes], 2021);
+    let broker = with_lists(files, &lists);
+    assert!(broker.serves(&stays).await);
+    assert!(!broker.serves(&goes).await);
+    let log = broker.process.log();
+    assert_eq!(
+        log.matches("a revocation list is past its time").count(),
+        1,
+        "{log}"
+    );
+}
+
+#[tokio::test]
+async fn trust_domain_has_its_own_authorities() {
+    let files = Files::new();
+    let domain = Authority::named("Authority of a trust domain");
+    files.write("test.crt", &domain.pem());
+    let path = files.file("test.crt");
+    let setting = format!("trust_domains = {{ test = \"{}\" }}", path.display());
+    let settings = settings(&files, &setting);
+    let broker = Broker::with_settings(files, &settings);
+    let clients = &broker.files.authority;
+    for (authority, names, is_served) in [
+        (&domain, &["spiffe://test/fleet"][..], true),
+        // Authorities of other certificates cannot issue a SPIFFE id, nor can those of a domain issue that of another.
+        (clients, &["spiffe://test/fleet"], false),
+        (clients, &["spiffe://other/fleet"], false),
+        (&domain, &["spiffe://other/fleet"], false),
+        // Nor can those of a domain give other names.
+        (clients, &["fleet.example"], true),
+        (&domain, &["fleet.example"], false),
+        (&domain, &["spiffe://test/unknown", "fleet.example"], false),
+    ] {
+        let own = authority.sign(names);
+        assert_eq!(broker.serves(&own).await, is_served, "{names:?}");
+    }
+}
+
+#[tokio::test]
+async fn key_that_every_user_can_read_is_reported() {
+    for (mode, is_reported) in [(0o644, true), (0o640, false)] {
+        let files = Files::new();
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(files.file("tls.key"), permissions).expect("set");
+        let settings = files.settings(AUTH);
+        let broker = Broker::with_settings(files, &settings);
+        let log = broker.process.log();
+        let reported = log.contains("every user of this host can read the private key");
+        assert_eq!(reported, is_reported, "{mode:o}: {log}");
+    }
+}

@@ -1,0 +1,157 @@
+//! Identities, roles, limits and queues that change while the broker runs.
+
+use lease_broker_proto::Outcome;
+use tonic::Code;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::security::fixture::{Files, call};
+use crate::support::client::Client;
+use crate::support::http::get;
+use crate::support::process::BrokerProcess;
+use crate::support::timeout::wait_until;
+
+const AUTH: &str = "
+[[auth.identities]]
+name = 'fleet'
+token = 'fleet'
+roles = { admin = ['work'] }
+";
+const ANYONE: &str = "anonymous = ['admin']\n";
+const QUEUE: &str = "
+[queues.work]
+managed_columns = { payload = 'text' }
+";
+
+/// A broker as a process of its own, which reads its configuration again on SIGHUP.
+struct Broker {
+    process: BrokerProcess,
+    files: Files,
+    token: String,
+}
+
+impl Broker {
+    fn start() -> Self {
+        Self::start_with(AUTH)
+    }
+
+    fn start_with(auth: &str) -> Self {
+        let files = Files::new();
+        let token = files.add_token("fleet");
+        files.write("config.toml", &settings(&files, auth, QUEUE));
+        let (store, config) = (files.file("queues.db"), files.file("config.toml"));
+        let process = BrokerProcess::serve(&store, &config);
+        Self {
+            process,
+            files,
+            token,
+        }
+    }
+
+    /// Replaces the configuration, and waits until the log has this text.
+    async fn reload(&self, auth: &str, queues: &str, logged: &str) {
+        let text = settings(&self.files, auth, queues);
+        self.files.write("config.toml", &text);
+        self.process.signal("HUP");
+        wait_until(logged, async || self.process.log().contains(logged)).await;
+    }
+
+    fn channel(&self) -> Channel {
+        let endpoint = Endpoint::from_shared(self.process.url());
+        endpoint.expect("a URL").connect_lazy()
+    }
+
+    /// Calls the broker. Returns the code of the answer.
+    async fn call(&self, channel: &Channel, rpc: &str, queue: &str) -> Code {
+        let called = call(channel, Some(&self.token), rpc, queue).await;
+        called.map_or_else(|status| status.code(), |()| Code::Ok)
+    }
+}
+
+fn settings(files: &Files, auth: &str, queues: &str) -> String {
+    let tokens = files.file("tokens");
+    format!(
+        "admin.listen = '127.0.0.1:0'\n[auth]\ntokens_file = '{}'\n{auth}{queues}",
+        tokens.display()
+    )
+}
+
+#[tokio::test]
+async fn roles_and_limits_change_on_an_open_connection() {
+    let broker = Broker::start();
+    let channel = broker.channel();
+    assert_eq!(
+        broker.call(&channel, "Wake", "more").await,
+        Code::PermissionDenied
+    );
+    let more = AUTH.replace("['work']", "['work', 'more']");
+    let logged = "changes=\"auth.identities.fleet.roles.admin\"";
+    broker.reload(&more, QUEUE, logged).await;
+    assert_eq!(broker.call(&channel, "Wake", "more").await, Code::NotFound);
+
+    // 2 calls per second: of 100 at once, some are refused.
+    let limited = format!("{more}limits = {{ calls_per_second = 2 }}\n");
+    let logged = "+auth.identities.fleet.limits";
+    broker.reload(&limited, QUEUE, logged).await;
+    let calls = (0..100).map(|_| broker.call(&channel, "Wake", "work"));
+    let codes = futures_util::future::join_all(calls).await;
+    assert!(codes.contains(&Code::ResourceExhausted), "{codes:?}");
+
+    let other = AUTH.replace("fleet", "others");
+    broker.reload(&other, QUEUE, "-auth.identities.fleet").await;
+    wait_until("the identity that left is refused", async || {
+        broker.call(&channel, "Wake", "work").await == Code::Unauthenticated
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn added_queue_is_served_and_no_lease_is_lost() {
+    let mut broker = Broker::start_with(ANYONE);
+    let admin = broker.process.admin_address();
+    let client = Client::new(broker.channel(), "work");
+    client.enqueue(&["a"]).await;
+    let lease = client.claim_one().await;
+
+    let queues = format!(
+        "{QUEUE}max_attempts = 7\n[queues.more]\nmanaged_columns = {{ payload = 'text' }}\n"
+    );
+    let logged = "changes=\"+queues.more queues.work.max_attempts\"";
+    broker.reload(ANYONE, &queues, logged).await;
+    let stopped = "layers of the former configuration have stopped";
+    wait_until(stopped, async || broker.process.log().contains(stopped)).await;
+    let more = Client::new(broker.channel(), "more");
+    more.enqueue(&["b"]).await;
+    assert_eq!(more.claim(1).await.len(), 1);
+    let done = client.complete(&[&lease.lease_id]).await;
+    assert_eq!(done[0].outcome(), Outcome::Applied);
+    let shown = get(admin, "/debug/queues").body;
+    assert!(shown.contains("\"max_attempts\":7"), "{shown}");
+    let metrics = get(admin, "/metrics").body;
+    let enqueued = "lease_broker_item_enqueued_total{lease_broker_queue_name=\"more\"} 1";
+    assert!(metrics.contains(enqueued), "{metrics}");
+    // The process stops as before.
+    broker.process.signal("TERM");
+    assert!(broker.process.wait().success(), "{}", broker.process.log());
+}
+
+#[tokio::test]
+async fn configuration_with_a_removed_queue_changes_nothing() {
+    let broker = Broker::start();
+    let channel = broker.channel();
+    let more = AUTH.replace("['work']", "['*']");
+    let renamed = QUEUE.replace("work", "other");
+    let logged = "restart the service to change -queues.work";
+    broker.reload(&more, &renamed, logged).await;
+    assert!(broker.process.log().contains("configuration not changed"));
+    // A queue whose table is missing cannot be opened.
+    let unadopted = format!("{QUEUE}[queues.more]\ntable = 'nowhere'\nkey = 'id'\n");
+    broker.reload(&more, &unadopted, "nowhere").await;
+    for (queue, code) in [("work", Code::Ok), ("other", Code::PermissionDenied)] {
+        assert_eq!(broker.call(&channel, "Wake", queue).await, code, "{queue}");
+    }
+    // The next one takes effect.
+    broker
+        .reload(&more, QUEUE, "configuration read again")
+        .await;
+    assert_eq!(broker.call(&channel, "Wake", "other").await, Code::NotFound);
+}
