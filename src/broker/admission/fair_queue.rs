@@ -147,7 +147,9 @@ mod tests {
 
     fn queue(calls: &[Call]) -> FairQueue<Call> {
         let mut queue = FairQueue::default();
-        calls.iter().for_each(|call| queue.push(*call));
+        for call in calls {
+            queue.push(*call);
+        }
         queue
     }
 

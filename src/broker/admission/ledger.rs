@@ -107,7 +107,7 @@ impl Ledger {
         let share = (!is_proxy).then(|| address.source.clone());
         let place = match self.places.take_place(share.clone()) {
             Some(place) => place,
-            None => accounts.place_of_untrusted(&self.places, &address, share)?,
+            None => accounts.place_of_untrusted(&self.places, &address, share.as_ref())?,
         };
         let number = accounts.next;
         accounts.next += 1;
@@ -169,20 +169,19 @@ impl Accounts {
         &self,
         places: &Arc<Budget>,
         address: &Arc<Address>,
-        share: Option<Arc<CallSource>>,
+        share: Option<&Arc<CallSource>>,
     ) -> Option<Held> {
         let give = |account: &Account| {
             let place = account.take_place()?;
             account.end.cancel();
             drop(place);
-            places.take_place(share.clone())
+            places.take_place(share.cloned())
         };
         let untrusted = || self.open.values().filter(|account| !account.is_trusted());
         let mut own = untrusted().filter(|account| Arc::ptr_eq(&account.address, address));
         own.find_map(|account| give(account)).or_else(|| {
             // Its share is not used up, but every place is.
-            let has_room = |share: &Arc<CallSource>| places.may_have_more(share);
-            let is_full = share.as_ref().is_none_or(has_room);
+            let is_full = share.is_none_or(|share| places.may_have_more(share));
             let mut untrusted = untrusted().filter(|_| is_full);
             untrusted.find_map(|account| give(account))
         })
@@ -354,7 +353,9 @@ mod tests {
     fn trusted_connections_of_one_address_leave_places_to_others() {
         let ledger = Ledger::new(8);
         let greedy = open_all(&ledger, "10.0.0.1", 6);
-        greedy.iter().for_each(|open| open.account.trust());
+        for open in &greedy {
+            open.account.trust();
+        }
         assert!(ledger.open(peer("10.0.0.1"), false).is_none());
         let other = ledger.open(peer("10.0.0.2"), false).expect("a place");
         drop(greedy);

@@ -141,7 +141,9 @@ mod tests {
         };
         (0..100).for_each(|_| push(ATTACKER, false));
         push(2, false);
-        [3, 4, 4].into_iter().for_each(|known| push(known, true));
+        for known in [3, 4, 4] {
+            push(known, true);
+        }
         let order: Vec<u32> = (0..7)
             .filter_map(|_| handshakes.lock().pop())
             .map(|handshake| handshake.address.0)

@@ -168,7 +168,9 @@ mod tests {
 
     #[tokio::test]
     async fn stream_runs_in_the_turn_that_opens_it() {
-        let (mut streams, executor, allowance) = Streams::new(Connection::of_test(false));
+        let connection = Connection::of_test(false);
+        connection.account.trust();
+        let (mut streams, executor, allowance) = Streams::new(connection);
         let runs = Arc::new(AtomicUsize::new(0));
         let http = poll_fn(|_| {
             let runs = runs.clone();
