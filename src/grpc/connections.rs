@@ -8,11 +8,9 @@
 //! |---|---|---|
 //! | no TLS handshake, or no HTTP/2 preface received | `handshake_timeout` | the connection is closed |
 //! | serving | `max_connection_age`, `max_connection_idle` | GOAWAY: the client opens no further stream |
-//! | serving, before the client is trusted | 10 s without a call | GOAWAY, and the connection is closed |
-//! | serving, before the client is trusted | 128 open streams | GOAWAY, and the connection is closed |
-//! | serving | 4 MiB received that belong to no request, minus 272 KiB for each answered call | GOAWAY, and the connection is closed |
+//! | serving, before the client is trusted | 10 s without a call | GOAWAY, further calls are refused |
 //! | closing | `max_connection_age_grace` | the connection is closed |
-//! | serving, closing | the caller has lost its rights, too many failed logins, more than 1,024 requests that the client reset before they were complete | GOAWAY, further calls are refused |
+//! | serving, closing | the caller has lost its rights, too many failed logins, 4 MiB received that belong to no request, minus 272 KiB for each answered call | GOAWAY, further calls are refused |
 //! | ending | 1 s | the connection is closed, also if the client has not acknowledged GOAWAY |
 
 mod accept_errors;
@@ -44,7 +42,7 @@ use tokio_util::task::TaskTracker;
 
 use self::accept_errors::AcceptErrors;
 use self::connection::Stream;
-pub(super) use self::connection::{Connection, OpenStream, Peer};
+pub(super) use self::connection::{Connection, OpenStream};
 use self::lifetime::LifetimeLimits;
 use self::streams::StreamExecutor;
 use self::tls_port::TlsPort;
@@ -181,7 +179,6 @@ impl<M: MakeService> Connections<M> {
             return self.counts.refuse(RefusedConnection::Full);
         };
         let _ = stream.set_nodelay(true);
-        let peer = Peer { address, is_proxy };
         let this = self.clone();
         self.tasks.spawn(async move {
             let accepted_at = Instant::now();
@@ -190,12 +187,11 @@ impl<M: MakeService> Connections<M> {
             let opened = match &this.tls {
                 None => {
                     let (account, budgets) = (open.account().clone(), this.budgets.clone());
-                    let connection =
-                        Connection::new(peer, account, budgets, Login::default(), stop);
+                    let connection = Connection::new(account, budgets, Login::default(), stop);
                     Some((Stream::Left(stream), Arc::new(connection)))
                 }
                 // Boxed, so that a connection without TLS does not take the memory of one with TLS.
-                Some(tls) => Box::pin(this.shake_hands(tls, stream, peer, &open, stop)).await,
+                Some(tls) => Box::pin(this.shake_hands(tls, stream, &open, stop)).await,
             };
             if let Some((stream, connection)) = opened {
                 this.serve(stream, connection, accepted_at).await;

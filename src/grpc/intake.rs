@@ -11,7 +11,6 @@
 //! Most requests are complete when the layer sees them. They take no place among the incomplete requests and need no timer,
 //! and their bytes are not copied.
 
-mod incomplete;
 mod limits;
 mod message_counter;
 mod read_message;
@@ -32,9 +31,8 @@ use tonic::Status;
 use tonic::body::Body;
 use tower::Service;
 
-pub(super) use self::incomplete::Incomplete;
 pub(super) use self::limits::IntakeLimits;
-use self::limits::{Message, Seats};
+use self::limits::Message;
 pub(super) use self::message_counter::MessageCounter;
 use super::caller::Caller;
 use super::caught::catch;
@@ -98,24 +96,25 @@ impl<S> Intake<S> {
             guard.admit(&self.connection, rpc, request)?;
         }
         let caller = request.extensions().get::<Caller>();
+        let account = &self.connection.account;
         let source = caller.and_then(|caller| {
             let identity = &caller.identity;
-            let account = &self.connection.account;
             account.log_in(&identity.name, identity.source.as_ref());
             identity.source.as_ref()
         });
         check_encoding(request)?;
+        let source = source.unwrap_or(&account.source).clone();
         let budgets = self.limits.broker.budgets();
-        let source = source.unwrap_or(&self.connection.source).clone();
-        let place = budgets.open_streams.take_place(Some(source));
+        let place = budgets.open_streams.take_place(Some(source.clone()));
         let place = place.ok_or_else(|| budgets.refuse("open_streams"))?;
+        request.extensions_mut().insert(source);
         Ok((rpc, place))
     }
 
     /// Charges the bytes of a message that has arrived in one part. Its length is checked with its shape.
-    fn check_length(&self, body: Bytes) -> Result<Message, Status> {
+    fn check_length(&self, body: Bytes, source: &Arc<CallSource>) -> Result<Message, Status> {
         read_message::check_header(&body, self.limits.max_message_bytes)?;
-        let charge = self.limits.charge(&self.connection);
+        let charge = self.limits.charge(source);
         Ok(Message { body, charge })
     }
 
@@ -210,20 +209,20 @@ where
                         return Poll::Pending;
                     };
                     let (head, mut body) = request.into_parts();
+                    let source = source_of(&head, &this.intake.connection);
                     let first = poll_data(&mut body, context);
                     let arrived = first.as_ref().map_or(0, Bytes::len);
                     this.intake.connection.count_request_bytes(arrived);
                     if let Some(bytes) = &first
                         && body.is_end_stream()
                     {
-                        let body = bytes.clone();
-                        (rpc, head, this.intake.check_length(body))
+                        let message = this.intake.check_length(bytes.clone(), source);
+                        (rpc, head, message)
                     } else {
                         let limits = this.intake.limits.clone();
                         let connection = this.intake.connection.clone();
-                        let importance = importance_of(rpc);
-                        let bounds = (limits.max_message_bytes, importance);
-                        let message = limits.read(connection, Seats::Calls, body, first, bounds);
+                        let (source, importance) = (source.clone(), importance_of(rpc));
+                        let message = limits.receive(connection, source, importance, body, first);
                         this.state.set(State::Reading {
                             rpc,
                             head: Some(head),
@@ -250,21 +249,17 @@ where
                 }
             };
             let limits = &this.intake.limits;
-            let caller = head.extensions.get::<Caller>();
-            let identity = caller.and_then(|caller| caller.identity.source.as_ref());
-            let source = identity.unwrap_or(&this.intake.connection.source);
+            let source = source_of(&head, &this.intake.connection);
             let checked = message.and_then(|message| limits.check(rpc, message, source));
             let Message { body, charge } = match checked {
                 Ok(message) => message,
                 Err(status) => return Poll::Ready(this.intake.answer(status)),
             };
-            let source = source.clone();
             if limits.guard.is_none() && !this.intake.connection.account.is_trusted() {
                 this.intake.connection.account.trust();
             }
             let call = limits.calls.token();
-            let mut request = http::Request::from_parts(head, Full::new(body));
-            request.extensions_mut().insert(source);
+            let request = http::Request::from_parts(head, Full::new(body));
             let response = this.intake.inner.call(request);
             this.state.set(State::Calling {
                 response,
@@ -323,9 +318,9 @@ where
 
 impl IntakeLimits {
     /// Returns a charge of no bytes.
-    fn charge(&self, connection: &Connection) -> Held {
+    fn charge(&self, source: &Arc<CallSource>) -> Held {
         let budget = &self.broker.budgets().request_bytes;
-        budget.hold_nothing(Some(connection.source.clone()))
+        budget.hold_nothing(Some(source.clone()))
     }
 
     /// Checks the shape of a whole message, and charges the memory of the decoded message. Refuses the call of a caller that
@@ -349,6 +344,15 @@ impl IntakeLimits {
         }
         Ok(message)
     }
+}
+
+/// Returns the caller of an accepted request.
+fn source_of<'a>(
+    head: &'a http::request::Parts,
+    connection: &'a Connection,
+) -> &'a Arc<CallSource> {
+    let source = head.extensions.get::<Arc<CallSource>>();
+    source.unwrap_or(&connection.account.source)
 }
 
 /// Returns whether a call may use the bytes that are reserved for calls that end or extend leases.

@@ -249,7 +249,11 @@ impl Holding {
             return Ok(false);
         }
         let budget = &self.connection.budgets.response_bytes;
-        let nothing = || budget.hold_nothing(Some(self.connection.source.clone()));
+        let caller = || {
+            let source = self.place.as_ref().and_then(Held::source);
+            source.unwrap_or_else(|| self.connection.account.source.clone())
+        };
+        let nothing = || budget.hold_nothing(Some(caller()));
         let charge = self.charge.get_or_insert_with(nothing);
         if charge.raise_to(self.bytes, importance) {
             return Ok(true);

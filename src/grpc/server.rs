@@ -18,7 +18,7 @@ use super::connections::{Connection, Connections, MakeService};
 use super::error_layer::{ErrorLayer, ErrorService};
 use super::guard::Guard;
 use super::health;
-use super::intake::{Incomplete, Intake, IntakeLimits};
+use super::intake::{Intake, IntakeLimits};
 use super::measured::{MeasureLayer, MeasuredService};
 use super::router::Router;
 use super::rpc_spans::{SpanLayer, TracedService};
@@ -95,7 +95,7 @@ pub fn serve_observed(
     security: Security,
     observers: CallObservers,
 ) -> Result<RunningServer, BoxError> {
-    let (settings, budgets) = (&config.server, config.budgets);
+    let settings = &config.server;
     let address = listener.local_addr()?;
     let (reporter, health_service) = tonic_health::server::health_reporter();
     let health = tokio::spawn(health::report_changes(reporter, broker.clone()));
@@ -124,8 +124,6 @@ pub fn serve_observed(
         guard,
         max_message_bytes: settings.max_message_bytes,
         request_timeout: settings.request_timeout,
-        incomplete: Arc::new(Incomplete::new(budgets.incomplete_requests)),
-        incomplete_checks: Arc::new(Incomplete::new(budgets.health_checks)),
         calls: calls.clone(),
         stop: stop.clone(),
     });

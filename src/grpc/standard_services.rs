@@ -89,7 +89,7 @@ impl StandardServices {
         connection: &Arc<Connection>,
     ) -> Result<(Response<Body>, Held), Status> {
         let budget = &connection.budgets.health_checks;
-        let place = budget.take_place(Some(connection.source.clone()));
+        let place = budget.take_place(Some(connection.account.source.clone()));
         let place =
             place.ok_or_else(|| Status::unavailable("too many health checks are running"))?;
         let request = self.receive(request, connection.clone()).await?;
@@ -104,13 +104,13 @@ impl StandardServices {
         request: Request<Incoming>,
         connection: &Arc<Connection>,
     ) -> Result<(Response<Body>, Held), Status> {
-        let request = self.receive(request, connection.clone()).await?;
         let budget = &connection.budgets.health_watchers;
-        let place = budget.take_place(Some(connection.source.clone()));
+        let place = budget.take_place(Some(connection.account.source.clone()));
         let place =
             place.ok_or_else(|| Status::unimplemented("too many clients watch the health"))?;
+        let request = self.receive(request, connection.clone()).await?;
         let is_first = !connection.has_watcher.swap(true, Ordering::AcqRel);
-        if !is_first && !connection.peer.is_proxy {
+        if !is_first && !connection.account.is_proxy {
             return Err(Status::unimplemented(
                 "this connection watches the health already",
             ));
@@ -129,7 +129,7 @@ impl StandardServices {
             guard.admit_any_role(connection, &request)?;
         }
         let budget = &connection.budgets.reflection_streams;
-        let place = budget.take_place(Some(connection.source.clone()));
+        let place = budget.take_place(Some(connection.account.source.clone()));
         let place = place
             .ok_or_else(|| Status::resource_exhausted("too many reflection streams are open"))?;
         connection.limit_response(REFLECTION_TIME);

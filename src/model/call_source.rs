@@ -24,6 +24,8 @@ pub enum SharedBudget {
     WorkingCalls,
     /// Claims that wait for items.
     WaitingClaims,
+    /// Requests that have arrived in part.
+    IncompleteRequests,
     /// The memory of requests.
     RequestBytes,
     /// The memory of responses.
@@ -42,10 +44,11 @@ pub enum SharedBudget {
 
 impl SharedBudget {
     /// All budgets.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Settlements,
         Self::WorkingCalls,
         Self::WaitingClaims,
+        Self::IncompleteRequests,
         Self::RequestBytes,
         Self::ResponseBytes,
         Self::OpenStreams,
@@ -61,6 +64,7 @@ impl SharedBudget {
             Self::Settlements => "settlements",
             Self::WorkingCalls => "working_calls",
             Self::WaitingClaims => "waiting_claims",
+            Self::IncompleteRequests => "incomplete_requests",
             Self::RequestBytes => "request_bytes",
             Self::ResponseBytes => "response_bytes",
             Self::OpenStreams => "open_streams",

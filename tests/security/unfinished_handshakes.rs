@@ -19,7 +19,8 @@ const HONEST: usize = 6;
 /// Builds the first message of a handshake.
 fn client_hello() -> Vec<u8> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let config = config.expect("versions of TLS");
     let config = config
         .with_root_certificates(RootCertStore::empty())
@@ -62,6 +63,9 @@ async fn hellos_of_one_address_leave_handshakes_to_another() {
         files.client(&server, "spiffe://test/fleet").await;
     }
     // Addresses take turns. One handshake of the attack may be about to begin at each end.
-    let served = answered(&attack) - before;
-    assert!(served <= 2 * HONEST + 2, "{served} of the attack beside {HONEST}");
+    let begun = answered(&attack) - before;
+    assert!(
+        served <= 2 * HONEST + 2,
+        "{served} of the attack beside {HONEST}"
+    );
 }

@@ -1,8 +1,7 @@
 //! The ledger of connections: who their callers are, what each holds, and which of them may have much.
 //!
 //! A connection is trusted after its first successful login. Without the section `auth` it is trusted after its first whole
-//! request. Until then it may have few streams and unread bytes and a short time, and it is the first to go when there is no
-//! place for another connection.
+//! request. Until then it has a short time, and it is the first to go when there is no place for another connection.
 //!
 //! The caller of a call without an identity is the address of its connection (with IPv6, the /64). An address of this host, or
 //! of a listed proxy, stands for many programs. There, each connection is a caller.
@@ -10,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,11 +23,8 @@ use super::budget::{Budget, Held};
 const ADDRESSES: NonZeroUsize = NonZeroUsize::new(16_384).unwrap();
 /// The time for which a login from an address counts as recent.
 const RECENT_LOGIN: Duration = Duration::from_secs(600);
-/// The streams that a connection may have open before it is trusted.
-const UNTRUSTED_STREAMS: usize = 128;
-/// The bytes of responses that a connection may hold uncharged, before it is trusted and then.
-const UNTRUSTED_BYTES: usize = 64 << 10;
-const TRUSTED_BYTES: usize = 128 << 10;
+/// The bytes of responses that a connection may hold uncharged.
+const UNCHARGED_BYTES: usize = 64 << 10;
 /// The memory of an open stream, measured, for the comparison of connections.
 const STREAM_BYTES: usize = 6 << 10;
 /// A connection that holds less memory is not ended for it.
@@ -50,15 +46,15 @@ struct Accounts {
 /// An address from which connections come.
 struct Address {
     source: Arc<CallSource>,
-    known_since: Instant,
-    /// The time of the last login, in seconds after `known_since`, plus 1. 0: there was none.
-    last_login: AtomicU64,
+    last_login: Mutex<Option<Instant>>,
 }
 
 /// What the ledger knows about a connection.
 pub struct Account {
     /// The address that the connection comes from.
     pub peer: SocketAddr,
+    /// The address is one of `server.trusted_proxies`: the connection carries the calls of many clients.
+    pub is_proxy: bool,
     /// The caller of its calls without an identity.
     pub source: Arc<CallSource>,
     /// Cancelled when the connection must end now.
@@ -119,6 +115,7 @@ impl Ledger {
         };
         let account = Arc::new(Account {
             peer,
+            is_proxy,
             source,
             end: CancellationToken::new(),
             is_trusted: AtomicBool::new(is_proxy),
@@ -192,9 +189,14 @@ impl Address {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             source: CallSource::new(),
-            known_since: Instant::now(),
-            last_login: AtomicU64::new(0),
+            last_login: Mutex::default(),
         })
+    }
+
+    fn lock_last_login(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.last_login
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -202,8 +204,7 @@ impl Account {
     /// Notes that the client is trusted.
     pub fn trust(&self) {
         if !self.is_trusted.swap(true, Ordering::Relaxed) {
-            let second = self.address.known_since.elapsed().as_secs() + 1;
-            self.address.last_login.store(second, Ordering::Relaxed);
+            *self.address.lock_last_login() = Some(Instant::now());
         }
     }
 
@@ -226,14 +227,8 @@ impl Account {
 
     /// Returns whether a connection of this address was trusted in the last ten minutes.
     pub fn has_recent_login(&self) -> bool {
-        let last = self.address.last_login.load(Ordering::Relaxed);
-        let now = self.address.known_since.elapsed().as_secs() + 1;
-        last > 0 && now - last <= RECENT_LOGIN.as_secs()
-    }
-
-    /// Returns whether a connection that is not trusted has too many streams.
-    pub fn has_too_many_streams(&self) -> bool {
-        !self.is_trusted() && self.open_streams() > UNTRUSTED_STREAMS
+        let last = *self.address.lock_last_login();
+        last.is_some_and(|last| last.elapsed() < RECENT_LOGIN)
     }
 
     /// Returns the caller that stands for all connections of this address.
@@ -273,13 +268,8 @@ impl Account {
 
     /// Counts bytes of a response. Returns whether the connection holds so many that they must be charged.
     pub fn add_response(&self, bytes: usize) -> bool {
-        let held = self.response_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let uncharged = if self.is_trusted() {
-            TRUSTED_BYTES
-        } else {
-            UNTRUSTED_BYTES
-        };
-        held > uncharged
+        let before = self.response_bytes.fetch_add(bytes, Ordering::Relaxed);
+        before + bytes > UNCHARGED_BYTES
     }
 
     /// Counts bytes of a response that have left or were dropped.
@@ -397,14 +387,19 @@ mod tests {
     }
 
     #[test]
-    fn few_bytes_are_uncharged_before_the_first_login() {
+    fn few_bytes_of_a_connection_are_uncharged() {
         let ledger = Ledger::new(8);
         let open = ledger.open(peer("10.0.0.1"), false).expect("a place");
-        assert!(!open.account.has_recent_login());
-        assert!(!open.account.add_response(UNTRUSTED_BYTES));
+        assert!(!open.account.add_response(UNCHARGED_BYTES));
         assert!(open.account.add_response(1));
-        open.account.trust();
-        assert!(open.account.has_recent_login());
-        assert!(!open.account.add_response(0));
+    }
+
+    #[test]
+    fn login_of_a_connection_makes_its_address_known() {
+        let ledger = Ledger::new(8);
+        let open = open_all(&ledger, "10.0.0.1", 2);
+        assert!(!open[0].account.has_recent_login());
+        open[1].account.trust();
+        assert!(open[0].account.has_recent_login() && !open[0].account.is_trusted());
     }
 }

@@ -1,11 +1,9 @@
 //! A connection: its stream, and the state that its calls share.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lease_broker_model::call_source::CallSource;
 use rustls::pki_types::CertificateDer;
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
@@ -15,9 +13,12 @@ use tokio_util::sync::CancellationToken;
 use crate::broker::{Account, Budgets};
 use crate::security::Login;
 
-/// The number of requests of a connection that the client may reset before it has sent them completely. After them the connection
-/// ends.
-const MAX_CUT_REQUESTS: usize = 1_024;
+/// The bytes that a client may send beside its requests, such as headers and frames of PING, and those that it may send more for
+/// each answered call. A call that is refused by its headers can bring a window of data that is not read.
+pub(super) const CONTROL_BYTES: i64 = 4 << 20;
+pub(super) const CONTROL_BYTES_OF_CALL: i64 = 272 << 10;
+/// The bytes beside requests for which a request counts that the client has reset before it was complete.
+const CONTROL_BYTES_OF_CUT_REQUEST: i64 = 4 << 10;
 
 /// The stream of a connection, without or with TLS.
 ///
@@ -25,34 +26,17 @@ const MAX_CUT_REQUESTS: usize = 1_024;
 /// 7 % more instructions.
 pub(super) type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
-/// The caller's end of a connection.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::grpc) struct Peer {
-    /// The address that the connection comes from.
-    pub(in crate::grpc) address: SocketAddr,
-    /// The address is one of `server.trusted_proxies`: the connection carries the calls of many clients.
-    pub(in crate::grpc) is_proxy: bool,
-}
-
 /// The state of a connection that its calls share.
 pub(in crate::grpc) struct Connection {
-    pub(in crate::grpc) peer: Peer,
-    /// What the connection holds.
+    /// Where the connection comes from, and what it holds.
     pub(in crate::grpc) account: Arc<Account>,
-    /// The caller of calls without an identity.
-    pub(in crate::grpc) source: Arc<CallSource>,
     pub(in crate::grpc) budgets: Arc<Budgets>,
     /// The number of streams that the client has opened. It wraps around.
     pub(in crate::grpc) started_streams: AtomicUsize,
-    /// The number of calls that have been answered, and the bytes of requests that have been read, since they were taken.
-    answered_calls: AtomicUsize,
-    request_bytes: AtomicUsize,
+    /// The bytes that the client may still send beside its requests.
+    control_bytes: AtomicI64,
     /// The time limit for the response that has just begun, in milliseconds. 0: there is none.
     response_limit: AtomicU64,
-    /// The number of requests that have arrived in part.
-    pub(in crate::grpc) incomplete_requests: AtomicUsize,
-    /// The number of requests that the client has reset before they were complete.
-    cut_requests: AtomicUsize,
     /// True while the client watches the health of the server.
     pub(in crate::grpc) has_watcher: AtomicBool,
     /// Decides who the calls come from.
@@ -61,8 +45,6 @@ pub(in crate::grpc) struct Connection {
     pub(super) certificates: Vec<CertificateDer<'static>>,
     /// Cancelled when the client is asked to go elsewhere. Calls that it sends before it has read this are served.
     pub(super) stop: CancellationToken,
-    /// Cancelled when the connection must end now, whether the client agrees or not.
-    pub(super) end: CancellationToken,
 }
 
 /// A stream of a connection whose response has not left.
@@ -70,27 +52,20 @@ pub(in crate::grpc) struct OpenStream(Arc<Connection>);
 
 impl Connection {
     pub(in crate::grpc) fn new(
-        peer: Peer,
         account: Arc<Account>,
         budgets: Arc<Budgets>,
         login: Login,
         stop: CancellationToken,
     ) -> Self {
         Self {
-            peer,
+            account,
             budgets,
             login,
             certificates: Vec::new(),
             stop,
-            end: account.end.clone(),
-            source: account.source.clone(),
-            account,
             started_streams: AtomicUsize::new(0),
-            answered_calls: AtomicUsize::new(0),
-            request_bytes: AtomicUsize::new(0),
+            control_bytes: AtomicI64::new(CONTROL_BYTES),
             response_limit: AtomicU64::new(0),
-            incomplete_requests: AtomicUsize::new(0),
-            cut_requests: AtomicUsize::new(0),
             has_watcher: AtomicBool::new(false),
         }
     }
@@ -103,26 +78,14 @@ impl Connection {
         }
     }
 
-    /// Counts a request that the client has reset before it was complete.
-    pub(in crate::grpc) fn count_cut_request(&self) {
-        if self.cut_requests.fetch_add(1, Ordering::Relaxed) == MAX_CUT_REQUESTS {
-            // The calls of a proxy's other clients are served to their end.
-            if self.peer.is_proxy {
-                self.stop.cancel();
-            } else {
-                self.end_now();
-            }
-        }
-    }
-
     /// Ends the connection: from now on it refuses calls, and shortly after this it is closed, with the calls that it has left.
     pub(in crate::grpc) fn end_now(&self) {
-        self.end.cancel();
+        self.account.end.cancel();
     }
 
     /// Returns whether the connection refuses calls.
     pub(in crate::grpc) fn is_ending(&self) -> bool {
-        self.end.is_cancelled()
+        self.account.end.is_cancelled()
     }
 
     /// Counts a stream.
@@ -151,22 +114,42 @@ impl Connection {
 
     /// Counts a call that has been answered.
     pub(in crate::grpc) fn count_answer(&self) {
-        self.answered_calls.fetch_add(1, Ordering::Relaxed);
+        self.add_control_bytes(CONTROL_BYTES_OF_CALL);
     }
 
     /// Counts bytes of a request that have been read.
     pub(in crate::grpc) fn count_request_bytes(&self, bytes: usize) {
-        self.request_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.add_control_bytes(to_signed(bytes));
     }
 
-    /// Takes the counts of answered calls and of bytes of requests.
-    pub(super) fn take_progress(&self) -> (usize, usize) {
-        let take = |count: &AtomicUsize| match count.load(Ordering::Relaxed) {
-            0 => 0,
-            _ => count.swap(0, Ordering::Relaxed),
-        };
-        (take(&self.answered_calls), take(&self.request_bytes))
+    /// Counts a request that the client has reset before it was complete.
+    pub(in crate::grpc) fn count_cut_request(&self) {
+        self.add_control_bytes(-CONTROL_BYTES_OF_CUT_REQUEST);
     }
+
+    fn add_control_bytes(&self, bytes: i64) {
+        self.control_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts bytes that have arrived. Closes the connection if too many of them belong to no request.
+    pub(super) fn count_arrived(&self, bytes: usize) {
+        let left = self.control_bytes.load(Ordering::Relaxed) - to_signed(bytes);
+        let left = left.min(CONTROL_BYTES);
+        self.control_bytes.store(left, Ordering::Relaxed);
+        if left >= 0 {
+            return;
+        }
+        // The calls of a proxy's other clients are served to their end.
+        if self.account.is_proxy {
+            self.stop.cancel();
+        } else {
+            self.end_now();
+        }
+    }
+}
+
+fn to_signed(bytes: usize) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
 impl Drop for OpenStream {
@@ -184,7 +167,6 @@ impl Connection {
         let budgets = Budgets::new(config.expect("the default").budgets);
         let open = crate::broker::Ledger::new(1).open(address, is_proxy);
         Arc::new(Self::new(
-            Peer { address, is_proxy },
             open.expect("a place").account().clone(),
             Arc::new(budgets),
             Login::default(),

@@ -4,7 +4,6 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
@@ -12,7 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::super::connection_counts::RefusedConnection;
-use super::connection::{Connection, Peer, Stream};
+use super::connection::{Connection, Stream};
 use super::lifetime::{Activity, Lifetime, Step};
 use super::streams::Streams;
 use super::tls_port::{Encrypted, TlsPort};
@@ -26,7 +25,6 @@ impl<M: MakeService> Connections<M> {
         &self,
         tls: &TlsPort,
         stream: TcpStream,
-        peer: Peer,
         open: &OpenAccount,
         stop: CancellationToken,
     ) -> Option<(Stream, Arc<Connection>)> {
@@ -43,7 +41,7 @@ impl<M: MakeService> Connections<M> {
                 } = encrypted;
                 let (account, budgets) = (account.clone(), self.budgets.clone());
                 let has_certificate = !certificates.is_empty();
-                let connection = Connection::new(peer, account, budgets, login, stop);
+                let connection = Connection::new(account, budgets, login, stop);
                 let connection = Arc::new(connection.with_certificates(certificates));
                 if has_certificate {
                     tls.watch(&connection);
@@ -54,7 +52,7 @@ impl<M: MakeService> Connections<M> {
             Err(_) => "not complete within server.handshake_timeout".to_owned(),
         };
         self.counts.refuse(RefusedConnection::Handshake);
-        let (peer, cause) = (peer.address.ip(), lease_broker_model::text::visible(&cause));
+        let (peer, cause) = (account.peer.ip(), lease_broker_model::text::visible(&cause));
         tracing::warn!(
             target: "lease_broker::audit",
             event = "tls.failed",
@@ -83,22 +81,15 @@ impl<M: MakeService> Connections<M> {
         // Tokens of this connection alone: polling a token locks the list of all that wait for it.
         let cut = self.cut.child_token();
         let (mut stop, mut cut) = (pin!(connection.stop.cancelled()), pin!(cut.cancelled()));
-        let mut end = pin!(connection.end.cancelled());
+        let mut end = pin!(connection.account.end.cancelled());
         let (mut stopping, mut ending) = (false, false);
         loop {
             let next = tokio::select! {
                 biased;
                 ended = poll_fn(|context| streams.poll_turn(http.as_mut(), context)) => {
-                    match ended {
-                        Some(Ok(())) => {}
-                        Some(Err(error)) => {
-                            tracing::debug!(peer = %connection.peer.address, %error, "connection failed");
-                        }
-                        None => {
-                            http.as_mut().graceful_shutdown();
-                            // Sends GOAWAY. The client has no call that the end could cut off.
-                            poll_fn(|context| Poll::Ready(http.as_mut().poll(context).is_ready())).await;
-                        }
+                    if let Err(error) = ended {
+                        let peer = connection.account.peer;
+                        tracing::debug!(%peer, %error, "connection failed");
                     }
                     return;
                 }

@@ -28,11 +28,6 @@ const BULK_BYTES: usize = 16 << 10;
 
 /// The length of the HTTP/2 preface, and of the header of the frame after it.
 const GREETING_BYTES: u64 = 24 + 9;
-/// The bytes that a client may send beside its requests, such as headers and frames of PING, and those that it may send more for
-/// each answered call. A call that is refused by its headers can bring a window of data that is not read.
-const CONTROL_BYTES: usize = 4 << 20;
-const CONTROL_BYTES_OF_CALL: usize = 272 << 10;
-
 /// The bytes that the connection may still read in this turn, or [`NOT_YET`].
 pub(super) type ReadAllowance = Arc<AtomicUsize>;
 
@@ -66,8 +61,6 @@ pub(super) struct Streams {
     allowance: ReadAllowance,
     allowed: usize,
     received_bytes: u64,
-    /// The bytes that the client may still send beside its requests.
-    control_bytes: usize,
     connection: Arc<Connection>,
 }
 
@@ -87,30 +80,28 @@ impl Streams {
             allowance: allowance.clone(),
             allowed: CALL_BYTES,
             received_bytes: 0,
-            control_bytes: CONTROL_BYTES,
             connection,
         };
         (streams, executor, allowance)
     }
 
-    /// Runs a turn of the connection `http` and its streams. Ready when the connection has ended, or with `None` if the client
-    /// has sent too much beside its requests, or is not trusted and has too many streams.
+    /// Runs a turn of the connection `http` and its streams. Ready when the connection has ended.
     pub(super) fn poll_turn<H: Future>(
         &mut self,
         mut http: Pin<&mut H>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<H::Output>> {
+    ) -> Poll<H::Output> {
         self.run_streams(context);
         if std::mem::take(&mut self.has_ended) {
             let left = self.allowance.swap(NOT_YET, Ordering::Relaxed);
             let sent = http.as_mut().poll(context);
             self.allowance.store(left, Ordering::Relaxed);
             if let Poll::Ready(ended) = sent {
-                return Poll::Ready(Some(ended));
+                return Poll::Ready(ended);
             }
         }
         if let Poll::Ready(ended) = http.poll(context) {
-            return Poll::Ready(Some(ended));
+            return Poll::Ready(ended);
         }
         let mut has_opened = false;
         while let Ok(stream) = self.opened.try_recv() {
@@ -122,21 +113,8 @@ impl Streams {
         }
         let read = self.allowed - self.allowance.load(Ordering::Relaxed);
         self.received_bytes += read as u64;
-        let (answered, requests) = self.connection.take_progress();
-        let more = requests + answered.saturating_mul(CONTROL_BYTES_OF_CALL);
-        let left = (self.control_bytes + more).checked_sub(read);
-        self.control_bytes = left.unwrap_or_default().min(CONTROL_BYTES);
-        let account = &self.connection.account;
-        if left.is_none() || account.has_too_many_streams() {
-            return Poll::Ready(None);
-        }
-        // A client that is not trusted has time to log in before it has opened many streams.
-        let is_first = self.running.is_empty() && !account.is_trusted();
-        self.allowed = if has_opened || is_first {
-            CALL_BYTES
-        } else {
-            BULK_BYTES
-        };
+        self.connection.count_arrived(read);
+        self.allowed = if has_opened { CALL_BYTES } else { BULK_BYTES };
         self.allowance.store(self.allowed, Ordering::Relaxed);
         Poll::Pending
     }
@@ -157,20 +135,19 @@ impl Streams {
 
 #[cfg(test)]
 mod tests {
+    use super::super::connection::{CONTROL_BYTES, CONTROL_BYTES_OF_CALL};
     use super::*;
     use std::future::{pending, poll_fn};
     use std::pin::pin;
     use std::task::Waker;
 
-    fn turn(streams: &mut Streams, http: impl Future<Output = ()>) -> Poll<Option<()>> {
+    fn turn(streams: &mut Streams, http: impl Future<Output = ()>) -> Poll<()> {
         streams.poll_turn(pin!(http), &mut Context::from_waker(Waker::noop()))
     }
 
     #[tokio::test]
     async fn stream_runs_in_the_turn_that_opens_it() {
-        let connection = Connection::of_test(false);
-        connection.account.trust();
-        let (mut streams, executor, allowance) = Streams::new(connection);
+        let (mut streams, executor, allowance) = Streams::new(Connection::of_test(false));
         let runs = Arc::new(AtomicUsize::new(0));
         let http = poll_fn(|_| {
             let runs = runs.clone();
@@ -204,36 +181,30 @@ mod tests {
 
     #[tokio::test]
     async fn client_that_sends_4_mib_beside_its_requests_is_cut_off() {
+        let bulk = i64::try_from(BULK_BYTES).expect("a number");
         let connection = Connection::of_test(false);
-        connection.account.trust();
         let (mut streams, executor, allowance) = Streams::new(connection.clone());
         let read_all = |streams: &mut Streams| {
             allowance.store(0, Ordering::Relaxed);
-            turn(streams, pending())
+            assert!(turn(streams, pending()).is_pending());
         };
         executor.execute(pending());
-        for _ in 0..2 * CONTROL_BYTES / BULK_BYTES {
+        read_all(&mut streams);
+        for _ in 0..2 * CONTROL_BYTES / bulk {
             connection.count_request_bytes(BULK_BYTES);
-            assert!(read_all(&mut streams).is_pending());
+            read_all(&mut streams);
         }
-        for _ in 0..CONTROL_BYTES / BULK_BYTES {
-            assert!(read_all(&mut streams).is_pending());
+        for _ in 1..CONTROL_BYTES / bulk {
+            read_all(&mut streams);
         }
         connection.count_answer();
-        for _ in 0..CONTROL_BYTES_OF_CALL / BULK_BYTES {
-            assert!(read_all(&mut streams).is_pending());
+        for _ in 0..CONTROL_BYTES_OF_CALL / bulk {
+            read_all(&mut streams);
         }
-        assert_eq!(read_all(&mut streams), Poll::Ready(None));
-    }
-
-    #[tokio::test]
-    async fn client_without_login_is_cut_off_at_its_129th_stream() {
-        let connection = Connection::of_test(false);
-        let (mut streams, _executor, _) = Streams::new(connection.clone());
-        let open: Vec<_> = (0..129).map(|_| connection.open_stream()).collect();
-        assert_eq!(turn(&mut streams, pending()), Poll::Ready(None));
-        drop(open);
-        assert!(turn(&mut streams, pending()).is_pending());
+        assert!(!connection.is_ending());
+        connection.count_cut_request();
+        read_all(&mut streams);
+        assert!(connection.is_ending());
     }
 
     #[tokio::test]

@@ -103,7 +103,7 @@ impl TlsPort {
                 if valid.accepts(&connection.certificates) {
                     left.push(client);
                 } else {
-                    let peer = connection.peer.address.ip();
+                    let peer = connection.account.peer.ip();
                     tracing::warn!(
                         target: "lease_broker::audit",
                         event = "tls.ended",

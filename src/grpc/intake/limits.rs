@@ -7,7 +7,6 @@ use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::incomplete::Incomplete;
 use crate::broker::{Broker, Held};
 use crate::grpc::guard::Guard;
 
@@ -18,20 +17,10 @@ pub(in crate::grpc) struct IntakeLimits {
     pub(in crate::grpc) guard: Option<Arc<Guard>>,
     pub(in crate::grpc) max_message_bytes: usize,
     pub(in crate::grpc) request_timeout: Duration,
-    pub(in crate::grpc) incomplete: Arc<Incomplete>,
-    /// The requests of standard services that have arrived in part. Callers need no login for them.
-    pub(in crate::grpc) incomplete_checks: Arc<Incomplete>,
     /// Tracks the calls whose requests are complete.
     pub(in crate::grpc) calls: TaskTracker,
     /// Cancelled when the server stops. Requests that are incomplete then are refused.
     pub(in crate::grpc) stop: CancellationToken,
-}
-
-/// Which requests have arrived in part.
-#[derive(Clone, Copy)]
-pub(super) enum Seats {
-    Calls,
-    StandardServices,
 }
 
 /// A whole body, and the bytes that are charged for it.

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
+use lease_broker_model::call_source::CallSource;
 use tonic::{Code, Status};
 
-use super::limits::{IntakeLimits, Message, Seats};
-use crate::broker::{Error, Importance};
+use super::limits::{IntakeLimits, Message};
+use crate::broker::{Error, Held, Importance};
 use crate::grpc::connections::Connection;
 use crate::grpc::status;
 
@@ -20,6 +21,27 @@ const MAX_DROPPED_BYTES: usize = 4 << 20;
 const MAX_DROP_TIME: Duration = Duration::from_secs(1);
 
 impl IntakeLimits {
+    /// Receives the rest of a call's request, which has a place among the incomplete requests until then. `first`: the part that
+    /// has been read.
+    pub(super) async fn receive<B>(
+        self: Arc<Self>,
+        connection: Arc<Connection>,
+        source: Arc<CallSource>,
+        importance: Importance,
+        body: B,
+        first: Option<Bytes>,
+    ) -> Result<Message, Status>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+    {
+        let budgets = self.broker.budgets();
+        let place = budgets.incomplete_requests.take_place(Some(source.clone()));
+        let _place = place.ok_or_else(|| budgets.refuse("incomplete_requests"))?;
+        let limits = (self.max_message_bytes, importance);
+        let charge = self.charge(&source);
+        self.read(connection, charge, body, first, limits).await
+    }
+
     /// Receives a whole request of a standard service.
     pub(in crate::grpc) async fn receive_small<B>(
         self: Arc<Self>,
@@ -31,17 +53,17 @@ impl IntakeLimits {
         B: http_body::Body<Data = Bytes> + Unpin,
     {
         let limits = (max_message_bytes, Importance::Other);
-        let seats = Seats::StandardServices;
-        let message = self.read(connection, seats, body, None, limits).await?;
+        let charge = self.charge(&connection.account.source);
+        let message = self.read(connection, charge, body, None, limits).await?;
         whole_message(&message.body)?;
         Ok(message.body)
     }
 
-    /// Reads the rest of a message. `first`: the part that has been read.
-    pub(super) async fn read<B>(
-        self: Arc<Self>,
+    /// Reads the rest of a message, and charges its bytes. `first`: the part that has been read.
+    async fn read<B>(
+        &self,
         connection: Arc<Connection>,
-        seats: Seats,
+        charge: Held,
         mut body: B,
         first: Option<Bytes>,
         limits: (usize, Importance),
@@ -49,15 +71,9 @@ impl IntakeLimits {
     where
         B: http_body::Body<Data = Bytes> + Unpin,
     {
-        let seats = match seats {
-            Seats::Calls => &self.incomplete,
-            Seats::StandardServices => &self.incomplete_checks,
-        };
-        let Some(seat) = seats.take(&connection) else {
-            return Err(self.broker.budgets().refuse("incomplete_requests").into());
-        };
         let read = async {
-            let message = self.read_all(&connection, &mut body, first, limits).await;
+            let read = self.read_all(&connection, charge, &mut body, first, limits);
+            let message = read.await;
             if let Err(status) = &message {
                 if status.code() == Code::Cancelled {
                     connection.count_cut_request();
@@ -70,7 +86,6 @@ impl IntakeLimits {
         tokio::select! {
             biased;
             message = read => message,
-            () = seat.lost() => Err(self.broker.budgets().refuse("incomplete_requests").into()),
             () = self.stop.cancelled() => Err(Error::Draining.into()),
             () = tokio::time::sleep(self.request_timeout) => {
                 Err(status::incomplete(self.request_timeout))
@@ -81,6 +96,7 @@ impl IntakeLimits {
     async fn read_all<B>(
         &self,
         connection: &Connection,
+        mut charge: Held,
         body: &mut B,
         first: Option<Bytes>,
         (max_message_bytes, importance): (usize, Importance),
@@ -88,7 +104,6 @@ impl IntakeLimits {
     where
         B: http_body::Body<Data = Bytes> + Unpin,
     {
-        let mut charge = self.charge(connection);
         let mut message = BytesMut::new();
         let mut part = first;
         loop {
