@@ -10,7 +10,7 @@
 //! | serving | `max_connection_age`, `max_connection_idle` | GOAWAY: the client opens no further stream |
 //! | serving, before the client is trusted | 10 s without a call | GOAWAY, further calls are refused |
 //! | closing | `max_connection_age_grace` | the connection is closed |
-//! | serving, closing | the caller has lost its rights, too many failed logins, 4 MiB received that belong to no request, minus 272 KiB for each answered call | GOAWAY, further calls are refused |
+//! | serving, closing | the caller has lost its rights, too many failed logins, more than 1,024 requests that the client reset before they were complete, 4 MiB received that belong to no request, minus 272 KiB for each answered call | GOAWAY, further calls are refused |
 //! | ending | 1 s | the connection is closed, also if the client has not acknowledged GOAWAY |
 
 mod accept_errors;

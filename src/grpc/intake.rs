@@ -11,6 +11,7 @@
 //! Most requests are complete when the layer sees them. They take no place among the incomplete requests and need no timer,
 //! and their bytes are not copied.
 
+mod incomplete;
 mod limits;
 mod message_counter;
 mod read_message;
@@ -31,6 +32,7 @@ use tonic::Status;
 use tonic::body::Body;
 use tower::Service;
 
+pub(super) use self::incomplete::Incomplete;
 pub(super) use self::limits::IntakeLimits;
 use self::limits::Message;
 pub(super) use self::message_counter::MessageCounter;

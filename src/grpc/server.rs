@@ -18,7 +18,7 @@ use super::connections::{Connection, Connections, MakeService};
 use super::error_layer::{ErrorLayer, ErrorService};
 use super::guard::Guard;
 use super::health;
-use super::intake::{Intake, IntakeLimits};
+use super::intake::{Incomplete, Intake, IntakeLimits};
 use super::measured::{MeasureLayer, MeasuredService};
 use super::router::Router;
 use super::rpc_spans::{SpanLayer, TracedService};
@@ -124,6 +124,7 @@ pub fn serve_observed(
         guard,
         max_message_bytes: settings.max_message_bytes,
         request_timeout: settings.request_timeout,
+        incomplete: Incomplete::new(config.budgets.incomplete_requests),
         calls: calls.clone(),
         stop: stop.clone(),
     });

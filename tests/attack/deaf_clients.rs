@@ -191,11 +191,12 @@ fn window_updates_beside_an_open_stream_end_the_connection() {
 
 #[test]
 fn waiting_claims_of_six_connections_leave_places_to_another() {
-    let mut arena = Arena::with_config("budgets.waiting_claims = 200");
+    // A fifth of the places for each of six, as with 2,000 of 10,000.
+    let mut arena = Arena::with_config("budgets.waiting_claims = 2000");
     let connections: Vec<_> = (0..6)
         .map(|_| {
             let mut connection = deaf(Ipv4Addr::LOCALHOST, &arena);
-            for index in 0..200 {
+            for index in 0..400 {
                 let _ = connection.try_send(&waiting_claim(2 * index + 1, ""));
             }
             connection
@@ -217,6 +218,6 @@ fn waiting_claims_of_six_connections_leave_places_to_another() {
         }
     });
     let sent = connections.iter().map(RawConnection::sent).sum();
-    let effect = arena.end("1,200 waiting claims of 6 connections", sent);
+    let effect = arena.end("2,400 waiting claims of 6 connections", sent);
     effect.bystander_unharmed();
 }

@@ -1,8 +1,8 @@
 //! A budget: an amount of one resource, such as places of calls or bytes, of which each caller gets a share.
 //!
-//! A caller gets more while it holds less than three times what is free. One caller alone thus gets three quarters, n greedy
-//! callers get 3 parts in 3n + 1 each, and something is free for a caller that holds little (dynamic thresholds, Choudhury and
-//! Hahne 1998). The rule needs no memory of who called when.
+//! A caller gets more while it holds less than three times what is free (dynamic thresholds, Choudhury and Hahne 1998). It thus
+//! gets at most three quarters of what the others leave. Callers that compete get 3 parts in 3n + 1 each, and something is free
+//! for a caller that holds little. The rule needs no memory of who called when.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -93,13 +93,18 @@ impl Budget {
     /// Returns whether this caller would get more.
     pub fn has_room_for(&self, source: &CallSource, importance: Importance) -> bool {
         let free = self.free_for(self.free.load(Ordering::Relaxed), importance);
-        source.held(self.kind).load(Ordering::Relaxed) < SHARE.saturating_mul(free)
+        self.held_by(source) < SHARE.saturating_mul(free)
     }
 
     /// Returns whether this caller holds less than its share of what would be free if a part was returned.
-    pub(super) fn may_have_more(&self, source: &CallSource) -> bool {
+    pub fn may_have_more(&self, source: &CallSource) -> bool {
         let free = self.free.load(Ordering::Relaxed).max(1);
-        source.held(self.kind).load(Ordering::Relaxed) < SHARE.saturating_mul(free)
+        self.held_by(source) < SHARE.saturating_mul(free)
+    }
+
+    /// Returns what a caller holds.
+    pub fn held_by(&self, source: &CallSource) -> i64 {
+        source.held(self.kind).load(Ordering::Relaxed)
     }
 
     /// Reserves up to `wanted` for no caller yet, but not more than half of what is free, so that others find some. Waits up to
@@ -158,6 +163,12 @@ impl Held {
     /// Returns the caller.
     pub fn source(&self) -> Option<Arc<CallSource>> {
         self.source.clone()
+    }
+
+    /// Returns what the caller holds of the budget.
+    pub fn held_by_caller(&self) -> i64 {
+        let source = self.source.as_deref();
+        source.map_or(0, |source| self.budget.held_by(source))
     }
 
     /// Returns the amount.

@@ -18,8 +18,6 @@ pub struct Budgets {
     settlements: Arc<Budget>,
     working_calls: Arc<Budget>,
     waiting_claims: Arc<Budget>,
-    /// Requests that have arrived in part.
-    pub incomplete_requests: Arc<Budget>,
     /// The memory of requests.
     pub request_bytes: Arc<Budget>,
     /// The memory of responses that have not left.
@@ -43,7 +41,6 @@ impl Budgets {
             settlements: Budget::new(Of::Settlements, budgets.settlements),
             working_calls: Budget::new(Of::WorkingCalls, budgets.working_calls),
             waiting_claims: Budget::new(Of::WaitingClaims, budgets.waiting_claims),
-            incomplete_requests: Budget::new(Of::IncompleteRequests, budgets.incomplete_requests),
             request_bytes: Budget::with_kept_part(Of::RequestBytes, budgets.request_bytes),
             response_bytes: Budget::with_kept_part(Of::ResponseBytes, budgets.response_bytes),
             open_streams: Budget::new(Of::OpenStreams, budgets.open_streams),

@@ -17,8 +17,9 @@ use crate::security::Login;
 /// each answered call. A call that is refused by its headers can bring a window of data that is not read.
 pub(super) const CONTROL_BYTES: i64 = 4 << 20;
 pub(super) const CONTROL_BYTES_OF_CALL: i64 = 272 << 10;
-/// The bytes beside requests for which a request counts that the client has reset before it was complete.
-const CONTROL_BYTES_OF_CUT_REQUEST: i64 = 4 << 10;
+/// The number of requests of a connection that the client may reset before it has sent them completely. After them the connection
+/// ends.
+const MAX_CUT_REQUESTS: usize = 1_024;
 
 /// The stream of a connection, without or with TLS.
 ///
@@ -35,6 +36,8 @@ pub(in crate::grpc) struct Connection {
     pub(in crate::grpc) started_streams: AtomicUsize,
     /// The bytes that the client may still send beside its requests.
     control_bytes: AtomicI64,
+    /// The number of requests that the client has reset before they were complete.
+    cut_requests: AtomicUsize,
     /// The time limit for the response that has just begun, in milliseconds. 0: there is none.
     response_limit: AtomicU64,
     /// True while the client watches the health of the server.
@@ -65,6 +68,7 @@ impl Connection {
             stop,
             started_streams: AtomicUsize::new(0),
             control_bytes: AtomicI64::new(CONTROL_BYTES),
+            cut_requests: AtomicUsize::new(0),
             response_limit: AtomicU64::new(0),
             has_watcher: AtomicBool::new(false),
         }
@@ -114,32 +118,37 @@ impl Connection {
 
     /// Counts a call that has been answered.
     pub(in crate::grpc) fn count_answer(&self) {
-        self.add_control_bytes(CONTROL_BYTES_OF_CALL);
+        self.control_bytes
+            .fetch_add(CONTROL_BYTES_OF_CALL, Ordering::Relaxed);
     }
 
     /// Counts bytes of a request that have been read.
     pub(in crate::grpc) fn count_request_bytes(&self, bytes: usize) {
-        self.add_control_bytes(to_signed(bytes));
+        self.control_bytes
+            .fetch_add(to_signed(bytes), Ordering::Relaxed);
     }
 
-    /// Counts a request that the client has reset before it was complete.
-    pub(in crate::grpc) fn count_cut_request(&self) {
-        self.add_control_bytes(-CONTROL_BYTES_OF_CUT_REQUEST);
-    }
-
-    fn add_control_bytes(&self, bytes: i64) {
-        self.control_bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// Counts bytes that have arrived. Closes the connection if too many of them belong to no request.
-    pub(super) fn count_arrived(&self, bytes: usize) {
+    /// Counts bytes that have arrived. Too many of them that belong to no request end the connection. Returns false if nothing more
+    /// of it is read.
+    pub(super) fn count_arrived(&self, bytes: usize) -> bool {
         let left = self.control_bytes.load(Ordering::Relaxed) - to_signed(bytes);
         let left = left.min(CONTROL_BYTES);
         self.control_bytes.store(left, Ordering::Relaxed);
-        if left >= 0 {
-            return;
+        if left < 0 {
+            self.end_for_abuse();
         }
-        // The calls of a proxy's other clients are served to their end.
+        left >= 0 || self.account.is_proxy
+    }
+
+    /// Counts a request that the client has reset before it was complete. Too many end the connection.
+    pub(in crate::grpc) fn count_cut_request(&self) {
+        if self.cut_requests.fetch_add(1, Ordering::Relaxed) == MAX_CUT_REQUESTS {
+            self.end_for_abuse();
+        }
+    }
+
+    /// Ends the connection. The calls of a proxy's other clients are served to their end.
+    fn end_for_abuse(&self) {
         if self.account.is_proxy {
             self.stop.cancel();
         } else {

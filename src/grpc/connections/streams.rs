@@ -113,8 +113,13 @@ impl Streams {
         }
         let read = self.allowed - self.allowance.load(Ordering::Relaxed);
         self.received_bytes += read as u64;
-        self.connection.count_arrived(read);
-        self.allowed = if has_opened { CALL_BYTES } else { BULK_BYTES };
+        self.allowed = if !self.connection.count_arrived(read) {
+            NOT_YET
+        } else if has_opened {
+            CALL_BYTES
+        } else {
+            BULK_BYTES
+        };
         self.allowance.store(self.allowed, Ordering::Relaxed);
         Poll::Pending
     }
@@ -194,7 +199,7 @@ mod tests {
             connection.count_request_bytes(BULK_BYTES);
             read_all(&mut streams);
         }
-        for _ in 1..CONTROL_BYTES / bulk {
+        for _ in 0..CONTROL_BYTES / bulk {
             read_all(&mut streams);
         }
         connection.count_answer();
@@ -202,9 +207,9 @@ mod tests {
             read_all(&mut streams);
         }
         assert!(!connection.is_ending());
-        connection.count_cut_request();
         read_all(&mut streams);
         assert!(connection.is_ending());
+        assert_eq!(allowance.load(Ordering::Relaxed), NOT_YET);
     }
 
     #[tokio::test]

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::incomplete::Incomplete;
 use crate::broker::{Broker, Held};
 use crate::grpc::guard::Guard;
 
@@ -17,6 +18,7 @@ pub(in crate::grpc) struct IntakeLimits {
     pub(in crate::grpc) guard: Option<Arc<Guard>>,
     pub(in crate::grpc) max_message_bytes: usize,
     pub(in crate::grpc) request_timeout: Duration,
+    pub(in crate::grpc) incomplete: Arc<Incomplete>,
     /// Tracks the calls whose requests are complete.
     pub(in crate::grpc) calls: TaskTracker,
     /// Cancelled when the server stops. Requests that are incomplete then are refused.

@@ -34,12 +34,15 @@ impl IntakeLimits {
     where
         B: http_body::Body<Data = Bytes> + Unpin,
     {
-        let budgets = self.broker.budgets();
-        let place = budgets.incomplete_requests.take_place(Some(source.clone()));
-        let _place = place.ok_or_else(|| budgets.refuse("incomplete_requests"))?;
+        let refuse = || self.broker.budgets().refuse("incomplete_requests");
+        let place = self.incomplete.take(&source).ok_or_else(refuse)?;
         let limits = (self.max_message_bytes, importance);
         let charge = self.charge(&source);
-        self.read(connection, charge, body, first, limits).await
+        tokio::select! {
+            biased;
+            message = self.read(connection, charge, body, first, limits) => message,
+            () = place.lost() => Err(refuse().into()),
+        }
     }
 
     /// Receives a whole request of a standard service.
