@@ -365,3 +365,6 @@ fn importance_of(rpc: Rpc) -> Importance {
         Importance::Other
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,10 @@
 //! The memory limit of the process's control group, such as that of a container. A process that
 //! exceeds the limit is killed, and hostile clients can fill the budgets.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::broker::Ledger;
+use crate::broker::{Account, Ledger};
 use crate::config::Config;
 use crate::process;
 
@@ -50,9 +50,7 @@ pub(super) async fn end_heaviest_connections(ledger: Weak<Ledger>) {
             return;
         };
         let used = process::resident_bytes("self").unwrap_or_default();
-        if exceeds(used, limit)
-            && let Some(account) = ledger.end_heaviest()
-        {
+        if let Some(account) = end_heaviest(&ledger, used, limit) {
             tracing::warn!(
                 peer = %account.peer,
                 response_bytes = account.response_bytes(),
@@ -63,6 +61,12 @@ pub(super) async fn end_heaviest_connections(ledger: Weak<Ledger>) {
             );
         }
     }
+}
+
+fn end_heaviest(ledger: &Ledger, used: u64, limit: u64) -> Option<Arc<Account>> {
+    exceeds(used, limit)
+        .then(|| ledger.end_heaviest())
+        .flatten()
 }
 
 /// Returns the memory that the broker takes when every budget is used up, in bytes.
@@ -105,5 +109,17 @@ mod tests {
         assert!((440 * MIB..490 * MIB).contains(&needed), "{needed}");
         assert!(!exceeds(needed, 640 * MIB));
         assert!(exceeds(needed, 512 * MIB));
+    }
+
+    #[tokio::test]
+    async fn heaviest_connection_ends_above_80_percent() {
+        let ledger = Ledger::new(8);
+        let open = ledger.open(([127, 0, 0, 1], 1).into(), false);
+        let open = open.expect("a place");
+        open.account().add_response(2 << 20);
+        assert!(end_heaviest(&ledger, 80 * MIB, 100 * MIB).is_none());
+        assert!(!open.account().end.is_cancelled());
+        assert!(end_heaviest(&ledger, 81 * MIB, 100 * MIB).is_some());
+        assert!(open.account().end.is_cancelled());
     }
 }
