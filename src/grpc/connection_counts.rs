@@ -16,17 +16,20 @@ pub enum RefusedConnection {
     Full,
     /// Its TLS handshake failed, or was not complete in time.
     Handshake,
+    /// It had made no call yet, and another connection needed its place.
+    Displaced,
 }
 
 impl RefusedConnection {
     /// Every reason.
-    pub const ALL: [Self; 2] = [Self::Full, Self::Handshake];
+    pub const ALL: [Self; 3] = [Self::Full, Self::Handshake, Self::Displaced];
 
     /// Returns the word for metrics and the log.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Full => "max_connections",
             Self::Handshake => "handshake",
+            Self::Displaced => "displaced",
         }
     }
 }

@@ -19,7 +19,6 @@ mod handshakes;
 #[cfg(test)]
 mod hyper_canary;
 mod lifetime;
-mod report;
 mod serve;
 mod streams;
 mod timed_stream;
@@ -195,6 +194,9 @@ impl<M: MakeService> Connections<M> {
             };
             if let Some((stream, connection)) = opened {
                 this.serve(stream, connection, accepted_at).await;
+            }
+            if open.has_lost_its_place() {
+                this.counts.refuse(RefusedConnection::Displaced);
             }
             drop(open);
         });

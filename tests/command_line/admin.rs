@@ -113,8 +113,8 @@ fn connections_and_their_callers_are_shown() {
     wait_until_blocking("the connection has no open stream", || {
         let shown = get(admin, "/debug/connections").json();
         let found = |list: &str, of: &dyn Fn(&Json) -> bool| {
-            let list = shown[list].as_array().expect("a list").iter();
-            list.filter(|shown| of(shown)).next_back().cloned()
+            let mut list = shown[list].as_array().expect("a list").iter();
+            list.rfind(|shown| of(shown)).cloned()
         };
         let connection = found("connections", &|shown| shown["trusted"] == true);
         let connection = connection.unwrap_or_else(|| panic!("{shown}"));

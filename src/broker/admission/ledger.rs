@@ -7,13 +7,14 @@
 //! of a listed proxy, stands for many programs. There, each connection is a caller.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use lease_broker_model::call_source::{CallSource, SharedBudget};
+use lease_broker_model::network::network;
 use lru::LruCache;
 use tokio_util::sync::CancellationToken;
 
@@ -93,11 +94,10 @@ impl Ledger {
     /// Opens the account of a connection. If there is no place for it, the oldest connection that is not trusted gives its place:
     /// of the same address if that has its share. `None`: there is no such connection.
     pub fn open(self: &Arc<Self>, peer: SocketAddr, is_proxy: bool) -> Option<OpenAccount> {
-        let network = network(peer.ip());
         let mut accounts = self.lock();
         let address = accounts
             .addresses
-            .get_or_insert(network, Address::new)
+            .get_or_insert(network(peer.ip()), Address::new)
             .clone();
         // The connections of a proxy have no share together.
         let share = (!is_proxy).then(|| address.source.clone());
@@ -107,7 +107,7 @@ impl Ledger {
         };
         let number = accounts.next;
         accounts.next += 1;
-        let stands_for_many = is_proxy || network.is_loopback();
+        let stands_for_many = is_proxy || peer.ip().to_canonical().is_loopback();
         let source = if stands_for_many {
             CallSource::new()
         } else {
@@ -169,7 +169,7 @@ impl Accounts {
         share: Option<&Arc<CallSource>>,
     ) -> Option<Held> {
         let give = |account: &Account| {
-            let place = account.take_place()?;
+            let place = account.lock_place().take()?;
             account.end.cancel();
             drop(place);
             places.take_place(share.cloned())
@@ -281,9 +281,8 @@ impl Account {
         self.response_bytes() + STREAM_BYTES * self.open_streams()
     }
 
-    fn take_place(&self) -> Option<Held> {
-        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
-        place.take()
+    fn lock_place(&self) -> MutexGuard<'_, Option<Held>> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -292,22 +291,17 @@ impl OpenAccount {
     pub fn account(&self) -> &Arc<Account> {
         &self.account
     }
+
+    /// Returns whether another connection has got the place.
+    pub fn has_lost_its_place(&self) -> bool {
+        self.account.lock_place().is_none()
+    }
 }
 
 impl Drop for OpenAccount {
     fn drop(&mut self) {
         self.ledger.lock().open.remove(&self.number);
-        drop(self.account.take_place());
-    }
-}
-
-/// Returns the address that stands for all addresses that one client has: with IPv6, those of a /64.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) if !address.is_loopback() => IpAddr::V6(Ipv6Addr::from_bits(
-            address.to_bits() & !u128::from(u64::MAX),
-        )),
-        other => other,
+        *self.account.lock_place() = None;
     }
 }
 
@@ -363,6 +357,7 @@ mod tests {
         let ended = |open: &OpenAccount| open.account.end.is_cancelled();
         assert_eq!(idle.iter().filter(|open| ended(open)).count(), 1);
         assert!(ended(&idle[1]) && !ended(&newcomer));
+        assert!(idle[1].has_lost_its_place() && !newcomer.has_lost_its_place());
         let others: Vec<_> = (2..6)
             .map(|host| ledger.open(peer(&format!("10.0.0.{host}")), false))
             .collect();
