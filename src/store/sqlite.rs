@@ -1,8 +1,8 @@
 //! The store on an embedded SQLite file. Any number of broker processes on the host of the file can share it.
 //!
-//! One thread (`writer.rs`) runs all operations that change the file. Reads for operators use a second connection,
-//! which does not wait for the writer. `SqliteReader` has only these reads. Each operation is in the file that is named after it, as its SQL is in
-//! `sql/sqlite`.
+//! One thread (`writer.rs`) runs all operations that change the file, and another (`flusher.rs`) waits for the device. Reads for
+//! operators use a second connection, which does not wait for the writer. `SqliteReader` has only these reads. Each operation is in
+//! the file that is named after it, as its SQL is in `sql/sqlite`.
 
 mod added_parts;
 mod adopt;
@@ -13,11 +13,13 @@ mod catalogue;
 mod claim;
 mod clock;
 mod column_value;
+mod companion;
 mod connection;
 mod enqueue;
 mod enqueue_once;
 mod error;
 mod example_item;
+mod flusher;
 mod foreign_keys;
 pub(super) mod fuzzing;
 mod heartbeat;
@@ -26,6 +28,7 @@ mod index;
 mod inspect;
 mod instance;
 mod lease_effects;
+mod log_flush;
 mod migrations;
 mod mirror;
 mod moments;
@@ -125,9 +128,10 @@ impl SqliteStore {
             .iter()
             .map(|queue| QueueStatements::new(&connection, queue))
             .collect::<Result<_, _>>()?;
+        let context = WriteContext::new(connection, queues.clone(), clock.clone())?;
         let reader = ReadConnection::over(connection::open(path)?, path);
-        let reader = SqliteReader::new(reader, queues.clone(), clock.clone());
-        let context = WriteContext::new(connection, queues.clone(), clock);
+        let reader =
+            SqliteReader::new(reader, queues.clone(), clock).flushing(context.log().clone());
         Ok(Self {
             path: path.to_owned(),
             secret,

@@ -71,7 +71,7 @@ impl<M: MakeService> Connections<M> {
         accepted_at: Instant,
     ) {
         let (mut streams, executor, allowance) = Streams::new(connection.clone());
-        let io = TurnIo::new(stream, allowance);
+        let (io, turn_end) = TurnIo::new(stream, allowance);
         let service = self.services.service(connection.clone());
         let builder = self.http.builder(executor);
         let mut http = pin!(builder.serve_connection(TokioIo::new(io), service));
@@ -86,7 +86,11 @@ impl<M: MakeService> Connections<M> {
         loop {
             let next = tokio::select! {
                 biased;
-                ended = poll_fn(|context| streams.poll_turn(http.as_mut(), context)) => {
+                ended = poll_fn(|context| {
+                    let ended = streams.poll_turn(http.as_mut(), context);
+                    turn_end.send(context);
+                    ended
+                }) => {
                     if let Err(error) = ended {
                         let peer = connection.account.peer;
                         tracing::debug!(%peer, %error, "connection failed");

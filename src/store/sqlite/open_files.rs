@@ -5,11 +5,12 @@
 
 use std::cell::Cell;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
+use super::companion::companion;
 use crate::StoreError;
 
 /// The shortest time between two checks. A check costs about as much as a small read.
@@ -48,11 +49,11 @@ impl OpenFile {
 impl OpenFiles {
     /// Remembers the files of an open connection. A database in memory has none.
     pub(super) fn new(connection: &Connection) -> Self {
+        let database = Path::new(connection.path().unwrap_or_default());
         let file = |name, suffix| {
-            let path = format!("{}{suffix}", connection.path().unwrap_or_default());
             let file = OpenFile {
                 name,
-                path: path.into(),
+                path: companion(database, suffix).into(),
                 identity: Cell::new(None),
             };
             file.is_lost();

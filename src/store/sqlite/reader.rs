@@ -12,6 +12,7 @@ use rusqlite::Connection;
 
 use super::adopt::SqliteSchema;
 use super::clock::Clock;
+use super::log_flush::LogFlush;
 use super::queue_statements::QueueStatements;
 use super::read_connection::ReadConnection;
 use super::{inspect, why};
@@ -25,6 +26,8 @@ pub struct SqliteReader {
     path: PathBuf,
     queues: Arc<[QueueStatements]>,
     clock: Clock,
+    /// `None`: reads show commits that the device may not have yet.
+    log: Option<Arc<LogFlush>>,
 }
 
 impl SqliteReader {
@@ -63,6 +66,15 @@ impl SqliteReader {
             connection: Arc::new(Mutex::new(connection)),
             queues,
             clock,
+            log: None,
+        }
+    }
+
+    /// Makes each read wait until the device has what it saw. A broker writes commits to the device later than to the file.
+    pub(super) fn flushing(self, log: Arc<LogFlush>) -> Self {
+        Self {
+            log: Some(log),
+            ..self
         }
     }
 
@@ -84,7 +96,12 @@ impl SqliteReader {
     ) -> Result<T, StoreError> {
         let now = (self.clock)();
         self.run_blocking(move |reader| {
-            reader.connection().read(|connection| read(connection, now))
+            let mut connection = reader.connection();
+            let found = connection.read(|connection| read(connection, now))?;
+            if let Some(log) = &reader.log {
+                connection.flush_seen(log)?;
+            }
+            Ok(found)
         })
         .await
     }
