@@ -195,7 +195,7 @@ impl<M: MakeService> Connections<M> {
             if let Some((stream, connection)) = opened {
                 this.serve(stream, connection, accepted_at).await;
             }
-            if open.has_lost_its_place() {
+            if open.account().has_lost_its_place() {
                 this.counts.refuse(RefusedConnection::Displaced);
             }
             drop(open);

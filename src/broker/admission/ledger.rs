@@ -31,8 +31,12 @@ const STREAM_BYTES: usize = 6 << 10;
 /// A connection that holds less memory is not ended for it.
 const HEAVY_BYTES: usize = 1 << 20;
 
+/// The connections without a place that may be open at a time. Each still has a file.
+const MAX_LEAVING: usize = 16;
+
 /// The connections of a server.
 pub struct Ledger {
+    max_connections: usize,
     places: Arc<Budget>,
     accounts: Mutex<Accounts>,
 }
@@ -82,6 +86,7 @@ impl Ledger {
     /// Creates a ledger for this number of connections.
     pub fn new(max_connections: usize) -> Arc<Self> {
         Arc::new(Self {
+            max_connections,
             places: Budget::new(SharedBudget::Connections, max_connections),
             accounts: Mutex::new(Accounts {
                 open: BTreeMap::new(),
@@ -103,6 +108,7 @@ impl Ledger {
         let share = (!is_proxy).then(|| address.source.clone());
         let place = match self.places.take_place(share.clone()) {
             Some(place) => place,
+            None if accounts.open.len() >= self.max_connections + MAX_LEAVING => return None,
             None => accounts.place_of_untrusted(&self.places, &address, share.as_ref())?,
         };
         let number = accounts.next;
@@ -281,6 +287,11 @@ impl Account {
         self.response_bytes() + STREAM_BYTES * self.open_streams()
     }
 
+    /// Returns whether another connection has got the place.
+    pub fn has_lost_its_place(&self) -> bool {
+        self.lock_place().is_none()
+    }
+
     fn lock_place(&self) -> MutexGuard<'_, Option<Held>> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -290,11 +301,6 @@ impl OpenAccount {
     /// Returns the account.
     pub fn account(&self) -> &Arc<Account> {
         &self.account
-    }
-
-    /// Returns whether another connection has got the place.
-    pub fn has_lost_its_place(&self) -> bool {
-        self.account.lock_place().is_none()
     }
 }
 
@@ -357,12 +363,24 @@ mod tests {
         let ended = |open: &OpenAccount| open.account.end.is_cancelled();
         assert_eq!(idle.iter().filter(|open| ended(open)).count(), 1);
         assert!(ended(&idle[1]) && !ended(&newcomer));
-        assert!(idle[1].has_lost_its_place() && !newcomer.has_lost_its_place());
+        let lost = |open: &OpenAccount| open.account.has_lost_its_place();
+        assert!(lost(&idle[1]) && !lost(&newcomer));
         let others: Vec<_> = (2..6)
             .map(|host| ledger.open(peer(&format!("10.0.0.{host}")), false))
             .collect();
         assert!(others.iter().all(Option::is_some));
         assert!(ended(&idle[2]) && ended(&idle[3]));
+    }
+
+    #[test]
+    fn few_connections_without_a_place_are_open() {
+        let ledger = Ledger::new(8);
+        let mut open: Vec<_> = (0..100)
+            .filter_map(|host| ledger.open(peer(&format!("10.0.0.{host}")), false))
+            .collect();
+        assert_eq!(open.len(), 8 + MAX_LEAVING);
+        drop(open.remove(0));
+        assert!(ledger.open(peer("10.0.1.1"), false).is_some());
     }
 
     #[test]

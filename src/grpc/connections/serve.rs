@@ -100,7 +100,7 @@ impl<M: MakeService> Connections<M> {
                 () = &mut cut => return,
                 () = &mut end, if !ending => {
                     (stopping, ending) = (true, true);
-                    if !streams.has_greeting() {
+                    if !streams.has_greeting() || connection.account.has_lost_its_place() {
                         return;
                     }
                     lifetime.end(Instant::now())
