@@ -44,6 +44,13 @@ fn claims() -> Vec<Mutation> {
             "t.{lease_attempt} + 1",
             "t.{lease_attempt} + 0",
         ),
+        // The tokens of an earlier epoch are given again.
+        change(
+            Claim,
+            "claim",
+            "WHEN t.{lease_fence} < @fence",
+            "WHEN t.{lease_fence} < 0",
+        ),
         without(Claim, "claim", "{lease_token} = p.lb_t, "),
         without(Claim, "claim", ", {lease_owner} = p.lb_w"),
         change(
