@@ -47,6 +47,8 @@ pub mod mssql {
     pub const ENQUEUE: &str = include_str!("mssql/enqueue.sql");
     /// `mssql/enqueue_once.sql`
     pub const ENQUEUE_ONCE: &str = include_str!("mssql/enqueue_once.sql");
+    /// `mssql/epoch.sql`
+    pub const EPOCH: &str = include_str!("mssql/epoch.sql");
     /// `mssql/heartbeat.sql`
     pub const HEARTBEAT: &str = include_str!("mssql/heartbeat.sql");
     /// `mssql/instance.sql`
@@ -107,6 +109,8 @@ pub mod sqlite {
     pub const ENQUEUE: &str = include_str!("sqlite/enqueue.sql");
     /// `sqlite/enqueue_once.sql`
     pub const ENQUEUE_ONCE: &str = include_str!("sqlite/enqueue_once.sql");
+    /// `sqlite/epoch.sql`
+    pub const EPOCH: &str = include_str!("sqlite/epoch.sql");
     /// `sqlite/heartbeat.sql`
     pub const HEARTBEAT: &str = include_str!("sqlite/heartbeat.sql");
     /// `sqlite/instance.sql`

@@ -15,6 +15,7 @@ mod decode;
 mod dependents;
 mod enqueue;
 mod enqueue_once;
+mod epoch;
 mod error;
 mod example_item;
 mod full_counters;
@@ -143,6 +144,7 @@ impl MssqlStore {
         queues: &[QueueSpec],
         sql: &LeaseSql,
     ) -> Result<Self, StoreError> {
+        pool.latest_moment().forget();
         let mut connection = pool.take_first().await?;
         migrations::with_migration_lock(&mut connection, async |connection| {
             migrations::migrate(connection).await?;
@@ -174,6 +176,7 @@ impl MssqlStore {
         for queue in queues {
             tables.push(QueueStatements::read(&mut connection, queue, sql).await?);
         }
+        pool.latest_moment().read(&mut connection).await?;
         // The health check keeps the connection that it opens here, so that later checks need no login.
         pool.probe(PROBE_SQL).await?;
         let location = format!("{} at {}", connection.server_info, pool.address());

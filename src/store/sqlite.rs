@@ -8,6 +8,7 @@ mod added_parts;
 mod adopt;
 mod adopt_sql;
 mod backfill;
+mod backup;
 mod cancel;
 mod catalogue;
 mod claim;
@@ -17,17 +18,21 @@ mod companion;
 mod connection;
 mod enqueue;
 mod enqueue_once;
+mod epoch;
 mod error;
 mod example_item;
 mod flusher;
 mod foreign_keys;
 pub(super) mod fuzzing;
+mod generation;
 mod heartbeat;
+mod held_file;
 mod held_lease;
 mod index;
 mod inspect;
 mod instance;
 mod lease_effects;
+mod lock_holder;
 mod log_flush;
 mod migrations;
 mod mirror;
@@ -63,6 +68,7 @@ mod written_columns;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -76,7 +82,9 @@ use rusqlite::Connection;
 use uuid::Uuid;
 
 pub use self::adopt::SqliteSchema;
+pub use self::backup::{Restored, back_up, refuse_open_file, restore};
 pub use self::clock::{Clock, system_clock};
+pub use self::lock_holder::{LockHolder, WriteLock};
 use self::purge::Cutoffs;
 use self::queue_statements::QueueStatements;
 use self::read_connection::ReadConnection;
@@ -102,6 +110,9 @@ pub struct SqliteStore {
     queues: Arc<[QueueStatements]>,
     writer: Writer,
     reader: SqliteReader,
+    /// The highest generation of the file that this process has committed.
+    generation: Arc<AtomicU64>,
+    write_lock: WriteLock,
 }
 
 impl SqliteStore {
@@ -130,6 +141,7 @@ impl SqliteStore {
     ) -> Result<Self, StoreError> {
         let connection = connection::open(path)?;
         migrations::migrate(&connection)?;
+        epoch::refuse_backup(&connection)?;
         let secrets = secrets::read(&connection, clock())?;
         let secret = first_secret(&secrets)?;
         let mut schema = SqliteSchema::over(connection);
@@ -157,6 +169,8 @@ impl SqliteStore {
             queues,
             writer: Writer::spawn(context)?,
             reader,
+            generation: Arc::default(),
+            write_lock: WriteLock::of(path),
         })
     }
 }
@@ -464,8 +478,19 @@ impl Upkeep for SqliteStore {
     }
 
     async fn announce(&self, instance: Arc<Instance>) -> Result<Vec<Instance>, StoreError> {
-        let announce = move |context: &WriteContext| instance::announce(context, &instance);
-        self.writer.run(announce).await
+        let known = self.generation.clone();
+        let announce = move |context: &WriteContext| {
+            let generation = context.raise_generation(&known)?;
+            Ok((generation, instance::announce(context, &instance)?))
+        };
+        let (generation, others) = self.writer.run(announce).await?;
+        self.generation.fetch_max(generation, Ordering::Relaxed);
+        Ok(others)
+    }
+
+    fn obstacle(&self) -> Option<String> {
+        let holder = self.write_lock.holder()?;
+        Some(format!("the write lock of the file is held by {holder}"))
     }
 
     async fn probe(&self) -> Result<(), StoreError> {

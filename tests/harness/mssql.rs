@@ -20,7 +20,7 @@ use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 use lease_broker_sql::LeaseSql;
 use lease_broker_sql::mssql::LEASE_SQL;
 use lease_broker_store::mssql::{MssqlReader, MssqlSchema, MssqlStore};
-use lease_broker_store::schema::{Removal, Schema as _, Step};
+use lease_broker_store::schema::{NewEpoch, Removal, Schema as _, Step};
 use lease_broker_store::{Inspect, Store, StoreError};
 use lease_broker_value::Value;
 use pooled_database::PooledDatabase;
@@ -246,6 +246,12 @@ impl Harness for MssqlHarness {
         let queue = queue.clone();
         let uses = self.with_schema(move |schema| schema.uses(&queue));
         uses.await.expect("uses")
+    }
+
+    async fn begin_epoch(&self, queues: &[QueueSpec]) -> Result<NewEpoch, StoreError> {
+        let queues = queues.to_vec();
+        self.with_schema(move |schema| schema.begin_epoch(&queues))
+            .await
     }
 
     async fn describe(&self, table: &str) -> Vec<String> {

@@ -23,6 +23,7 @@ use lease_broker_value::Value;
 use uuid::Uuid;
 
 use self::database::Database;
+use crate::harness::Harness as _;
 use crate::harness::fixture::{item_table, queue};
 
 const QUEUE: QueueIndex = QueueIndex(0);
@@ -181,7 +182,10 @@ impl<D: Database> Replay<D> {
         let ids = cases.iter().map(|case| case.id);
         let failed = |error: StoreError| error.to_string();
         let outcomes = match operation {
-            RowOperation::Claim { .. } => {
+            RowOperation::Claim { epoch_fence, .. } => {
+                let raise = format!("UPDATE lease_broker_epoch SET fence = {epoch_fence}");
+                let harness = self.database.harness();
+                harness.run_sql(&raise).await.expect("an epoch");
                 let RowOperation::Claim { token, .. } = on_row(operation, Uuid::nil(), &()) else {
                     return Ok(Vec::new());
                 };
@@ -269,6 +273,13 @@ impl<D: Database> Replay<D> {
                 let redriven = self.store.redrive(QUEUE, 10_000, Checkpoints::Keep);
                 let redriven = redriven.await.map_err(failed)?;
                 self.counted(operation, cases, &RowOutcome::Redriven, redriven)?
+            }
+            RowOperation::BeginEpoch(_) => {
+                let queues = std::slice::from_ref(&self.queue);
+                let epoch = self.database.harness().begin_epoch(queues).await;
+                let ended = epoch.map_err(failed)?.ended_leases.remove(0).1;
+                let ended = usize::try_from(ended).map_err(|error| error.to_string())?;
+                self.counted(operation, cases, &RowOutcome::OfEarlierEpoch, ended)?
             }
         };
         Ok(outcomes)

@@ -50,6 +50,8 @@ impl File {
             RowOperation::Cancel { .. } => self == Self::Cancel,
             RowOperation::Reap { .. } => self == Self::Reap,
             RowOperation::Redrive => self == Self::Redrive,
+            // No broker runs it, and its statements are given to no store.
+            RowOperation::BeginEpoch(_) => false,
         }
     }
 }

@@ -31,6 +31,12 @@ fn claims() -> Vec<Mutation> {
             "t.{lease_state} IN (0, 2)",
         )
         .and("claim", "t.{lease_state} = 0 AND ", ""),
+        change(
+            Claim,
+            "claim",
+            "CASE WHEN t.{lease_fence} < @fence THEN @fence ELSE t.{lease_fence} END",
+            "t.{lease_fence}",
+        ),
         // The fencing token does not rise.
         change(
             Claim,

@@ -27,6 +27,12 @@ fn claims() -> Vec<Mutation> {
             "WHERE {lease_state} IN (0, 2)",
         )
         .and("lease_row", " AND {lease_state} = 0", ""),
+        change(
+            Claim,
+            "lease_row",
+            "max({lease_fence}, ?10)",
+            "{lease_fence}",
+        ),
         // The fencing token does not rise.
         change(
             Claim,

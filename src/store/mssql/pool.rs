@@ -16,6 +16,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::Settings;
 use super::connection::Connection;
+use super::epoch::LatestMoment;
 use super::error::{OperationFailure, RetrySafety, at_start, timed_out, while_connecting};
 use crate::withdrawal::{Beginning, Withdrawals};
 use crate::{Database, OutageCause, PoolStatus, RetryReason, StoreError};
@@ -37,6 +38,7 @@ pub(super) struct ConnectionManager {
     server: Config,
     settings: Settings,
     connect_permits: Semaphore,
+    latest_moment: LatestMoment,
     /// The time at which a connection was last found broken.
     last_failure: Mutex<Option<Instant>>,
 }
@@ -46,9 +48,24 @@ impl ConnectionManager {
         Ok(Self {
             server: settings.server()?,
             settings: settings.clone(),
+            latest_moment: LatestMoment::default(),
             connect_permits: Semaphore::new(MAX_CONCURRENT_CONNECTS),
             last_failure: Mutex::new(None),
         })
+    }
+
+    /// Opens a connection. While the database that it leads to has gone back in time, this fails.
+    async fn open(&self) -> Result<Connection, StoreError> {
+        let mut connection = Connection::open(&self.server, &self.settings).await?;
+        let check = self.latest_moment.check(&mut connection);
+        let checked = timeout(self.settings.handshake_timeout, check).await;
+        checked.unwrap_or_else(|_| {
+            Err(StoreError::not_begun(
+                OutageCause::NoAnswer,
+                "the server does not answer after the login",
+            ))
+        })?;
+        Ok(connection)
     }
 
     /// Records that a connection is broken. Each other connection is then checked before its next use.
@@ -74,10 +91,13 @@ impl Manager for ConnectionManager {
 
     async fn create(&self) -> Result<Connection, StoreError> {
         let _permit = self.connect_permits.acquire().await;
-        Connection::open(&self.server, &self.settings).await
+        self.open().await
     }
 
     async fn recycle(&self, connection: &mut Connection, _: &Metrics) -> RecycleResult<StoreError> {
+        if self.latest_moment.went_back() {
+            return Err(RecycleError::message("the database went back in time"));
+        }
         if self.is_old(connection) {
             return Err(RecycleError::message("the connection is too old"));
         }
@@ -153,6 +173,11 @@ impl Pool {
             timeouts: read(&self.counters.timeouts),
             retries: self.counters.retries.each_ref().map(read),
         }
+    }
+
+    /// Returns the latest moment of the database that this process has seen.
+    pub(super) fn latest_moment(&self) -> &LatestMoment {
+        &self.connections.manager().latest_moment
     }
 
     /// Returns the server's name and port.
@@ -263,10 +288,12 @@ impl Pool {
         let manager = self.connections.manager();
         // The connection is put back only after a complete reply. If the caller drops this future earlier, the
         // connection closes.
-        let usable = kept.take().filter(|kept| !manager.is_old(kept));
+        let is_usable =
+            |kept: &Connection| !manager.is_old(kept) && !manager.latest_moment.went_back();
+        let usable = kept.take().filter(is_usable);
         let mut connection = match usable {
             Some(connection) => connection,
-            None => Connection::open(&manager.server, &manager.settings).await?,
+            None => manager.open().await?,
         };
         connection.batch(sql).await?;
         *kept = Some(connection);

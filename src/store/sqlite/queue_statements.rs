@@ -14,6 +14,7 @@ use rusqlite::Connection;
 
 use super::catalogue::Table;
 use super::column_value::read;
+use super::epoch;
 use super::placeholders;
 use super::purge_statements::PurgeStatements;
 use super::quote::{quote, quote_all};
@@ -62,6 +63,7 @@ pub(super) struct QueueStatements {
 
 /// The SQL text of the statements. The fields have the names of the sections in `sql/sqlite`.
 pub(super) struct Statements {
+    pub(super) read_fence: String,
     pub(super) find_retried_leases: String,
     /// Returns the key and the time of each item.
     pub(super) pick_ready: String,
@@ -225,6 +227,7 @@ impl Statements {
         let of_state =
             |state, file, section| state_index::render(spec, state, file, section, placeholders);
         Self {
+            read_fence: epoch::section("read_fence"),
             find_retried_leases: text(sql.claim, "find_retried_leases"),
             pick_ready: with("item_columns", "", sql.claim, "pick_ready"),
             pick_ready_items: with("item_columns", &item_columns, sql.claim, "pick_ready"),

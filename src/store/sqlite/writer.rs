@@ -8,6 +8,7 @@
 //! An operation begins when the thread has the file's write lock. Until then it can be withdrawn.
 
 use std::cell::Cell;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use tokio::sync::oneshot;
 use super::clock::Clock;
 use super::error::{broken_constraint, classify};
 use super::flusher::{Flusher, Unanswered};
+use super::generation;
 use super::lease_effects::LeaseEffects;
 use super::log_flush::{LogFlush, SeenChanges};
 use super::new_item::InsertStatements;
@@ -72,6 +74,13 @@ impl WriteContext {
     /// Asks for another run of the present operation, whose changes are undone because it fails.
     pub(super) fn run_again(&self) {
         self.runs_again.set(true);
+    }
+
+    /// Raises the generation of the file, and returns it. `known`: the highest that was committed. If the file went back in time, no
+    /// later operation begins.
+    pub(super) fn raise_generation(&self, known: &AtomicU64) -> Result<u64, StoreError> {
+        let raised = generation::raise(&self.connection, known);
+        raised.inspect_err(|error| self.files.refuse(error))
     }
 
     /// Returns the present time in milliseconds since 1970-01-01T00:00:00Z. It decides if a lease has expired.
@@ -302,7 +311,8 @@ fn transaction(
 ) -> Result<bool, StoreError> {
     context.log.check()?;
     context.files.check(&context.connection)?;
-    execute(context, "BEGIN IMMEDIATE").map_err(StoreError::not_applied)?;
+    let begun = execute(context, "BEGIN IMMEDIATE");
+    begun.map_err(|error| context.files.name_holder(error).not_applied())?;
     // Until the commit, every error rolls the transaction back. An error of the commit itself can leave it in the log.
     let seen = context.seen.look(&context.connection);
     let result = seen.map_err(StoreError::from).and_then(|_| work());

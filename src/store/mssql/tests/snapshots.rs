@@ -20,6 +20,7 @@ use super::super::adopt_sql;
 use super::super::catalogue::{Column, Table};
 use super::super::enqueue::{self, TransactionEnd};
 use super::super::enqueue_once;
+use super::super::epoch;
 use super::super::index;
 use super::super::instance;
 use super::super::key_source::KeySource;
@@ -146,6 +147,15 @@ fn batches_for_operators(queue: &QueueStatements) -> [(&'static str, String); 8]
     ]
 }
 
+fn epoch_batches(placeholders: &Placeholders, has_triggers: bool) -> [(&'static str, String); 3] {
+    let end_leases = epoch::render_end_leases(placeholders, has_triggers);
+    [
+        ("read the epoch", epoch::read_batch()),
+        ("begin an epoch", epoch::raise_batch()),
+        ("end the leases of earlier epochs", end_leases),
+    ]
+}
+
 /// Returns the steps of an adoption, and of a removal: an index, the column with a default and a value to keep, and one without.
 fn schema_steps(
     spec: &QueueSpec,
@@ -231,7 +241,8 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     show("announce a broker", &instance::announce_batch());
     show("read secrets", &secrets::read_statement());
     show("add a secret", &secrets::add_batch());
-    for (what, sql) in batches_for_operators(&table) {
+    let of_epochs = epoch_batches(&placeholders, before.has_triggers);
+    for (what, sql) in batches_for_operators(&table).into_iter().chain(of_epochs) {
         show(what, &sql);
     }
     show("redrive", &table.sql.redrive);
