@@ -26,7 +26,8 @@ const MAX_ATTEMPTS: u8 = 2;
 const PATIENCE: u8 = 2;
 
 /// Returns whether the last lease of an item that is ready has expired. Only the reaper clears both the owner and the token of an item
-/// with used attempts, so the rule needs no column of its own.
+/// with used attempts, and so does a new epoch. So the rule needs no column of its own. After a new epoch, or a step of the clock, an
+/// item with an earlier attempt is suspected without cause, which costs only time.
 pub fn is_suspect<O>(row: &LeaseRow<O>) -> bool {
     row.state == State::Ready && row.attempt > 0 && row.owner.is_none() && row.token.is_none()
 }
@@ -364,7 +365,10 @@ mod tests {
                 let after = after.expect("kept");
                 // A row that an operation leaves alone, or whose delay is over, is as another operation made it.
                 if after != before && outcome != RowOutcome::Promoted {
-                    let has_expired = matches!(outcome, RowOutcome::Expired(State::Ready));
+                    let has_expired = matches!(
+                        outcome,
+                        RowOutcome::Expired(State::Ready) | RowOutcome::OfEarlierEpoch
+                    );
                     let is_blamed = has_expired && after.attempt > 0;
                     assert_eq!(is_suspect(&after), is_blamed, "{before:?} {operation:?}");
                     outcomes.insert(is_blamed);

@@ -277,8 +277,8 @@ impl<D: Database> Replay<D> {
             RowOperation::BeginEpoch(_) => {
                 let queues = std::slice::from_ref(&self.queue);
                 let epoch = self.database.harness().begin_epoch(queues).await;
-                let (_, ended) = epoch.expect("an epoch").ended_leases.remove(0);
-                let ended = usize::try_from(ended).expect("few rows");
+                let ended = epoch.map_err(failed)?.ended_leases.remove(0).1;
+                let ended = usize::try_from(ended).map_err(|error| error.to_string())?;
                 self.counted(operation, cases, &RowOutcome::OfEarlierEpoch, ended)?
             }
         };

@@ -50,7 +50,7 @@ impl File {
             RowOperation::Cancel { .. } => self == Self::Cancel,
             RowOperation::Reap { .. } => self == Self::Reap,
             RowOperation::Redrive => self == Self::Redrive,
-            // It has statements of its own.
+            // No broker runs it, and its statements are given to no store.
             RowOperation::BeginEpoch(_) => false,
         }
     }
