@@ -10,6 +10,7 @@
 --   another one.
 
 -- :: announce
+/* lease-broker announce */
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME(), @id uniqueidentifier = CONVERT(uniqueidentifier, @P1);
 UPDATE lease_broker_instance SET seen_time = @now, draining = @P4 WHERE id = @id;

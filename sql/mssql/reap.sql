@@ -23,6 +23,7 @@
 -- Why IF around the changes: see leases.sql.
 
 -- :: begin
+/* lease-broker reap {queue_comment} */
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
 DECLARE @is_stepped bit = CASE WHEN @now > DATEADD(millisecond, @P4, DATEADD(day, @P3, CONVERT(datetime2(3), '19700101'))) THEN 1 ELSE 0 END;

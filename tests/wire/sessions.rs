@@ -37,6 +37,45 @@ async fn connection_sets_filtered_index_options_once() {
     assert!(index(OPTIONS) < index(OPERATION));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn first_batch_asks_for_messages_in_english() {
+    let fixture = Fixture::start().await;
+    let all = fixture.server.requests(&[]);
+    for connection in 0..=1 {
+        let mut of_connection = all.iter().filter(|logged| logged.connection == connection);
+        let first = of_connection.next().expect("a batch").request.clone();
+        assert!(first.has(&["set language us_english;"]), "{first:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn prepared_batches_share_one_text_for_all_handles() {
+    let fixture = Fixture::with(Limits {
+        connections: 1,
+        ..LONG_LIMITS
+    })
+    .await;
+    let answer = |handle: Option<i32>, rows: i32| {
+        let tokens = Tokens::new();
+        let tokens = handle.map_or(tokens.clone(), |handle| tokens.handle(handle));
+        Reply::Answer(tokens.then(&held(rows)))
+    };
+    fixture.server.on(OPERATION, vec![answer(Some(17), 1)]);
+    fixture.heartbeat(1).await.expect("prepared");
+    fixture
+        .server
+        .on(&["sp_execute @p"], vec![answer(None, 1), answer(None, 2)]);
+    fixture.heartbeat(1).await.expect("extended");
+    fixture.heartbeat(2).await.expect("extended");
+    let executed = fixture.server.requests(&["exec sp_execute @p"]);
+    assert_eq!(executed.len(), 2, "{executed:?}");
+    for logged in executed {
+        let Request { text, parameters } = logged.request;
+        assert_eq!(text, "EXEC sp_execute @P7, @P1, @P2, @P3, @P4, @P5, @P6;");
+        assert_eq!(parameters.last().map(String::as_str), Some("17"));
+    }
+}
+
 /// Returns the connection of the `nth` operation, and the first request after an operation on it.
 fn after(fixture: &Fixture, nth: usize) -> (usize, Option<Request>) {
     let connection = fixture.server.requests(OPERATION)[nth].connection;

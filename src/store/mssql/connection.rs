@@ -15,8 +15,9 @@ use super::remedy::FATAL_CLASS;
 use super::server_info::{SERVER_INFO_SQL, ServerInfo};
 use crate::StoreError;
 
-/// The options that filtered indexes need. Implicit transactions are off, so only a batch begins a transaction.
-const SESSION_OPTIONS: &str = "SET ANSI_NULLS, ANSI_PADDING, ANSI_WARNINGS, ARITHABORT, CONCAT_NULL_YIELDS_NULL, \
+/// The language of the server's messages, whose English words the broker looks for. A login can have another one. Then the options
+/// that filtered indexes need. Implicit transactions are off, so only a batch begins a transaction.
+const SESSION_OPTIONS: &str = "SET LANGUAGE us_english; SET ANSI_NULLS, ANSI_PADDING, ANSI_WARNINGS, ARITHABORT, CONCAT_NULL_YIELDS_NULL, \
     QUOTED_IDENTIFIER ON; SET NUMERIC_ROUNDABORT, IMPLICIT_TRANSACTIONS OFF; SET DEADLOCK_PRIORITY LOW;";
 /// Ends a transaction that a failed operation left open, and restores the options that batches change.
 const RESET: &str = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; \
@@ -126,8 +127,11 @@ impl Connection {
         }
         let key = BatchKey::new(sql, parameters);
         if let Some(handle) = self.prepared.handle(&key) {
-            let sql = prepared::execute(&handle.to_string(), parameters.len());
-            let result = self.run(&sql, parameters, ResultFilter::BrokerOnly).await;
+            let sql = prepared::execute(parameters.len());
+            let all_parameters = [parameters, &[&handle]].concat();
+            let result = self
+                .run(&sql, &all_parameters, ResultFilter::BrokerOnly)
+                .await;
             let outcome = result.and_then(BatchResult::into_results);
             if matches!(&outcome, Err(Error::Server(token)) if token.code() == NO_SUCH_HANDLE) {
                 self.prepared.clear();
@@ -135,9 +139,10 @@ impl Connection {
             return outcome;
         }
         let evicted = self.prepared.evict_oldest();
-        let sql = prepared::prepare_and_execute(parameters.len(), evicted);
+        let sql = prepared::prepare_and_execute(parameters.len(), evicted.is_some());
         let prepare_parameters: [&dyn ToSql; 2] = [&key.declarations, &key.sql];
-        let all_parameters = [parameters, &prepare_parameters].concat();
+        let mut all_parameters = [parameters, &prepare_parameters].concat();
+        all_parameters.extend(evicted.as_ref().map(|handle| -> &dyn ToSql { handle }));
         let mut result = self
             .run(&sql, &all_parameters, ResultFilter::BrokerOnly)
             .await?;

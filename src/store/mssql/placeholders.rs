@@ -4,6 +4,7 @@ use lease_broker_model::queue::{ClaimStrategy, OnComplete, Order, QueueSpec, Sof
 
 use super::catalogue::{Column, Table, collate};
 use super::quote::{quote, quote_table, text_literal};
+use super::statement_parts::queue_comment;
 use super::types::ColumnType;
 use super::{index, mirror};
 use crate::Stats;
@@ -13,6 +14,7 @@ use crate::template::Placeholders;
 /// Returns the values that depend only on the queue. They suffice to create its table and to remove its parts.
 pub(super) fn of_queue(queue: &QueueSpec) -> Placeholders {
     let mut placeholders = soft_lock_placeholders(&queue.soft_lock, quote);
+    placeholders.insert("queue_comment", queue_comment(&queue.name));
     let table = quote_table(&queue.table);
     placeholders.insert("table_literal", text_literal(&table));
     placeholders.insert("table", table);

@@ -182,8 +182,6 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     for step in schema_steps(spec, before, &columns.order, &placeholders) {
         show(&step.purpose, &step.sql);
     }
-    let operations_start = out.len();
-    let mut show = |what: &str, sql: &str| writeln!(out, "===== {what}\n{sql}\n").expect("room");
     let key_source = match &*columns.key {
         [only] if only.generated => KeySource::Identity(1),
         _ => KeySource::Defaults,
@@ -198,6 +196,8 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
         }
         _ => None,
     };
+    let operations_start = out.len();
+    let mut show = |what: &str, sql: &str| writeln!(out, "===== {what}\n{sql}\n").expect("room");
     let text = TextBytes::Conversion;
     let table = QueueStatements::new(spec, before, archive.as_ref(), columns, key_source, text);
     let item = NewItem {
