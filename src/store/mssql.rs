@@ -118,7 +118,7 @@ impl MssqlStore {
     /// The same as [`Self::open`].
     pub async fn open_with_pool(pool: &Pool, queues: &[QueueSpec]) -> Result<Self, StoreError> {
         // The future is large. On the heap it does not enlarge the futures of all callers.
-        Box::pin(Self::prepare(pool, queues)).await
+        Box::pin(pool.start(async || Self::prepare(pool, queues).await)).await
     }
 
     async fn prepare(pool: &Pool, queues: &[QueueSpec]) -> Result<Self, StoreError> {

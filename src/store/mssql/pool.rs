@@ -9,6 +9,7 @@ use deadpool::managed::{
     self, Manager, Metrics, Object, PoolError, QueueMode, RecycleError, RecycleResult,
 };
 use futures_util::future::join_all;
+use secrecy::SecretString;
 use tiberius::{Config, Row, ToSql};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -32,9 +33,15 @@ const START_DELAY: Duration = Duration::from_millis(75);
 /// Interval of the maintenance of idle connections.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(15);
 
+/// A connection string, and what it says.
+struct Server {
+    connection_string: SecretString,
+    config: Config,
+}
+
 /// Opens connections for the pool and checks them before each use.
 pub(super) struct ConnectionManager {
-    server: Config,
+    server: Mutex<Arc<Server>>,
     settings: Settings,
     connect_permits: Semaphore,
     /// The time at which a connection was last found broken.
@@ -44,11 +51,42 @@ pub(super) struct ConnectionManager {
 impl ConnectionManager {
     fn new(settings: &Settings) -> Result<Self, StoreError> {
         Ok(Self {
-            server: settings.server()?,
+            server: Mutex::new(Arc::new(Server {
+                connection_string: settings.connection_string.clone(),
+                config: settings.server()?,
+            })),
             settings: settings.clone(),
             connect_permits: Semaphore::new(MAX_CONCURRENT_CONNECTS),
             last_failure: Mutex::new(None),
         })
+    }
+
+    fn server(&self) -> Arc<Server> {
+        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        server.clone()
+    }
+
+    /// Opens a connection. If that fails, reads the file of the connection string again. If it has changed, for example because
+    /// the password has, opens the connection with the new one.
+    async fn open(&self) -> Result<Connection, StoreError> {
+        let server = self.server();
+        let failure = match Connection::open(&server.config, &self.settings).await {
+            Ok(connection) => return Ok(connection),
+            Err(failure) => failure,
+        };
+        let again = self.settings.read_again(&server.connection_string).await;
+        let Some(connection_string) = again else {
+            return Err(failure);
+        };
+        let config = Settings::server_of(&connection_string)?;
+        let connection = Connection::open(&config, &self.settings).await?;
+        tracing::info!("connected with the changed connection string");
+        let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        *server = Arc::new(Server {
+            connection_string,
+            config,
+        });
+        Ok(connection)
     }
 
     /// Records that a connection is broken. Each other connection is then checked before its next use.
@@ -74,7 +112,7 @@ impl Manager for ConnectionManager {
 
     async fn create(&self) -> Result<Connection, StoreError> {
         let _permit = self.connect_permits.acquire().await;
-        Connection::open(&self.server, &self.settings).await
+        self.open().await
     }
 
     async fn recycle(&self, connection: &mut Connection, _: &Metrics) -> RecycleResult<StoreError> {
@@ -157,7 +195,7 @@ impl Pool {
 
     /// Returns the server's name and port.
     pub(super) fn address(&self) -> String {
-        self.connections.manager().server.get_addr()
+        self.connections.manager().server().config.get_addr()
     }
 
     /// Returns the names of the server and the database.
@@ -165,7 +203,9 @@ impl Pool {
         let address = self.address();
         let (host, port) = address.rsplit_once(':').unwrap_or((&address, ""));
         Database {
-            namespace: self.connections.manager().settings.database(),
+            namespace: Settings::database_of(
+                &self.connections.manager().server().connection_string,
+            ),
             address: Some(host.to_owned()),
             port: port.parse().ok(),
         }
@@ -257,6 +297,28 @@ impl Pool {
         self.take().await.map_err(at_start)
     }
 
+    /// Prepares a store. Reading the catalogue can meet a change of another session, which a second reading does not, so the
+    /// preparation is retried like an operation.
+    pub(super) async fn start<T>(
+        &self,
+        prepare: impl AsyncFn() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut delay = START_DELAY;
+        for _ in 1..MAX_TRIES {
+            match prepare().await {
+                Err(StoreError::Unavailable(outage))
+                    if outage.cause == OutageCause::Busy && outage.number.is_some() =>
+                {
+                    tracing::warn!(%outage, "retrying the start of the store");
+                    tokio::time::sleep(delay).await;
+                    delay *= 2;
+                }
+                outcome => return outcome,
+            }
+        }
+        prepare().await
+    }
+
     /// Runs a statement on the connection of the health check.
     pub(super) async fn probe(&self, sql: &str) -> Result<(), StoreError> {
         let mut kept = self.probe.lock().await;
@@ -266,7 +328,7 @@ impl Pool {
         let usable = kept.take().filter(|kept| !manager.is_old(kept));
         let mut connection = match usable {
             Some(connection) => connection,
-            None => Connection::open(&manager.server, &manager.settings).await?,
+            None => manager.open().await?,
         };
         connection.batch(sql).await?;
         *kept = Some(connection);
