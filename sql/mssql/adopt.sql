@@ -34,7 +34,11 @@
 --   table are in one piece, on the database's default filegroup. ALTER TABLE … SWITCH is not possible while they exist. The token
 --   index is partitioned, because a search for one token seeks once per partition and sorts nothing. Babelfish accepts the clause
 --   and partitions the index all the same.
+-- Why each constraint has a name: the server would make one up, another in each database, and tools that compare schemas would
+--   report a difference.
 -- Why the state is a smallint: Babelfish cannot add a tinyint with a default to a table that has rows.
+-- Why the index of an archive that is an empty heap is clustered: a deletion from a heap does not free its pages. A heap with rows
+--   would have to be written anew, so it gets another index.
 -- Why SET QUOTED_IDENTIFIER, ANSI_NULLS ON: a filtered index needs them, and tools such as sqlcmd set them off.
 -- Why `backfill` keeps its position in #lb_position: the next run continues after the last key visited. A statement that searched
 --   for rows to change would read the rows before them again at each run.
@@ -43,13 +47,13 @@
 IF OBJECT_ID({table_literal}) IS NULL
 CREATE TABLE {table} (
     {definitions},
-    {lease_state} smallint NOT NULL DEFAULT 0,
-    {lease_state_time} datetime2(3) NOT NULL DEFAULT SYSUTCDATETIME(),
+    {lease_state} smallint NOT NULL CONSTRAINT {lease_state_default} DEFAULT 0,
+    {lease_state_time} datetime2(3) NOT NULL CONSTRAINT {lease_state_time_default} DEFAULT SYSUTCDATETIME(),
     {lease_due_time} datetime2(3) NULL,
     {lease_owner} nvarchar(128) NULL,
     {lease_token} uniqueidentifier NULL,
-    {lease_fence} bigint NOT NULL DEFAULT 0,
-    {lease_attempt} int NOT NULL DEFAULT 0,
+    {lease_fence} bigint NOT NULL CONSTRAINT {lease_fence_default} DEFAULT 0,
+    {lease_attempt} int NOT NULL CONSTRAINT {lease_attempt_default} DEFAULT 0,
     {lease_error} nvarchar(1024) NULL,
     {trace_parent} varchar(55) NULL{checkpoint_definition}{primary_key}
 )
@@ -58,13 +62,13 @@ CREATE TABLE {table} (
 IF OBJECT_ID(N'lease_broker_added') IS NULL
 CREATE TABLE lease_broker_added (
     table_name nvarchar(300) NOT NULL,
-    kind varchar(8) NOT NULL CHECK (kind IN ('column', 'index')),
+    kind varchar(8) NOT NULL CONSTRAINT CK_lease_broker_added_kind CHECK (kind IN ('column', 'index')),
     name nvarchar(128) NOT NULL,
-    PRIMARY KEY (table_name, kind, name)
+    CONSTRAINT PK_lease_broker_added PRIMARY KEY (table_name, kind, name)
 );
 IF OBJECT_ID(N'lease_broker_fence') IS NULL
 CREATE TABLE lease_broker_fence (
-    table_name nvarchar(300) NOT NULL PRIMARY KEY,
+    table_name nvarchar(300) NOT NULL CONSTRAINT PK_lease_broker_fence PRIMARY KEY,
     fence bigint NOT NULL
 )
 
@@ -101,10 +105,10 @@ ALTER TABLE {table} ADD {definition};
 END
 
 -- :: lease_state
-{lease_state} smallint {nullable} DEFAULT 0
+{lease_state} smallint {nullable} CONSTRAINT {lease_state_default} DEFAULT 0
 
 -- :: lease_state_time
-{lease_state_time} datetime2(3) {nullable} DEFAULT SYSUTCDATETIME()
+{lease_state_time} datetime2(3) {nullable} CONSTRAINT {lease_state_time_default} DEFAULT SYSUTCDATETIME()
 
 -- :: lease_due_time
 {lease_due_time} datetime2(3) NULL
@@ -116,10 +120,10 @@ END
 {lease_token} uniqueidentifier NULL
 
 -- :: lease_fence
-{lease_fence} bigint {nullable} DEFAULT {first_fence}
+{lease_fence} bigint {nullable} CONSTRAINT {lease_fence_default} DEFAULT {first_fence}
 
 -- :: lease_attempt
-{lease_attempt} int {nullable} DEFAULT 0
+{lease_attempt} int {nullable} CONSTRAINT {lease_attempt_default} DEFAULT 0
 
 -- :: lease_error
 {lease_error} nvarchar(1024) NULL
@@ -198,5 +202,9 @@ CREATE TABLE {archive} ({archive_definitions})
 SET QUOTED_IDENTIFIER, ANSI_NULLS ON; SET LOCK_TIMEOUT -1;
 IF INDEXPROPERTY(OBJECT_ID({archive_literal}), {index_literal}, 'IndexID') IS NULL
 BEGIN
-{record}CREATE INDEX {archive_index} ON {archive} ({lease_state_time}){online};
+{record}IF EXISTS (SELECT 1 FROM sys.indexes AS i WHERE i.object_id = OBJECT_ID({archive_literal}) AND i.index_id = 0)
+    AND NOT EXISTS (SELECT 1 FROM {archive})
+CREATE CLUSTERED INDEX {archive_index} ON {archive} ({lease_state_time});
+ELSE
+CREATE INDEX {archive_index} ON {archive} ({lease_state_time}){online};
 END

@@ -6,6 +6,7 @@ mod adopt;
 mod adopt_sql;
 mod backfill;
 mod cancel;
+mod cascades;
 mod catalogue;
 mod claim;
 mod connect;

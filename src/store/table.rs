@@ -17,6 +17,9 @@ pub(super) struct Table<Kind> {
     pub(super) lock_escalation: bool,
     /// Whether the table has enabled AFTER triggers. Always false on `SQLite`, where their errors undo the statement.
     pub(super) has_triggers: bool,
+    /// Whether a deletion or a change of a key reaches enabled triggers of other tables, through foreign keys. Always false on
+    /// `SQLite`.
+    pub(super) cascades_to_triggers: bool,
     /// Whether the catalogue reports the filters of indexes, and their names as they were given. False on Babelfish, and
     /// on `SQLite`, where the filters are not read.
     pub(super) reports_filters: bool,

@@ -2,10 +2,10 @@
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{OnComplete, QueueSpec};
-use lease_broker_store::{ProblemKind, PurgeStep, StoreError};
+use lease_broker_store::{ProblemKind, PurgeStep, Settled, StoreError};
 
 use crate::harness::fixture::{
-    Fixture, HOUR, MINUTE, SECOND, call, fail, keys, new_item, queue, release, text,
+    Fixture, HOUR, MINUTE, SECOND, call, complete, fail, keys, new_item, queue, release, text,
 };
 use crate::harness::mssql::MssqlHarness;
 use crate::harness::program::{Program, start};
@@ -251,6 +251,36 @@ async fn error_inside_a_trigger_is_the_tables_and_not_a_bug() {
     let error = claim.await.expect_err("the trigger fails at two rows");
     assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
     assert_eq!(fixture.claim(1).await.len(), 1);
+}
+
+/// The trigger belongs to a table that refers to a table that refers to the queue's.
+#[tokio::test]
+async fn error_in_a_trigger_of_a_cascade_is_the_tables() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    program.run(TABLE).await;
+    let children = "CREATE TABLE line (id int PRIMARY KEY, item_id int REFERENCES item (id) ON DELETE CASCADE);
+        CREATE TABLE note (line_id int REFERENCES line (id) ON DELETE SET NULL)";
+    program.run(children).await;
+    let divides = "CREATE TRIGGER divides ON note AFTER UPDATE AS
+        DECLARE @share int; SET @share = 1 / (SELECT COUNT(*) - 1 FROM inserted)";
+    program.run(divides).await;
+    let spec = QueueSpec {
+        on_complete: OnComplete::Delete,
+        ..queue("item")
+    };
+    let fixture = Fixture::adopt(harness, vec![spec]).await;
+    fixture.enqueue(new_item(&[("payload", text("a"))])).await;
+    program
+        .run("INSERT line (id, item_id) VALUES (7, 1); INSERT note (line_id) VALUES (7)")
+        .await;
+    let lease = fixture.one().await.lease;
+    let settled = fixture.try_settle(vec![(&lease, complete())]).await;
+    let refused = settled.expect("the other table refuses it");
+    assert!(matches!(refused[..], [Settled::Refused(_)]), "{refused:?}");
+    program.run("DROP TRIGGER divides").await;
+    assert_eq!(fixture.complete(&lease).await, Some(State::Completed));
 }
 
 #[tokio::test]

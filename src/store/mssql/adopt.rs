@@ -326,8 +326,25 @@ async fn warnings(
     let mut warnings = dependents::warnings(connection, queue).await?;
     if let Some(table) = Table::read(connection, &queue.table).await? {
         warnings.extend(partitions::warnings(connection, queue, &table).await?);
+        warnings.extend(unsent_columns(queue, &table));
     }
     Ok(warnings)
+}
+
+/// Returns one warning for each column that workers do not get, although the configuration does not leave it out.
+pub(super) fn unsent_columns(queue: &QueueSpec, table: &Table) -> Vec<String> {
+    if queue.columns.is_some() {
+        return Vec::new();
+    }
+    let unsent = table.columns.iter().filter(|column| !column.readable);
+    unsent
+        .map(|column| {
+            format!(
+                "the column {} of table {:?} has the type {}, which is not sent to workers: add a computed column that converts                  it, or list the columns that workers need (columns = […])",
+                column.name, queue.table, column.declared
+            )
+        })
+        .collect()
 }
 
 /// Returns optional improvements to the queue's table and its database, one sentence each.
@@ -519,7 +536,11 @@ fn create_table(queue: &QueueSpec) -> Option<(Step, Table)> {
             ("definitions", definitions.join(",\n    ")),
             (
                 "primary_key",
-                format!(",\n    PRIMARY KEY ({})", key_list.join(", ")),
+                format!(
+                    ",\n    CONSTRAINT {} PRIMARY KEY ({})",
+                    quote(&index::primary_key_name(queue)),
+                    key_list.join(", ")
+                ),
             ),
         ],
     );
@@ -542,6 +563,7 @@ fn create_table(queue: &QueueSpec) -> Option<(Step, Table)> {
         indexes: Vec::new(),
         lock_escalation: false,
         has_triggers: false,
+        cascades_to_triggers: false,
         reports_filters: true,
     };
     let create = step(create_table_purpose(queue), "create", &placeholders);

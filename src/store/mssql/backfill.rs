@@ -10,7 +10,7 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 
 use super::adopt_sql::render;
-use super::catalogue::{Column, Table};
+use super::catalogue::{Column, Table, collate};
 use super::connection::Connection;
 use super::decode::integer;
 use super::mirror::mirrors;
@@ -118,6 +118,18 @@ fn any_of(conditions: Vec<String>) -> String {
     format!("({})", each.join(" OR "))
 }
 
+/// Renders the value of a key column at the position. A text with a code page gets the type of its column, so that the server
+/// seeks in the column's index. The collation within the conversion decides the code page.
+fn position(number: usize, column: &Column) -> String {
+    match column.code_page {
+        Some(_) => {
+            let (declared, collate) = (&column.declared, collate(column));
+            format!("CONVERT({declared}, @k{number}{collate}){collate}")
+        }
+        None => format!("@k{number}"),
+    }
+}
+
 /// Sets the placeholders of the position: the key of the row that was visited last.
 pub(super) fn set_position_placeholders(placeholders: &mut Placeholders, key: &[Column]) {
     let list = |render: &dyn Fn(usize, &Column) -> String| -> String {
@@ -126,16 +138,14 @@ pub(super) fn set_position_placeholders(placeholders: &mut Placeholders, key: &[
             .map(|(number, column)| render(number, column));
         parts.collect::<Vec<_>>().join(", ")
     };
-    // A variable cannot have a collation. A comparison with a column uses the column's. A variable of type char or varchar has
-    // the database's code page and would lose letters of another one.
+    // A variable cannot have a collation. One of type char or varchar has the database's code page and would lose letters of
+    // another one, so that the walk would come to the same rows again.
     placeholders.insert(
         "key_variables",
         list(&|number, column| {
-            let is_foreign = column.code_page.is_some_and(|page| page != 1252);
-            let declared = if is_foreign {
-                "nvarchar(4000)"
-            } else {
-                &column.declared
+            let declared = match column.code_page {
+                Some(_) => "nvarchar(4000)",
+                None => &column.declared,
             };
             format!("@k{number} {declared}")
         }),
@@ -151,11 +161,12 @@ pub(super) fn set_position_placeholders(placeholders: &mut Placeholders, key: &[
     // Compares keys of several columns as one value: (a, b) > (@k1, @k2) in T-SQL.
     let mut after = String::new();
     for (number, column) in (1..).zip(key).collect::<Vec<_>>().into_iter().rev() {
+        let position = position(number, column);
         let column = quote(&column.name);
         after = if after.is_empty() {
-            format!("t.{column} > @k{number}")
+            format!("t.{column} > {position}")
         } else {
-            format!("t.{column} >= @k{number} AND (t.{column} > @k{number} OR {after})")
+            format!("t.{column} >= {position} AND (t.{column} > {position} OR {after})")
         };
     }
     placeholders.insert("after_position", after);

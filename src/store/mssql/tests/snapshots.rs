@@ -90,6 +90,7 @@ fn table(columns: &[&str], key: usize) -> Table {
         columns,
         lock_escalation: true,
         has_triggers: false,
+        cascades_to_triggers: false,
         reports_filters: true,
     }
 }
@@ -126,6 +127,7 @@ fn archive_table(spec: &QueueSpec, name: &str, archived: &[Column]) -> Table {
         }],
         lock_escalation: false,
         has_triggers: false,
+        cascades_to_triggers: false,
         reports_filters: true,
     }
 }
