@@ -23,6 +23,9 @@
 --   of a wait at its end.
 -- Why an index is recorded before it is created, without a transaction: a row without an index does no harm, and an online build
 --   in a transaction would keep its locks to the end.
+-- Why an index in another order is built under another name, and `replace_index` drops the old one only then: claims go on with the
+--   old one meanwhile, and it is still there if the build fails. Statements of brokers that run name the index in hints, so the
+--   new one then takes its name. Babelfish cannot rename an index, and ignores the hints: there the new name stays.
 -- Why {first_fence}: if the table was a queue before, its rows continue with the highest fencing token that remove.sql kept.
 --   Otherwise systems that compare tokens would refuse the new workers and accept the old ones. If the table has replaced an
 --   earlier one, the tokens of that one are unknown, and the first token is the time in ms since 1970: no item was claimed as often.
@@ -193,6 +196,15 @@ IF INDEXPROPERTY(OBJECT_ID({table_literal}), {index_literal}, 'IndexID') IS NULL
 BEGIN
 {record}CREATE INDEX {dead_index} ON {table} ({dead_columns}){dead_filter}{online}{filegroup};
 END
+
+-- :: replace_index
+SET XACT_ABORT ON; SET LOCK_TIMEOUT 10000;
+BEGIN TRANSACTION;
+DROP INDEX {old_index} ON {table};
+EXEC sp_rename {new_index_literal}, {old_name}, N'INDEX';
+IF OBJECT_ID(N'lease_broker_added') IS NOT NULL
+DELETE lease_broker_added WHERE table_name = {recorded_table} AND kind = 'index' AND name = {name};
+COMMIT TRANSACTION
 
 -- :: create_archive
 IF OBJECT_ID({archive_literal}) IS NULL

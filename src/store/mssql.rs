@@ -131,12 +131,13 @@ impl MssqlStore {
                 .filter(|queue| queue.managed_columns.is_some())
             {
                 let steps = adopt::plan(connection, queue).await?;
-                for step in &steps {
-                    adopt::apply(connection, step, &mut |_| ()).await?;
+                if steps.is_empty() {
+                    continue;
                 }
-                if !steps.is_empty() {
-                    // Schema changes run with a lock timeout of their own. Operations use this connection next.
-                    connection.restore_options().await?;
+                let mut changing = pool.open_for_schema().await?;
+                for step in &steps {
+                    tracing::info!(queue = queue.name, step = step.purpose, "schema change");
+                    adopt::apply(&mut changing, step, &mut |_| ()).await?;
                 }
             }
             Ok(())

@@ -5,10 +5,10 @@ use lease_broker_store::StoreError;
 
 use crate::harness::fixture::{by, queue};
 use crate::wire::answers::{OPERATION, held};
-use crate::wire::fixture::{Fixture, LONG_LIMITS, Limits, PLAIN, open_queues, responder};
+use crate::wire::fixture::{Fixture, LONG_LIMITS, Limits, PLAIN, SHORT, open_queues, responder};
 use crate::wire::responder::log::Event;
 use crate::wire::responder::request::Request;
-use crate::wire::responder::script::Reply;
+use crate::wire::responder::script::{Gate, Reply};
 use crate::wire::responder::tokens::Tokens;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -139,7 +139,7 @@ async fn schema_change_that_the_server_refuses_is_misconfigured() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn schema_change_restores_the_lock_timeout() {
+async fn schema_change_has_a_connection_of_its_own() {
     let server = responder().await;
     let mut spec = queue("items");
     // This order needs another index, so the broker creates it. The tables of the scripted server never change, so the
@@ -152,12 +152,51 @@ async fn schema_change_restores_the_lock_timeout() {
     let created = requests
         .iter()
         .rposition(|logged| logged.request.has(&["create index", "lock_timeout -1"]));
-    let created = created.expect("a statement creates the index");
-    let after = requests[created + 1..].iter().find(|later| {
-        later.connection == requests[created].connection && !later.request.has(&["lock_timeout -1"])
-    });
+    let created = requests[created.expect("a statement creates the index")].connection;
+    let of_connection = server.requests(&[]).into_iter();
+    let of_connection = of_connection.filter(|logged| logged.connection == created);
+    let operations: Vec<_> = of_connection
+        .filter(|logged| !logged.request.has(&["index"]) && !logged.request.has(&["set language"]))
+        .collect();
     assert!(
-        after.is_some(),
-        "later statements would wait for locks forever: {requests:?}"
+        operations.is_empty(),
+        "later statements would wait for locks forever: {operations:?}"
     );
+}
+
+/// An index over millions of rows takes longer than any operation may.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn index_of_a_start_is_not_bound_by_the_time_of_operations() {
+    let server = responder().await;
+    let mut spec = queue("items");
+    spec.order = by(&["payload"]);
+    spec.managed_columns = Some(Vec::new());
+    let gate = Gate::closed();
+    let built = Reply::After(gate.clone(), Tokens::new());
+    server.on(&["create index"], vec![built]);
+    let limits = Limits {
+        command: SHORT,
+        ..LONG_LIMITS
+    };
+    let address = server.address;
+    let opening =
+        tokio::spawn(async move { open_queues(address, limits, PLAIN, &[spec]).await.map(drop) });
+    server.wait_for_requests(&["create index"], 1).await;
+    let created = server.requests(&["create index"]);
+    assert!(created[0].request.has(&["items_lease_ready_new"]));
+    assert_eq!(
+        server.requests(&["drop index"]).len(),
+        0,
+        "the old index is gone"
+    );
+    tokio::time::sleep(2 * SHORT).await;
+    gate.open();
+    // The tables of the scripted server never change, so the broker does not find the index.
+    let error = opening
+        .await
+        .expect("no panic")
+        .expect_err("the index is missing");
+    assert!(error.to_string().contains("items_lease_ready"), "{error}");
+    let replaced = server.requests(&["drop index", "sp_rename"]);
+    assert_eq!(replaced.len(), 1, "{replaced:?}");
 }

@@ -35,6 +35,33 @@ pub(super) fn name(role: IndexRole, queue: &QueueSpec) -> String {
     shortened(&name, role.name())
 }
 
+/// Returns the name under which an index of `role` is built while another one still serves.
+fn replacement_name(role: IndexRole, queue: &QueueSpec) -> String {
+    let name = role.index_name(queue, &bare_table(&queue.table));
+    shortened(&format!("{name}_new"), &format!("{}_new", role.name()))
+}
+
+/// Both names that an index of `role` can have: its own, and that of a replacement.
+pub(super) fn both_names(role: IndexRole, queue: &QueueSpec) -> [String; 2] {
+    [name(role, queue), replacement_name(role, queue)]
+}
+
+/// Returns the name of the index of `role` that the table has, and the other one of [`both_names`]. A replacement keeps its name
+/// where the server cannot rename an index.
+pub(super) fn present_and_other_name(
+    role: IndexRole,
+    queue: &QueueSpec,
+    table: &Table,
+) -> [String; 2] {
+    let [own, replacement] = both_names(role, queue);
+    let has_own = table.reports_filters && table.index(&own).is_some();
+    if !has_own && named(table, &replacement).is_some() {
+        [replacement, own]
+    } else {
+        [own, replacement]
+    }
+}
+
 /// Returns the name of the archive's index on the time of completion.
 pub(super) fn archive_name(queue: &QueueSpec, archive: &str) -> String {
     let time = queue.soft_lock.name(SoftLockColumn::StateTime);

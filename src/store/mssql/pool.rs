@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Settings;
+use super::adopt::step_settings;
 use super::connection::Connection;
 use super::error::{OperationFailure, RetrySafety, at_start, timed_out, while_connecting};
 use crate::withdrawal::{Beginning, Withdrawals};
@@ -68,18 +69,18 @@ impl ConnectionManager {
 
     /// Opens a connection. If that fails, reads the file of the connection string again. If it has changed, for example because
     /// the password has, opens the connection with the new one.
-    async fn open(&self) -> Result<Connection, StoreError> {
+    async fn open(&self, settings: &Settings) -> Result<Connection, StoreError> {
         let server = self.server();
-        let failure = match Connection::open(&server.config, &self.settings).await {
+        let failure = match Connection::open(&server.config, settings).await {
             Ok(connection) => return Ok(connection),
             Err(failure) => failure,
         };
-        let again = self.settings.read_again(&server.connection_string).await;
+        let again = settings.read_again(&server.connection_string).await;
         let Some(connection_string) = again else {
             return Err(failure);
         };
         let config = Settings::server_of(&connection_string)?;
-        let connection = Connection::open(&config, &self.settings).await?;
+        let connection = Connection::open(&config, settings).await?;
         tracing::info!("connected with the changed connection string");
         let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
         *server = Arc::new(Server {
@@ -112,7 +113,7 @@ impl Manager for ConnectionManager {
 
     async fn create(&self) -> Result<Connection, StoreError> {
         let _permit = self.connect_permits.acquire().await;
-        self.open().await
+        self.open(&self.settings).await
     }
 
     async fn recycle(&self, connection: &mut Connection, _: &Metrics) -> RecycleResult<StoreError> {
@@ -297,6 +298,13 @@ impl Pool {
         self.take().await.map_err(at_start)
     }
 
+    /// Opens a connection for schema changes. An index over many rows takes longer than any operation, and the steps change options of
+    /// the session.
+    pub(super) async fn open_for_schema(&self) -> Result<Connection, StoreError> {
+        let manager = self.connections.manager();
+        manager.open(&step_settings(&manager.settings)).await
+    }
+
     /// Prepares a store. Reading the catalogue can meet a change of another session, which a second reading does not, so the
     /// preparation is retried like an operation.
     pub(super) async fn start<T>(
@@ -328,7 +336,7 @@ impl Pool {
         let usable = kept.take().filter(|kept| !manager.is_old(kept));
         let mut connection = match usable {
             Some(connection) => connection,
-            None => manager.open().await?,
+            None => manager.open(&manager.settings).await?,
         };
         connection.batch(sql).await?;
         *kept = Some(connection);

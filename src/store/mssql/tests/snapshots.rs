@@ -14,7 +14,7 @@ use lease_broker_model::queue::{
 use lease_broker_value::Value;
 use uuid::Uuid;
 
-use super::super::adopt;
+use super::super::adopt::{self, IndexBuilds};
 use super::super::adopt_sql;
 use super::super::catalogue::{Column, Table};
 use super::super::enqueue::{self, TransactionEnd};
@@ -157,7 +157,12 @@ fn schema_steps(
     let create = "create the record".to_owned();
     let mut steps = vec![adopt_sql::step(create, "create_record", placeholders)];
     steps.extend(adopt::add_columns(spec, before, placeholders, true));
-    let indexes = adopt::add_indexes(spec, before, order, placeholders, true, None);
+    let builds = IndexBuilds {
+        options: " WITH (ONLINE = ON)",
+        renames: true,
+        filegroup: None,
+    };
+    let indexes = adopt::add_indexes(spec, before, order, placeholders, builds);
     steps.extend(indexes);
     let purpose = "drop the ready index".to_owned();
     let index = index::name(IndexRole::Ready, spec);
@@ -166,6 +171,15 @@ fn schema_steps(
         placeholders,
         &spec.table,
         &index,
+    ));
+    let [old, new] = index::both_names(IndexRole::Ready, spec);
+    let purpose = "replace the ready index".to_owned();
+    steps.push(adopt::replace_index(
+        spec,
+        placeholders,
+        purpose,
+        &old,
+        &new,
     ));
     let columns = [SoftLockColumn::Fence, SoftLockColumn::TraceParent];
     let default = ("lease_fence".to_owned(), "DF__item".to_owned());
@@ -192,7 +206,7 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
         OnComplete::Archive(name) => {
             let create = adopt::create_archive(spec, name, &columns, &placeholders);
             show("make the archive", &create.sql);
-            let index = adopt::create_time_index(spec, name, &placeholders, true);
+            let index = adopt::create_time_index(spec, name, &placeholders, " WITH (ONLINE = ON)");
             show(&index.purpose, &index.sql);
             Some(archive_table(spec, name, &columns.archived))
         }
@@ -444,8 +458,11 @@ fn indexes_of_a_partitioned_table() {
         &table,
         &columns.order,
         &placeholders,
-        true,
-        filegroup,
+        IndexBuilds {
+            options: " WITH (ONLINE = ON)",
+            renames: true,
+            filegroup,
+        },
     );
     let steps = steps
         .iter()
