@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::OnComplete;
-use lease_broker_store::mssql::{MssqlReader, Settings};
+use lease_broker_store::mssql::MssqlReader;
 use lease_broker_store::{ForeignLock, Inspect as _, Instance, ItemFacts, QueueIndex};
 use uuid::Uuid;
 
 use crate::harness::fixture::{Fixture, queue};
-use crate::harness::program::{Program, start, start_on_sql_server};
+use crate::harness::program::{Program, patient_settings, start, start_on_sql_server};
 use crate::sql_server::statements::statement;
 
 const QUEUE: QueueIndex = QueueIndex(0);
@@ -72,7 +72,7 @@ async fn select_on_the_table_is_enough_to_look() {
         assert!(outcome.is_err(), "the login may run {refused}");
     }
     drop(limited);
-    let settings = Settings::new(connection_string);
+    let settings = patient_settings(&connection_string);
     let reader = MssqlReader::open(&settings, &fixture.queues).await;
     let reader = reader.expect("a reader");
     let stats = reader.stats(QUEUE).await.expect("stats");

@@ -178,19 +178,18 @@ async fn index_of_a_start_is_not_bound_by_the_time_of_operations() {
         command: SHORT,
         ..LONG_LIMITS
     };
-    let address = server.address;
-    let opening =
-        tokio::spawn(async move { open_queues(address, limits, PLAIN, &[spec]).await.map(drop) });
-    server.wait_for_requests(&["create index"], 1).await;
-    let created = server.requests(&["create index"]);
-    assert!(created[0].request.has(&["items_lease_ready_new"]));
-    assert_eq!(
-        server.requests(&["drop index"]).len(),
-        0,
-        "the old index is gone"
-    );
-    tokio::time::sleep(2 * SHORT).await;
-    gate.open();
+    let queues = [spec];
+    let opening = open_queues(server.address, limits, PLAIN, &queues);
+    let building = async {
+        server.wait_for_requests(&["create index"], 1).await;
+        let created = server.requests(&["create index"]);
+        assert!(created[0].request.has(&["items_lease_ready_new"]));
+        let dropped = server.requests(&["drop index"]);
+        assert_eq!(dropped.len(), 0, "the old index is gone");
+        tokio::time::sleep(2 * SHORT).await;
+        gate.open();
+    };
+    let (opened, ()) = tokio::join!(opening, building);
     // The tables of the scripted server never change, so the broker does not find the index.
     let error = opening
         .await
