@@ -43,8 +43,10 @@
 -- Why the index of an archive that is an empty heap is clustered: a deletion from a heap does not free its pages. A heap with rows
 --   would have to be written anew, so it gets another index.
 -- Why SET QUOTED_IDENTIFIER, ANSI_NULLS ON: a filtered index needs them, and tools such as sqlcmd set them off.
--- Why `backfill` keeps its position in #lb_position: the next run continues after the last key visited. A statement that searched
---   for rows to change would read the rows before them again at each run.
+-- Why `backfill` keeps its position in lease_broker_position: the next run continues after the last key visited, also in another
+--   session after an interruption. A statement that searched for rows to change would read the rows before them again at each
+--   run. {walk} is a hash of the table and the conditions, so that another back-fill starts at the first row. The table is dropped
+--   with its last row.
 
 -- :: create
 IF OBJECT_ID({table_literal}) IS NULL
@@ -142,11 +144,15 @@ SELECT COUNT(*) FROM (SELECT TOP (1) 1 AS one FROM {table} AS t WHERE {wants_bac
 
 -- :: backfill
 SET NOCOUNT, XACT_ABORT, QUOTED_IDENTIFIER, ANSI_NULLS ON;
-IF OBJECT_ID(N'tempdb..#lb_position') IS NULL CREATE TABLE #lb_position ({key_declarations});
+IF OBJECT_ID(N'lease_broker_position') IS NULL
+CREATE TABLE lease_broker_position (
+    walk char(64) NOT NULL CONSTRAINT PK_lease_broker_position PRIMARY KEY,
+    k1 sql_variant NOT NULL, k2 sql_variant NULL, k3 sql_variant NULL
+);
 DECLARE @changed int, @visited int, {key_variables};
 DECLARE @next TABLE ({key_declarations}, PRIMARY KEY ({key_names}));
 DELETE @next;
-SELECT {key_into_variables} FROM #lb_position AS p;
+SELECT {position_into_variables} FROM lease_broker_position AS p WHERE p.walk = {walk};
 IF @k1 IS NULL
     INSERT @next ({key_names})
     SELECT TOP (2000) {t_key_columns} FROM {table} AS t WHERE 1 = 1{key_not_null} ORDER BY {t_key_columns};
@@ -163,10 +169,11 @@ FROM @next AS d INNER JOIN {table} AS t ON {join_due_on_key}
 WHERE {wants_backfill}
 OPTION (FORCE ORDER, LOOP JOIN);
 SET @changed = @@ROWCOUNT;
-DELETE #lb_position;
-INSERT #lb_position ({key_names}) SELECT TOP (1) {d_key_columns} FROM @next AS d ORDER BY {key_descending};
+DELETE lease_broker_position WHERE walk = {walk};
+INSERT lease_broker_position (walk, {key_numbers}) SELECT TOP (1) {walk}, {d_key_columns} FROM @next AS d ORDER BY {key_descending};
 COMMIT TRANSACTION;
-IF @visited = 0 DROP TABLE #lb_position;
+IF @visited = 0 AND NOT EXISTS (SELECT 1 FROM lease_broker_position)
+DROP TABLE lease_broker_position;
 SELECT @visited, @changed;
 
 -- :: ready_index

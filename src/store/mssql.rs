@@ -59,6 +59,7 @@ mod survey;
 mod tests;
 mod trace;
 mod trace_statements;
+mod trials;
 mod types;
 mod utf16;
 mod value_limits;

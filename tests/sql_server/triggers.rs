@@ -2,8 +2,10 @@
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{OnComplete, QueueSpec};
+use lease_broker_store::schema::{Schema as _, TrialOutcome};
 use lease_broker_store::{ProblemKind, PurgeStep, Settled, StoreError};
 
+use crate::harness::Harness as _;
 use crate::harness::fixture::{
     Fixture, HOUR, MINUTE, SECOND, call, complete, fail, keys, new_item, queue, release, text,
 };
@@ -281,6 +283,64 @@ async fn error_in_a_trigger_of_a_cascade_is_the_tables() {
     assert!(matches!(refused[..], [Settled::Refused(_)]), "{refused:?}");
     program.run("DROP TRIGGER divides").await;
     assert_eq!(fixture.complete(&lease).await, Some(State::Completed));
+}
+
+#[tokio::test]
+async fn trial_finds_triggers_that_fail_and_changes_nothing() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    program.run(TABLE).await;
+    program
+        .run("CREATE TABLE line (item_id int REFERENCES item (id) ON DELETE CASCADE)")
+        .await;
+    for trigger in [
+        AUDIT[2],
+        "CREATE TRIGGER one_row ON item AFTER UPDATE AS
+            DECLARE @id int; SET @id = (SELECT id FROM inserted); INSERT audit (what, id) VALUES ('update', @id)",
+        "CREATE TRIGGER line_deleted ON line AFTER DELETE AS SELECT 1 AS seen",
+    ] {
+        program.run(trigger).await;
+    }
+    let spec = QueueSpec {
+        on_complete: OnComplete::Delete,
+        ..queue("item")
+    };
+    harness.apply(&spec).await.expect("apply");
+    program
+        .run("INSERT item (payload) VALUES (N'a'), (N'b'), (N'c')")
+        .await;
+    let of_table = spec.clone();
+    let triggers = program
+        .schema(move |schema| schema.triggers(&of_table))
+        .await
+        .expect("triggers");
+    for name in ["item_deleted", "one_row", "line_deleted"] {
+        assert!(
+            triggers.iter().any(|trigger| trigger.contains(name)),
+            "{triggers:?}"
+        );
+    }
+    let trials = program
+        .schema(move |schema| schema.try_triggers(&spec))
+        .await
+        .expect("trials");
+    let failed: Vec<&str> = trials
+        .iter()
+        .filter(|trial| matches!(trial.outcome, TrialOutcome::Failed(_)))
+        .map(|trial| &*trial.change)
+        .collect();
+    assert_eq!(
+        failed,
+        ["UPDATE of 0 rows", "UPDATE of 2 rows"],
+        "{trials:?}"
+    );
+    let passed = trials
+        .iter()
+        .filter(|trial| trial.outcome == TrialOutcome::Passed);
+    assert_eq!(passed.count(), 6, "{trials:?}");
+    assert_eq!(program.number("SELECT COUNT(*) FROM item").await, 3);
+    assert_eq!(program.number("SELECT COUNT(*) FROM audit").await, 0);
 }
 
 #[tokio::test]

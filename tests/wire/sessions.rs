@@ -191,10 +191,7 @@ async fn index_of_a_start_is_not_bound_by_the_time_of_operations() {
     };
     let (opened, ()) = tokio::join!(opening, building);
     // The tables of the scripted server never change, so the broker does not find the index.
-    let error = opening
-        .await
-        .expect("no panic")
-        .expect_err("the index is missing");
+    let error = opened.map(drop).expect_err("the index is missing");
     assert!(error.to_string().contains("items_lease_ready"), "{error}");
     let replaced = server.requests(&["drop index", "sp_rename"]);
     assert_eq!(replaced.len(), 1, "{replaced:?}");

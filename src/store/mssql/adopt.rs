@@ -18,6 +18,7 @@ use super::soft_lock_types::{NOT_NULL_COLUMNS, queue_columns};
 use super::types::ColumnType;
 use super::{
     Settings, added_parts, backfill, dependents, index, placeholders, remove, restrictions, survey,
+    trials,
 };
 use crate::added_parts::AddedParts;
 use crate::adoption::{
@@ -27,7 +28,7 @@ use crate::adoption::{
 };
 use crate::index_role::IndexRole;
 use crate::queue_columns::QueueColumns;
-use crate::schema::{Removal, Schema, Step};
+use crate::schema::{Progress, Removal, Schema, Step, Trial};
 use crate::template::Placeholders;
 use crate::{StoreError, Survey};
 
@@ -74,7 +75,22 @@ impl Schema for MssqlSchema {
         self.runtime.block_on(plan(&mut self.connection, queue))
     }
 
-    fn apply(&mut self, step: &Step, progress: &mut dyn FnMut(u64)) -> Result<(), StoreError> {
+    fn count_rows(&mut self, queue: &QueueSpec) -> Result<u64, StoreError> {
+        self.runtime
+            .block_on(survey::count_rows(&mut self.connection, &queue.table))
+    }
+
+    fn triggers(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
+        self.runtime
+            .block_on(trials::triggers(&mut self.connection, queue))
+    }
+
+    fn try_triggers(&mut self, queue: &QueueSpec) -> Result<Vec<Trial>, StoreError> {
+        self.runtime
+            .block_on(trials::try_triggers(&mut self.connection, queue))
+    }
+
+    fn apply(&mut self, step: &Step, progress: &mut dyn FnMut(Progress)) -> Result<(), StoreError> {
         let apply = apply(&mut self.connection, step, progress);
         self.runtime.block_on(apply)
     }
@@ -277,21 +293,22 @@ async fn strange_states(
 pub(super) async fn apply(
     connection: &mut Connection,
     step: &Step,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(Progress),
 ) -> Result<(), StoreError> {
     if !step.until_no_rows {
         let done = connection.batch(&step.sql).await;
         done.map_err(|error| of_schema_change(&error))?;
         return Ok(());
     }
-    let mut total = 0;
+    let mut total = Progress::default();
     loop {
         let results = connection.batch(&step.sql).await;
         let results = results.map_err(|error| of_schema_change(&error))?;
         let row = results.last().and_then(|rows| rows.first());
         let row = row.ok_or_else(|| StoreError::Bug("a step returned no counts".to_owned()))?;
         let [visited, changed] = [integer(row, 0)?, integer(row, 1)?];
-        total += changed.unsigned_abs();
+        total.visited += visited.unsigned_abs();
+        total.changed += changed.unsigned_abs();
         progress(total);
         if visited == 0 {
             return Ok(());

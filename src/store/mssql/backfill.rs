@@ -4,17 +4,19 @@
 //! had to be added as NULL gets the value that it would have by its default.
 //!
 //! The step visits the rows in key order, a chunk at a time, so that no transaction locks many rows. The key of the last row
-//! visited is kept in a temporary table between the runs of its statement.
+//! visited is kept in a table between the runs of its statement, so that the step goes on there after an interruption.
 
 use lease_broker_model::item_state::State;
+use lease_broker_model::key::hex;
 use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
+use sha2::{Digest as _, Sha256};
 
 use super::adopt_sql::render;
 use super::catalogue::{Column, Table, collate};
 use super::connection::Connection;
 use super::decode::integer;
 use super::mirror::mirrors;
-use super::quote::{literal, quote};
+use super::quote::{literal, quote, text_literal};
 use super::soft_lock_types::NOT_NULL_COLUMNS;
 use crate::StoreError;
 use crate::adoption::backfill_purpose;
@@ -96,6 +98,9 @@ pub(super) async fn plan(
     placeholders.insert("backfill_states", cases.concat());
     placeholders.insert("wants_backfill", any_of(needed));
     set_position_placeholders(&mut placeholders, key);
+    let walk = ["table", "wants_backfill", "backfill_states"].map(|name| &*placeholders[name]);
+    let walk = hex(&Sha256::digest(walk.join("\n")));
+    placeholders.insert("walk", text_literal(&walk));
     let states: Vec<State> = final_states.iter().map(|(state, _)| *state).collect();
     Ok(Some(Step {
         purpose: if states.is_empty() {
@@ -118,6 +123,15 @@ fn any_of(conditions: Vec<String>) -> String {
     format!("({})", each.join(" OR "))
 }
 
+/// Returns the type of the variable for a key column. A variable cannot have a collation. One of type char or varchar has the
+/// database's code page and would lose letters of another one, so that the walk would come to the same rows again.
+fn variable_type(column: &Column) -> &str {
+    match column.code_page {
+        Some(_) => "nvarchar(4000)",
+        None => &column.declared,
+    }
+}
+
 /// Renders the value of a key column at the position. A text with a code page gets the type of its column, so that the server
 /// seeks in the column's index. The collation within the conversion decides the code page.
 fn position(number: usize, column: &Column) -> String {
@@ -138,16 +152,15 @@ pub(super) fn set_position_placeholders(placeholders: &mut Placeholders, key: &[
             .map(|(number, column)| render(number, column));
         parts.collect::<Vec<_>>().join(", ")
     };
-    // A variable cannot have a collation. One of type char or varchar has the database's code page and would lose letters of
-    // another one, so that the walk would come to the same rows again.
     placeholders.insert(
         "key_variables",
+        list(&|number, column| format!("@k{number} {}", variable_type(column))),
+    );
+    placeholders.insert(
+        "position_into_variables",
         list(&|number, column| {
-            let declared = match column.code_page {
-                Some(_) => "nvarchar(4000)",
-                None => &column.declared,
-            };
-            format!("@k{number} {declared}")
+            let declared = variable_type(column);
+            format!("@k{number} = CONVERT({declared}, p.k{number})")
         }),
     );
     placeholders.insert(

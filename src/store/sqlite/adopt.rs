@@ -23,7 +23,7 @@ use crate::adoption::{
 };
 use crate::foreign_keys::warnings;
 use crate::queue_columns::QueueColumns;
-use crate::schema::{Removal, Schema, Step};
+use crate::schema::{Progress, Removal, Schema, Step};
 use crate::template::Placeholders;
 use crate::{StoreError, Survey};
 
@@ -177,7 +177,13 @@ impl Schema for SqliteSchema {
         Ok(steps)
     }
 
-    fn apply(&mut self, step: &Step, progress: &mut dyn FnMut(u64)) -> Result<(), StoreError> {
+    fn count_rows(&mut self, queue: &QueueSpec) -> Result<u64, StoreError> {
+        let count = format!("SELECT count(*) FROM {}", quote(&queue.table));
+        let rows: i64 = self.connection.query_row(&count, [], |row| row.get(0))?;
+        Ok(rows.unsigned_abs())
+    }
+
+    fn apply(&mut self, step: &Step, progress: &mut dyn FnMut(Progress)) -> Result<(), StoreError> {
         if !step.until_no_rows {
             // A savepoint, because the caller may have begun a transaction.
             let savepoint = self.connection.savepoint()?;
@@ -191,7 +197,8 @@ impl Schema for SqliteSchema {
                 0 => return Ok(()),
                 rows => {
                     changed += rows as u64;
-                    progress(changed);
+                    let visited = changed;
+                    progress(Progress { visited, changed });
                 }
             }
         }
