@@ -7,6 +7,10 @@ use lease_broker_model::queue::OrderColumn;
 
 /// A table as it is in the database.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the properties are independent of each other"
+)]
 pub(super) struct Table<Kind> {
     /// The columns, in the table's order.
     pub(super) columns: Vec<Column<Kind>>,

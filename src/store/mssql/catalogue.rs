@@ -123,36 +123,7 @@ impl Table {
         for column in &mut table.columns {
             as_written(&mut column.name, &written);
         }
-        for row in connection
-            .query(INDEXES, &[&object])
-            .await?
-            .iter()
-            .flatten()
-        {
-            let index = text(row, 0)?;
-            let filter: Option<&str> = row.try_get(5)?;
-            let mut name = text(row, 3)?;
-            as_written(&mut name, &written);
-            let part = IndexColumn {
-                name: Some(name),
-                descending: flag(row, 4)?,
-            };
-            if let Some(known) = table.indexes.iter_mut().find(|known| known.name == index) {
-                known.columns.push(part);
-            } else {
-                table.indexes.push(Index {
-                    name: index,
-                    columns: vec![part],
-                    unique: flag(row, 1)? && !flag(row, 2)?,
-                    drops_duplicates: flag(row, 6)?,
-                    filter: match filter {
-                        Some(condition) => Filter::Condition(condition.to_owned()),
-                        None if flag(row, 2)? => Filter::Hidden,
-                        None => Filter::None,
-                    },
-                });
-            }
-        }
+        table.indexes = indexes(connection, &object, &written).await?;
         let names = |index: &Index| {
             let columns = index.columns.iter();
             columns
@@ -227,6 +198,46 @@ fn as_written(name: &mut String, written: &[String]) {
     {
         name.clone_from(written);
     }
+}
+
+/// Reads the enabled indexes of a table. `written` has the names of the columns as they were written.
+async fn indexes(
+    connection: &mut Connection,
+    object: &str,
+    written: &[String],
+) -> Result<Vec<Index>, StoreError> {
+    let mut indexes: Vec<Index> = Vec::new();
+    for row in connection
+        .query(INDEXES, &[&object])
+        .await?
+        .iter()
+        .flatten()
+    {
+        let index = text(row, 0)?;
+        let filter: Option<&str> = row.try_get(5)?;
+        let mut name = text(row, 3)?;
+        as_written(&mut name, written);
+        let part = IndexColumn {
+            name: Some(name),
+            descending: flag(row, 4)?,
+        };
+        if let Some(known) = indexes.iter_mut().find(|known| known.name == index) {
+            known.columns.push(part);
+        } else {
+            indexes.push(Index {
+                name: index,
+                columns: vec![part],
+                unique: flag(row, 1)? && !flag(row, 2)?,
+                drops_duplicates: flag(row, 6)?,
+                filter: match filter {
+                    Some(condition) => Filter::Condition(condition.to_owned()),
+                    None if flag(row, 2)? => Filter::Hidden,
+                    None => Filter::None,
+                },
+            });
+        }
+    }
+    Ok(indexes)
 }
 
 /// Reads a row of [`COLUMNS`].

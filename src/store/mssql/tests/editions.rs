@@ -61,10 +61,6 @@ async fn backfill_fills_nullable_columns_in_chunks() {
     let done = apply(&mut connection, &steps[backfill], count).await;
     done.expect("the rest");
     assert_eq!(visited, 8_000);
-    let left = "SELECT CASE WHEN OBJECT_ID(N'lease_broker_position') IS NULL THEN 0
-        ELSE (SELECT COUNT(*) FROM lease_broker_position) END";
-    let left = connection.batch(left).await.expect("a count");
-    assert_eq!(left[0][0].get::<i32, _>(0), Some(0));
     for step in &steps[backfill + 1..] {
         let done = apply(&mut connection, step, &mut |_| ()).await;
         done.expect(&step.sql);
