@@ -116,7 +116,83 @@ GO
 SELECT SERVERPROPERTY('EngineEdition') AS engine_edition, @@VERSION AS version;
 GO
 
+-- 9. Are the broker's combinations of lock hints accepted?
+-- Expected: no error. The broker uses both forms, the second without filtered indexes.
+CREATE TABLE dbo.q9 (id int PRIMARY KEY, s smallint NOT NULL, d datetime2(3) NULL, f bigint NOT NULL);
+CREATE INDEX i9 ON dbo.q9 (s, id);
+INSERT dbo.q9 VALUES (1, 0, NULL, 0), (2, 0, NULL, 0);
+GO
+SELECT TOP (1) id, f FROM dbo.q9 AS t WITH (UPDLOCK, ROWLOCK, READPAST, READCOMMITTEDLOCK) WHERE t.s = 0 ORDER BY id;
+SELECT TOP (1) id, f FROM dbo.q9 AS t WITH (UPDLOCK, ROWLOCK, READPAST, READCOMMITTEDLOCK, FORCESEEK, INDEX (i9)) WHERE t.s = 0 ORDER BY id;
+SELECT TOP (1) id, f FROM dbo.q9 AS t WITH (READPAST, READCOMMITTEDLOCK, FORCESEEK, INDEX (i9)) WHERE t.s = 0 ORDER BY id;
+GO
+
+-- 10. Does a nonclustered columnstore index allow READPAST on the table?
+-- Expected: all three statements run, because they read and change rows by other indexes. If one fails, schema check should refuse
+-- such a table. Please report the error number.
+CREATE NONCLUSTERED COLUMNSTORE INDEX c9 ON dbo.q9 (id, s, f);
+GO
+DECLARE @n int = 1;
+SELECT TOP (@n) id, f FROM dbo.q9 AS t WITH (UPDLOCK, ROWLOCK, READPAST, READCOMMITTEDLOCK, INDEX (i9)) WHERE t.s = 0 ORDER BY id;
+UPDATE t SET f = f + 1 FROM (SELECT TOP (@n) 1 AS id) AS p INNER JOIN dbo.q9 AS t WITH (ROWLOCK) ON t.id = p.id OPTION (FORCE ORDER, LOOP JOIN);
+DELETE t FROM (SELECT TOP (@n) 2 AS id) AS p INNER JOIN dbo.q9 AS t WITH (READPAST, ROWLOCK) ON t.id = p.id OPTION (FORCE ORDER, LOOP JOIN);
+GO
+
+-- 11. Can an index take the name of another one in one transaction, and do statements that name it in a hint go on?
+-- Expected: the last statement runs. `schema apply` replaces an index in another order so.
+CREATE INDEX i9_new ON dbo.q9 (s, id DESC);
+GO
+SET XACT_ABORT ON;
+BEGIN TRANSACTION;
+DROP INDEX i9 ON dbo.q9;
+EXEC sp_rename N'dbo.q9.i9_new', N'i9', N'INDEX';
+COMMIT TRANSACTION;
+GO
+SELECT TOP (1) id FROM dbo.q9 WITH (INDEX (i9)) WHERE s = 0;
+GO
+
+-- 12. Are messages English after SET LANGUAGE, whatever the login's language?
+-- Expected: the first message is German, the second English. The broker sets us_english in each session.
+SET LANGUAGE German;
+BEGIN TRY INSERT dbo.q9 VALUES (1, 0, NULL, 0); END TRY BEGIN CATCH SELECT ERROR_MESSAGE() AS message; END CATCH;
+SET LANGUAGE us_english;
+BEGIN TRY INSERT dbo.q9 VALUES (1, 0, NULL, 0); END TRY BEGIN CATCH SELECT ERROR_MESSAGE() AS message; END CATCH;
+GO
+
+-- 13. Can a handle of sp_prepare be a parameter?
+-- Expected: 7, and one text with sp_execute in the plan cache, whatever the handle.
+DECLARE @h int;
+EXEC sp_prepare @h OUTPUT, N'@P1 int', N'SELECT @P1 AS lb_n';
+EXEC sp_executesql N'EXEC sp_execute @P2, @P1;', N'@P1 int, @P2 int', 7, @h;
+SELECT t.text FROM sys.dm_exec_cached_plans AS p CROSS APPLY sys.dm_exec_sql_text(p.plan_handle) AS t WHERE t.text LIKE N'%sp[_]execute @P2%';
+GO
+
+-- 14. Does an index build let others pass while it waits? Needs Enterprise or Developer 2022, or Azure SQL.
+-- Expected: no error. Hold a Sch-S lock in another session (BEGIN TRANSACTION; SELECT … WITH (HOLDLOCK)) while it runs: a third
+-- session that reads the table does not wait.
+EXEC (N'CREATE INDEX i9_low ON dbo.q9 (f) WITH (ONLINE = ON (WAIT_AT_LOW_PRIORITY (MAX_DURATION = 60 MINUTES, ABORT_AFTER_WAIT = NONE)))');
+GO
+
+-- 15. How does the driver get a json column? Needs SQL Server 2025 or Azure SQL.
+-- Adopt dbo.q15, claim the row with `lease-broker claim`. Expected: j is the text. Then let a settlement write another text.
+EXEC (N'CREATE TABLE dbo.q15 (id int PRIMARY KEY, j json); INSERT dbo.q15 VALUES (1, N''{"a": [1, "ż"]}'')');
+GO
+
+-- 16. Is a walk by a key of another code page a seek?
+-- Run it in a database of another code page, such as one with the collation Cyrillic_General_100_CI_AS.
+-- Expected: the row ß, and a seek without CONVERT_IMPLICIT on the column in the plan.
+CREATE TABLE dbo.q16 (k varchar(10) COLLATE Latin1_General_100_CI_AS PRIMARY KEY);
+INSERT dbo.q16 VALUES (N'Ä' COLLATE Latin1_General_100_CI_AS), (N'ß' COLLATE Latin1_General_100_CI_AS);
+GO
+DECLARE @k nvarchar(4000) = N'Ä';
+SELECT t.k FROM dbo.q16 AS t
+WHERE t.k > CONVERT(varchar(10), @k COLLATE Latin1_General_100_CI_AS) COLLATE Latin1_General_100_CI_AS ORDER BY t.k;
+GO
+
 -- Clean up.
+DROP TABLE dbo.q16;
+IF OBJECT_ID(N'dbo.q15') IS NOT NULL DROP TABLE dbo.q15;
+DROP TABLE dbo.q9;
 DROP TABLE dbo.q1;
 DROP TABLE dbo.q3;
 DROP TABLE dbo.q4;

@@ -23,6 +23,9 @@
 --   of a wait at its end.
 -- Why an index is recorded before it is created, without a transaction: a row without an index does no harm, and an online build
 --   in a transaction would keep its locks to the end.
+-- Why an index in another order is built under another name, and `replace_index` drops the old one only then: claims go on with the
+--   old one meanwhile, and it is still there if the build fails. Statements of brokers that run name the index in hints, so the
+--   new one then takes its name. Babelfish cannot rename an index, and ignores the hints: there the new name stays.
 -- Why {first_fence}: if the table was a queue before, its rows continue with the highest fencing token that remove.sql kept.
 --   Otherwise systems that compare tokens would refuse the new workers and accept the old ones. If the table has replaced an
 --   earlier one, the tokens of that one are unknown, and the first token is that of a new epoch (epoch.rs).
@@ -34,22 +37,28 @@
 --   table are in one piece, on the database's default filegroup. ALTER TABLE … SWITCH is not possible while they exist. The token
 --   index is partitioned, because a search for one token seeks once per partition and sorts nothing. Babelfish accepts the clause
 --   and partitions the index all the same.
+-- Why each constraint has a name: the server would make one up, another in each database, and tools that compare schemas would
+--   report a difference.
 -- Why the state is a smallint: Babelfish cannot add a tinyint with a default to a table that has rows.
+-- Why the index of an archive that is an empty heap is clustered: a deletion from a heap does not free its pages. A heap with rows
+--   would have to be written anew, so it gets another index.
 -- Why SET QUOTED_IDENTIFIER, ANSI_NULLS ON: a filtered index needs them, and tools such as sqlcmd set them off.
--- Why `backfill` keeps its position in #lb_position: the next run continues after the last key visited. A statement that searched
---   for rows to change would read the rows before them again at each run.
+-- Why `backfill` keeps its position in lease_broker_position: the next run continues after the last key visited, also in another
+--   session after an interruption. A statement that searched for rows to change would read the rows before them again at each
+--   run. {walk} is a hash of the table and the conditions, so that another back-fill starts at the first row. The table is dropped
+--   with its last row.
 
 -- :: create
 IF OBJECT_ID({table_literal}) IS NULL
 CREATE TABLE {table} (
     {definitions},
-    {lease_state} smallint NOT NULL DEFAULT 0,
-    {lease_state_time} datetime2(3) NOT NULL DEFAULT SYSUTCDATETIME(),
+    {lease_state} smallint NOT NULL CONSTRAINT {lease_state_default} DEFAULT 0,
+    {lease_state_time} datetime2(3) NOT NULL CONSTRAINT {lease_state_time_default} DEFAULT SYSUTCDATETIME(),
     {lease_due_time} datetime2(3) NULL,
     {lease_owner} nvarchar(128) NULL,
     {lease_token} uniqueidentifier NULL,
-    {lease_fence} bigint NOT NULL DEFAULT 0,
-    {lease_attempt} int NOT NULL DEFAULT 0,
+    {lease_fence} bigint NOT NULL CONSTRAINT {lease_fence_default} DEFAULT 0,
+    {lease_attempt} int NOT NULL CONSTRAINT {lease_attempt_default} DEFAULT 0,
     {lease_error} nvarchar(1024) NULL,
     {trace_parent} varchar(55) NULL{checkpoint_definition}{primary_key}
 )
@@ -58,13 +67,13 @@ CREATE TABLE {table} (
 IF OBJECT_ID(N'lease_broker_added') IS NULL
 CREATE TABLE lease_broker_added (
     table_name nvarchar(300) NOT NULL,
-    kind varchar(8) NOT NULL CHECK (kind IN ('column', 'index')),
+    kind varchar(8) NOT NULL CONSTRAINT CK_lease_broker_added_kind CHECK (kind IN ('column', 'index')),
     name nvarchar(128) NOT NULL,
-    PRIMARY KEY (table_name, kind, name)
+    CONSTRAINT PK_lease_broker_added PRIMARY KEY (table_name, kind, name)
 );
 IF OBJECT_ID(N'lease_broker_fence') IS NULL
 CREATE TABLE lease_broker_fence (
-    table_name nvarchar(300) NOT NULL PRIMARY KEY,
+    table_name nvarchar(300) NOT NULL CONSTRAINT PK_lease_broker_fence PRIMARY KEY,
     fence bigint NOT NULL
 )
 
@@ -101,10 +110,10 @@ ALTER TABLE {table} ADD {definition};
 END
 
 -- :: lease_state
-{lease_state} smallint {nullable} DEFAULT 0
+{lease_state} smallint {nullable} CONSTRAINT {lease_state_default} DEFAULT 0
 
 -- :: lease_state_time
-{lease_state_time} datetime2(3) {nullable} DEFAULT SYSUTCDATETIME()
+{lease_state_time} datetime2(3) {nullable} CONSTRAINT {lease_state_time_default} DEFAULT SYSUTCDATETIME()
 
 -- :: lease_due_time
 {lease_due_time} datetime2(3) NULL
@@ -116,10 +125,10 @@ END
 {lease_token} uniqueidentifier NULL
 
 -- :: lease_fence
-{lease_fence} bigint {nullable} DEFAULT {first_fence}
+{lease_fence} bigint {nullable} CONSTRAINT {lease_fence_default} DEFAULT {first_fence}
 
 -- :: lease_attempt
-{lease_attempt} int {nullable} DEFAULT 0
+{lease_attempt} int {nullable} CONSTRAINT {lease_attempt_default} DEFAULT 0
 
 -- :: lease_error
 {lease_error} nvarchar(1024) NULL
@@ -135,11 +144,15 @@ SELECT COUNT(*) FROM (SELECT TOP (1) 1 AS one FROM {table} AS t WHERE {wants_bac
 
 -- :: backfill
 SET NOCOUNT, XACT_ABORT, QUOTED_IDENTIFIER, ANSI_NULLS ON;
-IF OBJECT_ID(N'tempdb..#lb_position') IS NULL CREATE TABLE #lb_position ({key_declarations});
+IF OBJECT_ID(N'lease_broker_position') IS NULL
+CREATE TABLE lease_broker_position (
+    walk char(64) NOT NULL CONSTRAINT PK_lease_broker_position PRIMARY KEY,
+    k1 sql_variant NOT NULL, k2 sql_variant NULL, k3 sql_variant NULL
+);
 DECLARE @changed int, @visited int, {key_variables};
 DECLARE @next TABLE ({key_declarations}, PRIMARY KEY ({key_names}));
 DELETE @next;
-SELECT {key_into_variables} FROM #lb_position AS p;
+SELECT {position_into_variables} FROM lease_broker_position AS p WHERE p.walk = {walk};
 IF @k1 IS NULL
     INSERT @next ({key_names})
     SELECT TOP (2000) {t_key_columns} FROM {table} AS t WHERE 1 = 1{key_not_null} ORDER BY {t_key_columns};
@@ -156,10 +169,11 @@ FROM @next AS d INNER JOIN {table} AS t ON {join_due_on_key}
 WHERE {wants_backfill}
 OPTION (FORCE ORDER, LOOP JOIN);
 SET @changed = @@ROWCOUNT;
-DELETE #lb_position;
-INSERT #lb_position ({key_names}) SELECT TOP (1) {d_key_columns} FROM @next AS d ORDER BY {key_descending};
+DELETE lease_broker_position WHERE walk = {walk};
+INSERT lease_broker_position (walk, {key_numbers}) SELECT TOP (1) {walk}, {d_key_columns} FROM @next AS d ORDER BY {key_descending};
 COMMIT TRANSACTION;
-IF @visited = 0 DROP TABLE #lb_position;
+IF @visited = 0 AND NOT EXISTS (SELECT 1 FROM lease_broker_position)
+DROP TABLE lease_broker_position;
 SELECT @visited, @changed;
 
 -- :: ready_index
@@ -190,6 +204,15 @@ BEGIN
 {record}CREATE INDEX {dead_index} ON {table} ({dead_columns}){dead_filter}{online}{filegroup};
 END
 
+-- :: replace_index
+SET XACT_ABORT ON; SET LOCK_TIMEOUT 10000;
+BEGIN TRANSACTION;
+DROP INDEX {old_index} ON {table};
+EXEC sp_rename {new_index_literal}, {old_name}, N'INDEX';
+IF OBJECT_ID(N'lease_broker_added') IS NOT NULL
+DELETE lease_broker_added WHERE table_name = {recorded_table} AND kind = 'index' AND name = {name};
+COMMIT TRANSACTION
+
 -- :: create_archive
 IF OBJECT_ID({archive_literal}) IS NULL
 CREATE TABLE {archive} ({archive_definitions})
@@ -198,5 +221,9 @@ CREATE TABLE {archive} ({archive_definitions})
 SET QUOTED_IDENTIFIER, ANSI_NULLS ON; SET LOCK_TIMEOUT -1;
 IF INDEXPROPERTY(OBJECT_ID({archive_literal}), {index_literal}, 'IndexID') IS NULL
 BEGIN
-{record}CREATE INDEX {archive_index} ON {archive} ({lease_state_time}){online};
+{record}IF EXISTS (SELECT 1 FROM sys.indexes AS i WHERE i.object_id = OBJECT_ID({archive_literal}) AND i.index_id = 0)
+    AND NOT EXISTS (SELECT 1 FROM {archive})
+CREATE CLUSTERED INDEX {archive_index} ON {archive} ({lease_state_time});
+ELSE
+CREATE INDEX {archive_index} ON {archive} ({lease_state_time}){online};
 END

@@ -22,6 +22,7 @@
     ORDER BY {key_names}) AS l
 
 -- :: cancel
+/* lease-broker cancel {queue_comment} */
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME(), @next int, @due datetime2(3), @reason nvarchar(1024), @max_attempts int;
 SELECT @next = j.n, @due = DATEADD(millisecond, j.d, DATEADD(second, j.s, @now)), @max_attempts = j.m,

@@ -27,6 +27,7 @@
 --   column lacks. Babelfish stores the character and sends the question mark to each reader.
 
 -- :: begin
+/* lease-broker enqueue {queue_comment} */
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
 BEGIN TRANSACTION;

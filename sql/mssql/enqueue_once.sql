@@ -60,6 +60,7 @@ ORDER BY k.lb_p;
 END;
 
 -- :: forget
+/* lease-broker forget requests */
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
 DECLARE @old TABLE (queue nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL, request_id uniqueidentifier NOT NULL,

@@ -18,6 +18,7 @@
 , d int '$.d'{checkpoint_json}
 
 -- :: extend
+/* lease-broker heartbeat {queue_comment} */
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
 BEGIN TRANSACTION;

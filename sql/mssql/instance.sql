@@ -12,6 +12,7 @@
 --   another one.
 
 -- :: announce
+/* lease-broker announce */
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME(), @id uniqueidentifier = CONVERT(uniqueidentifier, @P1);
 UPDATE lease_broker_generation SET generation = generation + 1;

@@ -18,6 +18,7 @@
 -- Why CASE around the state in a page, and why KEEPFIXED PLAN: see leases.sql. FORCESEEK: see purge.sql.
 
 -- :: list
+/* lease-broker list {queue_comment} */
 SET NOCOUNT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 SELECT TOP (@P1) SYSUTCDATETIME() AS lb_now, {t_key_as_names}, t.{lease_owner} AS lb_w, t.{lease_state_time} AS lb_since,
     t.{lease_due_time} AS lb_due, t.{lease_attempt} AS lb_a, t.{lease_fence} AS lb_f, t.{lease_error} AS lb_error
@@ -33,6 +34,7 @@ FROM (SELECT TOP (@P5) {key_from_json} FROM OPENJSON(@P6) WITH ({key_json_schema
 OPTION (OPTIMIZE FOR (@P5 = 1));
 
 -- :: list_page
+/* lease-broker list {queue_comment} */
 SET NOCOUNT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 {read_position}SELECT TOP (@P7) SYSUTCDATETIME() AS lb_now, {t_key_as_names}, t.{lease_owner} AS lb_w, t.{lease_state_time} AS lb_since,
     t.{lease_due_time} AS lb_due, t.{lease_attempt} AS lb_a, t.{lease_fence} AS lb_f, t.{lease_error} AS lb_error

@@ -32,6 +32,7 @@
 (t.{lease_state} = 3 AND t.{lease_state_time} < @completed OR t.{lease_state} = 4 AND t.{lease_state_time} < @dead) AND t.{lease_state_time} > '20000101'
 
 -- :: begin
+/* lease-broker purge {queue_comment} */
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
 DECLARE @completed datetime2(3) = DATEADD(second, -@P8, @now), @dead datetime2(3) = DATEADD(second, -@P9, @now);
@@ -70,6 +71,7 @@ FROM @visited AS d
 ORDER BY d.lb_p DESC;
 
 -- :: delete_archived
+/* lease-broker purge archive {queue_comment} */
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @before datetime2(3) = DATEADD(second, -@P1, SYSUTCDATETIME()), @old int;
 BEGIN TRANSACTION;
@@ -82,6 +84,7 @@ COMMIT TRANSACTION;
 SELECT @old AS lb_n;
 
 -- :: count_archived
+/* lease-broker purge archive {queue_comment} */
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @before datetime2(3) = DATEADD(second, -@P1, SYSUTCDATETIME());
 SELECT COUNT_BIG(*) AS lb_n
@@ -89,6 +92,7 @@ FROM {archive} AS a WITH (READPAST, READCOMMITTEDLOCK{archive_hint})
 WHERE a.{lease_state_time} < @before AND a.{lease_state_time} > '20000101'
 
 -- :: take_turn
+/* lease-broker purge turn {queue_comment} */
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME(), @broker uniqueidentifier = CONVERT(uniqueidentifier, @P2);
 BEGIN TRANSACTION;

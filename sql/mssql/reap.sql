@@ -23,6 +23,7 @@
 -- Why IF around the changes: see leases.sql.
 
 -- :: begin
+/* lease-broker reap {queue_comment} */
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
 DECLARE @latest_days int = @P3 / 86400000, @latest_millis int = @P3 % 86400000;

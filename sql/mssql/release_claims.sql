@@ -19,6 +19,7 @@
 -- Why IF around the changes: see leases.sql.
 
 -- :: release_claims
+/* lease-broker release claims {queue_comment} */
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
 DECLARE @lock_deadline datetime2(3) = DATEADD(second, 5, @now);

@@ -16,6 +16,7 @@
 -- :: drop_index
 SET LOCK_TIMEOUT 10000;
 DROP INDEX {index} ON {indexed_table};
+IF OBJECT_ID(N'lease_broker_added') IS NOT NULL
 DELETE lease_broker_added WHERE table_name = {recorded_table} AND kind = 'index' AND name = {name}
 
 -- :: keep_fence

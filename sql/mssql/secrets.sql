@@ -8,11 +8,13 @@
 -- Why no lock keeps two rotations apart: both would add the same number, and the second fails with a duplicate key.
 
 -- :: read
+/* lease-broker read secrets */
 SELECT s.id AS lb_n, s.secret AS lb_secret, DATEDIFF(second, s.made_time, SYSUTCDATETIME()) AS lb_age,
     CASE WHEN s.retire_time <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS lb_retired
 FROM lease_broker_secret AS s;
 
 -- :: add
+/* lease-broker rotate secrets */
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
 DECLARE @retire datetime2(3) = DATEADD(second, @P1, @now), @id int;

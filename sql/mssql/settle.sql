@@ -43,6 +43,7 @@
         d int '$.d', e nvarchar(max) '$.e'
 
 -- :: begin
+/* lease-broker settle {queue_comment} */
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME(), @changed_count int = 0;
 BEGIN TRANSACTION;

@@ -18,6 +18,7 @@
 --   READ_COMMITTED_SNAPSHOT on reads row versions instead.
 
 -- :: stats
+/* lease-broker stats {queue_comment} */
 SET NOCOUNT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
 DECLARE @all bigint, @ready bigint, @due bigint, @leased bigint, @dead bigint;

@@ -20,6 +20,7 @@
 , c varchar(55) '$.c'
 
 -- :: note_traces
+/* lease-broker trace {queue_comment} */
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 BEGIN TRANSACTION;
 UPDATE t
@@ -31,6 +32,7 @@ OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 COMMIT TRANSACTION;
 
 -- :: find_expired_untraced
+/* lease-broker trace {queue_comment} */
 SET NOCOUNT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
 SELECT TOP (@P1) {t_key_as_names}, t.{lease_fence} AS lb_f, t.{lease_attempt} AS lb_attempt, t.{lease_token} AS lb_t
@@ -41,6 +43,7 @@ ORDER BY t.{lease_due_time}
 OPTION (KEEPFIXED PLAN, OPTIMIZE FOR (@P1 = 1));
 
 -- :: find_leased_untraced
+/* lease-broker trace {queue_comment} */
 SET NOCOUNT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 SELECT {t_key_as_names}, t.{lease_fence} AS lb_f, t.{lease_attempt} AS lb_attempt, t.{lease_token} AS lb_t
 FROM {key_list}

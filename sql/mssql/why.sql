@@ -31,6 +31,7 @@
 -- Why {key_list}, FORCE ORDER and the other hints: see cancel.sql and leases.sql.
 
 -- :: facts
+/* lease-broker why {queue_comment} */
 SET NOCOUNT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME(), @null_keys int = 0, @found int;
 DECLARE @ready TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations});
@@ -68,6 +69,7 @@ IF OBJECT_ID(N'lease_broker_instance') IS NOT NULL
     WHERE i.seen_time > DATEADD(second, -@P8, @now);
 
 -- :: wait
+/* lease-broker why {queue_comment} */
 SET NOCOUNT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCK_TIMEOUT 1000;
 SELECT t.{lease_fence} AS lb_f
 FROM {key_list}
@@ -75,6 +77,7 @@ FROM {key_list}
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 
 -- :: wait_by_update
+/* lease-broker why {queue_comment} */
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCK_TIMEOUT 1000;
 BEGIN TRANSACTION;
 UPDATE t
@@ -85,6 +88,7 @@ OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 ROLLBACK TRANSACTION;
 
 -- :: find_blocker
+/* lease-broker why */
 SET NOCOUNT ON;
 SELECT CONVERT(int, r.blocking_session_id) AS lb_n, s.login_name AS lb_login, s.host_name AS lb_host, s.program_name AS lb_program,
     DATEDIFF(second, s.last_request_start_time, GETDATE()) AS lb_a

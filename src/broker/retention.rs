@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use lease_broker_model::key::Key;
 use lease_broker_model::queue::{KeepFor, QueueSpec};
-use lease_broker_store::{PurgeStep, QueueIndex, RetentionTurn, StoreError, Upkeep};
+use lease_broker_store::{PurgeStep, Purged, QueueIndex, RetentionTurn, StoreError, Upkeep};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -24,6 +24,9 @@ use super::store_health::StoreHealth;
 /// The maximum number of rows that a step visits, and so that a transaction deletes. On SQL Server a deleted row takes one
 /// lock per index, and about 5,000 locks become a lock of the table.
 pub const STEP_ROWS: usize = 500;
+/// If the database refuses a deletion, the walk halves its steps until it has found the row, keeps that row, and goes on. After
+/// this many rows it keeps whole steps: it would otherwise try each row of a table whose rows are all refused.
+const MAX_FOUND: u64 = 100;
 /// The rest after a step is this many times as long as the step took, and at least [`MIN_REST`]. The walk then takes less than
 /// 5 % of the time of SQLite's only writer, even where every row is deleted.
 const REST_FACTOR: u32 = 20;
@@ -42,6 +45,16 @@ pub struct Walk<'a> {
     steps: u64,
     /// The key at which a step with a power of two as its number ended.
     checkpoint: Option<Key>,
+    refused: Refused,
+}
+
+/// The rows that a walk has kept because the database refused their deletion, for example because another table refers to them.
+#[derive(Default)]
+pub struct Refused {
+    /// The number of refusals. Each concerns a row, or a step of rows if there were many refusals.
+    pub count: u64,
+    /// The first refusal.
+    pub first: Option<StoreError>,
 }
 
 impl<'a> Walk<'a> {
@@ -60,17 +73,41 @@ impl<'a> Walk<'a> {
             step,
             steps: 0,
             checkpoint: None,
+            refused: Refused::default(),
         }
     }
 
+    /// Returns the rows that were kept so far.
+    pub fn refused(&self) -> &Refused {
+        &self.refused
+    }
+
     /// Visits the next rows, then rests. Returns the number of old items that it deleted or counted. `None`: the walk has
-    /// reached the end of the table.
+    /// reached the end of the table. If the database refuses the deletion, the next step is smaller, or passes over the row.
     ///
     /// # Errors
-    /// Those of [`Upkeep::purge`]. The walk can continue, at the same rows.
+    /// Those of [`Upkeep::purge`], except a refusal. The walk can continue, at the same rows.
     pub async fn next(&mut self) -> Result<Option<usize>, StoreError> {
         let start = Instant::now();
-        let purged = self.store.purge(self.queue, self.step.clone()).await?;
+        let purged = match self.store.purge(self.queue, self.step.clone()).await {
+            Err(StoreError::Rejected(_))
+                if self.step.limit > 1 && self.refused.count < MAX_FOUND =>
+            {
+                self.step.limit /= 2;
+                rest(start.elapsed()).await;
+                return Ok(Some(0));
+            }
+            Err(error @ StoreError::Rejected(_)) => {
+                self.refused.count += 1;
+                self.refused.first.get_or_insert(error);
+                self.visit_without_deletion().await?
+            }
+            outcome => {
+                let purged = outcome?;
+                self.step.limit = STEP_ROWS.min(self.step.limit * 2);
+                purged
+            }
+        };
         let Some(last) = purged.last else {
             return Ok(None);
         };
@@ -90,18 +127,14 @@ impl<'a> Walk<'a> {
         Ok(Some(purged.old))
     }
 
-    /// Passes over the rows at which the last step failed. Returns false at the end of the table.
-    ///
-    /// # Errors
-    /// Those of [`Upkeep::purge`].
-    async fn skip(&mut self) -> Result<bool, StoreError> {
+    /// Visits the rows of the step and deletes none.
+    async fn visit_without_deletion(&mut self) -> Result<Purged, StoreError> {
         let step = PurgeStep {
             delete: false,
             ..self.step.clone()
         };
         let visited = self.store.purge(self.queue, step).await?;
-        self.step.after.clone_from(&visited.last);
-        Ok(visited.last.is_some())
+        Ok(Purged { old: 0, ..visited })
     }
 }
 
@@ -219,27 +252,18 @@ impl Retention {
         let mut turn_taken = Instant::now();
         if self.keep_for.completed.is_some() || self.keep_for.dead.is_some() {
             let mut walk = Walk::new(&*self.store, self.queue, self.keep_for, true);
-            let mut is_refusal_logged = false;
-            loop {
-                match self.health.fail_fast(walk.next()).await {
-                    Ok(Some(old)) => {
-                        deleted.items += old;
-                        self.count(old);
-                    }
-                    Ok(None) => break,
-                    Err(error @ StoreError::Rejected(_)) => {
-                        // Another table refers to one of the rows, for example.
-                        if !std::mem::replace(&mut is_refusal_logged, true) {
-                            let queue = &self.queue_name;
-                            tracing::warn!(queue, %error, rows = STEP_ROWS, "old items cannot be deleted");
-                        }
-                        if !walk.skip().await? {
-                            break;
-                        }
-                    }
-                    Err(error) => return Err(error),
-                }
+            while let Some(old) = self.health.fail_fast(walk.next()).await? {
+                deleted.items += old;
+                self.count(old);
                 self.keep_turn(&mut turn_taken).await?;
+            }
+            if let Refused {
+                count,
+                first: Some(error),
+            } = walk.refused()
+            {
+                let queue = &self.queue_name;
+                tracing::warn!(queue, %error, refusals = count, "old items cannot be deleted");
             }
         }
         if let Some(age) = self.keep_for.archive {

@@ -21,7 +21,7 @@ use super::CommandError;
 use super::config_args::{SchemaAccess, open_schema};
 use super::confirm::{confirm_in_terminal, is_terminal};
 use super::output::{self, plural, print_line};
-use super::schema::apply_step;
+use super::schema::{PaceArgs, apply_step};
 use crate::config::{Config, Sources};
 
 /// Make an existing table a queue: write its configuration, and add the soft-lock columns and indexes
@@ -73,6 +73,8 @@ pub(super) struct Adopt {
     /// File to write the SQL to that undoes the change [default: QUEUE.undo.sql]
     #[arg(long, value_name = "FILE")]
     undo: Option<PathBuf>,
+    #[command(flatten)]
+    pace: PaceArgs,
     /// Do not ask
     #[arg(long)]
     yes: bool,
@@ -125,7 +127,7 @@ impl Adopt {
         schema.create_broker_tables()?;
         let mut applied = Ok(());
         for step in &steps {
-            applied = apply_step(schema.as_mut(), &spec, step);
+            applied = apply_step(schema.as_mut(), &spec, step, self.pace.pace);
             if applied.is_err() {
                 break;
             }

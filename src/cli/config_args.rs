@@ -77,6 +77,17 @@ pub(super) fn unknown_queue(config: &Config, name: Option<&str>) -> CommandError
 
 /// Opens the configured store. On SQLite, creates the file if it does not exist.
 pub async fn open_store(config: &Config) -> Result<Arc<dyn Store>, CommandError> {
+    open_store_for(config, Caller::Service).await
+}
+
+/// Who uses a store. An operator waits longer for a statement.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Caller {
+    Service,
+    Operator,
+}
+
+async fn open_store_for(config: &Config, caller: Caller) -> Result<Arc<dyn Store>, CommandError> {
     let opened: Result<Arc<dyn Store>, StoreError> = match config.store.kind {
         StoreKind::Sqlite => {
             let opened = SqliteStore::open(&config.store.path, &config.queues, system_clock());
@@ -84,6 +95,10 @@ pub async fn open_store(config: &Config) -> Result<Arc<dyn Store>, CommandError>
         }
         StoreKind::Mssql => {
             let settings = mssql_settings(&config.store)?;
+            let settings = match caller {
+                Caller::Service => settings,
+                Caller::Operator => settings.for_operator(),
+            };
             let opened = MssqlStore::open(&settings, &config.queues).await;
             opened.map(|store| Arc::new(store) as _)
         }
@@ -91,10 +106,10 @@ pub async fn open_store(config: &Config) -> Result<Arc<dyn Store>, CommandError>
     Ok(opened?)
 }
 
-/// Opens the configured store. Unlike [`open_store`], does not create a SQLite file.
+/// Opens the configured store for an operator's command. Unlike [`open_store`], does not create a SQLite file.
 pub(super) async fn open_existing_store(config: &Config) -> Result<Arc<dyn Store>, CommandError> {
     refuse_missing_file(config)?;
-    open_store(config).await
+    open_store_for(config, Caller::Operator).await
 }
 
 /// Returns the SQLite file of the configured store.
@@ -219,10 +234,12 @@ fn mssql_settings(store: &config::Store) -> Result<mssql::Settings, CommandError
     };
     Ok(mssql::Settings {
         connection_string,
+        connection_string_file: non_empty(&store.connection_string_file),
         access_token_file: non_empty(&store.access_token_file),
         connect_timeout: store.connect_timeout,
         handshake_timeout: store.handshake_timeout,
         command_timeout: store.command_timeout,
+        lock_timeout: None,
         max_connections: store.max_connections,
         min_idle_connections: store.min_idle_connections,
         max_connection_age: store.max_connection_age,

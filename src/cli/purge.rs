@@ -10,7 +10,7 @@ use lease_broker_store::{QueueIndex, Store, StoreError};
 
 use super::CommandError;
 use super::config_args::{ConfigArgs, open_queue};
-use super::output::{plural, print_line};
+use super::output::{note, plural, print_line};
 use crate::broker::retention::{Walk, purge_archive_step};
 
 /// Delete items that were completed, or became dead, long ago
@@ -166,6 +166,12 @@ impl Purge {
             let mut walk = Walk::new(store, queue, self.keep_for(), true);
             while let Some(old) = walk.next().await? {
                 bar.inc(old as u64);
+            }
+            if let Some(error) = &walk.refused().first {
+                let refusals = plural(walk.refused().count, "deletion");
+                note(&format!(
+                    "the database refused {refusals}, and the rows are kept: {error}"
+                ));
             }
         }
         bar.finish_and_clear();

@@ -1,15 +1,16 @@
 //! `schema`: prints, applies, checks and removes the schema changes that make a table a queue.
 
 use std::io::{IsTerminal as _, stderr};
-use std::time::Duration;
+use std::num::NonZeroU64;
+use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressStyle};
 use lease_broker_model::queue::QueueSpec;
-use lease_broker_store::schema;
+use lease_broker_store::schema::{self, TrialOutcome};
 
 use super::config_args::{ConfigArgs, SchemaAccess, open_schema};
-use super::output::{plural, print_line};
+use super::output::{note, plural, print_line};
 use super::{CommandError, confirm};
 
 /// Prepare tables as queues: add soft-lock columns, indexes and archive tables
@@ -18,9 +19,9 @@ pub(super) enum Schema {
     /// Print the missing schema changes as SQL, without running it
     Plan(QueueArgs),
     /// Apply the schema changes that `plan` prints, and create the broker's own tables, `lease_broker_*`
-    Apply(QueueArgs),
+    Apply(ApplyArgs),
     /// Check that `serve` can start with the tables. If not, the exit code is 64
-    Check(QueueArgs),
+    Check(CheckArgs),
     /// Print the SQL that removes the schema changes again, or run it with --run
     Drop(DropArgs),
 }
@@ -36,6 +37,110 @@ pub(super) struct QueueArgs {
     config: ConfigArgs,
     /// Names of the queues [default: all]
     queues: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ApplyArgs {
+    #[command(flatten)]
+    queues: QueueArgs,
+    #[command(flatten)]
+    pace: PaceArgs,
+}
+
+/// The pace of the step that completes the rows that a table had before.
+#[derive(Debug, Args)]
+pub(super) struct PaceArgs {
+    /// Maximum number of rows per second that the back-fill visits [default: no limit]. It can be interrupted, and goes on where
+    /// it stopped
+    #[arg(long, value_name = "ROWS")]
+    pub(super) pace: Option<NonZeroU64>,
+}
+
+impl ApplyArgs {
+    fn run(self) -> Result<(), CommandError> {
+        self.queues.apply(self.pace.pace)
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A trigger runs once per statement, for 0 to 1,000 rows. With --triggers the command lists the triggers of the table and of the
+tables that a cascade reaches, and runs them by changes of 0, 1 and 2 rows that are rolled back. SQL Server only.
+
+Examples:
+  lease-broker schema check --config queues.toml
+  lease-broker schema check --config queues.toml --triggers rainfall")]
+pub(super) struct CheckArgs {
+    #[command(flatten)]
+    queues: QueueArgs,
+    /// Also run the triggers of the tables, in transactions that are rolled back
+    #[arg(long)]
+    triggers: bool,
+    /// Run them without asking. Required if standard input is not a terminal
+    #[arg(long, requires = "triggers")]
+    yes: bool,
+}
+
+impl CheckArgs {
+    fn run(self) -> Result<(), CommandError> {
+        if !self.triggers {
+            return self.queues.check();
+        }
+        if !self.yes && !confirm::is_terminal() {
+            return Err(CommandError::usage(
+                "--triggers runs the triggers of the tables, and asks first; give --yes to run them without a question",
+            ));
+        }
+        let (mut schema, queues) = self.queues.open(SchemaAccess::Read)?;
+        let mut failed = 0;
+        for queue in queues {
+            failed += try_triggers(schema.as_mut(), &queue, self.yes)?;
+        }
+        match failed {
+            0 => Ok(()),
+            _ => Err(CommandError::usage(
+                "triggers fail: change them before a broker runs on the table",
+            )),
+        }
+    }
+}
+
+/// Tries the triggers of a queue's table. Returns the number of changes at which they failed.
+fn try_triggers(
+    schema: &mut dyn schema::Schema,
+    queue: &QueueSpec,
+    yes: bool,
+) -> Result<usize, CommandError> {
+    const NOT_UNDONE: &str = "A rollback does not undo what they do outside of the transaction: mail that was sent, changes on \
+                              linked servers, programs that were started. Numbers of identity columns and sequences that they \
+                              take stay taken.";
+
+    let name = &queue.name;
+    let triggers = schema.triggers(queue)?;
+    for trigger in &triggers {
+        print_line!("{name}: {trigger}");
+    }
+    if triggers.is_empty() {
+        print_line!("{name}: no triggers");
+        return Ok(0);
+    }
+    note(NOT_UNDONE);
+    let question = format!("Run the triggers of table {} now?", queue.table);
+    if !yes && !confirm::confirm_in_terminal(&question)? {
+        return Err(CommandError::failed("no trigger was run"));
+    }
+    let mut failed = 0;
+    for schema::Trial { change, outcome } in schema.try_triggers(queue)? {
+        match outcome {
+            TrialOutcome::Passed => print_line!("{name}: {change}: ok"),
+            TrialOutcome::NotTried(reason) => print_line!("{name}: {change}: not tried: {reason}"),
+            TrialOutcome::Failed(error) => {
+                failed += 1;
+                print_line!("{name}: {change}: fails: {error}");
+            }
+        }
+    }
+    Ok(failed)
 }
 
 #[derive(Debug, Args)]
@@ -120,7 +225,7 @@ impl DropArgs {
                 return Err(CommandError::failed("nothing was dropped"));
             }
             for step in removal.steps {
-                apply_step(schema.as_mut(), &queue, &step)?;
+                apply_step(schema.as_mut(), &queue, &step, None)?;
             }
         }
         Ok(())
@@ -132,17 +237,21 @@ pub(super) fn apply_step(
     schema: &mut dyn schema::Schema,
     queue: &QueueSpec,
     step: &schema::Step,
+    pace: Option<NonZeroU64>,
 ) -> Result<(), CommandError> {
-    let bar = if stderr().is_terminal() {
-        ProgressBar::new_spinner().with_message(step.purpose.clone())
-    } else {
-        ProgressBar::hidden()
+    let bar = match (stderr().is_terminal(), step.until_no_rows) {
+        (false, _) => ProgressBar::hidden(),
+        (true, false) => ProgressBar::new_spinner(),
+        (true, true) => ProgressBar::new(schema.count_rows(queue)?).with_style(rows_style()),
     };
+    let bar = bar.with_message(step.purpose.clone());
     bar.enable_steady_tick(Duration::from_millis(100));
     let mut rows = 0;
-    schema.apply(step, &mut |changed| {
-        rows = changed;
-        bar.set_message(format!("{}: {changed} rows", step.purpose));
+    let start = Instant::now();
+    schema.apply(step, &mut |done| {
+        rows = done.changed;
+        bar.set_position(done.visited);
+        std::thread::sleep(rest(done.visited, start.elapsed(), pace));
     })?;
     bar.finish_and_clear();
     let rows = if step.until_no_rows {
@@ -154,12 +263,29 @@ pub(super) fn apply_step(
     Ok(())
 }
 
+/// Returns the style of a progress bar that counts rows.
+fn rows_style() -> ProgressStyle {
+    let style = ProgressStyle::with_template(
+        "{msg} {wide_bar} {human_pos} of {human_len} rows, {eta} left",
+    );
+    style.unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+/// Returns the time to rest after `visited` rows that took `elapsed`, so that at most `pace` rows per second are visited.
+fn rest(visited: u64, elapsed: Duration, pace: Option<NonZeroU64>) -> Duration {
+    let Some(pace) = pace else {
+        return Duration::ZERO;
+    };
+    let millis = visited.saturating_mul(1_000) / pace;
+    Duration::from_millis(millis).saturating_sub(elapsed)
+}
+
 impl Schema {
     pub(super) fn run(self) -> Result<(), CommandError> {
         match self {
             Self::Plan(queues) => queues.plan(),
-            Self::Apply(queues) => queues.apply(),
-            Self::Check(queues) => queues.check(),
+            Self::Apply(arguments) => arguments.run(),
+            Self::Check(arguments) => arguments.run(),
             Self::Drop(arguments) => arguments.run(),
         }
     }
@@ -194,7 +320,7 @@ impl QueueArgs {
         Ok(())
     }
 
-    fn apply(self) -> Result<(), CommandError> {
+    fn apply(self, pace: Option<NonZeroU64>) -> Result<(), CommandError> {
         let (mut schema, queues) = self.open(SchemaAccess::Change)?;
         schema.create_broker_tables()?;
         for queue in queues {
@@ -203,7 +329,7 @@ impl QueueArgs {
                 print_line!("{}: nothing is missing", queue.name);
             }
             for step in steps {
-                apply_step(schema.as_mut(), &queue, &step)?;
+                apply_step(schema.as_mut(), &queue, &step, pace)?;
             }
         }
         Ok(())
@@ -259,5 +385,20 @@ impl QueueArgs {
         let mut queues = config.queues;
         queues.retain(|queue| self.queues.is_empty() || self.queues.contains(&queue.name));
         Ok((schema, queues))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn back_fill_rests_until_its_pace_allows_more() {
+        let second = Duration::from_secs(1);
+        let pace = NonZeroU64::new(2_000);
+        assert_eq!(rest(2_000, Duration::ZERO, pace), second);
+        assert_eq!(rest(4_000, second, pace), second);
+        assert_eq!(rest(2_000, 2 * second, pace), Duration::ZERO);
+        assert_eq!(rest(2_000, Duration::ZERO, None), Duration::ZERO);
     }
 }

@@ -23,11 +23,33 @@ pub(super) struct ForeignKey {
     pub(super) on_delete: OnDelete,
 }
 
-/// Returns one warning for each of `keys`. Empty if completion keeps the rows of `queue`.
+const REFUSED_COMPLETION: &str = "a row to which it refers cannot be completed. Remove the rows that refer to it first, or set \
+                                  on_complete = \"keep\"";
+const REFUSED_DELETION: &str =
+    "a row to which it refers is kept, however old it is. Remove the rows that refer to it first";
+
+/// Returns the effect of a foreign key that changes rows.
+fn follows(each: &str, changes: &str) -> String {
+    format!(
+        "each {each} also {changes} and locks the rows that refer to its row. Without an index on the columns of the foreign key \
+         it reads that whole table"
+    )
+}
+
+/// Returns one warning for each of `keys`. Empty if the broker keeps the rows of `queue`.
 pub(super) fn warnings(queue: &QueueSpec, keys: &[ForeignKey]) -> Vec<String> {
-    let removes = match &queue.on_complete {
-        OnComplete::Delete => "deletes completed rows",
-        OnComplete::Archive(_) => "moves completed rows to its archive",
+    let (removes, is_refused, each) = match &queue.on_complete {
+        OnComplete::Delete => ("deletes completed rows", REFUSED_COMPLETION, "completion"),
+        OnComplete::Archive(_) => (
+            "moves completed rows to its archive",
+            REFUSED_COMPLETION,
+            "completion",
+        ),
+        OnComplete::Keep | OnComplete::Recur(_)
+            if queue.keep_for.completed.is_some() || queue.keep_for.dead.is_some() =>
+        {
+            ("deletes old rows (keep_for)", REFUSED_DELETION, "deletion")
+        }
         OnComplete::Keep | OnComplete::Recur(_) => return Vec::new(),
     };
     let warning = |key: &ForeignKey| {
@@ -37,18 +59,9 @@ pub(super) fn warnings(queue: &QueueSpec, keys: &[ForeignKey]) -> Vec<String> {
             None => format!("a foreign key of table {table}"),
         };
         let effect = match key.on_delete {
-            OnDelete::Refuse => {
-                "a row to which it refers cannot be completed. Remove the rows that refer to it first, or set on_complete = \
-                 \"keep\""
-            }
-            OnDelete::Cascade => {
-                "each completion also deletes and locks the rows that refer to its row. Without an index on the columns of \
-                 the foreign key it reads that whole table"
-            }
-            OnDelete::Change => {
-                "each completion also changes and locks the rows that refer to its row. Without an index on the columns of \
-                 the foreign key it reads that whole table"
-            }
+            OnDelete::Refuse => is_refused.to_owned(),
+            OnDelete::Cascade => follows(each, "deletes"),
+            OnDelete::Change => follows(each, "changes"),
         };
         format!(
             "{foreign_key} refers to table {:?}, and the queue {removes}: {effect}",

@@ -6,6 +6,7 @@ mod adopt;
 mod adopt_sql;
 mod backfill;
 mod cancel;
+mod cascades;
 mod catalogue;
 mod claim;
 mod connect;
@@ -59,6 +60,7 @@ mod survey;
 mod tests;
 mod trace;
 mod trace_statements;
+mod trials;
 mod types;
 mod utf16;
 mod value_limits;
@@ -136,7 +138,7 @@ impl MssqlStore {
         sql: &LeaseSql,
     ) -> Result<Self, StoreError> {
         // The future is large. On the heap it does not enlarge the futures of all callers.
-        Box::pin(Self::prepare(pool, queues, sql)).await
+        Box::pin(pool.start(async || Self::prepare(pool, queues, sql).await)).await
     }
 
     async fn prepare(
@@ -153,12 +155,13 @@ impl MssqlStore {
                 .filter(|queue| queue.managed_columns.is_some())
             {
                 let steps = adopt::plan(connection, queue).await?;
-                for step in &steps {
-                    adopt::apply(connection, step, &mut |_| ()).await?;
+                if steps.is_empty() {
+                    continue;
                 }
-                if !steps.is_empty() {
-                    // Schema changes run with a lock timeout of their own. Operations use this connection next.
-                    connection.restore_options().await?;
+                let mut changing = pool.open_for_schema().await?;
+                for step in &steps {
+                    tracing::info!(queue = queue.name, step = step.purpose, "schema change");
+                    adopt::apply(&mut changing, step, &mut |_| ()).await?;
                 }
             }
             Ok(())

@@ -16,9 +16,12 @@ pub trait Schema: Send {
     /// queue names columns that the table lacks.
     fn plan(&mut self, queue: &QueueSpec) -> Result<Vec<Step>, StoreError>;
 
-    /// Runs one step. After each run of a statement that runs repeatedly, calls `progress` with the number of rows changed
-    /// so far.
-    fn apply(&mut self, step: &Step, progress: &mut dyn FnMut(u64)) -> Result<(), StoreError>;
+    /// Runs one step. After each run of a statement that runs repeatedly, calls `progress`. No transaction is open then, so the
+    /// caller may rest.
+    fn apply(&mut self, step: &Step, progress: &mut dyn FnMut(Progress)) -> Result<(), StoreError>;
+
+    /// Returns the number of rows of the queue's table, counted or from the server's statistics.
+    fn count_rows(&mut self, queue: &QueueSpec) -> Result<u64, StoreError>;
 
     /// Creates the broker's own tables, `lease_broker_*`, or brings them up to date.
     fn create_broker_tables(&mut self) -> Result<(), StoreError>;
@@ -74,8 +77,56 @@ pub trait Schema: Send {
     /// Returns optional improvements to the table or its database, one sentence each.
     fn suggestions(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError>;
 
+    /// Returns the names of the enabled triggers that changes of the queue's rows run, each with its table.
+    ///
+    /// # Errors
+    /// [`StoreError::Misconfigured`] if the database has only triggers for one row, which need no trial.
+    fn triggers(&mut self, _queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
+        Err(StoreError::Misconfigured(
+            "triggers are tried on SQL Server only: a trigger of SQLite runs for one row at a time"
+                .to_owned(),
+        ))
+    }
+
+    /// Runs the triggers with changes like those of a broker, each in a transaction that is rolled back.
+    ///
+    /// # Errors
+    /// Those of [`Schema::triggers`].
+    fn try_triggers(&mut self, queue: &QueueSpec) -> Result<Vec<Trial>, StoreError> {
+        self.triggers(queue).map(|_| Vec::new())
+    }
+
     /// Returns the reasons for which `serve` would refuse the queue, one sentence each. Empty if `serve` would accept it.
     fn check(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError>;
+}
+
+/// The progress of a step that runs repeatedly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The rows that were read so far. On SQLite only those that were changed are known.
+    pub visited: u64,
+    /// The rows that were changed so far.
+    pub changed: u64,
+}
+
+/// A change that was made and rolled back to run triggers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trial {
+    /// The change, such as "UPDATE of 2 rows".
+    pub change: String,
+    /// What came of it.
+    pub outcome: TrialOutcome,
+}
+
+/// The outcome of a [`Trial`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TrialOutcome {
+    /// The triggers run without an error.
+    Passed,
+    /// The change itself cannot be made, for the given reason, so that it ran no trigger.
+    NotTried(String),
+    /// The triggers fail with this error of the server.
+    Failed(String),
 }
 
 /// The removal of the parts that adoption added to a table.

@@ -7,6 +7,10 @@ use lease_broker_model::queue::OrderColumn;
 
 /// A table as it is in the database.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the properties are independent of each other"
+)]
 pub(super) struct Table<Kind> {
     /// The columns, in the table's order.
     pub(super) columns: Vec<Column<Kind>>,
@@ -17,6 +21,9 @@ pub(super) struct Table<Kind> {
     pub(super) lock_escalation: bool,
     /// Whether the table has enabled AFTER triggers. Always false on `SQLite`, where their errors undo the statement.
     pub(super) has_triggers: bool,
+    /// Whether a deletion or a change of a key reaches enabled triggers of other tables, through foreign keys. Always false on
+    /// `SQLite`.
+    pub(super) cascades_to_triggers: bool,
     /// Whether the catalogue reports the filters of indexes, and their names as they were given. False on Babelfish, and
     /// on `SQLite`, where the filters are not read.
     pub(super) reports_filters: bool,

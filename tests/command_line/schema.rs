@@ -99,7 +99,7 @@ fn apply_adopts_existing_rows_once() {
         check.out.contains("rainfall: ") && check.out.contains("lease_state"),
         "{check:?}"
     );
-    let applied = workspace.store("schema apply rainfall");
+    let applied = workspace.store("schema apply --pace 100000 rainfall");
     assert_eq!(applied.code, 0, "{applied:?}");
     assert!(
         applied.out.contains("already completed (2 rows)"),
@@ -110,6 +110,17 @@ fn apply_adopts_existing_rows_once() {
     assert_eq!(again.out, "rainfall: nothing is missing\n");
     let plan = workspace.store("schema plan");
     assert!(plan.out.contains("nothing is missing"), "{plan:?}");
+}
+
+#[test]
+fn triggers_are_run_only_with_a_consent() {
+    let workspace = not_adopted();
+    let refused = workspace.store("schema check --triggers rainfall");
+    assert_eq!(refused.code, 64, "{refused:?}");
+    assert!(refused.err.contains("--yes"), "{refused:?}");
+    let sqlite = workspace.store("schema check --triggers --yes rainfall");
+    assert_eq!(sqlite.code, 64, "{sqlite:?}");
+    assert!(sqlite.err.contains("on SQL Server only"), "{sqlite:?}");
 }
 
 #[test]

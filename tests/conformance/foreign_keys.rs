@@ -3,7 +3,7 @@
 use lease_broker_model::queue::OnComplete;
 
 use crate::harness::Harness;
-use crate::harness::fixture::{item_table, queue};
+use crate::harness::fixture::{HOUR, item_table, queue};
 
 /// Creates the queue's table, and three tables that refer to it.
 async fn start<H: Harness>() -> H {
@@ -38,6 +38,26 @@ pub(crate) async fn keys_that_refuse_or_change_removals_are_warned_of<H: Harness
             ("remark", "also changes and locks"),
         ]) {
             for part in [table, effect, removes] {
+                assert!(warning.contains(part), "no {part}: {warning}");
+            }
+        }
+    }
+}
+
+pub(crate) async fn keys_that_refuse_retention_are_warned_of<H: Harness>() {
+    let harness = start::<H>().await;
+    let mut spec = queue("item");
+    spec.keep_for.dead = Some(HOUR);
+    for on_complete in [OnComplete::Keep, OnComplete::Recur(HOUR)] {
+        spec.on_complete = on_complete;
+        let warnings = harness.warnings(&spec).await;
+        assert_eq!(warnings.len(), 3, "{warnings:?}");
+        for (warning, (table, effect)) in warnings.iter().zip([
+            ("line", "is kept, however old it is"),
+            ("part", "each deletion also deletes and locks"),
+            ("remark", "each deletion also changes and locks"),
+        ]) {
+            for part in [table, effect, "deletes old rows (keep_for)"] {
                 assert!(warning.contains(part), "no {part}: {warning}");
             }
         }

@@ -262,6 +262,7 @@ macro_rules! conformance {
                 }
                 foreign_keys {
                     keys_that_refuse_or_change_removals_are_warned_of
+                    keys_that_refuse_retention_are_warned_of
                     keys_do_not_matter_where_rows_are_kept
                 }
                 heartbeat {

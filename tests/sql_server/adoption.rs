@@ -2,7 +2,7 @@
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{Mirror, MirrorValue, OnComplete, QueueSpec};
-use lease_broker_store::schema::Schema as _;
+use lease_broker_store::schema::{Progress, Schema as _};
 use lease_broker_value::Value;
 
 use crate::harness::Harness as _;
@@ -120,7 +120,7 @@ async fn large_backfill_runs_in_chunks_and_reports_progress() {
         .schema(|schema| {
             let mut progress = Vec::new();
             for step in schema.plan(&spec()).expect("plan") {
-                let mut report = |rows| progress.push(rows);
+                let mut report = |done: Progress| progress.push(done.changed);
                 schema.apply(&step, &mut report).expect(&step.sql);
             }
             progress

@@ -29,6 +29,8 @@ impl BrokerProcess {
             .args(["serve", "--listen", "127.0.0.1:0", "--config"])
             .arg(config)
             .env("LEASE_BROKER_STORE__CONNECTION_STRING", connection_string)
+            // On a busy machine, the first batches of a session take seconds.
+            .env("LEASE_BROKER_STORE__COMMAND_TIMEOUT", "60s")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

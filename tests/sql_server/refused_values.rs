@@ -224,6 +224,11 @@ async fn table_with_an_unsupported_column_can_be_processed() {
     let spec = queue("item");
     harness.apply(&spec).await.expect("apply");
     let problems = harness.check(&spec).await.expect("check");
+    let warnings = harness.warnings(&spec).await;
+    assert!(
+        warnings.len() == 1 && warnings[0].contains("any_type"),
+        "{warnings:?}"
+    );
     if problems.is_empty() {
         let broker = Broker::new(harness.open(&[spec]).await.expect("open"));
         let items = broker.claim(9).await;

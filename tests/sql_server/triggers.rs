@@ -2,10 +2,12 @@
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{OnComplete, QueueSpec};
-use lease_broker_store::{ProblemKind, PurgeStep, StoreError};
+use lease_broker_store::schema::{Schema as _, TrialOutcome};
+use lease_broker_store::{ProblemKind, PurgeStep, Settled, StoreError};
 
+use crate::harness::Harness as _;
 use crate::harness::fixture::{
-    Fixture, HOUR, MINUTE, SECOND, call, fail, keys, new_item, queue, release, text,
+    Fixture, HOUR, MINUTE, SECOND, call, complete, fail, keys, new_item, queue, release, text,
 };
 use crate::harness::mssql::MssqlHarness;
 use crate::harness::program::{Program, start};
@@ -251,6 +253,94 @@ async fn error_inside_a_trigger_is_the_tables_and_not_a_bug() {
     let error = claim.await.expect_err("the trigger fails at two rows");
     assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
     assert_eq!(fixture.claim(1).await.len(), 1);
+}
+
+/// The trigger belongs to a table that refers to a table that refers to the queue's.
+#[tokio::test]
+async fn error_in_a_trigger_of_a_cascade_is_the_tables() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    program.run(TABLE).await;
+    let children = "CREATE TABLE line (id int PRIMARY KEY, item_id int REFERENCES item (id) ON DELETE CASCADE);
+        CREATE TABLE note (line_id int REFERENCES line (id) ON DELETE SET NULL)";
+    program.run(children).await;
+    let divides = "CREATE TRIGGER divides ON note AFTER UPDATE AS
+        DECLARE @share int; SET @share = 1 / (SELECT COUNT(*) - 1 FROM inserted)";
+    program.run(divides).await;
+    let spec = QueueSpec {
+        on_complete: OnComplete::Delete,
+        ..queue("item")
+    };
+    let fixture = Fixture::adopt(harness, vec![spec]).await;
+    fixture.enqueue(new_item(&[("payload", text("a"))])).await;
+    program
+        .run("INSERT line (id, item_id) VALUES (7, 1); INSERT note (line_id) VALUES (7)")
+        .await;
+    let lease = fixture.one().await.lease;
+    let settled = fixture.try_settle(vec![(&lease, complete())]).await;
+    let refused = settled.expect("the other table refuses it");
+    assert!(matches!(refused[..], [Settled::Refused(_)]), "{refused:?}");
+    program.run("DROP TRIGGER divides").await;
+    assert_eq!(fixture.complete(&lease).await, Some(State::Completed));
+}
+
+#[tokio::test]
+async fn trial_finds_triggers_that_fail_and_changes_nothing() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    program.run(TABLE).await;
+    program
+        .run("CREATE TABLE line (item_id int REFERENCES item (id) ON DELETE CASCADE)")
+        .await;
+    for trigger in [
+        AUDIT[2],
+        "CREATE TRIGGER one_row ON item AFTER UPDATE AS
+            DECLARE @id int; SET @id = (SELECT id FROM inserted); INSERT audit (what, id) VALUES ('update', @id)",
+        "CREATE TRIGGER line_deleted ON line AFTER DELETE AS SELECT 1 AS seen",
+    ] {
+        program.run(trigger).await;
+    }
+    let spec = QueueSpec {
+        on_complete: OnComplete::Delete,
+        ..queue("item")
+    };
+    harness.apply(&spec).await.expect("apply");
+    program
+        .run("INSERT item (payload) VALUES (N'a'), (N'b'), (N'c')")
+        .await;
+    let of_table = spec.clone();
+    let triggers = program
+        .schema(move |schema| schema.triggers(&of_table))
+        .await
+        .expect("triggers");
+    for name in ["item_deleted", "one_row", "line_deleted"] {
+        assert!(
+            triggers.iter().any(|trigger| trigger.contains(name)),
+            "{triggers:?}"
+        );
+    }
+    let trials = program
+        .schema(move |schema| schema.try_triggers(&spec))
+        .await
+        .expect("trials");
+    let failed: Vec<&str> = trials
+        .iter()
+        .filter(|trial| matches!(trial.outcome, TrialOutcome::Failed(_)))
+        .map(|trial| &*trial.change)
+        .collect();
+    assert_eq!(
+        failed,
+        ["UPDATE of 0 rows", "UPDATE of 2 rows"],
+        "{trials:?}"
+    );
+    let passed = trials
+        .iter()
+        .filter(|trial| trial.outcome == TrialOutcome::Passed);
+    assert_eq!(passed.count(), 6, "{trials:?}");
+    assert_eq!(program.number("SELECT COUNT(*) FROM item").await, 3);
+    assert_eq!(program.number("SELECT COUNT(*) FROM audit").await, 0);
 }
 
 #[tokio::test]

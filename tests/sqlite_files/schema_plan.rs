@@ -2,7 +2,7 @@
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{Mirror, MirrorValue, OnComplete, QueueSpec};
-use lease_broker_store::schema::{Schema as _, Step};
+use lease_broker_store::schema::{Progress, Schema as _, Step};
 use lease_broker_store::sqlite::SqliteSchema;
 use lease_broker_value::Value;
 
@@ -150,7 +150,7 @@ async fn large_backfill_runs_in_batches_and_reports_progress() {
     let mut schema = SqliteSchema::open(&harness.path()).expect("open");
     let mut progress = Vec::new();
     for step in schema.plan(&spec()).expect("plan") {
-        let mut report = |rows| progress.push(rows);
+        let mut report = |done: Progress| progress.push(done.changed);
         schema.apply(&step, &mut report).expect(&step.sql);
     }
     assert_eq!(progress, [10_000, 20_000, 25_001]);

@@ -1,11 +1,13 @@
 //! Logins that a server refuses while it starts, stops or recovers. Operations fail with an outage, and never as a bug.
 
 use lease_broker_store::StoreError;
-use lease_broker_store::mssql::MssqlStore;
+use lease_broker_store::mssql::{MssqlStore, Settings};
 
+use crate::harness::fixture::queue;
 use crate::wire::answers::{OPERATION, held};
-use crate::wire::fixture::{Fixture, LONG_LIMITS, PLAIN, open_with, responder};
+use crate::wire::fixture::{Fixture, LONG_LIMITS, PLAIN, open_with, responder, settings};
 use crate::wire::responder::script::Reply;
+use crate::wire::responder::server::Server;
 use crate::wire::responder::tokens::Tokens;
 
 /// The number that Babelfish gives to `PostgreSQL` errors without a SQL Server number, and their class.
@@ -92,6 +94,59 @@ async fn login_refused_for_a_moment_does_not_stop_a_start() {
     server.refuse_logins(&[UNMAPPED, 4060, 40_613]);
     let opened = open_with(server.address, LONG_LIMITS, PLAIN).await;
     opened.map(drop).expect("opened");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn catalogue_that_changes_while_it_is_read_is_read_again() {
+    let server = responder().await;
+    let dropped = refusal(16, UNMAPPED, "relation with OID 20817 does not exist");
+    server.on(&["from sys.columns"], vec![Reply::Answer(dropped)]);
+    let opened = open_with(server.address, LONG_LIMITS, PLAIN).await;
+    opened.map(drop).expect("opened");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refused_login_reads_the_connection_string_again() {
+    let (old, new) = (responder().await, responder().await);
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("connection-string");
+    let text = |server: &Server| {
+        let (host, port) = (server.address.ip(), server.address.port());
+        format!("server=tcp:{host},{port};user=broker;password=x;database=work;{PLAIN}")
+    };
+    let settings = Settings {
+        connection_string_file: Some(file.clone()),
+        ..settings(&text(&old), LONG_LIMITS)
+    };
+    let store = Box::pin(MssqlStore::open(&settings, &[queue("items")])).await;
+    let fixture = Fixture {
+        server: old,
+        store: store.expect("the first server is ready").into(),
+    };
+    fixture
+        .server
+        .on(OPERATION, vec![Reply::AnswerAndClose(held(1))]);
+    fixture.heartbeat(1).await.expect("extended");
+    let connection = fixture.server.requests(OPERATION)[0].connection;
+    fixture.server.wait_for_close(connection).await;
+    fixture
+        .server
+        .refuse_every_login(Some(refusal(14, 18_456, "Login failed.")));
+    // Until the file changes, the login stays refused.
+    std::fs::write(&file, text(&fixture.server) + "\n").expect("the file is written");
+    let error = fixture
+        .heartbeat(1)
+        .await
+        .expect_err("the password is wrong");
+    assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
+    std::fs::write(&file, text(&new) + "\n").expect("the file is written");
+    for _ in 0..2 {
+        new.on(OPERATION, vec![Reply::AnswerAndClose(held(1))]);
+        fixture.heartbeat(1).await.expect("extended");
+        let connection = new.requests(OPERATION).pop().expect("a request").connection;
+        new.wait_for_close(connection).await;
+    }
+    assert_eq!(new.requests(OPERATION).len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

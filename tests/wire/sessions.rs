@@ -5,10 +5,10 @@ use lease_broker_store::StoreError;
 
 use crate::harness::fixture::{by, queue};
 use crate::wire::answers::{OPERATION, held};
-use crate::wire::fixture::{Fixture, LONG_LIMITS, Limits, PLAIN, open_queues, responder};
+use crate::wire::fixture::{Fixture, LONG_LIMITS, Limits, PLAIN, SHORT, open_queues, responder};
 use crate::wire::responder::log::Event;
 use crate::wire::responder::request::Request;
-use crate::wire::responder::script::Reply;
+use crate::wire::responder::script::{Gate, Reply};
 use crate::wire::responder::tokens::Tokens;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -35,6 +35,45 @@ async fn connection_sets_filtered_index_options_once() {
     let all = fixture.server.requests(&[]);
     let index = |fragments| all.iter().position(|logged| logged.request.has(fragments));
     assert!(index(OPTIONS) < index(OPERATION));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn first_batch_asks_for_messages_in_english() {
+    let fixture = Fixture::start().await;
+    let all = fixture.server.requests(&[]);
+    for connection in 0..=1 {
+        let mut of_connection = all.iter().filter(|logged| logged.connection == connection);
+        let first = of_connection.next().expect("a batch").request.clone();
+        assert!(first.has(&["set language us_english;"]), "{first:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn prepared_batches_share_one_text_for_all_handles() {
+    let fixture = Fixture::with(Limits {
+        connections: 1,
+        ..LONG_LIMITS
+    })
+    .await;
+    let answer = |handle: Option<i32>, rows: i32| {
+        let tokens = Tokens::new();
+        let tokens = handle.map_or(tokens.clone(), |handle| tokens.handle(handle));
+        Reply::Answer(tokens.then(&held(rows)))
+    };
+    fixture.server.on(OPERATION, vec![answer(Some(17), 1)]);
+    fixture.heartbeat(1).await.expect("prepared");
+    fixture
+        .server
+        .on(&["sp_execute @p"], vec![answer(None, 1), answer(None, 2)]);
+    fixture.heartbeat(1).await.expect("extended");
+    fixture.heartbeat(2).await.expect("extended");
+    let executed = fixture.server.requests(&["exec sp_execute @p"]);
+    assert_eq!(executed.len(), 2, "{executed:?}");
+    for logged in executed {
+        let Request { text, parameters } = logged.request;
+        assert_eq!(text, "EXEC sp_execute @P7, @P1, @P2, @P3, @P4, @P5, @P6;");
+        assert_eq!(parameters.last().map(String::as_str), Some("17"));
+    }
 }
 
 /// Returns the connection of the `nth` operation, and the first request after an operation on it.
@@ -100,7 +139,7 @@ async fn schema_change_that_the_server_refuses_is_misconfigured() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn schema_change_restores_the_lock_timeout() {
+async fn schema_change_has_a_connection_of_its_own() {
     let server = responder().await;
     let mut spec = queue("items");
     // This order needs another index, so the broker creates it. The tables of the scripted server never change, so the
@@ -113,12 +152,47 @@ async fn schema_change_restores_the_lock_timeout() {
     let created = requests
         .iter()
         .rposition(|logged| logged.request.has(&["create index", "lock_timeout -1"]));
-    let created = created.expect("a statement creates the index");
-    let after = requests[created + 1..].iter().find(|later| {
-        later.connection == requests[created].connection && !later.request.has(&["lock_timeout -1"])
-    });
+    let created = requests[created.expect("a statement creates the index")].connection;
+    let of_connection = server.requests(&[]).into_iter();
+    let of_connection = of_connection.filter(|logged| logged.connection == created);
+    let operations: Vec<_> = of_connection
+        .filter(|logged| !logged.request.has(&["index"]) && !logged.request.has(&["set language"]))
+        .collect();
     assert!(
-        after.is_some(),
-        "later statements would wait for locks forever: {requests:?}"
+        operations.is_empty(),
+        "later statements would wait for locks forever: {operations:?}"
     );
+}
+
+/// An index over millions of rows takes longer than any operation may.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn index_of_a_start_is_not_bound_by_the_time_of_operations() {
+    let server = responder().await;
+    let mut spec = queue("items");
+    spec.order = by(&["payload"]);
+    spec.managed_columns = Some(Vec::new());
+    let gate = Gate::closed();
+    let built = Reply::After(gate.clone(), Tokens::new());
+    server.on(&["create index"], vec![built]);
+    let limits = Limits {
+        command: SHORT,
+        ..LONG_LIMITS
+    };
+    let queues = [spec];
+    let opening = open_queues(server.address, limits, PLAIN, &queues);
+    let building = async {
+        server.wait_for_requests(&["create index"], 1).await;
+        let created = server.requests(&["create index"]);
+        assert!(created[0].request.has(&["items_lease_ready_new"]));
+        let dropped = server.requests(&["drop index"]);
+        assert_eq!(dropped.len(), 0, "the old index is gone");
+        tokio::time::sleep(2 * SHORT).await;
+        gate.open();
+    };
+    let (opened, ()) = tokio::join!(opening, building);
+    // The tables of the scripted server never change, so the broker does not find the index.
+    let error = opened.map(drop).expect_err("the index is missing");
+    assert!(error.to_string().contains("items_lease_ready"), "{error}");
+    let replaced = server.requests(&["drop index", "sp_rename"]);
+    assert_eq!(replaced.len(), 1, "{replaced:?}");
 }

@@ -2,15 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use lease_broker_store::StoreError;
+use lease_broker_store::mssql::MssqlReader;
+use lease_broker_store::{Inspect as _, QueueIndex, StoreError};
 
+use crate::harness::fixture::queue;
+use crate::support::timeout::with_timeout;
 use crate::wire::answers::{OPERATION, claimed, held, held_row};
 use crate::wire::database;
-use crate::wire::fixture::{Fixture, LONG_LIMITS, Limits, PLAIN, SHORT, open_with};
+use crate::wire::fixture::{
+    Fixture, LONG_LIMITS, Limits, PLAIN, SHORT, open_with, responder, settings,
+};
 use crate::wire::responder::log::Event;
-use crate::wire::responder::script::Reply;
+use crate::wire::responder::script::{Gate, Reply};
 use crate::wire::responder::server::{Encryption, Login, Server};
-use crate::wire::responder::tokens::Tokens;
+use crate::wire::responder::tokens::{Cell, Tokens};
 
 const SHORT_LIMITS: Limits = Limits {
     command: SHORT,
@@ -62,6 +67,63 @@ async fn stalled_claim_finds_its_leases_on_another_connection() {
     let requests = fixture.server.requests(OPERATION);
     assert!(requests[1].request.has(&[r#""n":0"#]));
     assert_ne!(requests[0].connection, requests[1].connection);
+}
+
+/// The names of the driver's own methods, which no user can call.
+const DRIVER: &str = "Config::";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn timeouts_are_reported_in_words_of_the_broker() {
+    let fixture = Fixture::with(SHORT_LIMITS).await;
+    let stalled = Reply::Stall(Tokens::new());
+    fixture.server.always(OPERATION, stalled);
+    let error = fixture.enqueue(1).await.expect_err("no answer").to_string();
+    assert!(
+        error.contains("no reply from the server within 500ms"),
+        "{error}"
+    );
+    let login = Server::start(Encryption::Unsupported, Login::Unanswered, database::answer).await;
+    let limits = Limits {
+        handshake: SHORT,
+        ..LONG_LIMITS
+    };
+    let opened = open_with(login.address, limits, PLAIN).await.map(drop);
+    let login = opened.expect_err("no login").to_string();
+    assert!(login.contains("store.handshake_timeout"), "{login}");
+    assert!(
+        !format!("{error} {login}").contains(DRIVER),
+        "{error} {login}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn count_for_an_operator_takes_longer_than_an_operation() {
+    let server = responder().await;
+    let (host, port) = (server.address.ip(), server.address.port());
+    let text = format!("server=tcp:{host},{port};user=broker;password=x;database=work;{PLAIN}");
+    let settings = settings(&text, SHORT_LIMITS);
+    let queues = [queue("items")];
+    let reader = Box::pin(MssqlReader::open(&settings, &queues)).await;
+    let reader = reader.expect("the scripted database is ready");
+    let gate = Gate::closed();
+    let empty = Tokens::new().rows(&[vec![Cell::Int(Some(0)), Cell::BigInt(Some(0))]]);
+    let ages = Tokens::new().rows(&[vec![
+        Cell::Time(Some(0)),
+        Cell::Time(None),
+        Cell::Time(None),
+        Cell::Int(Some(0)),
+    ]]);
+    let answer = Reply::After(gate.clone(), empty.then(&ages));
+    server.on(&["count_big", "[items]"], vec![answer]);
+    let count = tokio::spawn(async move { reader.exact_stats(QueueIndex(0)).await });
+    server.wait_for_requests(&["count_big", "[items]"], 1).await;
+    // Longer than all tries of an operation.
+    tokio::time::sleep(2 * SHORT).await;
+    gate.open();
+    with_timeout(count)
+        .await
+        .expect("no panic")
+        .expect("a count");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

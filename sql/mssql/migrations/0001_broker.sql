@@ -22,15 +22,16 @@ INSERT lease_broker_generation (id, generation) VALUES (0, 0)
 GO
 -- The secrets that sign lease ids. A lease id holds the number of its secret. The store adds secret 0.
 CREATE TABLE lease_broker_secret (
-    id smallint NOT NULL PRIMARY KEY CHECK (id BETWEEN 0 AND 255),
+    id smallint NOT NULL CONSTRAINT PK_lease_broker_secret PRIMARY KEY
+        CONSTRAINT CK_lease_broker_secret_id CHECK (id BETWEEN 0 AND 255),
     secret varbinary(64) NOT NULL,
-    made_time datetime2(3) NOT NULL DEFAULT SYSUTCDATETIME(),
+    made_time datetime2(3) NOT NULL CONSTRAINT DF_lease_broker_secret_made_time DEFAULT SYSUTCDATETIME(),
     retire_time datetime2(3) NULL
 )
 GO
 -- One row. A health check writes it to test that the database accepts writes.
 CREATE TABLE lease_broker_probe (
-    id smallint NOT NULL PRIMARY KEY CHECK (id = 0),
+    id smallint NOT NULL CONSTRAINT PK_lease_broker_probe PRIMARY KEY CONSTRAINT CK_lease_broker_probe_id CHECK (id = 0),
     write_time datetime2(3) NOT NULL
 )
 GO
@@ -38,7 +39,7 @@ INSERT lease_broker_probe (id, write_time) VALUES (0, SYSUTCDATETIME())
 GO
 -- One row per queue with keep_for. Until until_time only the holder, one broker, deletes old items of the queue.
 CREATE TABLE lease_broker_retention (
-    queue nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY,
+    queue nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL CONSTRAINT PK_lease_broker_retention PRIMARY KEY,
     holder uniqueidentifier NOT NULL,
     until_time datetime2(3) NOT NULL
 )
@@ -51,7 +52,7 @@ CREATE TABLE lease_broker_request (
     digest char(64) NOT NULL,
     item_count int NOT NULL,
     expire_time datetime2(3) NOT NULL,
-    PRIMARY KEY (queue, request_id)
+    CONSTRAINT PK_lease_broker_request PRIMARY KEY (queue, request_id)
 )
 GO
 -- Expired rows are found by it.
@@ -66,13 +67,13 @@ CREATE TABLE lease_broker_request_key (
     k1 sql_variant NOT NULL,
     k2 sql_variant NULL,
     k3 sql_variant NULL,
-    PRIMARY KEY (queue, request_id, item_list, item_position)
+    CONSTRAINT PK_lease_broker_request_key PRIMARY KEY (queue, request_id, item_list, item_position)
 )
 GO
 -- One row per broker process, by its random id. The broker writes seen_time every 5 s. `settings` is a JSON object with hashes of
 -- the settings of each queue, by the queue's name. Rows that are a day old are deleted.
 CREATE TABLE lease_broker_instance (
-    id uniqueidentifier NOT NULL PRIMARY KEY,
+    id uniqueidentifier NOT NULL CONSTRAINT PK_lease_broker_instance PRIMARY KEY,
     version varchar(64) NOT NULL,
     address nvarchar(300) NOT NULL,
     start_time datetime2(3) NOT NULL,
@@ -83,8 +84,8 @@ CREATE TABLE lease_broker_instance (
 GO
 -- The names of the numbers in lease_state, for people and reports to join.
 CREATE TABLE lease_broker_state (
-    lease_state smallint NOT NULL PRIMARY KEY,
-    name varchar(16) NOT NULL UNIQUE
+    lease_state smallint NOT NULL CONSTRAINT PK_lease_broker_state PRIMARY KEY,
+    name varchar(16) NOT NULL CONSTRAINT UQ_lease_broker_state_name UNIQUE
 )
 GO
 INSERT lease_broker_state (lease_state, name)

@@ -18,22 +18,31 @@ use super::soft_lock_types::{NOT_NULL_COLUMNS, queue_columns};
 use super::types::ColumnType;
 use super::{
     Settings, added_parts, backfill, dependents, epoch, index, instance, placeholders, remove,
-    restrictions, survey,
+    restrictions, survey, trials,
 };
 use crate::added_parts::AddedParts;
 use crate::adoption::{
-    self, ARCHIVED_SOFT_LOCK, ManagedKey, Unfit, archive_name, create_archive_purpose,
+    self, ARCHIVED_SOFT_LOCK, IndexStatus, ManagedKey, Unfit, archive_name, create_archive_purpose,
     create_record_purpose, create_table_purpose, create_time_index_purpose, foreign_indexes,
     forget_table_purpose, missing_parts, needs_time_index, no_table, with,
 };
 use crate::epoch::NewEpoch;
+use crate::index_role::IndexRole;
 use crate::queue_columns::QueueColumns;
-use crate::schema::{Removal, Schema, Step};
+use crate::schema::{Progress, Removal, Schema, Step, Trial};
 use crate::template::Placeholders;
 use crate::{BrokerList, StoreError, Survey};
 
 /// The longest time that one statement may take. An index over many rows takes long.
 const STEP_TIMEOUT: Duration = Duration::from_secs(86_400);
+
+/// Returns the settings of a connection that makes schema changes.
+pub(super) fn step_settings(settings: &Settings) -> Settings {
+    Settings {
+        command_timeout: STEP_TIMEOUT,
+        ..settings.clone()
+    }
+}
 
 /// Plans and makes schema changes. Uses its own connection, and blocks the calling thread: do not use it within an async
 /// runtime.
@@ -53,10 +62,7 @@ impl MssqlSchema {
             .enable_all()
             .build()
             .map_err(|error| StoreError::Io(format!("cannot start an async runtime: {error}")))?;
-        let settings = Settings {
-            command_timeout: STEP_TIMEOUT,
-            ..settings.clone()
-        };
+        let settings = step_settings(settings);
         let connection = runtime.block_on(Connection::open(&settings.server()?, &settings))?;
         Ok(Self {
             runtime,
@@ -70,7 +76,22 @@ impl Schema for MssqlSchema {
         self.runtime.block_on(plan(&mut self.connection, queue))
     }
 
-    fn apply(&mut self, step: &Step, progress: &mut dyn FnMut(u64)) -> Result<(), StoreError> {
+    fn count_rows(&mut self, queue: &QueueSpec) -> Result<u64, StoreError> {
+        self.runtime
+            .block_on(survey::count_rows(&mut self.connection, &queue.table))
+    }
+
+    fn triggers(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
+        self.runtime
+            .block_on(trials::triggers(&mut self.connection, queue))
+    }
+
+    fn try_triggers(&mut self, queue: &QueueSpec) -> Result<Vec<Trial>, StoreError> {
+        self.runtime
+            .block_on(trials::try_triggers(&mut self.connection, queue))
+    }
+
+    fn apply(&mut self, step: &Step, progress: &mut dyn FnMut(Progress)) -> Result<(), StoreError> {
         let apply = apply(&mut self.connection, step, progress);
         self.runtime.block_on(apply)
     }
@@ -193,8 +214,11 @@ pub(super) async fn plan(
     let mut filegroup = None;
     if exists && !managed {
         let mut problems = added.foreign_columns(queue, &table);
-        let indexes = index::all_with_status(queue, &columns.order, &table)
-            .map(|(role, status)| (index::name(role, queue), status));
+        let indexes =
+            index::all_with_status(queue, &columns.order, &table).map(|(role, status)| {
+                let [present, _] = index::present_and_other_name(role, queue, &table);
+                (present, status)
+            });
         problems.extend(foreign_indexes(queue, &added, indexes));
         problems.extend(strange_states(connection, queue, &table, &added).await?);
         if !problems.is_empty() {
@@ -225,14 +249,18 @@ pub(super) async fn plan(
             backfill::plan(connection, queue, &table, key, &placeholders, not_null).await?;
         changes.extend(backfill);
     }
-    let online = exists && connection.server_info.supports_online_indexes();
+    let server = &connection.server_info;
+    let builds = IndexBuilds {
+        options: if exists { server.index_options() } else { "" },
+        renames: server.renames_indexes(),
+        filegroup: filegroup.as_deref(),
+    };
     changes.extend(add_indexes(
         queue,
         &table,
         &columns.order,
         &placeholders,
-        online,
-        filegroup.as_deref(),
+        builds,
     ));
     if let Some(name) = archive_name(queue) {
         let archive = Table::read(connection, name).await?;
@@ -240,8 +268,11 @@ pub(super) async fn plan(
             changes.push(create_archive(queue, name, &columns, &placeholders));
         }
         if needs_time_index(queue, archive.as_ref()) {
-            let online = archive.is_some() && connection.server_info.supports_online_indexes();
-            changes.push(create_time_index(queue, name, &placeholders, online));
+            let options = match archive {
+                Some(_) => connection.server_info.index_options(),
+                None => "",
+            };
+            changes.push(create_time_index(queue, name, &placeholders, options));
         }
     }
     if !changes.is_empty() && !added.has_tables && !managed {
@@ -277,21 +308,22 @@ async fn strange_states(
 pub(super) async fn apply(
     connection: &mut Connection,
     step: &Step,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(Progress),
 ) -> Result<(), StoreError> {
     if !step.until_no_rows {
         let done = connection.batch(&step.sql).await;
         done.map_err(|error| of_schema_change(&error))?;
         return Ok(());
     }
-    let mut total = 0;
+    let mut total = Progress::default();
     loop {
         let results = connection.batch(&step.sql).await;
         let results = results.map_err(|error| of_schema_change(&error))?;
         let row = results.last().and_then(|rows| rows.first());
         let row = row.ok_or_else(|| StoreError::Bug("a step returned no counts".to_owned()))?;
         let [visited, changed] = [integer(row, 0)?, integer(row, 1)?];
-        total += changed.unsigned_abs();
+        total.visited += visited.unsigned_abs();
+        total.changed += changed.unsigned_abs();
         progress(total);
         if visited == 0 {
             return Ok(());
@@ -342,8 +374,25 @@ async fn warnings(
     let mut warnings = dependents::warnings(connection, queue).await?;
     if let Some(table) = Table::read(connection, &queue.table).await? {
         warnings.extend(partitions::warnings(connection, queue, &table).await?);
+        warnings.extend(unsent_columns(queue, &table));
     }
     Ok(warnings)
+}
+
+/// Returns one warning for each column that workers do not get, although the configuration does not leave it out.
+pub(super) fn unsent_columns(queue: &QueueSpec, table: &Table) -> Vec<String> {
+    if queue.columns.is_some() {
+        return Vec::new();
+    }
+    let unsent = table.columns.iter().filter(|column| !column.readable);
+    unsent
+        .map(|column| {
+            format!(
+                "the column {} of table {:?} has the type {}, which is not sent to workers: add a computed column that converts                  it, or list the columns that workers need (columns = […])",
+                column.name, queue.table, column.declared
+            )
+        })
+        .collect()
 }
 
 /// Returns optional improvements to the queue's table and its database, one sentence each.
@@ -400,45 +449,114 @@ pub(super) fn add_columns(
     })
 }
 
-/// Plans the indexes that the table lacks, and those that have another order. `online`: the table can be written to while an
-/// index is created. `filegroup`: the table is partitioned, and the indexes that have to be in one piece go there.
+/// How the server builds indexes.
+#[derive(Clone, Copy)]
+pub(super) struct IndexBuilds<'a> {
+    /// The WITH clause, if the table has rows.
+    pub(super) options: &'static str,
+    /// Whether the server can rename an index.
+    pub(super) renames: bool,
+    /// The table is partitioned, and the indexes that have to be in one piece go there.
+    pub(super) filegroup: Option<&'a str>,
+}
+
+/// Plans the indexes that the table lacks. One in another order is replaced: the new one is built first, under another name.
 pub(super) fn add_indexes(
     queue: &QueueSpec,
     table: &Table,
     order: &[OrderColumn],
     placeholders: &Placeholders,
-    online: bool,
-    filegroup: Option<&str>,
+    builds: IndexBuilds<'_>,
 ) -> Vec<Step> {
-    let online = if online { " WITH (ONLINE = ON)" } else { "" };
-    adoption::add_indexes(
-        index::all_with_status(queue, order, table),
-        |purpose, role| {
-            remove::drop_index(
-                purpose,
-                placeholders,
-                &queue.table,
-                &index::name(role, queue),
-            )
-        },
-        |mut purpose, role| {
-            let filegroup = filegroup.filter(|_| is_whole(role));
-            if filegroup.is_some() {
-                purpose.push_str(
-                    " in one piece, because the table is partitioned (drop the index before ALTER TABLE … SWITCH)",
-                );
+    let create =
+        |purpose, role, name: &str| create_index(queue, placeholders, builds, purpose, role, name);
+    let drop = |purpose, name: &str| remove::drop_index(purpose, placeholders, &queue.table, name);
+    let mut steps = Vec::new();
+    for (role, status) in index::all_with_status(queue, order, table) {
+        let role_name = role.name();
+        let [present, other] = index::present_and_other_name(role, queue, table);
+        // Only SQL Server keeps the names apart. The other index is there if an earlier replacement was interrupted.
+        let has_other = builds.renames && table.index(&other).is_some();
+        let replace = || {
+            let purpose = format!("put the new {role_name} index in the place of the old one");
+            if builds.renames {
+                replace_index(queue, placeholders, purpose, &present, &other)
+            } else {
+                drop(purpose, &present)
             }
-            let filegroup = filegroup.map(|name| format!(" ON {}", quote(name)));
-            let name = index::name(role, queue);
-            let values = [
-                ("filegroup", filegroup.unwrap_or_default()),
-                ("index_literal", text_literal(&name)),
-                ("online", online.to_owned()),
-            ];
-            let placeholders = recording(placeholders, queue, &queue.table, "index", &name);
-            step(purpose, role.section(), &with(&placeholders, values)).reading_all_rows()
-        },
-    )
+        };
+        match status {
+            IndexStatus::Usable => {
+                let used = index::find(role, queue, order, table);
+                if has_other && used.is_some_and(|used| used.name.eq_ignore_ascii_case(&other)) {
+                    steps.push(replace());
+                }
+            }
+            IndexStatus::Missing => {
+                steps.push(create(
+                    format!("add the {role_name} index"),
+                    role,
+                    &index::name(role, queue),
+                ));
+            }
+            IndexStatus::WrongOrder => {
+                if has_other {
+                    let purpose = format!("drop a {role_name} index that nothing uses");
+                    steps.push(drop(purpose, &other));
+                }
+                let purpose = format!(
+                    "build a new {role_name} index beside the old one, whose order is not the queue's"
+                );
+                steps.push(create(purpose, role, &other));
+                steps.push(replace());
+            }
+        }
+    }
+    steps
+}
+
+/// Returns the step that creates the index of `role` under `name`.
+fn create_index(
+    queue: &QueueSpec,
+    placeholders: &Placeholders,
+    builds: IndexBuilds<'_>,
+    mut purpose: String,
+    role: IndexRole,
+    name: &str,
+) -> Step {
+    let filegroup = builds.filegroup.filter(|_| is_whole(role));
+    if filegroup.is_some() {
+        purpose.push_str(
+            " in one piece, because the table is partitioned (drop the index before ALTER TABLE … SWITCH)",
+        );
+    }
+    let filegroup = filegroup.map(|name| format!(" ON {}", quote(name)));
+    let values = [
+        (role.section(), quote(name)),
+        ("filegroup", filegroup.unwrap_or_default()),
+        ("index_literal", text_literal(name)),
+        ("online", builds.options.to_owned()),
+    ];
+    let placeholders = recording(placeholders, queue, &queue.table, "index", name);
+    step(purpose, role.section(), &with(&placeholders, values)).reading_all_rows()
+}
+
+/// Returns the step that drops the index `old` and gives its name to the index `new`.
+pub(super) fn replace_index(
+    queue: &QueueSpec,
+    placeholders: &Placeholders,
+    purpose: String,
+    old: &str,
+    new: &str,
+) -> Step {
+    let path = format!("{}.{}", quote_table(&queue.table), quote(new));
+    let values = [
+        ("old_index", quote(old)),
+        ("old_name", text_literal(old)),
+        ("new_index_literal", text_literal(&path)),
+    ];
+    let placeholders = naming(placeholders, &queue.table, new);
+    step(purpose, "replace_index", &with(&placeholders, values))
 }
 
 /// Plans the archive: the table's columns, and the soft-lock columns that tell how the item ended.
@@ -480,14 +598,13 @@ pub(super) fn create_time_index(
     queue: &QueueSpec,
     archive: &str,
     placeholders: &Placeholders,
-    online: bool,
+    options: &str,
 ) -> Step {
     let index = index::archive_name(queue, archive);
-    let online = if online { " WITH (ONLINE = ON)" } else { "" };
     let values = [
         ("index_literal", text_literal(&index)),
         ("archive_index", quote(&index)),
-        ("online", online.to_owned()),
+        ("online", options.to_owned()),
     ];
     let placeholders = recording(placeholders, queue, archive, "index", &index);
     let placeholders = with(&placeholders, values);
@@ -535,7 +652,11 @@ fn create_table(queue: &QueueSpec) -> Option<(Step, Table)> {
             ("definitions", definitions.join(",\n    ")),
             (
                 "primary_key",
-                format!(",\n    PRIMARY KEY ({})", key_list.join(", ")),
+                format!(
+                    ",\n    CONSTRAINT {} PRIMARY KEY ({})",
+                    quote(&index::primary_key_name(queue)),
+                    key_list.join(", ")
+                ),
             ),
         ],
     );
@@ -558,6 +679,7 @@ fn create_table(queue: &QueueSpec) -> Option<(Step, Table)> {
         indexes: Vec::new(),
         lock_escalation: false,
         has_triggers: false,
+        cascades_to_triggers: false,
         reports_filters: true,
     };
     let create = step(create_table_purpose(queue), "create", &placeholders);

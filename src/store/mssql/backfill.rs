@@ -4,17 +4,19 @@
 //! had to be added as NULL gets the value that it would have by its default.
 //!
 //! The step visits the rows in key order, a chunk at a time, so that no transaction locks many rows. The key of the last row
-//! visited is kept in a temporary table between the runs of its statement.
+//! visited is kept in a table between the runs of its statement, so that the step goes on there after an interruption.
 
 use lease_broker_model::item_state::State;
+use lease_broker_model::key::hex;
 use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
+use sha2::{Digest as _, Sha256};
 
 use super::adopt_sql::render;
-use super::catalogue::{Column, Table};
+use super::catalogue::{Column, Table, collate};
 use super::connection::Connection;
 use super::decode::integer;
 use super::mirror::mirrors;
-use super::quote::{literal, quote};
+use super::quote::{literal, quote, text_literal};
 use super::soft_lock_types::NOT_NULL_COLUMNS;
 use crate::StoreError;
 use crate::adoption::backfill_purpose;
@@ -96,6 +98,9 @@ pub(super) async fn plan(
     placeholders.insert("backfill_states", cases.concat());
     placeholders.insert("wants_backfill", any_of(needed));
     set_position_placeholders(&mut placeholders, key);
+    let walk = ["table", "wants_backfill", "backfill_states"].map(|name| &*placeholders[name]);
+    let walk = hex(&Sha256::digest(walk.join("\n")));
+    placeholders.insert("walk", text_literal(&walk));
     let states: Vec<State> = final_states.iter().map(|(state, _)| *state).collect();
     Ok(Some(Step {
         purpose: if states.is_empty() {
@@ -118,6 +123,27 @@ fn any_of(conditions: Vec<String>) -> String {
     format!("({})", each.join(" OR "))
 }
 
+/// Returns the type of the variable for a key column. A variable cannot have a collation. One of type char or varchar has the
+/// database's code page and would lose letters of another one, so that the walk would come to the same rows again.
+fn variable_type(column: &Column) -> &str {
+    match column.code_page {
+        Some(_) => "nvarchar(4000)",
+        None => &column.declared,
+    }
+}
+
+/// Renders the value of a key column at the position. A text with a code page gets the type of its column, so that the server
+/// seeks in the column's index. The collation within the conversion decides the code page.
+fn position(number: usize, column: &Column) -> String {
+    match column.code_page {
+        Some(_) => {
+            let (declared, collate) = (&column.declared, collate(column));
+            format!("CONVERT({declared}, @k{number}{collate}){collate}")
+        }
+        None => format!("@k{number}"),
+    }
+}
+
 /// Sets the placeholders of the position: the key of the row that was visited last.
 pub(super) fn set_position_placeholders(placeholders: &mut Placeholders, key: &[Column]) {
     let list = |render: &dyn Fn(usize, &Column) -> String| -> String {
@@ -126,18 +152,15 @@ pub(super) fn set_position_placeholders(placeholders: &mut Placeholders, key: &[
             .map(|(number, column)| render(number, column));
         parts.collect::<Vec<_>>().join(", ")
     };
-    // A variable cannot have a collation. A comparison with a column uses the column's. A variable of type char or varchar has
-    // the database's code page and would lose letters of another one.
     placeholders.insert(
         "key_variables",
+        list(&|number, column| format!("@k{number} {}", variable_type(column))),
+    );
+    placeholders.insert(
+        "position_into_variables",
         list(&|number, column| {
-            let is_foreign = column.code_page.is_some_and(|page| page != 1252);
-            let declared = if is_foreign {
-                "nvarchar(4000)"
-            } else {
-                &column.declared
-            };
-            format!("@k{number} {declared}")
+            let declared = variable_type(column);
+            format!("@k{number} = CONVERT({declared}, p.k{number})")
         }),
     );
     placeholders.insert(
@@ -151,11 +174,12 @@ pub(super) fn set_position_placeholders(placeholders: &mut Placeholders, key: &[
     // Compares keys of several columns as one value: (a, b) > (@k1, @k2) in T-SQL.
     let mut after = String::new();
     for (number, column) in (1..).zip(key).collect::<Vec<_>>().into_iter().rev() {
+        let position = position(number, column);
         let column = quote(&column.name);
         after = if after.is_empty() {
-            format!("t.{column} > @k{number}")
+            format!("t.{column} > {position}")
         } else {
-            format!("t.{column} >= @k{number} AND (t.{column} > @k{number} OR {after})")
+            format!("t.{column} >= {position} AND (t.{column} > {position} OR {after})")
         };
     }
     placeholders.insert("after_position", after);

@@ -122,6 +122,7 @@ fn kind_of(column: ColumnType) -> KeyKind {
         | ColumnType::Time
         | ColumnType::Guid
         | ColumnType::Xml
+        | ColumnType::Json
         | ColumnType::Other => KeyKind::Text,
     }
 }

@@ -2,6 +2,7 @@
 
 use tiberius::Row;
 
+use super::cascades;
 use super::connection::Connection;
 use super::decode::integer;
 use super::quote::quote_table;
@@ -24,7 +25,8 @@ const OBSTACLES: &str =
 FROM sys.triggers AS g WHERE g.parent_id = OBJECT_ID(@P1) AND g.is_disabled = 0
 UNION ALL SELECT i.name, 1 FROM sys.indexes AS i WHERE i.object_id = OBJECT_ID(@P1) AND i.type = 5";
 
-/// Reads the columns, with the base type of each column that has an alias type.
+/// Reads the columns, with the base type of each column that has an alias type. The columns of a graph table that the server adds
+/// are left out: it refuses statements that name them.
 const COLUMNS: &str =
     "SELECT CAST(c.name AS nvarchar(128)), t.name, c.max_length, c.precision, c.scale, c.is_nullable, c.is_identity,
     c.is_computed, c.collation_name, c.generated_always_type,
@@ -33,7 +35,7 @@ FROM sys.columns AS c
     INNER JOIN sys.types AS a ON a.user_type_id = c.user_type_id
     INNER JOIN sys.types AS t ON t.user_type_id = CASE WHEN a.is_user_defined = 1 AND a.is_assembly_type = 0
         THEN a.system_type_id ELSE a.user_type_id END
-WHERE c.object_id = OBJECT_ID(@P1)
+WHERE c.object_id = OBJECT_ID(@P1) AND c.graph_type IS NULL
 ORDER BY c.column_id";
 
 /// Reads the names of the columns as they were written. Babelfish returns them in lower case in `sys.columns`.
@@ -112,6 +114,7 @@ impl Table {
             indexes: Vec::new(),
             lock_escalation,
             has_triggers,
+            cascades_to_triggers: !cascades::triggers(connection, &object).await?.is_empty(),
             reports_filters: !connection.server_info.babelfish,
         };
         let written = connection.query(WRITTEN, &[&object]).await?;
@@ -120,42 +123,21 @@ impl Table {
         for column in &mut table.columns {
             as_written(&mut column.name, &written);
         }
-        for row in connection
-            .query(INDEXES, &[&object])
-            .await?
-            .iter()
-            .flatten()
-        {
-            let index = text(row, 0)?;
-            let filter: Option<&str> = row.try_get(5)?;
-            let mut name = text(row, 3)?;
-            as_written(&mut name, &written);
-            let part = IndexColumn {
-                name: Some(name),
-                descending: flag(row, 4)?,
-            };
-            if let Some(known) = table.indexes.iter_mut().find(|known| known.name == index) {
-                known.columns.push(part);
-            } else {
-                table.indexes.push(Index {
-                    name: index,
-                    columns: vec![part],
-                    unique: flag(row, 1)? && !flag(row, 2)?,
-                    drops_duplicates: flag(row, 6)?,
-                    filter: match filter {
-                        Some(condition) => Filter::Condition(condition.to_owned()),
-                        None if flag(row, 2)? => Filter::Hidden,
-                        None => Filter::None,
-                    },
-                });
-            }
-        }
+        table.indexes = indexes(connection, &object, &written).await?;
         let names = |index: &Index| {
             let columns = index.columns.iter();
-            columns.filter_map(|column| column.name.clone()).collect()
+            columns
+                .filter_map(|column| column.name.clone())
+                .collect::<Vec<String>>()
+        };
+        // A node of a graph has a unique index on a column that is left out.
+        let is_known = |index: &&Index| {
+            let mut columns = names(index).into_iter();
+            columns.all(|name| table.column(&name).is_some())
         };
         let unique = table.indexes.iter().filter(|index| index.unique);
-        table.unique = unique.map(names).collect();
+        let unique = unique.filter(is_known).map(names).collect();
+        table.unique = unique;
         Ok(Some(table))
     }
 }
@@ -195,7 +177,7 @@ impl Column {
                     || declared.ends_with("text")
                     || !declared.starts_with('n')
             }
-            kind => kind == ColumnType::Xml,
+            kind => matches!(kind, ColumnType::Xml | ColumnType::Json),
         }
     }
 }
@@ -216,6 +198,46 @@ fn as_written(name: &mut String, written: &[String]) {
     {
         name.clone_from(written);
     }
+}
+
+/// Reads the enabled indexes of a table. `written` has the names of the columns as they were written.
+async fn indexes(
+    connection: &mut Connection,
+    object: &str,
+    written: &[String],
+) -> Result<Vec<Index>, StoreError> {
+    let mut indexes: Vec<Index> = Vec::new();
+    for row in connection
+        .query(INDEXES, &[&object])
+        .await?
+        .iter()
+        .flatten()
+    {
+        let index = text(row, 0)?;
+        let filter: Option<&str> = row.try_get(5)?;
+        let mut name = text(row, 3)?;
+        as_written(&mut name, written);
+        let part = IndexColumn {
+            name: Some(name),
+            descending: flag(row, 4)?,
+        };
+        if let Some(known) = indexes.iter_mut().find(|known| known.name == index) {
+            known.columns.push(part);
+        } else {
+            indexes.push(Index {
+                name: index,
+                columns: vec![part],
+                unique: flag(row, 1)? && !flag(row, 2)?,
+                drops_duplicates: flag(row, 6)?,
+                filter: match filter {
+                    Some(condition) => Filter::Condition(condition.to_owned()),
+                    None if flag(row, 2)? => Filter::Hidden,
+                    None => Filter::None,
+                },
+            });
+        }
+    }
+    Ok(indexes)
 }
 
 /// Reads a row of [`COLUMNS`].

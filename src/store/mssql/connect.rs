@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use tokio_util::compat::{Compat, TokioAsyncWriteCompatExt as _};
 
 use super::Settings;
+use super::error::in_own_words;
 
 /// A session after its login.
 pub(super) type Session = Client<Compat<TcpStream>>;
@@ -72,9 +73,21 @@ pub(super) async fn connect(
                 config.host(host);
                 config.port(port);
             }
-            outcome => return Ok((outcome?, socket)),
+            Err(error) => {
+                let no_login = || login_timed_out(settings.handshake_timeout);
+                return Err(in_own_words(error, no_login));
+            }
+            Ok(session) => return Ok((session, socket)),
         }
     }
+}
+
+/// Returns the error for a server that accepted the connection and did not finish the login within the timeout.
+fn login_timed_out(timeout: Duration) -> Error {
+    let timeout = humantime::format_duration(timeout);
+    let message =
+        format!("no TLS and login within {timeout}, the value of store.handshake_timeout");
+    IoError::new(ErrorKind::TimedOut, message).into()
 }
 
 /// Opens a TCP connection to the first of the server's addresses that accepts. The addresses are tried one after the

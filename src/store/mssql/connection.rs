@@ -9,14 +9,15 @@ use tokio::time::timeout;
 
 use super::Settings;
 use super::connect::{Session, Socket, connect};
-use super::error::while_connecting;
+use super::error::{in_own_words, timed_out, while_connecting};
 use super::prepared::{self, BatchKey, NO_SUCH_HANDLE, Prepared};
 use super::remedy::FATAL_CLASS;
 use super::server_info::{SERVER_INFO_SQL, ServerInfo};
 use crate::StoreError;
 
-/// The options that filtered indexes need. Implicit transactions are off, so only a batch begins a transaction.
-const SESSION_OPTIONS: &str = "SET ANSI_NULLS, ANSI_PADDING, ANSI_WARNINGS, ARITHABORT, CONCAT_NULL_YIELDS_NULL, \
+/// The language of the server's messages, whose English words the broker looks for. A login can have another one. Then the options
+/// that filtered indexes need. Implicit transactions are off, so only a batch begins a transaction.
+const SESSION_OPTIONS: &str = "SET LANGUAGE us_english; SET ANSI_NULLS, ANSI_PADDING, ANSI_WARNINGS, ARITHABORT, CONCAT_NULL_YIELDS_NULL, \
     QUOTED_IDENTIFIER ON; SET NUMERIC_ROUNDABORT, IMPLICIT_TRANSACTIONS OFF; SET DEADLOCK_PRIORITY LOW;";
 /// Ends a transaction that a failed operation left open, and restores the options that batches change.
 const RESET: &str = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; \
@@ -30,6 +31,8 @@ pub(super) struct Connection {
     socket: Socket,
     /// The batch that sets the session's options.
     options: String,
+    /// The time within which the driver expects each part of an answer.
+    try_timeout: Duration,
     prepared: Prepared,
     pub(super) server_info: ServerInfo,
     opened_at: Instant,
@@ -52,14 +55,14 @@ impl Connection {
     pub(super) async fn open(server: &Config, settings: &Settings) -> Result<Self, StoreError> {
         let connected = connect(server, settings).await;
         let (session, socket) = connected.map_err(|error| while_connecting(&error))?;
-        // Shorter than the driver's timeout, which would end the whole connection.
-        let lock_timeout = settings.try_timeout().mul_f64(0.8).as_millis();
+        let lock_timeout = settings.lock_timeout().as_millis();
         let options = format!("{SESSION_OPTIONS} SET LOCK_TIMEOUT {lock_timeout};");
         let set_up = format!("{options} {SERVER_INFO_SQL};");
         let mut connection = Self {
             session,
             socket,
             options,
+            try_timeout: settings.try_timeout(),
             prepared: Prepared::default(),
             server_info: ServerInfo::default(),
             opened_at: Instant::now(),
@@ -126,8 +129,11 @@ impl Connection {
         }
         let key = BatchKey::new(sql, parameters);
         if let Some(handle) = self.prepared.handle(&key) {
-            let sql = prepared::execute(&handle.to_string(), parameters.len());
-            let result = self.run(&sql, parameters, ResultFilter::BrokerOnly).await;
+            let sql = prepared::execute(parameters.len());
+            let all_parameters = [parameters, &[&handle]].concat();
+            let result = self
+                .run(&sql, &all_parameters, ResultFilter::BrokerOnly)
+                .await;
             let outcome = result.and_then(BatchResult::into_results);
             if matches!(&outcome, Err(Error::Server(token)) if token.code() == NO_SUCH_HANDLE) {
                 self.prepared.clear();
@@ -135,9 +141,10 @@ impl Connection {
             return outcome;
         }
         let evicted = self.prepared.evict_oldest();
-        let sql = prepared::prepare_and_execute(parameters.len(), evicted);
+        let sql = prepared::prepare_and_execute(parameters.len(), evicted.is_some());
         let prepare_parameters: [&dyn ToSql; 2] = [&key.declarations, &key.sql];
-        let all_parameters = [parameters, &prepare_parameters].concat();
+        let mut all_parameters = [parameters, &prepare_parameters].concat();
+        all_parameters.extend(evicted.as_ref().map(|handle| -> &dyn ToSql { handle }));
         let mut result = self
             .run(&sql, &all_parameters, ResultFilter::BrokerOnly)
             .await?;
@@ -170,8 +177,7 @@ impl Connection {
             async { read_to_end(self.session.query(sql, parameters).await?, filter).await };
         // The driver's futures are large. On the heap they do not enlarge the futures of all callers.
         let outcome = Box::pin(result).await;
-        self.update_state(&outcome);
-        outcome
+        self.update_state(outcome)
     }
 
     /// Runs a batch without parameters and returns all its results.
@@ -180,12 +186,12 @@ impl Connection {
         let result =
             async { read_to_end(self.session.simple_query(sql).await?, ResultFilter::All).await };
         let outcome = Box::pin(result).await;
-        self.update_state(&outcome);
-        outcome?.into_results()
+        self.update_state(outcome)?.into_results()
     }
 
-    fn update_state(&mut self, outcome: &Result<BatchResult, Error>) {
-        let error = match outcome {
+    /// Notes whether the connection may be used again. Returns the outcome, with the broker's own words for a timeout.
+    fn update_state(&mut self, outcome: Result<BatchResult, Error>) -> Result<BatchResult, Error> {
+        let error = match &outcome {
             Ok(result) => result.first_error.as_ref(),
             Err(error) => Some(error),
         };
@@ -201,6 +207,7 @@ impl Connection {
         if self.state != ConnectionState::Broken {
             self.last_reply_at = Instant::now();
         }
+        outcome.map_err(|error| in_own_words(error, || timed_out(self.try_timeout)))
     }
 }
 

@@ -9,7 +9,7 @@ use super::list_parameters::{ListEntry, ListParameters};
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use super::statement_parts::roll_back_on_error;
-use crate::template::{Placeholders, render};
+use crate::template::render;
 use crate::{NewItem, QueueIndex, Rejection, StoreError};
 
 pub(super) const ENQUEUE: &str = lease_broker_sql::mssql::ENQUEUE;
@@ -132,7 +132,7 @@ pub(super) fn render_batch(
     groups: &[ItemGroup],
     end: TransactionEnd,
 ) -> String {
-    let mut sql = render(ENQUEUE, "begin", &Placeholders::new());
+    let mut sql = render(ENQUEUE, "begin", &queue.placeholders);
     for (list_number, group) in groups.iter().enumerate() {
         let first = &items[group.indexes[0]];
         let insert = queue.key_source.section(&queue.key, first);

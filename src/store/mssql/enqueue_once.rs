@@ -120,7 +120,7 @@ pub(super) fn render_batch(
         placeholders.insert(name, format!("@P{number}"));
     }
     let mut sections = vec![
-        render(ENQUEUE, "begin", &Placeholders::new()),
+        render(ENQUEUE, "begin", &queue.placeholders),
         render(ENQUEUE_ONCE, "if_new", &placeholders),
     ];
     for (list_number, group) in groups.iter().enumerate() {

@@ -251,6 +251,17 @@ pub(super) fn timed_out(duration: Duration) -> Error {
     }
 }
 
+/// Returns the error, or `own` instead of a timeout of the driver. The driver's text names methods of its own as the remedy.
+pub(super) fn in_own_words(error: Error, own: impl FnOnce() -> Error) -> Error {
+    match error {
+        Error::Io {
+            kind: ErrorKind::TimedOut,
+            message,
+        } if message.contains("`Config::") => own(),
+        other => other,
+    }
+}
+
 fn text_of(error: &Error) -> String {
     match error {
         Error::Server(token) => format!("{} (error {})", token.message(), token.code()),

@@ -1,4 +1,5 @@
-//! The indexes of a queue on a server: which index of a table has which role, and the hints that name them.
+//! The indexes of a queue on a server: which index of a table has which role, and the hints that name them. Also the names of
+//! constraints, which follow the same rule.
 
 use std::fmt::Write as _;
 
@@ -34,10 +35,56 @@ pub(super) fn name(role: IndexRole, queue: &QueueSpec) -> String {
     shortened(&name, role.name())
 }
 
+/// Returns the name under which an index of `role` is built while another one still serves.
+fn replacement_name(role: IndexRole, queue: &QueueSpec) -> String {
+    let name = role.index_name(queue, &bare_table(&queue.table));
+    shortened(&format!("{name}_new"), &format!("{}_new", role.name()))
+}
+
+/// Both names that an index of `role` can have: its own, and that of a replacement.
+pub(super) fn both_names(role: IndexRole, queue: &QueueSpec) -> [String; 2] {
+    [name(role, queue), replacement_name(role, queue)]
+}
+
+/// Returns the name of the index of `role` that the table has, and the other one of [`both_names`]. A replacement keeps its name
+/// where the server cannot rename an index.
+pub(super) fn present_and_other_name(
+    role: IndexRole,
+    queue: &QueueSpec,
+    table: &Table,
+) -> [String; 2] {
+    let [own, replacement] = both_names(role, queue);
+    let has_own = table.reports_filters && table.index(&own).is_some();
+    if !has_own && named(table, &replacement).is_some() {
+        [replacement, own]
+    } else {
+        [own, replacement]
+    }
+}
+
 /// Returns the name of the archive's index on the time of completion.
 pub(super) fn archive_name(queue: &QueueSpec, archive: &str) -> String {
     let time = queue.soft_lock.name(SoftLockColumn::StateTime);
     shortened(&format!("{}_{time}", bare_table(archive)), "time")
+}
+
+/// Sets the placeholders of the names that the default constraints of new soft-lock columns get.
+pub(super) fn set_default_names(placeholders: &mut Placeholders, queue: &QueueSpec) {
+    for (column, placeholder) in [
+        (SoftLockColumn::State, "lease_state_default"),
+        (SoftLockColumn::StateTime, "lease_state_time_default"),
+        (SoftLockColumn::Fence, "lease_fence_default"),
+        (SoftLockColumn::Attempt, "lease_attempt_default"),
+    ] {
+        let name = queue.soft_lock.name(column);
+        let name = format!("DF_{}_{name}", bare_table(&queue.table));
+        placeholders.insert(placeholder, quote(&shortened(&name, column.default_name())));
+    }
+}
+
+/// Returns the name of the primary key of a managed queue's table.
+pub(super) fn primary_key_name(queue: &QueueSpec) -> String {
+    shortened(&format!("PK_{}", bare_table(&queue.table)), "key")
 }
 
 /// Returns `name`, or its beginning, a hash and `last_word` if it is too long.
@@ -209,12 +256,10 @@ pub(super) fn set_columns_and_hints(
 
 /// Renders the table hints of a walk in the order of the key. `seek`: the walk begins after a key.
 ///
-/// The exceptions are those of [`seek_hint`]. Besides, a text of a code page other than 1252 is compared as Unicode, which SQL
-/// Server cannot always seek.
+/// The exceptions are those of [`seek_hint`].
 pub(super) fn walk_hint(key: &[Column], table: &Table, seek: bool) -> String {
-    let has_code_page = |column: &Column| column.code_page.is_some_and(|page| page != 1252);
     match key_index(key, table) {
-        Some(index) => hint(&index.name, seek && !key.iter().any(has_code_page)),
+        Some(index) => hint(&index.name, seek),
         None => String::new(),
     }
 }

@@ -84,7 +84,7 @@ fn data_part(column: &Column, text_bytes: TextBytes) -> Option<Part> {
                 max: declared,
             });
         }
-        ColumnType::Xml => (utf16.clone(), "* 3 / 2"),
+        ColumnType::Xml | ColumnType::Json => (utf16.clone(), "* 3 / 2"),
         ColumnType::Text if column.declared.starts_with('n') || column.declared == "sysname" => {
             (value, "* 3 / 2")
         }

@@ -4,6 +4,7 @@ use lease_broker_model::queue::{ClaimStrategy, OnComplete, Order, QueueSpec, Sof
 
 use super::catalogue::{Column, Table, collate};
 use super::quote::{quote, quote_table, text_literal};
+use super::statement_parts::queue_comment;
 use super::types::ColumnType;
 use super::{index, mirror};
 use crate::Stats;
@@ -13,10 +14,12 @@ use crate::template::Placeholders;
 /// Returns the values that depend only on the queue. They suffice to create its table and to remove its parts.
 pub(super) fn of_queue(queue: &QueueSpec) -> Placeholders {
     let mut placeholders = soft_lock_placeholders(&queue.soft_lock, quote);
+    placeholders.insert("queue_comment", queue_comment(&queue.name));
     let table = quote_table(&queue.table);
     placeholders.insert("table_literal", text_literal(&table));
     placeholders.insert("table", table);
     index::set_names(&mut placeholders, queue);
+    index::set_default_names(&mut placeholders, queue);
     set_checkpoint_placeholders(&mut placeholders, queue);
     let trace = quote(queue.soft_lock.name(SoftLockColumn::TraceParent));
     let clear_trace = match queue.on_complete {
@@ -254,6 +257,8 @@ fn read_column(column: &Column) -> String {
 fn as_read(value: &str, column: &Column) -> String {
     match column.kind {
         ColumnType::Money => format!("CONVERT({}, {value})", column.declared),
+        // Without it the server would send a type that the driver does not know.
+        ColumnType::Json => format!("CONVERT(nvarchar(max), {value})"),
         ColumnType::Text if column.code_page.is_some_and(|page| page != 1252) => {
             let length = column.declared.split_once('(');
             let length = length.and_then(|(_, length)| length.trim_end_matches(')').parse().ok());

@@ -9,12 +9,14 @@ use deadpool::managed::{
     self, Manager, Metrics, Object, PoolError, QueueMode, RecycleError, RecycleResult,
 };
 use futures_util::future::join_all;
+use secrecy::SecretString;
 use tiberius::{Config, Row, ToSql};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Settings;
+use super::adopt::step_settings;
 use super::connection::Connection;
 use super::epoch::LatestMoment;
 use super::error::{OperationFailure, RetrySafety, at_start, timed_out, while_connecting};
@@ -33,9 +35,15 @@ const START_DELAY: Duration = Duration::from_millis(75);
 /// Interval of the maintenance of idle connections.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(15);
 
+/// A connection string, and what it says.
+struct Server {
+    connection_string: SecretString,
+    config: Config,
+}
+
 /// Opens connections for the pool and checks them before each use.
 pub(super) struct ConnectionManager {
-    server: Config,
+    server: Mutex<Arc<Server>>,
     settings: Settings,
     connect_permits: Semaphore,
     latest_moment: LatestMoment,
@@ -46,7 +54,10 @@ pub(super) struct ConnectionManager {
 impl ConnectionManager {
     fn new(settings: &Settings) -> Result<Self, StoreError> {
         Ok(Self {
-            server: settings.server()?,
+            server: Mutex::new(Arc::new(Server {
+                connection_string: settings.connection_string.clone(),
+                config: settings.server()?,
+            })),
             settings: settings.clone(),
             latest_moment: LatestMoment::default(),
             connect_permits: Semaphore::new(MAX_CONCURRENT_CONNECTS),
@@ -54,9 +65,14 @@ impl ConnectionManager {
         })
     }
 
+    fn server(&self) -> Arc<Server> {
+        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        server.clone()
+    }
+
     /// Opens a connection. While the database that it leads to has gone back in time, this fails.
-    async fn open(&self) -> Result<Connection, StoreError> {
-        let mut connection = Connection::open(&self.server, &self.settings).await?;
+    async fn open(&self, settings: &Settings) -> Result<Connection, StoreError> {
+        let mut connection = self.open_unchecked(settings).await?;
         let check = self.latest_moment.check(&mut connection);
         let checked = timeout(self.settings.handshake_timeout, check).await;
         checked.unwrap_or_else(|_| {
@@ -65,6 +81,29 @@ impl ConnectionManager {
                 "the server does not answer after the login",
             ))
         })?;
+        Ok(connection)
+    }
+
+    /// Opens a connection. If that fails, reads the file of the connection string again. If it has changed, for example because
+    /// the password has, opens the connection with the new one.
+    async fn open_unchecked(&self, settings: &Settings) -> Result<Connection, StoreError> {
+        let server = self.server();
+        let failure = match Connection::open(&server.config, settings).await {
+            Ok(connection) => return Ok(connection),
+            Err(failure) => failure,
+        };
+        let again = settings.read_again(&server.connection_string).await;
+        let Some(connection_string) = again else {
+            return Err(failure);
+        };
+        let config = Settings::server_of(&connection_string)?;
+        let connection = Connection::open(&config, settings).await?;
+        tracing::info!("connected with the changed connection string");
+        let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        *server = Arc::new(Server {
+            connection_string,
+            config,
+        });
         Ok(connection)
     }
 
@@ -91,7 +130,7 @@ impl Manager for ConnectionManager {
 
     async fn create(&self) -> Result<Connection, StoreError> {
         let _permit = self.connect_permits.acquire().await;
-        self.open().await
+        self.open(&self.settings).await
     }
 
     async fn recycle(&self, connection: &mut Connection, _: &Metrics) -> RecycleResult<StoreError> {
@@ -182,7 +221,7 @@ impl Pool {
 
     /// Returns the server's name and port.
     pub(super) fn address(&self) -> String {
-        self.connections.manager().server.get_addr()
+        self.connections.manager().server().config.get_addr()
     }
 
     /// Returns the names of the server and the database.
@@ -190,7 +229,9 @@ impl Pool {
         let address = self.address();
         let (host, port) = address.rsplit_once(':').unwrap_or((&address, ""));
         Database {
-            namespace: self.connections.manager().settings.database(),
+            namespace: Settings::database_of(
+                &self.connections.manager().server().connection_string,
+            ),
             address: Some(host.to_owned()),
             port: port.parse().ok(),
         }
@@ -282,6 +323,35 @@ impl Pool {
         self.take().await.map_err(at_start)
     }
 
+    /// Opens a connection for schema changes. An index over many rows takes longer than any operation, and the steps change options of
+    /// the session.
+    pub(super) async fn open_for_schema(&self) -> Result<Connection, StoreError> {
+        let manager = self.connections.manager();
+        manager.open(&step_settings(&manager.settings)).await
+    }
+
+    /// Prepares a store. Reading the catalogue can meet a change of another session, which a second reading does not, so the
+    /// preparation is retried like an operation.
+    pub(super) async fn start<T>(
+        &self,
+        prepare: impl AsyncFn() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut delay = START_DELAY;
+        for _ in 1..MAX_TRIES {
+            match prepare().await {
+                Err(StoreError::Unavailable(outage))
+                    if outage.cause == OutageCause::Busy && outage.number.is_some() =>
+                {
+                    tracing::warn!(%outage, "retrying the start of the store");
+                    tokio::time::sleep(delay).await;
+                    delay *= 2;
+                }
+                outcome => return outcome,
+            }
+        }
+        prepare().await
+    }
+
     /// Runs a statement on the connection of the health check.
     pub(super) async fn probe(&self, sql: &str) -> Result<(), StoreError> {
         let mut kept = self.probe.lock().await;
@@ -293,7 +363,7 @@ impl Pool {
         let usable = kept.take().filter(is_usable);
         let mut connection = match usable {
             Some(connection) => connection,
-            None => manager.open().await?,
+            None => manager.open(&manager.settings).await?,
         };
         connection.batch(sql).await?;
         *kept = Some(connection);

@@ -69,20 +69,28 @@ impl Prepared {
     }
 }
 
-/// Renders the call that runs a prepared batch. `parameters` is the number of its parameters.
-pub(super) fn execute(handle: &str, parameters: usize) -> String {
+/// Renders the call that runs a prepared batch. `parameters` is the number of the batch's parameters. The handle is one more, the
+/// last, so that the server's plan cache has one text for all handles.
+pub(super) fn execute(parameters: usize) -> String {
+    execute_handle(&format!("@P{}", parameters + 1), parameters)
+}
+
+fn execute_handle(handle: &str, parameters: usize) -> String {
     let names = (1..=parameters).map(|number| format!(", @P{number}"));
     format!("EXEC sp_execute {handle}{};", names.collect::<String>())
 }
 
 /// Renders the batch that prepares another batch, returns its handle as column `lb_h`, and runs it. It takes the
-/// parameters of that batch and two more: the declarations and the text. `evicted` is a handle to release first. All
-/// this is a batch because the driver offers no other remote call than `sp_executesql`.
-pub(super) fn prepare_and_execute(parameters: usize, evicted: Option<i32>) -> String {
-    let (declarations, sql) = (parameters + 1, parameters + 2);
-    let execute = execute("@h", parameters);
-    let unprepare = evicted.map(|handle| format!("EXEC sp_unprepare {handle}; "));
-    let unprepare = unprepare.unwrap_or_default();
+/// parameters of that batch and two more: the declarations and the text. With `evicts` it takes one more, the last: a handle to
+/// release first. All this is a batch because the driver offers no other remote call than `sp_executesql`.
+pub(super) fn prepare_and_execute(parameters: usize, evicts: bool) -> String {
+    let [declarations, sql, evicted] = [1, 2, 3].map(|more| parameters + more);
+    let execute = execute_handle("@h", parameters);
+    let unprepare = if evicts {
+        format!("EXEC sp_unprepare @P{evicted}; ")
+    } else {
+        String::new()
+    };
     format!(
         "{unprepare}DECLARE @h int; EXEC sp_prepare @h OUTPUT, @P{declarations}, @P{sql}; SELECT @h AS lb_h; {execute}"
     )

@@ -45,7 +45,7 @@ impl PurgeStatements {
                 .iter()
                 .map(|section| render(PURGE, section, placeholders));
             let batch = sections.collect::<Vec<_>>().join("\n");
-            roll_back_on_error(batch, table.has_triggers)
+            roll_back_on_error(batch, table.has_triggers || table.cascades_to_triggers)
         };
         let mut first = placeholders.clone();
         first.insert("after_position", "1 = 1".to_owned());

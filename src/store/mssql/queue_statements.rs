@@ -60,7 +60,7 @@ pub(super) struct QueueStatements {
     /// Name and column of each index that has only one column.
     pub(super) single_column_indexes: Vec<(String, String)>,
     pub(super) placeholders: Placeholders,
-    /// Whether a change can run triggers of the queue's table or of its archive (`triggers.sql`).
+    /// Whether a change can run triggers of the queue's table, of its archive or of tables that refer to it (`triggers.sql`).
     pub(super) has_triggers: bool,
     /// Whether an index of the table drops duplicates instead of refusing them.
     pub(super) drops_duplicates: bool,
@@ -206,8 +206,9 @@ impl QueueStatements {
         placeholders.insert("claim_lock", claim_lock);
         let lease_columns = render(sql.claim, "lease_columns", &placeholders);
         placeholders.insert("lease_columns", lease_columns);
-        let has_triggers =
-            table.has_triggers || archive.is_some_and(|archive| archive.has_triggers);
+        let has_triggers = table.has_triggers
+            || table.cascades_to_triggers
+            || archive.is_some_and(|archive| archive.has_triggers);
         let guard = |batch: String| roll_back_on_error(batch, table.has_triggers);
         let checkpoint = spec.max_checkpoint_bytes;
         let checkpoint =

@@ -30,7 +30,7 @@ impl MssqlReader {
             // A command that only looks needs a connection at a time, and one or two more to find who holds a lock.
             min_idle_connections: 0,
             max_connections: settings.max_connections.max(3),
-            ..settings.clone()
+            ..settings.for_operator()
         };
         Self::open_with_pool(&Pool::new(&settings)?, queues).await
     }
@@ -41,7 +41,7 @@ impl MssqlReader {
     /// The same as [`Self::open`].
     pub async fn open_with_pool(pool: &Pool, queues: &[QueueSpec]) -> Result<Self, StoreError> {
         // The future is large. On the heap it does not enlarge the futures of all callers.
-        Box::pin(Self::prepare(pool, queues)).await
+        Box::pin(pool.start(async || Self::prepare(pool, queues).await)).await
     }
 
     async fn prepare(pool: &Pool, queues: &[QueueSpec]) -> Result<Self, StoreError> {

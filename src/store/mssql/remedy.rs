@@ -118,7 +118,18 @@ const SERVER_CLASS: u8 = 17;
 
 /// The reactions to errors with the number [`UNMAPPED`], by a part of the message. The first match counts.
 const UNMAPPED_REMEDIES: &[(Remedy, &[&str])] = &[
-    (Remedy::Retry, &["lock timeout", "deadlock", "serialize"]),
+    // The last three: another session dropped or changed an object while the catalogue was read.
+    (
+        Remedy::Retry,
+        &[
+            "lock timeout",
+            "deadlock",
+            "serialize",
+            "with OID",
+            "cache lookup failed",
+            "concurrently",
+        ],
+    ),
     // The server is starting, shutting down or in recovery, and refuses logins. Or it ends a session, for example because
     // another session crashed.
     (
@@ -126,7 +137,10 @@ const UNMAPPED_REMEDIES: &[(Remedy, &[&str])] = &[
         &["the database system is", "terminating connection"],
     ),
     // The broker's own SQL has no syntax errors. A column type in the configuration can have one.
-    (Remedy::Misconfigured, &["does not exist", "syntax error"]),
+    (
+        Remedy::Misconfigured,
+        &["does not exist", "syntax error", "permission denied"],
+    ),
     (
         Remedy::Refuse,
         &[
@@ -234,6 +248,14 @@ mod tests {
                 Remedy::Reconnect,
             ),
             ("relation \"x\" does not exist", Remedy::Misconfigured),
+            (
+                "permission denied for schema work_dbo",
+                Remedy::Misconfigured,
+            ),
+            ("could not open relation with OID 20817", Remedy::Retry),
+            ("relation with OID 20817 does not exist", Remedy::Retry),
+            ("cache lookup failed for relation 20817", Remedy::Retry),
+            ("tuple concurrently deleted", Remedy::Retry),
             ("new row violates check constraint", Remedy::Refuse),
             ("unheard of", Remedy::Bug),
         ] {

@@ -36,11 +36,12 @@ pub(super) async fn plan(
     let mut added = added_parts::read(connection, &queue.table).await?;
     added.forget_replaced_table(queue, &table);
     for role in index::roles(queue) {
-        let name = index::name(role, queue);
-        if index::named(&table, &name).is_some() && added.has_index(&name) {
-            let purpose = format!("drop the {} index", role.name());
-            let step = drop_index(purpose, &placeholders, &queue.table, &name);
-            removal.steps.push(step);
+        for name in index::both_names(role, queue) {
+            if index::named(&table, &name).is_some() && added.has_index(&name) {
+                let purpose = format!("drop the {} index", role.name());
+                let step = drop_index(purpose, &placeholders, &queue.table, &name);
+                removal.steps.push(step);
+            }
         }
     }
     if let Some(archive) = archive_name(queue) {

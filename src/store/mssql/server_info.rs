@@ -91,15 +91,37 @@ impl ServerInfo {
     /// Returns the way to get the size of a text in UTF-8. UTF-8 collations came with version 15, SQL Server 2019; Azure SQL
     /// has them in every version (Microsoft's documentation of "Collation and Unicode support").
     pub(super) fn text_bytes(&self) -> TextBytes {
-        let (major, _) = self.version.split_once('.').unwrap_or_default();
         if self.babelfish {
             TextBytes::Length
-        } else if matches!(self.edition, 5 | 8) || major.parse().is_ok_and(|major: u32| major >= 15)
-        {
+        } else if matches!(self.edition, 5 | 8) || self.major().is_some_and(|major| major >= 15) {
             TextBytes::Conversion
         } else {
             TextBytes::Unknown
         }
+    }
+
+    /// Returns the options with which an index is created on a table that has rows. Other sessions write meanwhile, where the
+    /// edition allows it. At its end such a build waits for a lock of the table, and other sessions would queue behind it. Since
+    /// version 16, SQL Server 2022, and on Azure SQL it lets them pass for an hour (Microsoft's documentation of CREATE INDEX).
+    pub(super) fn index_options(&self) -> &'static str {
+        let waits_at_low_priority =
+            matches!(self.edition, 5 | 8) || self.major().is_some_and(|major| major >= 16);
+        match (self.supports_online_indexes(), waits_at_low_priority) {
+            (false, _) => "",
+            (true, false) => " WITH (ONLINE = ON)",
+            (true, true) => {
+                " WITH (ONLINE = ON (WAIT_AT_LOW_PRIORITY (MAX_DURATION = 60 MINUTES, ABORT_AFTER_WAIT = NONE)))"
+            }
+        }
+    }
+
+    /// Returns whether `sp_rename` can rename an index.
+    pub(super) fn renames_indexes(&self) -> bool {
+        !self.babelfish
+    }
+
+    fn major(&self) -> Option<u32> {
+        self.version.split('.').next()?.parse().ok()
     }
 
     /// Returns whether the server can create an index while other sessions write to the table.
@@ -116,5 +138,37 @@ impl fmt::Display for ServerInfo {
             "SQL Server"
         };
         write!(out, "{name} {}", self.version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn index_waits_at_low_priority_since_version_16() {
+        for (edition, version, options) in [
+            (3, "15.0.4430.1", " WITH (ONLINE = ON)"),
+            (2, "16.0.4135.4", ""),
+            (
+                3,
+                "16.0.4135.4",
+                "WAIT_AT_LOW_PRIORITY (MAX_DURATION = 60 MINUTES",
+            ),
+            (
+                5,
+                "12.0.2000.8",
+                "WAIT_AT_LOW_PRIORITY (MAX_DURATION = 60 MINUTES",
+            ),
+        ] {
+            let server = ServerInfo {
+                edition,
+                version: version.to_owned(),
+                ..ServerInfo::default()
+            };
+            let actual = server.index_options();
+            assert!(actual.contains(options), "{edition} {version}: {actual}");
+            assert_eq!(actual.is_empty(), options.is_empty());
+        }
     }
 }

@@ -9,11 +9,17 @@ use tiberius::Config;
 use super::connection_string;
 use crate::StoreError;
 
+/// Maximum duration of a statement of a command that an operator runs, with its retry.
+const OPERATOR_TIMEOUT: Duration = Duration::from_secs(2 * 3_600);
+
 /// Settings of the connections to a server. The `Debug` output hides the connection string.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// An ADO.NET connection string.
     pub connection_string: SecretString,
+    /// The file that `connection_string` was read from. It is read again when no connection can be opened, so that a changed
+    /// password needs no restart.
+    pub connection_string_file: Option<PathBuf>,
     /// A file with a Microsoft Entra access token, which replaces user and password. It is read for each new
     /// connection.
     pub access_token_file: Option<PathBuf>,
@@ -24,6 +30,8 @@ pub struct Settings {
     /// Maximum duration of an operation, including its retries. A try that gets no reply within half of this time is
     /// retried.
     pub command_timeout: Duration,
+    /// Maximum time for which a statement waits for a lock. `None`: four fifths of a try.
+    pub lock_timeout: Option<Duration>,
     /// Maximum number of connections.
     pub max_connections: usize,
     /// Number of idle connections that are kept open.
@@ -37,10 +45,12 @@ impl Settings {
     pub fn new(connection_string: impl Into<SecretString>) -> Self {
         Self {
             connection_string: connection_string.into(),
+            connection_string_file: None,
             access_token_file: None,
             connect_timeout: Duration::from_secs(5),
             handshake_timeout: Duration::from_secs(10),
             command_timeout: Duration::from_secs(15),
+            lock_timeout: None,
             max_connections: 16,
             min_idle_connections: 0,
             max_connection_age: Duration::from_secs(1_800),
@@ -53,14 +63,52 @@ impl Settings {
         self.command_timeout / 2
     }
 
-    /// Returns the database that the connection string names.
-    pub(super) fn database(&self) -> Option<String> {
-        connection_string::database(self.connection_string.expose_secret())
+    /// Returns the maximum time for which a statement waits for a lock. The default is shorter than the driver's timeout, which
+    /// would end the whole connection.
+    pub(super) fn lock_timeout(&self) -> Duration {
+        let of_try = || self.try_timeout().mul_f64(0.8);
+        self.lock_timeout.unwrap_or_else(of_try)
+    }
+
+    /// Returns the settings for a command that an operator runs. It may count a large table, for which it has hours, but it
+    /// waits for locks no longer than a broker does.
+    #[must_use]
+    pub fn for_operator(&self) -> Self {
+        Self {
+            command_timeout: OPERATOR_TIMEOUT,
+            lock_timeout: Some(self.lock_timeout()),
+            ..self.clone()
+        }
+    }
+
+    /// Reads the connection string again, if it is in a file. `None`: it is the same as before, or cannot be read.
+    pub(super) async fn read_again(&self, present: &SecretString) -> Option<SecretString> {
+        let path = self.connection_string_file.as_ref()?;
+        let text = match tokio::fs::read_to_string(path).await {
+            Ok(text) => text,
+            Err(error) => {
+                let path = path.display();
+                tracing::warn!(%path, %error, "cannot read the connection string again");
+                return None;
+            }
+        };
+        let text = text.trim();
+        (text != present.expose_secret()).then(|| text.into())
+    }
+
+    /// Returns the database that a connection string names.
+    pub(super) fn database_of(connection_string: &SecretString) -> Option<String> {
+        connection_string::database(connection_string.expose_secret())
     }
 
     /// Parses the connection string into the driver's configuration.
     pub(super) fn server(&self) -> Result<Config, StoreError> {
-        let server = connection_string::parse(self.connection_string.expose_secret());
+        Self::server_of(&self.connection_string)
+    }
+
+    /// As [`Self::server`], for another connection string.
+    pub(super) fn server_of(connection_string: &SecretString) -> Result<Config, StoreError> {
+        let server = connection_string::parse(connection_string.expose_secret());
         let mut server = server.map_err(|problem| {
             StoreError::Misconfigured(format!("store.connection_string: {problem}"))
         })?;

@@ -6,18 +6,30 @@ use crate::template::{Placeholders, render};
 
 const TRIGGERS: &str = lease_broker_sql::mssql::TRIGGERS;
 
-/// Surrounds the batch as `triggers.sql` describes, if a table that it changes has triggers.
+/// Renders the name of a queue for the comment at the start of each batch. Comments nest in T-SQL, so a name with `*` could
+/// begin or end one.
+pub(super) fn queue_comment(name: &str) -> String {
+    name.replace(|c: char| c == '*' || c.is_control(), "_")
+}
+
+/// Surrounds the batch as `triggers.sql` describes, if a table that it changes has triggers. The comment in its first line stays
+/// the first line.
 pub(super) fn roll_back_on_error(batch: String, has_triggers: bool) -> String {
     if !has_triggers {
         return batch;
     }
-    let placeholders = Placeholders::from([("batch", batch)]);
-    render(TRIGGERS, "roll_back_on_error", &placeholders)
+    let (comment, batch) = batch.split_once('\n').unwrap_or(("", &batch));
+    let placeholders = Placeholders::from([("batch", batch.to_owned())]);
+    format!(
+        "{comment}\n{}",
+        render(TRIGGERS, "roll_back_on_error", &placeholders)
+    )
 }
 
 /// Returns whether [`roll_back_on_error`] has surrounded a batch, so that it runs triggers of the user.
 pub(super) fn runs_triggers(batch: &str) -> bool {
-    batch.starts_with("BEGIN TRY\n")
+    let after_comment = batch.split_once('\n').map(|(_, rest)| rest);
+    after_comment.is_some_and(|rest| rest.starts_with("BEGIN TRY\n"))
 }
 
 /// Adds the list of keys in `cancel.sql` to the placeholders.
@@ -48,4 +60,30 @@ pub(super) fn with_lease_list(
         }
     }
     placeholders
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queue_name_never_ends_or_begins_a_comment() {
+        for name in ["a*/ DROP TABLE b", "/*", "*/*", "a\nGO\n"] {
+            let comment = format!("/* lease-broker claim {} */", queue_comment(name));
+            assert_eq!(comment.matches("*/").count(), 1, "{comment}");
+            assert_eq!(comment.matches("/*").count(), 1, "{comment}");
+            assert_eq!(comment.lines().count(), 1, "{comment}");
+        }
+    }
+
+    #[test]
+    fn comment_stays_first_in_a_batch_that_rolls_back() {
+        let batch = roll_back_on_error("/* lease-broker claim q */\nSELECT 1".to_owned(), true);
+        assert!(
+            batch.starts_with("/* lease-broker claim q */\nBEGIN TRY\nSELECT 1\n"),
+            "{batch}"
+        );
+        assert!(runs_triggers(&batch));
+        assert!(!runs_triggers("/* lease-broker claim q */\nSELECT 1"));
+    }
 }

@@ -63,3 +63,21 @@ async fn texts(connection: &mut Connection, query: &str) -> Result<Vec<String>, 
     let text = |row| Ok(decode::optional_text(row, 0)?.unwrap_or_default());
     results.iter().flatten().map(text).collect()
 }
+
+/// Returns the number of rows of a table from the server's statistics. Babelfish has none, so there they are counted.
+pub(super) async fn count_rows(
+    connection: &mut Connection,
+    table: &str,
+) -> Result<u64, StoreError> {
+    let table = quote_table(table);
+    let count = if connection.server_info.babelfish {
+        format!("SELECT COUNT_BIG(*) FROM {table}")
+    } else {
+        format!(
+            "SELECT COALESCE(SUM(p.rows), 0) FROM sys.partitions AS p WHERE p.object_id = OBJECT_ID({}) AND p.index_id IN (0, 1)",
+            text_literal(&table)
+        )
+    };
+    let results = connection.batch(&count).await?;
+    Ok(decode::integer(decode::single_row(&results, 0)?, 0)?.unsigned_abs())
+}

@@ -31,6 +31,8 @@ pub(super) enum ColumnType {
     Time,
     Guid,
     Xml,
+    /// `json` of SQL Server 2025 and Azure SQL, as text.
+    Json,
     RowVersion,
     /// Any other type. Its values cannot be set.
     Other,
@@ -56,6 +58,7 @@ impl ColumnType {
             "time" => Self::Time,
             "uniqueidentifier" => Self::Guid,
             "xml" => Self::Xml,
+            "json" => Self::Json,
             "timestamp" | "rowversion" => Self::RowVersion,
             _ => Self::Other,
         }
@@ -72,7 +75,7 @@ impl ColumnType {
             Self::Float => matches!(value, Value::Double(_)),
             Self::Decimal | Self::Money => matches!(value, Value::Decimal(_)),
             Self::DateTime | Self::DateTimeOffset => matches!(value, Value::Timestamp { .. }),
-            Self::Text | Self::Date | Self::Time | Self::Guid | Self::Xml => {
+            Self::Text | Self::Date | Self::Time | Self::Guid | Self::Xml | Self::Json => {
                 matches!(value, Value::Text(_))
             }
             Self::Other => *value != Value::Null,
@@ -86,7 +89,9 @@ impl ColumnType {
                 format!("{name} int '$.{name}[0]', {name}l int '$.{name}[1]'")
             }
             // Without a limit, because OPENJSON would silently cut off a text that is longer than its column.
-            Self::Text | Self::Xml => format!("{name} nvarchar(max) '$.{name}'"),
+            Self::Text | Self::Xml | Self::Json => {
+                format!("{name} nvarchar(max) '$.{name}'")
+            }
             _ => format!("{name} {declared} '$.{name}'"),
         }
     }
@@ -97,6 +102,7 @@ impl ColumnType {
             Self::Binary | Self::RowVersion => format!("SUBSTRING(@P3, {name}, {name}l)"),
             Self::Text => unescape_sql(name),
             Self::Xml => format!("CONVERT(xml, {})", unescape_sql(name)),
+            Self::Json => format!("CONVERT(json, {})", unescape_sql(name)),
             _ => name.to_owned(),
         }
     }
@@ -224,9 +230,10 @@ fn encode_json(value: &Value, column: ColumnType) -> Result<Json, String> {
         }
         (Value::Int(int), Column::Float) if int.unsigned_abs() <= 1 << 53 => Ok(json!(int)),
         (Value::Double(double), Column::Float) if double.is_finite() => Ok(json!(double)),
-        (Value::Text(text), Column::Text | Column::Xml | Column::Date | Column::Time) => {
-            Ok(json!(text))
-        }
+        (
+            Value::Text(text),
+            Column::Text | Column::Xml | Column::Json | Column::Date | Column::Time,
+        ) => Ok(json!(text)),
         (Value::Text(text), _) => encode_text(text, column),
         (Value::Decimal(digits), Column::Decimal | Column::Money | Column::Text)
             if is_decimal(digits) =>

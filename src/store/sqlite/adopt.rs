@@ -1,6 +1,7 @@
 //! Schema changes on a `SQLite` file: plans, checks and makes the changes that turn a table into a queue.
 
 use std::path::Path;
+use std::time::Instant;
 
 use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 use rusqlite::Connection;
@@ -25,7 +26,7 @@ use crate::adoption::{
 use crate::epoch::NewEpoch;
 use crate::foreign_keys::warnings;
 use crate::queue_columns::QueueColumns;
-use crate::schema::{Removal, Schema, Step};
+use crate::schema::{Progress, Removal, Schema, Step};
 use crate::template::Placeholders;
 use crate::{BrokerList, StoreError, Survey};
 
@@ -179,7 +180,13 @@ impl Schema for SqliteSchema {
         Ok(steps)
     }
 
-    fn apply(&mut self, step: &Step, progress: &mut dyn FnMut(u64)) -> Result<(), StoreError> {
+    fn count_rows(&mut self, queue: &QueueSpec) -> Result<u64, StoreError> {
+        let count = format!("SELECT count(*) FROM {}", quote(&queue.table));
+        let rows: i64 = self.connection.query_row(&count, [], |row| row.get(0))?;
+        Ok(rows.unsigned_abs())
+    }
+
+    fn apply(&mut self, step: &Step, progress: &mut dyn FnMut(Progress)) -> Result<(), StoreError> {
         if !step.until_no_rows {
             // A savepoint, because the caller may have begun a transaction.
             let savepoint = self.connection.savepoint()?;
@@ -189,11 +196,16 @@ impl Schema for SqliteSchema {
         }
         let mut changed = 0;
         loop {
+            let start = Instant::now();
             match self.connection.execute(&step.sql, [])? {
                 0 => return Ok(()),
                 rows => {
                     changed += rows as u64;
-                    progress(changed);
+                    let visited = changed;
+                    progress(Progress { visited, changed });
+                    // Other writers have as much time as the step. They ask for the lock at intervals, and would not get it
+                    // between two runs without a rest.
+                    std::thread::sleep(start.elapsed());
                 }
             }
         }

@@ -74,6 +74,7 @@ impl Table {
             indexes: Vec::new(),
             lock_escalation: false,
             has_triggers: false,
+            cascades_to_triggers: false,
             reports_filters: false,
         };
         if !primary.is_empty() {

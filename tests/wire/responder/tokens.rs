@@ -144,8 +144,27 @@ impl Tokens {
             .end_of_statement()
     }
 
+    /// Appends the handle of a batch that was just prepared.
+    pub(crate) fn handle(self, handle: i32) -> Self {
+        let row = [Cell::Int(Some(handle))];
+        let columns = self.columns_named(&row, "lb_h");
+        columns.row(&row).end_of_statement()
+    }
+
+    /// Appends the tokens of another answer.
+    pub(crate) fn then(mut self, next: &Self) -> Self {
+        self.bytes.extend_from_slice(&next.bytes);
+        self.failed |= next.failed;
+        self
+    }
+
     /// Appends the column descriptions of rows like this one.
-    pub(crate) fn columns(mut self, like: &[Cell]) -> Self {
+    pub(crate) fn columns(self, like: &[Cell]) -> Self {
+        // Column names start with `lb_`, as in the statements of the broker.
+        self.columns_named(like, "lb_")
+    }
+
+    fn columns_named(mut self, like: &[Cell], name: &str) -> Self {
         self.bytes.push(COLUMNS);
         let count = u16::try_from(like.len()).expect("few columns");
         self.bytes.extend(count.to_le_bytes());
@@ -153,8 +172,7 @@ impl Tokens {
             // No user type, nullable.
             self.bytes.extend([0, 0, 0, 0, 1, 0]);
             cell.put_type(&mut self.bytes);
-            // Column names start with `lb_`, as in the statements of the broker.
-            put_short_text(&mut self.bytes, "lb_");
+            put_short_text(&mut self.bytes, name);
         }
         self
     }

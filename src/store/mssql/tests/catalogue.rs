@@ -3,6 +3,8 @@
 
 use lease_broker_model::queue::{Order, OrderColumn, QueueSpec, SoftLockColumn};
 
+use super::super::adopt::unsent_columns;
+use super::super::backfill::set_position_placeholders;
 use super::super::catalogue::{Column, Table};
 use super::super::partitions::{Partitions, partitioned_indexes};
 use super::super::restrictions::{Restriction, problems};
@@ -43,6 +45,7 @@ fn table(indexes: Vec<Index>) -> Table {
         indexes: vec![index_on("PK", &["id"], Filter::None)],
         lock_escalation: false,
         has_triggers: false,
+        cascades_to_triggers: false,
         reports_filters: true,
     };
     table.indexes.extend(indexes);
@@ -185,6 +188,84 @@ fn text_outside_code_page_1252_is_read_as_unicode() {
     assert_eq!(read, "CONVERT(nvarchar(max), t.[id]) AS lb_k1");
     let [_, read, _] = key_expressions("varchar(40)", "Latin1_General_100_CI_AS", 1_252);
     assert_eq!(read, "t.[id] AS lb_k1");
+}
+
+/// The database can have another code page than the key's column, also than one of code page 1252.
+#[test]
+fn position_of_a_walk_keeps_the_letters_of_the_key() {
+    let mut table = table(Vec::new());
+    let key = Column {
+        collation: Some("Latin1_General_100_CI_AS".to_owned()),
+        code_page: Some(1_252),
+        ..column("id", "varchar(40)")
+    };
+    table.columns[0] = key.clone();
+    let mut placeholders = placeholders::of_queue(&spec("item"));
+    set_position_placeholders(&mut placeholders, &[key]);
+    assert_eq!(placeholders["key_variables"], "@k1 nvarchar(4000)");
+    let collate = " COLLATE Latin1_General_100_CI_AS";
+    assert_eq!(
+        placeholders["after_position"],
+        format!("t.[id] > CONVERT(varchar(40), @k1{collate}){collate}")
+    );
+}
+
+#[test]
+fn json_is_text_for_workers_and_in_lists() {
+    let mut table = table(Vec::new());
+    table.columns.push(column("details", "json"));
+    let queue = spec("item");
+    let columns = queue_columns(&queue, &table).expect("the columns are there");
+    let placeholders = placeholders::of_table(&queue, &table, &columns);
+    let read = "CONVERT(nvarchar(max), t.[details]) AS lb_c2";
+    assert!(placeholders["t_data_columns"].contains(read));
+    let kind = table.columns[2].kind;
+    assert_eq!(
+        kind.json_declaration("c2", "json"),
+        "c2 nvarchar(max) '$.c2'"
+    );
+    assert!(kind.of_json("j.c2").starts_with("CONVERT(json, "));
+    assert!(unsent_columns(&queue, &table).is_empty());
+}
+
+#[test]
+fn column_that_is_not_sent_is_named_unless_left_out() {
+    let mut table = table(Vec::new());
+    table.columns.push(column("embedding", "vector"));
+    let mut queue = spec("item");
+    let warnings = unsent_columns(&queue, &table);
+    let [warning] = &warnings[..] else {
+        panic!("{warnings:?}");
+    };
+    assert!(
+        warning.contains("embedding") && warning.contains("vector"),
+        "{warning}"
+    );
+    queue.columns = Some(vec!["payload".to_owned()]);
+    assert_eq!(unsent_columns(&queue, &table), [""; 0]);
+}
+
+/// Without a name the server makes one up, another in each database.
+#[test]
+fn every_constraint_has_a_name() {
+    const MIGRATION: &str = include_str!("../../../../sql/mssql/migrations/0001_broker.sql");
+    const ADOPT: &str = lease_broker_sql::mssql::ADOPT;
+
+    let created = ADOPT.split("-- :: create\n").nth(1).expect("a section");
+    let (created, rest) = created.split_once("-- :: record\n").expect("a section");
+    let (_, added) = rest.split_once("-- :: lease_state\n").expect("a section");
+    let (added, _) = added
+        .split_once("-- :: backfill_needed")
+        .expect("a section");
+    for sql in [MIGRATION, created, added] {
+        for word in [" PRIMARY KEY", " DEFAULT ", " CHECK (", " UNIQUE"] {
+            let parts: Vec<&str> = sql.split(word).collect();
+            for before in &parts[..parts.len() - 1] {
+                let named = before.split_whitespace().rev().nth(1) == Some("CONSTRAINT");
+                assert!(named, "a constraint without a name: {before}{word}");
+            }
+        }
+    }
 }
 
 #[test]

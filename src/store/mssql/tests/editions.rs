@@ -11,6 +11,7 @@ use super::super::Settings;
 use super::super::adopt::{apply, plan, unfit};
 use super::super::connection::Connection;
 use super::{spec, test_server};
+use crate::schema::Progress;
 
 #[tokio::test]
 async fn backfill_fills_nullable_columns_in_chunks() {
@@ -44,9 +45,24 @@ async fn backfill_fills_nullable_columns_in_chunks() {
         steps.iter().any(|step| step.sql.contains("smallint NULL")),
         "{steps:?}"
     );
-    let mut changed = 0;
-    for step in &steps {
-        let done = apply(&mut connection, step, &mut |rows| changed = rows).await;
+    // A session ends in the middle of the back-fill. The next one goes on there.
+    let backfill = steps.iter().position(|step| step.until_no_rows);
+    let backfill = backfill.expect("a back-fill");
+    for step in &steps[..backfill] {
+        let done = apply(&mut connection, step, &mut |_| ()).await;
+        done.expect(&step.sql);
+    }
+    connection.batch(&steps[backfill].sql).await.expect("rows");
+    let mut connection = Box::pin(Connection::open(&server, &settings))
+        .await
+        .expect("a server");
+    let mut visited = 0;
+    let count = &mut |done: Progress| visited = done.visited;
+    let done = apply(&mut connection, &steps[backfill], count).await;
+    done.expect("the rest");
+    assert_eq!(visited, 8_000);
+    for step in &steps[backfill + 1..] {
+        let done = apply(&mut connection, step, &mut |_| ()).await;
         done.expect(&step.sql);
     }
     // How existing indexes are found depends on the server that created them.
@@ -61,9 +77,6 @@ async fn backfill_fills_nullable_columns_in_chunks() {
     );
     let rows = connection.batch(&count).await.expect("count");
     assert_eq!(rows[0][0].get::<i32, _>(0), Some(10_000));
-    if !actual_server.babelfish {
-        assert_eq!(changed, 10_000);
-    }
     connection
         .batch(&format!("DROP TABLE {table}"))
         .await

@@ -1,10 +1,13 @@
-//! Rules that hold for every statement on a queue's table: about hints, and about changes of no row.
+//! Rules that hold for every batch of a queue: about its first line, about hints, and about changes of no row.
 
 use lease_broker_model::queue::QueueSpec;
 
 /// Checks the rules for `batches`, which are rendered for `spec`. `seeks_by_key`: the table's joins by key have to name
 /// the index of the key.
 pub(super) fn check(spec: &QueueSpec, batches: &str, seeks_by_key: bool) {
+    for batch in batches.split("===== ").skip(1) {
+        check_comment(batch);
+    }
     for statement in batches.split(";\n") {
         let changes_table = statement.contains("UPDATE t\n") || statement.contains("DELETE t\n");
         let uses: Vec<&str> = statement.split(" AS t ").skip(1).collect();
@@ -24,6 +27,15 @@ pub(super) fn check(spec: &QueueSpec, batches: &str, seeks_by_key: bool) {
             assert!(statement.contains(&estimate), "no {estimate}: {statement}");
         }
     }
+}
+
+/// Checks that a batch begins with a comment that names the broker and the operation. `batch` begins with the batch's title.
+fn check_comment(batch: &str) {
+    let first = batch.lines().nth(1).expect("a batch below its title");
+    let comment = first.strip_prefix("/* lease-broker ");
+    let comment = comment.and_then(|rest| rest.strip_suffix(" */"));
+    let is_one_comment = comment.is_some_and(|comment| !comment.contains('*'));
+    assert!(is_one_comment, "no comment with a name: {batch}");
 }
 
 /// Checks that a change stands below an IF. The change of named leases that leaves their state as it is needs none.

@@ -172,15 +172,11 @@ impl ProfiledQueue {
             .flatten()
             .filter(|row| first_column_is(row, "lb_i"));
         assert_eq!(rows.count(), leases.len());
-        expect(
-            &results,
-            &[
-                ("INSERT", "@held", BY_KEY),
-                ("UPDATE", "lease_error", BY_KEY),
-            ],
-        );
+        expect(&results, &[("INSERT", "@held", BY_KEY)]);
         if is_repeated {
             expect(&results, &[("SELECT", "NOT IN", BY_KEY)]);
+        } else {
+            expect(&results, &[("UPDATE", "lease_error", BY_KEY)]);
         }
     }
 
@@ -235,15 +231,11 @@ impl ProfiledQueue {
             .flatten()
             .filter(|row| first_column_is(row, "lb_i"));
         assert_eq!(settled.count(), settlements.len());
-        expect(
-            &results,
-            &[
-                ("SELECT", "lb_i", BY_KEY),
-                ("UPDATE", "lease_attempt", BY_KEY),
-            ],
-        );
+        expect(&results, &[("SELECT", "lb_i", BY_KEY)]);
         if is_retry {
             expect(&results, &[("SELECT", "lease_owner", BY_KEY)]);
+        } else {
+            expect(&results, &[("UPDATE", "lease_attempt", BY_KEY)]);
         }
     }
 
@@ -300,7 +292,10 @@ impl ProfiledQueue {
         expect(&results, &[("SELECT", "trace_parent", DUE)]);
     }
 
+    /// Lets the leases expire, reaps and checks the plans.
     async fn reap(&mut self) {
+        let expire = "UPDATE item SET lease_due_time = '20010101' WHERE lease_state = 1";
+        batch(&mut self.connection, expire).await;
         let sql = self.statements().sql.reap.clone();
         let unknown: Option<i32> = None;
         let results = self.run(&sql, &[&1, &3, &unknown, &unknown]).await;
@@ -343,6 +338,7 @@ async fn statements_use_the_indexes_that_their_files_name() {
         ("details".to_owned(), Value::Text("long ".repeat(1_000))),
     ];
     queue.complete(&leases, &columns, false).await;
+    queue.claim(false, false).await;
     queue.reap().await;
     drop(queue);
     // The session may still be ending, so the drop is tried again. A later test run drops the database of a failed

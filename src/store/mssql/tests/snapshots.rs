@@ -15,7 +15,7 @@ use lease_broker_sql::mssql::LEASE_SQL;
 use lease_broker_value::Value;
 use uuid::Uuid;
 
-use super::super::adopt;
+use super::super::adopt::{self, IndexBuilds};
 use super::super::adopt_sql;
 use super::super::catalogue::{Column, Table};
 use super::super::enqueue::{self, TransactionEnd};
@@ -92,6 +92,7 @@ fn table(columns: &[&str], key: usize) -> Table {
         columns,
         lock_escalation: true,
         has_triggers: false,
+        cascades_to_triggers: false,
         reports_filters: true,
     }
 }
@@ -128,6 +129,7 @@ fn archive_table(spec: &QueueSpec, name: &str, archived: &[Column]) -> Table {
         }],
         lock_escalation: false,
         has_triggers: false,
+        cascades_to_triggers: false,
         reports_filters: true,
     }
 }
@@ -166,7 +168,12 @@ fn schema_steps(
     let create = "create the record".to_owned();
     let mut steps = vec![adopt_sql::step(create, "create_record", placeholders)];
     steps.extend(adopt::add_columns(spec, before, placeholders, true));
-    let indexes = adopt::add_indexes(spec, before, order, placeholders, true, None);
+    let builds = IndexBuilds {
+        options: " WITH (ONLINE = ON)",
+        renames: true,
+        filegroup: None,
+    };
+    let indexes = adopt::add_indexes(spec, before, order, placeholders, builds);
     steps.extend(indexes);
     let purpose = "drop the ready index".to_owned();
     let index = index::name(IndexRole::Ready, spec);
@@ -175,6 +182,15 @@ fn schema_steps(
         placeholders,
         &spec.table,
         &index,
+    ));
+    let [old, new] = index::both_names(IndexRole::Ready, spec);
+    let purpose = "replace the ready index".to_owned();
+    steps.push(adopt::replace_index(
+        spec,
+        placeholders,
+        purpose,
+        &old,
+        &new,
     ));
     let columns = [SoftLockColumn::Fence, SoftLockColumn::TraceParent];
     let default = ("lease_fence".to_owned(), "DF__item".to_owned());
@@ -193,8 +209,6 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     for step in schema_steps(spec, before, &columns.order, &placeholders) {
         show(&step.purpose, &step.sql);
     }
-    let operations_start = out.len();
-    let mut show = |what: &str, sql: &str| writeln!(out, "===== {what}\n{sql}\n").expect("room");
     let key_source = match &*columns.key {
         [only] if only.generated => KeySource::Identity(1),
         _ => KeySource::Defaults,
@@ -203,12 +217,14 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
         OnComplete::Archive(name) => {
             let create = adopt::create_archive(spec, name, &columns, &placeholders);
             show("make the archive", &create.sql);
-            let index = adopt::create_time_index(spec, name, &placeholders, true);
+            let index = adopt::create_time_index(spec, name, &placeholders, " WITH (ONLINE = ON)");
             show(&index.purpose, &index.sql);
             Some(archive_table(spec, name, &columns.archived))
         }
         _ => None,
     };
+    let operations_start = out.len();
+    let mut show = |what: &str, sql: &str| writeln!(out, "===== {what}\n{sql}\n").expect("room");
     let (archive, text, sql) = (archive.as_ref(), TextBytes::Conversion, &LEASE_SQL);
     let table = QueueStatements::new(spec, before, archive, columns, key_source, text, sql);
     let item = NewItem {
@@ -455,8 +471,11 @@ fn indexes_of_a_partitioned_table() {
         &table,
         &columns.order,
         &placeholders,
-        true,
-        filegroup,
+        IndexBuilds {
+            options: " WITH (ONLINE = ON)",
+            renames: true,
+            filegroup,
+        },
     );
     let steps = steps
         .iter()

@@ -1,0 +1,188 @@
+//! `schema check --triggers`: lists the triggers that changes of a queue's rows run, and runs them by changes of 0, 1 and 2 rows that
+//! are rolled back (`triggers.sql`).
+
+use lease_broker_model::queue::{OnComplete, QueueSpec};
+use tiberius::error::Error;
+
+use super::catalogue::Table;
+use super::connection::Connection;
+use super::decode::{integer, optional_text, single_row};
+use super::quote::{quote, quote_table};
+use super::soft_lock_types::queue_columns;
+use super::{cascades, placeholders};
+use crate::StoreError;
+use crate::adoption::{no_table, with};
+use crate::schema::{Trial, TrialOutcome};
+use crate::template::{Placeholders, render};
+
+const TRIGGERS: &str = lease_broker_sql::mssql::TRIGGERS;
+
+/// Reads the enabled triggers of the table `@P1`.
+const OWN: &str = "SELECT CAST(g.name AS nvarchar(128)) FROM sys.triggers AS g
+WHERE g.parent_id = OBJECT_ID(@P1) AND g.is_disabled = 0 ORDER BY g.name";
+
+/// Ends what a trial left, and restores the options that it changed.
+const CLEAN_UP: &str = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; SET XACT_ABORT ON;";
+
+/// A kind of change that the broker makes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Update,
+    Delete,
+    Insert,
+}
+
+impl Change {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+            Self::Insert => "INSERT",
+        }
+    }
+
+    fn section(self) -> &'static str {
+        match self {
+            Self::Update => "try_update",
+            Self::Delete => "try_delete",
+            Self::Insert => "try_insert",
+        }
+    }
+
+    /// Returns the numbers of rows to try. The broker never inserts no row.
+    fn rows(self) -> &'static [usize] {
+        match self {
+            Self::Insert => &[1, 2],
+            Self::Update | Self::Delete => &[0, 1, 2],
+        }
+    }
+}
+
+/// Returns the triggers of the queue's table and of the tables that a deletion reaches.
+pub(super) async fn triggers(
+    connection: &mut Connection,
+    queue: &QueueSpec,
+) -> Result<Vec<String>, StoreError> {
+    let object = quote_table(&queue.table);
+    let own = connection.query(OWN, &[&object]).await?;
+    let mut triggers = Vec::new();
+    for row in own.iter().flatten() {
+        let name = optional_text(row, 0)?.unwrap_or_default();
+        triggers.push(format!("trigger {name} of table {}", queue.table));
+    }
+    if removes_rows(queue) {
+        for trigger in cascades::triggers(connection, &object).await? {
+            let (name, table) = (trigger.name, trigger.table);
+            triggers.push(format!(
+                "trigger {name} of table {table}, which a cascade reaches"
+            ));
+        }
+    }
+    Ok(triggers)
+}
+
+fn removes_rows(queue: &QueueSpec) -> bool {
+    let ages = &queue.keep_for;
+    matches!(
+        queue.on_complete,
+        OnComplete::Delete | OnComplete::Archive(_)
+    ) || ages.completed.is_some()
+        || ages.dead.is_some()
+}
+
+/// Runs the triggers.
+///
+/// # Errors
+/// [`StoreError::Misconfigured`] if the table is not adopted.
+pub(super) async fn try_triggers(
+    connection: &mut Connection,
+    queue: &QueueSpec,
+) -> Result<Vec<Trial>, StoreError> {
+    let table = Table::read(connection, &queue.table).await?;
+    let table = table.ok_or_else(|| no_table(queue))?;
+    let columns = queue_columns(queue, &table)
+        .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
+    let lacking = queue
+        .soft_lock_names()
+        .find(|name| table.column(name).is_none());
+    if let Some(lacking) = lacking {
+        return Err(StoreError::Misconfigured(format!(
+            "table {:?} lacks the column {lacking}: run `lease-broker schema apply` before the trial of its triggers",
+            queue.table
+        )));
+    }
+    let mirrors = queue.mirror.iter().map(|mirror| &*mirror.column);
+    let mut set: Vec<String> = Vec::new();
+    for name in queue.soft_lock_names().chain(mirrors) {
+        let own_value = format!("{} = t.{}", quote(name), quote(name));
+        if !set.contains(&own_value) {
+            set.push(own_value);
+        }
+    }
+    let copied = columns.insertable.iter().filter(|column| column.readable);
+    let copied: Vec<String> = copied.map(|column| quote(&column.name)).collect();
+    let placeholders = with(
+        &placeholders::of_queue(queue),
+        [
+            ("own_values", set.join(", ")),
+            ("copied_columns", copied.join(", ")),
+        ],
+    );
+    let mut changes = vec![Change::Update];
+    if removes_rows(queue) {
+        changes.push(Change::Delete);
+    }
+    if !copied.is_empty() {
+        changes.push(Change::Insert);
+    }
+    let mut trials = Vec::new();
+    for change in changes {
+        for rows in change.rows() {
+            trials.push(trial(connection, &placeholders, change, *rows).await?);
+        }
+    }
+    Ok(trials)
+}
+
+async fn trial(
+    connection: &mut Connection,
+    placeholders: &Placeholders,
+    change: Change,
+    rows: usize,
+) -> Result<Trial, StoreError> {
+    let placeholders = with(placeholders, [("rows", rows.to_string())]);
+    let sql = render(TRIGGERS, change.section(), &placeholders);
+    let tried = connection.batch(&sql).await;
+    connection.batch(CLEAN_UP).await?;
+    let outcome = match tried {
+        Ok(results) => {
+            // Triggers can send results of their own.
+            let last = results.len().saturating_sub(1);
+            let changed = integer(single_row(&results, last)?, 0)?;
+            if usize::try_from(changed) == Ok(rows) {
+                TrialOutcome::Passed
+            } else {
+                TrialOutcome::NotTried(format!("{changed} rows are free"))
+            }
+        }
+        Err(Error::Server(token)) if is_of_the_change(token.code(), token.message()) => {
+            TrialOutcome::NotTried(token.message().to_owned())
+        }
+        Err(Error::Server(token)) => {
+            TrialOutcome::Failed(format!("{} (error {})", token.message(), token.code()))
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let plural = if rows == 1 { "row" } else { "rows" };
+    Ok(Trial {
+        change: format!("{} of {rows} {plural}", change.name()),
+        outcome,
+    })
+}
+
+/// Returns whether a constraint refuses the change itself: a key that is there already, or a row that others refer to.
+fn is_of_the_change(number: u32, message: &str) -> bool {
+    let unmapped = number == super::remedy::UNMAPPED
+        && (message.contains("unique constraint") || message.contains("foreign key constraint"));
+    matches!(number, 547 | 2601 | 2627) || unmapped
+}
