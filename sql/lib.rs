@@ -1,7 +1,42 @@
 //! The SQL of lease-broker, one constant for each file. `README.md` explains the files.
 
+/// The text of the files whose statements give, extend and end leases.
+///
+/// A store takes it as a value. So a test can open a store whose statements have a mistake, and show that the mistake is found.
+#[derive(Clone, Copy, Debug)]
+pub struct LeaseSql {
+    /// `cancel.sql`
+    pub cancel: &'static str,
+    /// `claim.sql`
+    pub claim: &'static str,
+    /// `heartbeat.sql`
+    pub heartbeat: &'static str,
+    /// `leases.sql`. Empty for SQLite, which has no such file.
+    pub leases: &'static str,
+    /// `reap.sql`
+    pub reap: &'static str,
+    /// `redrive.sql`
+    pub redrive: &'static str,
+    /// `release_claims.sql`
+    pub release_claims: &'static str,
+    /// `settle.sql`
+    pub settle: &'static str,
+}
+
 /// Statements for SQL Server and Babelfish.
 pub mod mssql {
+    /// The files that the broker uses.
+    pub const LEASE_SQL: super::LeaseSql = super::LeaseSql {
+        cancel: CANCEL,
+        claim: CLAIM,
+        heartbeat: HEARTBEAT,
+        leases: LEASES,
+        reap: REAP,
+        redrive: REDRIVE,
+        release_claims: RELEASE_CLAIMS,
+        settle: SETTLE,
+    };
+
     /// `mssql/adopt.sql`
     pub const ADOPT: &str = include_str!("mssql/adopt.sql");
     /// `mssql/cancel.sql`
@@ -12,6 +47,8 @@ pub mod mssql {
     pub const ENQUEUE: &str = include_str!("mssql/enqueue.sql");
     /// `mssql/enqueue_once.sql`
     pub const ENQUEUE_ONCE: &str = include_str!("mssql/enqueue_once.sql");
+    /// `mssql/epoch.sql`
+    pub const EPOCH: &str = include_str!("mssql/epoch.sql");
     /// `mssql/heartbeat.sql`
     pub const HEARTBEAT: &str = include_str!("mssql/heartbeat.sql");
     /// `mssql/instance.sql`
@@ -50,6 +87,18 @@ pub mod mssql {
 
 /// Statements for SQLite.
 pub mod sqlite {
+    /// The files that the broker uses.
+    pub const LEASE_SQL: super::LeaseSql = super::LeaseSql {
+        cancel: CANCEL,
+        claim: CLAIM,
+        heartbeat: HEARTBEAT,
+        leases: "",
+        reap: REAP,
+        redrive: REDRIVE,
+        release_claims: RELEASE_CLAIMS,
+        settle: SETTLE,
+    };
+
     /// `sqlite/adopt.sql`
     pub const ADOPT: &str = include_str!("sqlite/adopt.sql");
     /// `sqlite/cancel.sql`
@@ -60,6 +109,8 @@ pub mod sqlite {
     pub const ENQUEUE: &str = include_str!("sqlite/enqueue.sql");
     /// `sqlite/enqueue_once.sql`
     pub const ENQUEUE_ONCE: &str = include_str!("sqlite/enqueue_once.sql");
+    /// `sqlite/epoch.sql`
+    pub const EPOCH: &str = include_str!("sqlite/epoch.sql");
     /// `sqlite/heartbeat.sql`
     pub const HEARTBEAT: &str = include_str!("sqlite/heartbeat.sql");
     /// `sqlite/instance.sql`

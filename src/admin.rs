@@ -7,6 +7,7 @@
 //! | `GET /metrics` | all metrics as Prometheus text |
 //! | `GET /version` | version, build and start time |
 //! | `GET /debug/queues` | the configuration and the counters of each queue |
+//! | `GET /debug/connections` | what each connection and each caller holds |
 //! | `GET`, `PUT /log/level` | the level of the log |
 //!
 //! No request reaches the database. The server has a thread and a runtime of its own, so it also answers while all
@@ -14,6 +15,7 @@
 //! another site (`host_check.rs`), and no client keeps the others out (`seats.rs`).
 
 mod answers;
+mod connections;
 mod host_check;
 mod log_level;
 mod pulse;

@@ -13,9 +13,7 @@
 //! | `calls.rs`, `settle.rs`, `cancel.rs` | the calls of the API |
 //! | `requests.rs`, `limits.rs`, `error.rs` | requests, checks of their fields, and errors |
 //! | `claim_dispatcher.rs` | one task per queue that serves claims and keeps those that wait |
-//! | `call_budgets.rs`, `overload.rs`, `shedding.rs` | the numbers of running calls, and the refusal of further ones |
-//! | `shared_places.rs`, `turns.rs` | the shares of the sources of calls under overload |
-//! | `response_budget.rs` | the memory of leases in responses |
+//! | `admission.rs` | which calls may run and what they may hold: budgets, the shares of callers, the refusal of further calls |
 //! | `group_commit.rs`, `write_operations.rs` | heartbeats, settlements and new items: many calls in one store operation |
 //! | `undelivered.rs` | leases that no worker has received yet |
 //! | `fail_fast_leases.rs`, `store_health.rs`, `store_failures.rs`, `running_operations.rs`, `operation_metrics.rs` | health and counters of the store |
@@ -27,7 +25,7 @@
 //! | `retention.rs` | one task per queue that deletes items that ended long ago |
 //! | `reaper.rs`, `clock_watch.rs`, `shortest_lease.rs`, `wakeups.rs` | one task per queue that expires leases, steps of the store's clock, and the wake-ups between tasks |
 
-mod call_budgets;
+mod admission;
 mod call_context;
 mod calls;
 mod cancel;
@@ -41,24 +39,19 @@ mod lease_recorder;
 mod lease_tracer;
 mod limits;
 mod operation_metrics;
-mod overload;
 mod queue_counters;
 mod queue_monitor;
 mod reaper;
 mod request_memory;
 mod requests;
-mod response_budget;
 pub mod retention;
 mod running_operations;
 mod secret_reader;
 mod settle;
-mod shared_places;
-mod shedding;
 mod shortest_lease;
 mod statement_spans;
 mod store_failures;
 mod store_health;
-mod turns;
 mod undelivered;
 mod wakeups;
 mod write_operations;
@@ -81,6 +74,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+pub use self::admission::{
+    Account, Budget, Budgets, FairQueue, Held, Importance, InTurn, Ledger, OpenAccount,
+};
 pub use self::call_context::CallContext;
 pub use self::calls::SettledAndClaimed;
 pub use self::error::{Error, OverloadCause};
@@ -93,12 +89,10 @@ pub use self::requests::{
     CancelRequest, ClaimRequest, Enqueued, LeaseCompletion, LeaseFailure, LeaseRelease,
     LeaseRenewal, ReleaseClaimsRequest,
 };
-pub use self::response_budget::ResponseBytes;
 pub use self::store_failures::StoreFailure;
 pub use self::store_health::StoreStatus;
 pub use self::undelivered::{DeliveredLease, Delivery, HeldBack, UndeliveredLeases};
 
-use self::call_budgets::CallBudgets;
 use self::claim_dispatcher::ClaimDispatcher;
 use self::fail_fast_leases::FailFastLeases;
 use self::group_commit::GroupCommit;
@@ -109,7 +103,6 @@ use self::limits::RequestLimits;
 use self::operation_metrics::OperationMetrics;
 use self::queue_monitor::{LastRefresh, QueueMonitor};
 use self::reaper::Reaper;
-use self::response_budget::ResponseBudget;
 use self::retention::Retention;
 use self::secret_reader::SecretReader;
 use self::statement_spans::QueueSpans;
@@ -126,7 +119,8 @@ pub struct Broker {
     /// The operations on leases, which fail fast and are counted.
     lease_operations: Arc<dyn Leases>,
     limits: RequestLimits,
-    budgets: Arc<CallBudgets>,
+    budgets: Arc<Budgets>,
+    ledger: Arc<Ledger>,
     queues: Vec<Queue>,
     index_by_name: HashMap<String, QueueIndex>,
     store_health: Arc<StoreHealth>,
@@ -175,6 +169,8 @@ pub struct BrokerConfig {
     pub stats_interval: Duration,
     /// The numbers of running calls, and the bytes that leases may take in responses.
     pub budgets: config::Budgets,
+    /// The maximum number of connections.
+    pub max_connections: usize,
     /// Which leases are recorded as spans, and what the spans show.
     pub traces: TraceSettings,
     /// The kind of the store.
@@ -220,6 +216,7 @@ impl From<&Config> for BrokerConfig {
             reaper: config.reaper,
             stats_interval: config.telemetry.stats_interval,
             budgets: config.budgets,
+            max_connections: config.server.max_connections,
             traces: config.telemetry.trace_settings(),
             store: config.store.kind,
             jitter_seed: rand::random(),
@@ -282,7 +279,8 @@ impl Broker {
             store,
             lease_operations,
             limits: RequestLimits(config.limits),
-            budgets: Arc::new(CallBudgets::new(config.budgets)),
+            budgets: Arc::new(Budgets::new(config.budgets)),
+            ledger: Ledger::new(config.max_connections),
             queues: Vec::with_capacity(queues.len()),
             index_by_name: HashMap::with_capacity(queues.len()),
             store_health,
@@ -307,7 +305,6 @@ impl Broker {
         );
         broker.tasks.spawn(forget);
         let wakeups: Arc<[Arc<Wakeups>]> = queues.iter().map(|_| Arc::default()).collect();
-        let budget = Arc::new(ResponseBudget::new(config.budgets.response_bytes));
         let refresh_turns = Arc::new(Semaphore::new(queue_monitor::CONCURRENT_REFRESHES));
         for (index, spec) in queues.iter().enumerate() {
             let index = QueueIndex(index);
@@ -318,7 +315,7 @@ impl Broker {
                 table: spec.table.as_str().into(),
                 database: database.clone(),
             };
-            let queue = broker.start_queue(index, spec, &wakeups, &budget, config, &spans);
+            let queue = broker.start_queue(index, spec, &wakeups, config, &spans);
             let monitor = QueueMonitor {
                 store: broker.store.clone(),
                 health: broker.store_health.clone(),
@@ -344,7 +341,6 @@ impl Broker {
         index: QueueIndex,
         spec: &QueueSpec,
         wakeups_by_queue: &Arc<[Arc<Wakeups>]>,
-        budget: &Arc<ResponseBudget>,
         config: BrokerConfig,
         spans: &QueueSpans,
     ) -> Queue {
@@ -386,8 +382,7 @@ impl Broker {
             index,
             tracer: self.leases.tracer.clone(),
             settlements: settlements.clone(),
-            response_budget: budget.clone(),
-            call_budgets: self.budgets.clone(),
+            budgets: self.budgets.clone(),
         };
         let claims = ClaimDispatcher::spawn(
             &self.tasks,
@@ -432,9 +427,14 @@ impl Broker {
         }
     }
 
-    /// Returns the error for a call that is refused because this setting of the section `budgets` is used up.
-    pub fn overloaded(&self, budget: &'static str) -> Error {
-        self.budgets.overload.refuse(budget)
+    /// Returns the ledger of the connections.
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
+    /// Returns the budgets of places and bytes.
+    pub fn budgets(&self) -> &Arc<Budgets> {
+        &self.budgets
     }
 
     /// Returns a receiver of the store's health: true while the store is healthy.

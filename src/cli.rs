@@ -1,11 +1,12 @@
 //! The command line: one module per command, and the modules that several commands share.
 //!
 //! `serve` and `demo` run a broker in this process or in a child process. `adopt`, `schema`, `stats`, `list`, `why`,
-//! `redrive`, `purge` and `secret` open the store directly, so they work while no broker runs. `token` and `auth` need no broker. The other
+//! `redrive`, `purge`, `secret`, `backup` and `restore` open the store directly, so they work while no broker runs. `token` and `auth` need no broker. The other
 //! commands call a running broker over gRPC.
 
 mod adopt;
 mod auth;
+mod backup;
 mod bearer;
 mod cancel;
 mod claim;
@@ -19,6 +20,7 @@ mod connection;
 mod connection_failure;
 mod credential_args;
 mod demo;
+mod doctor;
 mod enqueue;
 mod environment;
 mod health;
@@ -30,6 +32,7 @@ pub mod output;
 mod port_protocol;
 mod purge;
 mod redrive;
+mod restore;
 mod runtime;
 mod schema;
 mod secret;
@@ -101,6 +104,7 @@ enum Command {
     Fail(settle::Fail),
     Release(settle::Release),
     Health(health::Health),
+    Doctor(Box<doctor::Doctor>),
     Cancel(cancel::Cancel),
     Stats(inspect::Stats),
     List(inspect::List),
@@ -108,6 +112,8 @@ enum Command {
     Redrive(redrive::Redrive),
     Purge(purge::Purge),
     Secret(secret::SecretCommand),
+    Backup(backup::Backup),
+    Restore(restore::Restore),
     Token(token::TokenCommand),
     Auth(auth::Auth),
     Completions(completions::Completions),
@@ -137,6 +143,8 @@ impl Cli {
                 Self::parse_from(["lease-broker", "serve", "--config", config]).run()
             }),
             Command::Schema(command) => command.run(),
+            Command::Backup(command) => command.run(),
+            Command::Restore(command) => command.run(),
             Command::Token(command) => command.run(),
             Command::Auth(command) => command.run(),
             Command::Serve(command) => command.run(&unknown, lease_operations),
@@ -151,6 +159,7 @@ impl Cli {
             Command::Fail(command) => block_on(command.run()),
             Command::Release(command) => block_on(command.run()),
             Command::Health(command) => block_on(command.run()),
+            Command::Doctor(command) => block_on(command.run()),
             Command::Cancel(command) => block_on(command.run()),
             Command::Stats(command) => block_on(command.run()),
             Command::List(command) => block_on(command.run()),

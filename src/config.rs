@@ -207,8 +207,10 @@ pub struct Budgets {
     pub incomplete_requests: usize,
     /// The bytes of requests. A quarter is kept for calls that end or extend leases. 16 MiB to 1 TiB.
     pub request_bytes: usize,
-    /// The bytes that leases may take in responses that have not been sent yet. 16 MiB to 1 TiB.
+    /// The bytes of responses that have not been sent yet. A quarter is kept for calls that end or extend leases. 16 MiB to 1 TiB.
     pub response_bytes: usize,
+    /// The calls whose responses have not been sent yet, health checks excepted. 1 to 1,048,576.
+    pub open_streams: usize,
     /// The health checks that run at the same time. 1 to 1,048,576.
     pub health_checks: usize,
     /// The clients that watch the health. 1 to 1,048,576.
@@ -410,6 +412,7 @@ impl Budgets {
             ("incomplete_requests", self.incomplete_requests, 8, 1 << 20),
             ("request_bytes", self.request_bytes, 16 << 20, 1 << 40),
             ("response_bytes", self.response_bytes, 16 << 20, 1 << 40),
+            ("open_streams", self.open_streams, 1, 1 << 20),
             ("health_checks", self.health_checks, 1, 1 << 20),
             ("health_watchers", self.health_watchers, 1, 1 << 20),
             ("reflection_streams", self.reflection_streams, 1, 1 << 20),

@@ -29,6 +29,12 @@ pub fn resident_bytes(process: impl Display) -> Option<u64> {
     read_bytes(&format!("/proc/{process}/status"), "VmRSS")
 }
 
+/// Returns the bytes that are left for files beside this one. `None`: the file system does not tell.
+pub fn free_bytes(file: &Path) -> Option<u64> {
+    let space = rustix::fs::statvfs(file).ok()?;
+    Some(space.f_bavail.saturating_mul(space.f_frsize))
+}
+
 /// Returns the number of file descriptors that this process has open.
 pub fn open_file_descriptors() -> Option<u64> {
     // The listing itself uses one descriptor while it is read.

@@ -18,6 +18,8 @@ mod memory;
 
 #[path = "attack/certificate_chains.rs"]
 mod certificate_chains;
+#[path = "attack/deaf_clients.rs"]
+mod deaf_clients;
 #[path = "attack/floods.rs"]
 mod floods;
 #[path = "attack/greedy_requests.rs"]

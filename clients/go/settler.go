@@ -66,8 +66,13 @@ func (s *settler) waitForEndings() bool {
 	return true
 }
 
-// gather lets handlers that end at the same time share a call. It yields as long as that brings further endings.
+// gather lets handlers that end at the same time share a call. If the handlers are long it waits, else it yields as long as that
+// brings further endings.
 func (s *settler) gather() {
+	if wait := s.state.gatherTime(); wait > 0 {
+		time.Sleep(wait)
+		return
+	}
 	for seen, found := 0, s.state.countEndings(); found > seen && found < maxItemsPerCall; found = s.state.countEndings() {
 		seen = found
 		runtime.Gosched()

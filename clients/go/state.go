@@ -46,6 +46,7 @@ type state struct {
 	freeSlots int
 	held      map[string]*heldLease
 	runs      map[*run]struct{}
+	gathering gathering
 	endings   []*ending
 	// settling is true while a group is being settled.
 	settling bool
@@ -73,6 +74,7 @@ func newState(options *options, events *eventLog) *state {
 		options: options, events: events, base: context.Background(),
 		clock: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		freeSlots: options.concurrency, held: map[string]*heldLease{}, runs: map[*run]struct{}{},
+		gathering:  gathering{slots: options.concurrency},
 		takesItems: true, checkpointLimit: maxCheckpointBytes,
 	}
 	s.slotsFree, s.endingsReady = sync.NewCond(&s.mu), sync.NewCond(&s.mu)
@@ -205,6 +207,7 @@ func (s *state) end(run *run, endings []*ending) {
 		}
 	}
 	delete(s.runs, run)
+	s.gathering.note(time.Since(run.startedAt))
 	for _, ending := range endings {
 		s.settle(ending)
 	}
@@ -226,6 +229,13 @@ func (s *state) settle(ending *ending) {
 		s.endings = append(s.endings, ending)
 		s.endingsReady.Signal()
 	}
+}
+
+// gatherTime is the time for which the settler waits for further endings.
+func (s *state) gatherTime() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gathering.wait(len(s.runs))
 }
 
 func (s *state) countEndings() int {

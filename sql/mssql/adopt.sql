@@ -28,7 +28,7 @@
 --   new one then takes its name. Babelfish cannot rename an index, and ignores the hints: there the new name stays.
 -- Why {first_fence}: if the table was a queue before, its rows continue with the highest fencing token that remove.sql kept.
 --   Otherwise systems that compare tokens would refuse the new workers and accept the old ones. If the table has replaced an
---   earlier one, the tokens of that one are unknown, and the first token is the time in ms since 1970: no item was claimed as often.
+--   earlier one, the tokens of that one are unknown, and the first token is that of a new epoch (epoch.rs).
 -- Why {nullable}: Enterprise, Developer, Azure SQL and Babelfish store the default for existing rows once, in the metadata, so
 --   the column is added as NOT NULL. Other editions would write every row while they lock the table. There the column is added as
 --   NULL, and `backfill` gives existing rows their values.

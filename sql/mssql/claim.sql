@@ -13,7 +13,7 @@
 -- Results: with `find_retried_claims`, the leases that the retried calls already hold. Then the new leases. Each row begins
 --   with the token of its call and ends with the time since which the item was ready. With `read_passed_over`, a last result can follow, whose first column is lb_o, the index of a
 --   call: size and key of an item that is too large for the call, or NULLs if more items may be ready for it.
--- Locks, in order:
+-- Locks, in order, after S for a moment on the row of the epoch:
 --   1. For each call with a request id, in the order of the tokens: the application lock of its token.
 --   2. With claim_strategy = "app_lock": the application lock of the queue. If it is not free, the batch fails with 51222 and the
 --      broker runs it again. The batch waits at most 5 s for all its application locks together.
@@ -41,6 +41,7 @@
 --   begins after the wait.
 -- Why the server's time in the result is SYSUTCDATETIME(): the batch may also wait for locks on rows, and the worker must not
 --   count that time as time left.
+-- Why @fence: see epoch.sql.
 -- Why the pick reads the fence: the ready index does not contain it, so the pick also visits and locks the row itself. With a
 --   lock on the index entry alone, the pick would not notice that another transaction holds the row.
 -- Why leases that are read again have no such time: the update has overwritten it.
@@ -217,6 +218,7 @@ IF EXISTS (SELECT 1 FROM @passed)
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
 DECLARE @lock_deadline datetime2(3) = DATEADD(second, 5, @now);
+DECLARE @fence bigint = (SELECT e.fence FROM lease_broker_epoch AS e);
 BEGIN TRANSACTION;
 {find_retried_claims}DECLARE @total int = (SELECT COALESCE(SUM(j.n), 0) FROM OPENJSON(@P6) WITH (o int '$.o', n int '$.n') AS j {except_answered});
 DECLARE @picked TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations}, lb_f bigint NOT NULL, lb_since datetime2(3) NULL{size_columns});
@@ -224,7 +226,7 @@ DECLARE @picked TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations}, lb_f b
 {fit_items}IF EXISTS (SELECT 1 FROM @picked{leased_items})
     UPDATE t
     SET {lease_state} = 1, {lease_state_time} = @now, {lease_due_time} = p.lb_due, {lease_owner} = p.lb_w,
-        {lease_token} = p.lb_t, {lease_fence} = t.{lease_fence} + 1, {lease_attempt} = t.{lease_attempt} + 1{mirror_leased}
+        {lease_token} = p.lb_t, {lease_fence} = CASE WHEN t.{lease_fence} < @fence THEN @fence ELSE t.{lease_fence} END + 1, {lease_attempt} = t.{lease_attempt} + 1{mirror_leased}
     FROM (SELECT TOP (@total) DATEADD(millisecond, c.d, @now) AS lb_due, c.t AS lb_t,
                 TRANSLATE(c.w COLLATE Latin1_General_100_BIN2, @P1, @P2) AS lb_w, i.*
             FROM (SELECT j.w, j.t, j.d, j.n, SUM(j.n) OVER (ORDER BY j.o ROWS UNBOUNDED PRECEDING) AS lb_last
@@ -237,7 +239,7 @@ DECLARE @picked TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations}, lb_f b
 COMMIT TRANSACTION;
 {read_retried_claims}{lease_columns}, p.lb_since
 FROM (SELECT TOP (@total) * FROM @picked{leased_items}) AS p INNER JOIN {table} AS t WITH ({by_key}) ON {join_picked_on_key}
-WHERE 1 = CASE WHEN t.{lease_state} = 1 AND t.{lease_fence} = p.lb_f + 1 THEN 1 END
+WHERE 1 = CASE WHEN t.{lease_state} = 1 AND t.{lease_fence} = CASE WHEN p.lb_f < @fence THEN @fence ELSE p.lb_f END + 1 THEN 1 END
 ORDER BY p.lb_p
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@total = 1));{read_passed_over}
 

@@ -40,6 +40,9 @@ GO
 GRANT SELECT ON dbo.lease_broker_migration TO lease_broker;
 GRANT SELECT ON dbo.lease_broker_secret TO lease_broker;
 GRANT SELECT, UPDATE ON dbo.lease_broker_probe TO lease_broker;
+-- A database that goes back in time is recognised by these (docs/backup.md).
+GRANT SELECT ON dbo.lease_broker_epoch TO lease_broker;
+GRANT SELECT, UPDATE ON dbo.lease_broker_generation TO lease_broker;
 -- Brokers agree here which of them deletes old items (keep_for).
 GRANT SELECT, INSERT, UPDATE ON dbo.lease_broker_retention TO lease_broker;
 -- Enqueue calls with a request id are remembered here.

@@ -2,8 +2,8 @@
 --   a limit. One batch, one transaction.
 -- Sections: `begin`, `pick_due`, `update_due`, `next_due`. With filtered_indexes = false: `begin`, `pick_due` once for each of
 --   the two states, `keep_first_due`, `update_due`, `next_due_unfiltered`.
--- Parameters: @P1: maximum number of rows. @P2: number of attempts after which an item is dead; 0 means never. @P3, @P4: the latest
---   time that the clock can show unless it was stepped forward, as days since 1970 and milliseconds of the day; NULL: not known.
+-- Parameters: @P1: maximum number of rows. @P2: number of attempts after which an item is dead; 0 means never. @P3: the latest time
+--   that the clock can show unless it was stepped forward, in ms since 1970; NULL: not known.
 -- Results: each changed row as it was, with its new state. Then the server's time and the next due time, if there is one.
 -- Locks, in order: U, then X, on up to @P1 rows, through the due index and the key. READPAST skips rows that others have
 --   locked. With filtered_indexes = false, U on up to @P1 rows of each state.
@@ -26,7 +26,8 @@
 /* lease-broker reap {queue_comment} */
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
-DECLARE @is_stepped bit = CASE WHEN @now > DATEADD(millisecond, @P4, DATEADD(day, @P3, CONVERT(datetime2(3), '19700101'))) THEN 1 ELSE 0 END;
+DECLARE @latest_days int = @P3 / 86400000, @latest_millis int = @P3 % 86400000;
+DECLARE @is_stepped bit = CASE WHEN @now > DATEADD(millisecond, @latest_millis, DATEADD(day, @latest_days, CONVERT(datetime2(3), '19700101'))) THEN 1 ELSE 0 END;
 DECLARE @due TABLE (lb_p int NOT NULL IDENTITY(1, 1) PRIMARY KEY, {key_declarations},
     lb_f bigint NOT NULL, lb_attempt int NOT NULL, lb_t uniqueidentifier NULL, lb_owner nvarchar(128) NULL,
     lb_since datetime2(7) NULL, lb_due datetime2(7) NOT NULL, lb_trace nvarchar(56) NULL,

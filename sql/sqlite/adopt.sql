@@ -17,7 +17,7 @@
 --   default is the time of the insert. 0 means unknown. Times are in ms since 1970-01-01T00:00:00Z.
 -- Why {first_fence}: if the table was a queue before, its rows continue with the highest fencing token that remove.sql kept.
 --   Otherwise systems that compare tokens would refuse the new workers and accept the old ones. If the table has replaced an
---   earlier one, the tokens of that one are unknown, and the first token is the time in ms since 1970: no item was claimed as often.
+--   earlier one, the tokens of that one are unknown, and the first token is that of a new epoch (epoch.rs).
 
 -- :: create
 CREATE TABLE {table} (

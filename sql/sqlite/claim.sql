@@ -6,7 +6,7 @@
 --   returns only keys and times too, `read_size` runs before `lease_row`, and `set_aside` makes an item dead that is larger
 --   than any item may be. All run in the writer's transaction.
 -- Parameters: ?1 to ?3 key values; ?4 lease token of the call; ?5 now (ms since 1970); ?6 expiry (ms since 1970); ?7 worker id;
---   ?8 maximum number of rows; ?9 error text.
+--   ?8 maximum number of rows; ?9 error text; ?10 fence of the epoch (epoch.sql).
 -- Locks: the write lock of the file. BEGIN IMMEDIATE takes it before the first statement.
 -- Indexes: token (find_retried_leases), ready (pick_ready), key (lease_row, read_lease, read_size, set_aside).
 -- Why `read_size` runs only in queues with large items: it would make claims of small items slower. The first claim that exceeds
@@ -38,7 +38,7 @@ LIMIT ?8
 -- :: lease_row
 UPDATE {table}
 SET {lease_state} = 1, {lease_state_time} = ?5, {lease_due_time} = ?6, {lease_owner} = ?7, {lease_token} = ?4,
-    {lease_fence} = {lease_fence} + 1, {lease_attempt} = {lease_attempt} + 1{mirror_leased}
+    {lease_fence} = max({lease_fence}, ?10) + 1, {lease_attempt} = {lease_attempt} + 1{mirror_leased}
 WHERE {key_match} AND {lease_state} = 0 AND {lease_fence} < 9223372036854775807 AND {lease_attempt} < 2147483647
 
 -- :: set_full_aside

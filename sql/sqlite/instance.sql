@@ -1,9 +1,11 @@
 -- Purpose: list a broker process as running, and find the others.
--- Sections: `announce`, `forget` and `read_live`, in this order, in the writer's transaction.
+-- Sections: `announce`, `forget` and `read_live`, in this order, in the writer's transaction. `list` returns every row, with the time
+--   since it was seen (ms).
 -- Parameters: `announce`: ?1 id; ?2 version; ?3 address; ?4 now (ms since 1970); ?5 1 if the broker drains; ?6 settings (JSON).
 --   `forget`: ?1 time (ms since 1970); rows that were last seen earlier are deleted. `read_live`: ?1 time; rows that were seen
 --   later are returned; ?2 id of the row to leave out.
--- Locks: the write lock of the file.
+--   `list`: ?1 now.
+-- Locks: the write lock of the file; none (`list`).
 -- Indexes: primary key. `forget` and `read_live` read the whole table, which has a row for each process of the last day.
 
 -- :: announce
@@ -16,3 +18,6 @@ DELETE FROM lease_broker_instance WHERE seen_time < ?1
 
 -- :: read_live
 SELECT id, version, address, draining, settings FROM lease_broker_instance WHERE seen_time > ?1 AND id <> ?2
+
+-- :: list
+SELECT address, version, draining, ?1 - seen_time FROM lease_broker_instance ORDER BY seen_time DESC

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::answers::{readiness, version};
 use super::host_check::{self, HostCheck};
 use super::state::AdminState;
-use super::{log_level, queues};
+use super::{connections, log_level, queues};
 
 /// The maximum size of a request's body, in bytes.
 const MAX_BODY_BYTES: usize = 1_024;
@@ -44,6 +44,10 @@ pub(super) fn router(state: Arc<AdminState>, allow_changes: bool, hosts: HostChe
         .route(
             "/debug/queues",
             get(async |State(state): Shared| Json(queues::describe(&state))),
+        )
+        .route(
+            "/debug/connections",
+            get(async |State(state): Shared| Json(connections::describe(&state))),
         )
         .route("/log/level", level.get(log_level::read))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))

@@ -1,4 +1,4 @@
-//! The claim dispatcher of one queue: hands ready items to claims, first come, first served.
+//! The claim dispatcher of one queue: hands ready items to claims, whose callers take turns.
 //!
 //! One task serves all claims on the queue. Claims that arrive while a store operation runs share the next one. Claims
 //! that find no item wait in this task, so that the broker polls the store once for all of them, however many wait.
@@ -9,12 +9,12 @@
 //!   interval doubles with each poll that finds nothing, from `polling.min_interval` to `polling.max_interval`, and starts again when
 //!   items are found.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use lease_broker_model::call_source::SourceNumber;
+use lease_broker_model::call_source::{CallSource, SourceNumber};
 use lease_broker_store::{
     Beginning, ClaimCall, Claimed, Leases, Rejection, StoreError, TooLargeItem,
 };
@@ -26,14 +26,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use super::call_budgets::ClaimPlace;
+use super::admission::{Arrival, Arrivals, ClaimPlace, FairQueue, Held, InTurn, Shedding, Turn};
 use super::call_context::CallContext;
 use super::error::Error;
 use super::group_commit::{MAX_GROUP_ITEMS, broker_stopped};
-use super::response_budget::ResponseBytes;
-use super::shedding::{Arrival, Arrivals, Shedding};
 use super::statement_spans::StatementSpans;
-use super::turns::{InTurn, Turns};
 use super::undelivered::{HeldBack, LeasedQueue, UndeliveredLeases};
 use super::wakeups::Wakeups;
 use crate::call_trace::RecordedCall;
@@ -41,6 +38,8 @@ use crate::config::Polling;
 
 /// The largest number of bytes that one store operation reads. They are in memory together, beside the encoded responses.
 const MAX_GROUP_BYTES: usize = 32 << 20;
+/// The largest response whose bytes are not counted here.
+const UNCOUNTED_BYTES: usize = 16 << 10;
 /// The largest number of claims in one store operation.
 const MAX_GROUP_CALLS: usize = 256;
 /// With fewer waiting claims than this, those whose callers are gone are not removed early.
@@ -72,7 +71,11 @@ struct PendingClaim {
     /// or without items.
     wait_until: Option<Instant>,
     arrival: Arrival,
-    source: SourceNumber,
+    source: Option<Arc<CallSource>>,
+    /// The turn in the queue from which the claim was taken last.
+    turn: Turn,
+    /// Whether the claim has waited for an item.
+    has_waited: bool,
     status: Arc<ClaimStatus>,
     /// The call, if it is recorded.
     recorded: Option<Arc<RecordedCall>>,
@@ -132,16 +135,15 @@ impl ClaimDispatcher {
             wakeups,
             leased_queue: leased_queue.clone(),
             spans,
-            arrived: VecDeque::new(),
-            waiting: VecDeque::new(),
-            only_too_large: VecDeque::new(),
-            turns: Turns::default(),
+            arrived: FairQueue::default(),
+            waiting: FairQueue::default(),
+            only_too_large: Vec::new(),
             prune_threshold: 0,
             poll_interval: polling.min_interval,
             next_poll: Instant::now(),
             max_group_calls: MAX_GROUP_CALLS,
             random: StdRng::seed_from_u64(seed),
-            shedding: Shedding::new(arrivals.clone(), leased_queue.call_budgets.clone()),
+            shedding: Shedding::new(arrivals.clone(), leased_queue.budgets.clone()),
         };
         tasks.spawn(task.run(inbox, draining));
         Self {
@@ -184,7 +186,9 @@ impl ClaimDispatcher {
             call,
             wait_until,
             arrival: self.arrivals.next(),
-            source: context.source_number(),
+            source: context.source.clone(),
+            turn: Turn::default(),
+            has_waited: false,
             status: status.clone(),
             recorded: context.recorded.clone(),
             beginning: context.beginning.clone(),
@@ -228,12 +232,11 @@ struct DispatcherTask {
     leased_queue: Arc<LeasedQueue>,
     spans: StatementSpans,
     /// New claims, for which the store has not been asked yet.
-    arrived: VecDeque<PendingClaim>,
-    /// Claims that wait for an item, the longest waiting first. The last store operation left no item for them.
-    waiting: VecDeque<PendingClaim>,
+    arrived: FairQueue<PendingClaim>,
+    /// Claims that wait for an item. The last store operation left no item for them.
+    waiting: FairQueue<PendingClaim>,
     /// Claims for which every ready item is too large. Other claims may have room for these items.
-    only_too_large: VecDeque<PendingClaim>,
-    turns: Turns,
+    only_too_large: Vec<PendingClaim>,
     /// The number of waiting claims at which those whose callers are gone are removed.
     prune_threshold: usize,
     /// The time between two polls, before jitter.
@@ -278,7 +281,7 @@ impl DispatcherTask {
             let can_wait =
                 |claim: &PendingClaim| claim.wait_until.is_some() && !claim.call.has_request_id;
             if !woken && !none_waiting && self.arrived.iter().all(can_wait) {
-                while let Some(claim) = self.arrived.pop_front() {
+                while let Some((_, claim)) = self.arrived.pop() {
                     self.wait_or_answer_empty(claim);
                 }
             } else {
@@ -286,7 +289,7 @@ impl DispatcherTask {
             }
         }
         // The broker drains. Waiting claims get no leases, and neither do claims that are sent before the inbox closes.
-        for claim in self.waiting.drain(..).chain(self.arrived.drain(..)) {
+        for claim in self.waiting.take_all().chain(self.arrived.take_all()) {
             claim.answer_empty(HeldBack::Stopping, &self.leased_queue);
         }
         inbox.close();
@@ -300,24 +303,20 @@ impl DispatcherTask {
     /// Takes a message. A claim waits in `arrived` for the next store operation.
     fn receive(&mut self, message: Message) {
         let (tokens, done) = match message {
-            Message::Claim(claim) => return self.arrived.push_back(claim),
+            Message::Claim(claim) => return self.arrived.push(claim),
             Message::Withdraw { tokens, done } => (tokens, done),
         };
         let is_withdrawn =
             |claim: &PendingClaim| claim.call.has_request_id && tokens.contains(&claim.call.token);
-        for claims in [
-            &mut self.arrived,
-            &mut self.waiting,
-            &mut self.only_too_large,
-        ] {
-            if claims.iter().any(is_withdrawn) {
-                let (withdrawn, others): (Vec<_>, Vec<_>) =
-                    std::mem::take(claims).into_iter().partition(is_withdrawn);
-                *claims = others.into();
-                for claim in withdrawn {
-                    claim.answer_empty(HeldBack::Released, &self.leased_queue);
-                }
-            }
+        let too_large = self
+            .only_too_large
+            .extract_if(.., |claim| is_withdrawn(claim));
+        let mut withdrawn: Vec<_> = too_large.collect();
+        for claims in [&mut self.arrived, &mut self.waiting] {
+            withdrawn.extend(claims.remove(is_withdrawn));
+        }
+        for claim in withdrawn {
+            claim.answer_empty(HeldBack::Released, &self.leased_queue);
         }
         // No store operation runs now, because the task waits for each before it receives messages.
         let _ = done.send(());
@@ -346,12 +345,9 @@ impl DispatcherTask {
                 break;
             };
             self.shedding.operation_starts(self.arrived.is_empty());
-            if self.arrived.is_empty() {
-                self.turns.reset();
-            }
             let start = SystemTime::now();
             let queue = self.leased_queue.index;
-            let claim = self.store.claim(queue, calls, reserved.bytes());
+            let claim = self.store.claim(queue, calls, reserved.amount());
             let outcome = claim.await;
             let items = outcome.iter().flatten().map(|claimed| claimed.items.len());
             let recorded = group.iter().map(|claim| claim.recorded.clone());
@@ -386,7 +382,7 @@ impl DispatcherTask {
                     && !claim.call.has_request_id;
                 if !claimed.too_large.is_empty() && claimed.items.is_empty() {
                     claim.status.set_too_large(claimed.too_large);
-                    self.only_too_large.push_back(claim);
+                    self.only_too_large.push(claim);
                 } else if claimed.items.is_empty() && claimed.has_more {
                     unserved.push(claim);
                 } else if claimed.items.is_empty() {
@@ -395,19 +391,20 @@ impl DispatcherTask {
                 } else {
                     self.poll_interval = self.polling.min_interval;
                     self.wakeups.reaper_timer.advance_to(claim.call.duration);
-                    let counted = reserved.split(claimed.bytes);
+                    // There can be many small responses, and each part of the budget costs time.
+                    let is_counted = claimed.bytes > UNCOUNTED_BYTES;
+                    let counted =
+                        is_counted.then(|| reserved.split(claimed.bytes, claim.source.clone()));
                     claim.answer(Ok(claimed), counted, &self.leased_queue);
                 }
             }
-            for claim in unserved.into_iter().rev() {
-                self.arrived.push_front(claim);
+            // Claims that have waited come first in each list.
+            for claim in unserved {
+                self.put_back(claim);
             }
-            // Claims without items go before those that are still waiting, because they have waited longer.
-            let waited_less = std::mem::take(&mut self.waiting);
             for claim in without_items {
                 self.wait_or_answer_empty(claim);
             }
-            self.waiting.extend(waited_less);
         }
         for claim in std::mem::take(&mut self.only_too_large) {
             self.wait_or_answer_empty(claim);
@@ -418,18 +415,18 @@ impl DispatcherTask {
     }
 
     /// Reserves the bytes of the items that a store operation reads. `None`: too few are free.
-    async fn reserve_bytes(&self, calls: &[ClaimCall]) -> Option<ResponseBytes> {
+    async fn reserve_bytes(&self, calls: &[ClaimCall]) -> Option<Held> {
         let wanted = calls
             .iter()
             .fold(0, |sum: usize, call| sum.saturating_add(call.max_bytes));
-        let budget = &self.leased_queue.response_budget;
+        let budget = &self.leased_queue.budgets.response_bytes;
         budget.reserve(wanted.min(MAX_GROUP_BYTES)).await
     }
 
     /// Answers every claim with the store's error: those of the failed group and all others. If the store were asked
     /// for one group after the other, the last claim would wait for as many timeouts as there are groups.
     fn fail_all(&mut self, group: Vec<PendingClaim>, error: &StoreError) {
-        let others = self.waiting.drain(..).chain(self.arrived.drain(..));
+        let others = self.waiting.take_all().chain(self.arrived.take_all());
         for claim in group.into_iter().chain(others) {
             claim.answer(Err(error.clone().into()), None, &self.leased_queue);
         }
@@ -449,19 +446,29 @@ impl DispatcherTask {
         } else {
             self.max_group_calls = (group.len() / 2).max(1);
         }
-        for claim in group.into_iter().rev() {
-            self.arrived.push_front(claim);
+        for claim in group {
+            self.put_back(claim);
+        }
+    }
+
+    /// Puts a claim back that the store has not served.
+    fn put_back(&mut self, claim: PendingClaim) {
+        if claim.has_waited {
+            claim.status.in_flight.store(false, Ordering::Release);
+            self.waiting.put_back(claim.turn, claim);
+        } else {
+            self.arrived.put_back(claim.turn, claim);
         }
     }
 
     /// Refuses every claim that does not wait, because no bytes are free for a response. Waiting claims wait on.
     fn refuse_overload(&mut self, group: Vec<PendingClaim>) {
-        let arrived = std::mem::take(&mut self.arrived);
+        let arrived = self.arrived.take_all();
         for claim in group.into_iter().chain(arrived) {
             if claim.wait_until.is_some() {
                 self.wait_or_answer_empty(claim);
             } else {
-                let overload = &self.leased_queue.call_budgets.overload;
+                let overload = &self.leased_queue.budgets.overload;
                 let refused = Err(overload.refuse("response_bytes"));
                 claim.answer(refused, None, &self.leased_queue);
             }
@@ -476,16 +483,11 @@ impl DispatcherTask {
         let mut group: Vec<PendingClaim> = Vec::new();
         let mut item_count = 0;
         let too_late = self.shedding.too_late();
-        self.turns
-            .order(&mut self.arrived, MAX_GROUP_ITEMS, self.max_group_calls);
         while item_count < MAX_GROUP_ITEMS && group.len() < self.max_group_calls {
-            let next = if none_ready {
-                self.arrived.pop_front()
-            } else {
-                let longest_waiting = self.waiting.pop_front();
-                longest_waiting.or_else(|| self.arrived.pop_front())
-            };
-            let Some(claim) = next else { break };
+            let waiting = if none_ready { None } else { self.waiting.pop() };
+            let next = waiting.or_else(|| self.arrived.pop());
+            let Some((turn, mut claim)) = next else { break };
+            claim.turn = turn;
             if !claim.is_wanted() || !claim.beginning.begin() {
                 continue;
             }
@@ -500,40 +502,39 @@ impl DispatcherTask {
                 continue;
             }
             if !group.is_empty() && item_count + claim.call.max_items > MAX_GROUP_ITEMS {
-                // No room: the claim goes back to where it came from. Only claims that have arrived are in flight here.
-                if claim.status.in_flight.load(Ordering::Relaxed) {
-                    self.arrived.push_front(claim);
-                } else {
-                    self.waiting.push_front(claim);
-                }
+                self.put_back(claim);
                 break;
             }
             claim.status.in_flight.store(true, Ordering::Release);
             item_count += claim.call.max_items;
-            self.turns.takes(&claim);
             group.push(claim);
         }
         group
     }
 
     /// Lets a claim wait that found no item, or answers it without items if it does not wait any longer.
-    fn wait_or_answer_empty(&mut self, claim: PendingClaim) {
+    fn wait_or_answer_empty(&mut self, mut claim: PendingClaim) {
         if claim.wait_until.is_none_or(|until| until <= Instant::now()) {
             claim.answer_empty(HeldBack::NothingReady, &self.leased_queue);
             return;
         }
-        let budgets = &self.leased_queue.call_budgets;
+        let budgets = &self.leased_queue.budgets;
         if !claim.status.place.start_waiting(budgets) {
             let refused = Err(budgets.overload.refuse("waiting_claims"));
             claim.answer(refused, None, &self.leased_queue);
             return;
         }
         claim.status.in_flight.store(false, Ordering::Release);
-        self.waiting.push_back(claim);
+        if claim.has_waited {
+            self.waiting.put_back(claim.turn, claim);
+        } else {
+            claim.has_waited = true;
+            self.waiting.push(claim);
+        }
         // Claims whose callers are gone would pile up while no item is ready. The threshold is twice the number of
         // those that stay, so that the work per claim stays constant.
         if self.waiting.len() >= self.prune_threshold {
-            self.waiting.retain(PendingClaim::is_wanted);
+            self.waiting.remove(|claim| !claim.is_wanted());
             self.prune_threshold = (self.waiting.len() * 2).max(MIN_PRUNE_THRESHOLD);
         }
     }
@@ -541,7 +542,8 @@ impl DispatcherTask {
 
 impl InTurn for PendingClaim {
     fn source(&self) -> SourceNumber {
-        self.source
+        let source = self.source.as_ref();
+        source.map_or(SourceNumber::default(), |source| source.number())
     }
 
     fn items(&self) -> usize {
@@ -566,7 +568,7 @@ impl PendingClaim {
     fn answer(
         self,
         outcome: Result<Claimed, Error>,
-        counted: Option<ResponseBytes>,
+        counted: Option<Held>,
         leased_queue: &Arc<LeasedQueue>,
     ) {
         let outcome = outcome.map(|claimed| {

@@ -35,9 +35,8 @@ use tokio_util::task::TaskTracker;
 use self::backlog::Backlog;
 use self::call_group::{Call, CallGroup, CallResult};
 pub(super) use self::call_group::{CallFailure, MAX_GROUP_ITEMS};
-use super::call_budgets::CallBudgets;
+use super::admission::{Arrivals, Budgets, Shedding};
 use super::call_context::CallContext;
-use super::shedding::{Arrivals, Shedding};
 use super::statement_spans::StatementSpans;
 use crate::call_trace::RecordedCall;
 
@@ -89,7 +88,7 @@ where
         close: &CancellationToken,
         max_concurrent: usize,
         spans: StatementSpans,
-        budgets: Arc<CallBudgets>,
+        budgets: Arc<Budgets>,
         operation: impl Fn(Arc<[I]>) -> BoxFuture<'static, Result<Vec<R>, StoreError>>
         + Send
         + Sync
@@ -106,7 +105,7 @@ where
         max_concurrent: usize,
         spans: StatementSpans,
         operation: StoreOperation<I, R>,
-        budgets: Option<Arc<CallBudgets>>,
+        budgets: Option<Arc<Budgets>>,
     ) -> Self {
         let (calls, inbox) = mpsc::unbounded_channel();
         let arrivals = Arrivals::default();
@@ -357,7 +356,7 @@ mod tests {
     fn doubling_and_shedding(
         max_concurrent: usize,
         tasks: &TaskTracker,
-        budgets: Option<Arc<CallBudgets>>,
+        budgets: Option<Arc<Budgets>>,
     ) -> (GroupCommit<u32, u32>, Arc<Semaphore>, Groups) {
         let permits = Arc::new(Semaphore::new(0));
         let groups = Arc::new(Mutex::new(Vec::new()));
@@ -497,7 +496,7 @@ mod tests {
     /// Each operation takes one call, and 100 ms.
     #[tokio::test(start_paused = true)]
     async fn calls_that_operations_leave_behind_are_refused() {
-        let budgets = Arc::new(CallBudgets::with_one_place());
+        let budgets = Arc::new(Budgets::with_one_place());
         let tasks = TaskTracker::new();
         let (numbers, permits, groups) = doubling_and_shedding(1, &tasks, Some(budgets));
         let calls: Vec<_> = (0..30)

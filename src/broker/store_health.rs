@@ -158,7 +158,11 @@ impl StoreHealth {
                 self.probe_wanted.notified().await;
                 // An operation can report its failure after the store has recovered, so one successful probe is enough.
                 while !self
-                    .probe(store.probe(), || leases.withdraw_waiting())
+                    .probe(
+                        store.probe(),
+                        || store.obstacle(),
+                        || leases.withdraw_waiting(),
+                    )
                     .await
                 {
                     tokio::time::sleep(PROBE_INTERVAL).await;
@@ -179,6 +183,7 @@ impl StoreHealth {
     async fn probe(
         &self,
         probe: impl Future<Output = Result<(), StoreError>>,
+        obstacle: impl Fn() -> Option<String>,
         withdraw_waiting: impl Fn(),
     ) -> bool {
         let _running = self.running.start();
@@ -202,10 +207,13 @@ impl StoreHealth {
             outcome
         } else {
             let timeout = humantime::format_duration(PROBE_TIMEOUT);
-            fail(StoreError::outage(
-                OutageCause::NoAnswer,
-                format!("a probe got no answer within {timeout}"),
-            ));
+            let problem = format!("a probe got no answer within {timeout}");
+            fail(match obstacle() {
+                Some(obstacle) => {
+                    StoreError::outage(OutageCause::Busy, format!("{problem}; {obstacle}"))
+                }
+                None => StoreError::outage(OutageCause::NoAnswer, problem),
+            });
             probe.await
         };
         match outcome {
@@ -274,6 +282,7 @@ mod tests {
                 tokio::time::sleep(PROBE_TIMEOUT * 2).await;
                 Ok(())
             },
+            || None,
             || (),
         );
         let seen = async {
@@ -297,7 +306,7 @@ mod tests {
         let full = || StoreError::outage(OutageCause::NoSpace, "no space on /dev/sdz");
         let failed = health.fail_fast(async { Err::<(), _>(full()) }).await;
         assert_eq!(failed, Err(full()));
-        assert!(!health.probe(async { Err(full()) }, || ()).await);
+        assert!(!health.probe(async { Err(full()) }, || None, || ()).await);
         let refused = health.fail_fast(pending::<Result<(), StoreError>>()).await;
         let Err(StoreError::Unavailable(refused)) = refused else {
             panic!("{refused:?}");
@@ -309,9 +318,22 @@ mod tests {
         );
         assert_eq!(health.failures(OutageCause::NoSpace), 2);
         let silent = StoreError::not_begun(OutageCause::NoAnswer, "withdrawn");
-        assert!(!health.probe(async { Err(silent) }, || ()).await);
+        assert!(!health.probe(async { Err(silent) }, || None, || ()).await);
         let other = StoreError::Misconfigured("no table".to_owned());
         assert!(!health.failures.note(&other));
         assert_eq!(status(&health), (false, Some(OutageCause::NoSpace), 0));
+    }
+    #[tokio::test(start_paused = true)]
+    async fn probe_without_an_answer_names_the_obstacle() {
+        let health = StoreHealth::new();
+        let silent = async {
+            tokio::time::sleep(PROBE_TIMEOUT * 2).await;
+            Err(StoreError::not_begun(OutageCause::NoAnswer, "withdrawn"))
+        };
+        let obstacle = || Some("process 7 has the lock".to_owned());
+        assert!(!health.probe(silent, obstacle, || ()).await);
+        assert_eq!(status(&health), (false, Some(OutageCause::Busy), 0));
+        let error = health.unhealthy_error().to_string();
+        assert!(error.contains("process 7 has the lock"), "{error}");
     }
 }

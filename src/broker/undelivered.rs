@@ -26,10 +26,9 @@ use lease_broker_store::{
     TooLargeItem,
 };
 
-use super::call_budgets::CallBudgets;
+use super::admission::{Budgets, Held};
 use super::group_commit::GroupCommit;
 use super::lease_tracer::LeaseTracer;
-use super::response_budget::{ResponseBudget, ResponseBytes};
 
 /// Leases of one claim until they are put into a response. Those that are dropped are released at once, in the background, unless
 /// they are kept for a call that is sent again.
@@ -38,7 +37,7 @@ pub struct UndeliveredLeases {
     /// The size of the items together, in bytes.
     bytes: usize,
     /// The bytes of the budget that the items take. `None`: they are not counted.
-    counted: Option<ResponseBytes>,
+    counted: Option<Held>,
     too_large: Vec<TooLargeItem>,
     /// Why there is no lease. `None`: there is one.
     held_back: Option<HeldBack>,
@@ -80,9 +79,7 @@ pub(super) struct LeasedQueue {
     pub(super) tracer: Arc<LeaseTracer>,
     /// The group commit that releases leases.
     pub(super) settlements: GroupCommit<Settlement, Settled>,
-    /// The memory that leases may take in responses.
-    pub(super) response_budget: Arc<ResponseBudget>,
-    pub(super) call_budgets: Arc<CallBudgets>,
+    pub(super) budgets: Arc<Budgets>,
 }
 
 /// A lease that its worker receives.
@@ -100,7 +97,7 @@ pub struct DeliveredLease {
 impl UndeliveredLeases {
     pub(super) fn new(
         claimed: Claimed,
-        counted: Option<ResponseBytes>,
+        counted: Option<Held>,
         call: &ClaimCall,
         queue: Arc<LeasedQueue>,
     ) -> Self {
@@ -161,7 +158,7 @@ impl UndeliveredLeases {
 
     /// Takes the bytes of the budget that the items take. They must be kept until the response has been sent. `None`: the
     /// items are so small that they are not counted.
-    pub fn take_counted_bytes(&mut self) -> Option<ResponseBytes> {
+    pub fn take_counted_bytes(&mut self) -> Option<Held> {
         self.counted.take()
     }
 

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use super::call_budgets::CallBudgets;
+use super::admission::Budgets;
 use super::group_commit::GroupCommit;
 use super::operation_metrics::Operation;
 use super::statement_spans::QueueSpans;
@@ -98,7 +98,7 @@ pub(super) fn enqueue(
     queue: QueueIndex,
     wakeups: Arc<Wakeups>,
     spans: &QueueSpans,
-    budgets: Arc<CallBudgets>,
+    budgets: Arc<Budgets>,
 ) -> GroupCommit<NewItem, Key> {
     GroupCommit::spawn_shedding(
         &tasks.tasks,

@@ -1,6 +1,6 @@
 //! Arguments that name the configuration and the store, and the functions that load and open them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
@@ -110,6 +110,33 @@ async fn open_store_for(config: &Config, caller: Caller) -> Result<Arc<dyn Store
 pub(super) async fn open_existing_store(config: &Config) -> Result<Arc<dyn Store>, CommandError> {
     refuse_missing_file(config)?;
     open_store_for(config, Caller::Operator).await
+}
+
+/// Returns the SQLite file of the configured store.
+///
+/// # Errors
+/// Exit code 64 if the store is on a server.
+pub(super) fn sqlite_file<'a>(config: &'a Config, command: &str) -> Result<&'a Path, CommandError> {
+    match config.store.kind {
+        StoreKind::Sqlite => Ok(&config.store.path),
+        StoreKind::Mssql => Err(CommandError::usage(format!(
+            "`{command}` is for SQLite files; restore a database on a server with the means of the server, and then run \
+             `lease-broker restore --in-place` (docs/backup.md)"
+        ))),
+    }
+}
+
+/// Returns the SQLite file of the configured store.
+///
+/// # Errors
+/// Those of [`sqlite_file`]. Exit code 74 if the file does not exist.
+pub(super) fn existing_file<'a>(
+    config: &'a Config,
+    command: &str,
+) -> Result<&'a Path, CommandError> {
+    let path = sqlite_file(config, command)?;
+    refuse_missing_file(config)?;
+    Ok(path)
 }
 
 fn refuse_missing_file(config: &Config) -> Result<(), CommandError> {

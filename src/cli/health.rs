@@ -1,6 +1,6 @@
 //! `health`: asks a running service whether it serves calls.
 
-mod readiness;
+pub(super) mod readiness;
 
 use std::path::PathBuf;
 use std::time::Duration;

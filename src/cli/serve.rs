@@ -3,6 +3,7 @@
 mod layers;
 mod memory_limit;
 mod reload;
+mod service_manager;
 
 use std::net::TcpListener;
 use std::sync::{Arc, OnceLock};
@@ -143,6 +144,7 @@ impl Serve {
             print_line!("admin port: http://{}", port.address());
         }
 
+        let _watchdog = service_manager::ready();
         let mut opening: Option<Opening> = None;
         let mut former = JoinSet::new();
         loop {
@@ -183,6 +185,7 @@ impl Serve {
                 Some(_) = former.join_next() => tracing::info!("layers of the former configuration have stopped"),
             }
         }
+        service_manager::stopping();
         tracing::info!("draining; a second signal ends the process immediately");
         let drained = async {
             let drained = layers.drain().await;

@@ -4,12 +4,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
-use tonic::body::Body;
 
 /// A running call. If it is dropped before its response, its caller has gone away.
 pub(super) trait RunningCall {
     /// Reports the response.
-    fn end(self, response: &http::Response<Body>);
+    fn end<B>(self, response: &http::Response<B>);
 }
 
 pin_project! {
@@ -28,9 +27,9 @@ impl<F, C> AnsweredFuture<F, C> {
     }
 }
 
-impl<F, E, C> Future for AnsweredFuture<F, C>
+impl<F, B, E, C> Future for AnsweredFuture<F, C>
 where
-    F: Future<Output = Result<http::Response<Body>, E>>,
+    F: Future<Output = Result<http::Response<B>, E>>,
     C: RunningCall,
 {
     type Output = F::Output;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tonic::body::Body;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
@@ -142,7 +141,7 @@ pub(super) struct MeasuredCall {
 
 impl RunningCall for MeasuredCall {
     /// Counts the call as answered. Only a failed call has its status in the headers of the response.
-    fn end(mut self, response: &http::Response<Body>) {
+    fn end<B>(mut self, response: &http::Response<B>) {
         self.code = match Status::from_header_map(response.headers()) {
             None => Code::Ok,
             Some(status) => {

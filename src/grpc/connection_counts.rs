@@ -1,6 +1,5 @@
-//! Counts connections: those that are open, and those that were refused.
+//! Counts the connections that were refused.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -17,17 +16,20 @@ pub enum RefusedConnection {
     Full,
     /// Its TLS handshake failed, or was not complete in time.
     Handshake,
+    /// It had made no call yet, and another connection needed its place.
+    Displaced,
 }
 
 impl RefusedConnection {
     /// Every reason.
-    pub const ALL: [Self; 2] = [Self::Full, Self::Handshake];
+    pub const ALL: [Self; 3] = [Self::Full, Self::Handshake, Self::Displaced];
 
     /// Returns the word for metrics and the log.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Full => "max_connections",
             Self::Handshake => "handshake",
+            Self::Displaced => "displaced",
         }
     }
 }
@@ -35,30 +37,15 @@ impl RefusedConnection {
 /// The counts of a server's connections.
 #[derive(Default)]
 pub struct ConnectionCounts {
-    open: AtomicU64,
     refused: [AtomicU64; RefusedConnection::ALL.len()],
     /// Notified when a connection was refused.
     report_wanted: Notify,
 }
 
-/// Counts a connection as open until it is dropped.
-pub(super) struct OpenConnection(Arc<ConnectionCounts>);
-
 impl ConnectionCounts {
-    /// Returns the number of open connections.
-    pub fn open(&self) -> u64 {
-        self.open.load(Ordering::Relaxed)
-    }
-
     /// Returns the number of connections that were refused for this reason.
     pub fn refused(&self, reason: RefusedConnection) -> u64 {
         self.refused[reason as usize].load(Ordering::Relaxed)
-    }
-
-    /// Counts a connection that opens.
-    pub(super) fn start(self: &Arc<Self>) -> OpenConnection {
-        self.open.fetch_add(1, Ordering::Relaxed);
-        OpenConnection(self.clone())
     }
 
     /// Counts a refused connection.
@@ -89,14 +76,9 @@ impl ConnectionCounts {
     }
 }
 
-impl Drop for OpenConnection {
-    fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use tokio::sync::mpsc;
     use tokio::time::Instant;
 
@@ -129,14 +111,5 @@ mod tests {
         assert_eq!(reports.recv().await, None);
         reporting.await.expect("a task");
         assert_eq!(counts.refused(RefusedConnection::Handshake), 1);
-    }
-
-    #[test]
-    fn connection_counts_as_open_until_it_ends() {
-        let counts = Arc::new(ConnectionCounts::default());
-        let open = [counts.start(), counts.start()];
-        assert_eq!(counts.open(), 2);
-        drop(open);
-        assert_eq!(counts.open(), 0);
     }
 }

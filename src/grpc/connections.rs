@@ -8,18 +8,20 @@
 //! |---|---|---|
 //! | no TLS handshake, or no HTTP/2 preface received | `handshake_timeout` | the connection is closed |
 //! | serving | `max_connection_age`, `max_connection_idle` | GOAWAY: the client opens no further stream |
-//! | serving no call | 4 MiB received | GOAWAY, and the connection is closed |
+//! | serving, before the client is trusted | 10 s without a call | GOAWAY, further calls are refused |
 //! | closing | `max_connection_age_grace` | the connection is closed |
-//! | serving, closing | the caller has lost its rights, too many failed logins, more than 1,024 requests that the client reset before they were complete | GOAWAY, further calls are refused |
+//! | serving, closing | the caller has lost its rights, too many failed logins, more than 1,024 requests that the client reset before they were complete, 4 MiB received that belong to no request, minus 272 KiB for each answered call | GOAWAY, further calls are refused |
 //! | ending | 1 s | the connection is closed, also if the client has not acknowledged GOAWAY |
 
 mod accept_errors;
 mod connection;
+mod handshakes;
+#[cfg(test)]
+mod hyper_canary;
 mod lifetime;
-mod report;
 mod serve;
-mod stream_time_limit;
 mod streams;
+mod timed_stream;
 mod tls_port;
 mod turn_io;
 
@@ -33,20 +35,19 @@ use hyper::server::conn::http2::Builder;
 use hyper_util::rt::TokioTimer;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tonic::body::Body;
 
 use self::accept_errors::AcceptErrors;
 use self::connection::Stream;
-pub(super) use self::connection::{Connection, Peer};
+pub(super) use self::connection::{Connection, OpenStream};
 use self::lifetime::LifetimeLimits;
-pub(super) use self::stream_time_limit::limit_response_time;
 use self::streams::StreamExecutor;
 use self::tls_port::TlsPort;
 use super::connection_counts::{ConnectionCounts, RefusedConnection};
+use super::response_body::ResponseBody;
+use crate::broker::{Budgets, Ledger};
 use crate::config;
 use crate::security::{Login, ServerTls};
 
@@ -66,7 +67,7 @@ const MAX_SEND_BUFFER: usize = 64 << 10;
 pub(super) trait MakeService: Send + Sync + 'static {
     type Service: hyper::service::Service<
             Request<Incoming>,
-            Response = Response<Body>,
+            Response = Response<ResponseBody>,
             Error = std::convert::Infallible,
             Future: Send + 'static,
         > + Send
@@ -78,10 +79,11 @@ pub(super) trait MakeService: Send + Sync + 'static {
 /// Accepts connections, and serves each in a task of its own.
 pub(super) struct Connections<M> {
     services: M,
+    budgets: Arc<Budgets>,
+    ledger: Arc<Ledger>,
     http: HttpLimits,
     limits: LifetimeLimits,
     trusted_proxies: Vec<std::net::IpAddr>,
-    seats: Arc<Semaphore>,
     counts: Arc<ConnectionCounts>,
     /// `None`: plain text.
     tls: Option<TlsPort>,
@@ -96,6 +98,7 @@ impl<M: MakeService> Connections<M> {
     /// The connections end when `stop` is cancelled and their calls have been answered, or when `cut` is cancelled.
     pub(super) fn new(
         services: M,
+        (budgets, ledger): (Arc<Budgets>, Arc<Ledger>),
         settings: &config::Server,
         tls: Option<Arc<ServerTls>>,
         stop: CancellationToken,
@@ -104,10 +107,11 @@ impl<M: MakeService> Connections<M> {
     ) -> Self {
         Self {
             services,
+            budgets,
+            ledger,
             http: HttpLimits::from(settings),
             limits: LifetimeLimits::from(settings),
             trusted_proxies: settings.trusted_proxies.clone(),
-            seats: Arc::new(Semaphore::new(settings.max_connections)),
             counts: Arc::default(),
             tls: tls.map(|tls| TlsPort::new(tls, settings.handshakes_per_second)),
             stop,
@@ -138,7 +142,8 @@ impl<M: MakeService> Connections<M> {
             let (this, cut) = (this.clone(), this.cut.clone());
             tokio::spawn(async move {
                 if let Some(tls) = &this.tls {
-                    tls.check_clients(cut).await;
+                    let handshakes = tls.handshakes.run(cut.clone());
+                    tokio::join!(tls.check_clients(cut.clone()), handshakes);
                 }
             });
         }
@@ -163,36 +168,37 @@ impl<M: MakeService> Connections<M> {
         }
     }
 
-    /// Starts to serve a connection. If there are too many, closes it.
+    /// Starts to serve a connection. If there is no place for it, closes it.
     fn accept(self: &Arc<Self>, stream: TcpStream, address: SocketAddr) {
-        let Ok(seat) = self.seats.clone().try_acquire_owned() else {
+        let is_proxy = self.trusted_proxies.contains(&address.ip().to_canonical());
+        let Some(open) = self.ledger.open(address, is_proxy) else {
             // A connection that is closed at once tells the client to try another broker. One that is left in the queue
             // of the listener makes it wait until its deadline. A reset leaves no socket behind.
             let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
             return self.counts.refuse(RefusedConnection::Full);
         };
         let _ = stream.set_nodelay(true);
-        let peer = Peer {
-            address,
-            is_proxy: self.trusted_proxies.contains(&address.ip().to_canonical()),
-        };
-        let (this, open) = (self.clone(), self.counts.start());
+        let this = self.clone();
         self.tasks.spawn(async move {
             let accepted_at = Instant::now();
             // A token of this connection alone: polling a token locks the list of all that wait for it.
             let stop = this.stop.child_token();
             let opened = match &this.tls {
                 None => {
-                    let connection = Connection::new(peer, Login::default(), stop);
+                    let (account, budgets) = (open.account().clone(), this.budgets.clone());
+                    let connection = Connection::new(account, budgets, Login::default(), stop);
                     Some((Stream::Left(stream), Arc::new(connection)))
                 }
                 // Boxed, so that a connection without TLS does not take the memory of one with TLS.
-                Some(tls) => Box::pin(this.shake_hands(tls, stream, peer, stop)).await,
+                Some(tls) => Box::pin(this.shake_hands(tls, stream, &open, stop)).await,
             };
             if let Some((stream, connection)) = opened {
                 this.serve(stream, connection, accepted_at).await;
             }
-            drop((seat, open));
+            if open.account().has_lost_its_place() {
+                this.counts.refuse(RefusedConnection::Displaced);
+            }
+            drop(open);
         });
     }
 }

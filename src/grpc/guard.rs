@@ -47,7 +47,7 @@ impl Guard {
             let Some(lost) = self.access.lost_identity(&connection.login) else {
                 continue;
             };
-            let (peer, identity) = (connection.peer.address.ip(), Quoted(&lost.name));
+            let (peer, identity) = (connection.account.peer.ip(), Quoted(&lost.name));
             tracing::warn!(
                 target: "lease_broker::audit",
                 event = "auth.lost", %peer, %identity, "connection closed: its caller has lost a right"
@@ -119,8 +119,8 @@ impl Guard {
         rpc: &str,
     ) -> Result<Caller, Status> {
         self.watch(connection);
-        let peer = connection.peer.address.ip();
-        let address = (!connection.peer.is_proxy).then_some(peer);
+        let peer = connection.account.peer.ip();
+        let address = (!connection.account.is_proxy).then_some(peer);
         let identity = self
             .access
             .identify(&connection.login, address, presented(headers));

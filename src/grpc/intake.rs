@@ -15,7 +15,6 @@ mod incomplete;
 mod limits;
 mod message_counter;
 mod read_message;
-mod request_bytes;
 mod shape;
 
 use std::convert::Infallible;
@@ -26,6 +25,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http_body_util::Full;
+use lease_broker_model::call_source::CallSource;
 use pin_project_lite::pin_project;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tonic::Status;
@@ -36,11 +36,12 @@ pub(super) use self::incomplete::Incomplete;
 pub(super) use self::limits::IntakeLimits;
 use self::limits::Message;
 pub(super) use self::message_counter::MessageCounter;
-pub(super) use self::request_bytes::RequestBytes;
-use self::request_bytes::{Charge, Importance};
 use super::caller::Caller;
+use super::caught::catch;
 use super::connections::Connection;
+use super::response_body::ResponseBody;
 use super::status;
+use crate::broker::{Held, Importance};
 use crate::security::Rpc;
 
 /// The intake of the API's calls on one connection.
@@ -51,7 +52,7 @@ pub(super) struct Intake<S> {
     pub(super) connection: Arc<Connection>,
 }
 
-type BodyResult = Result<http::Response<Body>, Infallible>;
+type BodyResult = Result<http::Response<ResponseBody>, Infallible>;
 
 impl<S, B> Service<http::Request<B>> for Intake<S>
 where
@@ -59,7 +60,7 @@ where
         + Clone,
     B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
 {
-    type Response = http::Response<Body>;
+    type Response = http::Response<ResponseBody>;
     type Error = Infallible;
     type Future = IntakeFuture<S, B>;
 
@@ -69,38 +70,67 @@ where
     }
 
     fn call(&mut self, mut request: http::Request<B>) -> Self::Future {
+        let (place, state) = match self.accept(&mut request) {
+            Ok((rpc, place)) => {
+                let request = Some(request);
+                (Some(place), State::Arriving { rpc, request })
+            }
+            Err(status) => {
+                let status = Some(status);
+                (None, State::Refused { status })
+            }
+        };
         IntakeFuture {
             intake: self.clone(),
-            state: match self.accept(&mut request) {
-                Ok(rpc) => State::Arriving {
-                    rpc,
-                    request: Some(request),
-                },
-                Err(status) => State::Refused {
-                    status: Some(status),
-                },
-            },
+            place,
+            state,
         }
     }
 }
 
 impl<S> Intake<S> {
-    /// Checks the headers of a request, and returns its rpc.
-    fn accept<B>(&self, request: &mut http::Request<B>) -> Result<Rpc, Status> {
+    /// Checks the headers of a request. Returns its rpc, and its place among the open streams.
+    fn accept<B>(&self, request: &mut http::Request<B>) -> Result<(Rpc, Held), Status> {
         let Some(rpc) = request.extensions().get::<Rpc>().copied() else {
             return Err(status::rpc_unknown(request.uri().path()));
         };
         if let Some(guard) = &self.limits.guard {
             guard.admit(&self.connection, rpc, request)?;
         }
+        let caller = request.extensions().get::<Caller>();
+        let account = &self.connection.account;
+        let source = caller.and_then(|caller| {
+            let identity = &caller.identity;
+            account.log_in(&identity.name, identity.source.as_ref());
+            identity.source.as_ref()
+        });
         check_encoding(request)?;
-        Ok(rpc)
+        let source = source.unwrap_or(&account.source).clone();
+        let budgets = self.limits.broker.budgets();
+        let place = budgets.open_streams.take_place(Some(source.clone()));
+        let place = place.ok_or_else(|| budgets.refuse("open_streams"))?;
+        request.extensions_mut().insert(source);
+        Ok((rpc, place))
+    }
+
+    /// Charges the bytes of a message that has arrived in one part. Its length is checked with its shape.
+    fn check_length(&self, body: Bytes, source: &Arc<CallSource>) -> Result<Message, Status> {
+        read_message::check_header(&body, self.limits.max_message_bytes)?;
+        let charge = self.limits.charge(source);
+        Ok(Message { body, charge })
+    }
+
+    fn answer(&self, status: Status) -> http::Response<ResponseBody> {
+        let connection = self.connection.clone();
+        ResponseBody::wrap(status.into_http(), connection, Importance::Other)
     }
 }
 
 pin_project! {
     pub(super) struct IntakeFuture<S: Service<http::Request<Full<Bytes>>>, B> {
         intake: Intake<S>,
+        // The place of the stream. It goes with the response.
+        place: Option<Held>,
         #[pin]
         state: State<S::Future, B>,
     }
@@ -123,7 +153,8 @@ pin_project! {
         Calling {
             #[pin]
             response: F,
-            charge: Charge,
+            importance: Importance,
+            charge: Held,
             call: TaskTrackerToken,
         },
     }
@@ -136,7 +167,34 @@ where
 {
     type Output = BodyResult;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<BodyResult> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<BodyResult> {
+        let call = self.as_mut();
+        let Some(response) = catch(|| call.poll_call(context)) else {
+            // What has panicked is not run again.
+            self.as_mut()
+                .project()
+                .state
+                .set(State::Refused { status: None });
+            let status = crate::broker::Error::Internal.into();
+            return Poll::Ready(Ok(self.intake.answer(status)));
+        };
+        let mut response = std::task::ready!(response);
+        if let Some(place) = self.project().place.take() {
+            response.body_mut().keep_place(place);
+        }
+        Poll::Ready(Ok(response))
+    }
+}
+
+impl<S, B> IntakeFuture<S, B>
+where
+    S: Service<http::Request<Full<Bytes>>, Response = http::Response<Body>, Error = Infallible>,
+    B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
+{
+    fn poll_call(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<http::Response<ResponseBody>> {
         let mut this = self.project();
         loop {
             let (rpc, head, message) = match this.state.as_mut().project() {
@@ -144,7 +202,7 @@ where
                     let Some(status) = status.take() else {
                         return Poll::Pending;
                     };
-                    return Poll::Ready(Ok(status.into_http()));
+                    return Poll::Ready(this.intake.answer(status));
                 }
                 StateProjection::Arriving { rpc, request } => {
                     let rpc = *rpc;
@@ -153,18 +211,20 @@ where
                         return Poll::Pending;
                     };
                     let (head, mut body) = request.into_parts();
+                    let source = source_of(&head, &this.intake.connection);
                     let first = poll_data(&mut body, context);
+                    let arrived = first.as_ref().map_or(0, Bytes::len);
+                    this.intake.connection.count_request_bytes(arrived);
                     if let Some(bytes) = &first
                         && body.is_end_stream()
                     {
-                        let body = bytes.clone();
-                        (rpc, head, this.intake.limits.check_length(body))
+                        let message = this.intake.check_length(bytes.clone(), source);
+                        (rpc, head, message)
                     } else {
                         let limits = this.intake.limits.clone();
                         let connection = this.intake.connection.clone();
-                        let importance = importance_of(rpc);
-                        let bounds = (limits.max_message_bytes, importance);
-                        let message = limits.read(connection, body, first, bounds);
+                        let (source, importance) = (source.clone(), importance_of(rpc));
+                        let message = limits.receive(connection, source, importance, body, first);
                         this.state.set(State::Reading {
                             rpc,
                             head: Some(head),
@@ -180,23 +240,32 @@ where
                     };
                     (*rpc, head, message)
                 }
-                StateProjection::Calling { response, .. } => return response.poll(context),
+                StateProjection::Calling {
+                    response,
+                    importance,
+                    ..
+                } => {
+                    let Ok(response) = std::task::ready!(response.poll(context));
+                    let connection = this.intake.connection.clone();
+                    return Poll::Ready(ResponseBody::wrap(response, connection, *importance));
+                }
             };
             let limits = &this.intake.limits;
-            let checked = message.and_then(|message| limits.check(rpc, message));
+            let source = source_of(&head, &this.intake.connection);
+            let checked = message.and_then(|message| limits.check(rpc, message, source));
             let Message { body, charge } = match checked {
                 Ok(message) => message,
-                Err(status) => return Poll::Ready(Ok(status.into_http())),
+                Err(status) => return Poll::Ready(this.intake.answer(status)),
             };
+            if limits.guard.is_none() && !this.intake.connection.account.is_trusted() {
+                this.intake.connection.account.trust();
+            }
             let call = limits.calls.token();
-            let caller = head.extensions.get::<Caller>();
-            let identity = caller.and_then(|caller| caller.identity.source.as_ref());
-            let source = identity.unwrap_or(&this.intake.connection.source).clone();
-            let mut request = http::Request::from_parts(head, Full::new(body));
-            request.extensions_mut().insert(source);
+            let request = http::Request::from_parts(head, Full::new(body));
             let response = this.intake.inner.call(request);
             this.state.set(State::Calling {
                 response,
+                importance: importance_of(rpc),
                 charge,
                 call,
             });
@@ -250,24 +319,42 @@ where
 }
 
 impl IntakeLimits {
-    /// Charges the bytes of a message that has arrived in one part. Its length is checked with its shape.
-    fn check_length(&self, body: Bytes) -> Result<Message, Status> {
-        read_message::check_header(&body, self.max_message_bytes)?;
-        let charge = Charge::new(self.request_bytes.clone());
-        Ok(Message { body, charge })
+    /// Returns a charge of no bytes.
+    fn charge(&self, source: &Arc<CallSource>) -> Held {
+        let budget = &self.broker.budgets().request_bytes;
+        budget.hold_nothing(Some(source.clone()))
     }
 
-    /// Checks the shape of a whole message, and charges the memory of the decoded message.
-    fn check(&self, rpc: Rpc, mut message: Message) -> Result<Message, Status> {
+    /// Checks the shape of a whole message, and charges the memory of the decoded message. Refuses the call of a caller that
+    /// leaves too many responses unread.
+    fn check(
+        &self,
+        rpc: Rpc,
+        mut message: Message,
+        source: &CallSource,
+    ) -> Result<Message, Status> {
+        let (budgets, importance) = (self.broker.budgets(), importance_of(rpc));
+        if !budgets.response_bytes.has_room_for(source, importance) {
+            return Err(budgets.refuse("response_bytes").into());
+        }
         let wire = read_message::whole_message(&message.body)?;
         let decoded_bytes = shape::check(shape::message_of(rpc), wire)?;
         // tonic copies the message before it decodes it.
         let bytes = 2 * wire.len() + decoded_bytes;
-        if !message.charge.raise_to(bytes, importance_of(rpc)) {
-            return Err(self.broker.overloaded("request_bytes").into());
+        if !message.charge.raise_to(bytes, importance) {
+            return Err(budgets.refuse("request_bytes").into());
         }
         Ok(message)
     }
+}
+
+/// Returns the caller of an accepted request.
+fn source_of<'a>(
+    head: &'a http::request::Parts,
+    connection: &'a Connection,
+) -> &'a Arc<CallSource> {
+    let source = head.extensions.get::<Arc<CallSource>>();
+    source.unwrap_or(&connection.account.source)
 }
 
 /// Returns whether a call may use the bytes that are reserved for calls that end or extend leases.
@@ -278,3 +365,6 @@ fn importance_of(rpc: Rpc) -> Importance {
         Importance::Other
     }
 }
+
+#[cfg(test)]
+mod tests;

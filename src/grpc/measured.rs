@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use tonic::body::Body;
 use tower::{Layer, Service};
 
 use super::answered::AnsweredFuture;
@@ -32,11 +31,11 @@ impl<S> Layer<S> for MeasureLayer {
     }
 }
 
-impl<S, B> Service<http::Request<B>> for MeasuredService<S>
+impl<S, B, R> Service<http::Request<B>> for MeasuredService<S>
 where
-    S: Service<http::Request<B>, Response = http::Response<Body>>,
+    S: Service<http::Request<B>, Response = http::Response<R>>,
 {
-    type Response = http::Response<Body>;
+    type Response = http::Response<R>;
     type Error = S::Error;
     type Future = AnsweredFuture<S::Future, MeasuredCall>;
 

@@ -5,7 +5,6 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -16,10 +15,12 @@ use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tonic::body::Body;
 
-use super::connections::{Connection, limit_response_time};
+use super::connections::{Connection, OpenStream};
 use super::method::rpc_of;
+use super::response_body::ResponseBody;
 use super::standard_services::StandardServices;
 use super::status;
+use crate::broker::Importance;
 
 /// The service of one connection. `A` answers the calls of the API.
 pub(super) struct Router<A> {
@@ -32,23 +33,29 @@ pub(super) struct Router<A> {
 
 impl<A> hyper::service::Service<Request<Incoming>> for Router<A>
 where
-    A: tower::Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone,
+    A: tower::Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible>
+        + Clone,
 {
-    type Response = Response<Body>;
+    type Response = Response<ResponseBody>;
     type Error = Infallible;
     type Future = Answer<A::Future>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        self.connection
-            .started_streams
-            .fetch_add(1, Ordering::Relaxed);
+        let connection = self.connection.clone();
+        let stream = Some(connection.open_stream());
         if let Some(status) = refusal(&request) {
-            return Answer::Refused { status };
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = status;
+            let response = ResponseBody::wrap(response, connection, Importance::Other);
+            return Answer::Refused {
+                response: Some(response),
+            };
         }
         if self.connection.is_ending() {
-            let refused = status::connection_ends().into_http();
-            return Answer::Standard {
-                answer: Box::pin(std::future::ready(refused)),
+            let response = status::connection_ends().into_http();
+            let response = ResponseBody::wrap(response, connection, Importance::Other);
+            return Answer::Refused {
+                response: Some(response),
             };
         }
         let path = request.uri().path();
@@ -56,14 +63,18 @@ where
             request.extensions_mut().insert(rpc);
         } else if let Some(rpc) = self.standard.rpc_of(path) {
             let standard = self.standard.clone();
-            let answer = standard.answer(rpc, request, self.connection.clone());
+            let answer = standard.answer(rpc, request, connection.clone());
             return Answer::Standard {
                 answer: Box::pin(answer),
+                connection,
+                stream,
             };
         }
         Answer::Api {
             answer: self.api.clone().call(request),
+            connection,
             response_timeout: self.response_timeout,
+            stream,
         }
     }
 }
@@ -85,33 +96,53 @@ pin_project! {
         Api {
             #[pin]
             answer: F,
+            connection: Arc<Connection>,
             response_timeout: Duration,
+            stream: Option<OpenStream>,
         },
-        Standard { answer: BoxFuture<'static, Response<Body>> },
-        Refused { status: StatusCode },
+        Standard {
+            connection: Arc<Connection>,
+            answer: BoxFuture<'static, Response<ResponseBody>>,
+            stream: Option<OpenStream>,
+        },
+        Refused { response: Option<Response<ResponseBody>> },
     }
 }
 
-impl<F: Future<Output = Result<Response<Body>, Infallible>>> Future for Answer<F> {
-    type Output = Result<Response<Body>, Infallible>;
+impl<F: Future<Output = Result<Response<ResponseBody>, Infallible>>> Future for Answer<F> {
+    type Output = Result<Response<ResponseBody>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project() {
+        let (mut response, stream) = match self.project() {
             AnswerProjection::Api {
                 answer,
+                connection,
                 response_timeout,
+                stream,
             } => {
-                let response = ready!(answer.poll(context));
-                limit_response_time(*response_timeout);
-                Poll::Ready(response)
+                let Ok(response) = ready!(answer.poll(context));
+                connection.count_answer();
+                connection.limit_response(*response_timeout);
+                (response, stream.take())
             }
-            AnswerProjection::Standard { answer } => answer.as_mut().poll(context).map(Ok),
-            AnswerProjection::Refused { status } => {
-                let mut response = Response::new(Body::empty());
-                *response.status_mut() = *status;
-                Poll::Ready(Ok(response))
+            AnswerProjection::Standard {
+                answer,
+                connection,
+                stream,
+            } => {
+                let response = ready!(answer.as_mut().poll(context));
+                connection.count_answer();
+                (response, stream.take())
             }
+            AnswerProjection::Refused { response } => match response.take() {
+                Some(response) => (response, None),
+                None => return Poll::Pending,
+            },
+        };
+        if let Some(stream) = stream {
+            response.body_mut().keep_stream(stream);
         }
+        Poll::Ready(Ok(response))
     }
 }
 

@@ -10,7 +10,6 @@ use std::time::SystemTime;
 use lease_broker_model::sampling::Sampler;
 use lease_broker_model::trace_context::{Span, TraceContext};
 use tokio::task::futures::TaskLocalFuture;
-use tonic::body::Body;
 use tonic::{Code, Status};
 use tower::{Layer, Service};
 
@@ -66,11 +65,11 @@ impl<S> Layer<S> for SpanLayer {
     }
 }
 
-impl<S, B> Service<http::Request<B>> for TracedService<S>
+impl<S, B, R> Service<http::Request<B>> for TracedService<S>
 where
-    S: Service<http::Request<B>, Response = http::Response<Body>>,
+    S: Service<http::Request<B>, Response = http::Response<R>>,
 {
-    type Response = http::Response<Body>;
+    type Response = http::Response<R>;
     type Error = S::Error;
     type Future = AnsweredFuture<TaskLocalFuture<Option<CallTrace>, S::Future>, Recording>;
 
@@ -132,7 +131,7 @@ pub(super) struct Recording {
 
 impl RunningCall for Recording {
     /// Ends the span. Only a failed call has its status in the headers of the response.
-    fn end(mut self, response: &http::Response<Body>) {
+    fn end<B>(mut self, response: &http::Response<B>) {
         let status = Status::from_header_map(response.headers());
         let has_no_leases = response.extensions().get::<NoLeases>().is_some();
         self.code = (!has_no_leases).then(|| status.map_or(Code::Ok, |status| status.code()));

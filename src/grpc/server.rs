@@ -8,9 +8,7 @@ use lease_broker_model::sampling::Sampler;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tonic::body::Body;
 use tonic::service::Routes;
-use tower::util::MapResponse;
 use tower::{BoxError, Layer as _};
 
 use super::api::Api;
@@ -20,13 +18,12 @@ use super::connections::{Connection, Connections, MakeService};
 use super::error_layer::{ErrorLayer, ErrorService};
 use super::guard::Guard;
 use super::health;
-use super::intake::{Incomplete, Intake, IntakeLimits, RequestBytes};
+use super::intake::{Incomplete, Intake, IntakeLimits};
 use super::measured::{MeasureLayer, MeasuredService};
 use super::router::Router;
 use super::rpc_spans::{SpanLayer, TracedService};
 use super::service::Service;
 use super::standard_services::{MAX_MESSAGE_BYTES, StandardServices};
-use super::unsent_body::keep_until_sent;
 use crate::broker::Broker;
 use crate::config::{self, Config, Reflection};
 use crate::security::Security;
@@ -98,7 +95,7 @@ pub fn serve_observed(
     security: Security,
     observers: CallObservers,
 ) -> Result<RunningServer, BoxError> {
-    let (settings, budgets) = (&config.server, config.budgets);
+    let settings = &config.server;
     let address = listener.local_addr()?;
     let (reporter, health_service) = tonic_health::server::health_reporter();
     let health = tokio::spawn(health::report_changes(reporter, broker.clone()));
@@ -127,8 +124,7 @@ pub fn serve_observed(
         guard,
         max_message_bytes: settings.max_message_bytes,
         request_timeout: settings.request_timeout,
-        incomplete: Arc::new(Incomplete::new(budgets.incomplete_requests)),
-        request_bytes: Arc::new(RequestBytes::new(budgets.request_bytes)),
+        incomplete: Incomplete::new(config.budgets.incomplete_requests),
         calls: calls.clone(),
         stop: stop.clone(),
     });
@@ -139,7 +135,6 @@ pub fn serve_observed(
         max_message_bytes: settings.max_message_bytes,
     };
     let api = Api::new(service, settings.max_message_bytes);
-    let api = MapResponse::new(api, keep_until_sent as KeepUntilSent);
     let (v1, v1alpha) = (reflection().build_v1()?, reflection().build_v1alpha()?);
     let routes = Routes::new(health_service)
         .add_service(v1.max_decoding_message_size(MAX_MESSAGE_BYTES))
@@ -152,7 +147,6 @@ pub fn serve_observed(
             routes: routes.prepare(),
             intake: intake.clone(),
             response_timeout: settings.response_timeout,
-            budgets: budgets.into(),
             has_reflection: settings.reflection == Reflection::On,
         }),
         intake,
@@ -160,6 +154,7 @@ pub fn serve_observed(
     };
     let accepting = Connections::new(
         services,
+        (broker.budgets().clone(), broker.ledger().clone()),
         settings,
         tls,
         stop.clone(),
@@ -180,12 +175,9 @@ pub fn serve_observed(
     })
 }
 
-type KeepUntilSent = fn(http::Response<Body>) -> http::Response<Body>;
-type KeptApi = ErrorService<MapResponse<Api, KeepUntilSent>>;
-
 /// Creates the services of a connection.
 struct Services {
-    api: KeptApi,
+    api: ErrorService<Api>,
     measure: MeasureLayer,
     spans: SpanLayer,
     standard: Arc<StandardServices>,
@@ -194,7 +186,7 @@ struct Services {
 }
 
 impl MakeService for Services {
-    type Service = Router<MeasuredService<TracedService<Intake<KeptApi>>>>;
+    type Service = Router<MeasuredService<TracedService<Intake<ErrorService<Api>>>>>;
 
     fn service(&self, connection: Arc<Connection>) -> Self::Service {
         let intake = Intake {

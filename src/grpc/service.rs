@@ -20,9 +20,9 @@ use super::messages::{
     releases_from_proto, renewals_from_proto, request_id_from_proto, settle_results,
     too_large_to_proto,
 };
+use super::response_body::Unsent;
 use super::rpc_spans::NoLeases;
 use super::status;
-use super::unsent_body::Unsent;
 use crate::broker::{Broker, ClaimRequest, Error, HeldBack, SettledAndClaimed, UndeliveredLeases};
 use crate::security::Rpc;
 

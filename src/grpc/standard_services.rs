@@ -1,25 +1,26 @@
 //! The standard gRPC services of a server, health and reflection, and the limits of their calls.
 //!
 //! A client that watches the health of the server, or that asks for descriptors, holds a stream and memory without doing
-//! work. Such streams have budgets of their own.
+//! work. Such streams have budgets of their own. A place is returned when the answer has left.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::Incoming;
-use tokio::sync::Semaphore;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::service::Routes;
 use tower::Service as _;
 
-use super::connections::{Connection, limit_response_time};
+use super::connections::Connection;
 use super::intake::{IntakeLimits, MessageCounter};
-use crate::config;
+use super::response_body::ResponseBody;
+use crate::broker::{Held, Importance};
 
 /// The largest message of a health check, and of a reflection request, in bytes.
 pub(super) const MAX_MESSAGE_BYTES: usize = 4_096;
@@ -41,25 +42,7 @@ pub(super) struct StandardServices {
     pub(super) routes: Routes,
     pub(super) intake: Arc<IntakeLimits>,
     pub(super) response_timeout: Duration,
-    pub(super) budgets: StandardBudgets,
     pub(super) has_reflection: bool,
-}
-
-/// The calls that may be open at the same time.
-pub(super) struct StandardBudgets {
-    health_checks: Arc<Semaphore>,
-    health_watchers: Arc<Semaphore>,
-    reflection_streams: Arc<Semaphore>,
-}
-
-impl From<config::Budgets> for StandardBudgets {
-    fn from(budgets: config::Budgets) -> Self {
-        Self {
-            health_checks: Arc::new(Semaphore::new(budgets.health_checks)),
-            health_watchers: Arc::new(Semaphore::new(budgets.health_watchers)),
-            reflection_streams: Arc::new(Semaphore::new(budgets.reflection_streams)),
-        }
-    }
 }
 
 impl StandardServices {
@@ -79,13 +62,20 @@ impl StandardServices {
         rpc: StandardRpc,
         request: Request<Incoming>,
         connection: Arc<Connection>,
-    ) -> Response<Body> {
+    ) -> Response<ResponseBody> {
         let answer = match rpc {
-            StandardRpc::Check => self.check(request, connection).await,
-            StandardRpc::Watch => self.watch(request, connection).await,
+            StandardRpc::Check => self.check(request, &connection).await,
+            StandardRpc::Watch => self.watch(request, &connection).await,
             StandardRpc::Reflection => self.reflect(request, &connection).await,
         };
-        answer.unwrap_or_else(Status::into_http)
+        match answer {
+            Err(status) => ResponseBody::wrap(status.into_http(), connection, Importance::Other),
+            Ok((response, place)) => {
+                let mut response = ResponseBody::wrap(response, connection, Importance::Other);
+                response.body_mut().keep_place(place);
+                response
+            }
+        }
     }
 
     async fn route(&self, request: Request<Body>) -> Response<Body> {
@@ -96,15 +86,15 @@ impl StandardServices {
     async fn check(
         &self,
         request: Request<Incoming>,
-        connection: Arc<Connection>,
-    ) -> Result<Response<Body>, Status> {
-        let request = self.receive(request, connection).await?;
-        let budget = self.budgets.health_checks.clone();
-        let Ok(_permit) = budget.try_acquire_owned() else {
-            return Err(Status::unavailable("too many health checks are running"));
-        };
-        limit_response_time(self.response_timeout);
-        Ok(self.route(request).await)
+        connection: &Arc<Connection>,
+    ) -> Result<(Response<Body>, Held), Status> {
+        let budget = &connection.budgets.health_checks;
+        let place = budget.take_place(Some(connection.account.source.clone()));
+        let place =
+            place.ok_or_else(|| Status::unavailable("too many health checks are running"))?;
+        let request = self.receive(request, connection.clone()).await?;
+        connection.limit_response(self.response_timeout);
+        Ok((self.route(request).await, place))
     }
 
     /// UNIMPLEMENTED tells gRPC clients to go on without health checks. With any other error, their connection would not
@@ -112,41 +102,42 @@ impl StandardServices {
     async fn watch(
         &self,
         request: Request<Incoming>,
-        connection: Arc<Connection>,
-    ) -> Result<Response<Body>, Status> {
+        connection: &Arc<Connection>,
+    ) -> Result<(Response<Body>, Held), Status> {
+        let budget = &connection.budgets.health_watchers;
+        let place = budget.take_place(Some(connection.account.source.clone()));
+        let place =
+            place.ok_or_else(|| Status::unimplemented("too many clients watch the health"))?;
         let request = self.receive(request, connection.clone()).await?;
-        let budget = self.budgets.health_watchers.clone();
-        let Ok(permit) = budget.try_acquire_owned() else {
-            return Err(Status::unimplemented("too many clients watch the health"));
-        };
         let is_first = !connection.has_watcher.swap(true, Ordering::AcqRel);
-        if !is_first && !connection.peer.is_proxy {
+        if !is_first && !connection.account.is_proxy {
             return Err(Status::unimplemented(
                 "this connection watches the health already",
             ));
         }
-        let watcher = is_first.then(|| Watcher(connection));
+        let watcher = is_first.then(|| Watcher(connection.clone()));
         let response = self.route(request).await;
-        Ok(response.map(|body| holding(body, (permit, watcher))))
+        Ok((response.map(|body| holding(body, watcher)), place))
     }
 
     async fn reflect(
         &self,
         request: Request<Incoming>,
         connection: &Arc<Connection>,
-    ) -> Result<Response<Body>, Status> {
+    ) -> Result<(Response<Body>, Held), Status> {
         if let Some(guard) = &self.intake.guard {
             guard.admit_any_role(connection, &request)?;
         }
-        let budget = self.budgets.reflection_streams.clone();
-        let Ok(permit) = budget.try_acquire_owned() else {
-            return Err(Status::resource_exhausted(
-                "too many reflection streams are open",
-            ));
-        };
-        limit_response_time(REFLECTION_TIME);
-        let response = self.route(request.map(counted)).await;
-        Ok(response.map(|body| holding(body, permit)))
+        let budget = &connection.budgets.reflection_streams;
+        let place = budget.take_place(Some(connection.account.source.clone()));
+        let place = place
+            .ok_or_else(|| Status::resource_exhausted("too many reflection streams are open"))?;
+        connection.limit_response(REFLECTION_TIME);
+        Ok((
+            self.route(request.map(|requests| counted(requests, connection.clone())))
+                .await,
+            place,
+        ))
     }
 
     /// Receives a whole request.
@@ -181,10 +172,12 @@ fn holding<H: Send + 'static>(body: Body, held: H) -> Body {
 }
 
 /// Returns a stream of requests whose number and size are limited.
-fn counted(requests: Incoming) -> Body {
+fn counted(requests: Incoming, connection: Arc<Connection>) -> Body {
     let mut counter = MessageCounter::new(MAX_REFLECTION_REQUESTS, MAX_MESSAGE_BYTES);
     let frames = requests.into_stream().map(move |frame| {
         let frame = frame.map_err(|error| Status::from_error(error.into()))?;
+        let length = frame.data_ref().map_or(0, Bytes::len);
+        connection.count_request_bytes(length);
         match frame.data_ref() {
             Some(data) if !counter.accepts(data) => Err(Status::resource_exhausted(
                 "too many requests on this stream, or one is too long",

@@ -113,6 +113,30 @@ mod tests {
     }
 
     #[test]
+    fn link_to_other_content_is_a_change() {
+        use std::os::unix::fs::symlink;
+
+        let folder = tempfile::tempdir().expect("a folder");
+        let [link, first, second] = ["data", "1", "2"].map(|name| folder.path().join(name));
+        let link_to = |target: &std::path::Path| {
+            let _ = std::fs::remove_file(&link);
+            symlink(target, &link).expect("a link");
+        };
+        for file in [&first, &second] {
+            let name = file.file_name().expect("a name");
+            std::fs::write(file, name.as_encoded_bytes()).expect("written");
+        }
+        link_to(&first);
+        let parse = |text: &str| Ok::<_, String>(text.to_owned());
+        let file = WatchedFile::open("a.b", link.clone(), parse).expect("a text");
+        link_to(&first);
+        assert!(!file.read());
+        link_to(&second);
+        assert!(file.read());
+        assert_eq!(*file.current(), "2");
+    }
+
+    #[test]
     fn error_at_the_start_names_setting_and_file() {
         let parse = |_: &str| Ok::<(), String>(());
         let error = WatchedFile::open("auth.tokens_file", "/nowhere/x".into(), parse).err();

@@ -4,12 +4,10 @@
 //! the same transaction; on SQL Server an index is recorded before it is created (`sql/mssql/adopt.sql` says why). A second table, `lease_broker_fence`, keeps the highest fencing token of each table whose soft-lock columns
 //! were dropped. The next adoption of the table counts on from it, so that no fencing token is given twice.
 
-use std::time::UNIX_EPOCH;
-
 use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 
+use super::epoch::fence_now;
 use super::table::Table;
-use lease_broker_model::millis::millis_rounded_up;
 
 /// The tables that hold the record.
 pub(super) const RECORD_TABLES: [&str; 2] = ["lease_broker_added", "lease_broker_fence"];
@@ -43,7 +41,7 @@ impl AddedParts {
 
     /// Leaves out the record of this queue's columns if the table lacks one of them. Then this is probably another table under
     /// the same name, such as one that was restored from a backup, and its columns are its own. Returns the columns that the table
-    /// lacks. If there are any, the first fencing token becomes the time in ms since 1970, because the tokens of the earlier
+    /// lacks. If there are any, the first fencing token becomes that of a new epoch, because the tokens of the earlier
     /// table are unknown.
     pub(super) fn forget_replaced_table<Kind>(
         &mut self,
@@ -56,8 +54,7 @@ impl AddedParts {
         let lacking: Vec<String> = lacking.cloned().collect();
         if !lacking.is_empty() {
             self.columns.retain(|name| !of_queue(name));
-            let since_1970 = UNIX_EPOCH.elapsed().unwrap_or_default();
-            self.first_fence = self.first_fence.max(millis_rounded_up(since_1970));
+            self.first_fence = self.first_fence.max(fence_now());
         }
         lacking
     }

@@ -30,8 +30,8 @@ pub use self::new_items::{FollowUp, NewItem};
 pub use self::queue_index::QueueIndex;
 pub(crate) use self::settle::wants_owner;
 pub use self::settle::{Ending, SettleResults, Settled, Settlement};
-pub(crate) use self::step::due_after;
 pub use self::step::{LeaseProof, LeaseRow, RowEnding, RowOperation, RowOutcome, step};
+pub(crate) use self::step::{due_after, next_fence};
 pub use self::upkeep::{Checkpoints, Upkeep};
 
 /// A store that does everything.

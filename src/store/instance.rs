@@ -36,6 +36,48 @@ pub struct Instance {
     pub settings: BTreeMap<String, SettingsHash>,
 }
 
+/// A row of the list of brokers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedBroker {
+    /// The host and the port that it listens on.
+    pub address: String,
+    /// The version of lease-broker.
+    pub version: String,
+    /// True if it has stopped, or will stop soon.
+    pub draining: bool,
+    /// The time since it was last seen.
+    pub silence: Duration,
+    /// How far in the future it was last seen. Not zero: the clock of the database went back.
+    pub ahead: Duration,
+}
+
+impl ListedBroker {
+    /// Returns a broker that was seen this many milliseconds ago. Negative: in the future.
+    pub(super) fn seen_ago(address: String, version: String, draining: bool, millis: i64) -> Self {
+        Self {
+            address,
+            version,
+            draining,
+            silence: Duration::from_millis(millis.max(0).unsigned_abs()),
+            ahead: Duration::from_millis(millis.min(0).unsigned_abs()),
+        }
+    }
+
+    /// Returns whether it was seen lately.
+    pub fn is_live(&self) -> bool {
+        self.silence < LIVE_TIME
+    }
+}
+
+/// The brokers that were seen on a database within the last day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokerList {
+    /// The clock of the database, in milliseconds since 1970.
+    pub now: i64,
+    /// Those that were seen last come first.
+    pub brokers: Vec<ListedBroker>,
+}
+
 impl Instance {
     /// Returns the settings as a JSON object.
     pub(super) fn settings_json(&self) -> String {

@@ -26,6 +26,7 @@ mod added_parts;
 mod adoption;
 mod contract;
 mod enqueue_once;
+mod epoch;
 mod error;
 mod example_item;
 mod follow_ups;
@@ -65,7 +66,7 @@ pub use self::enqueue_once::{EnqueueOnce, EnqueuedOnce};
 pub use self::error::{
     Applied, Outage, OutageCause, Problem, ProblemKind, Refusal, Rejection, StoreError,
 };
-pub use self::instance::{Instance, SettingsDifference, SettingsHash};
+pub use self::instance::{BrokerList, Instance, ListedBroker, SettingsDifference, SettingsHash};
 pub use self::item_facts::{Ahead, BlockingSession, ForeignLock, ItemFacts, ItemRow};
 pub use self::item_size::ItemSize;
 pub use self::pool_status::{PoolStatus, RetryReason};

@@ -16,6 +16,7 @@ mod decode;
 mod dependents;
 mod enqueue;
 mod enqueue_once;
+mod epoch;
 mod error;
 mod example_item;
 mod full_counters;
@@ -74,6 +75,8 @@ use async_trait::async_trait;
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::{LeaseRef, Secret, SigningSecrets};
 use lease_broker_model::queue::QueueSpec;
+use lease_broker_sql::LeaseSql;
+use lease_broker_sql::mssql::LEASE_SQL;
 use uuid::Uuid;
 
 pub use self::adopt::MssqlSchema;
@@ -119,11 +122,31 @@ impl MssqlStore {
     /// # Errors
     /// The same as [`Self::open`].
     pub async fn open_with_pool(pool: &Pool, queues: &[QueueSpec]) -> Result<Self, StoreError> {
-        // The future is large. On the heap it does not enlarge the futures of all callers.
-        Box::pin(pool.start(async || Self::prepare(pool, queues).await)).await
+        Self::open_with_sql(pool, queues, &LEASE_SQL).await
     }
 
-    async fn prepare(pool: &Pool, queues: &[QueueSpec]) -> Result<Self, StoreError> {
+    /// Does the same as [`Self::open_with_pool`], with these statements. A test gives other ones than the broker's.
+    ///
+    /// # Errors
+    /// The same as [`Self::open`].
+    ///
+    /// # Panics
+    /// If a section or a placeholder of a statement is missing.
+    pub async fn open_with_sql(
+        pool: &Pool,
+        queues: &[QueueSpec],
+        sql: &LeaseSql,
+    ) -> Result<Self, StoreError> {
+        // The future is large. On the heap it does not enlarge the futures of all callers.
+        Box::pin(pool.start(async || Self::prepare(pool, queues, sql).await)).await
+    }
+
+    async fn prepare(
+        pool: &Pool,
+        queues: &[QueueSpec],
+        sql: &LeaseSql,
+    ) -> Result<Self, StoreError> {
+        pool.latest_moment().forget();
         let mut connection = pool.take_first().await?;
         migrations::with_migration_lock(&mut connection, async |connection| {
             migrations::migrate(connection).await?;
@@ -154,8 +177,9 @@ impl MssqlStore {
         unfit.into_result()?;
         let mut tables = Vec::new();
         for queue in queues {
-            tables.push(QueueStatements::read(&mut connection, queue).await?);
+            tables.push(QueueStatements::read(&mut connection, queue, sql).await?);
         }
+        pool.latest_moment().read(&mut connection).await?;
         // The health check keeps the connection that it opens here, so that later checks need no login.
         pool.probe(PROBE_SQL).await?;
         let location = format!("{} at {}", connection.server_info, pool.address());

@@ -2,7 +2,9 @@
 
 use lease_broker_model::queue::QueueSpec;
 
-use super::{StoreError, Survey};
+use super::{BrokerList, StoreError, Survey};
+
+pub use super::epoch::NewEpoch;
 
 /// Schema changes of one database. The commands `schema plan`, `apply`, `check` and `drop` use it.
 pub trait Schema: Send {
@@ -34,6 +36,19 @@ pub trait Schema: Send {
     /// Returns the reasons against removing the queue's parts now, one sentence each: leases that are held, and brokers that run
     /// on the database.
     fn uses(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError>;
+
+    /// Returns a sentence for each broker that runs on the database.
+    fn live_brokers(&mut self) -> Result<Vec<String>, StoreError>;
+
+    /// Returns the brokers that were seen on the database within the last day.
+    fn brokers(&mut self) -> Result<BrokerList, StoreError>;
+
+    /// Begins a new epoch after a restore: every later fencing token is greater than every earlier one. Ends the leases of the
+    /// queues. Their attempts do not count, and settlements of these leases find them lost. Brokers must not run meanwhile.
+    ///
+    /// # Errors
+    /// [`StoreError::Misconfigured`] if the clock of this machine is behind the beginning of the last epoch.
+    fn begin_epoch(&mut self, queues: &[QueueSpec]) -> Result<NewEpoch, StoreError>;
 
     /// Returns the names of the tables that could become queues: all but the broker's own. In alphabetical order.
     fn tables(&mut self) -> Result<Vec<String>, StoreError>;

@@ -1,31 +1,39 @@
 //! The store on an embedded SQLite file. Any number of broker processes on the host of the file can share it.
 //!
-//! One thread (`writer.rs`) runs all operations that change the file. Reads for operators use a second connection,
-//! which does not wait for the writer. `SqliteReader` has only these reads. Each operation is in the file that is named after it, as its SQL is in
-//! `sql/sqlite`.
+//! One thread (`writer.rs`) runs all operations that change the file, and another (`flusher.rs`) waits for the device. Reads for
+//! operators use a second connection, which does not wait for the writer. `SqliteReader` has only these reads. Each operation is in
+//! the file that is named after it, as its SQL is in `sql/sqlite`.
 
 mod added_parts;
 mod adopt;
 mod adopt_sql;
 mod backfill;
+mod backup;
 mod cancel;
 mod catalogue;
 mod claim;
 mod clock;
 mod column_value;
+mod companion;
 mod connection;
 mod enqueue;
 mod enqueue_once;
+mod epoch;
 mod error;
 mod example_item;
+mod flusher;
 mod foreign_keys;
 pub(super) mod fuzzing;
+mod generation;
 mod heartbeat;
+mod held_file;
 mod held_lease;
 mod index;
 mod inspect;
 mod instance;
 mod lease_effects;
+mod lock_holder;
+mod log_flush;
 mod migrations;
 mod mirror;
 mod moments;
@@ -60,6 +68,7 @@ mod written_columns;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -67,11 +76,15 @@ use futures_util::future::join_all;
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::{LeaseRef, Secret, SigningSecrets};
 use lease_broker_model::queue::QueueSpec;
+use lease_broker_sql::LeaseSql;
+use lease_broker_sql::sqlite::LEASE_SQL;
 use rusqlite::Connection;
 use uuid::Uuid;
 
 pub use self::adopt::SqliteSchema;
+pub use self::backup::{Restored, back_up, refuse_open_file, restore};
 pub use self::clock::{Clock, system_clock};
+pub use self::lock_holder::{LockHolder, WriteLock};
 use self::purge::Cutoffs;
 use self::queue_statements::QueueStatements;
 use self::read_connection::ReadConnection;
@@ -97,6 +110,9 @@ pub struct SqliteStore {
     queues: Arc<[QueueStatements]>,
     writer: Writer,
     reader: SqliteReader,
+    /// The highest generation of the file that this process has committed.
+    generation: Arc<AtomicU64>,
+    write_lock: WriteLock,
 }
 
 impl SqliteStore {
@@ -107,8 +123,25 @@ impl SqliteStore {
     /// [`StoreError::Misconfigured`] if a queue's table does not fit the queue. The text lists everything that is
     /// missing. [`StoreError::Io`] if the file is damaged, or cannot be opened or written.
     pub fn open(path: &Path, queues: &[QueueSpec], clock: Clock) -> Result<Self, StoreError> {
+        Self::open_with_sql(path, queues, clock, &LEASE_SQL)
+    }
+
+    /// Does the same as [`Self::open`], with these statements. A test gives other ones than the broker's.
+    ///
+    /// # Errors
+    /// The same as [`Self::open`].
+    ///
+    /// # Panics
+    /// If a section or a placeholder of a statement is missing.
+    pub fn open_with_sql(
+        path: &Path,
+        queues: &[QueueSpec],
+        clock: Clock,
+        sql: &LeaseSql,
+    ) -> Result<Self, StoreError> {
         let connection = connection::open(path)?;
         migrations::migrate(&connection)?;
+        epoch::refuse_backup(&connection)?;
         let secrets = secrets::read(&connection, clock())?;
         let secret = first_secret(&secrets)?;
         let mut schema = SqliteSchema::over(connection);
@@ -123,11 +156,12 @@ impl SqliteStore {
         let connection = schema.into_connection();
         let queues: Arc<[QueueStatements]> = queues
             .iter()
-            .map(|queue| QueueStatements::new(&connection, queue))
+            .map(|queue| QueueStatements::new(&connection, queue, sql))
             .collect::<Result<_, _>>()?;
+        let context = WriteContext::new(connection, queues.clone(), clock.clone())?;
         let reader = ReadConnection::over(connection::open(path)?, path);
-        let reader = SqliteReader::new(reader, queues.clone(), clock.clone());
-        let context = WriteContext::new(connection, queues.clone(), clock);
+        let reader =
+            SqliteReader::new(reader, queues.clone(), clock).flushing(context.log().clone());
         Ok(Self {
             path: path.to_owned(),
             secret,
@@ -135,6 +169,8 @@ impl SqliteStore {
             queues,
             writer: Writer::spawn(context)?,
             reader,
+            generation: Arc::default(),
+            write_lock: WriteLock::of(path),
         })
     }
 }
@@ -442,8 +478,19 @@ impl Upkeep for SqliteStore {
     }
 
     async fn announce(&self, instance: Arc<Instance>) -> Result<Vec<Instance>, StoreError> {
-        let announce = move |context: &WriteContext| instance::announce(context, &instance);
-        self.writer.run(announce).await
+        let known = self.generation.clone();
+        let announce = move |context: &WriteContext| {
+            let generation = context.raise_generation(&known)?;
+            Ok((generation, instance::announce(context, &instance)?))
+        };
+        let (generation, others) = self.writer.run(announce).await?;
+        self.generation.fetch_max(generation, Ordering::Relaxed);
+        Ok(others)
+    }
+
+    fn obstacle(&self) -> Option<String> {
+        let holder = self.write_lock.holder()?;
+        Some(format!("the write lock of the file is held by {holder}"))
     }
 
     async fn probe(&self) -> Result<(), StoreError> {

@@ -10,8 +10,8 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::{AsyncInstrument, Meter};
 
 use super::instruments::{
-    CLAIMS_WAITING, DIFFERING_QUEUES, ITEMS_DEAD, ITEMS_ENQUEUED, ITEMS_PROMOTED, ITEMS_PURGED,
-    Instrument, LEASES_CLAIMED, LEASES_ENDED, LEASES_EXTENDED, LEASES_UNDELIVERED,
+    CLAIMS_WAITING, CONNECTIONS_OPEN, DIFFERING_QUEUES, ITEMS_DEAD, ITEMS_ENQUEUED, ITEMS_PROMOTED,
+    ITEMS_PURGED, Instrument, LEASES_CLAIMED, LEASES_ENDED, LEASES_EXTENDED, LEASES_UNDELIVERED,
     SETTLEMENTS_REFUSED, SETTLEMENTS_REPEATED, STATEMENT_CALLS, STATEMENT_ITEMS, STATEMENTS,
     STORE_CLOCK_OFFSET, STORE_CLOCK_STEPS, STORE_FAILURES, STORE_OLDEST_OPERATION, STORE_UP,
     UNKNOWN_LEASE_IDS,
@@ -48,6 +48,12 @@ pub(super) fn register(meter: &Meter, broker: &Arc<Broker>, labels: &QueueLabels
                 let label = KeyValue::new(attribute::STORE_CAUSE, cause.name());
                 observer.observe(broker.store_failures(cause), &[label]);
             }
+        }
+    });
+    let connections = queues.broker.clone();
+    CONNECTIONS_OPEN.gauge(meter, move |observer| {
+        if let Some(broker) = connections.upgrade() {
+            observer.observe(broker.ledger().open_connections() as u64, &[]);
         }
     });
     let settings = queues.broker.clone();

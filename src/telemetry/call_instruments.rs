@@ -1,4 +1,4 @@
-//! Instruments for the calls of the API, and for the connections that carry them.
+//! Instruments for the calls of the API, and for refused connections.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -6,9 +6,7 @@ use std::time::Duration;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{BoundHistogram, Histogram, Meter};
 
-use super::instruments::{
-    CALL_DURATION, CALLS_ACTIVE, CALLS_REFUSED, CONNECTIONS_OPEN, CONNECTIONS_REFUSED,
-};
+use super::instruments::{CALL_DURATION, CALLS_ACTIVE, CALLS_REFUSED, CONNECTIONS_REFUSED};
 use crate::grpc::{CODE_NAMES, CallMetrics, RefusedConnection, error_type};
 use crate::span::attribute;
 
@@ -44,10 +42,6 @@ pub(super) fn register(meter: &Meter) -> Arc<CallMetrics> {
         for (reason, calls) in refused.refused() {
             observer.observe(calls, &[KeyValue::new(attribute::ERROR_REASON, reason)]);
         }
-    });
-    let connections = metrics.connections.clone();
-    CONNECTIONS_OPEN.gauge(meter, move |observer| {
-        observer.observe(connections.open(), &[]);
     });
     let connections = metrics.connections.clone();
     CONNECTIONS_REFUSED.counter(meter, move |observer| {

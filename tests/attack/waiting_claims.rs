@@ -8,7 +8,7 @@ use crate::support::frames::{CLAIM_BATCH, END_STREAM, call_headers, cancel, mess
 use crate::support::raw_connection::RawConnection;
 
 /// Builds a call that waits for an item for 30 s.
-fn waiting_claim(stream: u32, request_id: &str) -> Vec<u8> {
+pub(crate) fn waiting_claim(stream: u32, request_id: &str) -> Vec<u8> {
     let request = ClaimBatchRequest {
         queue: QUEUE.to_owned(),
         worker_id: "attacker".to_owned(),

@@ -3,10 +3,13 @@
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use serde_json::Value as Json;
+
 use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::database::WriteLock;
 use crate::support::http::{get, send, send_with_headers};
 use crate::support::process::BrokerProcess;
+use crate::support::raw_connection::RawConnection;
 use crate::support::timeout::wait_until_blocking;
 
 /// Starts a broker with more configuration, with its admin port on a free port.
@@ -99,6 +102,28 @@ fn queues_show_settings_and_counts() {
     assert_eq!(work["operation_counts"]["claim"]["calls"], 1);
     assert_eq!(work["operation_counts"]["enqueue"]["items"], 1);
     assert_eq!(queues[0]["operation_counts"]["claim"]["calls"], 0);
+}
+
+#[test]
+fn connections_and_their_callers_are_shown() {
+    let (workspace, admin) = serving("");
+    let address = workspace.process.as_ref().expect("a service").address;
+    let mut connection = RawConnection::open(address);
+    connection.sync(1);
+    wait_until_blocking("the connection has no open stream", || {
+        let shown = get(admin, "/debug/connections").json();
+        let found = |list: &str, of: &dyn Fn(&Json) -> bool| {
+            let mut list = shown[list].as_array().expect("a list").iter();
+            list.rfind(|shown| of(shown)).cloned()
+        };
+        let connection = found("connections", &|shown| shown["trusted"] == true);
+        let connection = connection.unwrap_or_else(|| panic!("{shown}"));
+        assert_eq!(connection["identity"], Json::Null, "{shown}");
+        let caller = found("callers", &|shown| shown["caller"] == connection["caller"]);
+        let caller = caller.unwrap_or_else(|| panic!("{shown}"));
+        assert_eq!(caller["address"], "127.0.0.1", "{shown}");
+        connection["open_streams"] == 0 && caller["holds"]["open_streams"] == 0
+    });
 }
 
 #[test]

@@ -65,9 +65,12 @@ fn connections_over_the_limit_are_counted() {
         let value = metrics.lines().find_map(|line| line.strip_prefix(name));
         value.expect(name).trim().to_owned()
     };
-    let open: Vec<_> = (0..2)
-        .map(|_| TcpStream::connect(process.address).expect("a connection"))
-        .collect();
+    // Connections without a call would make room for others.
+    let open = [(); 2].map(|()| {
+        let mut connection = RawConnection::open(process.address);
+        connection.sync(1);
+        connection
+    });
     wait_until_blocking("both are open", || {
         value("lease_broker_connection_open ") == "2"
     });

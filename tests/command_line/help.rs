@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::command_line::workspace::Workspace;
 use crate::support::skipped::skipped;
 
-const COMMANDS: [&str; 23] = [
+const COMMANDS: [&str; 26] = [
     "serve",
     "demo",
     "schema plan",
@@ -19,12 +19,15 @@ const COMMANDS: [&str; 23] = [
     "fail",
     "release",
     "health",
+    "doctor",
     "stats",
     "list",
     "why",
     "redrive",
     "purge",
     "secret rotate",
+    "backup",
+    "restore",
     "token new",
     "auth check",
     "auth revoke",

@@ -13,6 +13,7 @@ mod dead_letter;
 mod delay;
 mod enqueue;
 mod enqueue_once;
+mod epoch;
 mod example_item;
 mod expire;
 mod follow_ups;
@@ -77,6 +78,12 @@ macro_rules! conformance {
                     rows_with_a_null_key_are_skipped
                     soft_lock_columns_can_be_renamed
                     two_queues_with_separate_soft_locks_share_a_table
+                }
+                epoch {
+                    new_epoch_raises_the_fence_of_every_item
+                    new_epoch_ends_leases_and_gives_attempts_back
+                    new_epoch_ends_any_number_of_leases
+                    lease_of_a_later_epoch_stays
                 }
                 isolation {
                     row_with_a_full_counter_becomes_dead

@@ -1,5 +1,7 @@
 //! Broker processes killed at random moments under load. No item may be lost, and none may be completed twice.
 
+mod power_loss;
+mod restores;
 mod workload;
 
 use std::path::PathBuf;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lease_broker_model::queue::QueueSpec;
-use lease_broker_store::schema::{Removal, Step};
+use lease_broker_store::schema::{NewEpoch, Removal, Step};
 use lease_broker_store::{Inspect, Store, StoreError};
 use lease_broker_value::Value;
 use table::{Kind, Table};
@@ -80,6 +80,9 @@ pub(crate) trait Harness: Send + Sync + Sized + 'static {
 
     /// Returns the reasons against a removal now.
     async fn uses(&self, queue: &QueueSpec) -> Vec<String>;
+
+    /// Begins a new epoch, as `restore --in-place` does.
+    async fn begin_epoch(&self, queues: &[QueueSpec]) -> Result<NewEpoch, StoreError>;
 
     /// Returns everything about a table that another program could see: columns with types and defaults, indexes, triggers. One
     /// line each.

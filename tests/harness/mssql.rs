@@ -17,8 +17,10 @@ use std::time::Duration;
 use super::Harness;
 use super::table::{Column, Kind, Table};
 use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
+use lease_broker_sql::LeaseSql;
+use lease_broker_sql::mssql::LEASE_SQL;
 use lease_broker_store::mssql::{MssqlReader, MssqlSchema, MssqlStore};
-use lease_broker_store::schema::{Removal, Schema as _, Step};
+use lease_broker_store::schema::{NewEpoch, Removal, Schema as _, Step};
 use lease_broker_store::{Inspect, Store, StoreError};
 use lease_broker_value::Value;
 use pooled_database::PooledDatabase;
@@ -65,6 +67,35 @@ impl MssqlHarness {
                 .await
         });
         rows.await.expect(sql)
+    }
+
+    /// Does the same as [`Harness::open`], with these statements.
+    pub(crate) async fn open_with_sql(
+        &self,
+        queues: &[QueueSpec],
+        sql: &LeaseSql,
+    ) -> Result<Arc<dyn Store>, StoreError> {
+        let lock = pooled_database::TABLE_DROPS.read().await;
+        let store = shared(MssqlStore::open_with_sql(
+            &self.database().pool,
+            queues,
+            sql,
+        ))
+        .await?;
+        drop(lock);
+        let mut queues_so_far = self
+            .queues
+            .lock()
+            .expect("no test panics while it holds the lock");
+        for queue in queues {
+            if !queues_so_far
+                .iter()
+                .any(|other| queue.shares_rows_with(other))
+            {
+                queues_so_far.push(queue.clone());
+            }
+        }
+        Ok(Arc::new(Shared(store)))
     }
 
     /// Runs a blocking schema operation on a thread for blocking work.
@@ -217,6 +248,12 @@ impl Harness for MssqlHarness {
         uses.await.expect("uses")
     }
 
+    async fn begin_epoch(&self, queues: &[QueueSpec]) -> Result<NewEpoch, StoreError> {
+        let queues = queues.to_vec();
+        self.with_schema(move |schema| schema.begin_epoch(&queues))
+            .await
+    }
+
     async fn describe(&self, table: &str) -> Vec<String> {
         let object = format!("OBJECT_ID(N'{table}')");
         let columns = format!(
@@ -257,22 +294,7 @@ impl Harness for MssqlHarness {
     }
 
     async fn open(&self, queues: &[QueueSpec]) -> Result<Arc<dyn Store>, StoreError> {
-        let lock = pooled_database::TABLE_DROPS.read().await;
-        let store = shared(MssqlStore::open_with_pool(&self.database().pool, queues)).await?;
-        drop(lock);
-        let mut queues_so_far = self
-            .queues
-            .lock()
-            .expect("no test panics while it holds the lock");
-        for queue in queues {
-            if !queues_so_far
-                .iter()
-                .any(|other| queue.shares_rows_with(other))
-            {
-                queues_so_far.push(queue.clone());
-            }
-        }
-        Ok(Arc::new(Shared(store)))
+        self.open_with_sql(queues, &LEASE_SQL).await
     }
 
     async fn open_to_read(&self, queues: &[QueueSpec]) -> Result<Arc<dyn Inspect>, StoreError> {

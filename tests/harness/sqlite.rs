@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lease_broker_model::key::{hex, rfc3339};
 use lease_broker_model::queue::QueueSpec;
-use lease_broker_store::schema::{Removal, Schema as _, Step};
+use lease_broker_store::schema::{NewEpoch, Removal, Schema as _, Step};
 use lease_broker_store::sqlite::{Clock, SqliteReader, SqliteSchema, SqliteStore, system_clock};
 use lease_broker_store::{Inspect, Store, StoreError};
 use lease_broker_value::Value;
@@ -139,6 +139,10 @@ impl Harness for SqliteHarness {
     async fn uses(&self, queue: &QueueSpec) -> Vec<String> {
         let mut schema = SqliteSchema::open(&self.path()).expect("a schema");
         schema.uses(queue).expect("uses")
+    }
+
+    async fn begin_epoch(&self, queues: &[QueueSpec]) -> Result<NewEpoch, StoreError> {
+        SqliteSchema::open(&self.path())?.begin_epoch(queues)
     }
 
     async fn describe(&self, table: &str) -> Vec<String> {

@@ -202,6 +202,7 @@ impl Model {
                 token,
                 owner: worker.to_owned(),
                 duration: time(duration),
+                epoch_fence: 0,
             };
             assert_eq!(self.step(*id, &claim), RowOutcome::Leased);
         }

@@ -146,10 +146,15 @@ pub fn normal<O>(operation: &RowOperation<O>, row: &LeaseRow<O>) -> RowOperation
     };
     let time = |time: Duration| if time.is_zero() { time } else { DURATION };
     match operation {
-        RowOperation::Claim { duration, .. } => RowOperation::Claim {
+        RowOperation::Claim {
+            duration,
+            epoch_fence,
+            ..
+        } => RowOperation::Claim {
             token: OTHER,
             owner: (),
             duration: time(*duration),
+            epoch_fence: fence(*epoch_fence),
         },
         RowOperation::Heartbeat(lease, duration) => {
             RowOperation::Heartbeat(proof(*lease), time(*duration))
@@ -176,17 +181,22 @@ pub fn normal<O>(operation: &RowOperation<O>, row: &LeaseRow<O>) -> RowOperation
             is_stepped: *is_stepped,
         },
         RowOperation::Redrive => RowOperation::Redrive,
+        RowOperation::BeginEpoch(of) => RowOperation::BeginEpoch(fence(*of)),
     }
 }
 
-/// Returns all operations. Tokens are as in [`normal`]: those of the row and others.
+/// Returns all operations. Tokens are as in [`normal`]: those of the row and others. Fences of epochs rise, as in a database.
 pub fn operations() -> Vec<RowOperation<()>> {
+    let claim = |epoch_fence| RowOperation::Claim {
+        token: OTHER,
+        owner: (),
+        duration: DURATION,
+        epoch_fence,
+    };
     let mut operations = vec![
-        RowOperation::Claim {
-            token: OTHER,
-            owner: (),
-            duration: DURATION,
-        },
+        claim(FENCE - 1),
+        claim(FENCE),
+        claim(FENCE + 1),
         RowOperation::ReleaseClaim(OWN),
         RowOperation::ReleaseClaim(OTHER),
         RowOperation::Reap { is_stepped: false },
@@ -221,6 +231,7 @@ pub fn operations() -> Vec<RowOperation<()>> {
             });
         }
     }
+    operations.push(RowOperation::BeginEpoch(FENCE + 1));
     operations
 }
 
@@ -232,10 +243,15 @@ pub fn on_row<O: Clone>(operation: RowOperation<()>, own: Uuid, owner: &O) -> Ro
         ..lease
     };
     match operation {
-        RowOperation::Claim { duration, .. } => RowOperation::Claim {
+        RowOperation::Claim {
+            duration,
+            epoch_fence,
+            ..
+        } => RowOperation::Claim {
             token: OTHER,
             owner: owner.clone(),
             duration,
+            epoch_fence,
         },
         RowOperation::Heartbeat(lease, duration) => RowOperation::Heartbeat(proof(lease), duration),
         RowOperation::Settle(lease, ending) => RowOperation::Settle(proof(lease), ending),
@@ -251,5 +267,6 @@ pub fn on_row<O: Clone>(operation: RowOperation<()>, own: Uuid, owner: &O) -> Ro
         },
         RowOperation::Reap { is_stepped } => RowOperation::Reap { is_stepped },
         RowOperation::Redrive => RowOperation::Redrive,
+        RowOperation::BeginEpoch(fence) => RowOperation::BeginEpoch(fence),
     }
 }

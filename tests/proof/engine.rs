@@ -134,6 +134,7 @@ impl Batch {
                 token: Uuid::from_u128(10 + u128::from(worker)),
                 owner: worker,
                 duration: Duration::from_millis(EXPIRY.unsigned_abs()),
+                epoch_fence: 0,
             }),
         }
     }
@@ -247,6 +248,7 @@ impl Model for EngineModel {
             token: TOKEN,
             owner: 0,
             duration: Duration::from_millis(EXPIRY.unsigned_abs()),
+            epoch_fence: 0,
         };
         let (row, outcome) = step(&self.queue, Some(&LeaseRow::new()), 0, &claim);
         assert_eq!(outcome, RowOutcome::Leased);

@@ -11,5 +11,8 @@
 pub mod check;
 pub mod domain;
 pub mod engine;
+pub mod group;
 pub mod lease;
+pub mod operation;
+pub mod pause;
 pub mod poison;

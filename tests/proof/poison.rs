@@ -4,14 +4,33 @@
 //! Items that are claimed together again and again with the poisonous one die with it, although nothing is wrong with them.
 //!
 //! The rule: an item whose last lease *expired* is a *suspect*. A suspect goes alone to a worker that holds nothing else, over all its
-//! connections, and that worker gets no other item until it has settled the suspect. The rows show who holds what.
+//! connections, and that worker gets no other item until it has settled the suspect. The rows show who holds what, and which items
+//! are suspects: [`is_suspect`].
+//!
+//! A worker with several slots may never be without a lease. So a suspect waits for a bounded time only. Then claims of workers that
+//! hold something get nothing, and the first worker without leases gets the suspect, before other items.
+//!
+//! In a strict group a worker can hold a run of items (`group.rs`). It begins an item when the completion of the one before was
+//! applied. So the first item of a run is the only one that a crash can be blamed on: it alone becomes a suspect and loses an
+//! attempt.
 
+use lease_broker_model::item_state::State;
+use lease_broker_store::LeaseRow;
 use stateright::{Model, Property};
 
 const PROCESSES: usize = 2;
 /// The number of items that a process works on at the same time.
 const SLOTS: usize = 2;
 const MAX_ATTEMPTS: u8 = 2;
+/// The number of items that may pass a suspect.
+const PATIENCE: u8 = 2;
+
+/// Returns whether the last lease of an item that is ready has expired. Only the reaper clears both the owner and the token of an item
+/// with used attempts, and so does a new epoch. So the rule needs no column of its own. After a new epoch, or a step of the clock, an
+/// item with an earlier attempt is suspected without cause, which costs only time.
+pub fn is_suspect<O>(row: &LeaseRow<O>) -> bool {
+    row.state == State::Ready && row.attempt > 0 && row.owner.is_none() && row.token.is_none()
+}
 
 /// The way in which claims treat suspects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,19 +39,25 @@ pub enum Rule {
     None,
     /// A suspect is the only item of its claim. Other claims of the same worker are not looked at.
     AloneInClaim,
-    /// A suspect is the only item that its worker holds.
+    /// A suspect is the only item that its worker holds. It waits for ever.
     AloneAtWorker,
+    /// A suspect is the only item that its worker holds, and it waits for a bounded time. This is the rule to build.
+    AloneAtWorkerSoon,
+    /// As [`Rule::AloneAtWorkerSoon`], but a worker begins the next item of a run before the completion of the last was applied.
+    BeginsAhead,
 }
 
-/// The model. The first items are poisonous.
+/// The model.
 #[derive(Clone, Copy, Debug)]
 pub struct PoisonModel {
     /// The rule.
     pub rule: Rule,
-    /// The number of poisonous items.
+    /// The number of poisonous items. The first one is the second of all items.
     pub poisonous: usize,
     /// The number of all items.
     pub items: usize,
+    /// Whether all items are of one strict group, and leased in runs.
+    pub is_group: bool,
 }
 
 /// An item.
@@ -52,6 +77,14 @@ enum Place {
     Dead,
 }
 
+/// A state of the model.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Queue {
+    items: Vec<Item>,
+    /// The number of other items that were leased since a suspect waits.
+    passed: u8,
+}
+
 /// An action of the model.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
@@ -65,125 +98,200 @@ pub enum Action {
     Crash(usize),
 }
 
-type Items = Vec<Item>;
-
-impl PoisonModel {
-    fn held_by(items: &[Item], process: usize) -> impl Iterator<Item = usize> + '_ {
-        let held = items.iter().enumerate();
+impl Queue {
+    fn held_by(&self, process: usize) -> impl Iterator<Item = usize> + '_ {
+        let held = self.items.iter().enumerate();
         held.filter_map(move |(at, item)| (item.place == Place::Held(process)).then_some(at))
     }
 
-    fn claim(&self, items: &mut [Item], process: usize, wanted: usize) {
-        let held = Self::held_by(items, process).count();
-        let holds_suspect = Self::held_by(items, process).any(|at| items[at].is_suspect);
-        if self.rule == Rule::AloneAtWorker && holds_suspect {
-            return;
+    fn has_suspect(&self) -> bool {
+        let mut items = self.items.iter();
+        items.any(|item| item.is_suspect && item.place == Place::Ready)
+    }
+}
+
+impl PoisonModel {
+    fn is_poisonous(&self, item: usize) -> bool {
+        (1..=self.poisonous).contains(&item)
+    }
+
+    fn innocent<'a>(&'a self, queue: &'a Queue) -> impl Iterator<Item = &'a Item> {
+        let items = queue.items.iter().enumerate();
+        items
+            .filter(|(at, _)| !self.is_poisonous(*at))
+            .map(|(_, item)| item)
+    }
+
+    /// Returns the items that a claim takes.
+    fn find(&self, queue: &Queue, process: usize, wanted: usize) -> Vec<usize> {
+        let holds = queue.held_by(process).next().is_some();
+        let holds_suspect = queue.held_by(process).any(|at| queue.items[at].is_suspect);
+        let at_worker = !matches!(self.rule, Rule::None | Rule::AloneInClaim);
+        let is_soon = at_worker && self.rule != Rule::AloneAtWorker;
+        let is_overdue = is_soon && queue.passed >= PATIENCE && queue.has_suspect();
+        let mut items = queue.items.iter();
+        let is_busy = self.is_group && items.any(|item| matches!(item.place, Place::Held(_)));
+        if is_busy || at_worker && holds_suspect || is_overdue && holds {
+            return Vec::new();
         }
-        let mut got = 0;
-        for item in items.iter_mut().filter(|item| item.place == Place::Ready) {
+        let mut found = Vec::new();
+        for (at, item) in queue.items.iter().enumerate() {
             let is_alone = item.is_suspect && self.rule != Rule::None;
-            if is_alone && self.rule == Rule::AloneAtWorker && held > 0 {
-                continue;
+            let is_ready = item.place == Place::Ready && (item.is_suspect || !is_overdue);
+            let is_refused = is_alone && (!found.is_empty() || at_worker && holds);
+            if is_ready && !is_refused {
+                found.push(at);
             }
-            if is_alone && got > 0 {
-                continue;
+            let ends_run = self.is_group && is_ready && is_refused;
+            if ends_run || found.len() == wanted || found == [at] && is_alone {
+                break;
             }
+        }
+        found
+    }
+
+    fn claim(&self, queue: &mut Queue, process: usize, wanted: usize) {
+        for at in self.find(queue, process, wanted) {
+            let item = &mut queue.items[at];
             item.place = Place::Held(process);
             item.attempts += 1;
-            got += 1;
-            if is_alone || got == wanted {
-                return;
+            if !item.is_suspect {
+                queue.passed += u8::from(queue.has_suspect());
             }
+        }
+    }
+
+    fn crash(&self, queue: &mut Queue, process: usize) {
+        let held: Vec<usize> = queue.held_by(process).collect();
+        for (number, at) in held.into_iter().enumerate() {
+            let item = &mut queue.items[at];
+            if self.is_group && number > 0 {
+                item.attempts -= 1;
+                item.place = Place::Ready;
+                continue;
+            }
+            item.is_suspect = true;
+            item.place = match item.attempts {
+                MAX_ATTEMPTS.. => Place::Dead,
+                _ => Place::Ready,
+            };
         }
     }
 }
 
 impl Model for PoisonModel {
-    type State = Items;
+    type State = Queue;
     type Action = Action;
 
-    fn init_states(&self) -> Vec<Items> {
+    fn init_states(&self) -> Vec<Queue> {
         let item = Item {
             place: Place::Ready,
             attempts: 0,
             is_suspect: false,
         };
-        vec![vec![item; self.items]]
+        vec![Queue {
+            items: vec![item; self.items],
+            passed: 0,
+        }]
     }
 
-    fn actions(&self, items: &Items, actions: &mut Vec<Action>) {
+    fn actions(&self, queue: &Queue, actions: &mut Vec<Action>) {
         for process in 0..PROCESSES {
-            let held: Vec<usize> = Self::held_by(items, process).collect();
+            let held: Vec<usize> = queue.held_by(process).collect();
             for wanted in 1..=SLOTS.saturating_sub(held.len()) {
                 actions.push(Action::Claim(process, wanted));
             }
-            for item in held {
-                if item < self.poisonous {
+            let begun = match held.len().min(1) {
+                one if self.is_group && self.rule != Rule::BeginsAhead => &held[..one],
+                _ => &held[..],
+            };
+            for item in begun.iter().copied() {
+                let is_first = Some(&item) == held.first();
+                if self.is_poisonous(item) {
                     actions.push(Action::Crash(process));
-                } else {
+                } else if is_first || !self.is_group {
                     actions.extend([Action::Complete(item), Action::CompleteAndClaim(item)]);
                 }
             }
         }
     }
 
-    fn next_state(&self, items: &Items, action: Action) -> Option<Items> {
-        let mut next = items.clone();
+    fn next_state(&self, queue: &Queue, action: Action) -> Option<Queue> {
+        let mut next = queue.clone();
         match action {
             Action::Claim(process, wanted) => self.claim(&mut next, process, wanted),
-            Action::Complete(item) => next[item].place = Place::Completed,
+            Action::Complete(item) => next.items[item].place = Place::Completed,
             Action::CompleteAndClaim(item) => {
-                if let Place::Held(process) = next[item].place {
+                if let Place::Held(process) = next.items[item].place {
                     self.claim(&mut next, process, 1);
                 }
-                next[item].place = Place::Completed;
+                next.items[item].place = Place::Completed;
             }
-            Action::Crash(process) => {
-                for item in next
-                    .iter_mut()
-                    .filter(|item| item.place == Place::Held(process))
-                {
-                    item.is_suspect = true;
-                    item.place = match item.attempts {
-                        MAX_ATTEMPTS.. => Place::Dead,
-                        _ => Place::Ready,
-                    };
-                }
-            }
+            Action::Crash(process) => self.crash(&mut next, process),
         }
-        (next != *items).then_some(next)
+        if !next.has_suspect() {
+            next.passed = 0;
+        }
+        (next != *queue).then_some(next)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("no innocent item dies", |model: &Self, items: &Items| {
-                let mut innocent = items[model.poisonous..].iter();
+            Property::always("no innocent item dies", |model: &Self, queue: &Queue| {
+                let mut innocent = model.innocent(queue);
                 innocent.all(|item| item.place != Place::Dead)
             }),
-            Property::eventually("every item ends", |_, items: &Items| {
-                let mut items = items.iter();
+            Property::always(
+                "no innocent item of a run loses an attempt",
+                |model: &Self, queue: &Queue| {
+                    let mut innocent = model.innocent(queue);
+                    !model.is_group || innocent.all(|item| !item.is_suspect)
+                },
+            ),
+            Property::always(
+                "a suspect waits for a bounded time",
+                |model: &Self, queue: &Queue| {
+                    let most = usize::from(PATIENCE) + SLOTS - 1;
+                    model.rule == Rule::None || usize::from(queue.passed) <= most
+                },
+            ),
+            Property::eventually("every item ends", |_, queue: &Queue| {
+                let mut items = queue.items.iter();
                 items.all(|item| matches!(item.place, Place::Completed | Place::Dead))
             }),
             Property::sometimes(
                 "an innocent item is suspected",
-                |model: &Self, items: &Items| {
-                    items[model.poisonous..].iter().any(|item| item.is_suspect)
+                |model: &Self, queue: &Queue| {
+                    let mut innocent = model.innocent(queue);
+                    model.is_group || innocent.any(|item| item.is_suspect)
                 },
             ),
+            Property::sometimes("a suspect is overdue", |model: &Self, queue: &Queue| {
+                model.is_group || queue.passed >= PATIENCE
+            }),
         ]
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
+    use lease_broker_model::queue::OnComplete;
+    use lease_broker_store::{RowOutcome, step};
+    use uuid::Uuid;
+
     use super::*;
     use crate::check::shortest_first;
+    use crate::domain::{RowKind, on_row, operations};
+    use crate::lease::queue;
 
     fn model(rule: Rule, poisonous: usize) -> PoisonModel {
         PoisonModel {
             rule,
             poisonous,
             items: 4,
+            is_group: false,
         }
     }
 
@@ -202,8 +310,71 @@ mod tests {
     #[test]
     fn a_suspect_alone_at_its_worker_kills_no_neighbour() {
         for poisonous in [1, 2] {
-            let checked = shortest_first(model(Rule::AloneAtWorker, poisonous));
-            checked.assert_holds("alone at its worker");
+            for items in [4, 6] {
+                let rule = Rule::AloneAtWorkerSoon;
+                let model = PoisonModel {
+                    items,
+                    ..model(rule, poisonous)
+                };
+                shortest_first(model).assert_holds("alone at its worker, soon");
+            }
         }
+    }
+
+    #[test]
+    fn a_suspect_without_a_bound_waits_behind_all_items() {
+        let rule = Rule::AloneAtWorker;
+        let model = PoisonModel {
+            items: 7,
+            ..model(rule, 1)
+        };
+        let checked = shortest_first(model);
+        checked.assert_breaks("without a bound", "a suspect waits for a bounded time");
+    }
+
+    #[test]
+    fn poison_in_a_run_costs_its_neighbours_nothing() {
+        for poisonous in [1, 2] {
+            let model = PoisonModel {
+                is_group: true,
+                ..model(Rule::AloneAtWorkerSoon, poisonous)
+            };
+            shortest_first(model).assert_holds("runs");
+        }
+        let ahead = PoisonModel {
+            is_group: true,
+            ..model(Rule::BeginsAhead, 1)
+        };
+        let promise = "no innocent item of a run loses an attempt";
+        shortest_first(ahead).assert_breaks("begins ahead", promise);
+    }
+
+    #[test]
+    fn rows_show_which_items_are_suspects() {
+        let queue = queue(OnComplete::Keep);
+        let (now, token) = (1_000_000_000, Uuid::from_u128(9));
+        let mut outcomes = HashSet::new();
+        let is_leased_well = |kind: &RowKind| kind.has_token && kind.has_owner;
+        let kinds = RowKind::all().into_iter();
+        // A claim sets token and owner.
+        for before in kinds.filter(|kind| kind.state != State::Leased || is_leased_well(kind)) {
+            let before = before.row(now, token);
+            for operation in operations() {
+                let operation = on_row(operation, token, &"worker".to_owned());
+                let (after, outcome) = step(&queue, Some(&before), now, &operation);
+                let after = after.expect("kept");
+                // A row that an operation leaves alone, or whose delay is over, is as another operation made it.
+                if after != before && outcome != RowOutcome::Promoted {
+                    let has_expired = matches!(
+                        outcome,
+                        RowOutcome::Expired(State::Ready) | RowOutcome::OfEarlierEpoch
+                    );
+                    let is_blamed = has_expired && after.attempt > 0;
+                    assert_eq!(is_suspect(&after), is_blamed, "{before:?} {operation:?}");
+                    outcomes.insert(is_blamed);
+                }
+            }
+        }
+        assert_eq!(outcomes.len(), 2);
     }
 }

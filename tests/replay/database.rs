@@ -6,6 +6,7 @@ use std::sync::Arc;
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::hex;
 use lease_broker_model::queue::QueueSpec;
+use lease_broker_sql::LeaseSql;
 use lease_broker_store::sqlite::SqliteStore;
 use lease_broker_store::{LeaseRow, Store};
 use lease_broker_value::Value;
@@ -37,8 +38,11 @@ pub(super) trait Database: Sized {
 
     fn harness(&self) -> &Self::Harness;
 
-    /// Opens a store on the database.
-    async fn open(&self, queue: &QueueSpec) -> Arc<dyn Store>;
+    /// The statements of the broker.
+    const LEASE_SQL: LeaseSql;
+
+    /// Opens a store on the database, with these statements.
+    async fn open(&self, queue: &QueueSpec, sql: &LeaseSql) -> Arc<dyn Store>;
 
     /// Returns the time of the database's clock, in milliseconds.
     fn now(&self) -> i64;
@@ -105,7 +109,8 @@ pub(super) trait Database: Sized {
             let row = LeaseRow {
                 state: State::from_code(*state).expect("a state"),
                 fence: *fence,
-                attempt: u32::try_from(*attempt).expect("attempts"),
+                // No step makes it negative, but a mistake in a statement can.
+                attempt: u32::try_from(*attempt).unwrap_or(u32::MAX),
                 token: Self::read_token(token),
                 owner,
                 due: Self::read_time(due),
@@ -126,6 +131,8 @@ impl Database for Sqlite {
 
     const CAN_BE_EXACT: bool = true;
 
+    const LEASE_SQL: LeaseSql = lease_broker_sql::sqlite::LEASE_SQL;
+
     async fn start(table: &Table, queue: &QueueSpec) -> Self {
         let harness = SqliteHarness::start().await;
         harness.create(table).await;
@@ -137,9 +144,10 @@ impl Database for Sqlite {
         &self.0
     }
 
-    async fn open(&self, queue: &QueueSpec) -> Arc<dyn Store> {
+    async fn open(&self, queue: &QueueSpec, sql: &LeaseSql) -> Arc<dyn Store> {
         let queues = std::slice::from_ref(queue);
-        let store = SqliteStore::open(&self.0.path(), queues, Arc::new(|| STILL));
+        let clock = Arc::new(|| STILL);
+        let store = SqliteStore::open_with_sql(&self.0.path(), queues, clock, sql);
         Arc::new(store.expect("open"))
     }
 
@@ -184,6 +192,8 @@ impl Database for Mssql {
 
     const CAN_BE_EXACT: bool = false;
 
+    const LEASE_SQL: LeaseSql = lease_broker_sql::mssql::LEASE_SQL;
+
     async fn start(table: &Table, queue: &QueueSpec) -> Self {
         let harness = MssqlHarness::start().await;
         harness.create(table).await;
@@ -195,9 +205,9 @@ impl Database for Mssql {
         &self.0
     }
 
-    async fn open(&self, queue: &QueueSpec) -> Arc<dyn Store> {
+    async fn open(&self, queue: &QueueSpec, sql: &LeaseSql) -> Arc<dyn Store> {
         let queues = std::slice::from_ref(queue);
-        self.0.open(queues).await.expect("open")
+        self.0.open_with_sql(queues, sql).await.expect("open")
     }
 
     fn now(&self) -> i64 {

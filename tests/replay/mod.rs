@@ -2,22 +2,28 @@
 //! models in `tests/proof` check.
 
 mod database;
+mod mutation;
+mod mutations_of_mssql;
+mod mutations_of_sqlite;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
-use lease_broker_model::queue::OnComplete;
+use lease_broker_model::queue::{OnComplete, QueueSpec};
 use lease_broker_proof::domain::{DURATION, Due, FENCE, MAX_ATTEMPTS, RowKind, on_row, operations};
 use lease_broker_store::{
     Cancellation, CancelledLease, Checkpoints, ClaimCall, Ending, LatestTime, LeaseProof, LeaseRow,
-    QueueIndex, Renewal, Renewed, RowEnding, RowOperation, RowOutcome, Settlement, Store, step,
+    QueueIndex, Renewal, Renewed, RowEnding, RowOperation, RowOutcome, Settlement, Store,
+    StoreError, step,
 };
 use lease_broker_value::Value;
 use uuid::Uuid;
 
 use self::database::Database;
+use crate::harness::Harness as _;
 use crate::harness::fixture::{item_table, queue};
 
 const QUEUE: QueueIndex = QueueIndex(0);
@@ -37,7 +43,7 @@ type Outcomes = Vec<(i64, RowOutcome)>;
 struct Replay<D> {
     database: D,
     store: Arc<dyn Store>,
-    queue: lease_broker_model::queue::QueueSpec,
+    queue: QueueSpec,
     differences: Vec<String>,
     count: usize,
 }
@@ -47,18 +53,7 @@ async fn replay<D: Database>(on_complete: OnComplete, wanted: fn(&RowOperation<(
     if !crate::harness::can_run::<D::Harness>() {
         return;
     }
-    let mut spec = queue("item");
-    spec.retry.max_attempts = Some(MAX_ATTEMPTS);
-    spec.on_complete = on_complete;
-    let database = D::start(&item_table("item"), &spec).await;
-    let store = database.open(&spec).await;
-    let mut replay = Replay {
-        database,
-        store,
-        queue: spec,
-        differences: Vec::new(),
-        count: 0,
-    };
+    let mut replay = Replay::<D>::start(on_complete).await;
     for operation in operations().into_iter().filter(wanted) {
         replay.run(operation).await;
     }
@@ -74,6 +69,22 @@ async fn replay<D: Database>(on_complete: OnComplete, wanted: fn(&RowOperation<(
 }
 
 impl<D: Database> Replay<D> {
+    /// Starts with the broker's statements.
+    async fn start(on_complete: OnComplete) -> Self {
+        let mut queue = queue("item");
+        queue.retry.max_attempts = Some(MAX_ATTEMPTS);
+        queue.on_complete = on_complete;
+        let database = D::start(&item_table("item"), &queue).await;
+        let store = database.open(&queue, &D::LEASE_SQL).await;
+        Self {
+            database,
+            store,
+            queue,
+            differences: Vec::new(),
+            count: 0,
+        }
+    }
+
     /// Inserts one row of each kind.
     async fn insert_all(&self) -> Vec<Case> {
         let mut cases = Vec::new();
@@ -91,7 +102,14 @@ impl<D: Database> Replay<D> {
     async fn run(&mut self, operation: RowOperation<()>) {
         let cases = self.insert_all().await;
         let now = self.database.now();
-        let outcomes = self.apply(operation, &cases).await;
+        let outcomes = match self.apply(operation, &cases).await {
+            Ok(outcomes) => outcomes,
+            Err(error) => {
+                let difference = format!("{operation:?}\n  store: {error}");
+                self.differences.push(difference);
+                return;
+            }
+        };
         let mut after = self.database.rows().await;
         for case in &cases {
             self.count += 1;
@@ -114,44 +132,67 @@ impl<D: Database> Replay<D> {
         }
     }
 
-    /// Checks that a claim that is sent again finds its leases, and only those in force.
+    /// Checks that a claim that is sent again finds its leases, and only those in force. A claim without such leases gets new ones.
     async fn find_retried_claims(&mut self) {
-        let cases = self.insert_all().await;
-        let now = self.database.now();
-        let call = |case: &Case| ClaimCall {
-            has_request_id: true,
-            max_items: 0,
-            ..claim_call(case.token)
-        };
-        let calls: Vec<ClaimCall> = cases.iter().map(call).collect();
-        let results = self.store.claim(QUEUE, calls.into(), usize::MAX).await;
-        for (case, claimed) in cases.iter().zip(results.expect("claim")) {
-            self.count += 1;
-            let found: Vec<i64> = claimed
-                .items
-                .iter()
-                .map(|item| id(&item.lease.key))
-                .collect();
-            let is_leased = case.row.is_leased_by(case.token, now);
-            if found != [case.id][..usize::from(is_leased)] {
-                self.differences
-                    .push(format!("{:?} is found by a retry: {found:?}", case.row));
+        for max_items in [0, 1] {
+            let mut cases = self.insert_all().await;
+            // Claims of leases that have ended come first, so that they get the ready items.
+            cases.sort_by_key(|case| case.row.state != State::Leased);
+            let now = self.database.now();
+            let call = |case: &Case| ClaimCall {
+                has_request_id: true,
+                max_items,
+                ..claim_call(case.token)
+            };
+            let calls: Vec<ClaimCall> = cases.iter().map(call).collect();
+            let claimed = match self.store.claim(QUEUE, calls.into(), usize::MAX).await {
+                Ok(claimed) => claimed,
+                Err(error) => {
+                    let difference = format!("claims that are sent again: {error}");
+                    self.differences.push(difference);
+                    return;
+                }
+            };
+            let ready = cases.iter().filter(|case| case.row.state == State::Ready);
+            let mut ready: Vec<i64> = ready.map(|case| case.id).collect();
+            ready.truncate(ready.len() * max_items);
+            for (case, claimed) in cases.iter().zip(claimed) {
+                self.count += 1;
+                let items = claimed.items.iter();
+                let found: Vec<i64> = items.map(|item| id(&item.lease.key)).collect();
+                let expected = if case.row.is_leased_by(case.token, now) {
+                    vec![case.id]
+                } else {
+                    ready.drain(..ready.len().min(1)).collect()
+                };
+                if found != expected {
+                    let row = &case.row;
+                    let difference = format!("{row:?}, a retry: {found:?}, not {expected:?}");
+                    self.differences.push(difference);
+                }
             }
         }
     }
 
     /// Runs an operation of the store on all rows.
-    async fn apply(&self, operation: RowOperation<()>, cases: &[Case]) -> Outcomes {
+    ///
+    /// # Errors
+    /// The text of the store's error, or a count that does not agree with the rows.
+    async fn apply(&self, operation: RowOperation<()>, cases: &[Case]) -> Result<Outcomes, String> {
         let ids = cases.iter().map(|case| case.id);
-        match operation {
-            RowOperation::Claim { .. } => {
+        let failed = |error: StoreError| error.to_string();
+        let outcomes = match operation {
+            RowOperation::Claim { epoch_fence, .. } => {
+                let raise = format!("UPDATE lease_broker_epoch SET fence = {epoch_fence}");
+                let harness = self.database.harness();
+                harness.run_sql(&raise).await.expect("an epoch");
                 let RowOperation::Claim { token, .. } = on_row(operation, Uuid::nil(), &()) else {
-                    return Vec::new();
+                    return Ok(Vec::new());
                 };
                 let claimed = self
                     .store
                     .claim(QUEUE, [claim_call(token)].into(), usize::MAX);
-                let claimed = claimed.await.expect("claim").remove(0).items.into_iter();
+                let claimed = claimed.await.map_err(failed)?.remove(0).items.into_iter();
                 claimed
                     .map(|item| (id(&item.lease.key), RowOutcome::Leased))
                     .collect()
@@ -165,7 +206,7 @@ impl<D: Database> Replay<D> {
                 };
                 let renewals = cases.iter().map(renewal).collect();
                 let renewed = self.store.heartbeat(QUEUE, renewals).await;
-                let renewed = renewed.expect("heartbeat").into_iter();
+                let renewed = renewed.map_err(failed)?.into_iter();
                 ids.zip(renewed.map(heartbeat_outcome)).collect()
             }
             RowOperation::Settle(..) => {
@@ -177,7 +218,7 @@ impl<D: Database> Replay<D> {
                 };
                 let settlements = cases.iter().map(settlement).collect();
                 let settled = self.store.settle(QUEUE, settlements).await;
-                let settled = settled.expect("settle").results.into_iter();
+                let settled = settled.map_err(failed)?.results.into_iter();
                 ids.zip(settled.map(RowOutcome::Settled)).collect()
             }
             RowOperation::ReleaseClaim(_) => {
@@ -188,7 +229,7 @@ impl<D: Database> Replay<D> {
                 let mut tokens: Vec<Uuid> = cases.iter().map(token).collect();
                 tokens.dedup();
                 let released = self.store.release_claims(QUEUE, tokens.into()).await;
-                let ended = released.expect("release").ended.into_iter();
+                let ended = released.map_err(failed)?.ended.into_iter();
                 ended
                     .map(|ended| (id(&ended.lease.key), RowOutcome::Released))
                     .collect()
@@ -212,44 +253,59 @@ impl<D: Database> Replay<D> {
                     .store
                     .cancel(QUEUE, leases.collect(), cancellation)
                     .await;
-                let results = cancelled.expect("cancel").results.into_iter();
+                let results = cancelled.map_err(failed)?.results.into_iter();
                 ids.zip(results.map(RowOutcome::Cancelled)).collect()
             }
-            RowOperation::Reap { is_stepped } => self.reap(is_stepped, cases).await,
+            RowOperation::Reap { is_stepped } => {
+                // A clock that can show at most the year 1970 has been stepped.
+                let latest = is_stepped.then(|| LatestTime::new(0, Instant::now()));
+                let reaped = self.store.reap(QUEUE, 10_000, latest).await;
+                let reaped = reaped.map_err(failed)?;
+                let expired = reaped.expired.into_iter().map(|ended| {
+                    let outcome = RowOutcome::Expired(ended.state);
+                    (id(&ended.lease.key), outcome)
+                });
+                let promoted =
+                    self.counted(operation, cases, &RowOutcome::Promoted, reaped.promoted)?;
+                expired.chain(promoted).collect()
+            }
             RowOperation::Redrive => {
                 let redriven = self.store.redrive(QUEUE, 10_000, Checkpoints::Keep);
-                redriven.await.expect("redrive");
-                let dead = cases.iter().filter(|case| {
-                    let (_, outcome) =
-                        step::<String>(&self.queue, Some(&case.row), 0, &RowOperation::Redrive);
-                    outcome == RowOutcome::Redriven
-                });
-                // The store returns only a number. The rows show which ones.
-                dead.map(|case| (case.id, RowOutcome::Redriven)).collect()
+                let redriven = redriven.await.map_err(failed)?;
+                self.counted(operation, cases, &RowOutcome::Redriven, redriven)?
             }
-        }
+            RowOperation::BeginEpoch(_) => {
+                let queues = std::slice::from_ref(&self.queue);
+                let epoch = self.database.harness().begin_epoch(queues).await;
+                let ended = epoch.map_err(failed)?.ended_leases.remove(0).1;
+                let ended = usize::try_from(ended).map_err(|error| error.to_string())?;
+                self.counted(operation, cases, &RowOutcome::OfEarlierEpoch, ended)?
+            }
+        };
+        Ok(outcomes)
     }
 
-    async fn reap(&self, is_stepped: bool, cases: &[Case]) -> Outcomes {
-        // A clock that can show at most the year 1970 has been stepped.
-        let latest = is_stepped.then(|| LatestTime::new(0, Instant::now()));
-        let reaped = self.store.reap(QUEUE, 10_000, latest).await.expect("reap");
-        let expired = reaped.expired.into_iter();
-        let mut outcomes: Outcomes = expired
-            .map(|ended| (id(&ended.lease.key), RowOutcome::Expired(ended.state)))
-            .collect();
+    /// Returns the rows for which the operation must have this outcome. The store returns only their number, and the rows show
+    /// which ones they are.
+    fn counted(
+        &self,
+        operation: RowOperation<()>,
+        cases: &[Case],
+        outcome: &RowOutcome,
+        count: usize,
+    ) -> Result<Outcomes, String> {
         let now = self.database.now();
-        let promoted = cases.iter().filter(|case| {
-            let reap = RowOperation::Reap { is_stepped };
-            step(&self.queue, Some(&case.row), now, &reap).1 == RowOutcome::Promoted
+        let expected = cases.iter().filter(|case| {
+            let on_row = on_row(operation, case.token, &WORKER.to_owned());
+            step(&self.queue, Some(&case.row), now, &on_row).1 == *outcome
         });
-        // The store returns only a number. The rows show which ones.
-        let promoted: Outcomes = promoted
-            .map(|case| (case.id, RowOutcome::Promoted))
-            .collect();
-        assert_eq!(promoted.len(), reaped.promoted);
-        outcomes.extend(promoted);
-        outcomes
+        let expected: Outcomes = expected.map(|case| (case.id, outcome.clone())).collect();
+        if expected.len() == count {
+            Ok(expected)
+        } else {
+            let right = expected.len();
+            Err(format!("{outcome:?} is told for {count} rows, not {right}"))
+        }
     }
 }
 

@@ -74,6 +74,38 @@ async fn revoked_certificate_loses_its_connection() {
 }
 
 #[tokio::test]
+async fn certificate_that_has_ended_loses_its_connection() {
+    let files = Files::new();
+    let settings = files.settings(AUTH);
+    let broker = Broker::with_settings(files, &settings);
+    let authority = &broker.files.authority;
+    let mut open = None;
+    // On a busy machine the first certificate can end before it is used.
+    for seconds in [5, 20, 60] {
+        let end = time::OffsetDateTime::now_utc() + time::Duration::seconds(seconds);
+        let own = authority.sign_until(&["spiffe://test/fleet"], end);
+        if let Some(channel) = broker.connect(authority, Some(&own)).await
+            && Broker::claim(&channel, None).await == Code::Ok
+        {
+            open = Some(channel);
+            break;
+        }
+    }
+    let open = open.expect("served");
+    let mut authorities = authority.pem();
+    wait_until("the connection has ended", async || {
+        // Certificates are checked at each change, so that the test need not wait for the interval.
+        authorities.push('\n');
+        broker.files.write("clients.crt", &authorities);
+        broker.process.signal("HUP");
+        Broker::claim(&open, None).await != Code::Ok
+    })
+    .await;
+    let log = broker.process.log();
+    assert!(log.contains("tls.ended"), "{log}");
+}
+
+#[tokio::test]
 async fn authority_without_a_list_is_refused() {
     let files = Files::new();
     let other = Authority::named("Other authority");

@@ -139,7 +139,7 @@ async fn silent_connection_is_closed_before_its_handshake() {
 }
 
 /// Returns the first message of a handshake.
-fn client_hello() -> Vec<u8> {
+pub(crate) fn client_hello() -> Vec<u8> {
     let provider = rustls::crypto::aws_lc_rs::default_provider();
     let config = rustls::ClientConfig::builder_with_provider(provider.into())
         .with_safe_default_protocol_versions()

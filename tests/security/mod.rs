@@ -16,4 +16,5 @@ mod new_configuration;
 mod new_files;
 mod published_keys;
 mod tls_bridge;
+mod unfinished_handshakes;
 mod unread_requests;

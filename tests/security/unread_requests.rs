@@ -7,8 +7,12 @@ use crate::support::timeout::TEST_TIMEOUT;
 
 /// A broker without TLS on loopback, with access control.
 async fn start() -> Server {
+    start_with("").await
+}
+
+async fn start_with(settings: &str) -> Server {
     let auth = "server.request_timeout = '1h'\n[auth]\nanonymous = []\n";
-    Server::with_config(&format!("{auth}{QUEUE}")).await
+    Server::with_config(&format!("{settings}{auth}{QUEUE}")).await
 }
 
 /// Builds the headers of a call of the API.
@@ -51,6 +55,23 @@ async fn fifth_failure_ends_the_connection() {
             connection.send(&headers).expect("sent");
         }
         connection.goaway();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn failures_behind_a_listed_proxy_leave_the_connection_open() {
+    let server = start_with("server.trusted_proxies = ['127.0.0.1']\n").await;
+    let address = server.address;
+    blocking(move || {
+        let mut connection = RawConnection::open(address);
+        for index in 0..20 {
+            let token = [("authorization", "Bearer lb_wrong")];
+            let headers = call_headers(2 * index + 1, "Wake", &token);
+            connection.send(&headers).expect("sent");
+        }
+        let (received, answered) = connection.wait(TEST_TIMEOUT, |received| received.answers == 20);
+        assert!(answered && received.goaway.is_none(), "{received:?}");
     })
     .await;
 }

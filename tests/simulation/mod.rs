@@ -13,26 +13,39 @@ mod shrink;
 mod store;
 mod worker;
 
-use std::str::FromStr;
+use std::ops::Range;
 
 use self::database::Sabotage;
 use self::plan::Plan;
 use self::run::run;
 use self::shrink::shrink;
 
-/// The number of seeds in the test suite.
-const SEEDS: u64 = 1_000;
+/// The seeds in the test suite.
+const SEEDS: Range<u64> = 0..1_000;
 
-fn from_environment<T: FromStr>(name: &str) -> Option<T> {
-    let text = std::env::var(name).ok()?;
-    let value = text.parse();
-    Some(value.unwrap_or_else(|_| panic!("{name}={text} is not a number")))
+/// Returns the seeds that the environment asks for: one, a number of seeds, or a range such as `1000..2000`.
+fn seeds() -> Range<u64> {
+    let read = |name| std::env::var(name).ok();
+    let number = |text: &str| -> u64 {
+        let number = text.parse();
+        number.unwrap_or_else(|_| panic!("{text} is not the number of a seed"))
+    };
+    if let Some(seed) = read("LEASE_BROKER_TEST_SEED") {
+        let seed = number(&seed);
+        return seed..seed + 1;
+    }
+    match read("LEASE_BROKER_TEST_SEEDS") {
+        None => SEEDS,
+        Some(text) => match text.split_once("..") {
+            None => 0..number(&text),
+            Some((first, end)) => number(first)..number(end),
+        },
+    }
 }
 
 /// Returns the first seed that fails.
-fn first_failure(first: u64, count: u64, sabotage: Sabotage) -> Option<Plan> {
-    let plans = (first..first + count).map(|seed| Plan::new(seed, sabotage));
-    plans.into_iter().find(|plan| run(plan).is_err())
+fn first_failure(mut seeds: Range<u64>, sabotage: Sabotage) -> Option<Plan> {
+    seeds.find_map(|seed| Some(Plan::new(seed, sabotage)).filter(|plan| run(plan).is_err()))
 }
 
 /// Makes a failing plan small, and ends the test with it.
@@ -50,17 +63,17 @@ fn fail(plan: &Plan) -> ! {
 
 #[test]
 fn broker_keeps_its_promises_under_every_seed() {
-    let seed = from_environment("LEASE_BROKER_TEST_SEED");
-    let seeds = from_environment("LEASE_BROKER_TEST_SEEDS").unwrap_or(SEEDS);
-    let (first, count) = seed.map_or((0, seeds), |seed| (seed, 1));
+    let seeds = seeds();
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get() as u64);
-    let share = count.div_ceil(threads);
+    let count = seeds.end.saturating_sub(seeds.start);
+    let share = count.div_ceil(threads).max(1);
     let failure = std::thread::scope(|scope| {
-        let shares: Vec<_> = (0..threads)
-            .map(|thread| {
-                let begin = thread * share;
-                let count = share.min(count.saturating_sub(begin));
-                scope.spawn(move || first_failure(first + begin, count, Sabotage::None))
+        let shares: Vec<_> = seeds
+            .clone()
+            .step_by(usize::try_from(share).expect("a count"))
+            .map(|first| {
+                let share = first..seeds.end.min(first + share);
+                scope.spawn(|| first_failure(share, Sabotage::None))
             })
             .collect();
         let failures = shares
@@ -71,7 +84,7 @@ fn broker_keeps_its_promises_under_every_seed() {
     if let Some(plan) = failure {
         fail(&plan);
     }
-    eprintln!("{count} seeds from {first}");
+    eprintln!("{count} seeds, {seeds:?}");
 }
 
 #[test]
@@ -93,7 +106,7 @@ fn one_seed_gives_one_history() {
 #[test]
 fn seeds_find_each_sabotage_and_make_it_small() {
     for sabotage in Sabotage::ALL {
-        let plan = first_failure(0, 200, sabotage);
+        let plan = first_failure(0..200, sabotage);
         let plan = plan.unwrap_or_else(|| panic!("200 seeds do not find {sabotage:?}"));
         let small = shrink(&plan);
         let failure = run(&small).expect_err("the small plan fails too");

@@ -160,6 +160,7 @@ impl Inner {
                     token: call.token,
                     owner: call.worker.clone(),
                     duration: call.duration,
+                    epoch_fence: 0,
                 };
                 self.step(*id, &claim);
             }

@@ -167,6 +167,28 @@ pub(crate) const CRATES: &[CrateRule] = &[
         places: &[("security", "tokens and certificates")],
     },
     CrateRule {
+        crates: &["rustix"],
+        places: &[
+            (
+                "process",
+                "what the system says about this process and its files",
+            ),
+            (
+                "store/sqlite/lock_holder",
+                "the system knows who holds a lock",
+            ),
+            ("cli", "commands end the processes that they start"),
+            (
+                "bench",
+                "it ends the brokers that it starts, and raises its own limits",
+            ),
+        ],
+    },
+    CrateRule {
+        crates: &["sd_notify"],
+        places: &[("cli/serve", "the service reports to its service manager")],
+    },
+    CrateRule {
         crates: &["tracing_appender"],
         places: &[("logging", "the log is written only there")],
     },

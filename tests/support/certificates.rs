@@ -39,7 +39,17 @@ impl Authority {
     /// Signs a certificate for these names. One with `://` is a URI, `expired` makes the certificate end in
     /// the past, the others are DNS names.
     pub(crate) fn sign(&self, names: &[&str]) -> Signed {
+        self.sign_params(names, CertificateParams::default())
+    }
+
+    /// Does the same with the end of the certificate.
+    pub(crate) fn sign_until(&self, names: &[&str], end: time::OffsetDateTime) -> Signed {
         let mut params = CertificateParams::default();
+        params.not_after = end;
+        self.sign_params(names, params)
+    }
+
+    fn sign_params(&self, names: &[&str], mut params: CertificateParams) -> Signed {
         for name in names {
             let text = (*name).try_into().expect("ASCII");
             match *name {

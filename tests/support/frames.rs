@@ -21,6 +21,7 @@ pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Paths of the API's methods, and of the standard services.
 pub(crate) const HEARTBEAT: &str = "/leasebroker.v1.LeaseService/Heartbeat";
 pub(crate) const CLAIM_BATCH: &str = "/leasebroker.v1.LeaseService/ClaimBatch";
+pub(crate) const COMPLETE: &str = "/leasebroker.v1.LeaseService/Complete";
 pub(crate) const ENQUEUE: &str = "/leasebroker.v1.LeaseService/Enqueue";
 
 /// Builds a frame. The payload must be shorter than 2^24 bytes.

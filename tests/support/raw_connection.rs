@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Read, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use socket2::{Domain, Socket, Type};
 
 use super::frames::{
     END_STREAM, GOAWAY, HEADERS, HEARTBEAT, PREFACE, SETTINGS, call_headers, message, settings,
@@ -75,13 +77,31 @@ impl RawConnection {
 
     /// Connects, sends nothing, and never reads.
     pub(crate) fn unread(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).expect("the broker accepts the connection");
+        Self::unread_from(Ipv4Addr::LOCALHOST, address)
+    }
+
+    /// Does the same from this address of this host, such as 127.0.0.2.
+    pub(crate) fn unread_from(own: Ipv4Addr, address: SocketAddr) -> Self {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        let own = SocketAddr::from((own, 0));
+        socket.bind(&own.into()).expect("an address of this host");
+        let connected = socket.connect(&address.into());
+        connected.expect("the broker accepts the connection");
+        let stream = TcpStream::from(socket);
         stream.set_nodelay(true).expect("an option");
         Self {
             stream,
             seen: Arc::default(),
             sent: 0,
         }
+    }
+
+    /// Returns whether the broker has sent something that was not read.
+    pub(crate) fn has_unread_bytes(&self) -> bool {
+        self.stream.set_nonblocking(true).expect("an option");
+        let peeked = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false).expect("an option");
+        peeked.is_ok_and(|bytes| bytes > 0)
     }
 
     /// Sends bytes that the broker reads. Returns an error if it has closed the connection.

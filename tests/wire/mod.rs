@@ -8,6 +8,7 @@ mod deadlocks;
 mod departed_callers;
 mod errors;
 mod fixture;
+mod generations;
 mod keepalive;
 mod login;
 mod lost_connections;

@@ -63,11 +63,14 @@ export class Settler {
   readonly #consider = (): void => {
     if (this.#scheduled || this.state.settling || this.state.endings.length === 0) return;
     this.#scheduled = true;
-    // Handlers that end together share a call. A longer wait gains nothing.
-    setImmediate(() => {
+    const settle = (): void => {
       this.#scheduled = false;
       void this.#settleGroup();
-    });
+    };
+    // Handlers that end together share a call.
+    const wait = this.state.gathering.wait(this.state.runs.size);
+    if (wait > 0) setTimeout(settle, wait);
+    else setImmediate(settle);
   };
 
   async #settleGroup(): Promise<void> {

@@ -4,6 +4,7 @@ import { now } from "./clock.js";
 import { type Ending, failed, released } from "./endings.js";
 import { type Cancelled, LeaseLostError } from "./errors.js";
 import type { Events } from "./events.js";
+import { Gathering } from "./gathering.js";
 import type { Keeper } from "./keeper.js";
 import { HeldLease, Run } from "./leases.js";
 import { MAX_ITEMS_PER_CALL, type Options } from "./options.js";
@@ -28,6 +29,7 @@ export class State {
   freeSlots: number;
   readonly held = new Map<string, HeldLease>();
   readonly runs = new Set<Run>();
+  readonly gathering: Gathering;
   endings: Ending[] = [];
   /** True while a settling call is in flight. */
   settling = false;
@@ -50,6 +52,7 @@ export class State {
     readonly events: Events,
   ) {
     this.freeSlots = options.concurrency;
+    this.gathering = new Gathering(options.concurrency);
   }
 
   /** Calls `listener` after each change. */
@@ -148,6 +151,7 @@ export class State {
   /** Records that a handler has returned. Endings of leases that have ended meanwhile are ignored. */
   end(run: Run, endings: readonly Ending[]): void {
     this.runs.delete(run);
+    if (run.startedAt !== null) this.gathering.note(now() - run.startedAt);
     for (const ending of endings) this.settle(ending);
     if (run.isStuck) this.stuck -= 1;
     if (!run.slotReplaced) this.freeSlots += 1;

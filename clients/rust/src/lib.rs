@@ -37,6 +37,7 @@ mod endings;
 mod errors;
 mod events;
 mod failure;
+mod gathering;
 mod handler_error;
 mod health;
 mod item;

@@ -70,7 +70,7 @@ impl Settler {
     /// Settles until the state says that no ending follows.
     pub(super) async fn run(self) {
         while self.wait_for_endings().await {
-            self.gather();
+            self.gather().await;
             let (group, slots) = self.state.update(|shared| {
                 let group = take_group(shared);
                 shared.settling = true;
@@ -100,8 +100,15 @@ impl Settler {
         }
     }
 
-    /// Lets handlers that end at the same time share a call. Waits as long as that brings further endings.
-    fn gather(&self) {
+    /// Lets handlers that end at the same time share a call. Waits for long handlers, else as long as that brings further endings.
+    async fn gather(&self) {
+        let wait = {
+            let shared = self.state.lock();
+            shared.gathering.wait(shared.runs.len())
+        };
+        if !wait.is_zero() {
+            return tokio::time::sleep(wait).await;
+        }
         let mut seen = 0;
         loop {
             let (found, running) = {

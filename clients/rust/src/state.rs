@@ -15,6 +15,7 @@ use super::context::{Cancellation, Cause};
 use super::endings::Ending;
 use super::errors::WorkerError;
 use super::events::{Event, EventLog, EventName};
+use super::gathering::Gathering;
 use super::item::{HeldLeases, Item, LeaseNumber};
 use super::leases::{HeldLease, Phase, Run, RunNumber, Start};
 use super::options::Options;
@@ -61,6 +62,7 @@ pub(super) struct Shared {
     pub(super) free_slots: usize,
     pub(super) held: BTreeMap<LeaseNumber, HeldLease>,
     pub(super) runs: BTreeMap<RunNumber, Run>,
+    pub(super) gathering: Gathering,
     pub(super) endings: VecDeque<Ending>,
     /// True while a group is being settled.
     pub(super) settling: bool,
@@ -116,6 +118,7 @@ impl State {
             free_slots: options.concurrency,
             held: BTreeMap::new(),
             runs: BTreeMap::new(),
+            gathering: Gathering::new(options.concurrency),
             endings: VecDeque::new(),
             settling: false,
             stuck: 0,
@@ -339,6 +342,7 @@ impl Shared {
         let Some(run) = self.runs.remove(&number) else {
             return;
         };
+        self.gathering.note(run.started_at.elapsed());
         for item in &run.items {
             let number = item.lease();
             // The process may have been suspended for so long that the keeper has not looked yet.

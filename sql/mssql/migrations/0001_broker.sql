@@ -1,6 +1,26 @@
 -- The broker's own tables. After the first release this file never changes, because databases keep its checksum. Then a change is
 -- another file. Batches end at lines of GO.
 
+-- One row. Each claim gives a fencing token greater than fence, so a restore that raises it gives no token twice. raise_time is the
+-- time of the last such restore.
+CREATE TABLE lease_broker_epoch (
+    id smallint NOT NULL CONSTRAINT PK_lease_broker_epoch PRIMARY KEY CONSTRAINT CK_lease_broker_epoch_id CHECK (id = 0),
+    fence bigint NOT NULL,
+    raise_time datetime2(3) NULL
+)
+GO
+INSERT lease_broker_epoch (id, fence) VALUES (0, 0)
+GO
+-- One row. generation grows with each announcement of a broker. A broker that reads a smaller one than before works on a database that
+-- went back in time.
+CREATE TABLE lease_broker_generation (
+    id smallint NOT NULL CONSTRAINT PK_lease_broker_generation PRIMARY KEY
+        CONSTRAINT CK_lease_broker_generation_id CHECK (id = 0),
+    generation bigint NOT NULL
+)
+GO
+INSERT lease_broker_generation (id, generation) VALUES (0, 0)
+GO
 -- The secrets that sign lease ids. A lease id holds the number of its secret. The store adds secret 0.
 CREATE TABLE lease_broker_secret (
     id smallint NOT NULL CONSTRAINT PK_lease_broker_secret PRIMARY KEY

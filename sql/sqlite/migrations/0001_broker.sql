@@ -1,6 +1,27 @@
 -- The broker's own tables. After the first release this file never changes, because databases keep its checksum. Then a change is
 -- another file. Times are in milliseconds since 1970.
 
+-- One row. Each claim gives a fencing token greater than `fence`, so a restore that raises it gives no token twice. `raise_time` is
+-- the time of the last such restore. A file with a `backup_time` is a backup of that moment. No broker serves it.
+CREATE TABLE lease_broker_epoch (
+    id INTEGER PRIMARY KEY NOT NULL CHECK (id = 0),
+    fence INTEGER NOT NULL,
+    raise_time INTEGER,
+    backup_time INTEGER
+);
+
+INSERT INTO lease_broker_epoch (id, fence) VALUES (0, 0);
+
+-- One row. `generation`, a big-endian number, grows with each announcement of a broker. A broker that reads a smaller one than before
+-- works on a file that went back in time. `mark` is random: it finds the row in the bytes of the file.
+CREATE TABLE lease_broker_generation (
+    id INTEGER PRIMARY KEY NOT NULL CHECK (id = 0),
+    mark BLOB NOT NULL CHECK (length(mark) = 16),
+    generation BLOB NOT NULL CHECK (length(generation) = 8)
+);
+
+INSERT INTO lease_broker_generation (id, mark, generation) VALUES (0, randomblob(16), zeroblob(8));
+
 -- The secrets that sign lease ids. A lease id holds the number of its secret. The store adds secret 0.
 CREATE TABLE lease_broker_secret (
     id INTEGER PRIMARY KEY NOT NULL CHECK (id BETWEEN 0 AND 255),

@@ -1,25 +1,20 @@
-//! The calls that arrive faster than operations take them. Their sources take turns, and calls that wait too long are refused.
-
-use std::collections::VecDeque;
+//! The calls that arrive faster than operations take them. Callers take turns, and calls that wait too long are refused.
 
 use lease_broker_model::call_source::SourceNumber;
 use tokio::sync::mpsc;
 
-use super::call_group::{Call, CallFailure, CallGroup, MAX_GROUP_ITEMS};
-use crate::broker::shedding::Shedding;
-use crate::broker::turns::{InTurn, Turns};
+use super::call_group::{Call, CallFailure, CallGroup};
+use crate::broker::admission::{FairQueue, InTurn, Shedding};
 
 pub(super) struct Backlog<I, R> {
-    calls: VecDeque<Call<I, R>>,
-    turns: Turns,
+    calls: FairQueue<Call<I, R>>,
     shedding: Shedding,
 }
 
 impl<I, R> Backlog<I, R> {
     pub(super) fn new(shedding: Shedding) -> Self {
         Self {
-            calls: VecDeque::new(),
-            turns: Turns::default(),
+            calls: FairQueue::default(),
             shedding,
         }
     }
@@ -34,19 +29,16 @@ impl<I, R> Backlog<I, R> {
             return;
         }
         while let Ok(call) = inbox.try_recv() {
-            self.calls.push_back(call);
+            self.calls.push(call);
         }
-        self.turns
-            .order(&mut self.calls, MAX_GROUP_ITEMS, usize::MAX);
         let too_late = self.shedding.too_late();
         while group.takes_calls()
-            && let Some(call) = self.calls.pop_front()
+            && let Some((_, call)) = self.calls.pop()
         {
             if call.arrival.is_too_late(too_late) {
                 let refused = CallFailure::Refused(self.shedding.refuse());
                 let _ = call.reply.send(Err(refused));
             } else {
-                self.turns.takes(&call);
                 group.push(call);
             }
         }
@@ -56,9 +48,6 @@ impl<I, R> Backlog<I, R> {
     pub(super) fn operation_starts(&mut self, takes_all: bool) {
         let takes_all = takes_all && self.calls.is_empty();
         self.shedding.operation_starts(takes_all);
-        if takes_all {
-            self.turns.reset();
-        }
     }
 }
 

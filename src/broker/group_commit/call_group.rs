@@ -6,8 +6,8 @@ use lease_broker_model::call_source::SourceNumber;
 use lease_broker_store::{Beginning, StoreError};
 use tokio::sync::oneshot;
 
+use crate::broker::admission::Arrival;
 use crate::broker::error::Error;
-use crate::broker::shedding::Arrival;
 use crate::call_trace::RecordedCall;
 
 /// The largest number of items of one store operation, unless a single call has more. SQL Server locks the whole table for a

@@ -12,24 +12,28 @@ use tokio::net::TcpStream;
 
 /// The fields of the answer that a health check needs.
 #[derive(Deserialize)]
-pub(super) struct Readiness {
-    pub(super) ready: bool,
+pub(in crate::cli) struct Readiness {
+    pub(in crate::cli) ready: bool,
     /// Why the broker is not ready. Empty: it is.
-    pub(super) reasons: Vec<String>,
+    pub(in crate::cli) reasons: Vec<String>,
     /// The database. `None`: the broker is starting.
-    pub(super) store: Option<StoreReadiness>,
+    pub(in crate::cli) store: Option<StoreReadiness>,
 }
 
 /// The state of the database.
 #[derive(Deserialize)]
-pub(super) struct StoreReadiness {
-    pub(super) up: bool,
+pub(in crate::cli) struct StoreReadiness {
+    pub(in crate::cli) up: bool,
+    /// The time for which the oldest operation has run. Zero: none runs.
+    pub(in crate::cli) oldest_operation_seconds: f64,
     /// Its last failure.
-    pub(super) error: Option<String>,
+    pub(in crate::cli) error: Option<String>,
+    /// When that occurred.
+    pub(in crate::cli) error_time: Option<String>,
 }
 
 /// Returns the address at which a program on this host reaches a port that listens on `listen`.
-pub(super) fn reachable(listen: SocketAddr) -> SocketAddr {
+pub(in crate::cli) fn reachable(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
@@ -42,7 +46,9 @@ pub(super) fn reachable(listen: SocketAddr) -> SocketAddr {
 ///
 /// # Errors
 /// The port cannot be reached, or the answer is not that of a broker.
-pub(super) async fn ask(address: SocketAddr) -> Result<Readiness, Box<dyn Error + Send + Sync>> {
+pub(in crate::cli) async fn ask(
+    address: SocketAddr,
+) -> Result<Readiness, Box<dyn Error + Send + Sync>> {
     let stream = TcpStream::connect(address).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let connection = tokio::spawn(connection);

@@ -7,6 +7,7 @@ use lease_broker_store::Store;
 use tokio::sync::Notify;
 
 use super::super::CommandError;
+use super::memory_limit;
 use crate::broker::{self, Broker, LeaseOperations};
 use crate::config::Config;
 use crate::grpc::{self, RunningServer};
@@ -61,6 +62,9 @@ impl Layers {
             telemetry.broker_observers(),
         ));
         telemetry.observe_broker(&broker);
+        tokio::spawn(memory_limit::end_heaviest_connections(Arc::downgrade(
+            broker.ledger(),
+        )));
         let observers = grpc::CallObservers {
             metrics: telemetry.call_metrics(),
             spans: telemetry.spans(),

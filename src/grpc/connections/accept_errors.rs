@@ -3,10 +3,6 @@
 use std::io::{Error, ErrorKind};
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use super::report::Report;
-
 const MIN_PAUSE: Duration = Duration::from_millis(5);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
@@ -14,7 +10,6 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(super) struct AcceptErrors {
     pause: Option<Duration>,
-    report: Report,
 }
 
 impl AcceptErrors {
@@ -39,9 +34,8 @@ impl AcceptErrors {
         let pause = self.pause.map_or(MIN_PAUSE, |pause| pause * 2);
         let pause = pause.min(MAX_PAUSE);
         self.pause = Some(pause);
-        if let Some(count) = self.report.add(Instant::now()) {
-            tracing::error!(%error, count, "connections cannot be accepted");
-        }
+        // The log folds lines that repeat.
+        tracing::error!(%error, "connections cannot be accepted");
         Some(pause)
     }
 }

@@ -11,6 +11,8 @@ use crate::config;
 const IDLE_CHECKS: u32 = 4;
 /// The time that running calls have on a connection that ends now.
 const LAST_CALLS: Duration = Duration::from_secs(1);
+/// The time without a call after which a connection is closed whose client has not logged in.
+const UNTRUSTED_IDLE: Duration = Duration::from_secs(10);
 
 /// The time limits of connections.
 #[derive(Clone, Copy)]
@@ -53,6 +55,8 @@ pub(super) enum Step {
 pub(super) struct Activity {
     /// The client has sent the preface.
     pub(super) greeted: bool,
+    /// The client has logged in.
+    pub(super) is_trusted: bool,
     /// The number of streams that the client has opened.
     pub(super) started_streams: usize,
     /// A stream stays open for as long as the connection exists.
@@ -105,10 +109,20 @@ impl Lifetime {
         }
         let is_old = self.replace_at.is_some_and(|time| time <= now);
         let idle = now - self.idle_since;
-        if is_old || self.limits.max_idle.is_some_and(|max| idle >= max) {
-            return self.close(now);
+        let max_idle = if activity.is_trusted {
+            self.limits.max_idle
+        } else {
+            let configured = self.limits.max_idle.unwrap_or(UNTRUSTED_IDLE);
+            Some(configured.min(UNTRUSTED_IDLE))
+        };
+        if is_old || max_idle.is_some_and(|max| idle >= max) {
+            return if activity.is_trusted {
+                self.close(now)
+            } else {
+                self.end(now)
+            };
         }
-        let idle_check = self.limits.max_idle.map(|max| now + max / IDLE_CHECKS);
+        let idle_check = max_idle.map(|max| now + max / IDLE_CHECKS);
         let next = self.replace_at.into_iter().chain(idle_check).min();
         Step::Wait(next)
     }
@@ -142,6 +156,7 @@ mod tests {
     fn activity(started_streams: usize) -> Activity {
         Activity {
             greeted: true,
+            is_trusted: true,
             started_streams,
             is_watching: false,
         }
@@ -180,6 +195,29 @@ mod tests {
         assert!(matches!(lifetime.close(time), Step::Close(_)));
         assert_eq!(lifetime.end(time), Step::Close(time + SECOND));
         assert_eq!(lifetime.step(activity(1), time + SECOND), Step::Cut);
+    }
+
+    #[test]
+    fn idle_connection_without_login_is_closed_after_10_seconds() {
+        let limits = LifetimeLimits {
+            max_idle: None,
+            ..LIMITS
+        };
+        let start = Instant::now();
+        let (mut lifetime, mut time) = Lifetime::new(limits, start);
+        let stranger = Activity {
+            is_trusted: false,
+            ..activity(0)
+        };
+        let closed = loop {
+            match lifetime.step(stranger, time) {
+                Step::Wait(next) => time = next.expect("a time"),
+                step => break step,
+            }
+        };
+        let idle = time - start;
+        assert!((UNTRUSTED_IDLE..13 * SECOND).contains(&idle), "{idle:?}");
+        assert_eq!(closed, Step::Close(time + LAST_CALLS));
     }
 
     #[test]

@@ -4,7 +4,6 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
@@ -12,12 +11,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::super::connection_counts::RefusedConnection;
-use super::connection::{Connection, Peer, Stream};
+use super::connection::{Connection, Stream};
 use super::lifetime::{Activity, Lifetime, Step};
 use super::streams::Streams;
 use super::tls_port::{Encrypted, TlsPort};
 use super::turn_io::TurnIo;
 use super::{Connections, MakeService};
+use crate::broker::OpenAccount;
 
 impl<M: MakeService> Connections<M> {
     /// Makes the TLS handshake of a connection. Returns `None` if it failed, or if the server stops.
@@ -25,19 +25,23 @@ impl<M: MakeService> Connections<M> {
         &self,
         tls: &TlsPort,
         stream: TcpStream,
-        peer: Peer,
+        open: &OpenAccount,
         stop: CancellationToken,
     ) -> Option<(Stream, Arc<Connection>)> {
-        let handshake = tokio::time::timeout(self.limits.handshake_timeout, tls.accept(stream));
-        let cause = match stop.run_until_cancelled(handshake).await? {
+        let account = open.account();
+        let accepted = tls.accept(stream, account);
+        let handshake = tokio::time::timeout(self.limits.handshake_timeout, accepted);
+        let handshake = account.end.run_until_cancelled(handshake);
+        let cause = match stop.run_until_cancelled(handshake).await?? {
             Ok(Ok(encrypted)) => {
                 let Encrypted {
                     stream,
                     login,
                     certificates,
                 } = encrypted;
+                let (account, budgets) = (account.clone(), self.budgets.clone());
                 let has_certificate = !certificates.is_empty();
-                let connection = Connection::new(peer, login, stop);
+                let connection = Connection::new(account, budgets, login, stop);
                 let connection = Arc::new(connection.with_certificates(certificates));
                 if has_certificate {
                     tls.watch(&connection);
@@ -48,7 +52,7 @@ impl<M: MakeService> Connections<M> {
             Err(_) => "not complete within server.handshake_timeout".to_owned(),
         };
         self.counts.refuse(RefusedConnection::Handshake);
-        let (peer, cause) = (peer.address.ip(), lease_broker_model::text::visible(&cause));
+        let (peer, cause) = (account.peer.ip(), lease_broker_model::text::visible(&cause));
         tracing::warn!(
             target: "lease_broker::audit",
             event = "tls.failed",
@@ -66,8 +70,8 @@ impl<M: MakeService> Connections<M> {
         connection: Arc<Connection>,
         accepted_at: Instant,
     ) {
-        let (mut streams, executor, allowance) = Streams::new();
-        let io = TurnIo::new(stream, allowance);
+        let (mut streams, executor, allowance) = Streams::new(connection.clone());
+        let (io, turn_end) = TurnIo::new(stream, allowance);
         let service = self.services.service(connection.clone());
         let builder = self.http.builder(executor);
         let mut http = pin!(builder.serve_connection(TokioIo::new(io), service));
@@ -77,29 +81,26 @@ impl<M: MakeService> Connections<M> {
         // Tokens of this connection alone: polling a token locks the list of all that wait for it.
         let cut = self.cut.child_token();
         let (mut stop, mut cut) = (pin!(connection.stop.cancelled()), pin!(cut.cancelled()));
-        let mut end = pin!(connection.end.cancelled());
+        let mut end = pin!(connection.account.end.cancelled());
         let (mut stopping, mut ending) = (false, false);
         loop {
             let next = tokio::select! {
                 biased;
-                ended = poll_fn(|context| streams.poll_turn(http.as_mut(), context)) => {
-                    match ended {
-                        Some(Ok(())) => {}
-                        Some(Err(error)) => {
-                            tracing::debug!(peer = %connection.peer.address, %error, "connection failed");
-                        }
-                        None => {
-                            http.as_mut().graceful_shutdown();
-                            // Sends GOAWAY. The client has no call that the end could cut off.
-                            poll_fn(|context| Poll::Ready(http.as_mut().poll(context).is_ready())).await;
-                        }
+                ended = poll_fn(|context| {
+                    let ended = streams.poll_turn(http.as_mut(), context);
+                    turn_end.send(context);
+                    ended
+                }) => {
+                    if let Err(error) = ended {
+                        let peer = connection.account.peer;
+                        tracing::debug!(%peer, %error, "connection failed");
                     }
                     return;
                 }
                 () = &mut cut => return,
                 () = &mut end, if !ending => {
                     (stopping, ending) = (true, true);
-                    if !streams.has_greeting() {
+                    if !streams.has_greeting() || connection.account.has_lost_its_place() {
                         return;
                     }
                     lifetime.end(Instant::now())
@@ -114,6 +115,7 @@ impl<M: MakeService> Connections<M> {
                 () = &mut timer, if has_timer => {
                     let activity = Activity {
                         greeted: streams.has_greeting(),
+                        is_trusted: connection.account.is_trusted(),
                         started_streams: connection.started_streams.load(Ordering::Relaxed),
                         is_watching: connection.has_watcher.load(Ordering::Relaxed),
                     };

@@ -18,7 +18,8 @@ use futures_util::stream::FuturesUnordered;
 use hyper::rt::Executor;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::stream_time_limit::TimedStream;
+use super::connection::Connection;
+use super::timed_stream::TimedStream;
 
 /// The bytes that a turn reads after one that has opened streams: about ten small calls.
 const CALL_BYTES: usize = 1 << 10;
@@ -27,9 +28,6 @@ const BULK_BYTES: usize = 16 << 10;
 
 /// The length of the HTTP/2 preface, and of the header of the frame after it.
 const GREETING_BYTES: u64 = 24 + 9;
-/// The bytes that a client may send while it has no call. An honest client sends short frames then, such as PING.
-const MAX_BYTES_WITHOUT_CALL: usize = 4 << 20;
-
 /// The bytes that the connection may still read in this turn, or [`NOT_YET`].
 pub(super) type ReadAllowance = Arc<AtomicUsize>;
 
@@ -40,12 +38,16 @@ type Stream = TimedStream<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
 /// Takes the streams that hyper opens.
 #[derive(Clone)]
-pub(super) struct StreamExecutor(UnboundedSender<Stream>);
+pub(super) struct StreamExecutor {
+    opened: UnboundedSender<Stream>,
+    connection: Arc<Connection>,
+}
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for StreamExecutor {
     fn execute(&self, stream: F) {
         // It fails only if the connection has ended.
-        let _ = self.0.send(TimedStream::new(Box::pin(stream)));
+        let stream = TimedStream::new(Box::pin(stream) as Pin<Box<_>>, self.connection.clone());
+        let _ = self.opened.send(stream);
     }
 }
 
@@ -59,13 +61,17 @@ pub(super) struct Streams {
     allowance: ReadAllowance,
     allowed: usize,
     received_bytes: u64,
-    bytes_without_call: usize,
+    connection: Arc<Connection>,
 }
 
 impl Streams {
     /// Creates the streams of a connection, the executor for its HTTP/2, and the limit of its reads.
-    pub(super) fn new() -> (Self, StreamExecutor, ReadAllowance) {
-        let (executor, opened) = unbounded_channel();
+    pub(super) fn new(connection: Arc<Connection>) -> (Self, StreamExecutor, ReadAllowance) {
+        let (sender, opened) = unbounded_channel();
+        let executor = StreamExecutor {
+            opened: sender,
+            connection: connection.clone(),
+        };
         let allowance = ReadAllowance::new(AtomicUsize::new(CALL_BYTES));
         let streams = Self {
             opened,
@@ -74,29 +80,28 @@ impl Streams {
             allowance: allowance.clone(),
             allowed: CALL_BYTES,
             received_bytes: 0,
-            bytes_without_call: 0,
+            connection,
         };
-        (streams, StreamExecutor(executor), allowance)
+        (streams, executor, allowance)
     }
 
-    /// Runs a turn of the connection `http` and its streams. Ready when the connection has ended, or with `None` if the client
-    /// has sent too much that is no call.
+    /// Runs a turn of the connection `http` and its streams. Ready when the connection has ended.
     pub(super) fn poll_turn<H: Future>(
         &mut self,
         mut http: Pin<&mut H>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<H::Output>> {
+    ) -> Poll<H::Output> {
         self.run_streams(context);
         if std::mem::take(&mut self.has_ended) {
             let left = self.allowance.swap(NOT_YET, Ordering::Relaxed);
             let sent = http.as_mut().poll(context);
             self.allowance.store(left, Ordering::Relaxed);
             if let Poll::Ready(ended) = sent {
-                return Poll::Ready(Some(ended));
+                return Poll::Ready(ended);
             }
         }
         if let Poll::Ready(ended) = http.poll(context) {
-            return Poll::Ready(Some(ended));
+            return Poll::Ready(ended);
         }
         let mut has_opened = false;
         while let Ok(stream) = self.opened.try_recv() {
@@ -108,15 +113,13 @@ impl Streams {
         }
         let read = self.allowed - self.allowance.load(Ordering::Relaxed);
         self.received_bytes += read as u64;
-        if has_opened || !self.running.is_empty() {
-            self.bytes_without_call = 0;
+        self.allowed = if !self.connection.count_arrived(read) {
+            NOT_YET
+        } else if has_opened {
+            CALL_BYTES
         } else {
-            self.bytes_without_call += read;
-            if self.bytes_without_call > MAX_BYTES_WITHOUT_CALL {
-                return Poll::Ready(None);
-            }
-        }
-        self.allowed = if has_opened { CALL_BYTES } else { BULK_BYTES };
+            BULK_BYTES
+        };
         self.allowance.store(self.allowed, Ordering::Relaxed);
         Poll::Pending
     }
@@ -137,18 +140,19 @@ impl Streams {
 
 #[cfg(test)]
 mod tests {
+    use super::super::connection::{CONTROL_BYTES, CONTROL_BYTES_OF_CALL};
     use super::*;
     use std::future::{pending, poll_fn};
     use std::pin::pin;
     use std::task::Waker;
 
-    fn turn(streams: &mut Streams, http: impl Future<Output = ()>) -> Poll<Option<()>> {
+    fn turn(streams: &mut Streams, http: impl Future<Output = ()>) -> Poll<()> {
         streams.poll_turn(pin!(http), &mut Context::from_waker(Waker::noop()))
     }
 
     #[tokio::test]
     async fn stream_runs_in_the_turn_that_opens_it() {
-        let (mut streams, executor, allowance) = Streams::new();
+        let (mut streams, executor, allowance) = Streams::new(Connection::of_test(false));
         let runs = Arc::new(AtomicUsize::new(0));
         let http = poll_fn(|_| {
             let runs = runs.clone();
@@ -166,7 +170,7 @@ mod tests {
 
     #[tokio::test]
     async fn response_is_sent_before_the_connection_reads() {
-        let (mut streams, executor, allowance) = Streams::new();
+        let (mut streams, executor, allowance) = Streams::new(Connection::of_test(false));
         let end = tokio_util::sync::CancellationToken::new();
         executor.execute(end.clone().cancelled_owned());
         assert!(turn(&mut streams, pending()).is_pending());
@@ -181,27 +185,50 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn client_that_sends_4_mib_without_a_call_is_cut_off() {
-        let (mut streams, executor, allowance) = Streams::new();
+    async fn client_that_sends_4_mib_beside_its_requests_is_cut_off() {
+        let bulk = i64::try_from(BULK_BYTES).expect("a number");
+        let connection = Connection::of_test(false);
+        let (mut streams, executor, allowance) = Streams::new(connection.clone());
         let read_all = |streams: &mut Streams| {
             allowance.store(0, Ordering::Relaxed);
-            turn(streams, pending())
+            assert!(turn(streams, pending()).is_pending());
         };
-        let call_end = tokio_util::sync::CancellationToken::new();
-        executor.execute(call_end.clone().cancelled_owned());
-        for _ in 0..MAX_BYTES_WITHOUT_CALL / BULK_BYTES + 2 {
-            assert!(read_all(&mut streams).is_pending());
+        executor.execute(pending());
+        read_all(&mut streams);
+        for _ in 0..2 * CONTROL_BYTES / bulk {
+            connection.count_request_bytes(BULK_BYTES);
+            read_all(&mut streams);
         }
-        call_end.cancel();
-        for _ in 0..MAX_BYTES_WITHOUT_CALL / BULK_BYTES {
-            assert!(read_all(&mut streams).is_pending());
+        for _ in 0..CONTROL_BYTES / bulk {
+            read_all(&mut streams);
         }
-        assert_eq!(read_all(&mut streams), Poll::Ready(None));
+        connection.count_answer();
+        for _ in 0..CONTROL_BYTES_OF_CALL / bulk {
+            read_all(&mut streams);
+        }
+        assert!(!connection.is_ending());
+        read_all(&mut streams);
+        assert!(connection.is_ending());
+        assert_eq!(allowance.load(Ordering::Relaxed), NOT_YET);
+    }
+
+    #[tokio::test]
+    async fn panic_ends_its_stream_alone() {
+        let (mut streams, executor, _) = Streams::new(Connection::of_test(false));
+        let runs = Arc::new(AtomicUsize::new(0));
+        executor.execute(async { panic!("a bug") });
+        let counted = runs.clone();
+        executor.execute(async move {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        assert!(turn(&mut streams, pending()).is_pending());
+        assert_eq!(runs.load(Ordering::Relaxed), 1);
+        assert!(streams.running.is_empty());
     }
 
     #[tokio::test]
     async fn greeting_ends_with_its_last_byte() {
-        let (mut streams, _executor, allowance) = Streams::new();
+        let (mut streams, _executor, allowance) = Streams::new(Connection::of_test(false));
         allowance.fetch_sub(32, Ordering::Relaxed);
         assert!(turn(&mut streams, pending()).is_pending());
         assert!(!streams.has_greeting());
@@ -212,7 +239,7 @@ mod tests {
 
     #[tokio::test]
     async fn streams_end_with_their_connection() {
-        let (mut streams, executor, _) = Streams::new();
+        let (mut streams, executor, _) = Streams::new(Connection::of_test(false));
         let held = Arc::new(());
         for _ in 0..2 {
             let held = held.clone();

@@ -5,8 +5,6 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use governor::clock::{Clock as _, DefaultClock};
-use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use rustls::pki_types::CertificateDer;
 use rustls::server::Acceptor;
 use tokio::net::TcpStream;
@@ -15,6 +13,8 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use super::connection::Connection;
+use super::handshakes::Handshakes;
+use crate::broker::Account;
 use crate::security::{Login, ServerTls};
 
 /// The interval at which the certificates of connected clients are checked.
@@ -25,9 +25,7 @@ const CHECKS_AT_ONCE: usize = 16;
 /// The TLS side of a port.
 pub(super) struct TlsPort {
     tls: Arc<ServerTls>,
-    /// A handshake takes much more processor time than a call, so few start per second. A limit of the handshakes at the same
-    /// time would not do: clients that stop in the middle of theirs would keep all others out.
-    handshakes: DefaultDirectRateLimiter,
+    pub(super) handshakes: Handshakes,
     /// The connections of clients with a certificate. Those that have ended stay here until the next check, without their
     /// certificates.
     clients: Mutex<Vec<Weak<Connection>>>,
@@ -45,7 +43,7 @@ impl TlsPort {
     pub(super) fn new(tls: Arc<ServerTls>, handshakes_per_second: NonZeroU32) -> Self {
         Self {
             tls,
-            handshakes: RateLimiter::direct(Quota::per_second(handshakes_per_second)),
+            handshakes: Handshakes::new(handshakes_per_second),
             clients: Mutex::default(),
         }
     }
@@ -54,13 +52,14 @@ impl TlsPort {
     ///
     /// # Errors
     /// The client does not speak TLS or HTTP/2, or its certificate is not valid.
-    pub(super) async fn accept(&self, stream: TcpStream) -> io::Result<Encrypted> {
+    pub(super) async fn accept(
+        &self,
+        stream: TcpStream,
+        account: &Account,
+    ) -> io::Result<Encrypted> {
         // Up to here a client costs no cryptography.
         let start = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
-        while let Err(full) = self.handshakes.check() {
-            let delay = full.wait_time_from(DefaultClock::default().now());
-            tokio::time::sleep(delay).await;
-        }
+        self.handshakes.turn(account).await;
         let state = self.tls.state();
         let stream = start.into_stream(state.config.clone()).await?;
         let (_, session) = stream.get_ref();
@@ -104,7 +103,7 @@ impl TlsPort {
                 if valid.accepts(&connection.certificates) {
                     left.push(client);
                 } else {
-                    let peer = connection.peer.address.ip();
+                    let peer = connection.account.peer.ip();
                     tracing::warn!(
                         target: "lease_broker::audit",
                         event = "tls.ended",

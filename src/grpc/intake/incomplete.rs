@@ -1,200 +1,163 @@
-//! The budget of requests that have arrived in part (`budgets.incomplete_requests`).
+//! The places of requests that have arrived in part (`budgets.incomplete_requests`).
 //!
-//! A request takes a place in the budget from its headers to its last byte. If no place is free, a request of a connection
-//! that has more places loses its place. If there is no such connection, the request that has been incomplete for longest
-//! loses its place, provided that it is older than a second.
+//! A request has a place from its headers to its last byte. If there is none for its caller, a request of a caller with more
+//! places loses its place. If there is no such caller, the request that has been incomplete for longest loses its place, provided
+//! that it is older than a second.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use lease_broker_model::call_source::{CallSource, SharedBudget};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::grpc::connections::Connection;
+use crate::broker::{Budget, Held};
 
-/// The part of the budget that the requests of one connection may take: an eighth.
-const CONNECTION_PART: usize = 8;
 /// The age from which a request can lose its place to another.
 const MIN_AGE: Duration = Duration::from_secs(1);
 
-/// The places of all connections.
+/// The places of all requests.
 pub(in crate::grpc) struct Incomplete {
-    max: usize,
-    seated: Mutex<Seated>,
+    budget: Arc<Budget>,
+    places: Mutex<Places>,
 }
 
 #[derive(Default)]
-struct Seated {
+struct Places {
     next: u64,
     /// By the order in which they were taken.
-    seats: BTreeMap<u64, Taken>,
+    taken: BTreeMap<u64, Taken>,
 }
 
-/// A place that is taken.
 struct Taken {
-    connection: Arc<Connection>,
+    place: Held,
     since: Instant,
     /// Cancelled when another request takes the place.
     lost: CancellationToken,
 }
 
-impl Seated {
-    /// Returns the number of the place that a request of a connection with `own` places may take from another request.
-    fn seat_to_lose(&self, own: usize, now: Instant) -> Option<u64> {
-        let is_greedier = |taken: &Taken| {
-            let theirs = taken.connection.incomplete_requests.load(Ordering::Relaxed);
-            theirs > own + 1 && !taken.connection.peer.is_proxy
-        };
-        let mut seats = self.seats.iter();
-        let greedy = seats.find(|(_, taken)| is_greedier(taken));
-        let is_old = |(_, taken): &(&u64, &Taken)| now.duration_since(taken.since) >= MIN_AGE;
-        let seat = greedy.or_else(|| self.seats.first_key_value().filter(is_old));
-        seat.map(|(number, _)| *number)
-    }
-}
-
-/// A place in the budget. It is returned when the value is dropped.
-pub(super) struct Seat {
+/// A place of a request. It is returned when the value is dropped.
+pub(super) struct Place {
     incomplete: Arc<Incomplete>,
-    connection: Arc<Connection>,
     number: u64,
     lost: CancellationToken,
 }
 
 impl Incomplete {
-    pub(in crate::grpc) fn new(max: usize) -> Self {
-        Self {
-            max,
-            seated: Mutex::default(),
-        }
+    pub(in crate::grpc) fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            budget: Budget::new(SharedBudget::IncompleteRequests, max),
+            places: Mutex::default(),
+        })
     }
 
-    /// Takes a place. `None`: too many requests are incomplete, on this connection or on all.
-    pub(super) fn take(self: &Arc<Self>, connection: &Arc<Connection>) -> Option<Seat> {
-        let own = connection.incomplete_requests.load(Ordering::Relaxed);
-        // The connections of a proxy carry the calls of many clients.
-        if own >= self.max.div_ceil(CONNECTION_PART) && !connection.peer.is_proxy {
-            return None;
-        }
-        let mut seated = self.lock();
-        let now = Instant::now();
-        if seated.seats.len() >= self.max {
-            let number = seated.seat_to_lose(own, now)?;
-            let taken = seated.seats.remove(&number)?;
-            taken.lost.cancel();
-        }
-        let number = seated.next;
-        seated.next += 1;
-        let lost = CancellationToken::new();
+    /// Takes a place. `None`: there is none for this caller.
+    pub(super) fn take(self: &Arc<Self>, source: &Arc<CallSource>) -> Option<Place> {
+        let mut places = self.lock();
+        let take = || self.budget.take_place(Some(source.clone()));
+        let place = take().or_else(|| {
+            let taken = self.place_to_lose(&places, source)?;
+            places.taken.remove(&taken)?.lost.cancel();
+            take()
+        })?;
+        let number = places.next;
+        places.next += 1;
+        let (since, lost) = (Instant::now(), CancellationToken::new());
         let taken = Taken {
-            connection: connection.clone(),
-            since: now,
+            place,
+            since,
             lost: lost.clone(),
         };
-        seated.seats.insert(number, taken);
-        connection
-            .incomplete_requests
-            .fetch_add(1, Ordering::Relaxed);
-        Some(Seat {
+        places.taken.insert(number, taken);
+        Some(Place {
             incomplete: self.clone(),
-            connection: connection.clone(),
             number,
             lost,
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Seated> {
-        self.seated.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns the place that a request of this caller may take from another one.
+    fn place_to_lose(&self, places: &Places, source: &CallSource) -> Option<u64> {
+        if !self.budget.may_have_more(source) {
+            return None;
+        }
+        let own = self.budget.held_by(source);
+        let is_greedier = |(_, taken): &(&u64, &Taken)| taken.place.held_by_caller() > own + 1;
+        let is_old = |(_, taken): &(&u64, &Taken)| taken.since.elapsed() >= MIN_AGE;
+        let greedy = places.taken.iter().find(is_greedier);
+        let lost = greedy.or_else(|| places.taken.first_key_value().filter(is_old));
+        lost.map(|(number, _)| *number)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Seat {
+impl Place {
     /// Waits until another request has taken the place.
     pub(super) async fn lost(&self) {
         self.lost.cancelled().await;
     }
 }
 
-impl Drop for Seat {
+impl Drop for Place {
     fn drop(&mut self) {
-        self.incomplete.lock().seats.remove(&self.number);
-        self.connection
-            .incomplete_requests
-            .fetch_sub(1, Ordering::Relaxed);
+        self.incomplete.lock().taken.remove(&self.number);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grpc::connections::Peer;
-    use crate::security::Login;
-    use tokio_util::sync::CancellationToken;
-
-    fn connection(is_proxy: bool) -> Arc<Connection> {
-        let address = ([127, 0, 0, 1], 1).into();
-        Arc::new(Connection::new(
-            Peer { address, is_proxy },
-            Login::default(),
-            CancellationToken::new(),
-        ))
-    }
 
     #[tokio::test]
-    async fn one_connection_gets_an_eighth() {
-        let seats = Arc::new(Incomplete::new(16));
-        let greedy = connection(false);
-        let first = seats.take(&greedy).expect("a seat");
-        let _second = seats.take(&greedy).expect("a seat");
-        assert!(seats.take(&greedy).is_none());
-        assert!(seats.take(&connection(false)).is_some());
-        drop(first);
-        assert!(seats.take(&greedy).is_some());
-    }
-
-    #[tokio::test]
-    async fn greedy_connections_make_room_for_others() {
-        let seats = Arc::new(Incomplete::new(16));
-        let greedy: Vec<_> = (0..8).map(|_| connection(false)).collect();
-        let taken: Vec<_> = greedy
+    async fn greedy_callers_make_room_for_others() {
+        let incomplete = Incomplete::new(16);
+        let greedy: Vec<_> = (0..16).map(|_| CallSource::new()).collect();
+        let taken: Vec<_> = [&greedy[..8], &greedy[..8]].concat();
+        let taken: Vec<_> = taken
             .iter()
-            .flat_map(|connection| [connection; 2])
-            .map(|connection| seats.take(connection).expect("a seat"))
+            .map(|caller| incomplete.take(caller).expect("a place"))
             .collect();
-        let modest = connection(false);
-        let _seat = seats.take(&modest).expect("a seat");
+        let modest = CallSource::new();
+        let _place = incomplete.take(&modest).expect("a place");
+        let lost = |places: &[Place]| {
+            places
+                .iter()
+                .filter(|place| place.lost.is_cancelled())
+                .count()
+        };
         assert!(taken[0].lost.is_cancelled());
-        assert_eq!(
-            taken.iter().filter(|seat| seat.lost.is_cancelled()).count(),
-            1
-        );
+        assert_eq!(lost(&taken), 1);
         // Each has as many as the others now, or one more.
-        assert!(seats.take(&modest).is_none());
+        assert!(incomplete.take(&modest).is_none());
     }
 
     #[tokio::test]
-    async fn connection_of_a_proxy_gets_all() {
-        let seats = Arc::new(Incomplete::new(3));
-        let proxy = connection(true);
-        let taken: Vec<_> = (0..4).map(|_| seats.take(&proxy)).collect();
-        assert_eq!(taken.iter().flatten().count(), 3);
+    async fn caller_with_its_share_takes_no_place_of_others() {
+        let incomplete = Incomplete::new(8);
+        let (greedy, modest) = (CallSource::new(), CallSource::new());
+        let all: Vec<_> = (0..8).map_while(|_| incomplete.take(&greedy)).collect();
+        assert_eq!(all.len(), 6);
+        let place = incomplete.take(&modest).expect("a place");
+        assert!(incomplete.take(&greedy).is_none() && !place.lost.is_cancelled());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn oldest_request_loses_its_seat_after_a_second() {
-        let seats = Arc::new(Incomplete::new(2));
-        let proxy = connection(true);
-        let oldest = seats.take(&proxy).expect("a seat");
+    async fn oldest_request_loses_its_place_after_a_second() {
+        let incomplete = Incomplete::new(2);
+        let take = || incomplete.take(&CallSource::new());
+        let oldest = take().expect("a place");
         tokio::time::advance(MIN_AGE / 2).await;
-        let second = seats.take(&proxy).expect("a seat");
-        assert!(seats.take(&proxy).is_none());
+        let second = take().expect("a place");
+        assert!(take().is_none());
         tokio::time::advance(MIN_AGE / 2).await;
-        let _third = seats.take(&proxy).expect("a seat");
+        let _third = take().expect("a place");
         oldest.lost().await;
         assert!(!second.lost.is_cancelled());
         drop(oldest);
-        assert!(seats.take(&proxy).is_none());
+        assert!(take().is_none());
     }
 }

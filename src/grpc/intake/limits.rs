@@ -8,8 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::incomplete::Incomplete;
-use super::request_bytes::{Charge, RequestBytes};
-use crate::broker::Broker;
+use crate::broker::{Broker, Held};
 use crate::grpc::guard::Guard;
 
 /// The limits of arriving requests, for all connections of a server.
@@ -20,7 +19,6 @@ pub(in crate::grpc) struct IntakeLimits {
     pub(in crate::grpc) max_message_bytes: usize,
     pub(in crate::grpc) request_timeout: Duration,
     pub(in crate::grpc) incomplete: Arc<Incomplete>,
-    pub(in crate::grpc) request_bytes: Arc<RequestBytes>,
     /// Tracks the calls whose requests are complete.
     pub(in crate::grpc) calls: TaskTracker,
     /// Cancelled when the server stops. Requests that are incomplete then are refused.
@@ -30,5 +28,5 @@ pub(in crate::grpc) struct IntakeLimits {
 /// A whole body, and the bytes that are charged for it.
 pub(in crate::grpc) struct Message {
     pub(super) body: Bytes,
-    pub(super) charge: Charge,
+    pub(super) charge: Held,
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
+use lease_broker_model::call_source::CallSource;
 use tonic::{Code, Status};
 
 use super::limits::{IntakeLimits, Message};
-use super::request_bytes::{Charge, Importance};
-use crate::broker::Error;
+use crate::broker::{Error, Held, Importance};
 use crate::grpc::connections::Connection;
 use crate::grpc::status;
 
@@ -21,6 +21,30 @@ const MAX_DROPPED_BYTES: usize = 4 << 20;
 const MAX_DROP_TIME: Duration = Duration::from_secs(1);
 
 impl IntakeLimits {
+    /// Receives the rest of a call's request, which has a place among the incomplete requests until then. `first`: the part that
+    /// has been read.
+    pub(super) async fn receive<B>(
+        self: Arc<Self>,
+        connection: Arc<Connection>,
+        source: Arc<CallSource>,
+        importance: Importance,
+        body: B,
+        first: Option<Bytes>,
+    ) -> Result<Message, Status>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+    {
+        let refuse = || self.broker.budgets().refuse("incomplete_requests");
+        let place = self.incomplete.take(&source).ok_or_else(refuse)?;
+        let limits = (self.max_message_bytes, importance);
+        let charge = self.charge(&source);
+        tokio::select! {
+            biased;
+            message = self.read(connection, charge, body, first, limits) => message,
+            () = place.lost() => Err(refuse().into()),
+        }
+    }
+
     /// Receives a whole request of a standard service.
     pub(in crate::grpc) async fn receive_small<B>(
         self: Arc<Self>,
@@ -32,15 +56,17 @@ impl IntakeLimits {
         B: http_body::Body<Data = Bytes> + Unpin,
     {
         let limits = (max_message_bytes, Importance::Other);
-        let message = self.read(connection, body, None, limits).await?;
+        let charge = self.charge(&connection.account.source);
+        let message = self.read(connection, charge, body, None, limits).await?;
         whole_message(&message.body)?;
         Ok(message.body)
     }
 
-    /// Reads the rest of a message. `first`: the part that has been read.
-    pub(super) async fn read<B>(
-        self: Arc<Self>,
+    /// Reads the rest of a message, and charges its bytes. `first`: the part that has been read.
+    async fn read<B>(
+        &self,
         connection: Arc<Connection>,
+        charge: Held,
         mut body: B,
         first: Option<Bytes>,
         limits: (usize, Importance),
@@ -48,16 +74,14 @@ impl IntakeLimits {
     where
         B: http_body::Body<Data = Bytes> + Unpin,
     {
-        let Some(seat) = self.incomplete.take(&connection) else {
-            return Err(self.broker.overloaded("incomplete_requests").into());
-        };
         let read = async {
-            let message = self.read_all(&mut body, first, limits).await;
+            let read = self.read_all(&connection, charge, &mut body, first, limits);
+            let message = read.await;
             if let Err(status) = &message {
                 if status.code() == Code::Cancelled {
                     connection.count_cut_request();
                 }
-                let dropping = drop_rest(&mut body);
+                let dropping = drop_rest(&connection, &mut body);
                 let _ = tokio::time::timeout(MAX_DROP_TIME, dropping).await;
             }
             message
@@ -65,7 +89,6 @@ impl IntakeLimits {
         tokio::select! {
             biased;
             message = read => message,
-            () = seat.lost() => Err(self.broker.overloaded("incomplete_requests").into()),
             () = self.stop.cancelled() => Err(Error::Draining.into()),
             () = tokio::time::sleep(self.request_timeout) => {
                 Err(status::incomplete(self.request_timeout))
@@ -75,6 +98,8 @@ impl IntakeLimits {
 
     async fn read_all<B>(
         &self,
+        connection: &Connection,
+        mut charge: Held,
         body: &mut B,
         first: Option<Bytes>,
         (max_message_bytes, importance): (usize, Importance),
@@ -82,7 +107,6 @@ impl IntakeLimits {
     where
         B: http_body::Body<Data = Bytes> + Unpin,
     {
-        let mut charge = Charge::new(self.request_bytes.clone());
         let mut message = BytesMut::new();
         let mut part = first;
         loop {
@@ -93,7 +117,7 @@ impl IntakeLimits {
                     let capacity = length.max(2 * message.capacity());
                     let capacity = capacity.min(HEADER_BYTES + max_message_bytes).max(length);
                     if !charge.raise_to(capacity, importance) {
-                        return Err(self.broker.overloaded("request_bytes").into());
+                        return Err(self.broker.budgets().refuse("request_bytes").into());
                     }
                     message.reserve(capacity - message.len());
                 }
@@ -102,7 +126,10 @@ impl IntakeLimits {
             }
             match body.frame().await {
                 None => break,
-                Some(Ok(frame)) => part = frame.into_data().ok(),
+                Some(Ok(frame)) => {
+                    part = frame.into_data().ok();
+                    connection.count_request_bytes(part.as_ref().map_or(0, Bytes::len));
+                }
                 // The stream was reset. Nobody reads this answer, but the metrics count it.
                 Some(Err(_)) => return Err(Status::cancelled("the caller has cancelled the call")),
             }
@@ -151,7 +178,7 @@ pub(super) fn whole_message(received: &[u8]) -> Result<&[u8], Status> {
     }
 }
 
-async fn drop_rest<B>(body: &mut B)
+async fn drop_rest<B>(connection: &Connection, body: &mut B)
 where
     B: http_body::Body<Data = Bytes> + Unpin,
 {
@@ -159,6 +186,8 @@ where
     while dropped < MAX_DROPPED_BYTES
         && let Some(Ok(frame)) = body.frame().await
     {
-        dropped += frame.data_ref().map_or(0, Bytes::len);
+        let length = frame.data_ref().map_or(0, Bytes::len);
+        connection.count_request_bytes(length);
+        dropped += length;
     }
 }

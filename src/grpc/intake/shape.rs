@@ -19,8 +19,9 @@ const MAX_LIST_ENTRIES: u32 = 1_000;
 /// The largest number of entries of a map, and of all maps of a message.
 const MAX_MAP_ENTRIES: u32 = 1_024;
 const MAX_ALL_MAP_ENTRIES: u32 = 65_536;
-/// The largest number of fields of a message that the API does not have.
+/// The largest number of fields of a message that the API does not have, and of those that repeat one that is not a list.
 const MAX_UNKNOWN_FIELDS: u32 = 1_024;
+const MAX_REPEATED_FIELDS: u32 = 1_024;
 /// The longest name of a queue, a worker, a column or a request, in bytes.
 const MAX_NAME_BYTES: usize = 512;
 
@@ -53,6 +54,7 @@ struct Totals {
     decoded_bytes: usize,
     map_entries: u32,
     unknown_fields: u32,
+    repeated_fields: u32,
     /// The number of entries of each list, by its index.
     list_entries: [u32; messages::LISTS],
 }
@@ -102,7 +104,11 @@ impl Totals {
                 return Err(WRONG_TYPE);
             }
             let bit = 1_u64.checked_shl(number).unwrap_or(0);
-            let continues = continues || seen & bit != 0;
+            let is_repeated = seen & bit != 0;
+            if is_repeated && !field.kind.is_list() {
+                self.count_repeated()?;
+            }
+            let continues = continues || is_repeated;
             seen |= bit;
             match field.kind {
                 Kind::Number => {
@@ -180,6 +186,15 @@ impl Totals {
                 text: format!("more than the limit of {MAX_LIST_ENTRIES} items per call"),
                 max: MAX_LIST_ENTRIES as usize,
             });
+        }
+        Ok(())
+    }
+
+    /// Counts a field that the message has had before. A client of the API sends each once.
+    fn count_repeated(&mut self) -> Result<(), Problem> {
+        self.repeated_fields += 1;
+        if self.repeated_fields > MAX_REPEATED_FIELDS {
+            return Err(Problem::Malformed("too many repetitions of a field"));
         }
         Ok(())
     }

@@ -76,6 +76,8 @@ pub enum RowOperation<O> {
         owner: O,
         /// The duration of the lease.
         duration: Duration,
+        /// The fence of the epoch. The fencing token is greater.
+        epoch_fence: i64,
     },
     /// Extends the lease, so that it lasts the given duration from now.
     Heartbeat(LeaseProof, Duration),
@@ -99,6 +101,8 @@ pub enum RowOperation<O> {
     },
     /// Makes the item ready, if it is dead.
     Redrive,
+    /// Begins an epoch with this fence after a restore, so that leases of earlier epochs are over.
+    BeginEpoch(i64),
 }
 
 /// The result of an operation for one row.
@@ -129,6 +133,8 @@ pub enum RowOutcome {
     Promoted,
     /// The item was dead and is ready.
     Redriven,
+    /// The lease was one of an earlier epoch, and the item is ready.
+    OfEarlierEpoch,
 }
 
 impl From<&Ending> for RowEnding {
@@ -186,6 +192,11 @@ impl RowEnding {
             Self::Fail(_) | Self::Release(_) => Settled::Lost,
         }
     }
+}
+
+/// Returns the fencing token of the next lease on a row. `None`: there is none left.
+pub(crate) fn next_fence(fence: i64, epoch_fence: i64) -> Option<i64> {
+    fence.max(epoch_fence).checked_add(1)
 }
 
 /// Returns the time after a delay from now. A lease or a delay never ends early, so it is rounded up.
@@ -335,11 +346,13 @@ pub fn step<O: Clone>(
             token,
             owner,
             duration,
+            epoch_fence,
         } => {
-            if row.state != State::Ready {
+            let fence = next_fence(row.fence, *epoch_fence);
+            let Some(fence) = fence.filter(|_| row.state == State::Ready) else {
                 return (Some(row), RowOutcome::Unchanged);
-            }
-            row.fence += 1;
+            };
+            row.fence = fence;
             row.attempt += 1;
             row.token = Some(*token);
             row.owner = Some(owner.clone());
@@ -389,7 +402,14 @@ pub fn step<O: Clone>(
             row.enter(now, (State::Ready, None));
             RowOutcome::Redriven
         }
-        RowOperation::ReleaseClaim(_) | RowOperation::Redrive => RowOutcome::Unchanged,
+        RowOperation::BeginEpoch(fence) if row.state == State::Leased && row.fence <= *fence => {
+            row.release(now, (State::Ready, None));
+            row.token = None;
+            RowOutcome::OfEarlierEpoch
+        }
+        RowOperation::ReleaseClaim(_) | RowOperation::Redrive | RowOperation::BeginEpoch(_) => {
+            RowOutcome::Unchanged
+        }
     };
     (Some(row), outcome)
 }
@@ -406,6 +426,7 @@ fn without_row<O>(operation: &RowOperation<O>) -> RowOutcome {
         RowOperation::Claim { .. }
         | RowOperation::ReleaseClaim(_)
         | RowOperation::Reap { .. }
-        | RowOperation::Redrive => RowOutcome::Unchanged,
+        | RowOperation::Redrive
+        | RowOperation::BeginEpoch(_) => RowOutcome::Unchanged,
     }
 }

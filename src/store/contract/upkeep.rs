@@ -80,6 +80,12 @@ pub trait Upkeep: Send + Sync + 'static {
     /// other processes that were listed within the last 15 s.
     async fn announce(&self, instance: Arc<Instance>) -> Result<Vec<Instance>, StoreError>;
 
+    /// Returns what keeps the database from answering, if this can be seen without its answer: the process that holds the write lock
+    /// of a file.
+    fn obstacle(&self) -> Option<String> {
+        None
+    }
+
     /// Checks that the database answers and accepts writes.
     async fn probe(&self) -> Result<(), StoreError>;
 }

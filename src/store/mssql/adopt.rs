@@ -17,8 +17,8 @@ use super::quote::{quote, quote_table, text_literal};
 use super::soft_lock_types::{NOT_NULL_COLUMNS, queue_columns};
 use super::types::ColumnType;
 use super::{
-    Settings, added_parts, backfill, dependents, index, placeholders, remove, restrictions, survey,
-    trials,
+    Settings, added_parts, backfill, dependents, epoch, index, instance, placeholders, remove,
+    restrictions, survey, trials,
 };
 use crate::added_parts::AddedParts;
 use crate::adoption::{
@@ -26,11 +26,12 @@ use crate::adoption::{
     create_record_purpose, create_table_purpose, create_time_index_purpose, foreign_indexes,
     forget_table_purpose, missing_parts, needs_time_index, no_table, with,
 };
+use crate::epoch::NewEpoch;
 use crate::index_role::IndexRole;
 use crate::queue_columns::QueueColumns;
 use crate::schema::{Progress, Removal, Schema, Step, Trial};
 use crate::template::Placeholders;
-use crate::{StoreError, Survey};
+use crate::{BrokerList, StoreError, Survey};
 
 /// The longest time that one statement may take. An index over many rows takes long.
 const STEP_TIMEOUT: Duration = Duration::from_secs(86_400);
@@ -110,6 +111,20 @@ impl Schema for MssqlSchema {
     fn uses(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
         self.runtime
             .block_on(remove::uses(&mut self.connection, queue))
+    }
+
+    fn live_brokers(&mut self) -> Result<Vec<String>, StoreError> {
+        self.runtime
+            .block_on(remove::live_brokers(&mut self.connection))
+    }
+
+    fn brokers(&mut self) -> Result<BrokerList, StoreError> {
+        self.runtime.block_on(instance::list(&mut self.connection))
+    }
+
+    fn begin_epoch(&mut self, queues: &[QueueSpec]) -> Result<NewEpoch, StoreError> {
+        self.runtime
+            .block_on(epoch::begin(&mut self.connection, queues))
     }
 
     fn tables(&mut self) -> Result<Vec<String>, StoreError> {

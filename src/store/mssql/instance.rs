@@ -3,12 +3,14 @@
 use tiberius::{Row, ToSql};
 use uuid::Uuid;
 
+use super::connection::Connection;
 use super::decode;
+use super::epoch::Moment;
 use super::error::RetrySafety;
 use super::operations::MssqlOperations;
-use crate::StoreError;
 use crate::instance::{FORGET_TIME, Instance, LIVE_TIME};
 use crate::template::{Placeholders, render};
+use crate::{BrokerList, ListedBroker, StoreError};
 
 const INSTANCE: &str = lease_broker_sql::mssql::INSTANCE;
 
@@ -31,11 +33,14 @@ impl MssqlOperations {
             &live,
             &forget,
         ];
+        let known = self.pool.latest_moment().known();
         let results = self
             .pool
             .query(&sql, &parameters, RetrySafety::Idempotent)
             .await?;
-        let rows = decode::result_set(&results, 0)?;
+        let found = Moment::read(decode::single_row(&results, 0)?)?;
+        self.pool.latest_moment().see(known, found)?;
+        let rows = decode::result_set(&results, 1)?;
         rows.iter().map(read).collect()
     }
 }
@@ -57,5 +62,29 @@ pub(super) fn read(row: &Row) -> Result<Instance, StoreError> {
         address: text(2)?,
         draining: decode::integer(row, 3)? == 1,
         settings: Instance::parse_settings(&text(4)?),
+    })
+}
+
+/// Lists all rows. See [`Schema::brokers`](crate::schema::Schema::brokers).
+pub(super) async fn list(connection: &mut Connection) -> Result<BrokerList, StoreError> {
+    let results = connection
+        .batch(&render(INSTANCE, "list", &Placeholders::new()))
+        .await?;
+    let now = decode::time(decode::single_row(&results, 0)?, 0)?;
+    let read = |row: &Row| -> Result<ListedBroker, StoreError> {
+        let text =
+            |column| Ok::<_, StoreError>(decode::optional_text(row, column)?.unwrap_or_default());
+        let (draining, millis) = (decode::integer(row, 2)?, decode::integer(row, 3)?);
+        Ok(ListedBroker::seen_ago(
+            text(0)?,
+            text(1)?,
+            draining == 1,
+            millis,
+        ))
+    };
+    let rows = decode::result_set(&results, 1)?.iter();
+    Ok(BrokerList {
+        now,
+        brokers: rows.map(read).collect::<Result<_, _>>()?,
     })
 }

@@ -18,6 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::Settings;
 use super::adopt::step_settings;
 use super::connection::Connection;
+use super::epoch::LatestMoment;
 use super::error::{OperationFailure, RetrySafety, at_start, timed_out, while_connecting};
 use crate::withdrawal::{Beginning, Withdrawals};
 use crate::{Database, OutageCause, PoolStatus, RetryReason, StoreError};
@@ -45,6 +46,7 @@ pub(super) struct ConnectionManager {
     server: Mutex<Arc<Server>>,
     settings: Settings,
     connect_permits: Semaphore,
+    latest_moment: LatestMoment,
     /// The time at which a connection was last found broken.
     last_failure: Mutex<Option<Instant>>,
 }
@@ -57,6 +59,7 @@ impl ConnectionManager {
                 config: settings.server()?,
             })),
             settings: settings.clone(),
+            latest_moment: LatestMoment::default(),
             connect_permits: Semaphore::new(MAX_CONCURRENT_CONNECTS),
             last_failure: Mutex::new(None),
         })
@@ -67,9 +70,23 @@ impl ConnectionManager {
         server.clone()
     }
 
-    /// Opens a connection. If that fails, reads the file of the connection string again. If it has changed, for example because
-    /// the password has, opens the connection with the new one.
+    /// Opens a connection. While the database that it leads to has gone back in time, this fails.
     async fn open(&self, settings: &Settings) -> Result<Connection, StoreError> {
+        let mut connection = self.connect(settings).await?;
+        let check = self.latest_moment.check(&mut connection);
+        let checked = timeout(self.settings.handshake_timeout, check).await;
+        checked.unwrap_or_else(|_| {
+            Err(StoreError::not_begun(
+                OutageCause::NoAnswer,
+                "the server does not answer after the login",
+            ))
+        })?;
+        Ok(connection)
+    }
+
+    /// Connects. If that fails, reads the file of the connection string again. If it has changed, for example because the
+    /// password has, connects with the new one.
+    async fn connect(&self, settings: &Settings) -> Result<Connection, StoreError> {
         let server = self.server();
         let failure = match Connection::open(&server.config, settings).await {
             Ok(connection) => return Ok(connection),
@@ -117,6 +134,9 @@ impl Manager for ConnectionManager {
     }
 
     async fn recycle(&self, connection: &mut Connection, _: &Metrics) -> RecycleResult<StoreError> {
+        if self.latest_moment.went_back() {
+            return Err(RecycleError::message("the database went back in time"));
+        }
         if self.is_old(connection) {
             return Err(RecycleError::message("the connection is too old"));
         }
@@ -192,6 +212,11 @@ impl Pool {
             timeouts: read(&self.counters.timeouts),
             retries: self.counters.retries.each_ref().map(read),
         }
+    }
+
+    /// Returns the latest moment of the database that this process has seen.
+    pub(super) fn latest_moment(&self) -> &LatestMoment {
+        &self.connections.manager().latest_moment
     }
 
     /// Returns the server's name and port.
@@ -333,7 +358,9 @@ impl Pool {
         let manager = self.connections.manager();
         // The connection is put back only after a complete reply. If the caller drops this future earlier, the
         // connection closes.
-        let usable = kept.take().filter(|kept| !manager.is_old(kept));
+        let is_usable =
+            |kept: &Connection| !manager.is_old(kept) && !manager.latest_moment.went_back();
+        let usable = kept.take().filter(is_usable);
         let mut connection = match usable {
             Some(connection) => connection,
             None => manager.open(&manager.settings).await?,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::queue::{ClaimStrategy, OnComplete, QueueSpec, SoftLockColumn};
+use lease_broker_sql::LeaseSql;
 use lease_broker_value::Value;
 use serde_json::json;
 use tiberius::Row;
@@ -32,12 +33,7 @@ use crate::queue_columns::QueueColumns;
 use crate::template::{Placeholders, render};
 use crate::{ItemSize, MAX_PASSED_OVER, MAX_TOO_LARGE, StoreError};
 
-/// Returns the text of a file in `sql/mssql`.
-macro_rules! file {
-    ($name:literal) => {
-        include_str!(concat!("../../../sql/mssql/", $name, ".sql"))
-    };
-}
+const STATS: &str = lease_broker_sql::mssql::STATS;
 
 /// The statements of a queue, and the parts of its table that they use.
 pub(super) struct QueueStatements {
@@ -47,6 +43,8 @@ pub(super) struct QueueStatements {
     /// The names of the data columns that a claim returns.
     pub(super) columns: Arc<[String]>,
     pub(super) sql: Statements,
+    /// The templates of the statements. A settlement that writes columns is rendered later.
+    pub(super) lease_sql: LeaseSql,
     /// The sizes of the items.
     pub(super) item_size: ItemSize,
     /// The largest size of an item that the types of its columns allow, in bytes. `None`: a column has no limit.
@@ -114,8 +112,9 @@ pub(super) struct SettleSections {
 }
 
 impl SettleSections {
-    fn new(spec: &QueueSpec, placeholders: &Placeholders) -> Self {
-        let section = |name| render(file!("settle"), name, placeholders);
+    fn new(sql: &LeaseSql, spec: &QueueSpec, placeholders: &Placeholders) -> Self {
+        let placeholders = &with_lease_list(sql, sql.settle, placeholders);
+        let section = |name| render(sql.settle, name, placeholders);
         let deletes = spec.on_complete == OnComplete::Delete;
         let archives = matches!(spec.on_complete, OnComplete::Archive(_));
         Self {
@@ -134,6 +133,7 @@ impl QueueStatements {
     pub(super) async fn read(
         connection: &mut Connection,
         spec: &QueueSpec,
+        sql: &LeaseSql,
     ) -> Result<Self, StoreError> {
         let missing = |name: &str| {
             StoreError::Misconfigured(format!("table {name:?} does not exist any more"))
@@ -168,6 +168,7 @@ impl QueueStatements {
             columns,
             key_source,
             connection.server_info.text_bytes(),
+            sql,
         ))
     }
 
@@ -179,6 +180,7 @@ impl QueueStatements {
         columns: QueueColumns<ColumnType>,
         key_source: KeySource,
         text_bytes: TextBytes,
+        sql: &LeaseSql,
     ) -> Self {
         let mut placeholders = placeholders::of_table(spec, table, &columns);
         let names: Arc<[String]> = columns
@@ -199,10 +201,10 @@ impl QueueStatements {
         }
         let claim_lock = match spec.claim_strategy {
             ClaimStrategy::SkipLocked => String::new(),
-            ClaimStrategy::AppLock => render(file!("claim"), "claim_lock", &placeholders) + "\n",
+            ClaimStrategy::AppLock => render(sql.claim, "claim_lock", &placeholders) + "\n",
         };
         placeholders.insert("claim_lock", claim_lock);
-        let lease_columns = render(file!("claim"), "lease_columns", &placeholders);
+        let lease_columns = render(sql.claim, "lease_columns", &placeholders);
         placeholders.insert("lease_columns", lease_columns);
         let has_triggers = table.has_triggers
             || table.cascades_to_triggers
@@ -211,33 +213,30 @@ impl QueueStatements {
         let checkpoint = spec.max_checkpoint_bytes;
         let checkpoint =
             checkpoint.and_then(|_| table.column(spec.soft_lock.name(SoftLockColumn::Checkpoint)));
-        let sql = Statements {
+        let statements = Statements {
             list: ListStatements::new(&placeholders, &columns.key, table),
             why: WhyStatements::new(&placeholders),
-            claim: claim_batches(&placeholders, false, table.has_triggers),
-            claim_within_bytes: claim_batches(&placeholders, true, table.has_triggers),
-            set_full_aside: guard(render_set_full_aside(&placeholders)),
-            extend: guard(render_extend(&placeholders)),
+            claim: claim_batches(sql, &placeholders, false, table.has_triggers),
+            claim_within_bytes: claim_batches(sql, &placeholders, true, table.has_triggers),
+            set_full_aside: guard(render_set_full_aside(sql, &placeholders)),
+            extend: guard(render_extend(sql, &placeholders)),
             extend_with_checkpoints: checkpoint
-                .map(|column| guard(render_extend(&with_checkpoints(&placeholders, column)))),
-            settle: SettleSections::new(spec, &with_lease_list(file!("settle"), &placeholders)),
-            release_claims: guard(render(
-                file!("release_claims"),
-                "release_claims",
-                &placeholders,
-            )),
+                .map(|column| guard(render_extend(sql, &with_checkpoints(&placeholders, column)))),
+            settle: SettleSections::new(sql, spec, &placeholders),
+            release_claims: guard(render(sql.release_claims, "release_claims", &placeholders)),
             trace: TraceStatements::new(spec, &placeholders, table.has_triggers),
             cancel: guard(render(
-                file!("cancel"),
+                sql.cancel,
                 "cancel",
-                &with_key_list(&placeholders),
+                &with_key_list(sql, &placeholders),
             )),
-            reap: guard(render_reap(spec, &placeholders)),
-            stats: render(file!("stats"), "stats", &placeholders),
+            reap: guard(render_reap(sql, spec, &placeholders)),
+            stats: render(STATS, "stats", &placeholders),
             exact_stats: render_exact_stats(&placeholders),
-            redrive: guard(render(file!("redrive"), "redrive", &placeholders)),
+            redrive: guard(render(sql.redrive, "redrive", &placeholders)),
             purge: PurgeStatements::new(spec, &columns.key, table, archive, &placeholders),
             redrive_without_checkpoint: guard(render_redrive_without_checkpoint(
+                sql,
                 &placeholders,
                 checkpoint,
             )),
@@ -260,7 +259,8 @@ impl QueueStatements {
                 .collect(),
             key: columns.key,
             key_source,
-            sql,
+            sql: statements,
+            lease_sql: *sql,
             single_column_indexes: table
                 .indexes
                 .iter()
@@ -369,12 +369,13 @@ fn set_size_placeholders(placeholders: &mut Placeholders, spec: &QueueSpec, byte
 
 /// Renders both forms of a claim. `within_bytes` adds the sections that lease only items that fit.
 fn claim_batches(
+    sql: &LeaseSql,
     placeholders: &Placeholders,
     within_bytes: bool,
     has_triggers: bool,
 ) -> ClaimBatches {
     let render = |with_retries| {
-        let batch = render_claim(placeholders, within_bytes, with_retries);
+        let batch = render_claim(sql, placeholders, within_bytes, with_retries);
         roll_back_on_error(batch, has_triggers)
     };
     ClaimBatches {
@@ -384,7 +385,12 @@ fn claim_batches(
 }
 
 /// Renders the claim. `with_retries` adds the sections for calls whose tokens may already hold leases.
-fn render_claim(placeholders: &Placeholders, within_bytes: bool, with_retries: bool) -> String {
+fn render_claim(
+    sql: &LeaseSql,
+    placeholders: &Placeholders,
+    within_bytes: bool,
+    with_retries: bool,
+) -> String {
     let mut placeholders = placeholders.clone();
     for section in [
         "find_retried_claims",
@@ -392,7 +398,7 @@ fn render_claim(placeholders: &Placeholders, within_bytes: bool, with_retries: b
         "read_retried_claims",
     ] {
         let text = if with_retries {
-            render(file!("claim"), section, &placeholders) + "\n"
+            render(sql.claim, section, &placeholders) + "\n"
         } else {
             String::new()
         };
@@ -410,36 +416,36 @@ fn render_claim(placeholders: &Placeholders, within_bytes: bool, with_retries: b
         let text = match section {
             _ if !within_bytes => String::new(),
             "measure_items" if is_exact => String::new(),
-            "pick_more" => render(file!("claim"), "pick_ready", &placeholders) + "\n",
-            "measure_items" | "fit_items" => render(file!("claim"), section, &placeholders) + "\n",
-            "read_passed_over" => "\n".to_owned() + &render(file!("claim"), section, &placeholders),
-            _ => render(file!("claim"), section, &placeholders),
+            "pick_more" => render(sql.claim, "pick_ready", &placeholders) + "\n",
+            "measure_items" | "fit_items" => render(sql.claim, section, &placeholders) + "\n",
+            "read_passed_over" => "\n".to_owned() + &render(sql.claim, section, &placeholders),
+            _ => render(sql.claim, section, &placeholders),
         };
         placeholders.insert(section, text);
     }
     placeholders.insert("pick_count", "@total".to_owned());
-    let pick = render(file!("claim"), "pick_ready", &placeholders);
+    let pick = render(sql.claim, "pick_ready", &placeholders);
     placeholders.insert("pick_ready", pick);
-    render(file!("claim"), "claim", &placeholders)
+    render(sql.claim, "claim", &placeholders)
 }
 
 /// Renders the batch that makes items with full counters dead.
-fn render_set_full_aside(placeholders: &Placeholders) -> String {
+fn render_set_full_aside(sql: &LeaseSql, placeholders: &Placeholders) -> String {
     let mut placeholders = placeholders.clone();
     placeholders.insert("pick_count", "@P1".to_owned());
     for section in ["size_name", "size_value"] {
         placeholders.insert(section, String::new());
     }
-    let pick = render(file!("claim"), "pick_ready", &placeholders);
+    let pick = render(sql.claim, "pick_ready", &placeholders);
     placeholders.insert("pick_ready", pick);
     placeholders.insert("full_counter_text", FULL_COUNTER_TEXT.to_owned());
-    render(file!("claim"), "set_full_aside", &placeholders)
+    render(sql.claim, "set_full_aside", &placeholders)
 }
 
 /// Renders the batch of a heartbeat.
-fn render_extend(placeholders: &Placeholders) -> String {
-    let placeholders = with_lease_list(file!("heartbeat"), placeholders);
-    render(file!("heartbeat"), "extend", &placeholders)
+fn render_extend(sql: &LeaseSql, placeholders: &Placeholders) -> String {
+    let placeholders = with_lease_list(sql, sql.heartbeat, placeholders);
+    render(sql.heartbeat, "extend", &placeholders)
 }
 
 /// Returns the placeholders of a heartbeat whose renewals store checkpoints.
@@ -460,29 +466,30 @@ fn with_checkpoints(placeholders: &Placeholders, column: &Column) -> Placeholder
 
 /// Renders the redrive that also removes the checkpoints.
 fn render_redrive_without_checkpoint(
+    sql: &LeaseSql,
     placeholders: &Placeholders,
     checkpoint: Option<&Column>,
 ) -> String {
     let clear = checkpoint.map(|column| format!(", {} = NULL", quote(&column.name)));
     let mut placeholders = placeholders.clone();
     placeholders.insert("redriven_checkpoint", clear.unwrap_or_default());
-    render(file!("redrive"), "redrive", &placeholders)
+    render(sql.redrive, "redrive", &placeholders)
 }
 
 /// Renders the statistics that count every row.
 fn render_exact_stats(placeholders: &Placeholders) -> String {
     let mut placeholders = placeholders.clone();
     placeholders.insert("can_use_statistics", "1 = 0".to_owned());
-    render(file!("stats"), "stats", &placeholders)
+    render(STATS, "stats", &placeholders)
 }
 
 /// Renders the batch of the reaper (`reap.sql` explains its two forms).
-fn render_reap(spec: &QueueSpec, placeholders: &Placeholders) -> String {
-    let section = |name| render(file!("reap"), name, placeholders);
+fn render_reap(sql: &LeaseSql, spec: &QueueSpec, placeholders: &Placeholders) -> String {
+    let section = |name| render(sql.reap, name, placeholders);
     let pick_due = |states: &str| {
         let mut placeholders = placeholders.clone();
         placeholders.insert("states", states.to_owned());
-        render(file!("reap"), "pick_due", &placeholders)
+        render(sql.reap, "pick_due", &placeholders)
     };
     let sections = if spec.filtered_indexes {
         vec![

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::queue::QueueSpec;
+use lease_broker_sql::mssql::LEASE_SQL;
 
 use super::inspect::CountMethod;
 use super::operations::MssqlOperations;
@@ -53,7 +54,7 @@ impl MssqlReader {
         unfit.into_result()?;
         let mut tables = Vec::new();
         for queue in &queues {
-            tables.push(QueueStatements::read(&mut connection, queue).await?);
+            tables.push(QueueStatements::read(&mut connection, queue, &LEASE_SQL).await?);
         }
         Ok(Self {
             operations: MssqlOperations {

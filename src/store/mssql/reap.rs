@@ -1,14 +1,25 @@
 //! The reaper's operation: ends expired leases, makes delayed items ready, and reads the next due time.
 
 use lease_broker_model::item_state::State;
-use tiberius::ToSql;
+use tiberius::{ColumnData, ToSql};
 
 use super::decode;
 use super::error::RetrySafety;
 use super::operations::MssqlOperations;
 use crate::{LatestTime, QueueIndex, Reaped, StoreError};
 
-const DAY_MILLIS: i64 = 86_400_000;
+/// The last millisecond of the year 9999, which is the last time of the server.
+const MAX_TIME: i64 = 253_402_300_799_999;
+
+/// A parameter with the latest time of the clock at the moment when the batch is sent. The wait for a connection is no step.
+struct LatestNow(Option<LatestTime>);
+
+impl ToSql for LatestNow {
+    fn to_sql(&self) -> ColumnData<'_> {
+        let latest = self.0.map(LatestTime::now);
+        ColumnData::I64(latest.filter(|latest| (0..=MAX_TIME).contains(latest)))
+    }
+}
 
 impl MssqlOperations {
     pub(super) async fn reap(
@@ -22,22 +33,11 @@ impl MssqlOperations {
         // 0: an item never becomes dead.
         let max_attempts = queue.spec.retry.max_attempts.unwrap_or(0);
         let max_attempts = i32::try_from(max_attempts).unwrap_or(i32::MAX);
-        let mut tries = self.pool.tries();
-        let results = loop {
-            let latest = latest.map(LatestTime::now);
-            let part = |part: i64| i32::try_from(part).ok();
-            let days = latest.and_then(|latest| part(latest.div_euclid(DAY_MILLIS)));
-            let millis = latest.and_then(|latest| part(latest.rem_euclid(DAY_MILLIS)));
-            let parameters: [&dyn ToSql; 4] = [&limit, &max_attempts, &days, &millis];
-            let failure = match tries.run(&queue.sql.reap, &parameters).await {
-                Ok(results) => break results,
-                Err(failure) => failure,
-            };
-            let may_run_again = failure.may_run_again(RetrySafety::Idempotent);
-            if !may_run_again || !tries.wait_for_next(&failure).await {
-                return Err(failure.into());
-            }
-        };
+        let parameters: [&dyn ToSql; 3] = [&limit, &max_attempts, &LatestNow(latest)];
+        let results = self
+            .pool
+            .query(&queue.sql.reap, &parameters, RetrySafety::Idempotent)
+            .await?;
         let mut reaped = Reaped::default();
         // The lease, the state before and the state after.
         let states = queue.held_columns();
@@ -56,5 +56,24 @@ impl MssqlOperations {
             reaped.next_due = Some(decode::lease_expiry(row, 0, 1)?.time_left);
         }
         Ok(reaped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn latest_time_grows_until_it_is_sent() {
+        let start = Instant::now();
+        let parameter = LatestNow(Some(LatestTime::new(7, start)));
+        while start.elapsed() < Duration::from_millis(2) {
+            std::hint::spin_loop();
+        }
+        assert!(matches!(parameter.to_sql(), ColumnData::I64(Some(9..))));
+        let unknown = LatestNow(Some(LatestTime::new(i64::MAX, start)));
+        assert_eq!(unknown.to_sql(), ColumnData::I64(None));
     }
 }

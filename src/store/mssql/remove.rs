@@ -158,6 +158,13 @@ pub(super) async fn uses(
         let count = decode::integer(decode::single_row(&results, 0)?, 0)?;
         uses.extend(held_leases(queue, count));
     }
+    uses.extend(live_brokers(connection).await?);
+    Ok(uses)
+}
+
+/// Returns a sentence for each broker that runs.
+pub(super) async fn live_brokers(connection: &mut Connection) -> Result<Vec<String>, StoreError> {
+    let mut running = Vec::new();
     if added_parts::exists(connection, "lease_broker_instance").await? {
         let live_seconds = i32::try_from(LIVE_TIME.as_secs()).unwrap_or(i32::MAX);
         let parameters: [&dyn ToSql; 1] = [&live_seconds];
@@ -173,8 +180,8 @@ pub(super) async fn uses(
             };
             let seconds = u64::try_from(decode::integer(row, 2)?).unwrap_or_default();
             let silence = std::time::Duration::from_secs(seconds);
-            uses.push(live_broker(&text(0)?, &text(1)?, silence));
+            running.push(live_broker(&text(0)?, &text(1)?, silence));
         }
     }
-    Ok(uses)
+    Ok(running)
 }

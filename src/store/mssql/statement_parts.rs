@@ -1,9 +1,9 @@
 //! The parts that the statements of several operations have.
 
+use lease_broker_sql::LeaseSql;
+
 use crate::template::{Placeholders, render};
 
-const CANCEL: &str = lease_broker_sql::mssql::CANCEL;
-const LEASES: &str = lease_broker_sql::mssql::LEASES;
 const TRIGGERS: &str = lease_broker_sql::mssql::TRIGGERS;
 
 /// Renders the name of a queue for the comment at the start of each batch. Comments nest in T-SQL, so a name with `*` could
@@ -33,9 +33,9 @@ pub(super) fn runs_triggers(batch: &str) -> bool {
 }
 
 /// Adds the list of keys in `cancel.sql` to the placeholders.
-pub(super) fn with_key_list(placeholders: &Placeholders) -> Placeholders {
+pub(super) fn with_key_list(sql: &LeaseSql, placeholders: &Placeholders) -> Placeholders {
     let mut placeholders = placeholders.clone();
-    let list = render(CANCEL, "key_list", &placeholders);
+    let list = render(sql.cancel, "key_list", &placeholders);
     placeholders.insert("key_list", list);
     placeholders
 }
@@ -44,11 +44,15 @@ pub(super) fn with_key_list(placeholders: &Placeholders) -> Placeholders {
 pub(super) const ALL_DUE: &str = "IN (1, 2)";
 
 /// Adds the sections of `leases.sql`, and the fields that `file` adds to its list, to the placeholders.
-pub(super) fn with_lease_list(file: &str, placeholders: &Placeholders) -> Placeholders {
+pub(super) fn with_lease_list(
+    sql: &LeaseSql,
+    file: &str,
+    placeholders: &Placeholders,
+) -> Placeholders {
     let mut placeholders = placeholders.clone();
     for (file, sections) in [
         (file, &["extra_columns", "extra_json"][..]),
-        (LEASES, &["lease_list", "is_same_lease", "is_held"]),
+        (sql.leases, &["lease_list", "is_same_lease", "is_held"]),
     ] {
         for section in sections {
             let text = render(file, section, &placeholders);

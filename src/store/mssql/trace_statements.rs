@@ -1,6 +1,7 @@
 //! The rendered statements of `trace.sql`.
 
 use lease_broker_model::queue::QueueSpec;
+use lease_broker_sql::mssql::LEASE_SQL;
 
 use super::statement_parts::{ALL_DUE, roll_back_on_error, with_key_list, with_lease_list};
 use crate::template::{Placeholders, render};
@@ -16,7 +17,11 @@ pub(super) struct TraceStatements {
 
 impl TraceStatements {
     pub(super) fn new(spec: &QueueSpec, placeholders: &Placeholders, has_triggers: bool) -> Self {
-        let note = render(TRACE, "note_traces", &with_lease_list(TRACE, placeholders));
+        let note = render(
+            TRACE,
+            "note_traces",
+            &with_lease_list(&LEASE_SQL, TRACE, placeholders),
+        );
         let states = if spec.filtered_indexes {
             ALL_DUE
         } else {
@@ -24,7 +29,7 @@ impl TraceStatements {
         };
         let mut with_states = placeholders.clone();
         with_states.insert("states", states.to_owned());
-        let with_keys = with_key_list(placeholders);
+        let with_keys = with_key_list(&LEASE_SQL, placeholders);
         Self {
             note: roll_back_on_error(note, has_triggers),
             find_expired: render(TRACE, "find_expired_untraced", &with_states),

@@ -1,5 +1,7 @@
 //! The rendered statements of `why.sql`.
 
+use lease_broker_sql::mssql::LEASE_SQL;
+
 use super::statement_parts::with_key_list;
 use crate::template::{Placeholders, render};
 
@@ -14,7 +16,7 @@ pub(super) struct WhyStatements {
 
 impl WhyStatements {
     pub(super) fn new(placeholders: &Placeholders) -> Self {
-        let placeholders = with_key_list(placeholders);
+        let placeholders = with_key_list(&LEASE_SQL, placeholders);
         let section = |name| render(WHY, name, &placeholders);
         Self {
             facts: section("facts"),

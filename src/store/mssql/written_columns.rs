@@ -15,8 +15,6 @@ use super::statement_parts::with_lease_list;
 use crate::template::render;
 use crate::{Ending, Refusal, Rejection, Settlement, StoreError, written_columns};
 
-const SETTLE: &str = lease_broker_sql::mssql::SETTLE;
-const LEASES: &str = lease_broker_sql::mssql::LEASES;
 const ENQUEUE: &str = lease_broker_sql::mssql::ENQUEUE;
 
 /// The number of the list of leases in a batch.
@@ -96,7 +94,8 @@ impl QueueStatements {
     /// Renders `update_ended` so that it also writes these columns, after the sections that it needs.
     pub(super) fn render_update_writing(&self, written: &[&Column]) -> String {
         let columns = || written.iter().copied().enumerate();
-        let mut placeholders = with_lease_list(SETTLE, &self.placeholders);
+        let sql = &self.lease_sql;
+        let mut placeholders = with_lease_list(sql, sql.settle, &self.placeholders);
         if written.iter().any(|column| self.is_checkpoint(column)) {
             placeholders.insert("clear_checkpoint", String::new());
         }
@@ -124,7 +123,7 @@ impl QueueStatements {
         add("item_json_schema", values.collect());
         placeholders.insert("list_parameter", "@P6".to_owned());
         placeholders.insert("list_number", LEASE_LIST.to_string());
-        let lease_list = render(LEASES, "lease_list", &placeholders);
+        let lease_list = render(sql.leases, "lease_list", &placeholders);
         placeholders.insert("lease_list", lease_list);
         let mut sections = Vec::new();
         if written.iter().any(|column| column.has_long_texts()) {
@@ -141,7 +140,7 @@ impl QueueStatements {
             placeholders.insert("bad_character_index", index);
             sections.push(render(ENQUEUE, "check_characters", &placeholders));
         }
-        sections.push(render(SETTLE, "update_ended", &placeholders));
+        sections.push(render(sql.settle, "update_ended", &placeholders));
         sections.join("\n")
     }
 

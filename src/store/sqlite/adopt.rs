@@ -13,7 +13,8 @@ use super::quote::{quote, quote_all, text_literal};
 use super::soft_lock_types::queue_columns;
 use super::types::ColumnType;
 use super::{
-    added_parts, backfill, connection, foreign_keys, index, migrations, placeholders, remove,
+    added_parts, backfill, connection, epoch, foreign_keys, index, instance, migrations,
+    placeholders, remove,
 };
 use crate::added_parts::AddedParts;
 use crate::adoption::{
@@ -22,11 +23,12 @@ use crate::adoption::{
     create_time_index_purpose, foreign_indexes, forget_table_purpose, missing_parts,
     needs_time_index, no_table, with,
 };
+use crate::epoch::NewEpoch;
 use crate::foreign_keys::warnings;
 use crate::queue_columns::QueueColumns;
 use crate::schema::{Progress, Removal, Schema, Step};
 use crate::template::Placeholders;
-use crate::{StoreError, Survey};
+use crate::{BrokerList, StoreError, Survey};
 
 /// Plans and makes schema changes. Uses its own connection.
 pub struct SqliteSchema {
@@ -66,10 +68,10 @@ impl SqliteSchema {
     }
 
     /// Runs `change` in one transaction that holds the write lock from its start.
-    pub(super) fn transaction(
+    pub(super) fn transaction<T>(
         &mut self,
-        change: impl FnOnce(&mut Self) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
+        change: impl FnOnce(&mut Self) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
         let result = change(self);
         let end = if result.is_ok() { "COMMIT" } else { "ROLLBACK" };
@@ -219,6 +221,18 @@ impl Schema for SqliteSchema {
 
     fn uses(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
         remove::uses(&self.connection, queue)
+    }
+
+    fn live_brokers(&mut self) -> Result<Vec<String>, StoreError> {
+        remove::live_brokers(&self.connection)
+    }
+
+    fn brokers(&mut self) -> Result<BrokerList, StoreError> {
+        instance::list(&self.connection)
+    }
+
+    fn begin_epoch(&mut self, queues: &[QueueSpec]) -> Result<NewEpoch, StoreError> {
+        self.transaction(|schema| epoch::begin(&schema.connection, queues, 0))
     }
 
     fn tables(&mut self) -> Result<Vec<String>, StoreError> {

@@ -6,6 +6,7 @@ use lease_broker_model::key::Key;
 use lease_broker_model::millis::millis_rounded_up;
 use rusqlite::{CachedStatement, Connection};
 
+use super::epoch;
 use super::error::broken_constraint;
 use super::queue_statements::QueueStatements;
 use super::ready_item::{Picked, ReadyItem, read_leased};
@@ -95,6 +96,8 @@ struct ClaimStatements<'a> {
     connection: &'a Connection,
     queue: &'a QueueStatements,
     now: i64,
+    /// The fence of the epoch. Every fencing token is greater.
+    epoch_fence: i64,
     /// Whether `pick_ready` returns only keys and times.
     picks_keys: bool,
     find_retried_leases: CachedStatement<'a>,
@@ -120,6 +123,7 @@ impl<'a> ClaimStatements<'a> {
             connection: &context.connection,
             queue,
             now: context.now(),
+            epoch_fence: epoch::read_fence(&context.connection, &queue.sql.read_fence)?,
             picks_keys,
             find_retried_leases: statement(&queue.sql.find_retried_leases)?,
             pick_ready: statement(pick_ready)?,
@@ -152,7 +156,7 @@ impl<'a> ClaimStatements<'a> {
             let ready = if self.picks_keys {
                 ReadyItem::read_key(self.queue, row)?
             } else {
-                ReadyItem::read(self.queue, call, row, self.now)?
+                ReadyItem::read(self.queue, call, row, self.now, self.epoch_fence)?
             };
             if let Picked::Item(item) = &ready.picked {
                 let size = self.queue.item_size.of(item);
@@ -263,11 +267,18 @@ impl<'a> ClaimStatements<'a> {
     /// Binds the parameters of `lease_row` that all rows of a call have.
     fn bind_call(&mut self, call: &ClaimCall) -> Result<(), StoreError> {
         let expiry = self.now.saturating_add(millis_rounded_up(call.duration));
-        bind(
-            &mut self.lease_row,
-            4,
-            &[&Token(&call.token), &self.now, &expiry, &call.worker],
-        )?;
+        let null = rusqlite::types::Null;
+        let (token, fence) = (Token(&call.token), &self.epoch_fence);
+        let values: &[&dyn rusqlite::ToSql] = &[
+            &token,
+            &self.now,
+            &expiry,
+            &call.worker,
+            &null,
+            &null,
+            fence,
+        ];
+        bind(&mut self.lease_row, 4, values)?;
         Ok(())
     }
 

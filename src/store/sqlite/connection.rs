@@ -36,6 +36,12 @@ pub(super) fn open_alone(path: &Path, uri: &str) -> Result<Connection, StoreErro
     open_with(path, Path::new(uri), flags, first_read)
 }
 
+/// Opens a new file that another database is copied into.
+pub(super) fn open_copy(path: &Path) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+    open_with(path, path, flags, |_| Ok(()))
+}
+
 /// Reads once. SQLite finds out at the first read if the file is a database.
 fn first_read(connection: &mut Connection) -> Result<(), StoreError> {
     connection.busy_handler(Some(wait_for_lock))?;

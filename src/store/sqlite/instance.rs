@@ -7,11 +7,12 @@ use lease_broker_model::millis::millis_rounded_up;
 use rusqlite::Connection;
 use uuid::Uuid;
 
+use super::clock::system_clock;
 use super::statement::Token;
 use super::writer::WriteContext;
-use crate::StoreError;
 use crate::instance::{FORGET_TIME, Instance, LIVE_TIME};
 use crate::template::{Placeholders, render};
+use crate::{BrokerList, ListedBroker, StoreError};
 
 const INSTANCE: &str = lease_broker_sql::sqlite::INSTANCE;
 
@@ -65,4 +66,23 @@ pub(super) fn read_others(
 /// Returns the moment that is this time before `now`.
 fn before(time: Duration, now: i64) -> i64 {
     now.saturating_sub(millis_rounded_up(time))
+}
+
+/// Lists all rows. See [`Schema::brokers`](crate::schema::Schema::brokers).
+pub(super) fn list(connection: &Connection) -> Result<BrokerList, StoreError> {
+    let now = system_clock()();
+    let mut read = connection.prepare(&render(INSTANCE, "list", &Placeholders::new()))?;
+    let brokers = read.query_map([now], |row| {
+        let (address, version) = (row.get(0)?, row.get(1)?);
+        Ok(ListedBroker::seen_ago(
+            address,
+            version,
+            row.get(2)?,
+            row.get(3)?,
+        ))
+    })?;
+    Ok(BrokerList {
+        now,
+        brokers: brokers.collect::<rusqlite::Result<_>>()?,
+    })
 }

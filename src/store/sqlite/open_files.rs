@@ -1,26 +1,34 @@
-//! Detects that another program has deleted or replaced the database file or its write-ahead log while the store has it open.
+//! Detects that another program has deleted, replaced or overwritten the database file or its write-ahead log while the store has it
+//! open.
 //!
 //! On Unix a deleted file exists until the last process closes it, and SQLite does not notice. Brokers that start later would
-//! create a new log, and would not see the changes in the old one. So the store stops writing.
+//! create a new log, and would not see the changes in the old one. SQLite mixes an overwritten file with the pages that it knows. So
+//! the store stops writing.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 
-use crate::StoreError;
+use super::companion::companion;
+use super::generation::FileGeneration;
+use super::lock_holder::WriteLock;
+use crate::{OutageCause, StoreError};
 
 /// The shortest time between two checks. A check costs about as much as a small read.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// The database file and its log, as they were when the store first saw them.
 pub(super) struct OpenFiles {
+    write_lock: WriteLock,
     files: [OpenFile; 2],
+    generation: FileGeneration,
     last_check: Cell<Option<Instant>>,
-    /// The name of the file that was found to be deleted or replaced.
-    lost: Cell<Option<&'static str>>,
+    /// The error of the check that failed. No later operation begins.
+    refused: RefCell<Option<StoreError>>,
 }
 
 struct OpenFile {
@@ -48,11 +56,11 @@ impl OpenFile {
 impl OpenFiles {
     /// Remembers the files of an open connection. A database in memory has none.
     pub(super) fn new(connection: &Connection) -> Self {
+        let database = PathBuf::from(connection.path().unwrap_or_default());
         let file = |name, suffix| {
-            let path = format!("{}{suffix}", connection.path().unwrap_or_default());
             let file = OpenFile {
                 name,
-                path: path.into(),
+                path: companion(&database, suffix).into(),
                 identity: Cell::new(None),
             };
             file.is_lost();
@@ -63,8 +71,10 @@ impl OpenFiles {
                 file("the database file", ""),
                 file("the write-ahead log (-wal)", "-wal"),
             ],
+            write_lock: WriteLock::of(&database),
+            generation: FileGeneration::new(connection),
             last_check: Cell::new(None),
-            lost: Cell::new(None),
+            refused: RefCell::new(None),
         }
     }
 
@@ -72,31 +82,57 @@ impl OpenFiles {
     /// copied to the database file once.
     ///
     /// # Errors
-    /// [`StoreError::Io`] from the first check on that finds a file deleted or replaced.
+    /// [`StoreError::Io`] from the first check on that finds a file deleted, replaced or overwritten.
     pub(super) fn check(&self, connection: &Connection) -> Result<(), StoreError> {
-        if self.lost.get().is_none() {
-            let now = Instant::now();
-            let is_recent = |last: Instant| now.duration_since(last) < INTERVAL;
-            if self.last_check.get().is_some_and(is_recent) {
-                return Ok(());
-            }
-            self.last_check.set(Some(now));
-            let lost = self.files.iter().find(|file| file.is_lost());
-            let Some(lost) = lost else {
-                return Ok(());
-            };
-            self.lost.set(Some(lost.name));
-            // The open log still has the changes. If they cannot be copied now, SQLite copies them when the broker stops.
-            let copied =
-                connection.pragma_query_value(None, "wal_checkpoint", |row| row.get::<_, i64>(0));
-            tracing::error!(file = lost.name, ?copied, "file deleted or replaced");
+        if let Some(error) = &*self.refused.borrow() {
+            return Err(error.clone());
         }
-        match self.lost.get() {
-            None => Ok(()),
-            Some(name) => Err(StoreError::Io(format!(
-                "{name} was deleted or replaced while the broker had it open; stop all brokers on the file, check it with \
-                 `sqlite3 FILE 'PRAGMA integrity_check'`, and start them again"
-            ))),
+        let now = Instant::now();
+        let is_recent = |last: Instant| now.duration_since(last) < INTERVAL;
+        if self.last_check.get().is_some_and(is_recent) {
+            return Ok(());
+        }
+        self.last_check.set(Some(now));
+        if let Some(lost) = self.files.iter().find(|file| file.is_lost()) {
+            return Err(self.refuse_lost(lost.name, connection));
+        }
+        let checked = self.generation.check(connection);
+        checked.inspect_err(|error| {
+            // SQLite would copy the log into the overwritten file when the broker stops.
+            let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+            self.refuse(error);
+        })
+    }
+
+    /// Refuses every later operation with this error.
+    pub(super) fn refuse(&self, error: &StoreError) {
+        tracing::error!(%error, "database refused");
+        self.refused.replace(Some(error.clone()));
+    }
+
+    fn refuse_lost(&self, name: &'static str, connection: &Connection) -> StoreError {
+        // The open log still has the changes. If they cannot be copied now, SQLite copies them when the broker stops.
+        let copied =
+            connection.pragma_query_value(None, "wal_checkpoint", |row| row.get::<_, i64>(0));
+        tracing::error!(file = name, ?copied, "file deleted or replaced");
+        let error = StoreError::Io(format!(
+            "{name} was deleted or replaced while the broker had it open; stop all brokers on the file, check it with \
+             `sqlite3 FILE 'PRAGMA integrity_check'`, and start them again"
+        ));
+        self.refused.replace(Some(error.clone()));
+        error
+    }
+
+    /// Adds to an outage the process that holds the write lock, if there is one.
+    pub(super) fn name_holder(&self, error: StoreError) -> StoreError {
+        match (error, self.write_lock.holder()) {
+            (StoreError::Unavailable(mut outage), Some(holder))
+                if outage.cause == OutageCause::Busy =>
+            {
+                outage.reason = format!("{}; it is held by {holder}", outage.reason);
+                StoreError::Unavailable(outage)
+            }
+            (error, _) => error,
         }
     }
 }

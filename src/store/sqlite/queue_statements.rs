@@ -8,11 +8,13 @@ use std::sync::atomic::AtomicBool;
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
+use lease_broker_sql::LeaseSql;
 use lease_broker_value::Value;
 use rusqlite::Connection;
 
 use super::catalogue::Table;
 use super::column_value::read;
+use super::epoch;
 use super::placeholders;
 use super::purge_statements::PurgeStatements;
 use super::quote::{quote, quote_all};
@@ -25,15 +27,8 @@ use crate::queue_columns::QueueColumns;
 use crate::template::{Placeholders, render};
 use crate::{ItemSize, StoreError};
 
-const CANCEL: &str = lease_broker_sql::sqlite::CANCEL;
-const CLAIM: &str = lease_broker_sql::sqlite::CLAIM;
-const HEARTBEAT: &str = lease_broker_sql::sqlite::HEARTBEAT;
-const SETTLE: &str = lease_broker_sql::sqlite::SETTLE;
-const RELEASE_CLAIMS: &str = lease_broker_sql::sqlite::RELEASE_CLAIMS;
-const REAP: &str = lease_broker_sql::sqlite::REAP;
 const TRACE: &str = lease_broker_sql::sqlite::TRACE;
 const STATS: &str = lease_broker_sql::sqlite::STATS;
-const REDRIVE: &str = lease_broker_sql::sqlite::REDRIVE;
 
 /// A queue with its statements.
 pub(super) struct QueueStatements {
@@ -59,6 +54,8 @@ pub(super) struct QueueStatements {
     pub(super) writable: HashMap<String, ColumnType>,
     /// The rendered statements.
     pub(super) sql: Statements,
+    /// The templates of the statements. A settlement that writes columns is rendered later.
+    pub(super) lease_sql: LeaseSql,
     /// The placeholders, kept for inserts. Their text depends on the columns that an item sets, so it is rendered
     /// later.
     pub(super) placeholders: Placeholders,
@@ -66,6 +63,7 @@ pub(super) struct QueueStatements {
 
 /// The SQL text of the statements. The fields have the names of the sections in `sql/sqlite`.
 pub(super) struct Statements {
+    pub(super) read_fence: String,
     pub(super) find_retried_leases: String,
     /// Returns the key and the time of each item.
     pub(super) pick_ready: String,
@@ -121,7 +119,11 @@ impl QueueStatements {
     ///
     /// # Errors
     /// [`StoreError::Misconfigured`] if the table has changed since that check and no longer fits the queue.
-    pub(super) fn new(connection: &Connection, spec: &QueueSpec) -> Result<Self, StoreError> {
+    pub(super) fn new(
+        connection: &Connection,
+        spec: &QueueSpec,
+        sql: &LeaseSql,
+    ) -> Result<Self, StoreError> {
         let missing =
             || StoreError::Misconfigured(format!("table {:?} does not exist", spec.table));
         let table = Table::read(connection, &spec.table)?.ok_or_else(missing)?;
@@ -173,7 +175,8 @@ impl QueueStatements {
                 .into_iter()
                 .map(|column| (column.name, column.kind))
                 .collect(),
-            sql: Statements::new(spec, archive.as_ref(), has_archive, &placeholders),
+            sql: Statements::new(sql, spec, archive.as_ref(), has_archive, &placeholders),
+            lease_sql: *sql,
             placeholders,
         })
     }
@@ -199,6 +202,7 @@ impl QueueStatements {
 
 impl Statements {
     fn new(
+        sql: &LeaseSql,
         spec: &QueueSpec,
         archive: Option<&Table>,
         has_archive: bool,
@@ -223,43 +227,44 @@ impl Statements {
         let of_state =
             |state, file, section| state_index::render(spec, state, file, section, placeholders);
         Self {
-            find_retried_leases: text(CLAIM, "find_retried_leases"),
-            pick_ready: with("item_columns", "", CLAIM, "pick_ready"),
-            pick_ready_items: with("item_columns", &item_columns, CLAIM, "pick_ready"),
-            lease_row: text(CLAIM, "lease_row"),
-            read_lease: text(CLAIM, "read_lease"),
-            read_size: text(CLAIM, "read_size"),
-            set_aside: text(CLAIM, "set_aside"),
-            set_full_aside: text(CLAIM, "set_full_aside"),
-            extend: text(HEARTBEAT, "extend"),
+            read_fence: epoch::section("read_fence"),
+            find_retried_leases: text(sql.claim, "find_retried_leases"),
+            pick_ready: with("item_columns", "", sql.claim, "pick_ready"),
+            pick_ready_items: with("item_columns", &item_columns, sql.claim, "pick_ready"),
+            lease_row: text(sql.claim, "lease_row"),
+            read_lease: text(sql.claim, "read_lease"),
+            read_size: text(sql.claim, "read_size"),
+            set_aside: text(sql.claim, "set_aside"),
+            set_full_aside: text(sql.claim, "set_full_aside"),
+            extend: text(sql.heartbeat, "extend"),
             extend_with_checkpoint: spec.max_checkpoint_bytes.map(|_| {
                 with(
                     "written_checkpoint",
                     &written_checkpoint,
-                    HEARTBEAT,
+                    sql.heartbeat,
                     "extend",
                 )
             }),
-            read_lost: text(HEARTBEAT, "read_lost"),
-            read_item: text(CANCEL, "read_item"),
-            cancel: text(CANCEL, "cancel"),
-            complete: text(SETTLE, "complete"),
-            delete: text(SETTLE, "delete"),
-            copy_to_archive: has_archive.then(|| text(SETTLE, "copy_to_archive")),
-            delete_archived: text(SETTLE, "delete_archived"),
-            fail: text(SETTLE, "fail"),
-            release: text(SETTLE, "release"),
-            find_owner: text(SETTLE, "find_owner"),
-            find_earlier_settlement: text(SETTLE, "find_earlier_settlement"),
-            find_claim: text(RELEASE_CLAIMS, "find_claim"),
-            release_claim: text(RELEASE_CLAIMS, "release_claim"),
+            read_lost: text(sql.heartbeat, "read_lost"),
+            read_item: text(sql.cancel, "read_item"),
+            cancel: text(sql.cancel, "cancel"),
+            complete: text(sql.settle, "complete"),
+            delete: text(sql.settle, "delete"),
+            copy_to_archive: has_archive.then(|| text(sql.settle, "copy_to_archive")),
+            delete_archived: text(sql.settle, "delete_archived"),
+            fail: text(sql.settle, "fail"),
+            release: text(sql.settle, "release"),
+            find_owner: text(sql.settle, "find_owner"),
+            find_earlier_settlement: text(sql.settle, "find_earlier_settlement"),
+            find_claim: text(sql.release_claims, "find_claim"),
+            release_claim: text(sql.release_claims, "release_claim"),
             note_trace: text(TRACE, "note_trace"),
             find_expired_untraced: text(TRACE, "find_expired_untraced"),
             find_leased_untraced: text(TRACE, "find_leased_untraced"),
-            find_due: text(REAP, "find_due"),
-            expire: text(REAP, "expire"),
-            promote: text(REAP, "promote"),
-            next_due: text(REAP, "next_due"),
+            find_due: text(sql.reap, "find_due"),
+            expire: text(sql.reap, "expire"),
+            promote: text(sql.reap, "promote"),
+            next_due: text(sql.reap, "next_due"),
             counts: CountStatements::new(spec, placeholders),
             oldest_ready: text(STATS, "oldest_ready"),
             oldest_lease: of_state(State::Leased, STATS, "oldest_lease"),
@@ -267,12 +272,12 @@ impl Statements {
             list_first: text(state_index::LIST, "list_first"),
             list_next: text(state_index::LIST, "list_next"),
             why: WhyStatements::new(placeholders),
-            pick_dead: text(REDRIVE, "pick_dead"),
-            redrive: with("redriven_checkpoint", "", REDRIVE, "redrive"),
+            pick_dead: text(sql.redrive, "pick_dead"),
+            redrive: with("redriven_checkpoint", "", sql.redrive, "redrive"),
             redrive_without_checkpoint: with(
                 "redriven_checkpoint",
                 cleared_checkpoint,
-                REDRIVE,
+                sql.redrive,
                 "redrive",
             ),
             purge: PurgeStatements::new(spec, archive, placeholders),

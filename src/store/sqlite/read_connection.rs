@@ -8,7 +8,6 @@
 //! (`immutable`). A program can begin to use it meanwhile. The reader notices this after each read, and repeats the read with the
 //! companions.
 
-use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _};
@@ -18,7 +17,9 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
+use super::companion::companion;
 use super::connection::{open_alone, open_to_read};
+use super::log_flush::{LogFlush, SeenChanges};
 use crate::StoreError;
 
 /// A connection for reads.
@@ -27,6 +28,7 @@ pub(super) struct ReadConnection {
     path: PathBuf,
     /// The file as it was when it was opened alone. `None`: SQLite's locks protect the reads.
     alone: Option<FileStamp>,
+    seen: SeenChanges,
 }
 
 impl ReadConnection {
@@ -37,6 +39,7 @@ impl ReadConnection {
                 connection: open_alone(path, &uri(path))?,
                 path: path.to_owned(),
                 alone: Some(stamp),
+                seen: SeenChanges::default(),
             }),
             None => Ok(Self::over(open_shared(path)?, path)),
         }
@@ -48,6 +51,7 @@ impl ReadConnection {
             connection,
             path: path.to_owned(),
             alone: None,
+            seen: SeenChanges::default(),
         }
     }
 
@@ -71,6 +75,15 @@ impl ReadConnection {
         }
         *self = Self::over(open_shared(&self.path)?, &self.path);
         read(&self.connection)
+    }
+
+    /// Returns when the device has all changes that reads have seen.
+    pub(super) fn flush_seen(&self, log: &LogFlush) -> Result<(), StoreError> {
+        if self.seen.look(&self.connection)? {
+            log.flush()
+        } else {
+            log.check()
+        }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -152,12 +165,6 @@ fn is_in_wal_mode(path: &Path) -> io::Result<bool> {
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
         Err(error) => Err(error),
     }
-}
-
-fn companion(path: &Path, suffix: &str) -> OsString {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name
 }
 
 fn is_missing(path: &Path) -> bool {

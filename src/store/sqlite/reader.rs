@@ -8,10 +8,12 @@ use async_trait::async_trait;
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::queue::QueueSpec;
+use lease_broker_sql::sqlite::LEASE_SQL;
 use rusqlite::Connection;
 
 use super::adopt::SqliteSchema;
 use super::clock::Clock;
+use super::log_flush::LogFlush;
 use super::queue_statements::QueueStatements;
 use super::read_connection::ReadConnection;
 use super::{inspect, why};
@@ -25,6 +27,8 @@ pub struct SqliteReader {
     path: PathBuf,
     queues: Arc<[QueueStatements]>,
     clock: Clock,
+    /// `None`: reads show commits that the device may not have yet.
+    log: Option<Arc<LogFlush>>,
 }
 
 impl SqliteReader {
@@ -46,7 +50,7 @@ impl SqliteReader {
             let connection = schema.into_connection();
             let queues = queues
                 .iter()
-                .map(|queue| QueueStatements::new(&connection, queue))
+                .map(|queue| QueueStatements::new(&connection, queue, &LEASE_SQL))
                 .collect::<Result<Arc<[_]>, _>>()?;
             Ok((connection, queues))
         })?;
@@ -63,6 +67,15 @@ impl SqliteReader {
             connection: Arc::new(Mutex::new(connection)),
             queues,
             clock,
+            log: None,
+        }
+    }
+
+    /// Makes each read wait until the device has what it saw. A broker writes commits to the device later than to the file.
+    pub(super) fn flushing(self, log: Arc<LogFlush>) -> Self {
+        Self {
+            log: Some(log),
+            ..self
         }
     }
 
@@ -84,7 +97,12 @@ impl SqliteReader {
     ) -> Result<T, StoreError> {
         let now = (self.clock)();
         self.run_blocking(move |reader| {
-            reader.connection().read(|connection| read(connection, now))
+            let mut connection = reader.connection();
+            let found = connection.read(|connection| read(connection, now))?;
+            if let Some(log) = &reader.log {
+                connection.flush_seen(log)?;
+            }
+            Ok(found)
         })
         .await
     }

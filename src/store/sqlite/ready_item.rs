@@ -8,6 +8,7 @@ use rusqlite::Row;
 use super::clock::lease_expiry;
 use super::column_value::read_column;
 use super::queue_statements::QueueStatements;
+use crate::contract::next_fence;
 use crate::{ClaimCall, ClaimedItem, StoreError};
 
 /// An item before it is leased.
@@ -47,11 +48,12 @@ impl ReadyItem {
         call: &ClaimCall,
         row: &Row<'_>,
         now: i64,
+        epoch_fence: i64,
     ) -> Result<Self, StoreError> {
         let first = queue.key_len;
         let fence = row.get::<_, i64>(first + 1).ok();
         let attempt = row.get::<_, u32>(first + 2).ok();
-        let fence = fence.and_then(|fence| fence.checked_add(1));
+        let fence = fence.and_then(|fence| next_fence(fence, epoch_fence));
         let attempt = attempt.and_then(|attempt| attempt.checked_add(1));
         // `lease_row` decides about a row whose counters are full or are not numbers.
         let Some((fence, attempt)) = fence.zip(attempt) else {

@@ -93,15 +93,23 @@ pub(super) fn uses(connection: &Connection, queue: &QueueSpec) -> Result<Vec<Str
         let count: i64 = connection.query_row(&count, [now], |row| row.get(0))?;
         uses.extend(held_leases(queue, count));
     }
-    if Table::read(connection, "lease_broker_instance")?.is_some() {
-        let mut brokers = connection.prepare(&render_removal("live_brokers", &placeholders))?;
-        let since = now.saturating_sub(millis_rounded_up(LIVE_TIME));
-        let brokers = brokers.query_map([now, since], |row| {
-            let (address, version): (String, String) = (row.get(0)?, row.get(1)?);
-            let silence = duration_between(0, row.get(2)?);
-            Ok(live_broker(&address, &version, silence))
-        })?;
-        uses.extend(brokers.collect::<rusqlite::Result<Vec<_>>>()?);
-    }
+    uses.extend(live_brokers(connection)?);
     Ok(uses)
+}
+
+/// Returns a sentence for each broker that runs.
+pub(super) fn live_brokers(connection: &Connection) -> Result<Vec<String>, StoreError> {
+    if Table::read(connection, "lease_broker_instance")?.is_none() {
+        return Ok(Vec::new());
+    }
+    let now = system_clock()();
+    let brokers = render_removal("live_brokers", &Placeholders::new());
+    let mut brokers = connection.prepare(&brokers)?;
+    let since = now.saturating_sub(millis_rounded_up(LIVE_TIME));
+    let brokers = brokers.query_map([now, since], |row| {
+        let (address, version): (String, String) = (row.get(0)?, row.get(1)?);
+        let silence = duration_between(0, row.get(2)?);
+        Ok(live_broker(&address, &version, silence))
+    })?;
+    Ok(brokers.collect::<rusqlite::Result<_>>()?)
 }

@@ -1,14 +1,14 @@
 //! Group commit: one thread runs all writes, several in one transaction.
 //!
-//! A commit waits until the data is on the device, which takes much longer than a typical operation. So the thread
-//! takes the operations that have arrived, of all queues, runs them in one transaction, and answers their callers after
-//! the commit. The operations share one wait for the device.
+//! The thread takes the operations that have arrived, of all queues, and runs them in one transaction. Their callers are
+//! answered when the device has the transaction (`flusher.rs`).
 //!
 //! The operations stay independent. If one fails, its changes are undone and the others are still committed.
 //!
 //! An operation begins when the thread has the file's write lock. Until then it can be withdrawn.
 
 use std::cell::Cell;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -18,7 +18,10 @@ use tokio::sync::oneshot;
 
 use super::clock::Clock;
 use super::error::{broken_constraint, classify};
+use super::flusher::{Flusher, Unanswered};
+use super::generation;
 use super::lease_effects::LeaseEffects;
+use super::log_flush::{LogFlush, SeenChanges};
 use super::new_item::InsertStatements;
 use super::open_files::OpenFiles;
 use super::queue_statements::QueueStatements;
@@ -36,30 +39,48 @@ pub(super) struct WriteContext {
     pub(super) lease_effects: LeaseEffects,
     clock: Clock,
     files: OpenFiles,
+    log: Arc<LogFlush>,
+    seen: SeenChanges,
     /// Set by an operation that has failed and succeeds if it runs again.
     runs_again: Cell<bool>,
 }
 
 impl WriteContext {
+    /// Takes over a connection. Its commits return before the device has them.
     pub(super) fn new(
         connection: Connection,
         queues: Arc<[QueueStatements]>,
         clock: Clock,
-    ) -> Self {
-        Self {
+    ) -> Result<Self, StoreError> {
+        connection.pragma_update(None, "synchronous", "normal")?;
+        Ok(Self {
             files: OpenFiles::new(&connection),
+            log: Arc::new(LogFlush::open(&connection)?),
+            seen: SeenChanges::default(),
             connection,
             queues,
             inserts: InsertStatements::default(),
             lease_effects: LeaseEffects::default(),
             clock,
             runs_again: Cell::new(false),
-        }
+        })
+    }
+
+    /// The log of the file, for reads that tell programs what the file has.
+    pub(super) const fn log(&self) -> &Arc<LogFlush> {
+        &self.log
     }
 
     /// Asks for another run of the present operation, whose changes are undone because it fails.
     pub(super) fn run_again(&self) {
         self.runs_again.set(true);
+    }
+
+    /// Raises the generation of the file, and returns it. `known`: the highest that was committed. If the file went back in time, no
+    /// later operation begins.
+    pub(super) fn raise_generation(&self, known: &AtomicU64) -> Result<u64, StoreError> {
+        let raised = generation::raise(&self.connection, known);
+        raised.inspect_err(|error| self.files.refuse(error))
     }
 
     /// Returns the present time in milliseconds since 1970-01-01T00:00:00Z. It decides if a lease has expired.
@@ -155,18 +176,18 @@ impl Writer {
     pub(super) fn spawn(context: WriteContext) -> Result<Self, StoreError> {
         let (operations, arrived) = mpsc::channel();
         let (open, closed) = mpsc::channel();
-        thread::Builder::new()
-            .name("sqlite-writer".to_owned())
-            .spawn(move || {
-                while let Ok(first) = arrived.recv() {
-                    commit_group(&context, first, &arrived);
-                }
-                drop(context);
-                drop(open);
-            })
-            .map_err(|error| {
-                StoreError::unavailable(format!("the writer thread cannot be started: {error}"))
-            })?;
+        let started = Flusher::spawn(context.log.clone()).and_then(|flusher| {
+            thread::Builder::new()
+                .name("sqlite-writer".to_owned())
+                .spawn(move || {
+                    run_groups(&context, flusher, &arrived);
+                    drop(context);
+                    drop(open);
+                })
+        });
+        started.map_err(|error| {
+            StoreError::unavailable(format!("the writer's threads cannot be started: {error}"))
+        })?;
         Ok(Self {
             operations: Some(operations),
             closed: closed.into(),
@@ -211,12 +232,45 @@ impl Writer {
 
 type Group = Vec<Box<dyn WriteOperation>>;
 
-/// Runs `first` and the operations that arrive meanwhile, and answers all of them.
+/// Operations of a transaction that has ended.
+struct EndedGroup {
+    operations: Group,
+    committed: Result<(), StoreError>,
+}
+
+impl Unanswered for EndedGroup {
+    fn answer(self, flushed: Result<(), StoreError>) {
+        let committed = self.committed.and(flushed);
+        for operation in self.operations {
+            operation.answer(committed.clone());
+        }
+    }
+}
+
+/// Runs operations until no more can arrive, and answers all of them.
+fn run_groups(
+    context: &WriteContext,
+    mut flusher: Flusher<EndedGroup>,
+    arrived: &mpsc::Receiver<Box<dyn WriteOperation>>,
+) {
+    let mut next = arrived.recv().ok();
+    while let Some(first) = next {
+        let ended = commit_group(context, first, arrived);
+        let change = context.seen.count(&context.connection);
+        next = arrived.try_recv().ok();
+        for group in ended {
+            flusher.answer(group, change, next.is_some());
+        }
+        next = next.or_else(|| arrived.recv().ok());
+    }
+}
+
+/// Runs `first` and the operations that arrive meanwhile.
 fn commit_group(
     context: &WriteContext,
     first: Box<dyn WriteOperation>,
     arrived: &mpsc::Receiver<Box<dyn WriteOperation>>,
-) {
+) -> Vec<EndedGroup> {
     let mut group = vec![first];
     let mut committed = transaction(context, || run_arrived(context, &mut group, arrived));
     // An operation failed, and the transaction was rolled back. The group runs again with a savepoint for each
@@ -230,20 +284,23 @@ fn commit_group(
     if matches!(committed, Err(StoreError::Unavailable(_))) {
         group.extend(arrived.try_iter());
     }
+    let ended = |operations, committed: Result<bool, StoreError>| EndedGroup {
+        operations,
+        committed: committed.map(|_| ()),
+    };
     // A constraint can be checked as late as at the commit. Then the failed operation is not known. A trigger can roll the
     // transaction back. In both cases each operation runs in its own transaction.
     if matches!(committed, Err(StoreError::Rejected(_))) && group.len() > 1 {
-        for mut operation in group {
+        let run_alone = |mut operation: Box<dyn WriteOperation>| {
             let mut committed = transaction(context, || Ok(operation.run(context)));
             if context.runs_again.take() {
                 committed = transaction(context, || Ok(operation.run(context)));
             }
-            operation.answer(committed.map(|_| ()));
-        }
+            ended(vec![operation], committed)
+        };
+        group.into_iter().map(run_alone).collect()
     } else {
-        for operation in group {
-            operation.answer(committed.clone().map(|_| ()));
-        }
+        vec![ended(group, committed)]
     }
 }
 
@@ -252,10 +309,14 @@ fn transaction(
     context: &WriteContext,
     work: impl FnOnce() -> Result<bool, StoreError>,
 ) -> Result<bool, StoreError> {
+    context.log.check()?;
     context.files.check(&context.connection)?;
-    execute(context, "BEGIN IMMEDIATE").map_err(StoreError::not_applied)?;
+    let begun = execute(context, "BEGIN IMMEDIATE");
+    begun.map_err(|error| context.files.name_holder(error).not_applied())?;
     // Until the commit, every error rolls the transaction back. An error of the commit itself can leave it in the log.
-    let result = work().map_err(StoreError::not_applied);
+    let seen = context.seen.look(&context.connection);
+    let result = seen.map_err(StoreError::from).and_then(|_| work());
+    let result = result.map_err(StoreError::not_applied);
     let result = result.and_then(|may_commit| {
         if may_commit {
             let mut commit = context.connection.prepare_cached("COMMIT")?;

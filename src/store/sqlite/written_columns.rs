@@ -13,8 +13,6 @@ use super::types::ColumnType;
 use crate::template::render;
 use crate::{Problem, Refusal, Settled, Settlement, written_columns};
 
-const SETTLE: &str = lease_broker_sql::sqlite::SETTLE;
-
 /// The number of the parameter for the first written column. Those before are the same in every section of
 /// `settle.sql`.
 pub(super) const FIRST_COLUMN_PARAMETER: usize = 10;
@@ -56,7 +54,7 @@ impl QueueStatements {
         let names = (FIRST_COLUMN_PARAMETER..).zip(columns.chain(checkpoint));
         let clauses = names.map(|(number, name)| format!(", {} = ?{number}", quote(name)));
         placeholders.insert("written_columns", clauses.collect());
-        render(SETTLE, section, &placeholders)
+        render(self.lease_sql.settle, section, &placeholders)
     }
 
     /// Adds to a refusal of the item's row the written column that SQLite's message names.

@@ -41,6 +41,10 @@ pub enum Action {
     ForeignCancel(usize),
     /// Another program makes a leased row ready and keeps its token.
     CarelessRelease(usize),
+    /// An operator makes a backup.
+    BackUp,
+    /// An operator restores the backup.
+    Restore,
 }
 
 /// A call as its worker sees it. The number of a claim, or of a row.
@@ -102,6 +106,7 @@ impl World {
                 }
             }
         }
+        self.restore_actions(actions);
         let rows = || self.rows.iter().enumerate();
         if rows().any(|(_, row)| row.is_some_and(|row| row.due.is_some())) {
             actions.push(Action::Reap);
@@ -127,6 +132,15 @@ impl World {
             if self.left.careless > 0 {
                 actions.push(Action::CarelessRelease(row));
             }
+        }
+    }
+
+    fn restore_actions(&self, actions: &mut Vec<Action>) {
+        if self.left.restores > 0 {
+            actions.push(match self.backup {
+                None => Action::BackUp,
+                Some(_) => Action::Restore,
+            });
         }
     }
 
@@ -244,6 +258,11 @@ impl World {
                     row.due = None;
                 }
                 self.histories[row].note_foreign_end();
+            }
+            Action::BackUp => self.backup = Some(self.rows),
+            Action::Restore => {
+                self.left.restores -= 1;
+                self.restore(model);
             }
         }
     }

@@ -193,7 +193,10 @@ impl History {
                 }
             }
             RowOperation::Redrive if *outcome == RowOutcome::Redriven => self.attempts = 0,
-            RowOperation::Claim { .. } | RowOperation::Redrive => {
+            RowOperation::BeginEpoch(_) if *outcome == RowOutcome::OfEarlierEpoch => {
+                self.attempts -= 1;
+            }
+            RowOperation::Claim { .. } | RowOperation::Redrive | RowOperation::BeginEpoch(_) => {
                 check(!has_changed, Promise::LateCallsChangeNothing)?;
             }
         }
@@ -286,6 +289,13 @@ impl History {
         if let Some((lease, _)) = self.held.take() {
             self.taken_away.push(lease);
         }
+    }
+
+    /// Notes a restore of this row. What happened after the backup has not happened, but the fencing tokens were given.
+    pub(super) fn note_restore(&mut self, row: Option<&Row>) {
+        self.note_foreign_end();
+        self.is_completed = row.is_none_or(|row| row.state == State::Completed);
+        self.attempts = row.map_or(0, |row| row.attempt);
     }
 
     pub(super) fn swap_workers(&mut self) {

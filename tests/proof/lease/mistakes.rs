@@ -27,6 +27,8 @@ pub enum Mistake {
     RedriveKeepsToken,
     RedriveKeepsAttempts,
     RepeatIgnoresKind,
+    ClaimIgnoresEpoch,
+    RestoreKeepsLeases,
 }
 
 type Row = LeaseRow<WorkerId>;

@@ -54,6 +54,8 @@ pub struct Bounds {
     pub foreign: u8,
     /// Statements of another program that make a leased row ready and keep its token. `docs/plain-sql.md` warns of them.
     pub careless: u8,
+    /// Restores of a backup that was made before.
+    pub restores: u8,
 }
 
 impl Bounds {
@@ -71,6 +73,7 @@ impl Bounds {
         steps_back: 0,
         foreign: 0,
         careless: 0,
+        restores: 0,
     };
 }
 

@@ -92,6 +92,15 @@ fn protocol_holds_for_rows_that_share_a_token() {
 }
 
 #[test]
+fn protocol_holds_with_a_restore() {
+    let bounds = Bounds {
+        restores: 1,
+        ..bounds()
+    };
+    with_symmetry(kept(bounds)).assert_holds("a restore");
+}
+
+#[test]
 fn protocol_holds_with_documented_sql() {
     let bounds = Bounds {
         foreign: 1,
@@ -179,6 +188,12 @@ fn each_mistake_breaks_a_promise() {
         ..small
     };
     breaks(Mistake::RepeatIgnoresKind, crashes, answers);
+    let restores = Bounds {
+        restores: 1,
+        ..Bounds::SMALL
+    };
+    breaks(Mistake::ClaimIgnoresEpoch, restores, Promise::FencesRise);
+    breaks(Mistake::RestoreKeepsLeases, restores, late);
 }
 
 /// A fencing token is never given twice for a row, so a lease that has the right one has the right token too. The token is what a

@@ -10,7 +10,7 @@ use stateright::Representative;
 use uuid::Uuid;
 
 use super::history::{History, Promise};
-use super::{Bounds, LeaseModel, WORKERS};
+use super::{Bounds, LeaseModel, Mistake, WORKERS};
 use crate::domain;
 
 /// The unit of time.
@@ -27,6 +27,10 @@ pub(super) type WorkerId = u8;
 pub struct World {
     pub(super) rows: [Option<LeaseRow<WorkerId>>; ROWS],
     pub(super) histories: [History; ROWS],
+    /// The rows of a backup. `None`: there is none.
+    pub(super) backup: Option<[Option<LeaseRow<WorkerId>>; ROWS]>,
+    /// The fence of the epoch.
+    pub(super) epoch_fence: i64,
     /// The true time, by which workers measure.
     pub(super) time: i8,
     /// The store's clock minus the true time.
@@ -55,6 +59,7 @@ pub(super) struct Left {
     pub(super) steps_back: u8,
     pub(super) foreign: u8,
     pub(super) careless: u8,
+    pub(super) restores: u8,
 }
 
 /// Situations that the model must be able to show.
@@ -182,6 +187,8 @@ impl World {
         Self {
             rows: std::array::from_fn(|row| (row < bounds.rows).then(LeaseRow::new)),
             histories: Default::default(),
+            backup: None,
+            epoch_fence: 0,
             time: 0,
             offset: 0,
             is_stepped: false,
@@ -197,6 +204,7 @@ impl World {
                 steps_back: bounds.steps_back,
                 foreign: bounds.foreign,
                 careless: bounds.careless,
+                restores: bounds.restores,
             },
             broken: None,
             shows: Shows::default(),
@@ -316,6 +324,10 @@ impl World {
                     token,
                     owner: worker,
                     duration: TICK * LEASE.unsigned_abs().into(),
+                    epoch_fence: match model.mistake {
+                        Some(Mistake::ClaimIgnoresEpoch) => 0,
+                        _ => self.epoch_fence,
+                    },
                 };
                 if self.step(model, row, claim) == RowOutcome::Leased {
                     *lease = self.rows[row].map(|row| (row.fence, row.attempt, LEASE));
@@ -323,6 +335,21 @@ impl World {
             }
         }
         leases
+    }
+
+    /// Puts the rows of the backup in place, and begins an epoch with a fence that is greater than every fencing token.
+    pub(super) fn restore(&mut self, model: &LeaseModel) {
+        let Some(backup) = self.backup else {
+            return;
+        };
+        self.rows = backup;
+        self.epoch_fence += 10;
+        for (row, restored) in backup.iter().enumerate().take(model.bounds.rows) {
+            self.histories[row].note_restore(restored.as_ref());
+            if model.mistake != Some(Mistake::RestoreKeepsLeases) {
+                self.step(model, row, RowOperation::BeginEpoch(self.epoch_fence));
+            }
+        }
     }
 
     /// Returns whether two workers take the same item for theirs.
@@ -358,6 +385,10 @@ impl World {
         let mut other = self.clone();
         other.workers.swap(0, 1);
         for row in other.rows.iter_mut().flatten() {
+            row.token = row.token.map(swapped);
+            row.owner = row.owner.map(|owner| 1 - owner);
+        }
+        for row in other.backup.iter_mut().flatten().flatten() {
             row.token = row.token.map(swapped);
             row.owner = row.owner.map(|owner| 1 - owner);
         }

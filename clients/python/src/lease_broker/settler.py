@@ -22,8 +22,8 @@ from lease_broker.values import duration
 _MAX_ITEMS = 1_000
 _MAX_FOLLOW_UPS = 1_000
 _MAX_GROUP_BYTES = 3 * 1024 * 1024
-# Handlers that end together share a call if the settler waits a moment. A longer wait gains nothing.
-_GATHER_SECONDS = 0.0001
+# Handlers that end together share a call if the settler waits a moment.
+_YIELD_SECONDS = 0.0001
 _MIN_ATTEMPT_TIMEOUT = 1.0
 # Errors of a whole call that the same call meets again.
 _PERMANENT = ("INVALID_FIELD", "LIMIT_EXCEEDED")
@@ -61,7 +61,7 @@ class Settler:
         state = self._state
         while self._wait_for_endings():
             if state.runs:
-                time.sleep(_GATHER_SECONDS)
+                time.sleep(state.gathering.wait(len(state.runs)) or _YIELD_SECONDS)
             with state.lock:
                 group = take_group(state)
                 state.unsettled = len(group)

@@ -12,6 +12,7 @@ from lease_broker import endings
 from lease_broker.endings import Ending
 from lease_broker.errors import Cause
 from lease_broker.events import Events
+from lease_broker.gathering import Gathering
 from lease_broker.leases import CheckpointLimit, Context, HeldLease, Phase, Run
 from lease_broker.options import Options
 
@@ -37,6 +38,7 @@ class State:
         self.free_slots = options.concurrency
         self.held: dict[str, HeldLease] = {}
         self.runs: set[Run] = set()
+        self.gathering = Gathering(options.concurrency)
         self.endings: deque[Ending] = deque()
         self.unsettled = 0
         """The number of endings that the settler has taken and not settled."""
@@ -132,6 +134,8 @@ class State:
         Without `wake` the caller notifies the settler later.
         """
         self.runs.discard(run)
+        if run.context.started_at:
+            self.gathering.note(time.monotonic() - run.context.started_at)
         for ending in results:
             self.settle(ending, wake)
         if run.is_stuck:

@@ -48,6 +48,11 @@ pub(super) enum Kind {
 }
 
 impl Kind {
+    /// Returns whether a message can have several fields of this kind with one number.
+    pub(super) fn is_list(&self) -> bool {
+        matches!(self, Self::Texts(_) | Self::List(..) | Self::Map(_))
+    }
+
     pub(super) fn wire_type(&self) -> WireType {
         match self {
             Self::Number => WireType::Varint,

@@ -218,3 +218,15 @@ proptest! {
         prop_assert!(allocated(&decoded) <= bound, "{} > {bound}", allocated(&decoded));
     }
 }
+
+#[test]
+fn field_that_is_repeated_a_million_times_is_refused() {
+    // Field 3 of a Heartbeat, an empty duration, and field 1, an empty name.
+    for field in [[0x1a, 0], [0x0a, 0]] {
+        let few = field.repeat(1_025);
+        assert!(check_call(Rpc::Heartbeat, &few).is_ok());
+        let many = field.repeat(1_000_000);
+        let refused = check_call(Rpc::Heartbeat, &many).expect_err("too many");
+        assert!(refused.message().contains("repetitions"), "{refused:?}");
+    }
+}

@@ -11,6 +11,7 @@ use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::queue::{
     ClaimStrategy, Mirror, MirrorValue, OnComplete, Order, OrderColumn, QueueSpec, SoftLockColumn,
 };
+use lease_broker_sql::mssql::LEASE_SQL;
 use lease_broker_value::Value;
 use uuid::Uuid;
 
@@ -19,6 +20,7 @@ use super::super::adopt_sql;
 use super::super::catalogue::{Column, Table};
 use super::super::enqueue::{self, TransactionEnd};
 use super::super::enqueue_once;
+use super::super::epoch;
 use super::super::index;
 use super::super::instance;
 use super::super::key_source::KeySource;
@@ -147,6 +149,15 @@ fn batches_for_operators(queue: &QueueStatements) -> [(&'static str, String); 8]
     ]
 }
 
+fn epoch_batches(placeholders: &Placeholders, has_triggers: bool) -> [(&'static str, String); 3] {
+    let end_leases = epoch::render_end_leases(placeholders, has_triggers);
+    [
+        ("read the epoch", epoch::read_batch()),
+        ("begin an epoch", epoch::raise_batch()),
+        ("end the leases of earlier epochs", end_leases),
+    ]
+}
+
 /// Returns the steps of an adoption, and of a removal: an index, the column with a default and a value to keep, and one without.
 fn schema_steps(
     spec: &QueueSpec,
@@ -214,8 +225,8 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     };
     let operations_start = out.len();
     let mut show = |what: &str, sql: &str| writeln!(out, "===== {what}\n{sql}\n").expect("room");
-    let text = TextBytes::Conversion;
-    let table = QueueStatements::new(spec, before, archive.as_ref(), columns, key_source, text);
+    let (archive, text, sql) = (archive.as_ref(), TextBytes::Conversion, &LEASE_SQL);
+    let table = QueueStatements::new(spec, before, archive, columns, key_source, text, sql);
     let item = NewItem {
         columns: set
             .iter()
@@ -246,7 +257,8 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     show("announce a broker", &instance::announce_batch());
     show("read secrets", &secrets::read_statement());
     show("add a secret", &secrets::add_batch());
-    for (what, sql) in batches_for_operators(&table) {
+    let of_epochs = epoch_batches(&placeholders, before.has_triggers);
+    for (what, sql) in batches_for_operators(&table).into_iter().chain(of_epochs) {
         show(what, &sql);
     }
     show("redrive", &table.sql.redrive);
@@ -423,6 +435,7 @@ async fn a_queue_with_checkpoints() {
         columns,
         KeySource::Identity(1),
         TextBytes::Conversion,
+        &LEASE_SQL,
     );
     let sql = &queue.sql;
     let extend = sql.extend_with_checkpoints.as_deref().expect("a batch");
@@ -505,7 +518,9 @@ fn claims_of_items_without_a_size_limit() {
         table.reports_filters = text_bytes != TextBytes::Length;
         let columns = queue_columns(&spec, &table).expect("the columns are there");
         let key_source = KeySource::Defaults;
-        let statements = QueueStatements::new(&spec, &table, None, columns, key_source, text_bytes);
+        let statements = QueueStatements::new(
+            &spec, &table, None, columns, key_source, text_bytes, &LEASE_SQL,
+        );
         assert_eq!(statements.max_row_bytes, None);
         let batches = statements.sql.claim_within_bytes;
         let batch = if with_retries {
@@ -532,6 +547,7 @@ fn inserts_where_an_index_drops_duplicates() {
         columns,
         KeySource::Defaults,
         TextBytes::Conversion,
+        &LEASE_SQL,
     );
     let item = NewItem {
         columns: ["ID", "Code"]
@@ -580,6 +596,7 @@ async fn settlements_that_write_columns() {
         columns,
         KeySource::Identity(1),
         TextBytes::Conversion,
+        &LEASE_SQL,
     );
     let mssql = MssqlOperations {
         pool: Pool::new(&Settings::new("server=localhost")).expect("a pool"),

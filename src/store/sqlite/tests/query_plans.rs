@@ -89,7 +89,8 @@ fn open_queue(create: &str, spec: &QueueSpec, statistics: bool) -> (Connection, 
     if statistics {
         connection.execute_batch("ANALYZE").expect("ANALYZE");
     }
-    let queue = QueueStatements::new(&connection, spec).expect("a queue");
+    let queue = QueueStatements::new(&connection, spec, &lease_broker_sql::sqlite::LEASE_SQL)
+        .expect("a queue");
     (connection, queue)
 }
 

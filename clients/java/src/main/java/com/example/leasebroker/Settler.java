@@ -28,7 +28,7 @@ final class Settler {
   private static final int MAX_GROUP_BYTES = 3 << 20;
 
   /** Handlers that end together share a call if the settler waits a moment. */
-  private static final long GATHER_NANOS = 100_000;
+  private static final long YIELD_NANOS = 100_000;
 
   /** The part that the answers to the three settling calls have in common. `nextError` is null if the claim did not fail. */
   private record Settlement(List<SettleResult> results, ClaimBatchResponse next, CallError nextError) {}
@@ -55,7 +55,8 @@ final class Settler {
   void run() {
     while (waitForEndings()) {
       if (state.options.concurrency() > 1) {
-        LockSupport.parkNanos(GATHER_NANOS);
+        long wait = state.read(() -> state.gathering.await(state.runs.size()));
+        LockSupport.parkNanos(Math.max(wait, YIELD_NANOS));
       }
       List<Ending> group = new ArrayList<>();
       int[] slots = new int[1];

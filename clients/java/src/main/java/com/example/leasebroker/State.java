@@ -46,6 +46,7 @@ final class State {
 
   final Map<String, HeldLease> held = new LinkedHashMap<>();
   final Set<Run> runs = new HashSet<>();
+  final Gathering gathering;
   final Deque<Ending> endings = new ArrayDeque<>();
 
   /** The request ids of claims whose answer will not be read. The broker may have leased items for them. */
@@ -78,6 +79,7 @@ final class State {
 
   State(Options options, EventLog events) {
     this.options = options;
+    this.gathering = new Gathering(options.concurrency());
     this.events = events;
     this.freeSlots = options.concurrency();
   }
@@ -199,6 +201,7 @@ final class State {
       }
     }
     runs.remove(run);
+    gathering.note(Clock.now() - run.startedAt);
     results.forEach(this::settle);
     if (run.stuck) {
       stuck--;

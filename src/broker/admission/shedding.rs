@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::call_budgets::CallBudgets;
-use super::error::Error;
+use super::budgets::Budgets;
+use crate::broker::error::Error;
 
 /// The limits of a call's wait. A call is refused if it exceeds both: if this number of operations has started without it, and
 /// this time has passed since the first of them.
@@ -40,30 +40,30 @@ const OVERLOADED: Limits = Limits {
 
 /// The position of a call: the number of operations that had started when it arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Arrival(u64);
+pub(in crate::broker) struct Arrival(u64);
 
 /// Gives calls their position.
 #[derive(Clone, Default)]
-pub(super) struct Arrivals(Arc<AtomicU64>);
+pub(in crate::broker) struct Arrivals(Arc<AtomicU64>);
 
 impl Arrivals {
     /// Returns the position of a call that arrives now.
-    pub(super) fn next(&self) -> Arrival {
+    pub(in crate::broker) fn next(&self) -> Arrival {
         Arrival(self.0.load(Ordering::Relaxed))
     }
 }
 
 /// The operations of one kind on one queue, and the decision which of their calls are refused.
-pub(super) struct Shedding {
+pub(in crate::broker) struct Shedding {
     arrivals: Arrivals,
     /// The start times of the last operations, the newest last.
     starts: VecDeque<Instant>,
     overloaded: bool,
-    budgets: Arc<CallBudgets>,
+    budgets: Arc<Budgets>,
 }
 
 impl Shedding {
-    pub(super) fn new(arrivals: Arrivals, budgets: Arc<CallBudgets>) -> Self {
+    pub(in crate::broker) fn new(arrivals: Arrivals, budgets: Arc<Budgets>) -> Self {
         Self {
             arrivals,
             starts: VecDeque::with_capacity(CALM.operations),
@@ -73,7 +73,7 @@ impl Shedding {
     }
 
     /// Notes that an operation starts. `takes_all`: no call stays behind.
-    pub(super) fn operation_starts(&mut self, takes_all: bool) {
+    pub(in crate::broker) fn operation_starts(&mut self, takes_all: bool) {
         self.note_start(takes_all, Instant::now());
     }
 
@@ -89,7 +89,7 @@ impl Shedding {
     }
 
     /// Returns the position up to which calls have waited too long. `None`: no call has.
-    pub(super) fn too_late(&self) -> Option<Arrival> {
+    pub(in crate::broker) fn too_late(&self) -> Option<Arrival> {
         self.too_late_at(Instant::now())
     }
 
@@ -103,7 +103,7 @@ impl Shedding {
     }
 
     /// Returns the error for a call that has waited too long.
-    pub(super) fn refuse(&mut self) -> Error {
+    pub(in crate::broker) fn refuse(&mut self) -> Error {
         self.overloaded = true;
         self.budgets.overload.refuse_delayed()
     }
@@ -111,7 +111,7 @@ impl Shedding {
 
 impl Arrival {
     /// Returns whether a call with this position has waited too long. `too_late` is the result of [`Shedding::too_late`].
-    pub(super) fn is_too_late(self, too_late: Option<Self>) -> bool {
+    pub(in crate::broker) fn is_too_late(self, too_late: Option<Self>) -> bool {
         too_late.is_some_and(|last| self.0 <= last.0)
     }
 }
@@ -123,7 +123,7 @@ mod tests {
     const STEP: Duration = Duration::from_millis(50);
 
     fn shedding() -> Shedding {
-        let budgets = Arc::new(CallBudgets::with_one_place());
+        let budgets = Arc::new(Budgets::with_one_place());
         Shedding::new(Arrivals::default(), budgets)
     }
 

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::error::{Error, OverloadCause};
+use crate::broker::error::{Error, OverloadCause};
 
 /// The level changes at most once in this time.
 const STEP: Duration = Duration::from_millis(100);
@@ -14,7 +14,7 @@ const MAX_LEVEL: u32 = 6;
 
 /// The overload of a broker, as its refused calls show it.
 #[derive(Default)]
-pub(super) struct Overload(Mutex<Level>);
+pub(in crate::broker) struct Overload(Mutex<Level>);
 
 #[derive(Default)]
 struct Level {
@@ -25,12 +25,12 @@ struct Level {
 
 impl Overload {
     /// Returns the error for a call that is refused now, because this budget is used up.
-    pub(super) fn refuse(&self, budget: &'static str) -> Error {
+    pub(in crate::broker) fn refuse(&self, budget: &'static str) -> Error {
         self.refuse_because(OverloadCause::Budget(budget))
     }
 
     /// Returns the error for a call that is refused now, because it has waited too long for the store.
-    pub(super) fn refuse_delayed(&self) -> Error {
+    pub(in crate::broker) fn refuse_delayed(&self) -> Error {
         self.refuse_because(OverloadCause::Delay)
     }
 

@@ -1,40 +1,33 @@
-//! The time limit for sending a response. A client that does not read a response loses its stream.
+//! A stream of a connection. It ends when its client has not taken the response in time, or when it panics.
 //!
-//! hyper sends a response in the task of its stream, and waits there until the client has room for it. hyper has no time
-//! limit for this. Each task is therefore wrapped. When it ends early, it drops the task, and hyper resets the stream.
+//! hyper sends a response in the task of its stream, and waits there, without a limit, until the client has room for it. When
+//! the wrapped task ends early, it is dropped, and hyper resets the stream.
 
-use std::cell::Cell;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use pin_project_lite::pin_project;
 use tokio::time::Sleep;
 
-tokio::task_local! {
-    /// The time limit for the rest of the stream. The service sets it while hyper polls it.
-    static TIME_LIMIT: Cell<Option<Duration>>;
-}
-
-/// Limits the time from now until the response of this stream has been sent. Must be called by the service of a
-/// connection while it answers.
-pub(in crate::grpc) fn limit_response_time(limit: Duration) {
-    let _ = TIME_LIMIT.try_with(|cell| cell.set(Some(limit)));
-}
+use super::connection::Connection;
+use crate::grpc::caught::catch;
 
 pin_project! {
     /// A stream that ends at its time limit.
     pub(super) struct TimedStream<F> {
         #[pin]
         stream: F,
+        connection: Arc<Connection>,
         timer: Option<Pin<Box<Sleep>>>,
     }
 }
 
 impl<F> TimedStream<F> {
-    pub(super) fn new(stream: F) -> Self {
+    pub(super) fn new(stream: F, connection: Arc<Connection>) -> Self {
         Self {
             stream,
+            connection,
             timer: None,
         }
     }
@@ -45,8 +38,12 @@ impl<F: Future<Output = ()>> Future for TimedStream<F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = self.project();
-        let poll = || (this.stream.poll(context), TIME_LIMIT.with(Cell::get));
-        let (ended, limit) = TIME_LIMIT.sync_scope(Cell::new(None), poll);
+        let stream = this.stream;
+        let Some(ended) = catch(|| stream.poll(context)) else {
+            return Poll::Ready(());
+        };
+        // The streams of a connection run one after the other, so this limit is that of this stream.
+        let limit = this.connection.take_response_limit();
         if ended.is_ready() {
             return Poll::Ready(());
         }
@@ -63,24 +60,27 @@ impl<F: Future<Output = ()>> Future for TimedStream<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
     use tokio::time::Instant;
 
     #[tokio::test(start_paused = true)]
     async fn stream_ends_at_its_limit() {
         let start = Instant::now();
-        TimedStream::new(async {
+        let connection = Connection::of_test(false);
+        let stream = async {
             tokio::time::sleep(Duration::from_secs(100)).await;
-            limit_response_time(Duration::from_secs(3));
+            connection.limit_response(Duration::from_secs(3));
             std::future::pending::<()>().await;
-        })
-        .await;
+        };
+        TimedStream::new(stream, connection.clone()).await;
         assert_eq!(start.elapsed().as_secs(), 103);
     }
 
     #[tokio::test(start_paused = true)]
     async fn stream_without_limit_ends_by_itself() {
         let start = Instant::now();
-        TimedStream::new(tokio::time::sleep(Duration::from_secs(100))).await;
+        let connection = Connection::of_test(false);
+        TimedStream::new(tokio::time::sleep(Duration::from_secs(100)), connection).await;
         assert_eq!(start.elapsed().as_secs(), 100);
     }
 }

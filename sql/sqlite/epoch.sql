@@ -1,0 +1,41 @@
+-- Purpose: keep the fencing tokens of a database that goes back in time apart from those that were given before.
+-- Sections: `read_fence` is part of each claim. `read` returns the row. `raise`, `forget_brokers` and, for each queue, `end_leases`
+--   are one transaction, after a restore. `mark_backup` makes a copy of the database a backup. `read_generation` and
+--   `write_generation` are part of each announcement. `find_generation` returns the page that has the generation.
+-- Parameters: `raise`: ?1 fence; ?2 now (ms since 1970). `mark_backup`: ?1 now. `end_leases`: ?1 now; ?2 fence. `write_generation`: ?1 generation
+--   (8 bytes, big-endian).
+-- Locks: the write lock of the file (`raise`, `forget_brokers`, `end_leases`, `mark_backup`, `write_generation`).
+-- Indexes: none. `end_leases` reads the whole table: a restored table can lack the indexes.
+-- Why one row raises the tokens of all items: a restored file also has old tokens in rows that are inserted later, because keys repeat.
+-- Why `end_leases` gives the attempt back: the item did not fail. The row has no token, so the worker that held the lease gets
+--   LEASE_LOST.
+
+-- :: read_fence
+SELECT fence FROM lease_broker_epoch
+
+-- :: read
+SELECT fence, backup_time FROM lease_broker_epoch
+
+-- :: raise
+UPDATE lease_broker_epoch SET fence = ?1, raise_time = ?2, backup_time = NULL
+
+-- :: forget_brokers
+DELETE FROM lease_broker_instance
+
+-- :: end_leases
+UPDATE {table}
+SET {lease_state} = 0, {lease_state_time} = ?1, {lease_due_time} = NULL, {lease_owner} = NULL, {lease_token} = NULL,
+    {lease_attempt} = {lease_attempt} - 1{mirror_redrive}
+WHERE {lease_state} = 1 AND {lease_fence} <= ?2
+
+-- :: mark_backup
+UPDATE lease_broker_epoch SET backup_time = ?1
+
+-- :: read_generation
+SELECT mark, generation FROM lease_broker_generation
+
+-- :: write_generation
+UPDATE lease_broker_generation SET generation = ?1
+
+-- :: find_generation
+SELECT rootpage FROM sqlite_schema WHERE name = 'lease_broker_generation' AND type = 'table'

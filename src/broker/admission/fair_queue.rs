@@ -1,0 +1,195 @@
+//! A queue of calls in which callers take turns.
+//!
+//! In the order of arrival, one caller that sends a thousand calls together would let every other caller wait for all of them.
+//! Here callers advance together, measured in items, and the calls of one caller keep their order. Each call gets a start: the
+//! present start of the queue, or the end of the caller's call before it. The call with the lowest start is next (start-time
+//! fair queueing, Goyal and others 1996).
+
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, HashMap};
+
+use lease_broker_model::call_source::SourceNumber;
+
+/// A waiting call, as far as its turn depends on it.
+pub trait InTurn {
+    /// Returns the caller.
+    fn source(&self) -> SourceNumber;
+    /// Returns the number of items that the call adds or asks for.
+    fn items(&self) -> usize;
+}
+
+/// The turn of a call: its start, and the number of its arrival.
+pub(in crate::broker) type Turn = (u64, u64);
+
+/// Calls that wait.
+pub struct FairQueue<C> {
+    calls: BinaryHeap<Waiting<C>>,
+    /// The end of the last call of each caller.
+    ends: HashMap<SourceNumber, u64>,
+    /// The start of the call that was served last.
+    now: u64,
+    arrivals: u64,
+}
+
+struct Waiting<C> {
+    turn: Turn,
+    call: C,
+}
+
+impl<C> Default for FairQueue<C> {
+    fn default() -> Self {
+        Self {
+            calls: BinaryHeap::new(),
+            ends: HashMap::new(),
+            now: 0,
+            arrivals: 0,
+        }
+    }
+}
+
+impl<C: InTurn> FairQueue<C> {
+    /// Adds a call behind the others of its caller.
+    pub fn push(&mut self, call: C) {
+        if self.calls.is_empty() {
+            self.ends.clear();
+        }
+        let end = self.ends.entry(call.source()).or_default();
+        let start = self.now.max(*end);
+        *end = start + u64::try_from(call.items().max(1)).unwrap_or(u64::from(u32::MAX));
+        self.arrivals += 1;
+        let turn = (start, self.arrivals);
+        self.calls.push(Waiting { turn, call });
+    }
+
+    /// Takes the next call, and its turn.
+    pub(crate) fn pop(&mut self) -> Option<(Turn, C)> {
+        let Waiting { turn, call } = self.calls.pop()?;
+        self.now = self.now.max(turn.0);
+        Some((turn, call))
+    }
+
+    /// Puts a call back that was taken and not served. Callers that come next begin beside it.
+    pub(in crate::broker) fn put_back(&mut self, turn: Turn, call: C) {
+        self.now = self.now.min(turn.0);
+        self.calls.push(Waiting { turn, call });
+    }
+
+    /// Removes the calls that fulfil the condition, and returns them.
+    pub(in crate::broker) fn remove(&mut self, condition: impl Fn(&C) -> bool) -> Vec<C> {
+        if !self.iter().any(&condition) {
+            return Vec::new();
+        }
+        let calls = std::mem::take(&mut self.calls).into_iter();
+        let (removed, kept): (Vec<_>, Vec<_>) = calls.partition(|waiting| condition(&waiting.call));
+        self.calls = kept.into();
+        removed.into_iter().map(|waiting| waiting.call).collect()
+    }
+
+    /// Takes all calls.
+    pub(in crate::broker) fn take_all(&mut self) -> impl Iterator<Item = C> + use<C> {
+        let calls = std::mem::take(self).calls.into_iter();
+        calls.map(|waiting| waiting.call)
+    }
+
+    pub(in crate::broker) fn iter(&self) -> impl Iterator<Item = &C> {
+        self.calls.iter().map(|waiting| &waiting.call)
+    }
+
+    pub(in crate::broker) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    pub(in crate::broker) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+}
+
+/// The greatest is the one whose turn comes first.
+impl<C> Ord for Waiting<C> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.turn.cmp(&self.turn)
+    }
+}
+
+impl<C> PartialOrd for Waiting<C> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<C> PartialEq for Waiting<C> {
+    fn eq(&self, other: &Self) -> bool {
+        self.turn == other.turn
+    }
+}
+
+impl<C> Eq for Waiting<C> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A caller, and a number of items.
+    type Call = (u32, usize);
+
+    impl InTurn for Call {
+        fn source(&self) -> SourceNumber {
+            SourceNumber(self.0)
+        }
+
+        fn items(&self) -> usize {
+            self.1
+        }
+    }
+
+    const GREEDY: Call = (1, 100);
+    const MODEST: Call = (2, 1);
+
+    fn queue(calls: &[Call]) -> FairQueue<Call> {
+        let mut queue = FairQueue::default();
+        for call in calls {
+            queue.push(*call);
+        }
+        queue
+    }
+
+    fn order(queue: &mut FairQueue<Call>) -> Vec<u32> {
+        std::iter::from_fn(|| queue.pop())
+            .map(|(_, call)| call.0)
+            .collect()
+    }
+
+    #[test]
+    fn modest_caller_passes_a_greedy_one() {
+        let mut queue = queue(&[GREEDY, GREEDY, GREEDY, MODEST, MODEST]);
+        assert_eq!(order(&mut queue), [1, 2, 2, 1, 1]);
+    }
+
+    #[test]
+    fn late_caller_is_next_and_does_not_catch_up() {
+        let mut queue = queue(&[GREEDY, GREEDY, GREEDY, GREEDY, (3, 150)]);
+        let taken = [(); 3].map(|()| queue.pop().expect("a call").1.0);
+        assert_eq!(taken, [1, 3, 1]);
+        // Caller 1 has got 200 items, caller 3 150. Caller 2 begins beside the last call that was taken.
+        for call in [MODEST, (3, 150), MODEST] {
+            queue.push(call);
+        }
+        assert_eq!(order(&mut queue), [2, 2, 3, 1, 1]);
+    }
+
+    #[test]
+    fn calls_of_different_callers_keep_their_order() {
+        let mut queue = queue(&[GREEDY, MODEST, (3, 99)]);
+        assert_eq!(order(&mut queue), [1, 2, 3]);
+    }
+
+    #[test]
+    fn call_that_is_put_back_keeps_its_turn() {
+        let mut queue = queue(&[GREEDY, GREEDY, MODEST]);
+        let (turn, call) = queue.pop().expect("a call");
+        queue.put_back(turn, call);
+        assert_eq!(queue.remove(|call| call.0 == 2), [MODEST]);
+        queue.push((3, 1));
+        assert_eq!(order(&mut queue), [1, 3, 1]);
+    }
+}

@@ -1,0 +1,197 @@
+//! Epochs of a database: what each process knows of the present one, and the beginning of a new one after a restore.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use lease_broker_model::queue::QueueSpec;
+use tiberius::Row;
+
+use super::catalogue::Table;
+use super::connection::Connection;
+use super::soft_lock_types::queue_columns;
+use super::statement_parts::roll_back_on_error;
+use super::{decode, placeholders};
+use crate::StoreError;
+use crate::epoch::{NewEpoch, fence_after, went_back};
+use crate::template::{Placeholders, render};
+
+const EPOCH: &str = lease_broker_sql::mssql::EPOCH;
+
+fn section(name: &str) -> String {
+    render(EPOCH, name, &Placeholders::new())
+}
+
+/// Returns the batch that reads the moment.
+pub(super) fn read_batch() -> String {
+    section("read")
+}
+
+/// Returns the batch that begins an epoch.
+pub(super) fn raise_batch() -> String {
+    section("raise")
+}
+
+/// Returns the batch that ends some leases of earlier epochs.
+pub(super) fn render_end_leases(placeholders: &Placeholders, has_triggers: bool) -> String {
+    let batch = render(EPOCH, "end_leases", placeholders);
+    roll_back_on_error(batch, has_triggers)
+}
+
+/// A moment of the database: the fence of the epoch, and the generation. Later moments are greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Moment {
+    fence: i64,
+    generation: i64,
+}
+
+impl Moment {
+    /// Reads a moment from a row: fence and generation.
+    pub(super) fn read(row: &Row) -> Result<Self, StoreError> {
+        Ok(Self {
+            fence: decode::integer(row, 0)?,
+            generation: decode::integer(row, 1)?,
+        })
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} of epoch {}", self.generation, self.fence)
+    }
+}
+
+/// The latest moment of the database that this process has seen. An earlier one afterwards means that it went back in time.
+#[derive(Default)]
+pub(super) struct LatestMoment(Mutex<Latest>);
+
+#[derive(Default)]
+struct Latest {
+    /// `None`: the store is not open yet.
+    moment: Option<Moment>,
+    went_back: bool,
+}
+
+impl LatestMoment {
+    /// Forgets everything, for a store that opens. It serves the database as it finds it.
+    pub(super) fn forget(&self) {
+        *self.lock() = Latest::default();
+    }
+
+    /// Returns the latest moment. `None`: the store is not open yet.
+    pub(super) fn known(&self) -> Option<Moment> {
+        self.lock().moment
+    }
+
+    /// Takes over a moment that was read. `known`: the latest before the read began. Reads of several connections can end in another
+    /// order than they began.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if it is earlier than `known`.
+    pub(super) fn see(&self, known: Option<Moment>, found: Moment) -> Result<(), StoreError> {
+        let mut latest = self.lock();
+        if let Some(known) = known.filter(|known| *known > found) {
+            latest.went_back = true;
+            return Err(went_back("the database", known, found));
+        }
+        if latest.moment <= Some(found) {
+            *latest = Latest {
+                moment: Some(found),
+                went_back: false,
+            };
+        }
+        Ok(())
+    }
+
+    /// Reads the moment on a connection, once the store is open.
+    pub(super) async fn check(&self, connection: &mut Connection) -> Result<(), StoreError> {
+        match self.known() {
+            None => Ok(()),
+            Some(_) => self.read(connection).await,
+        }
+    }
+
+    /// Reads the moment on a connection.
+    pub(super) async fn read(&self, connection: &mut Connection) -> Result<(), StoreError> {
+        let known = self.known();
+        let results = connection.batch(&read_batch()).await?;
+        self.see(known, Moment::read(decode::single_row(&results, 0)?)?)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Latest> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether the last moment that was read is earlier than one before.
+    pub(super) fn went_back(&self) -> bool {
+        self.lock().went_back
+    }
+}
+
+/// Begins a new epoch, and ends the leases of the queues. A queue whose table does not exist is left out.
+pub(super) async fn begin(
+    connection: &mut Connection,
+    queues: &[QueueSpec],
+) -> Result<NewEpoch, StoreError> {
+    let results = connection.batch(&read_batch()).await?;
+    let last = Moment::read(decode::single_row(&results, 0)?)?;
+    let fence = fence_after(last.fence)?;
+    connection.query(&raise_batch(), &[&fence]).await?;
+    let mut ended_leases = Vec::new();
+    for queue in queues {
+        let Some(table) = Table::read(connection, &queue.table).await? else {
+            continue;
+        };
+        let columns = queue_columns(queue, &table)
+            .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
+        let placeholders = placeholders::of_table(queue, &table, &columns);
+        let end_leases = render_end_leases(&placeholders, table.has_triggers);
+        let mut ended = 0;
+        loop {
+            let results = connection.query(&end_leases, &[&fence]).await?;
+            match decode::integer(decode::single_row(&results, 0)?, 0)? {
+                0 => break,
+                count => ended += count.unsigned_abs(),
+            }
+        }
+        ended_leases.push((queue.name.clone(), ended));
+    }
+    Ok(NewEpoch {
+        fence,
+        ended_leases,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moment(fence: i64, generation: i64) -> Moment {
+        Moment { fence, generation }
+    }
+
+    #[test]
+    fn reads_that_end_in_another_order_are_no_step_back() {
+        let latest = LatestMoment::default();
+        latest.see(None, moment(0, 4)).expect("the first");
+        let (slow, quick) = (latest.known(), latest.known());
+        latest.see(quick, moment(0, 6)).expect("later");
+        latest.see(slow, moment(0, 5)).expect("it began before");
+        assert_eq!(latest.known(), Some(moment(0, 6)));
+        assert!(!latest.went_back());
+    }
+
+    #[test]
+    fn earlier_moment_is_refused_until_a_new_epoch() {
+        let latest = LatestMoment::default();
+        latest.see(None, moment(0, 6)).expect("the first");
+        for found in [moment(0, 5), moment(-1, 9)] {
+            let seen = latest.see(latest.known(), found);
+            assert!(matches!(seen, Err(StoreError::Io(_))), "{seen:?}");
+            assert!(latest.went_back());
+        }
+        latest
+            .see(latest.known(), moment(1, 1))
+            .expect("a new epoch");
+        assert!(!latest.went_back());
+    }
+}

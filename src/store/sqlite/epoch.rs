@@ -1,0 +1,89 @@
+//! Epochs of a file: reads the fence of the present one, and begins a new one after a restore.
+
+use lease_broker_model::queue::QueueSpec;
+use rusqlite::{Connection, OptionalExtension as _};
+
+use super::catalogue::Table;
+use super::clock::system_clock;
+use super::placeholders;
+use super::soft_lock_types::queue_columns;
+use crate::StoreError;
+use crate::epoch::{NewEpoch, fence_after};
+use crate::template::{Placeholders, render};
+
+const EPOCH: &str = lease_broker_sql::sqlite::EPOCH;
+
+/// Returns a section of `epoch.sql` that has no placeholders.
+pub(super) fn section(name: &str) -> String {
+    render(EPOCH, name, &Placeholders::new())
+}
+
+/// Returns the fence that all fencing tokens of the epoch exceed.
+pub(super) fn read_fence(connection: &Connection, read_fence: &str) -> Result<i64, StoreError> {
+    let mut read = connection.prepare_cached(read_fence)?;
+    Ok(read.query_row([], |row| row.get(0))?)
+}
+
+/// Checks that the file is not a backup.
+///
+/// # Errors
+/// [`StoreError::Io`] if it is one.
+pub(super) fn refuse_backup(connection: &Connection) -> Result<(), StoreError> {
+    let backup_time: Option<i64> = connection.query_row(&section("read"), [], |row| row.get(1))?;
+    match backup_time {
+        None => Ok(()),
+        Some(_) => Err(StoreError::Io(
+            "the file is a backup that `lease-broker backup` made, and serving it would give fencing tokens twice; restore it with \
+             `lease-broker restore FILE`, or, if it is in its place, begin a new epoch with `lease-broker restore --in-place`"
+                .to_owned(),
+        )),
+    }
+}
+
+/// Marks the file as a backup. Returns false if the file is not the database of a broker.
+pub(super) fn mark_backup(connection: &Connection) -> Result<bool, StoreError> {
+    if Table::read(connection, "lease_broker_epoch")?.is_none() {
+        return Ok(false);
+    }
+    connection.execute(&section("mark_backup"), [system_clock()()])?;
+    Ok(true)
+}
+
+/// Returns the time of a backup in milliseconds since 1970. `None`: the file is no backup that this program made.
+pub(super) fn backup_time(connection: &Connection) -> Result<Option<i64>, StoreError> {
+    if Table::read(connection, "lease_broker_epoch")?.is_none() {
+        return Ok(None);
+    }
+    let time = connection.query_row(&section("read"), [], |row| row.get(1));
+    Ok(time.optional()?.flatten())
+}
+
+/// Begins a new epoch, and ends the leases of the queues. Belongs into a transaction. A queue whose table does not exist is left
+/// out. `replaced`: the fence of the epoch in a database that this one replaces; otherwise 0.
+pub(super) fn begin(
+    connection: &Connection,
+    queues: &[QueueSpec],
+    replaced: i64,
+) -> Result<NewEpoch, StoreError> {
+    let now = system_clock()();
+    let last = read_fence(connection, &section("read_fence"))?;
+    let fence = fence_after(last.max(replaced))?;
+    connection.execute(&section("raise"), [fence, now])?;
+    connection.execute(&section("forget_brokers"), [])?;
+    let mut ended_leases = Vec::new();
+    for queue in queues {
+        let Some(table) = Table::read(connection, &queue.table)? else {
+            continue;
+        };
+        let columns = queue_columns(connection, queue, &table)?
+            .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
+        let placeholders = placeholders::of_table(queue, &table, &columns);
+        let end_leases = render(EPOCH, "end_leases", &placeholders);
+        let ended = connection.execute(&end_leases, [now, fence])?;
+        ended_leases.push((queue.name.clone(), ended as u64));
+    }
+    Ok(NewEpoch {
+        fence,
+        ended_leases,
+    })
+}

@@ -1,0 +1,117 @@
+//! Tests of `backup` and `restore`.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+
+use crate::command_line::workspace::{QUEUES, Workspace};
+use crate::support::database::query_value;
+
+fn lines(text: &str) -> Vec<&str> {
+    text.lines().collect()
+}
+
+#[test]
+fn restore_goes_back_to_the_backup_of_a_running_service() {
+    let mut workspace = Workspace::serving();
+    let lost = workspace.lease();
+    let backup = workspace.store("backup old.db");
+    assert_eq!(backup.out, "old.db is a backup of q.db\n", "{backup:?}");
+    assert_eq!(workspace.store("backup old.db").code, 74);
+    workspace.call("enqueue work --set payload=later");
+    let refused = workspace.store("restore old.db");
+    assert_eq!(refused.code, 74);
+    let process = workspace.process.as_mut().expect("a service");
+    let holder = format!("process {} (lease-broker)", process.id());
+    assert!(refused.err.contains(&holder), "{refused:?}");
+    // A killed broker leaves its log.
+    process.kill();
+    assert!(fs::metadata(workspace.path("q.db-wal")).is_ok_and(|log| log.len() > 0));
+    let restored = workspace.store("restore old.db");
+    assert_eq!(restored.code, 0, "{restored:?}");
+    let report = lines(&restored.out);
+    assert!(report[0].starts_with("old.db, a backup of 2"), "{report:?}");
+    assert!(report[0].ends_with(", is now q.db"), "{report:?}");
+    assert_eq!(
+        report[1..3],
+        ["outbox: 0 leases ended", "work: 1 lease ended"]
+    );
+    assert!(report[3].starts_with("every fencing token from now on is greater than 1"));
+    assert!(!workspace.path("q.db-wal").exists());
+    assert!(!workspace.path("q.db-unfinished").exists());
+    workspace.serve();
+    let late = workspace.call(&format!("complete work {lost}"));
+    assert_eq!(late.code, 1, "{late:?}");
+    let claimed = workspace.call("claim work --limit 9").json();
+    assert_eq!(claimed.len(), 1, "{claimed:?}");
+    let fence = claimed[0]["fencing_token"].as_i64();
+    assert!(fence > Some(1_000_000_000_000_000), "{claimed:?}");
+    assert_eq!(claimed[0]["attempt"], 1);
+}
+
+#[test]
+fn backup_in_place_of_the_file_needs_a_new_epoch() {
+    let workspace = Workspace::with(QUEUES);
+    assert_eq!(workspace.store("schema apply").code, 0);
+    assert_eq!(workspace.store("backup old.db").code, 0);
+    fs::rename(workspace.path("old.db"), workspace.path("q.db")).expect("renamed");
+    let refused = workspace.store("serve --listen 127.0.0.1:0");
+    assert_eq!(refused.code, 74, "{refused:?}");
+    assert!(refused.err.contains("restore --in-place"), "{refused:?}");
+    let begun = workspace.store("restore --in-place");
+    assert_eq!(begun.code, 0, "{begun:?}");
+    let mut workspace = workspace;
+    workspace.serve();
+    workspace.lease();
+}
+
+#[test]
+fn restore_that_fails_changes_nothing() {
+    let workspace = Workspace::with(QUEUES);
+    assert_eq!(workspace.store("schema apply").code, 0);
+    let before = fs::read(workspace.path("q.db")).expect("a file");
+    workspace.write("text.db", "no database");
+    fs::write(workspace.path("half.db"), &before[..before.len() / 2]).expect("a file");
+    for backup in ["missing.db", "text.db", "half.db", "q.db.d/x"] {
+        let failed = workspace.store(&format!("restore {backup}"));
+        assert_eq!(failed.code, 74, "{failed:?}");
+        assert!(failed.err.contains(backup), "{failed:?}");
+    }
+    assert_eq!(fs::read(workspace.path("q.db")).expect("a file"), before);
+    let names = fs::read_dir(workspace.folder.path()).expect("a folder");
+    assert_eq!(names.count(), 4);
+}
+
+#[test]
+fn copy_by_another_program_can_be_restored() {
+    let mut workspace = Workspace::serving();
+    workspace.lease();
+    let copy = format!("VACUUM INTO '{}'", workspace.path("copy.db").display());
+    workspace.database().execute_batch(&copy).expect("a copy");
+    workspace.process = None;
+    let restored = workspace.store("restore copy.db");
+    assert!(
+        restored.out.starts_with("copy.db is now q.db\n"),
+        "{restored:?}"
+    );
+    let fence: i64 = query_value(
+        &workspace.database(),
+        "SELECT fence FROM lease_broker_epoch",
+    );
+    assert!(fence > 1_000_000_000_000_000);
+}
+
+#[test]
+fn files_keep_who_may_read_them() {
+    let workspace = Workspace::with(QUEUES);
+    assert_eq!(workspace.store("schema apply").code, 0);
+    let mode = |name: &str| {
+        let file = fs::metadata(workspace.path(name)).expect("a file");
+        file.permissions().mode() & 0o777
+    };
+    fs::set_permissions(workspace.path("q.db"), Permissions::from_mode(0o640)).expect("set");
+    assert_eq!(workspace.store("backup old.db").code, 0);
+    assert_eq!(mode("old.db"), 0o640);
+    fs::set_permissions(workspace.path("old.db"), Permissions::from_mode(0o444)).expect("set");
+    assert_eq!(workspace.store("restore old.db").code, 0);
+    assert_eq!(mode("q.db"), 0o640);
+}

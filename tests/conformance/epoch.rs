@@ -1,0 +1,69 @@
+//! Epochs: after a restore no fencing token is given twice, and the leases of the restored state are over.
+
+use lease_broker_store::Settled;
+
+use crate::harness::Harness;
+use crate::harness::fixture::{Fixture, complete, fail, keys};
+
+pub(crate) async fn new_epoch_raises_the_fence_of_every_item<H: Harness>() {
+    let fixture = Fixture::<H>::items(2).await;
+    let first = fixture.one().await;
+    assert_eq!(first.lease.fence, 1);
+    fixture.settle(&first.lease, fail(None)).await;
+    let epoch = fixture.harness.begin_epoch(&fixture.queues).await;
+    let epoch = epoch.expect("an epoch");
+    // Rows that another program inserts later have the default of their column.
+    fixture.insert([3]).await;
+    let claimed = fixture.claim(9).await;
+    let fences: Vec<i64> = claimed.iter().map(|item| item.lease.fence).collect();
+    assert_eq!(fences, vec![epoch.fence + 1; claimed.len()]);
+    assert!(claimed.len() >= 2, "{claimed:?}");
+    for item in &claimed {
+        let outcome = fixture.outcome(&item.lease, complete()).await;
+        assert!(matches!(outcome, Settled::Ended(_)), "{outcome:?}");
+    }
+    let next = fixture.harness.begin_epoch(&fixture.queues).await;
+    assert!(next.expect("an epoch").fence > epoch.fence + 1);
+}
+
+pub(crate) async fn new_epoch_ends_leases_and_gives_attempts_back<H: Harness>() {
+    let fixture = Fixture::<H>::items(3).await;
+    let held = fixture.claim(2).await;
+    let epoch = fixture.harness.begin_epoch(&fixture.queues).await;
+    let ended = epoch.expect("an epoch").ended_leases;
+    assert_eq!(ended, [(fixture.queues[0].name.clone(), 2)]);
+    for item in &held {
+        assert_eq!(fixture.settle(&item.lease, complete()).await, None);
+    }
+    let again = fixture.claim(9).await;
+    assert_eq!(keys(&again).len(), 3);
+    assert!(
+        again.iter().all(|item| item.lease.attempt == 1),
+        "{again:?}"
+    );
+}
+
+/// On a server, one statement ends at most 1,000 leases.
+pub(crate) async fn new_epoch_ends_any_number_of_leases<H: Harness>() {
+    let fixture = Fixture::<H>::items(1_002).await;
+    assert_eq!(fixture.claim(1_000).await.len(), 1_000);
+    assert_eq!(fixture.claim(9).await.len(), 2);
+    let epoch = fixture.harness.begin_epoch(&fixture.queues).await;
+    assert_eq!(epoch.expect("an epoch").ended_leases[0].1, 1_002);
+    assert_eq!(fixture.counts().await, [1_002, 0, 0, 0, 0]);
+}
+
+/// A broker that already runs in the new epoch has given it.
+pub(crate) async fn lease_of_a_later_epoch_stays<H: Harness>() {
+    const LATER: i64 = 8_000_000_000_000_000_000;
+
+    let fixture = Fixture::<H>::items(1).await;
+    let raise = format!("UPDATE item SET lease_fence = {LATER}");
+    fixture.harness.run_sql(&raise).await.expect("raised");
+    let held = fixture.one().await;
+    assert_eq!(held.lease.fence, LATER + 1);
+    let epoch = fixture.harness.begin_epoch(&fixture.queues).await;
+    assert_eq!(epoch.expect("an epoch").ended_leases[0].1, 0);
+    let outcome = fixture.outcome(&held.lease, complete()).await;
+    assert!(matches!(outcome, Settled::Ended(_)), "{outcome:?}");
+}
