@@ -17,9 +17,11 @@
 -- Why the generation has a table of its own: each announcement locks its row. Claims read the row of the epoch.
 
 -- :: read
+/* lease-broker read epoch */
 SELECT e.fence AS lb_f, g.generation AS lb_n FROM lease_broker_epoch AS e CROSS JOIN lease_broker_generation AS g;
 
 -- :: raise
+/* lease-broker raise epoch */
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 BEGIN TRANSACTION;
 UPDATE lease_broker_epoch SET fence = @P1, raise_time = SYSUTCDATETIME();
@@ -27,6 +29,7 @@ DELETE FROM lease_broker_instance;
 COMMIT TRANSACTION;
 
 -- :: end_leases
+/* lease-broker end leases {queue_comment} */
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME(), @count int;
 DECLARE @due TABLE (lb_p int NOT NULL IDENTITY(1, 1) PRIMARY KEY, {key_declarations}, lb_f bigint NOT NULL);

@@ -28,6 +28,7 @@ FROM lease_broker_instance AS i
 WHERE i.seen_time > DATEADD(second, -@P6, @now) AND i.id <> @id;
 
 -- :: list
+/* lease-broker list brokers */
 SELECT SYSUTCDATETIME() AS lb_now;
 SELECT i.address AS lb_address, CONVERT(nvarchar(64), i.version) AS lb_version, CONVERT(int, i.draining) AS lb_n,
     DATEDIFF(millisecond, i.seen_time, SYSUTCDATETIME()) AS lb_since

@@ -4,7 +4,7 @@
 -- One row. Each claim gives a fencing token greater than fence, so a restore that raises it gives no token twice. raise_time is the
 -- time of the last such restore.
 CREATE TABLE lease_broker_epoch (
-    id smallint NOT NULL PRIMARY KEY CHECK (id = 0),
+    id smallint NOT NULL CONSTRAINT PK_lease_broker_epoch PRIMARY KEY CONSTRAINT CK_lease_broker_epoch_id CHECK (id = 0),
     fence bigint NOT NULL,
     raise_time datetime2(3) NULL
 )
@@ -14,7 +14,8 @@ GO
 -- One row. generation grows with each announcement of a broker. A broker that reads a smaller one than before works on a database that
 -- went back in time.
 CREATE TABLE lease_broker_generation (
-    id smallint NOT NULL PRIMARY KEY CHECK (id = 0),
+    id smallint NOT NULL CONSTRAINT PK_lease_broker_generation PRIMARY KEY
+        CONSTRAINT CK_lease_broker_generation_id CHECK (id = 0),
     generation bigint NOT NULL
 )
 GO

@@ -72,7 +72,7 @@ impl ConnectionManager {
 
     /// Opens a connection. While the database that it leads to has gone back in time, this fails.
     async fn open(&self, settings: &Settings) -> Result<Connection, StoreError> {
-        let mut connection = self.open_unchecked(settings).await?;
+        let mut connection = self.connect(settings).await?;
         let check = self.latest_moment.check(&mut connection);
         let checked = timeout(self.settings.handshake_timeout, check).await;
         checked.unwrap_or_else(|_| {
@@ -84,9 +84,9 @@ impl ConnectionManager {
         Ok(connection)
     }
 
-    /// Opens a connection. If that fails, reads the file of the connection string again. If it has changed, for example because
-    /// the password has, opens the connection with the new one.
-    async fn open_unchecked(&self, settings: &Settings) -> Result<Connection, StoreError> {
+    /// Connects. If that fails, reads the file of the connection string again. If it has changed, for example because the
+    /// password has, connects with the new one.
+    async fn connect(&self, settings: &Settings) -> Result<Connection, StoreError> {
         let server = self.server();
         let failure = match Connection::open(&server.config, settings).await {
             Ok(connection) => return Ok(connection),

@@ -1,7 +1,6 @@
 //! Schema changes on a `SQLite` file: plans, checks and makes the changes that turn a table into a queue.
 
 use std::path::Path;
-use std::time::Instant;
 
 use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 use rusqlite::Connection;
@@ -196,16 +195,12 @@ impl Schema for SqliteSchema {
         }
         let mut changed = 0;
         loop {
-            let start = Instant::now();
             match self.connection.execute(&step.sql, [])? {
                 0 => return Ok(()),
                 rows => {
                     changed += rows as u64;
                     let visited = changed;
                     progress(Progress { visited, changed });
-                    // Other writers have as much time as the step. They ask for the lock at intervals, and would not get it
-                    // between two runs without a rest.
-                    std::thread::sleep(start.elapsed());
                 }
             }
         }

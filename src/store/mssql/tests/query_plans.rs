@@ -15,6 +15,7 @@ use super::super::adopt::{apply, plan};
 use super::super::connection::Connection;
 use super::super::decode;
 use super::super::list_parameters::{ListEntry, ListParameters};
+use super::super::migrations::migrate;
 use super::super::operations::MssqlOperations;
 use super::super::queue_statements::QueueStatements;
 use super::super::written_columns::stored_checkpoint;
@@ -358,6 +359,8 @@ async fn statements_use_the_indexes_that_their_files_name() {
 
 async fn set_up(settings: &Settings) -> ProfiledQueue {
     let mut connection = connect(settings).await;
+    let migrated = migrate(&mut connection).await;
+    migrated.expect("the broker's own tables");
     let create = "CREATE TABLE item (id int NOT NULL CONSTRAINT item_key PRIMARY KEY, result int, details nvarchar(max))";
     batch(&mut connection, create).await;
     let mut spec = spec("item");
