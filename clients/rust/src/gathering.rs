@@ -24,7 +24,7 @@ impl Gathering {
     /// Notes the time of a handler that has returned.
     pub(super) fn note(&mut self, taken: Duration) {
         let mean = self.mean.unwrap_or(taken);
-        self.mean = Some(mean - mean / 8 + taken / 8);
+        self.mean = Some((mean * 7 + taken) / 8);
     }
 
     /// Returns the time to wait while this number of handlers runs.
