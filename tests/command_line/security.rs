@@ -205,6 +205,27 @@ fn commands_use_tls_and_tokens() {
 }
 
 #[test]
+fn doctor_tells_a_wrong_token_from_a_missing_role() {
+    let workspace = serving();
+    workspace.write("wrong.token", "lb_wrong");
+    let doctor = |token: &str| {
+        let command = "doctor --side worker --queue work --output csv";
+        call(&workspace, token, command)
+    };
+    assert_eq!(doctor("all").code, 0, "{:?}", doctor("all"));
+    for (token, reason) in [("loader", "ROLE_MISSING"), ("wrong", "CREDENTIALS_INVALID")] {
+        let found = doctor(token);
+        assert_eq!(found.code, 1, "{found:?}");
+        let queue = found.out.lines().find(|line| line.contains("queue work"));
+        let queue = queue.expect("a line of the queue");
+        assert!(
+            queue.contains("problem") && queue.contains(reason),
+            "{queue}"
+        );
+    }
+}
+
+#[test]
 fn worker_and_bench_use_tls_and_tokens() {
     let workspace = serving();
     let added = call(&workspace, "all", "enqueue outbox --set payload=x");
