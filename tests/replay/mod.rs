@@ -274,15 +274,22 @@ impl<D: Database> Replay<D> {
                 let redriven = redriven.await.map_err(failed)?;
                 self.counted(operation, cases, &RowOutcome::Redriven, redriven)?
             }
-            RowOperation::BeginEpoch(_) => {
-                let queues = std::slice::from_ref(&self.queue);
-                let epoch = self.database.harness().begin_epoch(queues).await;
-                let ended = epoch.map_err(failed)?.ended_leases.remove(0).1;
-                let ended = usize::try_from(ended).map_err(|error| error.to_string())?;
-                self.counted(operation, cases, &RowOutcome::OfEarlierEpoch, ended)?
-            }
+            RowOperation::BeginEpoch(_) => self.begin_epoch(operation, cases).await?,
         };
         Ok(outcomes)
+    }
+
+    async fn begin_epoch(
+        &self,
+        operation: RowOperation<()>,
+        cases: &[Case],
+    ) -> Result<Outcomes, String> {
+        let queues = std::slice::from_ref(&self.queue);
+        let epoch = self.database.harness().begin_epoch(queues).await;
+        let epoch = epoch.map_err(|error| error.to_string())?;
+        let ended = epoch.ended_leases.first().map_or(0, |(_, ended)| *ended);
+        let ended = usize::try_from(ended).map_err(|error| error.to_string())?;
+        self.counted(operation, cases, &RowOutcome::OfEarlierEpoch, ended)
     }
 
     /// Returns the rows for which the operation must have this outcome. The store returns only their number, and the rows show
