@@ -1,7 +1,5 @@
 //! Schema changes on a server: plans, checks and makes the changes that turn a table into a queue.
 
-use std::time::Duration;
-
 use lease_broker_model::queue::{OrderColumn, QueueSpec, SoftLockColumn};
 use tokio::runtime::Runtime;
 
@@ -33,17 +31,6 @@ use crate::schema::{Progress, Removal, Schema, Step, Trial};
 use crate::template::Placeholders;
 use crate::{BrokerList, StoreError, Survey};
 
-/// The longest time that one statement may take. An index over many rows takes long.
-const STEP_TIMEOUT: Duration = Duration::from_secs(86_400);
-
-/// Returns the settings of a connection that makes schema changes.
-pub(super) fn step_settings(settings: &Settings) -> Settings {
-    Settings {
-        command_timeout: STEP_TIMEOUT,
-        ..settings.clone()
-    }
-}
-
 /// Plans and makes schema changes. Uses its own connection, and blocks the calling thread: do not use it within an async
 /// runtime.
 pub struct MssqlSchema {
@@ -62,7 +49,7 @@ impl MssqlSchema {
             .enable_all()
             .build()
             .map_err(|error| StoreError::Io(format!("cannot start an async runtime: {error}")))?;
-        let settings = step_settings(settings);
+        let settings = settings.of_schema_changes();
         let connection = runtime.block_on(Connection::open(&settings.server()?, &settings))?;
         Ok(Self {
             runtime,

@@ -16,7 +16,6 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Settings;
-use super::adopt::step_settings;
 use super::connection::Connection;
 use super::epoch::LatestMoment;
 use super::error::{OperationFailure, RetrySafety, at_start, timed_out, while_connecting};
@@ -327,7 +326,7 @@ impl Pool {
     /// the session.
     pub(super) async fn open_for_schema(&self) -> Result<Connection, StoreError> {
         let manager = self.connections.manager();
-        manager.open(&step_settings(&manager.settings)).await
+        manager.open(&manager.settings.of_schema_changes()).await
     }
 
     /// Prepares a store. Reading the catalogue can meet a change of another session, which a second reading does not, so the

@@ -12,6 +12,9 @@ use crate::StoreError;
 /// Maximum duration of a statement of a command that an operator runs, with its retry.
 const OPERATOR_TIMEOUT: Duration = Duration::from_secs(2 * 3_600);
 
+/// Maximum duration of a statement that changes the schema. An index over many rows takes long.
+const SCHEMA_TIMEOUT: Duration = Duration::from_secs(24 * 3_600);
+
 /// Settings of the connections to a server. The `Debug` output hides the connection string.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -54,6 +57,14 @@ impl Settings {
             max_connections: 16,
             min_idle_connections: 0,
             max_connection_age: Duration::from_secs(1_800),
+        }
+    }
+
+    /// Returns the settings of a connection that makes schema changes.
+    pub(super) fn of_schema_changes(&self) -> Self {
+        Self {
+            command_timeout: SCHEMA_TIMEOUT,
+            ..self.clone()
         }
     }
 
