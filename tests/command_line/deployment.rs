@@ -49,12 +49,6 @@ fn read(config: &str, caller: &str, variables: &[(&str, &str)]) -> (Option<i32>,
     (checked.status.code(), messages)
 }
 
-fn seconds(table: &Table, key: &str) -> u64 {
-    let text = table[key].as_str().expect("a duration");
-    let number = text.strip_suffix('s').expect("seconds");
-    number.parse().expect("a number")
-}
-
 #[test]
 fn full_compose_file_has_settings_that_the_broker_knows() {
     let variables = variables(COMPOSE);
@@ -120,20 +114,32 @@ fn configuration_for_kubernetes_is_valid_with_and_without_tls() {
 }
 
 #[test]
-fn kubernetes_waits_for_longer_than_a_drain_takes() {
-    let config: Table = CONFIG.parse().expect("TOML");
-    let defaults: Table = include_str!("../../deploy/config.default.toml")
-        .parse()
-        .expect("TOML");
-    let server = config["server"].as_table().expect("a section");
-    let telemetry = defaults["telemetry"].as_table().expect("a section");
-    let drain = seconds(server, "drain_delay") + seconds(server, "drain_grace");
-    let drain = drain + seconds(telemetry, "flush_timeout");
-    let grace = found(r"terminationGracePeriodSeconds: (\d+)", POD);
-    assert!(
-        grace[0].parse::<u64>().expect("a number") > drain,
-        "{grace:?} {drain}"
-    );
+fn supervisors_wait_for_longer_than_a_drain_takes() {
+    let defaults = include_str!("../../deploy/config.default.toml");
+    let compose = include_str!("../../deploy/compose.yaml");
+    let unit = include_str!("../../deploy/lease-broker.service");
+    let delay = found("LEASE_BROKER_SERVER__DRAIN_DELAY: (.+)", COMPOSE);
+    let full = format!("[server]\ndrain_delay = '{}'", delay[0]);
+    for (grace, text, settings) in [
+        ("terminationGracePeriodSeconds: ", POD, CONFIG),
+        ("stop_grace_period: ", COMPOSE, &full),
+        ("stop_grace_period: ", compose, ""),
+        ("TimeoutStopSec=", unit, ""),
+    ] {
+        let [settings, defaults] =
+            [settings, defaults].map(|text| -> Table { text.parse().expect("TOML") });
+        let seconds = |section: &str, key: &str| -> u64 {
+            let setting = |table: &Table| table.get(section)?.get(key)?.as_str().map(str::to_owned);
+            let text = setting(&settings).or_else(|| setting(&defaults));
+            let text = text.expect("a duration");
+            text.trim_end_matches('s').parse().expect("seconds")
+        };
+        let drain = seconds("server", "drain_delay") + seconds("server", "drain_grace");
+        let drain = drain + seconds("telemetry", "flush_timeout");
+        let grace = found(&format!(r"(?m)^ *{grace}(\d+)s?$"), text);
+        assert_eq!(grace.len(), 1, "{text}");
+        assert!(grace[0].parse::<u64>().expect("a number") > drain, "{text}");
+    }
 }
 
 #[test]

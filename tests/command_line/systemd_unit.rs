@@ -1,7 +1,6 @@
 //! `deploy/lease-broker.service`, without systemd: its command runs in a root folder in which it finds what systemd would give it,
 //! as a user without rights that can write to its state folder alone.
 
-use std::collections::HashMap;
 use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::net::UnixDatagram;
@@ -17,7 +16,6 @@ use crate::support::skipped::skipped;
 use crate::support::timeout::TEST_TIMEOUT;
 
 const UNIT: &str = include_str!("../../deploy/lease-broker.service");
-const DEFAULTS: &str = include_str!("../../deploy/config.default.toml");
 /// One of the users that systemd gives to units with `DynamicUser`.
 const USER: u32 = 61184;
 const CREDENTIALS: &str = "/run/credentials/lease-broker.service";
@@ -271,19 +269,4 @@ fn unit_does_not_restart_after_a_wrong_configuration() {
     let code = code.expect("an exit code").to_string();
     assert_eq!(value("RestartPreventExitStatus"), code, "{log}");
     assert!(log.contains("max_attempts"), "{log}");
-}
-
-#[test]
-fn unit_waits_for_longer_than_a_drain_takes() {
-    let defaults: HashMap<&str, u64> = DEFAULTS
-        .lines()
-        .filter_map(|line| {
-            let (key, value) = line.split_once(" = \"")?;
-            Some((key, value.strip_suffix("s\"")?.parse().ok()?))
-        })
-        .collect();
-    let drain = ["drain_delay", "drain_grace", "flush_timeout"].map(|key| defaults[key]);
-    let drain = Duration::from_secs(drain.iter().sum());
-    // With the delay that a load balancer needs.
-    assert!(duration("TimeoutStopSec") > drain + Duration::from_secs(5));
 }
