@@ -1,13 +1,17 @@
-//! The contract of a store, in four traits, with the requests and the results of their methods.
+//! The contract of a store, in five traits, with the requests and the results of their methods.
 
 mod claim;
 mod ended_leases;
 mod facts;
 mod heartbeat;
 mod inspect;
+mod item_search;
 mod latest_time;
 mod leases;
 mod new_items;
+mod operate;
+mod operations;
+mod pause;
 mod queue_index;
 mod settle;
 mod step;
@@ -24,9 +28,18 @@ pub use self::facts::{Database, Facts};
 pub use self::heartbeat::{Renewal, Renewed};
 pub use self::inspect::Inspect;
 pub(super) use self::inspect::inspect_by_field;
+pub use self::item_search::{
+    FoundItem, FoundItems, ItemFilter, ItemRecord, ItemSearch, SearchPosition,
+};
 pub use self::latest_time::LatestTime;
 pub use self::leases::Leases;
 pub use self::new_items::{FollowUp, NewItem};
+pub use self::operate::{KEEP_OPERATIONS_FOR, Operate};
+pub use self::operations::{
+    AppliedBatch, BrokerOrders, ItemChange, NewOperation, Operation, OperationBatch, OperationKind,
+    OperationState, StartedOperation,
+};
+pub use self::pause::{NewPause, PauseMode, QueuePause};
 pub use self::queue_index::QueueIndex;
 pub(crate) use self::settle::wants_owner;
 pub use self::settle::{Ending, SettleResults, Settled, Settlement};
@@ -35,6 +48,6 @@ pub(crate) use self::step::{due_after, next_fence};
 pub use self::upkeep::{Checkpoints, Upkeep};
 
 /// A store that does everything.
-pub trait Store: Facts + Inspect + Leases + Upkeep {}
+pub trait Store: Facts + Inspect + Leases + Operate + Upkeep {}
 
-impl<T: Facts + Inspect + Leases + Upkeep> Store for T {}
+impl<T: Facts + Inspect + Leases + Operate + Upkeep> Store for T {}

@@ -89,10 +89,11 @@ use super::adoption::Unfit;
 use super::contract::inspect_by_field;
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
-    CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall, Claimed, Database,
-    EnqueueOnce, EnqueuedOnce, Facts, Instance, LatestTime, Leases, NewItem, PoolStatus, PurgeStep,
-    Purged, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults,
-    Settlement, StoreError, TraceNote, Upkeep,
+    AppliedBatch, BrokerOrders, CancelResults, Cancellation, CancelledLease, Checkpoints,
+    ClaimCall, Claimed, Database, EnqueueOnce, EnqueuedOnce, Facts, Instance, LatestTime, Leases,
+    NewItem, NewOperation, NewPause, Operate, Operation, OperationBatch, PoolStatus, PurgeStep,
+    Purged, QueueIndex, QueuePause, Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn,
+    SettleResults, Settlement, StartedOperation, StoreError, TraceNote, Upkeep,
 };
 
 /// Statement of the health check: it succeeds only if the database accepts writes.
@@ -377,6 +378,54 @@ impl Leases for MssqlStore {
             operations.enqueue_once(queue, &request).await
         })
         .await
+    }
+}
+
+#[async_trait]
+impl Operate for MssqlStore {
+    async fn pause(&self, _: QueueIndex, _: NewPause) -> Result<QueuePause, StoreError> {
+        Err(reader::not_built())
+    }
+
+    async fn resume(&self, _: QueueIndex) -> Result<Option<QueuePause>, StoreError> {
+        Err(reader::not_built())
+    }
+
+    async fn start_operation(
+        &self,
+        _: QueueIndex,
+        _: NewOperation,
+    ) -> Result<StartedOperation, StoreError> {
+        Err(reader::not_built())
+    }
+
+    async fn cancel_operation(&self, _: Uuid, _: &str) -> Result<Option<Operation>, StoreError> {
+        Err(reader::not_built())
+    }
+
+    async fn take_operation(
+        &self,
+        _: &[String],
+        _: Uuid,
+        _: Duration,
+    ) -> Result<Option<Operation>, StoreError> {
+        Err(reader::not_built())
+    }
+
+    async fn apply_batch(
+        &self,
+        _: QueueIndex,
+        _: OperationBatch,
+    ) -> Result<AppliedBatch, StoreError> {
+        Err(reader::not_built())
+    }
+
+    async fn request_drain(&self, _: Uuid) -> Result<bool, StoreError> {
+        Err(reader::not_built())
+    }
+
+    async fn read_orders(&self, _: Uuid, _: &[String]) -> Result<BrokerOrders, StoreError> {
+        Ok(BrokerOrders::default())
     }
 }
 

@@ -1,5 +1,7 @@
 //! Lists the broker process as running, and finds the others.
 
+use std::collections::BTreeMap;
+
 use tiberius::{Row, ToSql};
 use uuid::Uuid;
 
@@ -62,6 +64,7 @@ pub(super) fn read(row: &Row) -> Result<Instance, StoreError> {
         address: text(2)?,
         draining: decode::integer(row, 3)? == 1,
         settings: Instance::parse_settings(&text(4)?),
+        activity: BTreeMap::new(),
     })
 }
 
@@ -76,9 +79,15 @@ pub(super) async fn list(connection: &mut Connection) -> Result<BrokerList, Stor
             |column| Ok::<_, StoreError>(decode::optional_text(row, column)?.unwrap_or_default());
         let (draining, millis) = (decode::integer(row, 2)?, decode::integer(row, 3)?);
         Ok(ListedBroker::seen_ago(
-            text(0)?,
-            text(1)?,
-            draining == 1,
+            Instance {
+                id: Uuid::nil(),
+                version: text(1)?,
+                address: text(0)?,
+                draining: draining == 1,
+                settings: BTreeMap::new(),
+                activity: BTreeMap::new(),
+            },
+            0,
             millis,
         ))
     };

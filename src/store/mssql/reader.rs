@@ -1,5 +1,6 @@
 //! The reads of the store: a part of the store that writes, or a store that only reads.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -7,13 +8,17 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_sql::mssql::LEASE_SQL;
+use uuid::Uuid;
 
 use super::inspect::CountMethod;
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use super::{Pool, Settings, adopt};
 use crate::adoption::Unfit;
-use crate::{Inspect, ItemFacts, ListedItem, QueueIndex, Stats, StoreError};
+use crate::{
+    BrokerList, FoundItems, Inspect, ItemFacts, ItemRecord, ItemSearch, ListedItem, Operation,
+    QueueIndex, QueuePause, Stats, StoreError,
+};
 
 /// Reads the leases in a SQL Server database. A login with SELECT on the queues' tables is enough.
 pub struct MssqlReader {
@@ -119,4 +124,42 @@ impl Inspect for MssqlReader {
             .run(async move |operations| operations.item_facts(queue, &key).await)
             .await
     }
+
+    async fn find_items(&self, _: QueueIndex, _: ItemSearch) -> Result<FoundItems, StoreError> {
+        Err(not_built())
+    }
+
+    async fn find_keys(&self, _: QueueIndex, _: Arc<[Key]>) -> Result<FoundItems, StoreError> {
+        Err(not_built())
+    }
+
+    async fn read_item(&self, _: QueueIndex, _: Key) -> Result<Option<ItemRecord>, StoreError> {
+        Err(not_built())
+    }
+
+    async fn pauses(&self) -> Result<Vec<QueuePause>, StoreError> {
+        Err(not_built())
+    }
+
+    async fn operation(&self, _: Uuid) -> Result<Option<Operation>, StoreError> {
+        Err(not_built())
+    }
+
+    async fn operations(
+        &self,
+        _: Arc<[String]>,
+        _: bool,
+        _: Option<Uuid>,
+        _: usize,
+    ) -> Result<Vec<Operation>, StoreError> {
+        Err(not_built())
+    }
+
+    async fn brokers(&self) -> Result<BrokerList, StoreError> {
+        Err(not_built())
+    }
+}
+
+pub(super) fn not_built() -> StoreError {
+    StoreError::Misconfigured("not built for SQL Server yet".to_owned())
 }

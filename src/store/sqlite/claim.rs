@@ -8,6 +8,7 @@ use rusqlite::{CachedStatement, Connection};
 
 use super::epoch;
 use super::error::broken_constraint;
+use super::pause;
 use super::queue_statements::QueueStatements;
 use super::ready_item::{Picked, ReadyItem, read_leased};
 use super::statement::{Token, bind, bind_key};
@@ -34,6 +35,7 @@ pub(super) fn claim(
         .lease_effects
         .reach_data(&context.connection, queue)?;
     let mut statements = ClaimStatements::new(context, queue, reads_sizes || reads_twice)?;
+    let is_paused = pause::is_held(&context.connection, &queue.spec.name, statements.now)?;
     // No more items are ready. The remaining calls skip the query.
     let mut none_ready = false;
     let mut room = Some(max_bytes);
@@ -52,7 +54,9 @@ pub(super) fn claim(
             results.push(claimed);
             continue;
         }
-        if claimed.items.is_empty() && !none_ready {
+        if claimed.items.is_empty() && is_paused {
+            claimed.is_paused = true;
+        } else if claimed.items.is_empty() && !none_ready {
             if reads_sizes {
                 let is_first = room == Some(max_bytes);
                 let left = room.unwrap_or_default();

@@ -52,6 +52,8 @@ pub(super) struct QueueStatements {
     pub(super) insertable: HashMap<String, ColumnType>,
     /// The columns that a settlement can write, by name.
     pub(super) writable: HashMap<String, ColumnType>,
+    /// The columns by whose values operators can filter, by name.
+    pub(super) filterable: HashMap<String, ColumnType>,
     /// The rendered statements.
     pub(super) sql: Statements,
     /// The templates of the statements. A settlement that writes columns is rendered later.
@@ -167,6 +169,11 @@ impl QueueStatements {
             columns: columns.into(),
             writable: queue_columns
                 .writable
+                .into_iter()
+                .map(|column| (column.name, column.kind))
+                .collect(),
+            filterable: queue_columns
+                .filterable
                 .into_iter()
                 .map(|column| (column.name, column.kind))
                 .collect(),
