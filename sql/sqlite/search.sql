@@ -4,7 +4,7 @@
 --   without its columns, `read_record` with them. `redrive_item` and `purge_item` change one item of an operation.
 -- Parameters: ?1 to ?3 key values; ?4 time of the last row of the page before, or of an item (ms since 1970); ?5 maximum number of
 --   rows to look at; ?6 owner; ?7 part of the error; ?8 first time and ?9 time after the last one (ms since 1970); ?10 least number of
---   attempts; ?11 and following: the values of columns. `redrive_item`: ?4 time at which the operation was stored; ?5 now; ?6 fencing
+--   attempts; ?11 last time of a state that fits, if it is known; ?12 and following: the values of columns. `redrive_item`: ?4 time at which the operation was stored; ?5 now; ?6 fencing
 --   token; ?7 state; ?8 due time. `purge_item`: ?4, ?6 and ?7 as in `redrive_item`.
 -- Locks: the write lock of the file (redrive_item, purge_item); none to read.
 -- Indexes: dead, for dead items; due, for leased and delayed ones; ready, for ready items of a queue whose order is that of the key. For
@@ -50,6 +50,9 @@ instr({lease_error}, ?7) > 0
 
 -- :: fits_attempt
 {lease_attempt} >= ?10
+
+-- :: fits_not_after
+({lease_state_time} IS NULL OR {lease_state_time} <= ?11)
 
 -- :: read_item
 SELECT {key}, {lease_state}, {lease_owner}, {lease_state_time}, {lease_due_time}, {lease_attempt}, {lease_fence}, {lease_error}, 1

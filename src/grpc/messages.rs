@@ -112,6 +112,7 @@ pub(super) fn held_back_to_proto(held_back: HeldBack) -> proto::HeldBack {
     match held_back {
         HeldBack::NothingReady => proto::HeldBack::NothingReady,
         HeldBack::TooLarge => proto::HeldBack::TooLarge,
+        HeldBack::Paused => proto::HeldBack::Paused,
         HeldBack::Stopping => proto::HeldBack::Stopping,
         HeldBack::Released => proto::HeldBack::Released,
     }

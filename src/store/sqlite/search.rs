@@ -13,13 +13,13 @@ use super::statement::{bind, bind_key};
 use crate::adoption::with;
 use crate::template::render;
 use crate::{
-    FoundItem, FoundItems, ItemFilter, ItemRecord, ItemSearch, ListedItem, Problem, ProblemKind,
-    Rejection, SearchPosition, StoreError,
+    FoundItem, FoundItems, ItemRecord, ItemSearch, ListedItem, Problem, ProblemKind, Rejection,
+    SearchPosition, StoreError,
 };
 
 const SEARCH: &str = lease_broker_sql::sqlite::SEARCH;
 /// The number of the first parameter that has the value of a column.
-const FIRST_COLUMN: usize = 11;
+const FIRST_COLUMN: usize = 12;
 /// The columns that begin each statement, besides the key: state, owner, time of the state, due time, attempts, fence and error.
 const ITEM_COLUMNS: usize = 7;
 
@@ -94,6 +94,7 @@ pub(super) fn find_items(
             &filter.state_since,
             &filter.state_before,
             &filter.min_attempt,
+            &search.not_after,
         ],
     )?;
     for (number, value) in (FIRST_COLUMN..).zip(&columns) {
@@ -160,7 +161,7 @@ fn statement(
             after += &text("before");
         }
     }
-    let (matches, columns) = conditions(queue, filter, &text)?;
+    let (matches, columns) = conditions(queue, search, &text)?;
     let direction = if is_descending { " DESC" } else { "" };
     let key = queue.key.iter().map(|name| super::quote::quote(name));
     let order = time.into_iter().chain(key);
@@ -180,9 +181,10 @@ fn statement(
 /// Returns the conditions of a filter as one, and the values of its columns.
 fn conditions(
     queue: &QueueStatements,
-    filter: &ItemFilter,
+    search: &ItemSearch,
     text: &dyn Fn(&'static str) -> String,
 ) -> Result<(String, Vec<SqlValue>), StoreError> {
+    let filter = &search.filter;
     let mut parts = vec![text("fits_state")];
     for (is_set, section) in [
         (filter.owner.is_some(), "fits_owner"),
@@ -190,6 +192,7 @@ fn conditions(
         (filter.state_since.is_some(), "fits_since"),
         (filter.state_before.is_some(), "fits_before"),
         (filter.min_attempt.is_some(), "fits_attempt"),
+        (search.not_after.is_some(), "fits_not_after"),
     ] {
         if is_set {
             parts.push(text(section));
