@@ -557,7 +557,10 @@ impl Broker {
             self.drain_is_announced.subscribe(),
             self.differing_queues.clone(),
             self.other_version_runs.clone(),
-            ActivityMeter::new(self.metrics.clone()),
+            ActivityMeter::new(
+                self.metrics.clone(),
+                self.operator.queue_names().map(str::to_owned).collect(),
+            ),
         );
         self.tasks.spawn(instances.run(self.stop.clone()));
     }

@@ -18,27 +18,27 @@ pub(super) struct ActivityMeter {
     metrics: Arc<OperationMetrics>,
     /// The counts of all queues at earlier times, the oldest first.
     samples: VecDeque<(Instant, Vec<Counts>)>,
+    /// The names of the queues, in the order of their indexes.
+    names: Vec<String>,
 }
 
 /// The counters of a queue, as [`Activity`] has them: claimed, completed, failed, expired, enqueued and released.
 type Counts = [u64; 6];
 
 impl ActivityMeter {
-    pub(super) fn new(metrics: Arc<OperationMetrics>) -> Self {
+    /// `names`: those of the queues, in the order of their indexes.
+    pub(super) fn new(metrics: Arc<OperationMetrics>, names: Vec<String>) -> Self {
         Self {
             metrics,
             samples: VecDeque::new(),
+            names,
         }
     }
 
-    /// Returns the activity since the oldest sample in the window, by the names of the queues in the order of their indexes.
-    pub(super) fn measure<'a>(
-        &mut self,
-        names: impl Iterator<Item = &'a String>,
-    ) -> BTreeMap<String, Activity> {
-        let names: Vec<&String> = names.collect();
+    /// Returns the activity since the oldest sample in the window, by the names of the queues.
+    pub(super) fn measure(&mut self) -> BTreeMap<String, Activity> {
         let now = Instant::now();
-        let indexes = (0..names.len()).map(QueueIndex);
+        let indexes = (0..self.names.len()).map(QueueIndex);
         let counts: Vec<Counts> = indexes
             .map(|queue| counts(self.metrics.queue(queue)))
             .collect();
@@ -47,7 +47,7 @@ impl ActivityMeter {
             None => (now, counts.clone()),
         };
         let seconds = now.duration_since(since).as_secs_f64().max(1.0);
-        let activity = names.into_iter().enumerate().map(|(index, name)| {
+        let activity = self.names.iter().enumerate().map(|(index, name)| {
             let rate = |kind: usize| {
                 let events = counts[index][kind].saturating_sub(former[index][kind]);
                 // A count of 2^53 events is beyond the life of a process.

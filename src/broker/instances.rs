@@ -89,7 +89,7 @@ impl Instances {
         stop.run_until_cancelled(async {
             loop {
                 self.own.draining = *self.draining.borrow_and_update();
-                self.own.activity = self.activity.measure(self.own.settings.keys());
+                self.own.activity = self.activity.measure();
                 match self.announce().await {
                     Ok(others) => {
                         self.last_run_failed = false;

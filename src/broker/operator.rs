@@ -94,6 +94,14 @@ impl Operator {
         self.queues.iter().map(|queue| queue.name.as_str())
     }
 
+    /// Returns the settings of a queue.
+    ///
+    /// # Errors
+    /// [`Error::QueueNotFound`].
+    pub fn spec(&self, queue: &str) -> Result<&QueueSpec, Error> {
+        self.queue(queue).map(|(_, spec)| spec)
+    }
+
     fn queue(&self, name: &str) -> Result<(QueueIndex, &QueueSpec), Error> {
         let index = self.index_by_name.get(name);
         let index = *index.ok_or_else(|| Error::QueueNotFound(name.to_owned()))?;

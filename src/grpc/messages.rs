@@ -95,7 +95,7 @@ pub(super) fn request_id_from_proto(field: &str, id: &str) -> Result<Option<Uuid
 }
 
 /// Converts a UUID. `field` returns the field's path.
-fn uuid_from_proto(field: impl FnOnce() -> String, text: &str) -> Result<Uuid> {
+pub(super) fn uuid_from_proto(field: impl FnOnce() -> String, text: &str) -> Result<Uuid> {
     const LENGTH: usize = uuid::fmt::Hyphenated::LENGTH;
 
     match Uuid::try_parse(text) {
@@ -236,7 +236,7 @@ fn new_item_from_proto(
 
 /// Converts the values of columns. The list is sorted by name, as the map is. Equal sets of columns therefore give equal
 /// lists, for which the store keeps one prepared statement.
-fn columns_from_proto(
+pub(super) fn columns_from_proto(
     columns: BTreeMap<String, proto::ColumnValue>,
 ) -> Result<Vec<(String, Value)>> {
     let convert = |(name, value): (String, proto::ColumnValue)| match value_from_proto(value) {
@@ -425,7 +425,7 @@ fn refusal_to_proto(refusal: Refusal) -> proto::Refusal {
 }
 
 /// Converts the state of an item. `None`: it is unknown.
-fn item_state(state: Option<State>) -> proto::ItemState {
+pub(super) fn item_state(state: Option<State>) -> proto::ItemState {
     match state {
         None => proto::ItemState::Unspecified,
         Some(State::Ready) => proto::ItemState::Ready,

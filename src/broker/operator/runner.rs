@@ -163,12 +163,18 @@ impl OperationRunner {
                 }
                 _ => Duration::ZERO,
             };
-            self.rest(&operation, rest.max(took).max(MIN_REST)).await?;
+            let rest = rest.max(took).max(MIN_REST);
+            self.rest(queue, &mut operation, rest).await?;
         }
     }
 
     /// Rests between two batches. A long rest renews the hold.
-    async fn rest(&self, operation: &Operation, rest: Duration) -> Result<(), StoreError> {
+    async fn rest(
+        &self,
+        queue: QueueIndex,
+        operation: &mut Operation,
+        rest: Duration,
+    ) -> Result<(), StoreError> {
         let end = Instant::now() + rest;
         loop {
             let left = end.saturating_duration_since(Instant::now());
@@ -176,10 +182,14 @@ impl OperationRunner {
             if left <= HOLD / 3 {
                 return Ok(());
             }
-            let queues = [operation.queue.clone()];
-            self.store
-                .take_operation(&queues, self.broker, HOLD)
+            let kept = self
+                .store
+                .apply_batch(queue, empty(operation, self.broker))
                 .await?;
+            if kept.changed.is_none() {
+                return Ok(());
+            }
+            operation.batches += 1;
         }
     }
 
@@ -323,17 +333,9 @@ impl OperationRunner {
         error: Option<String>,
     ) -> Result<AppliedBatch, StoreError> {
         let batch = OperationBatch {
-            id: operation.id,
-            holder: self.broker,
-            number: operation.batches,
-            hold_for: HOLD,
-            change: OperationChange::PurgeDead.for_store(""),
-            items: Vec::new(),
-            position: operation.position.clone(),
-            examined: 0,
-            refused: 0,
             error,
             end: Some(state),
+            ..empty(operation, self.broker)
         };
         self.store.apply_batch(queue, batch).await
     }
@@ -357,6 +359,23 @@ impl OperationRunner {
         if let Some(leases) = &self.leases {
             leases.cancelled_by_operation(queue, &applied.ended);
         }
+    }
+}
+
+/// Returns a batch without items, which only renews the hold.
+fn empty(operation: &Operation, broker: Uuid) -> OperationBatch {
+    OperationBatch {
+        id: operation.id,
+        holder: broker,
+        number: operation.batches,
+        hold_for: HOLD,
+        change: OperationChange::PurgeDead.for_store(""),
+        items: Vec::new(),
+        position: operation.position.clone(),
+        examined: 0,
+        refused: 0,
+        error: None,
+        end: None,
     }
 }
 
