@@ -93,8 +93,8 @@ CREATE TABLE lease_broker_queue (
     pause_mode smallint NULL CONSTRAINT CK_lease_broker_queue_pause_mode CHECK (pause_mode BETWEEN 1 AND 3),
     pause_time datetime2(3) NULL,
     pause_until datetime2(3) NULL,
-    pause_actor nvarchar(1024) NULL,
-    pause_reason nvarchar(1024) NULL
+    pause_actor nvarchar(2048) NULL,
+    pause_reason nvarchar(2048) NULL
 )
 GO
 -- One row per operation on many items, by the request id of the call that started it. `kind` is redrive, cancel_leases or purge.
@@ -107,8 +107,8 @@ CREATE TABLE lease_broker_operation (
     kind varchar(32) NOT NULL,
     slot varchar(64) NOT NULL,
     definition nvarchar(max) NOT NULL,
-    actor nvarchar(1024) NOT NULL,
-    reason nvarchar(1024) NOT NULL,
+    actor nvarchar(2048) NOT NULL,
+    reason nvarchar(2048) NOT NULL,
     create_time datetime2(3) NOT NULL,
     state smallint NOT NULL CONSTRAINT DF_lease_broker_operation_state DEFAULT 0
         CONSTRAINT CK_lease_broker_operation_state CHECK (state BETWEEN 0 AND 3),
@@ -121,7 +121,7 @@ CREATE TABLE lease_broker_operation (
     error nvarchar(1024) NULL,
     holder uniqueidentifier NULL,
     until_time datetime2(3) NULL,
-    cancelled_by nvarchar(1024) NULL,
+    cancelled_by nvarchar(2048) NULL,
     CONSTRAINT UQ_lease_broker_operation_slot UNIQUE (queue, slot)
 )
 GO

@@ -12,6 +12,7 @@ use super::decode;
 use super::error::{OperationFailure, RetrySafety, into_rejection};
 use super::list_parameters::{ListEntry, ListParameters};
 use super::operations::MssqlOperations;
+use super::pause::is_pause;
 use super::queue_statements::{ClaimBatches, QueueStatements};
 use super::types;
 use crate::{ClaimCall, Claimed, ClaimedItem, QueueIndex, StoreError, TooLargeItem};
@@ -65,9 +66,12 @@ impl MssqlOperations {
         decode::result_set(&results, 0)?;
         let mut claimed = vec![Claimed::default(); calls.len()];
         // If calls already hold leases, the first result set has them. Then come the new leases, and the items that were
-        // passed over.
+        // passed over, and the pause.
+        let mut is_paused = false;
         for row in results.iter().flatten() {
-            if is_passed_over(row) {
+            if is_pause(row) {
+                is_paused = true;
+            } else if is_passed_over(row) {
                 let index = decode::request_index(row, 0, calls.len())?;
                 read_passed_over(queue, row, &mut claimed[index])?;
             } else if let Some(index) = first_index.get(&decode::token(row, 0)?) {
@@ -77,6 +81,9 @@ impl MssqlOperations {
                 claimed[*index].bytes += queue.item_size.of(&item);
                 claimed[*index].items.push(item);
             }
+        }
+        for claimed in &mut claimed {
+            claimed.is_paused = is_paused && claimed.items.is_empty();
         }
         let mut bytes = 0;
         for (index, call) in calls.iter().enumerate() {
@@ -112,7 +119,7 @@ fn all_fit(queue: &QueueStatements, calls: &[ClaimCall], max_bytes: usize) -> bo
             .all(|call| row.saturating_mul(call.max_items) <= call.max_bytes)
 }
 
-/// Returns whether the row comes from `read_passed_over` (`claim.sql`). All other rows begin with a token.
+/// Returns whether the row comes from `read_passed_over` (`claim.sql`). All others but the pause begin with a token.
 fn is_passed_over(row: &Row) -> bool {
     row.columns()
         .first()
@@ -217,7 +224,8 @@ impl Attempt {
             return Ok(results);
         }
         let tokens: HashSet<Uuid> = without_id.map(|call| call.token).collect();
-        for row in results.iter().flatten().filter(|row| !is_passed_over(row)) {
+        let has_token = |row: &&Row| !is_passed_over(row) && !is_pause(row);
+        for row in results.iter().flatten().filter(has_token) {
             if tokens.contains(&decode::token(row, 0)?) {
                 return Ok(results);
             }

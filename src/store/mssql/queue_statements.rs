@@ -20,9 +20,10 @@ use super::list_parameters::{ListEntry, ListParameters};
 use super::list_statements::ListStatements;
 use super::purge_statements::PurgeStatements;
 use super::quote::quote;
+use super::search_statements::exact_times;
 use super::server_info::TextBytes;
 use super::soft_lock_types::queue_columns;
-use super::statement_parts::{ALL_DUE, roll_back_on_error, with_key_list, with_lease_list};
+use super::statement_parts::{ALL_DUE, render_cancel, roll_back_on_error, with_lease_list};
 use super::trace_statements::TraceStatements;
 use super::types::{self, ColumnType};
 use super::why_statements::WhyStatements;
@@ -55,6 +56,10 @@ pub(super) struct QueueStatements {
     pub(super) insertable: HashMap<String, Column>,
     /// The columns that a settlement may write, by name.
     pub(super) writable: HashMap<String, Column>,
+    /// The columns by whose values operators can filter, by name.
+    pub(super) filterable: HashMap<String, Column>,
+    /// The columns whose type is exactly that of the broker's times.
+    pub(super) exact_times: Vec<String>,
     /// The column of the checkpoint. `None`: the queue has no checkpoints.
     pub(super) checkpoint: Option<Column>,
     /// Name and column of each index that has only one column.
@@ -225,11 +230,7 @@ impl QueueStatements {
             settle: SettleSections::new(sql, spec, &placeholders),
             release_claims: guard(render(sql.release_claims, "release_claims", &placeholders)),
             trace: TraceStatements::new(spec, &placeholders, table.has_triggers),
-            cancel: guard(render(
-                sql.cancel,
-                "cancel",
-                &with_key_list(sql, &placeholders),
-            )),
+            cancel: guard(render_cancel(sql, &placeholders)),
             reap: guard(render_reap(sql, spec, &placeholders)),
             stats: render(STATS, "stats", &placeholders),
             exact_stats: render_exact_stats(&placeholders),
@@ -271,6 +272,8 @@ impl QueueStatements {
                 .collect(),
             insertable: by_name(columns.insertable),
             writable: by_name(columns.writable),
+            filterable: by_name(columns.filterable),
+            exact_times: exact_times(&table.columns),
             checkpoint: checkpoint.cloned(),
             placeholders,
             has_triggers,

@@ -63,6 +63,7 @@ fn spec(order: Order, filtered_indexes: bool) -> QueueSpec {
         on_complete: OnComplete::Archive("done".to_owned()),
         soft_lock: SoftLock::default(),
         writable: Vec::new(),
+        filterable: Vec::new(),
         max_checkpoint_bytes: None,
         mirror: Vec::new(),
         managed_columns: None,
