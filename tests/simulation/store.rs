@@ -9,11 +9,11 @@ use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::{LeaseRef, Secret, SigningSecrets};
 use lease_broker_model::millis::duration_between;
 use lease_broker_store::{
-    BrokerList, CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall, Claimed,
-    ClaimedItem, EndedLease, EnqueueOnce, EnqueuedOnce, Facts, FoundItems, Inspect, Instance,
-    ItemFacts, ItemRecord, ItemSearch, LatestTime, LeaseExpiry, LeaseProof, LeaseRow, Leases,
-    ListedItem, NewItem, Operation, OutageCause, PoolStatus, Problem, ProblemKind, PurgeStep,
-    Purged, QueueIndex, QueuePause, Reaped, Rejection, ReleasedClaims, Renewal, Renewed,
+    BrokerList, Browse, CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall,
+    Claimed, ClaimedItem, EndedLease, EnqueueOnce, EnqueuedOnce, Facts, FoundItems, Inspect,
+    Instance, ItemFacts, ItemRecord, ItemSearch, LatestTime, LeaseExpiry, LeaseProof, LeaseRow,
+    Leases, ListedItem, NewItem, Operation, OutageCause, PoolStatus, Problem, ProblemKind,
+    PurgeStep, Purged, QueueIndex, QueuePause, Reaped, Rejection, ReleasedClaims, Renewal, Renewed,
     RetentionTurn, RowEnding, RowOperation, RowOutcome, SettleResults, Settlement, Stats,
     StoreError, TraceNote, Upkeep,
 };
@@ -458,7 +458,10 @@ impl Inspect for SimulatedStore {
     async fn item_facts(&self, _: QueueIndex, _: Key) -> Result<ItemFacts, StoreError> {
         Err(unsupported())
     }
+}
 
+#[async_trait]
+impl Browse for SimulatedStore {
     async fn find_items(&self, _: QueueIndex, _: ItemSearch) -> Result<FoundItems, StoreError> {
         Err(unsupported())
     }
