@@ -57,10 +57,10 @@ mod written_columns;
 
 pub use self::contract::{
     CancelResults, Cancellation, Cancelled, CancelledLease, Checkpoints, ClaimCall, Claimed,
-    ClaimedItem, Database, EndedLease, Ending, Facts, FollowUp, Inspect, LatestTime, LeaseExpiry,
-    LeaseProof, LeaseRow, Leases, MAX_PASSED_OVER, MAX_TOO_LARGE, NewItem, QueueIndex, Reaped,
-    ReleasedClaims, Renewal, Renewed, RowEnding, RowOperation, RowOutcome, SettleResults, Settled,
-    Settlement, Store, TooLargeItem, TraceNote, Upkeep, step,
+    ClaimedItem, Database, EndedLease, Ending, Facts, FollowUp, Holding, Inspect, LatestTime,
+    LeaseExpiry, LeaseProof, LeaseRow, Leases, MAX_PASSED_OVER, MAX_TOO_LARGE, NewItem, QueueIndex,
+    Reaped, ReleasedClaims, Renewal, Renewed, RowEnding, RowOperation, RowOutcome, SettleResults,
+    Settled, Settlement, Share, Store, TooLargeItem, TraceNote, Upkeep, share_of, step,
 };
 pub use self::enqueue_once::{EnqueueOnce, EnqueuedOnce};
 pub use self::error::{

@@ -15,6 +15,7 @@ use crate::template::Placeholders;
 pub(super) fn of_queue(queue: &QueueSpec) -> Placeholders {
     let mut placeholders = soft_lock_placeholders(&queue.soft_lock, quote);
     placeholders.insert("queue_comment", queue_comment(&queue.name));
+    placeholders.insert("queue_literal", text_literal(&queue.name));
     let table = quote_table(&queue.table);
     placeholders.insert("table_literal", text_literal(&table));
     placeholders.insert("table", table);
