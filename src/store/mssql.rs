@@ -61,6 +61,7 @@ mod settle;
 mod soft_lock_types;
 mod statement_parts;
 mod survey;
+mod suspects;
 #[cfg(test)]
 mod tests;
 mod trace;
