@@ -118,6 +118,9 @@ SELECT EXISTS (SELECT 1 FROM {table} WHERE {backfill_if_present}{backfill_match}
 -- :: dead_index
 {record}CREATE INDEX {dead_index} ON {table} ({dead_columns}){dead_filter}
 
+-- :: completed_index
+{record}CREATE INDEX {completed_index} ON {table} ({completed_columns}){completed_filter}
+
 -- :: create_archive
 CREATE TABLE {archive} ({archive_definitions})
 

@@ -1,6 +1,6 @@
 //! Schema changes on a server: plans, checks and makes the changes that turn a table into a queue.
 
-use lease_broker_model::queue::{OrderColumn, QueueSpec, SoftLockColumn};
+use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 use tokio::runtime::Runtime;
 
 use super::added_parts::{naming, recording};
@@ -202,7 +202,7 @@ pub(super) async fn plan(
     if exists && !managed {
         let mut problems = added.foreign_columns(queue, &table);
         let indexes =
-            index::all_with_status(queue, &columns.order, &table).map(|(role, status)| {
+            index::all_with_status(queue, &columns, &table).map(|(role, status)| {
                 let [present, _] = index::present_and_other_name(role, queue, &table);
                 (present, status)
             });
@@ -245,7 +245,7 @@ pub(super) async fn plan(
     changes.extend(add_indexes(
         queue,
         &table,
-        &columns.order,
+        &columns,
         &placeholders,
         builds,
     ));
@@ -342,7 +342,7 @@ pub(super) async fn unfit(
         Some(name) => Table::read(connection, name).await?,
         None => None,
     };
-    let indexes = index::all_with_status(queue, &columns.order, &table)
+    let indexes = index::all_with_status(queue, &columns, &table)
         .map(|(role, status)| (index::name(role, queue), status));
     Ok(missing_parts(
         queue,
@@ -451,7 +451,7 @@ pub(super) struct IndexBuilds<'a> {
 pub(super) fn add_indexes(
     queue: &QueueSpec,
     table: &Table,
-    order: &[OrderColumn],
+    columns: &QueueColumns<ColumnType>,
     placeholders: &Placeholders,
     builds: IndexBuilds<'_>,
 ) -> Vec<Step> {
@@ -459,7 +459,7 @@ pub(super) fn add_indexes(
         |purpose, role, name: &str| create_index(queue, placeholders, builds, purpose, role, name);
     let drop = |purpose, name: &str| remove::drop_index(purpose, placeholders, &queue.table, name);
     let mut steps = Vec::new();
-    for (role, status) in index::all_with_status(queue, order, table) {
+    for (role, status) in index::all_with_status(queue, columns, table) {
         let role_name = role.name();
         let [present, other] = index::present_and_other_name(role, queue, table);
         // Only SQL Server keeps the names apart. The other index is there if an earlier replacement was interrupted.
@@ -474,7 +474,7 @@ pub(super) fn add_indexes(
         };
         match status {
             IndexStatus::Usable => {
-                let used = index::find(role, queue, order, table);
+                let used = index::find(role, queue, columns, table);
                 if has_other && used.is_some_and(|used| used.name.eq_ignore_ascii_case(&other)) {
                     steps.push(replace());
                 }

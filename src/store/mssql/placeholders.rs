@@ -106,8 +106,7 @@ pub(super) fn of_table(
     index::set_columns_and_hints(
         &mut placeholders,
         queue,
-        &columns.order,
-        &columns.key,
+        columns,
         table,
     );
     let state = queue.soft_lock.name(SoftLockColumn::State);
@@ -153,6 +152,10 @@ fn set_key_placeholders(placeholders: &mut Placeholders, key: &[Column]) {
     placeholders.insert(
         "t_key_as_names",
         list(&|number, column| format!("{} AS lb_k{number}", read_column(column))),
+    );
+    placeholders.insert(
+        "t_key_as_stored",
+        list(&|number, column| format!("t.{} AS lb_k{number}", quote(&column.name))),
     );
     placeholders.insert(
         "t_key_columns",

@@ -144,7 +144,7 @@ impl Schema for SqliteSchema {
         ));
         changes.extend(backfill::plan(connection, queue, &table, &placeholders)?);
         changes.extend(add_indexes(
-            index::all_with_status(queue, &columns.order, &table),
+            index::all_with_status(queue, &columns, &table),
             |purpose, role| {
                 let name = role.index_name(queue, &queue.table);
                 remove::drop_index(purpose, &placeholders, &queue.table, &name)
@@ -330,7 +330,7 @@ fn index_status(
     columns: &QueueColumns<ColumnType>,
     table: &Table,
 ) -> impl Iterator<Item = (String, IndexStatus)> {
-    index::all_with_status(queue, &columns.order, table)
+    index::all_with_status(queue, columns, table)
         .map(|(role, status)| (role.index_name(queue, &queue.table), status))
 }
 

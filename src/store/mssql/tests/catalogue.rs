@@ -54,7 +54,7 @@ fn table(indexes: Vec<Index>) -> Table {
 
 fn statuses(queue: &QueueSpec, table: &Table) -> Vec<IndexStatus> {
     let columns = queue_columns(queue, table).expect("the columns are there");
-    let statuses = index::all_with_status(queue, &columns.order, table);
+    let statuses = index::all_with_status(queue, &columns, table);
     statuses.map(|(_, status)| status).collect()
 }
 
@@ -78,12 +78,12 @@ fn index_with_a_hidden_filter_is_found_by_its_name() {
     };
     let named = table(indexes(""));
     assert_eq!(statuses(&queue, &named), [IndexStatus::Usable; 4]);
-    let order = queue_columns(&queue, &named).expect("columns").order;
-    assert!(index::has_hidden_filter(&queue, &order, &named));
+    let columns = queue_columns(&queue, &named).expect("columns");
+    assert!(index::has_hidden_filter(&queue, &columns, &named));
     // Another index may have the same columns and another filter.
     let others = table(indexes("_of_reports"));
     assert_eq!(statuses(&queue, &others), [IndexStatus::Missing; 4]);
-    assert!(!index::has_hidden_filter(&queue, &order, &others));
+    assert!(!index::has_hidden_filter(&queue, &columns, &others));
 }
 
 #[test]
@@ -279,13 +279,13 @@ fn index_partitioned_like_its_table_is_a_warning() {
         index("ready", "id", "=(0)"),
         index("token", "lease_token", "=(1)"),
     ]);
-    let order = queue_columns(&queue, &table).expect("columns").order;
+    let columns = queue_columns(&queue, &table).expect("columns");
     let warnings = |indexes: &[&str]| {
         let partitions = Partitions {
             filegroup: Some("PRIMARY".to_owned()),
             indexes: indexes.iter().map(|name| (*name).to_owned()).collect(),
         };
-        partitioned_indexes(&partitions, &queue, &order, &table)
+        partitioned_indexes(&partitions, &queue, &columns, &table)
     };
     let ready = warnings(&["PK", "item_lease_ready", "item_lease_token"]);
     assert_eq!(ready.len(), 1, "{ready:?}");
