@@ -132,9 +132,17 @@ pub(crate) async fn index_of_completed_items_goes_with_the_columns<H: Harness>()
     assert_eq!(fixture.harness.check(&spec).await, Ok(Vec::new()));
     assert_eq!(fixture.harness.plan(&spec).await.expect("plan").len(), 0);
     spec.completed_index = false;
-    let steps = fixture.harness.plan_removal(&spec).await.expect("a plan").steps;
+    let steps = fixture
+        .harness
+        .plan_removal(&spec)
+        .await
+        .expect("a plan")
+        .steps;
     let purposes: Vec<&str> = steps.iter().map(|step| &*step.purpose).collect();
-    assert!(purposes.contains(&"drop the completed index"), "{purposes:?}");
+    assert!(
+        purposes.contains(&"drop the completed index"),
+        "{purposes:?}"
+    );
 }
 
 pub(crate) async fn purged_lease_is_gone_when_it_is_settled_again<H: Harness>() {

@@ -169,7 +169,7 @@ async fn backfill_ends_while_others_complete_rows() {
         INSERT INTO \"my orders\" (customer, processed) SELECT 'x', 1 FROM n";
     connection.execute_batch(fill).expect(fill);
     let mut schema = SqliteSchema::open(&harness.path()).expect("open");
-    let mut runs = 0;
+    let mut runs: i64 = 0;
     let mut complete_one = |_: Progress| {
         runs += 1;
         let insert = "INSERT INTO \"my orders\" (id, customer, processed) VALUES (?1, 'x', 1)";

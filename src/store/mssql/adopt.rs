@@ -9,7 +9,7 @@ use super::catalogue::{Column, Table, collate};
 use super::connection::Connection;
 use super::decode::{self, integer};
 use super::error::of_schema_change;
-use super::migrations::{migrate, with_migration_lock};
+use super::migrations::{migrate, second_set, with_migration_lock};
 use super::partitions::{self, Partitions, is_whole};
 use super::quote::{quote, quote_table, text_literal};
 use super::soft_lock_types::{NOT_NULL_COLUMNS, queue_columns};
@@ -201,11 +201,10 @@ pub(super) async fn plan(
     let mut filegroup = None;
     if exists && !managed {
         let mut problems = added.foreign_columns(queue, &table);
-        let indexes =
-            index::all_with_status(queue, &columns, &table).map(|(role, status)| {
-                let [present, _] = index::present_and_other_name(role, queue, &table);
-                (present, status)
-            });
+        let indexes = index::all_with_status(queue, &columns, &table).map(|(role, status)| {
+            let [present, _] = index::present_and_other_name(role, queue, &table);
+            (present, status)
+        });
         problems.extend(foreign_indexes(queue, &added, indexes));
         problems.extend(strange_states(connection, queue, &table, &added).await?);
         if !problems.is_empty() {
@@ -242,13 +241,7 @@ pub(super) async fn plan(
         renames: server.renames_indexes(),
         filegroup: filegroup.as_deref(),
     };
-    changes.extend(add_indexes(
-        queue,
-        &table,
-        &columns,
-        &placeholders,
-        builds,
-    ));
+    changes.extend(add_indexes(queue, &table, &columns, &placeholders, builds));
     if let Some(name) = archive_name(queue) {
         let archive = Table::read(connection, name).await?;
         if archive.is_none() {
@@ -359,6 +352,7 @@ async fn warnings(
     queue: &QueueSpec,
 ) -> Result<Vec<String>, StoreError> {
     let mut warnings = dependents::warnings(connection, queue).await?;
+    warnings.extend(second_set(connection).await?);
     if let Some(table) = Table::read(connection, &queue.table).await? {
         warnings.extend(partitions::warnings(connection, queue, &table).await?);
         warnings.extend(unsent_columns(queue, &table));

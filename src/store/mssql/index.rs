@@ -169,7 +169,11 @@ pub(super) fn used<'a>(
 
 /// Returns whether the login may not see the filter of an index that the queue uses. SQL Server shows the text of a filter
 /// only to a login with VIEW DEFINITION on the table (Microsoft's documentation of `sys.indexes`).
-pub(super) fn has_hidden_filter(queue: &QueueSpec, columns: &QueueColumns<ColumnType>, table: &Table) -> bool {
+pub(super) fn has_hidden_filter(
+    queue: &QueueSpec,
+    columns: &QueueColumns<ColumnType>,
+    table: &Table,
+) -> bool {
     used(queue, columns, table).any(|index| index.filter == Filter::Hidden)
 }
 

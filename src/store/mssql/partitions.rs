@@ -65,12 +65,7 @@ pub(super) async fn warnings(
         return Ok(Vec::new());
     }
     let partitions = Partitions::read(connection, &queue.table).await?;
-    Ok(partitioned_indexes(
-        &partitions,
-        queue,
-        &columns,
-        table,
-    ))
+    Ok(partitioned_indexes(&partitions, queue, &columns, table))
 }
 
 /// Returns one warning for each index of the queue that should be in one piece and is partitioned.

@@ -103,12 +103,7 @@ pub(super) fn of_table(
     placeholders.insert("redrive_order", redrive_order);
     placeholders.insert("queue_order", order);
     placeholders.insert("pick_order", pick_order);
-    index::set_columns_and_hints(
-        &mut placeholders,
-        queue,
-        columns,
-        table,
-    );
+    index::set_columns_and_hints(&mut placeholders, queue, columns, table);
     let state = queue.soft_lock.name(SoftLockColumn::State);
     placeholders.insert("state_column_literal", text_literal(state));
     let skip_locked = match queue.claim_strategy {

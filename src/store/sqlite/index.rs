@@ -22,7 +22,12 @@ pub(super) fn all_with_status(
 
 /// Returns the status of the index with the role's name. Only the order of the ready index matters: with another order,
 /// each claim would sort all ready items. The state may lead the index or filter it.
-fn status(role: IndexRole, queue: &QueueSpec, columns: &QueueColumns<ColumnType>, table: &Table) -> IndexStatus {
+fn status(
+    role: IndexRole,
+    queue: &QueueSpec,
+    columns: &QueueColumns<ColumnType>,
+    table: &Table,
+) -> IndexStatus {
     let Some(index) = table.index(&role.index_name(queue, &queue.table)) else {
         return IndexStatus::Missing;
     };

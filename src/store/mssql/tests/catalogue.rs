@@ -6,6 +6,7 @@ use lease_broker_model::queue::{Order, OrderColumn, QueueSpec, SoftLockColumn};
 use super::super::adopt::unsent_columns;
 use super::super::backfill::set_position_placeholders;
 use super::super::catalogue::{Column, Table};
+use super::super::migrations::CREATE_HISTORY_TABLE;
 use super::super::partitions::{Partitions, partitioned_indexes};
 use super::super::restrictions::{Restriction, problems};
 use super::super::soft_lock_types::queue_columns;
@@ -257,7 +258,7 @@ fn every_constraint_has_a_name() {
     let (added, _) = added
         .split_once("-- :: backfill_needed")
         .expect("a section");
-    for sql in [MIGRATION, created, added] {
+    for sql in [MIGRATION, CREATE_HISTORY_TABLE, created, added] {
         for word in [" PRIMARY KEY", " DEFAULT ", " CHECK (", " UNIQUE"] {
             let parts: Vec<&str> = sql.split(word).collect();
             for before in &parts[..parts.len() - 1] {

@@ -470,7 +470,8 @@ async fn a_queue_with_an_index_of_completed_items() {
     table.columns.push(time);
     let all = render(&spec, &table, &["Region", "Number", "Part", "Blob"]);
     let batches = all.split("===== ").skip(1);
-    let ours = batches.filter(|batch| batch.starts_with("purge, ") || batch.contains("_completed]"));
+    let ours =
+        batches.filter(|batch| batch.starts_with("purge, ") || batch.contains("_completed]"));
     let ours: Vec<String> = ours.map(|batch| format!("===== {batch}")).collect();
     insta::assert_snapshot!(ours.concat());
 }

@@ -362,7 +362,10 @@ fn retention_finds_old_items_by_index_without_sorting() {
     let purge = &queue.sql.purge;
     for sql in [&purge.visit_first, &purge.visit_next] {
         let steps = query_plan(&connection, sql);
-        for index in ["item_lease_completed (lease_state_time", "item_lease_dead (lease_state_time"] {
+        for index in [
+            "item_lease_completed (lease_state_time",
+            "item_lease_dead (lease_state_time",
+        ] {
             assert!(steps.iter().any(|step| step.contains(index)), "{steps:?}");
         }
         let sorts = steps.iter().any(|step| step.contains("TEMP B-TREE"));
