@@ -22,8 +22,11 @@ pub(super) const CREATE_HISTORY_TABLE: &str = "IF OBJECT_ID(N'lease_broker_migra
     )";
 
 /// Reads the schemas, other than the login's default schema, that have a table with this name too, and the default schema.
-const OTHER_SCHEMAS: &str = "SELECT CAST(SCHEMA_NAME(t.schema_id) AS nvarchar(128)), CAST(SCHEMA_NAME() AS nvarchar(128))
-FROM sys.tables AS t WHERE t.name = N'lease_broker_migration' AND t.schema_id <> SCHEMA_ID() ORDER BY t.schema_id";
+const OTHER_SCHEMAS: &str =
+    "SELECT CAST(t.TABLE_SCHEMA AS nvarchar(128)), CAST(SCHEMA_NAME() AS nvarchar(128))
+FROM INFORMATION_SCHEMA.TABLES AS t
+WHERE t.TABLE_NAME = N'lease_broker_migration' AND t.TABLE_SCHEMA <> SCHEMA_NAME()
+ORDER BY t.TABLE_SCHEMA";
 
 /// Waits 3 s for an application lock that belongs to the session. Returns a negative number if another session holds it.
 const LOCK: &str = "DECLARE @r int; EXEC @r = sp_getapplock @Resource = N'lease_broker_migration', \
