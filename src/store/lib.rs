@@ -76,7 +76,7 @@ pub use self::instance::{
 pub use self::item_facts::{Ahead, BlockingSession, ForeignLock, ItemFacts, ItemRow};
 pub use self::item_size::ItemSize;
 pub use self::pool_status::{PoolStatus, RetryReason};
-pub use self::purge::{PurgeStep, Purged, RetentionTurn};
+pub use self::purge::{PurgePosition, PurgeStep, Purged, RetentionTurn};
 pub use self::stats::{ListedItem, Stats};
 pub use self::survey::{ColumnClass, Survey, SurveyedColumn};
 pub use self::withdrawal::Beginning;

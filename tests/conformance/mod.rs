@@ -394,6 +394,8 @@ macro_rules! conformance {
                     count_without_deletion_changes_nothing
                     small_steps_visit_every_row_once
                     purged_lease_is_gone_when_it_is_settled_again
+                    index_of_completed_items_finds_the_old_ones
+                    index_of_completed_items_goes_with_the_columns
                     walk_follows_keys_of_every_kind
                     old_archived_rows_are_deleted_up_to_the_limit
                     archive_without_its_index_is_refused

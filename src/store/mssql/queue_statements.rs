@@ -171,7 +171,7 @@ impl QueueStatements {
         };
         let columns = queue_columns(spec, &table)
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
-        if index::has_hidden_filter(spec, &columns.order, &table) {
+        if index::has_hidden_filter(spec, &columns, &table) {
             tracing::warn!(
                 queue = spec.name,
                 table = spec.table,
@@ -319,11 +319,15 @@ impl QueueStatements {
         Ok(Key(values.collect::<Result<_, StoreError>>()?))
     }
 
-    /// Returns the list that has only the key after which a page begins. It is empty without a key.
-    pub(super) fn position_list(position: Option<&Key>) -> ListParameters {
-        let entry = position.map(|key| {
+    /// Returns the list that has only the row after which a page begins: its key and, in a walk by time, its time. It is empty
+    /// without a key.
+    pub(super) fn position_list(key: Option<&Key>, time: Option<&str>) -> ListParameters {
+        let entry = key.map(|key| {
             let mut entry = ListEntry::default();
             Self::insert_key(&mut entry, key);
+            if let Some(time) = time {
+                entry.insert("t", json!(time));
+            }
             entry
         });
         ListParameters::new(vec![entry.into_iter().collect()])
