@@ -213,8 +213,8 @@ pub(super) fn set_columns_and_hints(
     let seek = seek_hint(&columns.key, table);
     placeholders.insert("by_key", format!("ROWLOCK{seek}"));
     placeholders.insert("key_hint", seek);
-    placeholders.insert("first_walk_hint", walk_hint(key, table, false));
-    placeholders.insert("next_walk_hint", walk_hint(key, table, true));
+    placeholders.insert("first_walk_hint", walk_hint(&columns.key, table, false));
+    placeholders.insert("next_walk_hint", walk_hint(&columns.key, table, true));
     let state = quote(queue.soft_lock.name(SoftLockColumn::State));
     for role in IndexRole::ALL {
         let sorted_by = sort_list(&role.columns(queue, columns), "", quote);
