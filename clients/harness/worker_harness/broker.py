@@ -40,6 +40,12 @@ class Broker:
             raise RuntimeError(f"the broker did not start, see {self._folder / self._name}.log: {text!r}")
         self.address = listens[1]
 
+    @property
+    def process_id(self) -> int:
+        """The number of the process."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """Kills the process with SIGKILL."""
         if self._process is not None:
