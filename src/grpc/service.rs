@@ -11,6 +11,7 @@ use prost::Message;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
+use super::admin::{AdminApi, AdminCaller};
 use super::caller::{Checks, WaitingLimit};
 use super::deadline::Deadline;
 use super::messages::{
@@ -240,6 +241,116 @@ impl AdminService for Service {
         let outcome = deadline.run(&context, call).await;
         outcome.map_err(|error| status::unless_repeatable(error, can_be_repeated))
     }
+
+    async fn list_queues(
+        &self,
+        request: Request<proto::ListQueuesRequest>,
+    ) -> RpcResult<proto::ListQueuesResponse> {
+        self.operate(request, async |admin, caller, request| {
+            admin.list_queues(caller, request).await
+        })
+        .await
+    }
+
+    async fn list_items(
+        &self,
+        request: Request<proto::ListItemsRequest>,
+    ) -> RpcResult<proto::ListItemsResponse> {
+        self.operate(request, async |admin, caller, request| {
+            admin.list_items(caller, request).await
+        })
+        .await
+    }
+
+    async fn get_item(
+        &self,
+        request: Request<proto::GetItemRequest>,
+    ) -> RpcResult<proto::GetItemResponse> {
+        self.operate(request, async |admin, caller, request| {
+            admin.get_item(caller, request).await
+        })
+        .await
+    }
+
+    async fn pause_queue(
+        &self,
+        request: Request<proto::PauseQueueRequest>,
+    ) -> RpcResult<proto::PauseQueueResponse> {
+        self.operate(request, async |admin, caller, request| {
+            admin.pause_queue(caller, request).await
+        })
+        .await
+    }
+
+    async fn resume_queue(
+        &self,
+        request: Request<proto::ResumeQueueRequest>,
+    ) -> RpcResult<proto::ResumeQueueResponse> {
+        self.operate(request, async |admin, caller, request| {
+            admin.resume_queue(caller, request).await
+        })
+        .await
+    }
+
+    async fn start_operation(
+        &self,
+        request: Request<proto::StartOperationRequest>,
+    ) -> RpcResult<proto::StartOperationResponse> {
+        self.operate(request, async |admin, caller, request| {
+            admin.start_operation(caller, request).await
+        })
+        .await
+    }
+
+    async fn get_operation(
+        &self,
+        request: Request<proto::GetOperationRequest>,
+    ) -> RpcResult<proto::GetOperationResponse> {
+        self.operate(request, async |admin, caller, request| {
+            admin.get_operation(caller, request).await
+        })
+        .await
+    }
+
+    async fn list_operations(
+        &self,
+        request: Request<proto::ListOperationsRequest>,
+    ) -> RpcResult<proto::ListOperationsResponse> {
+        self.operate(request, async |admin, caller, request| {
+            admin.list_operations(caller, request).await
+        })
+        .await
+    }
+
+    async fn cancel_operation(
+        &self,
+        request: Request<proto::CancelOperationRequest>,
+    ) -> RpcResult<proto::CancelOperationResponse> {
+        self.operate(request, async |admin, caller, request| {
+            admin.cancel_operation(caller, request).await
+        })
+        .await
+    }
+
+    async fn list_brokers(
+        &self,
+        request: Request<proto::ListBrokersRequest>,
+    ) -> RpcResult<proto::ListBrokersResponse> {
+        self.operate(request, async |admin, caller, request| {
+            admin.list_brokers(caller, request).await
+        })
+        .await
+    }
+
+    async fn drain_broker(
+        &self,
+        request: Request<proto::DrainBrokerRequest>,
+    ) -> RpcResult<proto::DrainBrokerResponse> {
+        self.operate(request, async |admin, caller, request| {
+            admin.drain_broker(caller, request).await
+        })
+        .await
+    }
 }
 
 /// The largest encoded result of a settlement that is not refused, in bytes.
@@ -254,6 +365,24 @@ struct Answer {
 }
 
 impl Service {
+    /// Serves a call of an operator, which takes a place as other calls do.
+    async fn operate<Req, Res>(
+        &self,
+        request: Request<Req>,
+        serve: impl AsyncFnOnce(&AdminApi, &AdminCaller, Req) -> Result<Res, Status>,
+    ) -> RpcResult<Res> {
+        let caller = AdminCaller::new(self.checks.caller(&request)?);
+        let context = self.checks.context(&request);
+        let deadline = Deadline::of(request.metadata());
+        let request = request.into_inner();
+        let call = async {
+            let _place = self.broker.operator_call(&context)?;
+            let admin = AdminApi::new(self.broker.operator().clone());
+            Ok(Response::new(serve(&admin, &caller, request).await?))
+        };
+        deadline.run(&context, call).await
+    }
+
     /// Converts the claim in a call with this number of settlements.
     fn next_claim(
         &self,
