@@ -93,9 +93,10 @@ pub fn refuse_open_file(database: &Path) -> Result<(), StoreError> {
     match LockHolder::of_open_file(database) {
         None => Ok(()),
         Some(holder) => {
-            let stopped = match holder.is_stopped() {
-                true => " and is stopped",
-                false => "",
+            let stopped = if holder.is_stopped() {
+                " and is stopped"
+            } else {
+                ""
             };
             Err(StoreError::Io(format!(
                 "{}: {} has the file open{stopped}; end all brokers and other programs on it first",
