@@ -24,6 +24,8 @@ pub(super) struct QueueConfig {
     #[serde(default)]
     pub(super) writable: Vec<String>,
     #[serde(default)]
+    pub(super) filterable: Vec<String>,
+    #[serde(default)]
     pub(super) checkpoint: CheckpointConfig,
     pub(super) order: Option<OrderConfig>,
     #[serde(with = "duration")]

@@ -94,6 +94,9 @@ impl QueueConfig {
         for column in self.columns.iter().flatten() {
             check_name(key_path("columns"), column)?;
         }
+        for column in &self.filterable {
+            check_name(key_path("filterable"), column)?;
+        }
         let enqueue_memory = self.enqueue_memory;
         check_duration(
             key_path("enqueue_memory"),
@@ -120,6 +123,7 @@ impl QueueConfig {
             on_complete,
             soft_lock,
             writable: self.writable,
+            filterable: self.filterable,
             max_checkpoint_bytes: max_checkpoint_bytes(self.checkpoint, &key_path)?,
             mirror,
             managed_columns,

@@ -32,6 +32,8 @@ pub struct QueueSpec {
     pub soft_lock: SoftLock,
     /// The columns that a settlement may write into the row of its item. Empty: none.
     pub writable: Vec<String>,
+    /// The columns by whose values operators can filter items. Empty: none.
+    pub filterable: Vec<String>,
     /// The maximum size of a checkpoint, in bytes: 1 to 65,536. `None`: the queue has no checkpoints.
     pub max_checkpoint_bytes: Option<usize>,
     /// Columns of the table that the broker sets when an item changes its state.

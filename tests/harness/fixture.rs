@@ -53,6 +53,7 @@ pub(crate) fn queue(table: &str) -> QueueSpec {
         on_complete: OnComplete::Keep,
         soft_lock: SoftLock::default(),
         writable: Vec::new(),
+        filterable: Vec::new(),
         max_checkpoint_bytes: None,
         mirror: Vec::new(),
         managed_columns: None,

@@ -213,6 +213,8 @@ pub(super) fn set_columns_and_hints(
     let seek = seek_hint(&columns.key, table);
     placeholders.insert("by_key", format!("ROWLOCK{seek}"));
     placeholders.insert("key_hint", seek);
+    placeholders.insert("first_walk_hint", walk_hint(&columns.key, table, false));
+    placeholders.insert("next_walk_hint", walk_hint(&columns.key, table, true));
     let state = quote(queue.soft_lock.name(SoftLockColumn::State));
     for role in IndexRole::ALL {
         let sorted_by = sort_list(&role.columns(queue, columns), "", quote);
@@ -237,7 +239,13 @@ pub(super) fn set_columns_and_hints(
                 "ready_literal",
             ),
             IndexRole::Ready => (vec![("ready_hint", by_state)], "ready_literal"),
-            IndexRole::Due => (vec![("due_hint", hint(&index, true))], "due_literal"),
+            IndexRole::Due => (
+                vec![
+                    ("due_hint", hint(&index, true)),
+                    ("due_walk_hint", hint(&index, false)),
+                ],
+                "due_literal",
+            ),
             IndexRole::Token => (
                 vec![
                     ("token_hint", hint(&index, true)),

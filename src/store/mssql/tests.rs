@@ -56,6 +56,7 @@ pub(super) fn spec(table: &str) -> QueueSpec {
         on_complete: OnComplete::Keep,
         soft_lock: SoftLock::default(),
         writable: Vec::new(),
+        filterable: Vec::new(),
         max_checkpoint_bytes: None,
         mirror: Vec::new(),
         managed_columns: None,

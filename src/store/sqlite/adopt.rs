@@ -8,6 +8,7 @@ use rusqlite::Connection;
 use super::added_parts::recording;
 use super::adopt_sql::{render, step};
 use super::catalogue::Table;
+use super::clock::system_clock;
 use super::quote::{quote, quote_all, text_literal};
 use super::soft_lock_types::queue_columns;
 use super::types::ColumnType;
@@ -213,7 +214,7 @@ impl Schema for SqliteSchema {
     }
 
     fn brokers(&mut self) -> Result<BrokerList, StoreError> {
-        instance::list(&self.connection)
+        instance::list(&self.connection, system_clock()())
     }
 
     fn begin_epoch(&mut self, queues: &[QueueSpec]) -> Result<NewEpoch, StoreError> {

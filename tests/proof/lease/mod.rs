@@ -132,6 +132,7 @@ pub(crate) fn queue(on_complete: OnComplete) -> QueueSpec {
         },
         on_complete,
         soft_lock: SoftLock::default(),
+        filterable: Vec::new(),
         writable: Vec::new(),
         max_checkpoint_bytes: None,
         mirror: Vec::new(),

@@ -63,6 +63,7 @@ fn spec(order: Order, filtered_indexes: bool) -> QueueSpec {
         on_complete: OnComplete::Archive("done".to_owned()),
         soft_lock: SoftLock::default(),
         writable: Vec::new(),
+        filterable: Vec::new(),
         max_checkpoint_bytes: None,
         mirror: Vec::new(),
         managed_columns: None,
@@ -136,7 +137,7 @@ fn for_each_queue(check: impl Fn(&Connection, &QueueStatements, &str)) {
 #[test]
 fn claim_reads_ready_index_in_order() {
     for_each_queue(|connection, queue, _| {
-        let steps = query_plan(connection, &queue.sql.pick_ready);
+        let steps = query_plan(connection, &queue.sql.pick_ready.keys);
         assert_eq!(steps.len(), 1, "must not sort: {steps:?}");
         assert!(steps[0].contains("INDEX item_lease_ready"), "{steps:?}");
         if !queue.spec.filtered_indexes {
@@ -321,7 +322,7 @@ fn place_of_an_item_is_counted_as_claims_read() {
     for_each_queue(|connection, queue, row| {
         let why = &queue.sql.why;
         assert_eq!(query_plan(connection, &why.read_row), [row]);
-        let claim = query_plan(connection, &queue.sql.pick_ready);
+        let claim = query_plan(connection, &queue.sql.pick_ready.keys);
         let count = query_plan(connection, &why.find_ready);
         let index = |steps: &[String]| steps[0].replace("COVERING ", "");
         assert_eq!((count.len(), index(&count)), (1, index(&claim)));
