@@ -85,7 +85,8 @@ pub struct Lease {
     /// The time that the lease had left when the database answered. Workers that use it need no synchronized clock.
     #[prost(message, optional, tag = "6")]
     pub time_left: ::core::option::Option<::prost_types::Duration>,
-    /// The W3C trace context of the lease's span, 55 characters. Use it as the parent of the worker's spans.
+    /// The W3C trace context of the lease's span, 55 characters. Use it as the parent of the worker's spans. Empty: the broker
+    /// records no spans, and the item's producer has no trace.
     #[prost(string, tag = "7")]
     pub trace_parent: ::prost::alloc::string::String,
     /// The number of attempts after which a failure or an expiry makes the item dead. 0: no limit.

@@ -160,6 +160,7 @@ pub(crate) async fn settled_suspect_is_an_item_like_others<H: Harness>() {
         assert_eq!(items.len(), 1);
         fixture.settle(&items.remove(0).lease, ending).await;
     }
+    assert_eq!(fixture.reap(9).await.promoted, 1);
     let (items, held_back) = claim(&fixture, "a").await;
     assert_eq!(
         (keys(&items), held_back),

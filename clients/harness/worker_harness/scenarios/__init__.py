@@ -22,6 +22,7 @@ from worker_harness.scenarios import (
     newer_service,
     no_prefetch,
     plain,
+    poison,
     refused_checkpoints,
     results,
     rolling_restart,
@@ -61,4 +62,5 @@ SCENARIOS = {
     18: Scenario("throughput", throughput.run, alone=True),
     19: Scenario("refused checkpoints", refused_checkpoints.run),
     20: Scenario("newer service", newer_service.run),
+    21: Scenario("poison", poison.run),
 }
