@@ -8,20 +8,16 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lease_broker import endings, v1
+from lease_broker import v1
 from lease_broker.calls import ATTEMPT_TIMEOUT, Answer, Caller, check_count, failure_of_next
-from lease_broker.endings import Completed, Ending, Failed, Released
+from lease_broker.endings import Ending, Rpc
 from lease_broker.errors import LeaseBrokerError
 from lease_broker.events import EventName
-from lease_broker.leases import Phase
+from lease_broker.leases import RESENDING, SETTLING
 from lease_broker.poller import MAX_BYTES
 from lease_broker.state import State
 from lease_broker.values import duration
 
-# Limits of one call: items, follow-ups of all items, and bytes, below the broker's 4 MiB.
-_MAX_ITEMS = 1_000
-_MAX_FOLLOW_UPS = 1_000
-_MAX_GROUP_BYTES = 3 * 1024 * 1024
 # Handlers that end together share a call if the settler waits a moment.
 _YIELD_SECONDS = 0.0001
 _MIN_ATTEMPT_TIMEOUT = 1.0
@@ -31,14 +27,11 @@ _PERMANENT = ("INVALID_FIELD", "LIMIT_EXCEEDED")
 _FATAL = ("UNAUTHENTICATED", "PERMISSION_DENIED")
 
 # The order decides which of the calls of a group claims the next items.
-_RPCS: dict[str, tuple[type[Ending], type[Any], str]] = {
-    "Complete": (Completed, v1.CompleteRequest, "completions"),
-    "Fail": (Failed, v1.FailRequest, "failures"),
-    "Release": (Released, v1.ReleaseRequest, "releases"),
+_RPCS: dict[Rpc, tuple[type[Any], str, EventName]] = {
+    "Complete": (v1.CompleteRequest, "completions", "completed"),
+    "Fail": (v1.FailRequest, "failures", "failed"),
+    "Release": (v1.ReleaseRequest, "releases", "released"),
 }
-
-
-_APPLIED: dict[type[Ending], EventName] = {Completed: "completed", Failed: "failed", Released: "released"}
 
 
 class Settler:
@@ -63,8 +56,7 @@ class Settler:
             if state.runs:
                 time.sleep(state.gathering.wait(len(state.runs)) or _YIELD_SECONDS)
             with state.lock:
-                group = take_group(state)
-                state.unsettled = len(group)
+                group = state.take_group()
                 slots = state.reserve_slots() if group else 0
             try:
                 if group:
@@ -85,11 +77,7 @@ class Settler:
 
     def _settle(self, group: list[Ending], slots: int) -> None:
         """Settles a group with one call for each kind of ending. `slots`: the slots to claim items for."""
-        parts = {
-            rpc: part
-            for rpc, (kind, _, _) in _RPCS.items()
-            if (part := [ending for ending in group if isinstance(ending, kind)])
-        }
+        parts = {rpc: part for rpc in _RPCS if (part := [ending for ending in group if ending.rpc == rpc])}
         first, *others = parts
         threads = [threading.Thread(target=self._send, args=(rpc, parts[rpc]), daemon=True) for rpc in others]
         for thread in threads:
@@ -112,7 +100,7 @@ class Settler:
             claim.lease_duration.CopyFrom(duration(options.lease))
         return claim
 
-    def _send(self, rpc: str, group: Sequence[Ending], claim: v1.NextClaim | None = None, slots: int = 0) -> None:
+    def _send(self, rpc: Rpc, group: Sequence[Ending], claim: v1.NextClaim | None = None, slots: int = 0) -> None:
         """Sends a group of one kind until the last of its leases ends, with a claim for `slots` slots."""
         state = self._state
 
@@ -120,17 +108,20 @@ class Settler:
             # From now on heartbeats keep the leases, as it may take a while.
             with state.lock:
                 for ending in group:
-                    if ending.lease.phase is Phase.SETTLING:
-                        ending.lease.phase = Phase.RESENDING
+                    if ending.lease.phase is SETTLING:
+                        ending.lease.phase = RESENDING
                 state.next_beat = 0
                 state.clock.notify()
 
-        _, request_type, field = _RPCS[rpc]
-        request = request_type(queue=state.options.queue, **{field: [ending.message for ending in group]})
+        request_type, field, _ = _RPCS[rpc]
+        request = request_type(queue=state.options.queue)
+        entries = getattr(request, field)
+        for ending in group:
+            ending.add_to(entries)
         if claim is not None:
             request.next.CopyFrom(claim)
         leases: list[v1.Lease] = []
-        sent_at = time.monotonic()
+        sent_at = state.now()
         # A connection that has died is noticed while there is time for a retry.
         timeout = max(min(ending.lease.duration for ending in group) / 2, _MIN_ATTEMPT_TIMEOUT)
         try:
@@ -165,7 +156,7 @@ class Settler:
                 if failure.applied == "unknown":
                     state.abandoned_requests.append(claim.request_id)
                 try:
-                    state.claim_at = time.monotonic() + self._caller.pause_after_next(failure)
+                    state.claim_at = state.now() + self._caller.pause_after_next(failure)
                 except LeaseBrokerError as error:
                     self._on_fatal(error)
         return list(message.next.leases)
@@ -173,23 +164,24 @@ class Settler:
     def _note(self, group: Sequence[Ending], answer: Answer) -> None:
         """Notes the outcome of each ending."""
         state = self._state
+        completed = []
         with state.lock:
-            completed = []
             for ending, result in zip(group, answer.message.results, strict=True):
+                lease = ending.lease
                 name = outcome_event(ending, result.outcome, answer)
                 if name == "completed":
-                    completed.append(ending.lease.item)
+                    completed.append(lease)
                 elif name == "refused":
-                    self._refuse(ending, result.refusal)
+                    state.refuse(ending, result.refusal)
                     continue
-                elif name == "failed" and isinstance(ending, Failed):
-                    state.events.emit(name, ending.lease.item, error=ending.message.error_message)
+                elif name == "failed":
+                    state.events.emit(name, lease.item, error=ending.message.error_message)
                 else:
-                    state.events.emit(name, ending.lease.item)
-                state.drop(ending.lease)
+                    state.events.emit(name, lease.item)
+                state.drop(lease)
             state.events.emit_all("completed", completed)
 
-    def _note_error(self, rpc: str, group: Sequence[Ending], error: LeaseBrokerError) -> None:
+    def _note_error(self, rpc: Rpc, group: Sequence[Ending], error: LeaseBrokerError) -> None:
         """Deals with a call that failed as a whole."""
         state = self._state
         if error.reason in _PERMANENT:
@@ -198,7 +190,7 @@ class Settler:
                     self._send(rpc, [ending])
                 return
             with state.lock:
-                self._refuse(group[0], v1.Refusal(message=error.message))
+                state.refuse(group[0], v1.Refusal(message=error.message))
             return
         with state.lock:
             for ending in group:
@@ -208,54 +200,14 @@ class Settler:
         if error.code in _FATAL and not error.temporary:
             self._on_fatal(error)
 
-    def _refuse(self, ending: Ending, refusal: v1.Refusal) -> None:
-        """Ends an item in another way, because the broker refuses the ending. The same ending can never succeed."""
-        state, lease = self._state, ending.lease
-        problem = f"{refusal.field}: {refusal.message}" if refusal.field else refusal.message
-        state.events.emit("refused", lease.item, reason=problem)
-        lease.phase = Phase.RUNNING
-        if isinstance(ending, Completed):
-            state.settle(endings.failed(lease, f"Refused: {problem}"))
-            return
-        message: Any = ending.message
-        delay = "retry_delay" if isinstance(ending, Failed) else "delay"
-        if message.HasField("checkpoint") and refusal.field != delay:
-            state.refuse_checkpoint(lease, message.checkpoint, refusal.message)
-            message.ClearField("checkpoint")
-        elif message.HasField(delay):
-            message.ClearField(delay)
-        else:
-            state.drop(lease)
-            return
-        state.settle(ending)
-
 
 def outcome_event(ending: Ending, outcome: v1.Outcome, answer: Answer) -> EventName:
     """Returns the name of the event for an outcome."""
     if outcome == v1.OUTCOME_APPLIED:
-        return _APPLIED[type(ending)]
+        return _RPCS[ending.rpc][2]
     if outcome == v1.OUTCOME_REFUSED:
         return "refused"
     if outcome == v1.OUTCOME_GONE:
         # The row is gone. If an earlier attempt was sent while the lease was held, that attempt has removed the row.
         return "completed" if answer.attempts > 1 and answer.first_sent_at < ending.lease.deadline else "unknown"
     return "lost"
-
-
-def take_group(state: State) -> list[Ending]:
-    """Takes the endings that one call can carry, in the order in which the handlers ended."""
-    group: list[Ending] = []
-    follow_ups = size = 0
-    while state.endings and len(group) < _MAX_ITEMS:
-        ending = state.endings[0]
-        if ending.lease.phase is not Phase.DONE:
-            # The lease was lost while the ending waited.
-            state.endings.popleft()
-            continue
-        follow_ups += ending.follow_ups if isinstance(ending, Completed) else 0
-        size += ending.message.ByteSize()
-        if group and (follow_ups > _MAX_FOLLOW_UPS or size > _MAX_GROUP_BYTES):
-            break
-        ending.lease.phase = Phase.SETTLING
-        group.append(state.endings.popleft())
-    return group
