@@ -46,12 +46,16 @@ class Keeper:
         with state.lock:
             while not self._closed:
                 now = state.now()
-                wake = min(state.watch(now), now + _LONGEST_SLEEP)
-                if state.options.heartbeat:
-                    if state.next_beat <= now:
-                        self._beat(now)
-                    wake = min(wake, state.next_beat)
+                wake = min(self.look(now), now + _LONGEST_SLEEP)
                 state.clock.wait(max(wake - state.now(), 0.001))
+
+    def look(self, now: float) -> float:
+        """Acts on the times of leases and handlers, and sends the heartbeats that are due. Returns when to look again."""
+        state = self._state
+        wake = state.watch(now)
+        if state.options.heartbeat and state.next_beat <= now:
+            self._beat(now)
+        return min(wake, state.next_beat) if state.options.heartbeat else wake
 
     def _beat(self, now: float) -> None:
         """Sends heartbeats for all leases. Sets the time of the next ones."""
@@ -136,8 +140,7 @@ class Keeper:
                 elif lease.phase in (WAITING, RUNNING, DONE):
                     # A lease that is being settled may have ended by its settlement, whose answer tells.
                     state.lose(lease, result.cancel_reason or None)
-            if extended:
-                state.events.emit("heartbeat", count=extended)
+            state.events.emit("heartbeat", count=extended)
         return refused
 
     def _note_failure(self, failure: CallFailure, period: float) -> None:

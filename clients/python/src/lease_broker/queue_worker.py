@@ -102,22 +102,16 @@ class QueueWorker:
         self.events.emit("stopping")
         with state.lock:
             state.settle_until = state.now() + grace + CANCEL_GRACE + _LAST_SETTLE_SECONDS
-            state.takes_items = False
-            state.slots_free.notify_all()
-            state.release_waiting()
+            state.stop()
         self._poller.stop()
         self._threads["poller"].join()
         self._poller.release_abandoned(forget=False)
         self._wait_for_handlers(grace, hurry)
         with state.lock:
-            for run in list(state.runs):
-                state.cancel(run, "shutdown")
+            state.cancel_all()
         self._wait_for_handlers(CANCEL_GRACE)
         with state.lock:
-            self.left_handlers = bool(state.runs)
-            for run in state.runs:
-                for lease in run._leases:
-                    state.drop(lease)
+            self.left_handlers = state.leave_handlers()
         self._settler.close()
         self._threads["settler"].join()
         self._keeper.close()

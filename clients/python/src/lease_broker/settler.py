@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from lease_broker import v1
@@ -24,7 +25,7 @@ _MIN_ATTEMPT_TIMEOUT = 1.0
 # Errors of a whole call that the same call meets again.
 _PERMANENT = ("INVALID_FIELD", "LIMIT_EXCEEDED")
 # Errors after which no call of this worker succeeds.
-_FATAL = ("UNAUTHENTICATED", "PERMISSION_DENIED")
+_FATAL = ("UNAUTHENTICATED", "PERMISSION_DENIED", "NOT_FOUND")
 
 # The order decides which of the calls of a group claims the next items.
 _RPCS: dict[Rpc, tuple[type[Any], str, EventName]] = {
@@ -32,6 +33,16 @@ _RPCS: dict[Rpc, tuple[type[Any], str, EventName]] = {
     "Fail": (v1.FailRequest, "failures", "failed"),
     "Release": (v1.ReleaseRequest, "releases", "released"),
 }
+
+
+@dataclass(slots=True)
+class Settlement:
+    """A call that settles endings of one kind, and claims items for `slots` slots."""
+
+    rpc: Rpc
+    group: list[Ending]
+    slots: int
+    request: Any
 
 
 class Settler:
@@ -56,16 +67,18 @@ class Settler:
             if state.runs:
                 time.sleep(state.gathering.wait(len(state.runs)) or _YIELD_SECONDS)
             with state.lock:
-                group = state.take_group()
-                slots = state.reserve_slots() if group else 0
+                calls = self.take()
             try:
-                if group:
-                    self._settle(group, slots)
+                threads = [threading.Thread(target=self._send, args=(call,), daemon=True) for call in calls[1:]]
+                for thread in threads:
+                    thread.start()
+                for call in calls[:1]:
+                    self._send(call)
+                for thread in threads:
+                    thread.join()
             finally:
                 with state.lock:
-                    state.unsettled = 0
-                    state.return_slots(0)
-                    state.all_ended.notify_all()
+                    self.finish()
 
     def _wait_for_endings(self) -> bool:
         with self._state.lock:
@@ -75,98 +88,83 @@ class Settler:
                 self._state.endings_ready.wait()
             return True
 
-    def _settle(self, group: list[Ending], slots: int) -> None:
-        """Settles a group with one call for each kind of ending. `slots`: the slots to claim items for."""
-        parts = {rpc: part for rpc in _RPCS if (part := [ending for ending in group if ending.rpc == rpc])}
-        first, *others = parts
-        threads = [threading.Thread(target=self._send, args=(rpc, parts[rpc]), daemon=True) for rpc in others]
-        for thread in threads:
-            thread.start()
-        # A Release claims nothing.
-        claim = self._next_claim(slots) if slots > 0 and first != "Release" else None
-        self._send(first, parts[first], claim, slots)
-        for thread in threads:
-            thread.join()
-
-    def _next_claim(self, slots: int) -> v1.NextClaim:
-        options = self._state.options
-        claim = v1.NextClaim(
-            worker_id=options.worker_id,
-            max_items=slots * options.slot_size,
-            request_id=str(uuid.uuid4()),
-            max_bytes=MAX_BYTES,
-        )
-        if options.lease is not None:
-            claim.lease_duration.CopyFrom(duration(options.lease))
-        return claim
-
-    def _send(self, rpc: Rpc, group: Sequence[Ending], claim: v1.NextClaim | None = None, slots: int = 0) -> None:
-        """Sends a group of one kind until the last of its leases ends, with a claim for `slots` slots."""
+    def take(self) -> list[Settlement]:
+        """Takes endings from the state. Returns one call for each kind of ending. The first one claims items."""
         state = self._state
+        group = state.take_group()
+        parts = {rpc: part for rpc in _RPCS if (part := [ending for ending in group if ending.rpc == rpc])}
+        # A Release claims nothing.
+        slots = state.reserve_slots() if parts and next(iter(parts)) != "Release" else 0
+        calls = []
+        for rpc, part in parts.items():
+            calls.append(self._settlement(rpc, part, slots))
+            slots = 0
+        return calls
 
-        def on_retry() -> None:
-            # From now on heartbeats keep the leases, as it may take a while.
-            with state.lock:
-                for ending in group:
-                    if ending.lease.phase is SETTLING:
-                        ending.lease.phase = RESENDING
-                state.next_beat = 0
-                state.clock.notify()
+    def finish(self) -> None:
+        """Notes that all calls of `take` have ended."""
+        self._state.unsettled = 0
+        self._state.return_slots(0)
+        self._state.all_ended.notify_all()
 
+    def _settlement(self, rpc: Rpc, group: list[Ending], slots: int) -> Settlement:
+        options = self._state.options
         request_type, field, _ = _RPCS[rpc]
-        request = request_type(queue=state.options.queue)
+        request = request_type(queue=options.queue)
         entries = getattr(request, field)
         for ending in group:
             ending.add_to(entries)
-        if claim is not None:
-            request.next.CopyFrom(claim)
-        leases: list[v1.Lease] = []
-        sent_at = state.now()
+        if slots > 0:
+            claim = request.next
+            claim.worker_id = options.worker_id
+            claim.max_items = slots * options.slot_size
+            claim.request_id = str(uuid.uuid4())
+            claim.max_bytes = MAX_BYTES
+            if options.lease is not None:
+                claim.lease_duration.CopyFrom(duration(options.lease))
+        return Settlement(rpc, group, slots, request)
+
+    def _send(self, call: Settlement) -> None:
+        """Sends a call until the last of its leases ends."""
+        state, group = self._state, call.group
         # A connection that has died is noticed while there is time for a retry.
         timeout = max(min(ending.lease.duration for ending in group) / 2, _MIN_ATTEMPT_TIMEOUT)
         try:
             answer = self._caller.call(
-                rpc,
-                request,
+                call.rpc,
+                call.request,
                 until=lambda: min(max(ending.lease.deadline for ending in group), state.settle_until),
                 attempt_timeout=min(timeout, ATTEMPT_TIMEOUT),
-                on_retry=on_retry,
+                on_retry=lambda: self.note_resent(call),
             )
-            check_count(rpc, answer.message.results, group)
-            self._note(group, answer)
-            if claim is not None:
-                leases, sent_at = self._read_next(claim, answer), answer.sent_at
+            check_count(call.rpc, answer.message.results, group)
         except LeaseBrokerError as error:
-            if claim is not None:
+            if error.reason in _PERMANENT and len(group) > 1:
                 with state.lock:
-                    state.abandoned_requests.append(claim.request_id)
-            self._note_error(rpc, group, error)
-        finally:
-            if slots > 0:
-                with state.lock:
-                    state.accept(leases, slots, sent_at)
+                    self._abandon(call)
+                for ending in group:
+                    self._send(self._settlement(call.rpc, [ending], 0))
+            else:
+                self.note_error(call, error)
+        else:
+            self.note_answer(call, answer)
 
-    def _read_next(self, claim: v1.NextClaim, answer: Answer) -> list[v1.Lease]:
-        """Returns the leases of the claim. If it has failed, the next claim waits as after an error of its own."""
-        state, message = self._state, answer.message
-        state.note_too_large(message.next.too_large)
-        if message.HasField("next_error"):
-            failure = failure_of_next(message.next_error)
-            with state.lock:
-                if failure.applied == "unknown":
-                    state.abandoned_requests.append(claim.request_id)
-                try:
-                    state.claim_at = state.now() + self._caller.pause_after_next(failure)
-                except LeaseBrokerError as error:
-                    self._on_fatal(error)
-        return list(message.next.leases)
-
-    def _note(self, group: Sequence[Ending], answer: Answer) -> None:
-        """Notes the outcome of each ending."""
+    def note_resent(self, call: Settlement) -> None:
+        """Notes that a call is sent again. From now on heartbeats keep the leases, as it may take a while."""
         state = self._state
+        with state.lock:
+            for ending in call.group:
+                if ending.lease.phase == SETTLING:
+                    ending.lease.phase = RESENDING
+            state.next_beat = 0
+            state.clock.notify()
+
+    def note_answer(self, call: Settlement, answer: Answer) -> None:
+        """Notes the outcome of each ending, and starts handlers for the next items."""
+        state, message = self._state, answer.message
         completed = []
         with state.lock:
-            for ending, result in zip(group, answer.message.results, strict=True):
+            for ending, result in zip(call.group, message.results, strict=True):
                 lease = ending.lease
                 name = outcome_event(ending, result.outcome, answer)
                 if name == "completed":
@@ -180,25 +178,43 @@ class Settler:
                     state.events.emit(name, lease.item)
                 state.drop(lease)
             state.events.emit_all("completed", completed)
+            if call.slots > 0:
+                if message.HasField("next_error"):
+                    self._note_failed_claim(call, message.next_error)
+                state.note_too_large(message.next.too_large)
+                state.accept(message.next.leases, call.slots, answer.sent_at)
 
-    def _note_error(self, rpc: Rpc, group: Sequence[Ending], error: LeaseBrokerError) -> None:
+    def _note_failed_claim(self, call: Settlement, error: v1.CallError) -> None:
+        """The next claim waits as after an error of its own."""
+        failure = failure_of_next(error)
+        if failure.applied == "unknown":
+            self._state.abandoned_requests.append(call.request.next.request_id)
+        try:
+            self._state.claim_at = self._state.now() + self._caller.pause_after_next(failure)
+        except LeaseBrokerError as fatal:
+            self._on_fatal(fatal)
+
+    def note_error(self, call: Settlement, error: LeaseBrokerError) -> None:
         """Deals with a call that failed as a whole."""
         state = self._state
-        if error.reason in _PERMANENT:
-            if len(group) > 1:
-                for ending in group:
-                    self._send(rpc, [ending])
-                return
-            with state.lock:
-                state.refuse(group[0], v1.Refusal(message=error.message))
-            return
         with state.lock:
-            for ending in group:
+            self._abandon(call)
+            if error.reason in _PERMANENT:
+                state.refuse(call.group[0], v1.Refusal(message=error.message))
+                return
+            for ending in call.group:
                 state.events.emit("unknown", ending.lease.item, error=str(error))
                 state.drop(ending.lease)
-        state.options.logger.warning("%d items may not be settled: %s", len(group), error)
+        state.options.logger.warning("%d items may not be settled: %s", len(call.group), error)
         if error.code in _FATAL and not error.temporary:
             self._on_fatal(error)
+
+    def _abandon(self, call: Settlement) -> None:
+        """Gives back the slots of a claim without an answer."""
+        if call.slots > 0:
+            self._state.abandoned_requests.append(call.request.next.request_id)
+            self._state.return_slots(call.slots)
+            call.slots = 0
 
 
 def outcome_event(ending: Ending, outcome: v1.Outcome, answer: Answer) -> EventName:

@@ -100,26 +100,28 @@ class State:
         size, now, held, shared = self.options.slot_size, self.now(), self.held, self.shared
         # A repeated answer can bring a lease that the worker has already.
         leases = [HeldLease(message, sent_at, now) for message in messages if message.lease_id not in held]
-        started = []
+        runs = []
         for first in range(0, len(leases), size):
             group = leases[first : first + size]
             run = Context(group, shared)
             for lease in group:
                 lease.run = run
                 held[lease.id] = lease
-            started.append(run)
-        self.runs.update(started)
-        self.return_slots(slots - len(started))
+            runs.append(run)
+        self.events.emit_all("claimed", leases)
+        if not self.takes_items:
+            self.return_slots(slots)
+            self.release_waiting()
+            return
+        self.runs.update(runs)
+        self.return_slots(slots - len(runs))
         if leases:
-            self.events.emit_all("claimed", leases)
             self.lease_seconds = leases[0].duration
             next_beat = now + min(0.0 if lease.needs_beat else beat_period(lease) for lease in leases)
             if next_beat < self.next_beat or not self.options.heartbeat:
                 self.next_beat = next_beat
                 self.clock.notify()
-        if not self.takes_items:
-            self.release_waiting()
-        self.start_runs(started)
+            self.start_runs(runs)
 
     def begin(self, run: Context) -> list[HeldLease]:
         """Notes that the handler begins. Returns the leases that it works on: an empty list if all have ended."""
@@ -130,7 +132,7 @@ class State:
                 continue
             if now >= self.lost_at(lease):
                 # The process has slept since the claim.
-                self.lose(lease, "the lease has ended before the handler was started")
+                self.lose(lease, self.ended_reason)
                 continue
             lease.phase = RUNNING
             leases.append(lease)
@@ -163,7 +165,7 @@ class State:
         if lease.phase == RUNNING or lease.phase == WAITING:
             if now >= lease.deadline:
                 # The process has slept, and the handler was faster than the keeper.
-                self.lose(lease, "the lease has ended before the handler returned")
+                self.lose(lease, self.ended_reason)
                 return
             lease.phase = DONE
             self.endings.append(ending)
@@ -222,6 +224,11 @@ class State:
         """
         return lease.lost_at if self.options.heartbeat else lease.deadline
 
+    @property
+    def ended_reason(self) -> str:
+        """The reason of a lease that the worker gives up by its own clock."""
+        return "no heartbeat was answered in time" if self.options.heartbeat else "the lease has ended"
+
     def watch(self, now: float) -> float:
         """Acts on the times of all leases and handlers. Returns the moment to look again."""
         wake = _NEVER
@@ -236,8 +243,7 @@ class State:
             return _NEVER
         lost_at = self.lost_at(lease)
         if now >= lost_at:
-            heartbeat = self.options.heartbeat
-            self.lose(lease, "no heartbeat was answered in time" if heartbeat else "the lease has ended")
+            self.lose(lease, self.ended_reason)
             return _NEVER
         doubt_at = lease.last_answer + lease.duration / 2
         if now < doubt_at:
@@ -324,6 +330,25 @@ class State:
         for lease in list(self.held.values()):
             if lease.phase == WAITING:
                 self.settle(endings.released(lease), self.now())
+
+    def stop(self) -> None:
+        """Takes no further items."""
+        self.takes_items = False
+        self.slots_free.notify_all()
+        self.release_waiting()
+
+    def cancel_all(self) -> None:
+        """Cancels all handlers, because the worker stops."""
+        for run in list(self.runs):
+            self.cancel(run, "shutdown")
+
+    def leave_handlers(self) -> bool:
+        """Drops the leases of handlers that have not returned. They expire. Returns True if there are such handlers."""
+        for run in self.runs:
+            for lease in run._leases:
+                if lease.phase in (WAITING, RUNNING):
+                    self.drop(lease)
+        return bool(self.runs)
 
 
 def beat_period(lease: HeldLease) -> float:
