@@ -79,7 +79,24 @@ class Heartbeat:
         return self._answer
 
 
-class Failed(grpc.RpcError):  # type: ignore[misc]
+class Task:
+    """The task of a handler."""
+
+    def __init__(self, machine: Machine, run: Context, name: str) -> None:
+        self._machine, self._run, self._name = machine, run, name
+
+    def get_loop(self) -> Task:
+        return self
+
+    def call_soon_threadsafe(self, _cancel: object, cause: str) -> None:
+        if self._run in self._machine.state.runs:
+            self._machine.actions.append(f"cancel {self._name} {cause}")
+
+    def cancel(self) -> None:
+        """See above."""
+
+
+class Failed(grpc.RpcError):
     """The error of an attempt."""
 
     def code(self) -> grpc.StatusCode:
@@ -88,8 +105,8 @@ class Failed(grpc.RpcError):  # type: ignore[misc]
     def details(self) -> str:
         return "failed"
 
-    def trailing_metadata(self) -> None:
-        return None
+    def trailing_metadata(self) -> tuple[Any, ...]:
+        return ()
 
 
 class Machine:
@@ -134,17 +151,13 @@ class Machine:
         return self.heartbeats[-1]
 
     def start_runs(self, runs: list[Context]) -> None:
+        """Starts the handlers. They hear of a cancellation as a task does."""
         for run in runs:
             self.runs.append(run)
             leases = self.state.begin(run)
             name = ids((lease.id, b"") for lease in leases)
             self.actions.append(f"start {name}")
-
-            def stop(run: Context = run, name: str = name) -> None:
-                if run in self.state.runs:
-                    self.actions.append(f"cancel {name} {run.cause}")
-
-            run._set_stop_task(stop)
+            run._set_task(Task(self, run, name))  # type: ignore[arg-type]
 
     def step(self, step: dict[str, Any]) -> float:
         """Applies an event. Returns the moment to look again."""

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from conftest import Broker
@@ -68,7 +69,7 @@ READY, LEASED, DELAYED, COMPLETED, DEAD = range(5)
 
 
 def work(
-    broker: Broker, handler: Callable[..., object], until: Callable[[Counter[str]], bool], **options: object
+    broker: Broker, handler: Callable[..., Any], until: Callable[[Counter[str]], bool], **options: object
 ) -> Journal:
     """Runs a worker until its events meet a condition, and stops it."""
     journal = Journal()
@@ -154,7 +155,7 @@ def test_exception_that_ends_programs_only_fails_the_item(broker: Broker, error:
 
 
 async def run_async(
-    broker: Broker, handler: Callable[..., object], rows: Sequence[Row], until: Callable[[Counter[str]], bool]
+    broker: Broker, handler: Callable[..., Any], rows: Sequence[Row], until: Callable[[Counter[str]], bool]
 ) -> None:
     """Runs a worker for asyncio until its events meet a condition, and cancels it."""
     journal = Journal()

@@ -50,7 +50,7 @@ class Keeper:
                 state.clock.wait(max(wake - state.now(), 0.001))
 
     def look(self, now: float) -> float:
-        """Acts on the times of leases and handlers, and sends the heartbeats that are due. Returns when to look again."""
+        """Acts on the times of leases and handlers, and sends heartbeats that are due. Returns when to look again."""
         state = self._state
         wake = state.watch(now)
         if state.options.heartbeat and state.next_beat <= now:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lease_broker.errors import Cancelled, Cause
 from lease_broker.item import Item, read_item
@@ -17,9 +19,9 @@ if TYPE_CHECKING:
 # How far a lease has come. It only moves forward.
 WAITING, RUNNING, DONE, SETTLING, RESENDING, ENDED = range(6)
 """WAITING: its handler has not begun. RUNNING: its handler runs. DONE: its handler has returned, and the ending waits
-while an earlier group is being settled. SETTLING: the call that settles it is in its first attempt, so a heartbeat that
-finds the lease lost means nothing. RESENDING: that call is being sent again, and heartbeats keep the lease. ENDED: it is
-settled, lost or dropped."""
+while an earlier group is being settled. SETTLING: the call that settles it is in its first attempt; a heartbeat that
+finds the lease lost means nothing. RESENDING: that call is being sent again, and heartbeats keep the lease. ENDED: it
+is settled, lost or dropped."""
 
 
 class HeldLease:
@@ -86,8 +88,8 @@ class Context:
     _cause: Cause | None = None
     _event: threading.Event | None = None
     _on_cancel: tuple[Callable[[], None], ...] = ()
-    _stop_task: Callable[[], None] | None = None
-    """Cancels the task of the handler. It never blocks."""
+    _task: asyncio.Task[Any] | None = None
+    """The task of the handler, if it has one."""
     _is_stuck = _slot_replaced = False
     _started_at = 0.0
     _cancelled_at = _fail_at = float("inf")
@@ -162,12 +164,17 @@ class Context:
                 return
         self._call((function,))
 
-    def _set_stop_task(self, function: Callable[[], None]) -> None:
+    def _set_task(self, task: asyncio.Task[Any]) -> None:
         with _CONTEXT_LOCK:
-            self._stop_task = function
-            is_cancelled = self._cause is not None
-        if is_cancelled:
-            function()
+            self._task = task
+            if self._cause is not None:
+                self._cancel_task()
+
+    def _cancel_task(self) -> None:
+        if self._task is not None:
+            # A closed loop has no tasks.
+            with contextlib.suppress(RuntimeError):
+                self._task.get_loop().call_soon_threadsafe(self._task.cancel, self._cause)
 
     def _cancel(self, cause: Cause, now: float) -> bool:
         """Cancels the handler. Returns False if it is cancelled already."""
@@ -177,11 +184,9 @@ class Context:
             self._cause = cause
             self._cancelled_at = now
             functions, self._on_cancel = self._on_cancel, ()
-            stop_task = self._stop_task
             if self._event is not None:
                 self._event.set()
-        if stop_task is not None:
-            stop_task()
+            self._cancel_task()
         if functions:
             # The functions are the user's. They may block, and no thread of the worker waits for them.
             threading.Thread(target=self._call, args=(functions,), name="lease-broker-on-cancel", daemon=True).start()

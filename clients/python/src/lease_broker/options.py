@@ -32,7 +32,7 @@ class QueueOptions(TypedDict, total=False):
     concurrency: int
     """The number of handlers that run at once. Default: 1."""
     batch: int | None
-    """The number of items that one handler gets, up to 1,000. Default: None, so the handler gets an item and no list."""
+    """The number of items that one handler gets, up to 1,000. Default: None, the handler gets one item."""
     lease: timedelta | float | None
     """The duration of the leases. Default: the queue's."""
     heartbeat: bool
@@ -71,8 +71,9 @@ class Options:
 
     @classmethod
     def of(cls, queue: str, worker_id: str, logger: logging.Logger, options: QueueOptions) -> Options:
-        """Returns checked options. Raises `ValueError` for an option out of its range, `TypeError` for an unknown one."""
-        values: dict[str, Any] = {k: seconds(v) if k in _DURATIONS else v for k, v in options.items()}  # type: ignore[arg-type]
+        """Returns checked options. Raises `ValueError` for an option out of its range."""
+        given: dict[str, Any] = {**options}
+        values = {name: seconds(value) if name in _DURATIONS else value for name, value in given.items()}
         return cls(queue, worker_id=worker_id, logger=logger, **values)
 
     def __post_init__(self) -> None:

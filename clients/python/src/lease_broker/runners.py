@@ -100,16 +100,20 @@ class ThreadRunner:
             if not leases:
                 results = []
                 continue
+            token = None
             try:
-                with tracing.use_trace_parent(run.trace_parent) if tracing.IS_INSTALLED else _NOTHING:
-                    result = self._handler(*arguments(state, run, leases))
-                    if result is not None and inspect.isawaitable(result):
-                        # The decorator of an `async def` can be a plain function.
-                        result = self._wait_for(run, result)
+                if tracing.IS_INSTALLED:
+                    token = tracing.attach(run.trace_parent)
+                result = self._handler(*arguments(state, run, leases))
+                if result is not None and inspect.isawaitable(result):
+                    # The decorator of an `async def` can be a plain function.
+                    result = self._wait_for(run, result)
                 results = endings.of_return(leases, is_batch, result)
             except BaseException as error:
                 # Also SystemExit and KeyboardInterrupt, raised in a handler, are failures of the item.
                 results = endings_of_error(state, run, leases, error)
+            if token is not None:
+                tracing.detach(token)
 
     def _take(self) -> Context | None:
         """Waits for a run. Returns None when the worker has stopped."""
@@ -134,9 +138,9 @@ class ThreadRunner:
         """Runs an awaitable in the program's event loop, or in one of this thread, and waits for its result."""
 
         async def as_task() -> object:
-            task, loop = asyncio.current_task(), asyncio.get_running_loop()
+            task = asyncio.current_task()
             assert task is not None
-            set_stop_task(run, task, loop)
+            run._set_task(task)
             return await work
 
         if self._loop is None:
@@ -182,15 +186,16 @@ class AsyncRunner:
                 self._end(run, [])
 
     async def _handle(self, run: Context, leases: list[HeldLease]) -> None:
-        state, task = self._state, asyncio.current_task()
+        state, task = self._state, asyncio.current_task(self._loop)
         assert task is not None
         # Only now, because a task that is cancelled before its first step never runs.
-        set_stop_task(run, task, self._loop)
+        run._set_task(task)
         try:
-            with tracing.use_trace_parent(run.trace_parent) if tracing.IS_INSTALLED else _NOTHING:
-                result = self._handler(*arguments(state, run, leases))
-                if inspect.isawaitable(result):
-                    result = await result
+            if tracing.IS_INSTALLED:
+                tracing.attach(run.trace_parent)
+            result = self._handler(*arguments(state, run, leases))
+            if inspect.isawaitable(result):
+                result = await result
             results = endings.of_return(leases, state.options.batch is not None, result)
         except BaseException as error:
             # SystemExit would end the loop, and with it the worker.
@@ -210,17 +215,3 @@ class AsyncRunner:
             for run, results in ended:
                 self._state.end(run, results, wake=False)
             self._state.endings_ready.notify()
-
-
-_NOTHING = contextlib.nullcontext()
-
-
-def set_stop_task(run: Context, task: asyncio.Task[Any], loop: asyncio.AbstractEventLoop) -> None:
-    """Lets a cancellation of the run cancel its task."""
-
-    def stop_task() -> None:
-        # A closed loop has no tasks.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(task.cancel, run.cause)
-
-    run._set_stop_task(stop_task)

@@ -206,8 +206,8 @@ class Worker:
             raise self._error
 
     def health(self) -> bool:
-        """Returns False if more than `max_stuck` handlers are stuck, if the broker refuses the worker, if one of its threads
-        has ended, or if all calls have failed for as long as a lease lasts.
+        """Returns False if more than `max_stuck` handlers are stuck, if the broker refuses the worker, if a thread has
+        ended, or if all calls have failed for as long as a lease lasts.
         """
         if self._error is not None or not all(part.is_healthy for part in self._queues):
             return False
