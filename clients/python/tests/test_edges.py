@@ -392,3 +392,20 @@ def test_name_is_resolved_again(server: ScriptedServer, monkeypatch: pytest.Monk
     threading.Timer(0.5, move, [None]).start()
     client.wake("work")
     client.close()
+
+
+@pytest.mark.parametrize(("flags", "trace_id"), [("01", 0xAB), ("00", 0)])
+def test_handler_runs_in_the_trace_of_a_sampled_lease(server: ScriptedServer, flags: str, trace_id: int) -> None:
+    from opentelemetry import trace
+
+    message = lease("1")
+    message.trace_parent = f"00-{0xAB:032x}-{1:016x}-{flags}"
+    server.answer("ClaimBatch", ok(v1.ClaimBatchResponse(leases=[message])), ok(v1.ClaimBatchResponse()))
+    traces: list[int] = []
+    worker = Worker(
+        server.address, "work", lambda _: traces.append(trace.get_current_span().get_span_context().trace_id), wait=0
+    )
+    worker.start()
+    until(lambda: traces)
+    worker.stop()
+    assert traces == [trace_id]

@@ -329,20 +329,6 @@ def test_wake_makes_waiting_claims_look(broker: Broker) -> None:
     assert seconds < 0.5
 
 
-def test_handler_runs_in_the_trace_of_its_lease(broker: Broker) -> None:
-    from opentelemetry import trace
-
-    enqueue(broker, [{"payload": "x"}])
-    traces: list[tuple[str, int]] = []
-
-    def handler(item: Item) -> None:
-        traces.append((item.trace_parent, trace.get_current_span().get_span_context().trace_id))
-
-    work(broker, handler, lambda counts: counts["completed"] == 1)
-    [(trace_parent, trace_id)] = traces
-    assert trace_parent[3:35] == f"{trace_id:032x}"
-
-
 def test_value_that_cannot_be_sent_fails_the_item(broker: Broker) -> None:
     enqueue(broker, [{"payload": "x"}])
     work(

@@ -73,7 +73,9 @@ class Options:
     def of(cls, queue: str, worker_id: str, logger: logging.Logger, options: QueueOptions) -> Options:
         """Returns checked options. Raises `ValueError` for an option out of its range."""
         given: dict[str, Any] = {**options}
-        values = {name: seconds(value) if name in _DURATIONS else value for name, value in given.items()}
+        values: dict[str, Any] = {
+            name: seconds(value) if name in _DURATIONS else value for name, value in given.items()
+        }
         return cls(queue, worker_id=worker_id, logger=logger, **values)
 
     def __post_init__(self) -> None:
