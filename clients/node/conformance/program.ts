@@ -125,4 +125,4 @@ async function main(): Promise<void> {
   if (worker !== null) exit(worker.stop());
 }
 
-await main();
+void main();
