@@ -63,6 +63,8 @@ export interface Sent<Response> {
 export class Broker {
   /** The time of the monotonic clock from which it gets calls again. */
   freeAt = 0;
+  /** True if no connection was ready in time. */
+  isDead = false;
 
   constructor(
     readonly target: string,
@@ -80,7 +82,6 @@ export class Broker {
     if (token !== null) metadata.set("authorization", `Bearer ${token}`);
     let call: ClientUnaryCall | undefined;
     let connecting: NodeJS.Timeout | undefined;
-    let isLate = false;
     const response = new Promise<MessageShape<O>>((resolve, reject: (error: ServiceError) => void) => {
       call = this.client.makeUnaryRequest<MessageShape<I>, MessageShape<O>>(
         `/${rpc.parent.typeName}/${rpc.name}`,
@@ -91,14 +92,14 @@ export class Broker {
         { deadline: Date.now() + timeout },
         (error, message) => {
           clearTimeout(connecting);
-          if (error !== null) reject(isLate ? noConnection(error) : error);
+          if (error !== null) reject(this.isDead && error.code === status.CANCELLED ? noConnection(error) : error);
           else if (message !== undefined) resolve(message);
         },
       );
       if (!this.isReady && timeout > CONNECT_TIMEOUT) {
         connecting = setTimeout(() => {
-          isLate = !this.isReady;
-          if (isLate) call?.cancel();
+          this.isDead = !this.isReady;
+          if (this.isDead) call?.cancel();
         }, CONNECT_TIMEOUT).unref();
       }
     });
@@ -174,7 +175,7 @@ export class Transport {
    */
   note(broker: Broker, { failed, silent = false }: { failed: boolean; silent?: boolean }): void {
     broker.freeAt = failed ? now() + (silent ? PASS_OVER_SILENT : PASS_OVER) : 0;
-    if (silent) this.#replace([broker]);
+    if (silent || broker.isDead) this.#replace([broker]);
   }
 
   /** Connects to all brokers, if no call has done so. */

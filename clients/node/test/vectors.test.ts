@@ -247,10 +247,10 @@ class Machine {
   #answer({ to, outcomes = {}, next, time_left_ms = 0 }: Step): void {
     const call = this.#take(to);
     const results = call.ids.map((id) => {
-      const [outcome = "", text = ""] = split(outcomes[id] ?? "");
+      const [outcome, text = ""] = split(outcomes[id] ?? "");
       const [field, message] = split(text);
-      const refusal = outcome === "refused" ? { refusal: message === undefined ? { message: text } : { field: field ?? "", message } } : {};
-      return { outcome: OUTCOMES[outcome] ?? 0, ...refusal, cancelReason: outcome === "lost" ? text : "", applied: outcome === "applied" };
+      const refusal = outcome === "refused" ? { refusal: message === undefined ? { message: text } : { field, message } } : {};
+      return { outcome: OUTCOMES[outcome] ?? Outcome.UNSPECIFIED, ...refusal, cancelReason: outcome === "lost" ? text : "", applied: outcome === "applied" };
     });
     if (to === "heartbeat") {
       const timeLeft = durationMessage(time_left_ms);
