@@ -34,7 +34,7 @@ def make_worker(options: dict[str, Any], journal: Journal) -> Worker:
         "max_stuck": options.get("max_stuck"),
     }
     if "ca_file" in options:
-        arguments["credentials"] = tls(*(Path(options[name]) for name in ("ca_file", "cert_file", "key_file")))
+        arguments["credentials"] = tls(Path(options["ca_file"]), Path(options["cert_file"]), Path(options["key_file"]))
     for name in ("wait", "grace", "stuck_after"):
         if (value := seconds(options, f"{name}_ms")) is not None:
             arguments[name] = value

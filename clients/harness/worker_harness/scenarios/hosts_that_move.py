@@ -1,4 +1,4 @@
-"""A broker comes back at another address of its name, as after the roll of a StatefulSet. The worker has a list of names."""
+"""A broker comes back at another address of its name, as after the roll of a StatefulSet. The worker has a list."""
 
 from pathlib import Path
 
