@@ -39,11 +39,10 @@ export class HeldLease {
   /** True if `heartbeat_missed` was reported and no heartbeat has succeeded since. */
   missed = false;
 
-  constructor(message: Lease, sentAt: number) {
+  constructor(message: Lease, sentAt: number, time: number) {
     this.id = message.leaseId;
     this.item = readItem(message);
     this.duration = durationMilliseconds(message.timeLeft);
-    const time = now();
     this.needsBeat = time - sentAt > this.duration / 10;
     this.lastAnswer = this.needsBeat ? time : sentAt;
     this.deadline = this.lastAnswer + this.duration;

@@ -116,9 +116,10 @@ export class State {
   accept(messages: readonly Lease[], slots: number, sentAt: number): void {
     const { slotSize, logger } = this.options;
     const leases: HeldLease[] = [];
+    const time = now();
     for (const message of messages) {
       if (this.held.has(message.leaseId)) continue;
-      const lease = new HeldLease(message, sentAt);
+      const lease = new HeldLease(message, sentAt, time);
       this.held.set(lease.id, lease);
       this.leaseDuration = lease.duration;
       leases.push(lease);
@@ -145,7 +146,8 @@ export class State {
   /** Records that a handler begins. Returns the leases that it works on, without those that have ended meanwhile. */
   begin(run: Run): HeldLease[] {
     const time = now();
-    const leases = run.leases.filter((lease) => lease.phase === "waiting" && this.#isValid(lease, time, this.lostAt(lease)));
+    const isReady = (lease: HeldLease) => lease.phase === "waiting" && this.#isValid(lease, time, this.lostAt(lease));
+    const leases = run.leases.every(isReady) ? [...run.leases] : run.leases.filter(isReady);
     for (const lease of leases) {
       lease.phase = "running";
       this.events.emit("started", lease.item);
@@ -169,8 +171,7 @@ export class State {
     const { lease } = ending;
     if ((lease.phase !== "waiting" && lease.phase !== "running") || !this.#isValid(lease, now(), lease.deadline)) return;
     lease.phase = "done";
-    this.endings.push(ending);
-    this.changed();
+    if (this.endings.push(ending) === 1) this.changed();
   }
 
   /** Takes the endings that one call can carry, in the order in which the handlers ended. No heartbeat is sent for them. */
@@ -207,7 +208,6 @@ export class State {
     this.parts.keeper.forget(lease);
     lease.phase = "ended";
     this.held.delete(lease.id);
-    this.changed();
   }
 
   /** Drops a lease that was lost. Cancels its handler if it has no other lease. */
