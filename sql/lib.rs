@@ -21,6 +21,8 @@ pub struct LeaseSql {
     pub release_claims: &'static str,
     /// `settle.sql`
     pub settle: &'static str,
+    /// `suspects.sql`
+    pub suspects: &'static str,
 }
 
 /// Statements for SQL Server and Babelfish.
@@ -35,6 +37,7 @@ pub mod mssql {
         redrive: REDRIVE,
         release_claims: RELEASE_CLAIMS,
         settle: SETTLE,
+        suspects: SUSPECTS,
     };
 
     /// `mssql/adopt.sql`
@@ -61,6 +64,10 @@ pub mod mssql {
     pub const MIGRATION_0001_BROKER: &str = include_str!("mssql/migrations/0001_broker.sql");
     /// `mssql/permissions.sql`
     pub const PERMISSIONS: &str = include_str!("mssql/permissions.sql");
+    /// `mssql/operation.sql`
+    pub const OPERATION: &str = include_str!("mssql/operation.sql");
+    /// `mssql/pause.sql`
+    pub const PAUSE: &str = include_str!("mssql/pause.sql");
     /// `mssql/purge.sql`
     pub const PURGE: &str = include_str!("mssql/purge.sql");
     /// `mssql/reap.sql`
@@ -71,12 +78,16 @@ pub mod mssql {
     pub const RELEASE_CLAIMS: &str = include_str!("mssql/release_claims.sql");
     /// `mssql/remove.sql`
     pub const REMOVE: &str = include_str!("mssql/remove.sql");
+    /// `mssql/search.sql`
+    pub const SEARCH: &str = include_str!("mssql/search.sql");
     /// `mssql/secrets.sql`
     pub const SECRETS: &str = include_str!("mssql/secrets.sql");
     /// `mssql/settle.sql`
     pub const SETTLE: &str = include_str!("mssql/settle.sql");
     /// `mssql/stats.sql`
     pub const STATS: &str = include_str!("mssql/stats.sql");
+    /// `mssql/suspects.sql`
+    pub const SUSPECTS: &str = include_str!("mssql/suspects.sql");
     /// `mssql/trace.sql`
     pub const TRACE: &str = include_str!("mssql/trace.sql");
     /// `mssql/triggers.sql`
@@ -97,6 +108,7 @@ pub mod sqlite {
         redrive: REDRIVE,
         release_claims: RELEASE_CLAIMS,
         settle: SETTLE,
+        suspects: SUSPECTS,
     };
 
     /// `sqlite/adopt.sql`
@@ -119,6 +131,10 @@ pub mod sqlite {
     pub const LIST: &str = include_str!("sqlite/list.sql");
     /// `sqlite/migrations/0001_broker.sql`
     pub const MIGRATION_0001_BROKER: &str = include_str!("sqlite/migrations/0001_broker.sql");
+    /// `sqlite/operation.sql`
+    pub const OPERATION: &str = include_str!("sqlite/operation.sql");
+    /// `sqlite/pause.sql`
+    pub const PAUSE: &str = include_str!("sqlite/pause.sql");
     /// `sqlite/purge.sql`
     pub const PURGE: &str = include_str!("sqlite/purge.sql");
     /// `sqlite/reap.sql`
@@ -129,12 +145,16 @@ pub mod sqlite {
     pub const RELEASE_CLAIMS: &str = include_str!("sqlite/release_claims.sql");
     /// `sqlite/remove.sql`
     pub const REMOVE: &str = include_str!("sqlite/remove.sql");
+    /// `sqlite/search.sql`
+    pub const SEARCH: &str = include_str!("sqlite/search.sql");
     /// `sqlite/secrets.sql`
     pub const SECRETS: &str = include_str!("sqlite/secrets.sql");
     /// `sqlite/settle.sql`
     pub const SETTLE: &str = include_str!("sqlite/settle.sql");
     /// `sqlite/stats.sql`
     pub const STATS: &str = include_str!("sqlite/stats.sql");
+    /// `sqlite/suspects.sql`
+    pub const SUSPECTS: &str = include_str!("sqlite/suspects.sql");
     /// `sqlite/trace.sql`
     pub const TRACE: &str = include_str!("sqlite/trace.sql");
     /// `sqlite/why.sql`

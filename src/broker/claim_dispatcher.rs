@@ -50,6 +50,8 @@ pub(super) struct ClaimDispatcher {
     messages: mpsc::UnboundedSender<Message>,
     arrivals: Arrivals,
     leased_queue: Arc<LeasedQueue>,
+    /// Whether the queue was paused at the last store operation.
+    is_paused: Arc<AtomicBool>,
 }
 
 /// A message to the task.
@@ -137,19 +139,23 @@ impl ClaimDispatcher {
             spans,
             arrived: FairQueue::default(),
             waiting: FairQueue::default(),
-            only_too_large: Vec::new(),
+            without_share: Vec::new(),
+            is_held_back: false,
             prune_threshold: 0,
             poll_interval: polling.min_interval,
             next_poll: Instant::now(),
             max_group_calls: MAX_GROUP_CALLS,
             random: StdRng::seed_from_u64(seed),
             shedding: Shedding::new(arrivals.clone(), leased_queue.budgets.clone()),
+            is_paused: Arc::default(),
         };
+        let is_paused = task.is_paused.clone();
         tasks.spawn(task.run(inbox, draining));
         Self {
             messages,
             arrivals,
             leased_queue,
+            is_paused,
         }
     }
 
@@ -213,9 +219,9 @@ impl ClaimDispatcher {
         if !status.in_flight.load(Ordering::Acquire) {
             answer.close();
         }
-        answer
-            .await
-            .unwrap_or_else(|_| Ok(self.empty(status.take_too_large(), HeldBack::NothingReady)))
+        answer.await.unwrap_or_else(|_| {
+            Ok(self.empty(status.take_too_large(), nothing_ready(&self.is_paused)))
+        })
     }
 
     /// Returns the answer to a claim that gets no lease.
@@ -235,8 +241,11 @@ struct DispatcherTask {
     arrived: FairQueue<PendingClaim>,
     /// Claims that wait for an item. The last store operation left no item for them.
     waiting: FairQueue<PendingClaim>,
-    /// Claims for which every ready item is too large. Other claims may have room for these items.
-    only_too_large: Vec<PendingClaim>,
+    /// Claims that got nothing although items are ready: each item is too large, or is kept from them because of a suspect. Other
+    /// claims may get these items.
+    without_share: Vec<PendingClaim>,
+    /// Whether the last store operation has kept ready items from a claim because of a suspect. Another worker may get them.
+    is_held_back: bool,
     /// The number of waiting claims at which those whose callers are gone are removed.
     prune_threshold: usize,
     /// The time between two polls, before jitter.
@@ -247,6 +256,8 @@ struct DispatcherTask {
     /// The source of the jitter.
     random: StdRng,
     shedding: Shedding,
+    /// Whether the queue was paused at the last store operation.
+    is_paused: Arc<AtomicBool>,
 }
 
 impl DispatcherTask {
@@ -276,11 +287,12 @@ impl DispatcherTask {
             while let Ok(message) = inbox.try_recv() {
                 self.receive(message);
             }
-            // If claims are already waiting, no item is ready. A new claim that accepts waiting joins them without a
+            // If claims are already waiting, no item is ready for them. A new claim that accepts waiting joins them without a
             // store operation. A claim with a request id needs one, because its token may already hold leases.
             let can_wait =
                 |claim: &PendingClaim| claim.wait_until.is_some() && !claim.call.has_request_id;
-            if !woken && !none_waiting && self.arrived.iter().all(can_wait) {
+            let can_join = !none_waiting && !self.is_held_back;
+            if !woken && can_join && self.arrived.iter().all(can_wait) {
                 while let Some((_, claim)) = self.arrived.pop() {
                     self.wait_or_answer_empty(claim);
                 }
@@ -309,7 +321,7 @@ impl DispatcherTask {
         let is_withdrawn =
             |claim: &PendingClaim| claim.call.has_request_id && tokens.contains(&claim.call.token);
         let too_large = self
-            .only_too_large
+            .without_share
             .extract_if(.., |claim| is_withdrawn(claim));
         let mut withdrawn: Vec<_> = too_large.collect();
         for claims in [&mut self.arrived, &mut self.waiting] {
@@ -329,6 +341,7 @@ impl DispatcherTask {
         draining: &CancellationToken,
     ) {
         let mut none_ready = false;
+        self.is_held_back = false;
         while !draining.is_cancelled() {
             // Claims that arrive meanwhile have their turn among those that are left. Once no item is ready, they wait for
             // the end of this loop.
@@ -374,17 +387,23 @@ impl DispatcherTask {
             // Claims that the store has not looked at all ready items for. The next operation serves them.
             let mut unserved = Vec::new();
             let mut without_items = Vec::new();
+            let is_paused = results.iter().any(|claimed| claimed.is_paused);
+            self.is_paused.store(is_paused, Ordering::Relaxed);
             for (claim, claimed) in group.into_iter().zip(results) {
                 // A claim with a request id can get the few leases that its token holds while other items are ready.
                 none_ready |= claimed.items.len() < claim.call.max_items
                     && !claimed.has_more
                     && claimed.too_large.is_empty()
+                    && !claimed.is_held_back
                     && !claim.call.has_request_id;
+                self.is_held_back |= claimed.is_held_back;
                 if !claimed.too_large.is_empty() && claimed.items.is_empty() {
                     claim.status.set_too_large(claimed.too_large);
-                    self.only_too_large.push(claim);
+                    self.without_share.push(claim);
                 } else if claimed.items.is_empty() && claimed.has_more {
                     unserved.push(claim);
+                } else if claimed.items.is_empty() && claimed.is_held_back {
+                    self.without_share.push(claim);
                 } else if claimed.items.is_empty() {
                     none_ready = true;
                     without_items.push(claim);
@@ -406,7 +425,7 @@ impl DispatcherTask {
                 self.wait_or_answer_empty(claim);
             }
         }
-        for claim in std::mem::take(&mut self.only_too_large) {
+        for claim in std::mem::take(&mut self.without_share) {
             self.wait_or_answer_empty(claim);
         }
         // Jitter keeps brokers on the same table from polling at the same moments.
@@ -515,7 +534,7 @@ impl DispatcherTask {
     /// Lets a claim wait that found no item, or answers it without items if it does not wait any longer.
     fn wait_or_answer_empty(&mut self, mut claim: PendingClaim) {
         if claim.wait_until.is_none_or(|until| until <= Instant::now()) {
-            claim.answer_empty(HeldBack::NothingReady, &self.leased_queue);
+            claim.answer_empty(nothing_ready(&self.is_paused), &self.leased_queue);
             return;
         }
         let budgets = &self.leased_queue.budgets;
@@ -537,6 +556,16 @@ impl DispatcherTask {
             self.waiting.remove(|claim| !claim.is_wanted());
             self.prune_threshold = (self.waiting.len() * 2).max(MIN_PRUNE_THRESHOLD);
         }
+    }
+}
+
+/// Returns why a claim gets no lease when no item is ready for it. `is_paused`: whether the queue was paused at the last store
+/// operation.
+fn nothing_ready(is_paused: &AtomicBool) -> HeldBack {
+    if is_paused.load(Ordering::Relaxed) {
+        HeldBack::Paused
+    } else {
+        HeldBack::NothingReady
     }
 }
 

@@ -89,7 +89,7 @@ impl From<StoreError> for CommandError {
         match error {
             StoreError::Misconfigured(_) => Self::usage(text),
             StoreError::Io(_) | StoreError::Unavailable(_) => Self::io(text),
-            StoreError::Rejected(_) => Self::failed(text),
+            StoreError::Rejected(_) | StoreError::Paused(_) => Self::failed(text),
             StoreError::Bug(_) => Self::new(EXIT_SOFTWARE, text),
         }
     }

@@ -154,6 +154,10 @@ impl Serve {
                 error = layers.server.failed() => return Err(CommandError::io(error.to_string())),
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
+                () = layers.broker.told_to_drain() => {
+                    tracing::info!("an operator told this broker to drain");
+                    break;
+                }
                 Some(()) = hangup.recv(), if is_loaded => {
                     opening = self.reload(&mut layers, logging);
                 }

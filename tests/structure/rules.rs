@@ -70,7 +70,7 @@ pub(crate) const LAYERS: &[Layer] = &[
     layer("store", &["model", "sql", "value"]),
     layer("why", &["model", "store", "value"]),
     layer("broker", &["call_trace", "config", "model", "span", "store", "value"]),
-    layer("grpc", &["broker", "call_trace", "config", "model", "proto", "security", "span", "store", "value"]),
+    layer("grpc", &["broker", "call_trace", "config", "model", "proto", "security", "span", "store", "value", "why"]),
     // They read what the layers count. Only the command line imports them.
     layer("telemetry", &["broker", "config", "grpc", "logging", "model", "process", "security", "span", "store"]),
     layer("admin", &["broker", "config", "logging", "model", "store", "telemetry"]),
