@@ -59,6 +59,11 @@ class Broker:
         self._process.wait(timeout)
         self._end()
 
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def _end(self) -> None:
         assert self._process is not None
         self._process.wait()
