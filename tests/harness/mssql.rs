@@ -332,8 +332,19 @@ impl Harness for MssqlHarness {
         let instances = format!(
             "UPDATE lease_broker_instance SET seen_time = DATEADD(millisecond, -{millis}, seen_time); "
         );
+        let earlier = |columns: &[&str]| {
+            let earlier = columns
+                .iter()
+                .map(|name| format!("{name} = DATEADD(millisecond, -{millis}, {name})"));
+            earlier.collect::<Vec<_>>().join(", ")
+        };
+        let operators = format!(
+            "UPDATE lease_broker_queue SET {}; UPDATE lease_broker_operation SET {}; ",
+            earlier(&["pause_time", "pause_until"]),
+            earlier(&["create_time", "end_time", "until_time"])
+        );
         let sql = format!(
-            "SET XACT_ABORT ON; BEGIN TRANSACTION; {updates}{requests}{instances}COMMIT TRANSACTION"
+            "SET XACT_ABORT ON; BEGIN TRANSACTION; {updates}{requests}{instances}{operators}COMMIT TRANSACTION"
         );
         self.batch(&sql).await;
     }
