@@ -48,7 +48,7 @@ pub(crate) fn timeout(text: &str) {
 }
 
 /// Decodes a message. Returns false if it cannot be decoded.
-fn decodes(rpc: Rpc, message: &[u8]) -> bool {
+pub(super) fn decodes(rpc: Rpc, message: &[u8]) -> bool {
     match rpc {
         Rpc::ClaimBatch => proto::ClaimBatchRequest::decode(message).is_ok(),
         Rpc::Heartbeat => proto::HeartbeatRequest::decode(message).is_ok(),

@@ -91,7 +91,7 @@ use self::queue_statements::QueueStatements;
 pub use self::reader::MssqlReader;
 pub use self::settings::Settings;
 use super::adoption::Unfit;
-use super::contract::inspect_by_field;
+use super::contract::{browse_by_field, inspect_by_field};
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
     AppliedBatch, BrokerOrders, CancelResults, Cancellation, CancelledLease, Checkpoints,
@@ -217,6 +217,7 @@ impl MssqlStore {
 }
 
 inspect_by_field!(MssqlStore, reader);
+browse_by_field!(MssqlStore, reader);
 
 #[async_trait]
 impl Facts for MssqlStore {

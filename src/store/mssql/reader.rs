@@ -16,8 +16,8 @@ use super::queue_statements::QueueStatements;
 use super::{Pool, Settings, adopt};
 use crate::adoption::Unfit;
 use crate::{
-    BrokerList, FoundItems, Inspect, ItemFacts, ItemRecord, ItemSearch, ListedItem, Operation,
-    QueueIndex, QueuePause, Stats, StoreError,
+    BrokerList, Browse, FoundItems, Inspect, ItemFacts, ItemRecord, ItemSearch, ListedItem,
+    Operation, QueueIndex, QueuePause, Stats, StoreError,
 };
 
 /// Reads the leases in a SQL Server database. A login with SELECT on the queues' tables is enough.
@@ -124,7 +124,10 @@ impl Inspect for MssqlReader {
             .run(async move |operations| operations.item_facts(queue, &key).await)
             .await
     }
+}
 
+#[async_trait]
+impl Browse for MssqlReader {
     async fn find_items(
         &self,
         queue: QueueIndex,

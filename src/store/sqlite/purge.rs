@@ -7,11 +7,11 @@ use lease_broker_model::millis::{duration_between, millis_rounded_up};
 use rusqlite::Connection;
 use uuid::Uuid;
 
-use super::error::broken_constraint;
+use super::error::rejection;
 use super::queue_statements::QueueStatements;
 use super::statement::{Token, bind, bind_key};
 use super::writer::WriteContext;
-use crate::{PurgeStep, QueueIndex, Rejection, RetentionTurn, StoreError};
+use crate::{PurgeStep, QueueIndex, RetentionTurn, StoreError};
 
 /// The times before which an item is old, in milliseconds since 1970. `None`: never.
 #[derive(Clone, Copy)]
@@ -83,14 +83,6 @@ pub(super) fn delete(
         deleted += statement.raw_execute().map_err(rejection)?;
     }
     Ok(deleted)
-}
-
-/// Turns a broken constraint, such as a foreign key, into a rejection.
-fn rejection(error: rusqlite::Error) -> StoreError {
-    match broken_constraint(&error) {
-        None => error.into(),
-        Some(problem) => StoreError::Rejected(Rejection::of_list(None, problem)),
-    }
 }
 
 /// Deletes old rows of the archive. See [`Upkeep::purge_archive`](crate::Upkeep::purge_archive).
