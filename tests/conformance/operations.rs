@@ -305,8 +305,9 @@ pub(crate) async fn one_broker_at_a_time_takes_an_operation<H: Harness>() {
     let first = started(&fixture, OperationKind::Redrive).await.id;
     let second = started(&fixture, OperationKind::Purge).await.id;
     let orders = async |broker| {
-        let orders = fixture.store.read_orders(broker, &["item".to_owned()]);
-        orders.await.expect("orders")
+        let queues = ["item".to_owned()];
+        let orders = fixture.store.read_orders(broker, &queues).await;
+        orders.expect("orders")
     };
     assert!(orders(one).await.has_operation);
     assert_eq!(
@@ -331,10 +332,9 @@ pub(crate) async fn one_broker_at_a_time_takes_an_operation<H: Harness>() {
         .await
         .expect("its hold has ended");
     assert_eq!((taken.id, taken.holder), (first, Some(third)));
-    let of_others = fixture
-        .store
-        .take_operation(&["else".to_owned()], third, HOUR);
-    assert_eq!(of_others.await, Ok(None));
+    let queues = ["else".to_owned()];
+    let of_others = fixture.store.take_operation(&queues, third, HOUR).await;
+    assert_eq!(of_others, Ok(None));
 }
 
 pub(crate) async fn batch_changes_items_and_counts_once<H: Harness>() {

@@ -73,6 +73,17 @@ async fn kill_all(broker: &Broker) {
     broker.try_settle(failures.collect()).await.expect("failed");
 }
 
+/// Makes an item dead as another program would. Nobody knows when.
+async fn kill_unnoticed<H: Harness>(fixture: &Fixture<H>, id: i64) {
+    for set in [
+        ("lease_state", Value::Int(4)),
+        ("lease_state_time", H::unknown_time()),
+    ] {
+        let id = ("id", Value::Int(id));
+        fixture.harness.update("item", set, id).await;
+    }
+}
+
 fn numbers(range: impl IntoIterator<Item = i64>) -> Vec<String> {
     range.into_iter().map(|number| number.to_string()).collect()
 }
@@ -103,9 +114,7 @@ pub(crate) async fn dead_items_are_paged_over_equal_times<H: Harness>() {
 pub(crate) async fn dead_items_with_unknown_times_are_paged<H: Harness>() {
     let fixture = Fixture::<H>::items(6).await;
     for id in [2, 4, 6] {
-        let dead = ("lease_state", Value::Int(4));
-        let id = ("id", Value::Int(id));
-        fixture.harness.update("item", dead, id).await;
+        kill_unnoticed(&fixture, id).await;
     }
     kill_all(&fixture).await;
     for (newest_first, expected) in [
@@ -318,10 +327,8 @@ pub(crate) async fn times_and_attempts_bound_a_search<H: Harness>() {
     fixture.advance(HOUR).await;
     fixture.reap(9).await;
     kill_all(&fixture).await;
-    // Another program makes an item dead. Nobody knows when.
     fixture.insert([7]).await;
-    let (dead, id) = (("lease_state", Value::Int(4)), ("id", Value::Int(7)));
-    fixture.harness.update("item", dead, id).await;
+    kill_unnoticed(&fixture, 7).await;
     let all = find_all(&fixture, search(State::Dead)).await;
     let times = all.iter().filter_map(|item| item.listed.state_time);
     let time = times.max().expect("a known time");

@@ -22,7 +22,7 @@ use lease_broker_sql::LeaseSql;
 use lease_broker_sql::mssql::LEASE_SQL;
 use lease_broker_store::mssql::{MssqlReader, MssqlSchema, MssqlStore};
 use lease_broker_store::schema::{NewEpoch, Removal, Schema as _, Step};
-use lease_broker_store::{Inspect, Store, StoreError};
+use lease_broker_store::{Browse, Store, StoreError};
 use lease_broker_value::Value;
 use pooled_database::PooledDatabase;
 use runtime::shared;
@@ -298,7 +298,7 @@ impl Harness for MssqlHarness {
         self.open_with_sql(queues, &LEASE_SQL).await
     }
 
-    async fn open_to_read(&self, queues: &[QueueSpec]) -> Result<Arc<dyn Inspect>, StoreError> {
+    async fn open_to_read(&self, queues: &[QueueSpec]) -> Result<Arc<dyn Browse>, StoreError> {
         let lock = pooled_database::TABLE_DROPS.read().await;
         let reader = shared(MssqlReader::open_with_pool(&self.database().pool, queues)).await?;
         drop(lock);
@@ -373,6 +373,13 @@ impl Harness for MssqlHarness {
             return None;
         };
         Some(seconds * 1_000 + i64::from(nanos / 1_000_000))
+    }
+
+    fn unknown_time() -> Value {
+        Value::Timestamp {
+            seconds: 946_684_800,
+            nanos: 0,
+        }
     }
 
     /// Encloses a name with a dot in brackets. Otherwise the dot would separate the schema from the table.
