@@ -374,8 +374,9 @@ impl Leases for SqliteStore {
         leases: Arc<[CancelledLease]>,
         cancellation: Cancellation,
     ) -> Result<CancelResults, StoreError> {
-        let cancel =
-            move |context: &WriteContext| cancel::cancel(context, queue, &leases, &cancellation);
+        let cancel = move |context: &WriteContext| {
+            cancel::cancel(context, queue, &leases, &cancellation, None)
+        };
         self.writer.run(cancel).await
     }
 

@@ -250,7 +250,7 @@ pub(crate) async fn held_leases_and_live_brokers_are_uses<H: Harness>() {
         address: "here:1".to_owned(),
         draining: false,
         settings: BTreeMap::new(),
-        activity: std::collections::BTreeMap::new(),
+        activity: BTreeMap::new(),
     };
     fixture
         .store

@@ -50,7 +50,7 @@ async fn announce<H: Harness>(fixture: &Fixture<H>) {
         address: "a:1".to_owned(),
         draining: false,
         settings: fixture.queues.iter().map(settings).collect(),
-        activity: std::collections::BTreeMap::new(),
+        activity: BTreeMap::new(),
     };
     let announced = fixture.store.announce(Arc::new(instance)).await;
     announced.expect("announced");

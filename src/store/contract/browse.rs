@@ -29,7 +29,7 @@ pub trait Browse: Inspect {
         search: ItemSearch,
     ) -> Result<FoundItems, StoreError>;
 
-    /// Finds the items with these keys, in the order of the keys. Keys without a row are left out. [`FoundItems::end`] is `None`.
+    /// Finds the items with these keys, in the order of the keys, each once. Keys without a row are left out. [`FoundItems::end`] is `None`.
     async fn find_keys(
         &self,
         queue: QueueIndex,

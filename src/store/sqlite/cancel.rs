@@ -15,12 +15,13 @@ use crate::{
     StoreError, step,
 };
 
-/// Cancels leases. See [`Leases::cancel`](crate::Leases::cancel).
+/// Cancels leases. See [`Leases::cancel`](crate::Leases::cancel). With `not_after`, leases that were claimed later stay.
 pub(super) fn cancel(
     context: &WriteContext,
     queue: QueueIndex,
     leases: &[CancelledLease],
     cancellation: &Cancellation,
+    not_after: Option<i64>,
 ) -> Result<CancelResults, StoreError> {
     let queue = context.queue(queue)?;
     let now = context.now();
@@ -37,6 +38,10 @@ pub(super) fn cancel(
                 let state = State::from_code(code)
                     .ok_or_else(|| StoreError::Bug(format!("no state has the number {code}")))?;
                 let mut ended = queue.read_ended(row, now, state)?;
+                if not_after.is_some_and(|time| ended.claim_time > time) {
+                    cancelled.results.push(Cancelled::NotHeld(state));
+                    continue;
+                }
                 let before = ended.row(state);
                 let operation = RowOperation::Cancel {
                     fence: *fence,

@@ -223,7 +223,8 @@ pub(super) fn apply(
                 fence: Some(fence),
             });
             let leases: Vec<CancelledLease> = leases.collect();
-            applied.ended = cancel::cancel(context, index, &leases, cancellation)?.ended;
+            let not_after = Some(operation.create_time);
+            applied.ended = cancel::cancel(context, index, &leases, cancellation, not_after)?.ended;
             applied.ended.len()
         }
     };

@@ -1,5 +1,7 @@
 //! Finds items for operators: pages of a search, and single items.
 
+use std::collections::HashSet;
+
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::millis::duration_between;
@@ -227,7 +229,9 @@ pub(super) fn find_keys(
         examined: keys.len(),
         ..FoundItems::default()
     };
-    for key in keys.iter().filter(|key| queue.can_have_key(key)) {
+    let mut seen = HashSet::new();
+    let new = |key: &&Key| queue.can_have_key(key) && seen.insert(key.to_string());
+    for key in keys.iter().filter(new) {
         bind_key(&mut statement, key)?;
         let mut rows = statement.raw_query();
         if let Some(row) = rows.next()? {
