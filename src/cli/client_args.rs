@@ -41,6 +41,11 @@ pub(super) struct ClientArgs {
 }
 
 impl ClientArgs {
+    /// Returns the address as the user gave it.
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
     /// Connects to the service. Tries until the timeout has passed. Each call on the connection fails after the timeout plus
     /// `wait`, which is the time that the service itself may wait before it answers.
     pub(super) async fn connect(

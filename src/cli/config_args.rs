@@ -61,9 +61,12 @@ impl ConfigArgs {
     }
 }
 
-/// Returns the error of a command whose queue is not configured or, as `None`, not given.
-pub(super) fn unknown_queue(config: &Config, name: Option<&str>) -> CommandError {
-    let names: Vec<&str> = config.queues.iter().map(|queue| &*queue.name).collect();
+/// Returns the error of a command whose queue is not one of the configured ones or, as `None`, not given.
+pub(super) fn unknown_queue<'a>(
+    configured: impl Iterator<Item = &'a str>,
+    name: Option<&str>,
+) -> CommandError {
+    let names: Vec<&str> = configured.collect();
     let configured = names.join(", ");
     CommandError::usage(match name {
         None => format!("name a queue; configured are {configured}"),
@@ -172,7 +175,7 @@ pub(super) fn configured_queue<'a>(
     name: &str,
 ) -> Result<&'a QueueSpec, CommandError> {
     let queue = config.queues.iter().find(|queue| queue.name == name);
-    queue.ok_or_else(|| unknown_queue(config, Some(name)))
+    queue.ok_or_else(|| unknown_queue(config.queues.iter().map(|queue| &*queue.name), Some(name)))
 }
 
 /// Opens the configured store for a command that only looks at these queues. The command then needs no right to write, and waits for

@@ -20,7 +20,7 @@ use self::messages::{
     queue_state_to_proto, start_from_proto, until_from_proto,
 };
 use super::caller::{Caller, denied};
-use super::messages::uuid_from_proto;
+use super::messages::{cancel_from_proto, cancel_results, uuid_from_proto};
 use crate::broker::{Actor, Error, Operator};
 use crate::security::{Identity, Rpc};
 
@@ -94,7 +94,7 @@ impl AdminCaller {
     }
 }
 
-/// The rpcs of `AdminService` on one store, except `CancelLeases`, which needs a running broker.
+/// The rpcs of `AdminService` on one store.
 #[derive(Clone)]
 pub struct AdminApi {
     operator: Arc<Operator>,
@@ -224,6 +224,19 @@ impl AdminApi {
         Ok(proto::StartOperationResponse {
             operation: Some(operation_to_proto(started)),
             ..proto::StartOperationResponse::default()
+        })
+    }
+
+    /// Takes leases away from their workers. A running broker serves this rpc itself, because it also wakes the claims that wait at it.
+    pub async fn cancel_leases(
+        &self,
+        caller: &AdminCaller,
+        request: proto::CancelLeasesRequest,
+    ) -> Answer<proto::CancelLeasesResponse> {
+        caller.check(Rpc::CancelLeases, &request.queue)?;
+        let cancelled = self.operator.cancel_leases(cancel_from_proto(request)?);
+        Ok(proto::CancelLeasesResponse {
+            results: cancel_results(cancelled.await?),
         })
     }
 
