@@ -102,6 +102,7 @@ mod tests {
                 address: String::new(),
                 draining: false,
                 settings,
+                activity: std::collections::BTreeMap::new(),
             }]),
         }
     }

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use lease_broker_model::queue::QueueSpec;
-use lease_broker_store::{Inspect, QueueIndex, Store, StoreError};
+use lease_broker_store::{Browse, QueueIndex, Store, StoreError};
 use uuid::Uuid;
 
 pub use self::brokers::ListedBrokers;
@@ -41,7 +41,7 @@ pub struct Actor {
 /// Serves operators on the queues of one store.
 pub struct Operator {
     /// Reads the database.
-    inspect: Arc<dyn Inspect>,
+    inspect: Arc<dyn Browse>,
     /// Changes the database. `None`: it can only be read.
     store: Option<Arc<dyn Store>>,
     queues: Arc<[QueueSpec]>,
@@ -59,7 +59,7 @@ impl Operator {
     }
 
     /// Serves the queues of a store that can only be read. Every change fails with [`Error::StoreMisconfigured`].
-    pub fn reading(inspect: Arc<dyn Inspect>, queues: &[QueueSpec]) -> Self {
+    pub fn reading(inspect: Arc<dyn Browse>, queues: &[QueueSpec]) -> Self {
         Self::over(inspect, None, queues, Arc::new([]))
     }
 
@@ -72,7 +72,7 @@ impl Operator {
     }
 
     fn over(
-        inspect: Arc<dyn Inspect>,
+        inspect: Arc<dyn Browse>,
         store: Option<Arc<dyn Store>>,
         queues: &[QueueSpec],
         wakeups: Arc<[Arc<Wakeups>]>,

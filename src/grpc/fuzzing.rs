@@ -48,7 +48,7 @@ pub(crate) fn timeout(text: &str) {
 }
 
 /// Decodes a message. Returns false if it cannot be decoded.
-fn decodes(rpc: Rpc, message: &[u8]) -> bool {
+pub(super) fn decodes(rpc: Rpc, message: &[u8]) -> bool {
     match rpc {
         Rpc::ClaimBatch => proto::ClaimBatchRequest::decode(message).is_ok(),
         Rpc::Heartbeat => proto::HeartbeatRequest::decode(message).is_ok(),
@@ -77,7 +77,7 @@ fn decodes(rpc: Rpc, message: &[u8]) -> bool {
 fn converts(rpc: Rpc, message: &[u8]) {
     let decoded = match rpc {
         Rpc::ClaimBatch => proto::ClaimBatchRequest::decode(message)
-            .map(|request| drop(messages::claim_from_proto(request, None, usize::MAX))),
+            .map(|request| drop(messages::claim_from_proto(request, usize::MAX))),
         Rpc::Complete => proto::CompleteRequest::decode(message)
             .map(|request| drop(messages::completions_from_proto(request.completions))),
         Rpc::Fail => proto::FailRequest::decode(message)

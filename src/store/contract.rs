@@ -1,5 +1,6 @@
-//! The contract of a store, in five traits, with the requests and the results of their methods.
+//! The contract of a store, in six traits, with the requests and the results of their methods.
 
+mod browse;
 mod claim;
 mod ended_leases;
 mod facts;
@@ -15,8 +16,11 @@ mod pause;
 mod queue_index;
 mod settle;
 mod step;
+mod suspects;
 mod upkeep;
 
+pub use self::browse::Browse;
+pub(super) use self::browse::browse_by_field;
 pub use self::claim::{
     ClaimCall, Claimed, ClaimedItem, LeaseExpiry, MAX_PASSED_OVER, MAX_TOO_LARGE, TooLargeItem,
 };
@@ -45,9 +49,10 @@ pub(crate) use self::settle::wants_owner;
 pub use self::settle::{Ending, SettleResults, Settled, Settlement};
 pub use self::step::{LeaseProof, LeaseRow, RowEnding, RowOperation, RowOutcome, step};
 pub(crate) use self::step::{due_after, next_fence};
+pub use self::suspects::{Holding, Share, share_of};
 pub use self::upkeep::{Checkpoints, Upkeep};
 
 /// A store that does everything.
-pub trait Store: Facts + Inspect + Leases + Operate + Upkeep {}
+pub trait Store: Browse + Facts + Leases + Operate + Upkeep {}
 
-impl<T: Facts + Inspect + Leases + Operate + Upkeep> Store for T {}
+impl<T: Browse + Facts + Leases + Operate + Upkeep> Store for T {}

@@ -60,6 +60,7 @@ mod soft_lock_types;
 mod state_counts;
 mod state_index;
 mod statement;
+mod suspects;
 #[cfg(test)]
 mod tests;
 mod trace;
@@ -96,7 +97,7 @@ pub use self::reader::SqliteReader;
 use self::settle::UndoScope;
 use self::writer::{WriteContext, Writer};
 use super::adoption::Unfit;
-use super::contract::inspect_by_field;
+use super::contract::{browse_by_field, inspect_by_field};
 use super::schema::Schema as _;
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
@@ -201,6 +202,7 @@ fn apply_in_one_transaction(
 }
 
 inspect_by_field!(SqliteStore, reader);
+browse_by_field!(SqliteStore, reader);
 
 #[async_trait]
 impl Facts for SqliteStore {

@@ -18,6 +18,7 @@ fn instance(address: &str, settings: BTreeMap<String, SettingsHash>) -> Instance
         address: address.to_owned(),
         draining: false,
         settings,
+        activity: BTreeMap::new(),
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod cleanup;
 mod database;
+mod operate;
 mod pooled_database;
 pub(crate) mod program_database;
 mod runtime;

@@ -8,13 +8,15 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::{LeaseRef, Secret, SigningSecrets};
 use lease_broker_model::millis::duration_between;
+use lease_broker_proof::suspects::SuspectList;
 use lease_broker_store::{
-    CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall, Claimed, ClaimedItem,
-    EndedLease, EnqueueOnce, EnqueuedOnce, Facts, Inspect, Instance, ItemFacts, LatestTime,
-    LeaseExpiry, LeaseProof, LeaseRow, Leases, ListedItem, NewItem, OutageCause, PoolStatus,
-    Problem, ProblemKind, PurgeStep, Purged, QueueIndex, Reaped, Rejection, ReleasedClaims,
-    Renewal, Renewed, RetentionTurn, RowEnding, RowOperation, RowOutcome, SettleResults,
-    Settlement, Stats, StoreError, TraceNote, Upkeep,
+    BrokerList, Browse, CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall,
+    Claimed, ClaimedItem, EndedLease, EnqueueOnce, EnqueuedOnce, Facts, FoundItems, Inspect,
+    Instance, ItemFacts, ItemRecord, ItemSearch, LatestTime, LeaseExpiry, LeaseProof, LeaseRow,
+    Leases, ListedItem, NewItem, Operation, OutageCause, PoolStatus, Problem, ProblemKind,
+    PurgeStep, Purged, QueueIndex, QueuePause, Reaped, Rejection, ReleasedClaims, Renewal, Renewed,
+    RetentionTurn, RowEnding, RowOperation, RowOutcome, SettleResults, Settlement, Share, Stats,
+    StoreError, TraceNote, Upkeep,
 };
 use lease_broker_value::Value;
 use tokio_util::sync::CancellationToken;
@@ -148,13 +150,21 @@ impl Inner {
             is_held.then_some(*id)
         };
         let mut ids: Vec<i64> = self.rows.iter().filter_map(held_by_call).collect();
+        let mut share = (Share::All, None);
         if ids.is_empty() {
             let takes = |row: &LeaseRow| {
                 row.state == State::Ready
                     || self.sabotage == Sabotage::LeasesTwice && row.state == State::Leased
             };
+            let patience = i64::try_from(self.queue.lease.default.as_millis()).unwrap_or(i64::MAX);
+            let row = |id| self.rows.get(&id);
+            let times = (patience, now);
+            share = self
+                .suspects
+                .choose(row, self.rows.values(), &call.worker, times);
             let ready = self.rows.iter().filter(|(_, row)| takes(row));
-            ids = ready.map(|(id, _)| *id).take(call.max_items).collect();
+            let ready = ready.map(|(id, row)| (*id, row));
+            ids = SuspectList::pick(share, ready, call.max_items);
             for id in &ids {
                 let claim = RowOperation::Claim {
                     token: call.token,
@@ -163,6 +173,10 @@ impl Inner {
                     epoch_fence: 0,
                 };
                 self.step(*id, &claim);
+                if share.0 == Share::Suspect {
+                    let row = self.rows[id].clone();
+                    self.suspects.note_lease(*id, &call.worker, &row);
+                }
             }
         }
         let items = ids.iter().filter_map(|id| {
@@ -171,6 +185,7 @@ impl Inner {
         });
         Claimed {
             items: items.collect(),
+            is_held_back: share.0 != Share::All,
             ..Claimed::default()
         }
     }
@@ -203,11 +218,15 @@ impl Inner {
             match self.step(id, &RowOperation::Reap { is_stepped }) {
                 RowOutcome::Expired(state) => {
                     reaped.expired.push(ended(id, &before, state, now));
+                    if state == State::Ready && !is_stepped {
+                        self.suspects.remember(id, &self.rows[&id], now);
+                    }
                 }
                 RowOutcome::Promoted => reaped.promoted += 1,
                 _ => {}
             }
         }
+        self.suspects.forget(|id| self.rows.get(&id));
         let next = self.rows.values().filter_map(|row| row.due).min();
         reaped.next_due = next.map(|next| duration_between(now, next));
         reaped
@@ -460,6 +479,43 @@ impl Inspect for SimulatedStore {
 }
 
 #[async_trait]
+impl Browse for SimulatedStore {
+    async fn find_items(&self, _: QueueIndex, _: ItemSearch) -> Result<FoundItems, StoreError> {
+        Err(unsupported())
+    }
+
+    async fn find_keys(&self, _: QueueIndex, _: Arc<[Key]>) -> Result<FoundItems, StoreError> {
+        Err(unsupported())
+    }
+
+    async fn read_item(&self, _: QueueIndex, _: Key) -> Result<Option<ItemRecord>, StoreError> {
+        Err(unsupported())
+    }
+
+    async fn pauses(&self) -> Result<Vec<QueuePause>, StoreError> {
+        Err(unsupported())
+    }
+
+    async fn operation(&self, _: Uuid) -> Result<Option<Operation>, StoreError> {
+        Err(unsupported())
+    }
+
+    async fn operations(
+        &self,
+        _: Arc<[String]>,
+        _: bool,
+        _: Option<Uuid>,
+        _: usize,
+    ) -> Result<Vec<Operation>, StoreError> {
+        Err(unsupported())
+    }
+
+    async fn brokers(&self) -> Result<BrokerList, StoreError> {
+        Err(unsupported())
+    }
+}
+
+#[async_trait]
 impl Upkeep for SimulatedStore {
     async fn read_secrets(&self) -> Result<(), StoreError> {
         Ok(())
@@ -513,6 +569,6 @@ impl Upkeep for SimulatedStore {
 }
 
 /// The error of an operation that no task of the simulated brokers runs.
-fn unsupported() -> StoreError {
+pub(super) fn unsupported() -> StoreError {
     StoreError::Bug("the simulation does not do this".to_owned())
 }

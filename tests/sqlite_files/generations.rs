@@ -77,6 +77,7 @@ async fn announce(broker: &Broker) -> Result<Vec<Instance>, StoreError> {
         address: "a:1".to_owned(),
         draining: true,
         settings: [].into(),
+        activity: [].into(),
     };
     broker.store.announce(instance.into()).await
 }

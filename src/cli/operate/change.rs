@@ -186,9 +186,11 @@ impl Change<'_> {
                 .print_result(&sentence, &operation_row(&started));
             return Ok(());
         }
-        note(&format!(
+        if stderr().is_terminal() || !admin.runs_operations() {
+          note(&format!(
             "operation {id}: `lease-broker operations {id} --watch` shows it elsewhere, and `operations cancel {id}` stops it"
         ));
+        }
         let total = count.filter(|count| !count.at_least);
         let total = total.map(|count| count.matched.unsigned_abs());
         let ended = follow(&admin, id, total).await?;

@@ -7,7 +7,7 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 use super::admin::{Admin, Database};
 use crate::broker::Operator;
 use crate::cli::CommandError;
-use crate::cli::client_args::ClientArgs;
+use crate::cli::client_args::{ClientArgs, DEFAULT_ADDRESS};
 use crate::cli::config_args::{ConfigArgs, configured_queue, open_existing_store, open_to_read};
 use crate::cli::output::OutputFormat;
 
@@ -115,7 +115,10 @@ impl PlaceArgs {
     pub(super) fn name(&self) -> String {
         match self.place {
             Place::Database => "database".to_owned(),
-            _ => self.flags.client.address().to_owned(),
+            _ => match self.flags.client.address() {
+                Some(address) => address.to_owned(),
+                None => DEFAULT_ADDRESS.to_string(),
+            },
         }
     }
 

@@ -7,9 +7,28 @@ use super::operation_row::short_id;
 use crate::cli::lease_args::state_name;
 use crate::cli::output::{Row, format_duration, proto_moment, std_duration};
 
+/// The columns of a table beside the counts and ages.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Columns {
+    pub(super) rates: bool,
+    pub(super) paused: bool,
+    pub(super) operations: bool,
+}
+
+impl Columns {
+    /// Returns the columns that say something about these queues.
+    pub(super) fn of(queues: &[proto::QueueSummary]) -> Self {
+        Self {
+            rates: false,
+            paused: queues.iter().any(|queue| queue.pause.is_some()),
+            operations: queues.iter().any(|queue| !queue.operations.is_empty()),
+        }
+    }
+}
+
 /// Returns the row of a queue. A count can be a lower bound, and an age that of the oldest of a sample. A table shows them as
 /// `10000+` and `5m+`. For programs every count is a number, and `at_least` and `sampled` list the states.
-pub(super) fn queue_row(queue: &proto::QueueSummary) -> Row {
+pub(super) fn queue_row(queue: &proto::QueueSummary, columns: Columns) -> Row {
     let mut row = Row::default().field("queue", queue.queue.clone());
     let mut at_least = Vec::new();
     for count in &queue.counts {
@@ -60,7 +79,7 @@ pub(super) fn queue_row(queue: &proto::QueueSummary) -> Row {
         ("released", rates.released, false),
     ] {
         let rate = (rate * 100.0).round() / 100.0;
-        if is_shown {
+        if is_shown && columns.rates {
             row = row.shown(&format!("{name}/s"), rate_text(rate));
         }
         row = row.data(&format!("{name}_per_second"), rate);
@@ -71,25 +90,20 @@ pub(super) fn queue_row(queue: &proto::QueueSummary) -> Row {
         .iter()
         .map(|operation| &*operation.operation_id)
         .collect();
+    if columns.paused {
+        row = row.shown("paused", pause.map_or("-", |pause| mode_name(pause.mode())));
+    }
+    if columns.operations {
+        let ids: Vec<&str> = operations.iter().map(|id| short_id(id)).collect();
+        row = row.shown("operations", if ids.is_empty() { "-".to_owned() } else { ids.join(" ") });
+    }
     row.data("waiting_claims", queue.waiting_claims)
-        .shown("paused", pause.map_or("-", |pause| mode_name(pause.mode())))
         .data("paused", json!(pause.map(|pause| mode_name(pause.mode()))))
         .data("pause_reason", json!(pause.map(|pause| &*pause.reason)))
         .data("pause_actor", json!(pause.map(|pause| &*pause.actor)))
         .data(
             "pause_until",
             proto_moment(pause.and_then(|pause| pause.until)),
-        )
-        .shown(
-            "operations",
-            match &operations[..] {
-                [] => "-".to_owned(),
-                ids => ids
-                    .iter()
-                    .map(|id| short_id(id))
-                    .collect::<Vec<_>>()
-                    .join(" "),
-            },
         )
         .data("operations", operations)
 }

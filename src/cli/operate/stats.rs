@@ -4,14 +4,14 @@ use clap::Args;
 use lease_broker_proto as proto;
 
 use super::place_args::{PlaceArgs, with_place};
-use super::queue_row::{queue_fingerprint, queue_row};
+use super::queue_row::{Columns, queue_fingerprint, queue_row};
 use super::watch::{Entry, Look, watch};
 use crate::cli::CommandError;
 
 /// Count the items of each queue by state
 ///
-/// Also shows the age of the oldest ready item and of the oldest lease, the items per second at all brokers together, and the pause.
-/// Needs no right to write, and does not wait for programs that write.
+/// Also shows the age of the oldest ready item and of the oldest lease, and pauses and operations if there are any. With --watch the
+/// table has the items per second at all brokers together, and so have JSON and CSV always. Needs no right to write, and does not wait for programs that write.
 #[derive(Debug, Args)]
 #[command(after_help = with_place("\
 Fields of --output json and csv: queue; ready, leased, delayed, completed, dead; at_least (states that can have more items than
@@ -46,16 +46,22 @@ impl Stats {
         let empty = "no queues";
         if !self.watch {
             let queues = admin.list_queues(request).await?.queues;
-            let rows: Vec<_> = queues.iter().map(queue_row).collect();
+            let columns = Columns::of(&queues);
+            let rows = queues.iter().map(|queue| queue_row(queue, columns));
+            let rows: Vec<_> = rows.collect();
             output.print(&rows, empty);
             return Ok(());
         }
         let look = async || {
             let queues = admin.list_queues(request.clone()).await?.queues;
+            let columns = Columns {
+                rates: true,
+                ..Columns::of(&queues)
+            };
             let entry = |queue: &proto::QueueSummary| Entry {
                 name: queue.queue.clone(),
                 fingerprint: queue_fingerprint(queue),
-                row: queue_row(queue),
+                row: queue_row(queue, columns),
             };
             Ok(Look {
                 entries: queues.iter().map(entry).collect(),

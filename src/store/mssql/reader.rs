@@ -16,8 +16,8 @@ use super::queue_statements::QueueStatements;
 use super::{Pool, Settings, adopt};
 use crate::adoption::Unfit;
 use crate::{
-    BrokerList, FoundItems, Inspect, ItemFacts, ItemRecord, ItemSearch, ListedItem, Operation,
-    QueueIndex, QueuePause, Stats, StoreError,
+    BrokerList, Browse, FoundItems, Inspect, ItemFacts, ItemRecord, ItemSearch, ListedItem,
+    Operation, QueueIndex, QueuePause, Stats, StoreError,
 };
 
 /// Reads the leases in a SQL Server database. A login with SELECT on the queues' tables is enough.
@@ -124,42 +124,71 @@ impl Inspect for MssqlReader {
             .run(async move |operations| operations.item_facts(queue, &key).await)
             .await
     }
+}
 
-    async fn find_items(&self, _: QueueIndex, _: ItemSearch) -> Result<FoundItems, StoreError> {
-        Err(not_built())
+#[async_trait]
+impl Browse for MssqlReader {
+    async fn find_items(
+        &self,
+        queue: QueueIndex,
+        search: ItemSearch,
+    ) -> Result<FoundItems, StoreError> {
+        self.operations
+            .run(async move |operations| operations.find_items(queue, &search).await)
+            .await
     }
 
-    async fn find_keys(&self, _: QueueIndex, _: Arc<[Key]>) -> Result<FoundItems, StoreError> {
-        Err(not_built())
+    async fn find_keys(
+        &self,
+        queue: QueueIndex,
+        keys: Arc<[Key]>,
+    ) -> Result<FoundItems, StoreError> {
+        self.operations
+            .run(async move |operations| operations.find_keys(queue, &keys).await)
+            .await
     }
 
-    async fn read_item(&self, _: QueueIndex, _: Key) -> Result<Option<ItemRecord>, StoreError> {
-        Err(not_built())
+    async fn read_item(
+        &self,
+        queue: QueueIndex,
+        key: Key,
+    ) -> Result<Option<ItemRecord>, StoreError> {
+        self.operations
+            .run(async move |operations| operations.read_item(queue, &key).await)
+            .await
     }
 
     async fn pauses(&self) -> Result<Vec<QueuePause>, StoreError> {
-        Err(not_built())
+        self.operations
+            .run(async move |operations| operations.pauses().await)
+            .await
     }
 
-    async fn operation(&self, _: Uuid) -> Result<Option<Operation>, StoreError> {
-        Err(not_built())
+    async fn operation(&self, id: Uuid) -> Result<Option<Operation>, StoreError> {
+        self.operations
+            .run(async move |operations| operations.operation(id).await)
+            .await
     }
 
     async fn operations(
         &self,
-        _: Arc<[String]>,
-        _: bool,
-        _: Option<Uuid>,
-        _: usize,
+        queues: Arc<[String]>,
+        only_running: bool,
+        before: Option<Uuid>,
+        limit: usize,
     ) -> Result<Vec<Operation>, StoreError> {
-        Err(not_built())
+        self.operations
+            .run(async move |operations| {
+                operations
+                    .list_operations(&queues, only_running, before, limit)
+                    .await
+            })
+            .await
     }
 
     async fn brokers(&self) -> Result<BrokerList, StoreError> {
-        Err(not_built())
+        self.operations
+            .run(async move |operations| operations.brokers().await)
+            .await
     }
-}
-
-pub(super) fn not_built() -> StoreError {
-    StoreError::Misconfigured("not built for SQL Server yet".to_owned())
 }

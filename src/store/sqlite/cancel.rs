@@ -3,6 +3,7 @@
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 
+use super::error::rejection;
 use super::held_lease::HELD_COLUMNS;
 use super::queue_statements::QueueStatements;
 use super::statement::{bind, bind_key};
@@ -50,7 +51,7 @@ pub(super) fn cancel(
                     bind_key(&mut cancel, key)?;
                     let reason = &cancellation.reason;
                     bind(&mut cancel, 4, &[&next.due, &now, &state.code(), reason])?;
-                    cancel.raw_execute()?;
+                    cancel.raw_execute().map_err(rejection)?;
                     ended.state = *state;
                     cancelled.ended.push(ended);
                 }

@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row};
 use uuid::Uuid;
 
 use super::cancel;
+use super::error::rejection;
 use super::queue_statements::QueueStatements;
 use super::statement::{Token, bind, bind_key};
 use super::writer::WriteContext;
@@ -280,7 +281,7 @@ fn change_items(
             4,
             &[&operation.create_time, &now, fence, &state.code(), &due],
         )?;
-        changed += statement.raw_execute()?;
+        changed += statement.raw_execute().map_err(rejection)?;
     }
     Ok(changed)
 }

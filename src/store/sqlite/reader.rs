@@ -20,8 +20,8 @@ use super::read_connection::ReadConnection;
 use super::{inspect, instance, operations, pause, search, why};
 use crate::adoption::Unfit;
 use crate::{
-    BrokerList, FoundItems, Inspect, ItemFacts, ItemRecord, ItemSearch, ListedItem, Operation,
-    QueueIndex, QueuePause, Stats, StoreError,
+    BrokerList, Browse, FoundItems, Inspect, ItemFacts, ItemRecord, ItemSearch, ListedItem,
+    Operation, QueueIndex, QueuePause, Stats, StoreError,
 };
 
 /// Reads the leases in an SQLite file. It needs no right to write, and does not wait for a program that writes.
@@ -181,7 +181,10 @@ impl Inspect for SqliteReader {
         }
         Ok(facts)
     }
+}
 
+#[async_trait]
+impl Browse for SqliteReader {
     async fn find_items(
         &self,
         queue: QueueIndex,
