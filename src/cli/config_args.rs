@@ -8,7 +8,7 @@ use lease_broker_model::queue::QueueSpec;
 use lease_broker_store::mssql::{self, MssqlReader, MssqlSchema, MssqlStore};
 use lease_broker_store::schema::Schema;
 use lease_broker_store::sqlite::{SqliteReader, SqliteSchema, SqliteStore, system_clock};
-use lease_broker_store::{Inspect, QueueIndex, Store, StoreError};
+use lease_broker_store::{Browse, QueueIndex, Store, StoreError};
 
 use super::CommandError;
 use super::similar::most_similar;
@@ -183,9 +183,9 @@ pub(super) fn configured_queue<'a>(
 pub(super) async fn open_to_read(
     config: &Config,
     queues: &[QueueSpec],
-) -> Result<Arc<dyn Inspect>, CommandError> {
+) -> Result<Arc<dyn Browse>, CommandError> {
     refuse_missing_file(config)?;
-    let opened: Result<Arc<dyn Inspect>, StoreError> = match config.store.kind {
+    let opened: Result<Arc<dyn Browse>, StoreError> = match config.store.kind {
         StoreKind::Sqlite => {
             let opened = SqliteReader::open(&config.store.path, queues, system_clock());
             opened.map(|reader| Arc::new(reader) as _)

@@ -60,20 +60,19 @@ impl OutputFormat {
 
     /// Returns the table of rows. On a terminal it is as wide as the terminal at most, and the widest columns are cut.
     pub(super) fn table_text(rows: &[Row]) -> String {
-        let mut lines = Vec::with_capacity(rows.len() + 1);
-        lines.extend(
-            rows.first()
-                .map(|first| first.shown.iter().map(|(name, _)| name).collect()),
-        );
-        let texts = rows.iter();
-        lines.extend(texts.map(|row| row.shown.iter().map(|(_, text)| text).collect()));
-        let lines: Vec<Vec<&String>> = lines;
+        let mut lines: Vec<Vec<&str>> = Vec::with_capacity(rows.len() + 1);
+        if let Some(first) = rows.first() {
+            lines.push(first.shown.iter().map(|(name, _)| &**name).collect());
+        }
+        for row in rows {
+            lines.push(row.shown.iter().map(|(_, text)| &**text).collect());
+        }
         let widths = terminal_size().map(|(width, _)| fit::column_widths(&lines, width));
         let mut table = table();
-        for line in &lines {
-            let cells = line.iter().enumerate();
+        for line in lines {
+            let cells = line.into_iter().enumerate();
             table.add_row(cells.map(|(column, text)| match &widths {
-                None => Cow::Borrowed(text.as_str()),
+                None => Cow::Borrowed(text),
                 Some(widths) => fit::cut(text, widths[column]),
             }));
         }

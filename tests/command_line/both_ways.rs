@@ -51,10 +51,18 @@ fn looks_are_the_same_both_ways() {
         assert_eq!(service.code, 0, "{service:?}");
         assert_eq!(stable(&service), stable(&database), "{command}");
         let [service, database] = both(&workspace, command);
-        assert_eq!((service.code, database.code), (0, 0), "{service:?} {database:?}");
+        assert_eq!(
+            (service.code, database.code),
+            (0, 0),
+            "{service:?} {database:?}"
+        );
         let header = |output: &CommandOutput| {
             let line = output.out.lines().next().map(str::to_owned);
-            line.map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+            line.map(|line| {
+                line.split_whitespace()
+                    .map(str::to_owned)
+                    .collect::<Vec<_>>()
+            })
         };
         assert_eq!(header(&service), header(&database), "{command}");
     }
@@ -69,7 +77,11 @@ fn errors_are_the_same_both_ways() {
         ("show work 77", 1, "ITEM_NOT_FOUND"),
         ("pause wrok", 64, "configured are outbox, work"),
         ("list work --column payload=x", 1, "filterable"),
-        ("operations 00000000-0000-4000-8000-000000000000", 1, "OPERATION_NOT_FOUND"),
+        (
+            "operations 00000000-0000-4000-8000-000000000000",
+            1,
+            "OPERATION_NOT_FOUND",
+        ),
         ("operations cancel nothing", 1, "operation_id"),
         ("drain nobody", 1, "lease-broker brokers"),
         ("redrive wrok --yes", 64, "did you mean work?"),
@@ -94,16 +106,27 @@ fn show_has_columns_lease_and_trace() {
     workspace.call("claim work --worker somebody --lease 1h");
     let [service, _] = both(&workspace, "show work 1 --output json");
     let item = &service.json()[0];
-    assert_eq!(item["columns"], json!({"id": 1, "payload": "hello", "number": 5}));
+    assert_eq!(
+        item["columns"],
+        json!({"id": 1, "payload": "hello", "number": 5})
+    );
     assert_eq!(
         (&item["state"], &item["owner"], &item["attempt"]),
         (&json!("leased"), &json!("somebody"), &json!(1))
     );
     assert_eq!(item["trace_id"].as_str().map(str::len), Some(32));
-    assert!(item["due_in_seconds"].as_f64().is_some_and(|left| left > 3_000.0));
+    assert!(
+        item["due_in_seconds"]
+            .as_f64()
+            .is_some_and(|left| left > 3_000.0)
+    );
     assert!(item["causes"][0].is_string(), "{item}");
     let [table, _] = both(&workspace, "show work 1");
-    for line in ["column payload   hello", "owner            somebody", "cause "] {
+    for line in [
+        "column payload   hello",
+        "owner            somebody",
+        "cause ",
+    ] {
         assert!(table.out.contains(line), "{line}: {table:?}");
     }
 }
@@ -116,7 +139,8 @@ fn pause_and_resume_work_both_ways() {
     let service = format!("--address {url}");
     for way in [&service, "--config queues.toml --store q.db"] {
         let paused = workspace.run(&format!("pause work --mode both --reason later {way}"));
-        let text = "queue work is paused: it gives no leases and refuses new items; reason: later\n";
+        let text =
+            "queue work is paused: it gives no leases and refuses new items; reason: later\n";
         assert_eq!((paused.code, &*paused.out), (0, text), "{paused:?}");
         let empty: [Value; 0] = [];
         assert_eq!(workspace.call("claim work").json(), empty);
@@ -124,10 +148,19 @@ fn pause_and_resume_work_both_ways() {
         assert_eq!(refused.code, 1, "{refused:?}");
         assert!(refused.err.contains("QUEUE_PAUSED"), "{refused:?}");
         let stats = workspace.run(&format!("stats --output json {way}")).json();
-        let work = stats.iter().find(|row| row["queue"] == "work").expect("a row");
-        assert_eq!((&work["paused"], &work["pause_reason"]), (&json!("both"), &json!("later")));
+        let work = stats
+            .iter()
+            .find(|row| row["queue"] == "work")
+            .expect("a row");
+        assert_eq!(
+            (&work["paused"], &work["pause_reason"]),
+            (&json!("both"), &json!("later"))
+        );
         let resumed = workspace.run(&format!("resume work {way}"));
-        assert_eq!(resumed.out, "queue work is not paused any more\n", "{resumed:?}");
+        assert_eq!(
+            resumed.out, "queue work is not paused any more\n",
+            "{resumed:?}"
+        );
         let again = workspace.run(&format!("resume work --output json {way}"));
         assert_eq!(again.json()[0]["was_paused"], json!(false), "{again:?}");
         let id = workspace.call("claim work").json()[0]["lease_id"].clone();
@@ -159,20 +192,30 @@ fn flags_and_variables_name_one_place() {
     assert_eq!(both.code, 64, "{both:?}");
     assert!(both.err.contains("remove one of them"), "{both:?}");
     // The service of the workspace has the queues `outbox` and `work`, and the file has another one.
-    workspace.write("other.toml", "[queues.other]\nmanaged_columns = { payload = 'text' }");
+    workspace.write(
+        "other.toml",
+        "[queues.other]\nmanaged_columns = { payload = 'text' }",
+    );
     let apply = workspace.run("schema apply --config other.toml --store other.db");
     assert_eq!(apply.code, 0, "{apply:?}");
     let looks = |arguments: &[&str], variables: &[(&str, &str)]| {
         let mut command = program();
-        command.current_dir(workspace.folder.path()).args(["stats", "--output", "csv"]);
+        command
+            .current_dir(workspace.folder.path())
+            .args(["stats", "--output", "csv"]);
         command.args(arguments).envs(variables.iter().copied());
         let output = command.output().expect("a process");
-        String::from_utf8(output.stdout).expect("UTF-8").contains("other")
+        String::from_utf8(output.stdout)
+            .expect("UTF-8")
+            .contains("other")
     };
     let address = ("LEASE_BROKER_ADDRESS", &*url);
     let config = ("LEASE_BROKER_CONFIG", "other.toml");
     assert!(looks(&["--store", "other.db"], &[address, config]));
-    assert!(looks(&["--config", "other.toml", "--store", "other.db"], &[address]));
+    assert!(looks(
+        &["--config", "other.toml", "--store", "other.db"],
+        &[address]
+    ));
     assert!(!looks(&[], &[address, config]));
     assert!(!looks(&["--address", &url], &[config]));
 }

@@ -16,7 +16,12 @@ fn brokers_are_listed_and_drained() {
         workspace.call("brokers").json().len() == 2
     });
     for listed in both(&workspace, "brokers --output json") {
-        assert!(listed.json().iter().all(|broker| broker["state"] == json!("running")));
+        assert!(
+            listed
+                .json()
+                .iter()
+                .all(|broker| broker["state"] == json!("running"))
+        );
     }
     let wrong = workspace.call("drain 127.0.0.1:1");
     assert_eq!(wrong.code, 1, "{wrong:?}");
@@ -26,7 +31,9 @@ fn brokers_are_listed_and_drained() {
     let first = workspace.process.as_mut().expect("a service");
     assert!(first.is_running());
     let listed = workspace.call("brokers").json();
-    let stopped = listed.iter().find(|broker| broker["address"] == json!(address));
+    let stopped = listed
+        .iter()
+        .find(|broker| broker["address"] == json!(address));
     assert_ne!(stopped.expect("a row")["state"], json!("running"));
 }
 
@@ -38,5 +45,12 @@ fn drain_waits_for_the_end_of_the_broker_that_answers() {
     let drained = workspace.call(&format!("drain {} --wait --timeout 2s", &id[..8]));
     assert_eq!(drained.code, 0, "{drained:?}");
     assert_eq!(drained.json()[0]["state"], json!("gone"));
-    assert!(workspace.process.as_mut().expect("a service").wait().success());
+    assert!(
+        workspace
+            .process
+            .as_mut()
+            .expect("a service")
+            .wait()
+            .success()
+    );
 }

@@ -55,12 +55,18 @@ fn redrive_changes_what_the_filter_selects_both_ways() {
             (&ended["state"], &ended["action"], &ended["filter"]),
             (&json!("done"), &json!("redrive"), &json!({"error": "time"}))
         );
-        assert_eq!(count(&workspace, "lease_state = 0 AND lease_attempt = 0"), 3);
+        assert_eq!(
+            count(&workspace, "lease_state = 0 AND lease_attempt = 0"),
+            3
+        );
         let [service, database] = both(&workspace, "redrive work --error time --yes --wait");
         for none in [service, database] {
             fails(&none, 2, &["no item of queue work fits"]);
         }
-        workspace.database().execute_batch("DELETE FROM work").expect("no items");
+        workspace
+            .database()
+            .execute_batch("DELETE FROM work")
+            .expect("no items");
     }
 }
 
@@ -69,8 +75,14 @@ fn change_without_a_terminal_needs_a_flag() {
     let workspace = Workspace::serving();
     add_dead(&workspace, 2, "x");
     for (command, question) in [
-        ("redrive work", "Make 2 dead items of queue work ready again?"),
-        ("purge work --state dead", "Delete 2 dead items of queue work?"),
+        (
+            "redrive work",
+            "Make 2 dead items of queue work ready again?",
+        ),
+        (
+            "purge work --state dead",
+            "Delete 2 dead items of queue work?",
+        ),
         ("redrive work 1 2", "Make 2 dead items"),
     ] {
         for refused in both(&workspace, command) {
@@ -80,9 +92,17 @@ fn change_without_a_terminal_needs_a_flag() {
     assert_eq!(count(&workspace, "lease_state = 4"), 2);
     // One item needs no confirmation.
     let one = workspace.store("redrive work 1");
-    assert_eq!((one.code, &*one.out), (0, "1 item is ready again\n"), "{one:?}");
+    assert_eq!(
+        (one.code, &*one.out),
+        (0, "1 item is ready again\n"),
+        "{one:?}"
+    );
     let other = workspace.store("purge work --state dead --limit 1");
-    assert_eq!((other.code, &*other.out), (0, "1 item was deleted\n"), "{other:?}");
+    assert_eq!(
+        (other.code, &*other.out),
+        (0, "1 item was deleted\n"),
+        "{other:?}"
+    );
     let [service, database] = both(&workspace, "redrive work");
     for none in [service, database] {
         fails(&none, 2, &["no dead item of queue work fits"]);
@@ -120,11 +140,24 @@ fn cancel_by_filter_takes_leases_of_one_worker() {
     }
     let cancel = "cancel work --owner gone --reason lost --yes --wait --dead-letter";
     let cancelled = workspace.call(&format!("{cancel} --limit 3")).json();
-    assert_eq!((&cancelled[0]["changed"], &cancelled[0]["reason"]), (&json!(3), &json!("lost")));
+    assert_eq!(
+        (&cancelled[0]["changed"], &cancelled[0]["reason"]),
+        (&json!(3), &json!("lost"))
+    );
     let rest = workspace.store(cancel);
-    assert_eq!((rest.code, &*rest.out), (0, "1 lease was cancelled\n"), "{rest:?}");
-    assert_eq!(count(&workspace, "lease_state = 4 AND lease_error = 'lost'"), 4);
-    assert_eq!(count(&workspace, "lease_state = 1 AND lease_owner = 'here'"), 2);
+    assert_eq!(
+        (rest.code, &*rest.out),
+        (0, "1 lease was cancelled\n"),
+        "{rest:?}"
+    );
+    assert_eq!(
+        count(&workspace, "lease_state = 4 AND lease_error = 'lost'"),
+        4
+    );
+    assert_eq!(
+        count(&workspace, "lease_state = 1 AND lease_owner = 'here'"),
+        2
+    );
 }
 
 #[test]
@@ -165,7 +198,9 @@ fn cancelled_operation_ends_part_way() {
     command.args(arguments.split_whitespace());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let redrive = command.spawn().expect("the program starts");
-    wait_until_blocking("an item is ready", || count(&workspace, "lease_state = 0") > 0);
+    wait_until_blocking("an item is ready", || {
+        count(&workspace, "lease_state = 0") > 0
+    });
     let running = workspace.call("operations --running").json();
     let id = running[0]["operation_id"].as_str().expect("an id");
     for second in both(&workspace, "redrive work --yes --limit 1") {
@@ -195,9 +230,14 @@ fn operation_without_waiting_is_run_by_the_broker() {
     let watched = workspace.call(&format!("operations {id} --watch"));
     assert_eq!(watched.code, 0, "{watched:?}");
     let last = watched.json().pop().expect("a line");
-    assert_eq!((&last["state"], &last["changed"]), (&json!("done"), &json!(10)));
+    assert_eq!(
+        (&last["state"], &last["changed"]),
+        (&json!("done"), &json!(10))
+    );
     assert_eq!(count(&workspace, "lease_state = 2"), 10);
-    let listed = workspace.store("operations --queue work --output json").json();
+    let listed = workspace
+        .store("operations --queue work --output json")
+        .json();
     assert_eq!((listed.len(), &listed[0]["reason"]), (1, &json!("later")));
 }
 

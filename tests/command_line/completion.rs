@@ -36,7 +36,10 @@ fn names_and_keys_come_from_the_service() {
     assert_eq!(line(&["pause", "--address", &url, "o"]), ["outbox"]);
     assert_eq!(line(&["cancel", "--address", &url, "work", "2"]), ["2"]);
     assert_eq!(line(&["redrive", "--address", &url, "work", "1"]), ["1"]);
-    assert_eq!(line(&["list", "work", "--state", "de"]), ["delayed", "dead"]);
+    assert_eq!(
+        line(&["list", "work", "--state", "de"]),
+        ["delayed", "dead"]
+    );
     let brokers = line(&["drain", "--address", &url, ""]);
     assert!(brokers.iter().any(|id| id.len() == 36), "{brokers:?}");
 }
@@ -59,7 +62,11 @@ fn completion_without_an_answer_is_silent_and_quick() {
     process.signal("CONT");
     assert!(found.iter().all(|found| found != "work"), "{found:?}");
     // The limit is 300 ms. A busy machine starts the process late.
-    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_secs(8),
+        "{:?}",
+        begun.elapsed()
+    );
     let nowhere = candidates(&workspace, &["list", "--address", "127.0.0.1:1", "w"]);
     assert!(nowhere.iter().all(|found| found != "work"), "{nowhere:?}");
 }

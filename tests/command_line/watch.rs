@@ -19,14 +19,20 @@ fn pipe_gets_a_line_for_each_change() {
         .spawn()
         .expect("the program starts");
     let out = BufReader::new(child.stdout.take().expect("a pipe"));
-    let mut lines = out.lines().map(|line| -> Value {
-        serde_json::from_str(&line.expect("a line")).expect("JSON")
-    });
+    let mut lines = out
+        .lines()
+        .map(|line| -> Value { serde_json::from_str(&line.expect("a line")).expect("JSON") });
     let first: Vec<Value> = lines.by_ref().take(2).collect();
-    assert_eq!((&first[0]["queue"], &first[1]["queue"]), (&json!("outbox"), &json!("work")));
+    assert_eq!(
+        (&first[0]["queue"], &first[1]["queue"]),
+        (&json!("outbox"), &json!("work"))
+    );
     workspace.call("enqueue work --set payload=x");
     let next = lines.next().expect("a line");
-    assert_eq!((&next["queue"], &next["ready"]), (&json!("work"), &json!(1)));
+    assert_eq!(
+        (&next["queue"], &next["ready"]),
+        (&json!("work"), &json!(1))
+    );
     assert!(next["time"].is_string(), "{next}");
     child.kill().expect("it ends");
     child.wait().expect("it ends");

@@ -126,7 +126,9 @@ impl Admin {
 
     /// Turns a status into the error of a command.
     async fn error(&self, status: Status) -> CommandError {
-        let info = status.get_details_error_info().unwrap_or_default();
+        let Some(info) = status.get_details_error_info() else {
+            return status.into();
+        };
         match &*info.reason {
             "QUEUE_NOT_FOUND" => {
                 let names = self.queue_names().await;

@@ -73,11 +73,11 @@ impl ChangeArgs {
 
     /// Returns whether the items are selected by `--before` only.
     pub(super) fn has_only_before(&self) -> bool {
-        let before = FilterArgs {
-            before: self.filter.before,
-            ..FilterArgs::default()
+        let filter = proto::ItemFilter {
+            state_before: None,
+            ..self.filter.filter(&[])
         };
-        self.has_no_bounds() && self.filter.filter(&[]) == before.filter(&[])
+        self.has_no_bounds() && filter == proto::ItemFilter::default()
     }
 }
 
@@ -187,9 +187,9 @@ impl Change<'_> {
             return Ok(());
         }
         if stderr().is_terminal() || !admin.runs_operations() {
-          note(&format!(
-            "operation {id}: `lease-broker operations {id} --watch` shows it elsewhere, and `operations cancel {id}` stops it"
-        ));
+            note(&format!(
+                "operation {id}: `lease-broker operations {id} --watch` shows it elsewhere, and `operations cancel {id}` stops it"
+            ));
         }
         let total = count.filter(|count| !count.at_least);
         let total = total.map(|count| count.matched.unsigned_abs());

@@ -95,7 +95,14 @@ pub(super) fn queue_row(queue: &proto::QueueSummary, columns: Columns) -> Row {
     }
     if columns.operations {
         let ids: Vec<&str> = operations.iter().map(|id| short_id(id)).collect();
-        row = row.shown("operations", if ids.is_empty() { "-".to_owned() } else { ids.join(" ") });
+        row = row.shown(
+            "operations",
+            if ids.is_empty() {
+                "-".to_owned()
+            } else {
+                ids.join(" ")
+            },
+        );
     }
     row.data("waiting_claims", queue.waiting_claims)
         .data("paused", json!(pause.map(|pause| mode_name(pause.mode()))))

@@ -5,23 +5,27 @@ mod model;
 mod style;
 mod view;
 
+use std::future::pending;
 use std::io::{IsTerminal as _, stdin, stdout};
-use std::sync::Arc;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use clap::Args;
-use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use futures_util::FutureExt as _;
+use futures_util::future::LocalBoxFuture;
+use lease_broker_proto as proto;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyEvent, KeyEventKind};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::time::sleep;
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
 
 use self::keys::Command;
 use self::model::{Model, Snapshot};
+use super::admin::Admin;
 use super::place_args::{PlaceArgs, with_place};
 use super::queue_row::pause_text;
 use crate::cli::CommandError;
-use crate::cli::client_args::proto_duration;
-use lease_broker_proto as proto;
 
 /// The time between two looks.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -43,13 +47,14 @@ pub(in crate::cli) struct Top {
 
 /// Something that changes the screen.
 enum Change {
-    Key(event::KeyEvent),
+    Key(KeyEvent),
     /// The terminal has another size.
     Size,
     Looked(Result<Snapshot, CommandError>),
-    /// A pause or its end has been made, or has failed.
-    Done(Result<String, CommandError>),
 }
+
+/// A pause that is being made or ended. It returns a text for the screen.
+type Running<'a> = LocalBoxFuture<'a, Result<String, CommandError>>;
 
 impl Top {
     pub(in crate::cli) async fn run(self) -> Result<(), CommandError> {
@@ -61,64 +66,64 @@ impl Top {
         // The first look tells about a wrong address or file before the screen is taken.
         let admin = self.place.look(None).await?;
         let first = Snapshot::read(&admin, None).await?;
-        let (sender, changes) = channel(16);
         let model = Model::new(self.place.name(), first);
-        let opened = Arc::new(std::sync::Mutex::new(None::<String>));
-        let looker = tokio::spawn(look(admin, opened.clone(), sender.clone()));
-        let (keyboard, stop) = read_keys(sender.clone());
-        let terminal = ratatui::try_init();
-        let ended = match terminal {
-            Ok(terminal) => self.show(terminal, model, changes, sender, &opened).await,
-            Err(error) => Err(CommandError::io(format!("the terminal: {error}"))),
+        let (sender, changes) = mpsc::channel(16);
+        let (open, opened) = watch::channel(None);
+        let looker = tokio::spawn(look(admin, opened, sender.clone()));
+        let (ended, keyboard) = match ratatui::try_init() {
+            Ok(terminal) => {
+                let keyboard = read_keys(sender);
+                let ended = self.show(terminal, model, changes, open).await;
+                (ended, Some(keyboard))
+            }
+            Err(error) => (Err(broken(error)), None),
         };
-        ratatui::restore();
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
         looker.abort();
-        let _ = keyboard.join();
+        if let Some(keyboard) = keyboard {
+            // A key that is read later would be missing in the shell.
+            let _ = keyboard.join();
+        }
+        ratatui::restore();
         ended
     }
 
     async fn show(
-        self,
-        mut terminal: ratatui::DefaultTerminal,
+        &self,
+        mut terminal: DefaultTerminal,
         mut model: Model,
-        mut changes: Receiver<Change>,
-        sender: Sender<Change>,
-        opened: &std::sync::Mutex<Option<String>>,
+        mut changes: mpsc::Receiver<Change>,
+        open: watch::Sender<Option<String>>,
     ) -> Result<(), CommandError> {
-        let broken = |error: std::io::Error| CommandError::io(format!("the terminal: {error}"));
         let mut terminated = signal(SignalKind::terminate()).map_err(broken)?;
-        let place = Arc::new(self.place);
+        let mut running: Option<Running<'_>> = None;
         loop {
-            terminal
-                .draw(|frame| view::draw(frame, &mut model))
-                .map_err(broken)?;
+            let drawn = terminal.draw(|frame| view::draw(frame, &model));
+            drawn.map_err(broken)?;
             let change = tokio::select! {
                 change = changes.recv() => change,
                 _ = terminated.recv() => None,
+                done = or_never(&mut running) => {
+                    running = None;
+                    model.message = done.unwrap_or_else(|error| error.to_string());
+                    continue;
+                }
             };
             match change {
                 None => return Ok(()),
                 Some(Change::Size) => {}
                 Some(Change::Looked(Ok(snapshot))) => model.update(snapshot),
                 Some(Change::Looked(Err(error))) => model.fail(&error),
-                Some(Change::Done(done)) => {
-                    model.message = done.unwrap_or_else(|error| error.to_string());
-                }
                 Some(Change::Key(key)) => match model.press(key) {
                     None => {}
                     Some(Command::Quit) => return Ok(()),
                     Some(Command::Open(queue)) => {
-                        *opened
-                            .lock()
-                            .unwrap_or_else(std::sync::PoisonError::into_inner) = queue;
+                        open.send_replace(queue);
                     }
-                    Some(command) => {
-                        let (place, sender) = (place.clone(), sender.clone());
-                        tokio::spawn(async move {
-                            let done = change_pause(&place, command).await;
-                            let _ = sender.send(Change::Done(done)).await;
-                        });
+                    Some(Command::Pause { queue, reason }) => {
+                        running = Some(pause(&self.place, queue, reason).boxed_local());
+                    }
+                    Some(Command::Resume { queue }) => {
+                        running = Some(resume(&self.place, queue).boxed_local());
                     }
                 },
             }
@@ -126,18 +131,26 @@ impl Top {
     }
 }
 
-/// Looks again and again.
+fn broken(error: std::io::Error) -> CommandError {
+    CommandError::io(format!("the terminal: {error}"))
+}
+
+async fn or_never(running: &mut Option<Running<'_>>) -> Result<String, CommandError> {
+    match running {
+        Some(running) => running.await,
+        None => pending().await,
+    }
+}
+
+/// Looks again and again: after [`INTERVAL`], and when another queue is opened.
 async fn look(
-    admin: super::admin::Admin,
-    opened: Arc<std::sync::Mutex<Option<String>>>,
-    sender: Sender<Change>,
+    admin: Admin,
+    mut opened: watch::Receiver<Option<String>>,
+    sender: mpsc::Sender<Change>,
 ) {
     loop {
-        sleep(INTERVAL).await;
-        let queue = opened
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .clone();
+        let _ = timeout(INTERVAL, opened.changed()).await;
+        let queue = opened.borrow_and_update().clone();
         let snapshot = Snapshot::read(&admin, queue.as_deref()).await;
         if sender.send(Change::Looked(snapshot)).await.is_err() {
             return;
@@ -145,17 +158,10 @@ async fn look(
     }
 }
 
-/// Reads keys on a thread of its own, until the flag is set.
-fn read_keys(
-    sender: Sender<Change>,
-) -> (
-    std::thread::JoinHandle<()>,
-    Arc<std::sync::atomic::AtomicBool>,
-) {
-    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let is_over = stop.clone();
-    let thread = std::thread::spawn(move || {
-        while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+/// Reads keys on a thread of its own, until the screen ends.
+fn read_keys(sender: mpsc::Sender<Change>) -> JoinHandle<()> {
+    thread::spawn(move || {
+        while !sender.is_closed() {
             // The wait is short, so that the thread ends soon after the screen.
             match event::poll(Duration::from_millis(100)) {
                 Ok(true) => {}
@@ -172,33 +178,27 @@ fn read_keys(
                 return;
             }
         }
-    });
-    (thread, stop)
+    })
 }
 
-/// Pauses or resumes a queue. Returns a text for the screen.
-async fn change_pause(place: &PlaceArgs, command: Command) -> Result<String, CommandError> {
-    match command {
-        Command::Pause { queue, reason } => {
-            let admin = place.change(Some(&queue)).await?;
-            let request = proto::PauseQueueRequest {
-                queue,
-                reason,
-                ..proto::PauseQueueRequest::default()
-            };
-            let paused = admin.pause_queue(request).await?.pause;
-            Ok(pause_text(&paused.unwrap_or_default()))
-        }
-        Command::Resume { queue } => {
-            let admin = place.change(Some(&queue)).await?;
-            let text = format!("queue {queue} is not paused any more");
-            let request = proto::ResumeQueueRequest {
-                queue,
-                reason: String::new(),
-            };
-            admin.resume_queue(request).await?;
-            Ok(text)
-        }
-        Command::Quit | Command::Open(_) => Ok(String::new()),
-    }
+async fn pause(place: &PlaceArgs, queue: String, reason: String) -> Result<String, CommandError> {
+    let admin = place.change(Some(&queue)).await?;
+    let request = proto::PauseQueueRequest {
+        queue,
+        reason,
+        ..proto::PauseQueueRequest::default()
+    };
+    let paused = admin.pause_queue(request).await?.pause;
+    Ok(pause_text(&paused.unwrap_or_default()))
+}
+
+async fn resume(place: &PlaceArgs, queue: String) -> Result<String, CommandError> {
+    let admin = place.change(Some(&queue)).await?;
+    let text = format!("queue {queue} is not paused any more");
+    let request = proto::ResumeQueueRequest {
+        queue,
+        reason: String::new(),
+    };
+    admin.resume_queue(request).await?;
+    Ok(text)
 }

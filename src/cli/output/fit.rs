@@ -11,13 +11,11 @@ const MIN_WIDTH: usize = 6;
 
 /// Returns the width of each column in a table that is `max` wide. The widest columns are cut first, and none below [`MIN_WIDTH`], so a
 /// table of many columns can be wider.
-pub(super) fn column_widths(lines: &[Vec<&String>], max: usize) -> Vec<usize> {
+pub(super) fn column_widths(lines: &[Vec<&str>], max: usize) -> Vec<usize> {
     let columns = lines.first().map_or(0, Vec::len);
-    let width = |column| {
-        let cells = lines
-            .iter()
-            .filter_map(|line: &Vec<&String>| line.get(column));
-        cells.map(|cell| cell.width().min(max)).max().unwrap_or(0)
+    let width = |column: usize| {
+        let widths = lines.iter().map(|line| line[column].width());
+        widths.max().unwrap_or(0).min(max)
     };
     let mut widths: Vec<usize> = (0..columns).map(width).collect();
     let room = max.saturating_sub(GAP * columns.saturating_sub(1));
@@ -52,7 +50,7 @@ mod tests {
     #[test]
     fn widest_columns_are_cut_first() {
         let cells = ["key".to_owned(), "x".repeat(50), "worker-1".to_owned()];
-        let lines = vec![cells.iter().collect()];
+        let lines = vec![cells.iter().map(String::as_str).collect()];
         assert_eq!(column_widths(&lines, 80), [3, 50, 8]);
         assert_eq!(column_widths(&lines, 40), [3, 25, 8]);
         assert_eq!(column_widths(&lines, 1), [1, 1, 1]);

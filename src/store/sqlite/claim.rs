@@ -12,7 +12,8 @@ use super::pause;
 use super::queue_statements::QueueStatements;
 use super::ready_item::{Picked, ReadyItem, read_leased};
 use super::statement::{Token, bind, bind_key};
-use super::suspects::{self, PickStatements, WaitingSuspect};
+use super::suspect_statements::PickStatements;
+use super::suspects::{self, WaitingSuspect};
 use super::writer::WriteContext;
 use crate::item_size::{FULL_COUNTER_TEXT, too_large_text};
 use crate::{

@@ -20,7 +20,7 @@ use super::purge_statements::PurgeStatements;
 use super::quote::{quote, quote_all};
 use super::state_counts::CountStatements;
 use super::state_index;
-use super::suspects::{PickStatements, SuspectStatements};
+use super::suspect_statements::{PickStatements, SuspectStatements};
 use super::types::ColumnType;
 use super::why_statements::WhyStatements;
 use crate::adoption::{archive_columns, archive_name, with};

@@ -19,7 +19,7 @@ const KEYS: &str =
     "up/down select  Enter open  Esc back  s sort  r reverse  p pause/resume  q quit";
 
 /// Draws the screen.
-pub(super) fn draw(frame: &mut Frame, model: &mut Model) {
+pub(super) fn draw(frame: &mut Frame, model: &Model) {
     let styles = Styles::new();
     let height = |entries: usize, min: u16| {
         let entries = u16::try_from(entries).unwrap_or(u16::MAX);
@@ -82,10 +82,12 @@ fn count_text(queue: &proto::QueueSummary, state: ItemState) -> String {
 
 /// Returns a duration in its two largest units.
 fn short(duration: Option<Duration>) -> String {
-    match duration {
-        None => "-".to_owned(),
-        Some(duration) => crate::why::short_duration(duration),
-    }
+    let Some(duration) = duration else {
+        return "-".to_owned();
+    };
+    let whole = humantime::format_duration(Duration::from_secs(duration.as_secs())).to_string();
+    let units: Vec<&str> = whole.split(' ').take(2).collect();
+    units.join(" ")
 }
 
 fn draw_queues(frame: &mut Frame, area: Rect, model: &Model, styles: Styles) {
