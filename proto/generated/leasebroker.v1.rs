@@ -1993,6 +1993,12 @@ pub struct ItemSummary {
     /// The text of the last failure, or the reason of a cancellation. Empty: there is none.
     #[prost(string, tag = "8")]
     pub error: ::prost::alloc::string::String,
+    /// The time since state_time at the time of the answer. Absent: state_time is unknown.
+    #[prost(message, optional, tag = "9")]
+    pub age: ::core::option::Option<::prost_types::Duration>,
+    /// The time until due_time at the time of the answer, zero if it has passed. Absent: the item has no due_time.
+    #[prost(message, optional, tag = "10")]
+    pub due_in: ::core::option::Option<::prost_types::Duration>,
 }
 /// Asks for one item.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -42,9 +42,9 @@ pub(super) struct ClientArgs {
 }
 
 impl ClientArgs {
-    /// Returns whether the user has named an address.
-    pub(super) fn has_address(&self) -> bool {
-        self.address.is_some()
+    /// Returns the address as the user gave it. `None`: it is that of a service on this host.
+    pub(super) fn address(&self) -> Option<&str> {
+        self.address.as_deref()
     }
 
     /// Returns the arguments for a service at another address.

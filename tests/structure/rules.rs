@@ -201,7 +201,9 @@ pub(crate) const CRATES: &[CrateRule] = &[
             "dialoguer",
             "hdrhistogram",
             "indicatif",
+            "ratatui",
             "strsim",
+            "unicode_width",
         ],
         places: &[
             ("cli", "flags, tables and questions of commands"),

@@ -16,12 +16,12 @@ use super::messages::{
 };
 use crate::broker::{Error, Operator};
 use crate::grpc::caller::denied;
-use crate::grpc::messages::uuid_from_proto;
+use crate::grpc::messages::{cancel_from_proto, cancel_results, uuid_from_proto};
 use crate::security::Rpc;
 
 type Answer<T> = Result<T, Status>;
 
-/// The rpcs of `AdminService` on one store, except `CancelLeases`, which needs a running broker.
+/// The rpcs of `AdminService` on one store.
 #[derive(Clone)]
 pub struct AdminApi {
     operator: Arc<Operator>,
@@ -151,6 +151,19 @@ impl AdminApi {
         Ok(proto::StartOperationResponse {
             operation: Some(operation_to_proto(started)),
             ..proto::StartOperationResponse::default()
+        })
+    }
+
+    /// Takes leases away from their workers. A running broker serves this rpc itself, because it also wakes the claims that wait at it.
+    pub async fn cancel_leases(
+        &self,
+        caller: &AdminCaller,
+        request: proto::CancelLeasesRequest,
+    ) -> Answer<proto::CancelLeasesResponse> {
+        caller.check(Rpc::CancelLeases, &request.queue)?;
+        let cancelled = self.operator.cancel_leases(cancel_from_proto(request)?);
+        Ok(proto::CancelLeasesResponse {
+            results: cancel_results(cancelled.await?),
         })
     }
 

@@ -212,6 +212,8 @@ fn item_to_proto(item: FoundItem) -> proto::ItemSummary {
         attempt: i64::from(listed.attempt),
         fencing_token: listed.fence,
         error: listed.error.unwrap_or_default(),
+        age: listed.age.map(duration_to_proto),
+        due_in: listed.due_in.map(duration_to_proto),
     }
 }
 
