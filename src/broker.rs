@@ -565,8 +565,10 @@ impl Broker {
             identity,
             self.queues.iter().map(|queue| &queue.spec),
             self.drain_is_announced.subscribe(),
-            self.differing_queues.clone(),
-            self.other_version_runs.clone(),
+            (
+                self.differing_queues.clone(),
+                self.other_version_runs.clone(),
+            ),
             (meter, self.activity_history.clone()),
         );
         self.tasks.spawn(instances.run(self.stop.clone()));

@@ -58,8 +58,7 @@ impl Instances {
         identity: Identity,
         queues: impl Iterator<Item = &'a QueueSpec>,
         draining: watch::Receiver<bool>,
-        differing_queues: Arc<AtomicUsize>,
-        other_version_runs: Arc<AtomicBool>,
+        (differing_queues, other_version_runs): (Arc<AtomicUsize>, Arc<AtomicBool>),
         (activity, history): (ActivityMeter, Arc<ActivityHistory>),
     ) -> Self {
         let settings = queues.map(|queue| (queue.name.clone(), SettingsHash::new(queue)));

@@ -103,6 +103,10 @@ impl Serve {
 }
 
 impl Serve {
+    #[expect(
+        clippy::too_many_lines,
+        reason = "the order of the start and of the stop"
+    )]
     async fn serve(
         &self,
         mut config: Config,
@@ -183,7 +187,7 @@ impl Serve {
                         Ok((new, changes)) => {
                             if let Some(port) = &admin_port {
                                 let broker = Arc::new(OnceLock::from(new.broker.clone()));
-                                pages.access = new.access.clone();
+                                pages.access.clone_from(&new.access);
                                 let state = admin_state(&new.config, &new.telemetry, &broker, logging, started, &pages);
                                 port.show(state);
                             }

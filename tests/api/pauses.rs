@@ -214,7 +214,7 @@ async fn no_lease_begins_after_the_answer_to_a_pause() {
         with_timeout(worker).await.expect("a worker");
     }
     assert_eq!(violations.load(Ordering::SeqCst), 0);
-    println!(
+    eprintln!(
         "{} pauses, {} leases, 0 violations",
         pauses(),
         leased.load(Ordering::SeqCst)

@@ -19,7 +19,8 @@ use super::viewer::Viewer;
 #[derive(Deserialize)]
 pub(super) struct Change {
     form: String,
-    change: String,
+    #[serde(rename = "change")]
+    kind: String,
     #[serde(default)]
     reason: String,
     #[serde(default)]
@@ -32,7 +33,7 @@ pub(super) struct Change {
 
 impl Change {
     fn request(&self, queue: String) -> Result<StartOperationRequest, Failure> {
-        let action = match &*self.change {
+        let action = match &*self.kind {
             "redrive" => Action::Redrive(Redrive::default()),
             "cancel" => Action::CancelLeases(CancelHeld::default()),
             "purge" => Action::Purge(Purge {
@@ -58,7 +59,7 @@ impl Change {
 
     /// Returns the change as a question and as the text of the button.
     fn words(&self) -> (&'static str, &'static str) {
-        match &*self.change {
+        match &*self.kind {
             "redrive" => ("Make these dead items ready again?", "Redrive"),
             "cancel" => ("Take these leases away from their workers?", "Take away"),
             _ => ("Delete these rows? This cannot be undone.", "Delete"),
@@ -95,7 +96,7 @@ pub(super) async fn page(
                 form method="post" action={ "/queues/" (format::url(&queue)) "/start" } {
                     (form_token(&viewer))
                     (change.filter.hidden_fields())
-                    input type="hidden" name="change" value=(change.change);
+                    input type="hidden" name="change" value=(change.kind);
                     input type="hidden" name="request_id" value=(uuid::Uuid::new_v4());
                     label { "Reason" input type="text" name="reason" maxlength="1024"; }
                     label { "Items per second, at most" input type="number" name="rate" min="1" placeholder="no limit"; }

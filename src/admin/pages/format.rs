@@ -17,7 +17,7 @@ pub(super) fn count(number: i64, at_least: bool) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 && digit != '-' {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) && digit != '-' {
             text.push(',');
         }
         text.push(digit);

@@ -54,13 +54,11 @@ impl FromRequestParts<Arc<AdminState>> for Viewer {
         }
         let id = cookie(&parts.headers).ok_or(Failure::Login)?;
         let (token, form) = state.sessions.find(&id).ok_or(Failure::Login)?;
-        match identify(access, &token) {
-            Some(caller) => Ok(viewer(caller, form, true)),
-            None => {
-                state.sessions.end(&id);
-                Err(Failure::Login)
-            }
-        }
+        let Some(caller) = identify(access, &token) else {
+            state.sessions.end(&id);
+            return Err(Failure::Login);
+        };
+        Ok(viewer(caller, form, true))
     }
 }
 

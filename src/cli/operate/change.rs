@@ -100,9 +100,10 @@ pub(super) struct Count {
 impl Count {
     fn text(self) -> String {
         let Self { matched, at_least } = self;
-        match at_least {
-            true => format!("at least {matched}"),
-            false => matched.to_string(),
+        if at_least {
+            format!("at least {matched}")
+        } else {
+            matched.to_string()
         }
     }
 }
@@ -123,9 +124,10 @@ impl Change<'_> {
     }
 
     fn request(&self, dry_run: bool) -> proto::StartOperationRequest {
-        let request_id = match dry_run {
-            true => String::new(),
-            false => Uuid::new_v4().to_string(),
+        let request_id = if dry_run {
+            String::new()
+        } else {
+            Uuid::new_v4().to_string()
         };
         proto::StartOperationRequest {
             queue: self.queue.clone(),

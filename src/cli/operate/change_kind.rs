@@ -21,7 +21,7 @@ impl ChangeKind {
         match action {
             Action::Redrive(_) => Self::Redrive,
             Action::CancelLeases(_) => Self::CancelLeases,
-            Action::Purge(purge) => Self::of_purge(purge),
+            Action::Purge(purge) => Self::of_purge(*purge),
         }
     }
 
@@ -32,11 +32,11 @@ impl ChangeKind {
         Some(match operation.action.as_ref()? {
             Action::Redrive(_) => Self::Redrive,
             Action::CancelLeases(_) => Self::CancelLeases,
-            Action::Purge(purge) => Self::of_purge(purge),
+            Action::Purge(purge) => Self::of_purge(*purge),
         })
     }
 
-    fn of_purge(purge: &proto::Purge) -> Self {
+    fn of_purge(purge: proto::Purge) -> Self {
         match purge.state() {
             ItemState::Completed => Self::PurgeCompleted,
             _ => Self::PurgeDead,

@@ -118,7 +118,7 @@ where
     std::thread::spawn(move || {
         let work = async {
             let line = line()?;
-            let place = PlaceArgs::from_arg_matches(&line).map_err(wrong_line)?;
+            let place = PlaceArgs::from_arg_matches(&line).map_err(|error| wrong_line(&error))?;
             let admin = place.look(None).await?;
             let _ = sender.send(question(admin, line).await?);
             Ok(())
@@ -136,13 +136,13 @@ fn line() -> Result<ArgMatches, CommandError> {
         .get()
         .ok_or_else(|| CommandError::usage("no shell asks"))?;
     let parsed = program().ignore_errors(true).try_get_matches_from(words);
-    let mut matches = parsed.map_err(wrong_line)?;
+    let mut matches = parsed.map_err(|error| wrong_line(&error))?;
     while let Some((_, inner)) = matches.remove_subcommand() {
         matches = inner;
     }
     Ok(matches)
 }
 
-fn wrong_line(error: clap::Error) -> CommandError {
+fn wrong_line(error: &clap::Error) -> CommandError {
     CommandError::usage(error.to_string())
 }

@@ -106,8 +106,9 @@ fn filter_json(filter: Option<&proto::ItemFilter>) -> Json {
         let value = value.map_or(Json::Null, |value| json_value(&value));
         add(&format!("column {name}"), value);
     }
-    match fields.is_empty() {
-        true => Json::Null,
-        false => Json::Object(fields),
+    if fields.is_empty() {
+        Json::Null
+    } else {
+        Json::Object(fields)
     }
 }

@@ -152,13 +152,13 @@ pub(super) fn pause_text(pause: &proto::QueuePause) -> String {
     };
     let mut text = format!("queue {} is paused: it {parts}", pause.queue);
     if let Json::String(until) = proto_moment(pause.until) {
-        text.push_str(&format!(" until {until}"));
+        text += &[" until ", &until].concat();
     }
     if !pause.reason.is_empty() {
-        text.push_str(&format!("; reason: {}", pause.reason));
+        text += &["; reason: ", &pause.reason].concat();
     }
     if !pause.actor.is_empty() {
-        text.push_str(&format!("; by {}", pause.actor));
+        text += &["; by ", &pause.actor].concat();
     }
     text
 }

@@ -33,7 +33,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Watch the queues, the oldest leases, the last failures and the brokers on the whole screen
 ///
 /// Looks once a second. Keys: up and down select a queue, Enter opens it and Esc closes it, s sorts by another column and r turns the
-/// order around, p pauses or resumes the queue after a question, q quits. The colours follow NO_COLOR.
+/// order around, p pauses or resumes the queue after a question, q quits. The colours follow `NO_COLOR`.
 #[derive(Debug, Args)]
 #[command(after_help = with_place("\
 Examples:
@@ -76,7 +76,7 @@ impl Top {
                 let ended = self.show(terminal, model, changes, open).await;
                 (ended, Some(keyboard))
             }
-            Err(error) => (Err(broken(error)), None),
+            Err(error) => (Err(broken(&error)), None),
         };
         looker.abort();
         if let Some(keyboard) = keyboard {
@@ -94,11 +94,11 @@ impl Top {
         mut changes: mpsc::Receiver<Change>,
         open: watch::Sender<Option<String>>,
     ) -> Result<(), CommandError> {
-        let mut terminated = signal(SignalKind::terminate()).map_err(broken)?;
+        let mut terminated = signal(SignalKind::terminate()).map_err(|error| broken(&error))?;
         let mut running: Option<Running<'_>> = None;
         loop {
             let drawn = terminal.draw(|frame| view::draw(frame, &model));
-            drawn.map_err(broken)?;
+            drawn.map_err(|error| broken(&error))?;
             let change = tokio::select! {
                 change = changes.recv() => change,
                 _ = terminated.recv() => None,
@@ -131,7 +131,7 @@ impl Top {
     }
 }
 
-fn broken(error: std::io::Error) -> CommandError {
+fn broken(error: &std::io::Error) -> CommandError {
     CommandError::io(format!("the terminal: {error}"))
 }
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use lease_broker_proto as proto;
+use lease_broker_store::PauseMode;
 use tonic::Status;
 use uuid::Uuid;
 
@@ -84,7 +85,7 @@ impl AdminApi {
     ) -> Answer<proto::PauseQueueResponse> {
         let (rpc, queue, reason) = (Rpc::PauseQueue, &request.queue, &request.reason);
         caller.check(rpc, queue)?;
-        let mode = pause_mode_from_proto(request.mode())?;
+        let mode = known_mode(request.mode)?;
         let until = until_from_proto(request.until)?;
         let actor = caller.actor();
         let paused = self
@@ -271,6 +272,13 @@ impl AdminApi {
             broker: Some(instance_to_proto(&self.operator, &broker, 0, false)),
         })
     }
+}
+
+/// Returns the mode of a pause.
+fn known_mode(mode: i32) -> Result<PauseMode, Error> {
+    let unknown = |_| Error::invalid("mode", format!("{mode} is not the number of a mode"));
+    let mode = proto::PauseMode::try_from(mode).map_err(unknown)?;
+    Ok(pause_mode_from_proto(mode))
 }
 
 fn operation_id(text: &str) -> Result<Uuid, Error> {

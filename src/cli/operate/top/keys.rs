@@ -71,11 +71,10 @@ impl Model {
 
     fn answer(&mut self, question: Question, key: KeyCode) -> Option<Command> {
         match (question, key) {
-            (_, KeyCode::Esc) => None,
             (Question::Resume { queue }, KeyCode::Char('y' | 'Y')) => {
                 Some(Command::Resume { queue })
             }
-            (Question::Resume { .. }, _) => None,
+            (_, KeyCode::Esc) | (Question::Resume { .. }, _) => None,
             (Question::Pause { queue, reason }, KeyCode::Enter) => {
                 Some(Command::Pause { queue, reason })
             }

@@ -20,9 +20,12 @@ impl Styles {
     }
 
     fn with_colour(has_colour: bool) -> Self {
-        let colour = |colour| match has_colour {
-            true => Style::new().fg(colour),
-            false => Style::new(),
+        let colour = |colour| {
+            if has_colour {
+                Style::new().fg(colour)
+            } else {
+                Style::new()
+            }
         };
         Self {
             title: colour(Color::Cyan).add_modifier(Modifier::BOLD),

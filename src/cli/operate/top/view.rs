@@ -25,9 +25,10 @@ pub(super) fn draw(frame: &mut Frame, model: &Model) {
         let entries = u16::try_from(entries).unwrap_or(u16::MAX);
         entries.saturating_add(2).max(min)
     };
-    let queues = match model.is_open {
-        true => height(8, 0),
-        false => height(model.snapshot.queues.len(), 3).min(frame.area().height / 2),
+    let queues = if model.is_open {
+        height(8, 0)
+    } else {
+        height(model.snapshot.queues.len(), 3).min(frame.area().height / 2)
     };
     let brokers = height(model.snapshot.brokers.len(), 3).min(frame.area().height / 5);
     let [title, top, leases, failures, bottom, message, keys] = Layout::vertical([
@@ -45,9 +46,10 @@ pub(super) fn draw(frame: &mut Frame, model: &Model) {
         (true, Some(queue)) => draw_queue(frame, top, queue, styles),
         _ => draw_queues(frame, top, model, styles),
     }
-    let of_queue = match model.is_open {
-        true => format!(" of {}", model.selected),
-        false => String::new(),
+    let of_queue = if model.is_open {
+        format!(" of {}", model.selected)
+    } else {
+        String::new()
     };
     let title = format!("Oldest leases{of_queue}");
     draw_items(frame, leases, &title, model, &model.snapshot.leases, styles);
