@@ -21,6 +21,8 @@ pub struct LeaseSql {
     pub release_claims: &'static str,
     /// `settle.sql`
     pub settle: &'static str,
+    /// `suspects.sql`
+    pub suspects: &'static str,
 }
 
 /// Statements for SQL Server and Babelfish.
@@ -35,6 +37,7 @@ pub mod mssql {
         redrive: REDRIVE,
         release_claims: RELEASE_CLAIMS,
         settle: SETTLE,
+        suspects: SUSPECTS,
     };
 
     /// `mssql/adopt.sql`
@@ -83,6 +86,8 @@ pub mod mssql {
     pub const SETTLE: &str = include_str!("mssql/settle.sql");
     /// `mssql/stats.sql`
     pub const STATS: &str = include_str!("mssql/stats.sql");
+    /// `mssql/suspects.sql`
+    pub const SUSPECTS: &str = include_str!("mssql/suspects.sql");
     /// `mssql/trace.sql`
     pub const TRACE: &str = include_str!("mssql/trace.sql");
     /// `mssql/triggers.sql`
@@ -103,6 +108,7 @@ pub mod sqlite {
         redrive: REDRIVE,
         release_claims: RELEASE_CLAIMS,
         settle: SETTLE,
+        suspects: SUSPECTS,
     };
 
     /// `sqlite/adopt.sql`
@@ -147,6 +153,8 @@ pub mod sqlite {
     pub const SETTLE: &str = include_str!("sqlite/settle.sql");
     /// `sqlite/stats.sql`
     pub const STATS: &str = include_str!("sqlite/stats.sql");
+    /// `sqlite/suspects.sql`
+    pub const SUSPECTS: &str = include_str!("sqlite/suspects.sql");
     /// `sqlite/trace.sql`
     pub const TRACE: &str = include_str!("sqlite/trace.sql");
     /// `sqlite/why.sql`

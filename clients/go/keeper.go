@@ -50,23 +50,29 @@ func (k *keeper) run(ctx context.Context) {
 		case <-k.state.clock:
 		case <-timer.C:
 		}
-		var beats []*beat
-		wake := &alarm{at: time.Now().Add(time.Hour)}
-		k.state.update(func() {
-			now := time.Now()
-			for _, lease := range k.state.held {
-				k.watchLease(lease, now, wake)
-			}
-			for run := range k.state.runs {
-				k.watchRun(run, now, wake)
-			}
-			beats = k.beats(now, wake)
-		})
+		beats, wakeAt := k.look()
 		for _, beat := range beats {
 			go k.send(ctx, beat)
 		}
-		timer.Reset(time.Until(wake.at))
+		timer.Reset(time.Until(wakeAt))
 	}
+}
+
+// look acts on the times of leases and handlers. Returns the heartbeats that are due, and the moment to look again.
+func (k *keeper) look() ([]*beat, time.Time) {
+	var beats []*beat
+	now := k.state.now()
+	wake := &alarm{at: now.Add(time.Hour)}
+	k.state.update(func() {
+		for _, lease := range k.state.held {
+			k.watchLease(lease, now, wake)
+		}
+		for run := range k.state.runs {
+			k.watchRun(run, now, wake)
+		}
+		beats = k.beats(now, wake)
+	})
+	return beats, wake.at
 }
 
 // alarm is the next moment to look again.
@@ -85,7 +91,7 @@ func (k *keeper) watchLease(lease *heldLease, now time.Time, wake *alarm) {
 	}
 	lostAt := lease.lostAt()
 	if !now.Before(lostAt) {
-		k.state.lose(lease, lostReason)
+		k.state.lose(lease, k.state.options.lostReason())
 		return
 	}
 	wake.noLaterThan(lostAt)
@@ -222,26 +228,31 @@ func (k *keeper) send(ctx context.Context, beat *beat) {
 	}
 	k.state.update(func() {
 		if failure == nil {
-			k.freshToken = false
 			k.note(beat, response, sentAt)
-			return
-		}
-		if next := time.Now().Add(beat.period / 4); next.Before(k.state.nextBeat) {
-			k.state.nextBeat = next
-		}
-		notify(k.state.clock)
-		k.state.options.logger.Debug("heartbeat failed", "code", failure.code, "error", failure.message)
-		if err := failure.error("Heartbeat"); err.refusesCaller() {
-			if beat.fresh || k.caller.token == nil {
-				k.state.effects = append(k.state.effects, effect{action: func() { k.onFatal(err) }})
-			}
-			k.freshToken = true
+		} else {
+			k.noteFailure(beat, failure)
 		}
 	})
 }
 
+// noteFailure sends the next heartbeat soon after one that failed.
+func (k *keeper) noteFailure(beat *beat, failure *failure) {
+	if next := k.state.now().Add(beat.period / 4); next.Before(k.state.nextBeat) {
+		k.state.nextBeat = next
+	}
+	notify(k.state.clock)
+	k.state.options.logger.Debug("heartbeat failed", "code", failure.code, "error", failure.message)
+	if err := failure.error("Heartbeat"); err.refusesCaller() {
+		if beat.fresh || k.caller.token == nil {
+			k.state.effects = append(k.state.effects, effect{action: func() { k.onFatal(err) }})
+		}
+		k.freshToken = true
+	}
+}
+
 // note takes the response to a heartbeat.
 func (k *keeper) note(beat *beat, response *pb.HeartbeatResponse, sentAt time.Time) {
+	k.freshToken = false
 	extended := 0
 	for i, result := range response.GetResults() {
 		lease := beat.leases[i]
@@ -253,7 +264,7 @@ func (k *keeper) note(beat *beat, response *pb.HeartbeatResponse, sentAt time.Ti
 		case result.GetOutcome() == pb.Outcome_OUTCOME_REFUSED && beat.renewals[i].Checkpoint != nil:
 			// The lease is held and was not extended. It is sent again without the checkpoint.
 			k.state.refuseCheckpoint(lease, len(beat.renewals[i].Checkpoint), result.GetRefusal().GetMessage())
-			k.state.nextBeat = time.Now()
+			k.state.nextBeat = k.state.now()
 		case lease.phase == phaseRunning || lease.phase == phaseEnded:
 			// If it is being settled, the settling call may have ended it, and its outcome will say.
 			k.state.lose(lease, result.GetCancelReason())

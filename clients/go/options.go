@@ -130,6 +130,14 @@ func (o *options) checkWorker() error {
 	return nil
 }
 
+// lostReason is the reason of a lease that the worker gives up by itself.
+func (o *options) lostReason() string {
+	if o.heartbeat {
+		return "no heartbeat was answered in time"
+	}
+	return "the lease has ended"
+}
+
 // slotSize is the number of items that one handler gets.
 func (o *options) slotSize() int { return max(o.batch, 1) }
 

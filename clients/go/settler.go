@@ -39,14 +39,8 @@ type settlement struct {
 func (s *settler) run(ctx context.Context) {
 	for s.waitForEndings() {
 		s.gather()
-		var group []*ending
-		var slots int
-		s.state.update(func() {
-			group = takeGroup(s.state)
-			s.state.settling = true
-			slots = s.state.reserveSlots()
-		})
-		slots = s.settle(ctx, group, slots)
+		parts, slots := s.take()
+		slots = s.settle(ctx, parts, slots)
 		s.state.update(func() {
 			s.state.settling = false
 			s.state.returnSlots(slots)
@@ -79,8 +73,18 @@ func (s *settler) gather() {
 	}
 }
 
-// settle settles a group by at most three calls at the same time. Returns the slots for which nothing was claimed.
-func (s *settler) settle(ctx context.Context, group []*ending, slots int) int {
+// take takes the next group, with one part for each kind of endings, and the slots for which the call claims.
+func (s *settler) take() (parts [][]*ending, slots int) {
+	s.state.update(func() {
+		parts = byKind(takeGroup(s.state))
+		s.state.settling = true
+		slots = s.state.reserveSlots()
+	})
+	return parts, slots
+}
+
+// byKind returns the completions, the failures and the releases of a group, without empty parts.
+func byKind(group []*ending) [][]*ending {
 	var completions, failures, releases []*ending
 	for _, ending := range group {
 		switch {
@@ -92,7 +96,12 @@ func (s *settler) settle(ctx context.Context, group []*ending, slots int) int {
 			releases = append(releases, ending)
 		}
 	}
-	parts := slices.DeleteFunc([][]*ending{completions, failures, releases}, func(part []*ending) bool { return len(part) == 0 })
+	parts := [][]*ending{completions, failures, releases}
+	return slices.DeleteFunc(parts, func(part []*ending) bool { return len(part) == 0 })
+}
+
+// settle settles the parts of a group by calls at the same time. Returns the slots for which nothing was claimed.
+func (s *settler) settle(ctx context.Context, parts [][]*ending, slots int) int {
 	if len(parts) == 0 {
 		return slots
 	}
@@ -128,10 +137,7 @@ func (s *settler) send(ctx context.Context, group []*ending, slots int) {
 			if next != nil {
 				s.state.abandoned = append(s.state.abandoned, next.RequestId)
 			}
-			for _, ending := range group {
-				s.state.emit(Event{Name: EventUnknown, Item: ending.lease.item, Error: err.Error()})
-				s.state.drop(ending.lease)
-			}
+			s.noteNoAnswer(group, err)
 		} else {
 			s.note(group, answer)
 		}
@@ -183,18 +189,7 @@ func (s *settler) call(ctx context.Context, group []*ending, next *pb.NextClaim)
 	options := callOptions{
 		attemptTimeout: settleTimeout(s.state, group),
 		until:          func() time.Time { return lastDeadline(s.state, group) },
-		onRetry: func() {
-			// This may take a while. Heartbeats keep the leases from now on.
-			s.state.update(func() {
-				for _, ending := range group {
-					if ending.lease.phase == phaseSettling {
-						ending.lease.phase = phaseResending
-					}
-				}
-				s.state.nextBeat = time.Now()
-				notify(s.state.clock)
-			})
-		},
+		onRetry:        func() { s.state.update(func() { s.noteRetry(group) }) },
 	}
 	queue, client := s.state.options.queue, s.transport.client
 	switch {
@@ -236,6 +231,25 @@ func (s *settler) nextClaim(slots int) *pb.NextClaim {
 		claim.LeaseDuration = durationpb.New(options.lease)
 	}
 	return claim
+}
+
+// noteRetry keeps the leases of a settlement that is sent again by heartbeats: this may take a while.
+func (s *settler) noteRetry(group []*ending) {
+	for _, ending := range group {
+		if ending.lease.phase == phaseSettling {
+			ending.lease.phase = phaseResending
+		}
+	}
+	s.state.nextBeat = s.state.now()
+	notify(s.state.clock)
+}
+
+// noteNoAnswer forgets the leases of a settlement that will get no answer.
+func (s *settler) noteNoAnswer(group []*ending, err error) {
+	for _, ending := range group {
+		s.state.emit(Event{Name: EventUnknown, Item: ending.lease.item, Error: err.Error()})
+		s.state.drop(ending.lease)
+	}
 }
 
 // note takes the outcome of each ending.
@@ -311,8 +325,8 @@ func takeGroup(state *state) []*ending {
 		switch {
 		case ending.lease.phase != phaseEnded:
 			// The lease was lost while its ending waited.
-		case !time.Now().Before(ending.lease.deadline):
-			state.lose(ending.lease, lostReason)
+		case !state.now().Before(ending.lease.deadline):
+			state.lose(ending.lease, state.options.lostReason())
 		default:
 			ending.lease.phase = phaseSettling
 			group = append(group, ending)

@@ -21,9 +21,6 @@ const (
 // maxCheckpointBytes is the most that a broker can be configured to store.
 const maxCheckpointBytes = 65_536
 
-// lostReason is the reason of a lease that the worker gives up by itself.
-const lostReason = "no heartbeat was answered in time"
-
 // defaultLease stands for the duration of a lease while none was seen.
 const defaultLease = 30 * time.Second
 
@@ -32,8 +29,10 @@ type state struct {
 	events  *eventLog
 	// base is the context from which those of the handlers are made.
 	base context.Context
-	// handle runs the handler of a run in its own goroutine.
+	// handle starts the handler of a run.
 	handle func(*run)
+	// now is time.Now, except in a test.
+	now func() time.Time
 
 	mu sync.Mutex
 	// effects are the events and actions that follow a change. `update` runs them in order, without the lock. `spare` is
@@ -71,7 +70,7 @@ type effect struct {
 
 func newState(options *options, events *eventLog) *state {
 	s := &state{
-		options: options, events: events, base: context.Background(),
+		options: options, events: events, base: context.Background(), now: time.Now,
 		clock: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		freeSlots: options.concurrency, held: map[string]*heldLease{}, runs: map[*run]struct{}{},
 		gathering:  gathering{slots: options.concurrency},
@@ -151,13 +150,13 @@ func (s *state) accept(messages []*pb.Lease, slots int, sentAt, arrivedAt time.T
 			lease := newHeldLease(s, message, sentAt, arrivedAt)
 			s.held[lease.id] = lease
 			s.emit(Event{Name: EventClaimed, Item: lease.item})
-			if !time.Now().Before(lease.lostAt()) {
+			if !s.now().Before(lease.lostAt()) {
 				// The process was suspended since the response arrived.
-				s.lose(lease, lostReason)
+				s.lose(lease, s.options.lostReason())
 				continue
 			}
 			leases = append(leases, lease)
-			beat := time.Now()
+			beat := s.now()
 			if !lease.unconfirmed {
 				beat = beat.Add(lease.beatPeriod())
 			}
@@ -184,7 +183,7 @@ func (s *state) accept(messages []*pb.Lease, slots int, sentAt, arrivedAt time.T
 
 // start runs the handler for leases that fill one slot.
 func (s *state) start(leases []*heldLease) {
-	run := &run{leases: leases, startedAt: time.Now()}
+	run := &run{leases: leases, startedAt: s.now()}
 	ctx, cancel := context.WithCancelCause(s.base)
 	run.ctx, run.cancel = ctx, cancel
 	if limit := s.options.timeLimit; limit > 0 {
@@ -195,19 +194,19 @@ func (s *state) start(leases []*heldLease) {
 		lease.run = run
 		s.emit(Event{Name: EventStarted, Item: lease.item})
 	}
-	s.effects = append(s.effects, effect{action: func() { go s.handle(run) }})
+	s.effects = append(s.effects, effect{action: func() { s.handle(run) }})
 }
 
 // end takes the endings of a handler that has returned. Endings of leases that are done already are dropped.
 func (s *state) end(run *run, endings []*ending) {
+	delete(s.runs, run)
 	for _, lease := range run.leases {
 		// The process may have been stopped for so long that the keeper has not looked yet.
-		if lease.phase == phaseRunning && !time.Now().Before(lease.lostAt()) {
-			s.lose(lease, lostReason)
+		if lease.phase == phaseRunning && !s.now().Before(lease.lostAt()) {
+			s.lose(lease, s.options.lostReason())
 		}
 	}
-	delete(s.runs, run)
-	s.gathering.note(time.Since(run.startedAt))
+	s.gathering.note(s.now().Sub(run.startedAt))
 	for _, ending := range endings {
 		s.settle(ending)
 	}
@@ -274,12 +273,31 @@ func (s *state) cancel(run *run, name string, cause error, reason string) {
 	if run.cause != "" {
 		return
 	}
-	run.cause, run.cancelledAt = name, time.Now()
+	run.cause, run.cancelledAt = name, s.now()
 	for _, lease := range run.leases {
 		s.emit(Event{Name: EventCancelled, Item: lease.item, Cause: name, Reason: reason})
 	}
 	s.effects = append(s.effects, effect{action: func() { run.cancel(cause) }})
 	notify(s.clock)
+}
+
+// cancelHandlers cancels all handlers, because the worker stops.
+func (s *state) cancelHandlers() {
+	for run := range s.runs {
+		s.cancel(run, causeShutdown, ErrShutdown, "")
+	}
+}
+
+// leaveHandlers drops the leases of handlers that do not return. Returns whether there are any.
+func (s *state) leaveHandlers() bool {
+	for run := range s.runs {
+		for _, lease := range run.leases {
+			if lease.phase == phaseRunning {
+				s.drop(lease)
+			}
+		}
+	}
+	return len(s.runs) > 0
 }
 
 func (s *state) saveCheckpoint(lease *heldLease, checkpoint []byte) error {

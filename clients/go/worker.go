@@ -94,7 +94,7 @@ func newWorker(address, queue string, batch int, handler BatchHandler, given []O
 		state: newState(o, events), health: newConnectionHealth(o, events.emit),
 		stopping: make(chan struct{}), hurry: make(chan struct{}), stopped: make(chan struct{}),
 	}
-	w.state.handle = func(run *run) { runHandler(w.state, handler, run) }
+	w.state.handle = func(run *run) { go runHandler(w.state, handler, run) }
 	return w, nil
 }
 
@@ -211,20 +211,11 @@ func (w *Worker) stop(grace time.Duration) {
 		w.poller.releaseAbandoned(context.Background(), false)
 	}()
 	w.waitForHandlers(grace, w.hurry)
-	w.state.update(func() {
-		for run := range w.state.runs {
-			w.state.cancel(run, causeShutdown, ErrShutdown, "")
-		}
-	})
+	w.state.update(w.state.cancelHandlers)
 	w.waitForHandlers(cancelGrace, nil)
 	w.state.update(func() {
-		for run := range w.state.runs {
+		if w.state.leaveHandlers() {
 			w.setError(ErrHandlersLeft)
-			for _, lease := range run.leases {
-				if lease.phase == phaseRunning {
-					w.state.drop(lease)
-				}
-			}
 		}
 		w.state.settledAll = true
 		w.state.endingsReady.Signal()

@@ -6,7 +6,7 @@
 --   request id. If the items can be larger than the responses, the batch also contains the sections that begin with
 --   `size_`, and `fit_items`, `leased_items` and `read_passed_over`. `fit_items` contains `measure_items`, unless the bounds of
 --   the sizes are exact. `set_full_aside` is a batch of its own. It runs after a claim that failed because a counter would
---   overflow, and makes the items with full counters dead. @P1: the number of ready items to look at.
+--   overflow, and makes the items with full counters dead. The sections of suspects.sql are in the batch too. @P1: the number of ready items to look at.
 -- Parameters: @P1 to @P4 as in every statement with lists (sql/README.md). @P5: number of calls. @P6: JSON array of calls, {o:
 --   index of the call, n: items wanted, w: worker, t: token, d: lease duration in ms, r: whether the call has a request id}.
 --   With `fit_items` also {b: the most bytes of the call's items, m: the most bytes of the items of all calls}.
@@ -121,7 +121,7 @@ WHERE j.o NOT IN (SELECT a.lb_o FROM @answered AS a)
 INSERT @picked (lb_p, {key_names}, lb_f, lb_since{size_name})
 SELECT TOP ({pick_count}) ROW_NUMBER() OVER (ORDER BY {pick_order}), {t_key_columns}, t.{lease_fence}, t.{lease_state_time}{size_value}
 FROM {table} AS t WITH (UPDLOCK, ROWLOCK{skip_locked}{ready_hint})
-WHERE t.{lease_state} = 0{key_not_null}
+WHERE t.{lease_state} = 0{key_not_null}{except_suspects}
 ORDER BY {pick_order}
 OPTION (KEEPFIXED PLAN, OPTIMIZE FOR ({pick_count} = 1));
 
@@ -229,7 +229,7 @@ BEGIN TRANSACTION;
 DECLARE @picked TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations}, lb_f bigint NOT NULL, lb_since datetime2(3) NULL{size_columns});
 {claim_lock}{hold_claims}
 {pick_ready}
-{fit_items}IF EXISTS (SELECT 1 FROM @picked{leased_items})
+{find_suspects}{fit_items}IF EXISTS (SELECT 1 FROM @picked{leased_items})
     UPDATE t
     SET {lease_state} = 1, {lease_state_time} = @now, {lease_due_time} = p.lb_due, {lease_owner} = p.lb_w,
         {lease_token} = p.lb_t, {lease_fence} = CASE WHEN t.{lease_fence} < @fence THEN @fence ELSE t.{lease_fence} END + 1, {lease_attempt} = t.{lease_attempt} + 1{mirror_leased}
@@ -242,12 +242,13 @@ DECLARE @picked TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations}, lb_f b
         INNER JOIN {table} AS t WITH ({by_key}) ON {join_picked_on_key}
     WHERE 1 = CASE WHEN t.{lease_state} = 0 AND t.{lease_fence} = p.lb_f THEN 1 END
     OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@total = 1));
-COMMIT TRANSACTION;
+{note_lease}COMMIT TRANSACTION;
 {read_retried_claims}{lease_columns}, p.lb_since
 FROM (SELECT TOP (@total) * FROM @picked{leased_items}) AS p INNER JOIN {table} AS t WITH ({by_key}) ON {join_picked_on_key}
 WHERE 1 = CASE WHEN t.{lease_state} = 1 AND t.{lease_fence} = CASE WHEN p.lb_f < @fence THEN @fence ELSE p.lb_f END + 1 THEN 1 END
 ORDER BY p.lb_p
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@total = 1));{read_passed_over}
+{read_held_back}
 {tell_pause}
 
 -- :: set_full_aside

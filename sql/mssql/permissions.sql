@@ -48,6 +48,8 @@ GRANT SELECT, INSERT, UPDATE ON dbo.lease_broker_retention TO lease_broker;
 -- Enqueue calls with a request id are remembered here.
 GRANT SELECT, INSERT, UPDATE, DELETE ON dbo.lease_broker_request TO lease_broker;
 GRANT SELECT, INSERT, DELETE ON dbo.lease_broker_request_key TO lease_broker;
+-- Items whose last lease has expired, so that they are leased alone.
+GRANT SELECT, INSERT, UPDATE, DELETE ON dbo.lease_broker_suspect TO lease_broker;
 -- Brokers list themselves here.
 GRANT SELECT, INSERT, UPDATE, DELETE ON dbo.lease_broker_instance TO lease_broker;
 -- Claims and inserts read here if their queue is paused.

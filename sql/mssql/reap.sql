@@ -1,7 +1,7 @@
 -- Purpose: ends expired leases, makes delayed items ready, and finds the next due time. The longest due rows come first, up to
 --   a limit. One batch, one transaction.
 -- Sections: `begin`, `pick_due`, `update_due`, `next_due`. With filtered_indexes = false: `begin`, `pick_due` once for each of
---   the two states, `keep_first_due`, `update_due`, `next_due_unfiltered`.
+--   the two states, `keep_first_due`, `update_due`, `next_due_unfiltered`. `begin` and `update_due` contain sections of suspects.sql.
 -- Parameters: @P1: maximum number of rows. @P2: number of attempts after which an item is dead; 0 means never. @P3: the latest time
 --   that the clock can show unless it was stepped forward, in ms since 1970; NULL: not known.
 -- Results: each changed row as it was, with its new state. Then the server's time and the next due time, if there is one.
@@ -32,7 +32,7 @@ DECLARE @due TABLE (lb_p int NOT NULL IDENTITY(1, 1) PRIMARY KEY, {key_declarati
     lb_f bigint NOT NULL, lb_attempt int NOT NULL, lb_t uniqueidentifier NULL, lb_owner nvarchar(128) NULL,
     lb_since datetime2(7) NULL, lb_due datetime2(7) NOT NULL, lb_trace nvarchar(56) NULL,
     lb_state tinyint NOT NULL, lb_next tinyint NOT NULL);
-BEGIN TRANSACTION;
+{forget}BEGIN TRANSACTION;
 
 -- :: pick_due
 INSERT @due ({key_names}, lb_f, lb_attempt, lb_t, lb_owner, lb_since, lb_due, lb_trace, lb_state, lb_next)
@@ -66,6 +66,7 @@ BEGIN
     SET @changed_count = @@ROWCOUNT;
     IF @changed_count > 0 AND @changed_count < @count
         THROW 51224, N'another statement changed some of the due rows at the same moment', 1;
+{remember}
 END;
 SELECT {d_key_values}, d.lb_f, d.lb_attempt, d.lb_t, d.lb_owner, d.lb_since, d.lb_due, d.lb_trace, @now AS lb_now, d.lb_state, d.lb_next
 FROM @due AS d

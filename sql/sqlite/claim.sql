@@ -4,7 +4,7 @@
 --   reach data columns, `pick_ready` returns only keys and times, and `read_lease` reads each row back. If a counter of the row
 --   is full, `lease_row` changes nothing and `set_full_aside` makes the item dead. In a queue with large items, `pick_ready`
 --   returns only keys and times too, `read_size` runs before `lease_row`, and `set_aside` makes an item dead that is larger
---   than any item may be. All run in the writer's transaction.
+--   than any item may be. All run in the writer's transaction. If the queue has suspects, sections of suspects.sql run too.
 -- Parameters: ?1 to ?3 key values; ?4 lease token of the call; ?5 now (ms since 1970); ?6 expiry (ms since 1970); ?7 worker id;
 --   ?8 maximum number of rows; ?9 error text; ?10 fence of the epoch (epoch.sql).
 -- Locks: the write lock of the file. BEGIN IMMEDIATE takes it before the first statement.
@@ -31,7 +31,7 @@ ORDER BY {queue_order}
 -- :: pick_ready
 SELECT {key}, {lease_state_time}{item_columns}
 FROM {table} INDEXED BY {ready_index}
-WHERE {lease_state} = 0{key_not_null}
+WHERE {lease_state} = 0{key_not_null}{except_suspects}
 {order_by}
 LIMIT ?8
 

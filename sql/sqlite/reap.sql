@@ -1,7 +1,7 @@
 -- Purpose: end expired leases and make delayed items ready whose due time has come, those due longest first, up to a limit.
 --   Then return the next due time.
 -- Sections: `find_due` returns the rows. For each, `expire` ends a lease or `promote` makes a delayed item ready. `next_due`
---   returns the earliest due time that is left, or no row.
+--   returns the earliest due time that is left, or no row. `remember` and `forget` of suspects.sql run too, if leases have expired.
 -- Parameters: ?1 to ?3 key values; ?4 maximum number of rows; ?5 now (ms since 1970); ?6 new state (0 ready, 4 dead);
 --   ?7 error text; ?8 fencing token; ?9 1 to give the attempt back, otherwise 0.
 -- Locks: the write lock of the file.

@@ -139,7 +139,8 @@ impl ClaimDispatcher {
             spans,
             arrived: FairQueue::default(),
             waiting: FairQueue::default(),
-            only_too_large: Vec::new(),
+            without_share: Vec::new(),
+            is_held_back: false,
             prune_threshold: 0,
             poll_interval: polling.min_interval,
             next_poll: Instant::now(),
@@ -240,8 +241,11 @@ struct DispatcherTask {
     arrived: FairQueue<PendingClaim>,
     /// Claims that wait for an item. The last store operation left no item for them.
     waiting: FairQueue<PendingClaim>,
-    /// Claims for which every ready item is too large. Other claims may have room for these items.
-    only_too_large: Vec<PendingClaim>,
+    /// Claims that got nothing although items are ready: each item is too large, or is kept from them because of a suspect. Other
+    /// claims may get these items.
+    without_share: Vec<PendingClaim>,
+    /// Whether the last store operation has kept ready items from a claim because of a suspect. Another worker may get them.
+    is_held_back: bool,
     /// The number of waiting claims at which those whose callers are gone are removed.
     prune_threshold: usize,
     /// The time between two polls, before jitter.
@@ -283,11 +287,12 @@ impl DispatcherTask {
             while let Ok(message) = inbox.try_recv() {
                 self.receive(message);
             }
-            // If claims are already waiting, no item is ready. A new claim that accepts waiting joins them without a
+            // If claims are already waiting, no item is ready for them. A new claim that accepts waiting joins them without a
             // store operation. A claim with a request id needs one, because its token may already hold leases.
             let can_wait =
                 |claim: &PendingClaim| claim.wait_until.is_some() && !claim.call.has_request_id;
-            if !woken && !none_waiting && self.arrived.iter().all(can_wait) {
+            let can_join = !none_waiting && !self.is_held_back;
+            if !woken && can_join && self.arrived.iter().all(can_wait) {
                 while let Some((_, claim)) = self.arrived.pop() {
                     self.wait_or_answer_empty(claim);
                 }
@@ -316,7 +321,7 @@ impl DispatcherTask {
         let is_withdrawn =
             |claim: &PendingClaim| claim.call.has_request_id && tokens.contains(&claim.call.token);
         let too_large = self
-            .only_too_large
+            .without_share
             .extract_if(.., |claim| is_withdrawn(claim));
         let mut withdrawn: Vec<_> = too_large.collect();
         for claims in [&mut self.arrived, &mut self.waiting] {
@@ -336,6 +341,7 @@ impl DispatcherTask {
         draining: &CancellationToken,
     ) {
         let mut none_ready = false;
+        self.is_held_back = false;
         while !draining.is_cancelled() {
             // Claims that arrive meanwhile have their turn among those that are left. Once no item is ready, they wait for
             // the end of this loop.
@@ -388,12 +394,16 @@ impl DispatcherTask {
                 none_ready |= claimed.items.len() < claim.call.max_items
                     && !claimed.has_more
                     && claimed.too_large.is_empty()
+                    && !claimed.is_held_back
                     && !claim.call.has_request_id;
+                self.is_held_back |= claimed.is_held_back;
                 if !claimed.too_large.is_empty() && claimed.items.is_empty() {
                     claim.status.set_too_large(claimed.too_large);
-                    self.only_too_large.push(claim);
+                    self.without_share.push(claim);
                 } else if claimed.items.is_empty() && claimed.has_more {
                     unserved.push(claim);
+                } else if claimed.items.is_empty() && claimed.is_held_back {
+                    self.without_share.push(claim);
                 } else if claimed.items.is_empty() {
                     none_ready = true;
                     without_items.push(claim);
@@ -415,7 +425,7 @@ impl DispatcherTask {
                 self.wait_or_answer_empty(claim);
             }
         }
-        for claim in std::mem::take(&mut self.only_too_large) {
+        for claim in std::mem::take(&mut self.without_share) {
             self.wait_or_answer_empty(claim);
         }
         // Jitter keeps brokers on the same table from polling at the same moments.

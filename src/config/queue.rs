@@ -40,6 +40,7 @@ pub(super) struct QueueConfig {
     pub(super) backoff: BackoffConfig,
     pub(super) on_complete: OnCompleteConfig,
     pub(super) filtered_indexes: bool,
+    pub(super) completed_index: bool,
     pub(super) claim_strategy: ClaimStrategy,
     #[serde(with = "duration")]
     pub(super) enqueue_memory: Duration,

@@ -77,7 +77,7 @@ pub(super) fn decodes(rpc: Rpc, message: &[u8]) -> bool {
 fn converts(rpc: Rpc, message: &[u8]) {
     let decoded = match rpc {
         Rpc::ClaimBatch => proto::ClaimBatchRequest::decode(message)
-            .map(|request| drop(messages::claim_from_proto(request, None, usize::MAX))),
+            .map(|request| drop(messages::claim_from_proto(request, usize::MAX))),
         Rpc::Complete => proto::CompleteRequest::decode(message)
             .map(|request| drop(messages::completions_from_proto(request.completions))),
         Rpc::Fail => proto::FailRequest::decode(message)

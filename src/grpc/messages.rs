@@ -46,7 +46,6 @@ pub(super) fn duration_from_proto(
 /// Converts a claim.
 pub(super) fn claim_from_proto(
     request: proto::ClaimBatchRequest,
-    time_to_deadline: Option<Duration>,
     max_response_bytes: usize,
 ) -> Result<ClaimRequest> {
     Ok(ClaimRequest {
@@ -58,7 +57,6 @@ pub(super) fn claim_from_proto(
         request_id: request_id_from_proto("request_id", &request.request_id)?,
         queue: request.queue,
         worker_id: request.worker_id,
-        time_to_deadline,
     })
 }
 
@@ -122,7 +120,6 @@ pub(super) fn held_back_to_proto(held_back: HeldBack) -> proto::HeldBack {
 pub(super) fn next_claim_from_proto(
     queue: &str,
     next: proto::NextClaim,
-    time_to_deadline: Option<Duration>,
     max_response_bytes: usize,
 ) -> Result<ClaimRequest> {
     let request = proto::ClaimBatchRequest {
@@ -134,8 +131,7 @@ pub(super) fn next_claim_from_proto(
         request_id: next.request_id,
         max_bytes: next.max_bytes,
     };
-    claim_from_proto(request, time_to_deadline, max_response_bytes)
-        .map_err(|error| error.in_message("next"))
+    claim_from_proto(request, max_response_bytes).map_err(|error| error.in_message("next"))
 }
 
 /// Converts completions.

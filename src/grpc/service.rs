@@ -53,11 +53,13 @@ impl LeaseService for Service {
         let request = request.into_inner();
         let call = async {
             let room = self.max_message_bytes;
-            let time = deadline.time_for_claim();
-            let mut claim = claim_from_proto(request, time, room)?;
+            let mut claim = claim_from_proto(request, room)?;
             let _place = waiting.take_place(&mut claim.wait_timeout);
             let max_bytes = claim.max_bytes;
-            let leases = self.broker.claim(&context, claim).await?;
+            let claimed = self
+                .broker
+                .claim(&context, claim, deadline.time_for_claim());
+            let leases = claimed.await?;
             let (claimed, unsent) = deliver(leases, context.owner.clone(), max_bytes);
             let mut response = Response::new(claimed);
             if response.get_ref().leases.is_empty() {
@@ -102,8 +104,7 @@ impl LeaseService for Service {
         let request = request.into_inner();
         let call = async {
             let queue = request.queue;
-            let next =
-                self.next_claim(&queue, request.next, request.completions.len(), deadline)?;
+            let next = self.next_claim(&queue, request.next, request.completions.len())?;
             let max_bytes = next.as_ref().map_or(0, |next| next.max_bytes);
             let completions = completions_from_proto(request.completions);
             let settled = self.broker.complete(&context, &queue, completions, next);
@@ -126,7 +127,7 @@ impl LeaseService for Service {
         let request = request.into_inner();
         let call = async {
             let queue = request.queue;
-            let next = self.next_claim(&queue, request.next, request.failures.len(), deadline)?;
+            let next = self.next_claim(&queue, request.next, request.failures.len())?;
             let max_bytes = next.as_ref().map_or(0, |next| next.max_bytes);
             let failures = failures_from_proto(request.failures);
             let settled = self.broker.fail(&context, &queue, failures, next);
@@ -388,13 +389,11 @@ impl Service {
         queue: &str,
         next: Option<proto::NextClaim>,
         settlements: usize,
-        deadline: Deadline,
     ) -> Result<Option<ClaimRequest>, Error> {
         let room = self
             .max_message_bytes
             .saturating_sub(settlements * RESULT_BYTES);
-        let time = deadline.time_for_claim();
-        next.map(|next| next_claim_from_proto(queue, next, time, room))
+        next.map(|next| next_claim_from_proto(queue, next, room))
             .transpose()
     }
 

@@ -16,6 +16,7 @@ mod pause;
 mod queue_index;
 mod settle;
 mod step;
+mod suspects;
 mod upkeep;
 
 pub use self::browse::Browse;
@@ -48,6 +49,7 @@ pub(crate) use self::settle::wants_owner;
 pub use self::settle::{Ending, SettleResults, Settled, Settlement};
 pub use self::step::{LeaseProof, LeaseRow, RowEnding, RowOperation, RowOutcome, step};
 pub(crate) use self::step::{due_after, next_fence};
+pub use self::suspects::{Holding, Share, share_of};
 pub use self::upkeep::{Checkpoints, Upkeep};
 
 /// A store that does everything.

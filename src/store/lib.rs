@@ -59,12 +59,12 @@ mod written_columns;
 pub use self::contract::{
     AppliedBatch, BrokerOrders, Browse, CancelResults, Cancellation, Cancelled, CancelledLease,
     Checkpoints, ClaimCall, Claimed, ClaimedItem, Database, EndedLease, Ending, Facts, FollowUp,
-    FoundItem, FoundItems, Inspect, ItemChange, ItemFilter, ItemRecord, ItemSearch,
+    FoundItem, FoundItems, Holding, Inspect, ItemChange, ItemFilter, ItemRecord, ItemSearch,
     KEEP_OPERATIONS_FOR, LatestTime, LeaseExpiry, LeaseProof, LeaseRow, Leases, MAX_PASSED_OVER,
     MAX_TOO_LARGE, NewItem, NewOperation, NewPause, Operate, Operation, OperationBatch,
     OperationKind, OperationState, PauseMode, QueueIndex, QueuePause, Reaped, ReleasedClaims,
     Renewal, Renewed, RowEnding, RowOperation, RowOutcome, SearchPosition, SettleResults, Settled,
-    Settlement, StartedOperation, Store, TooLargeItem, TraceNote, Upkeep, step,
+    Settlement, Share, StartedOperation, Store, TooLargeItem, TraceNote, Upkeep, share_of, step,
 };
 pub use self::enqueue_once::{EnqueueOnce, EnqueuedOnce};
 pub use self::error::{
@@ -76,7 +76,7 @@ pub use self::instance::{
 pub use self::item_facts::{Ahead, BlockingSession, ForeignLock, ItemFacts, ItemRow};
 pub use self::item_size::ItemSize;
 pub use self::pool_status::{PoolStatus, RetryReason};
-pub use self::purge::{PurgeStep, Purged, RetentionTurn};
+pub use self::purge::{PurgePosition, PurgeStep, Purged, RetentionTurn};
 pub use self::stats::{ListedItem, Stats};
 pub use self::survey::{ColumnClass, Survey, SurveyedColumn};
 pub use self::withdrawal::Beginning;

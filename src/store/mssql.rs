@@ -61,6 +61,7 @@ mod settle;
 mod soft_lock_types;
 mod statement_parts;
 mod survey;
+mod suspects;
 #[cfg(test)]
 mod tests;
 mod trace;
@@ -156,6 +157,9 @@ impl MssqlStore {
         let mut connection = pool.take_first().await?;
         migrations::with_migration_lock(&mut connection, async |connection| {
             migrations::migrate(connection).await?;
+            if let Some(warning) = migrations::second_set(connection).await? {
+                tracing::warn!(warning, "another set of the broker's tables");
+            }
             for queue in queues
                 .iter()
                 .filter(|queue| queue.managed_columns.is_some())

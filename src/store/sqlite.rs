@@ -60,6 +60,8 @@ mod soft_lock_types;
 mod state_counts;
 mod state_index;
 mod statement;
+mod suspect_statements;
+mod suspects;
 #[cfg(test)]
 mod tests;
 mod trace;

@@ -39,6 +39,7 @@ mod retried_claim;
 mod search;
 mod secrets;
 mod settle;
+mod suspects;
 mod trace;
 mod types;
 mod why;
@@ -447,6 +448,8 @@ macro_rules! conformance {
                     count_without_deletion_changes_nothing
                     small_steps_visit_every_row_once
                     purged_lease_is_gone_when_it_is_settled_again
+                    index_of_completed_items_finds_the_old_ones
+                    index_of_completed_items_goes_with_the_columns
                     walk_follows_keys_of_every_kind
                     old_archived_rows_are_deleted_up_to_the_limit
                     archive_without_its_index_is_refused
@@ -493,6 +496,20 @@ macro_rules! conformance {
                     any_broker_can_settle_a_lease
                     lease_named_twice_is_settled_once
                     empty_list_settles_nothing
+                }
+                suspects {
+                    suspect_goes_alone_to_a_worker_without_leases
+                    suspects_are_found_by_keys_of_several_columns
+                    worker_without_leases_gets_a_suspect_first
+                    worker_with_leases_gets_items_that_are_not_suspects
+                    overdue_suspect_lets_busy_workers_wait
+                    calls_of_one_worker_get_one_suspect
+                    settled_suspect_is_an_item_like_others
+                    cancelled_suspect_is_an_item_like_others
+                    suspect_that_expires_again_is_a_suspect_again
+                    retried_claim_of_a_suspect_gets_its_lease
+                    large_items_of_suspects_are_leased_alone
+                    list_of_suspects_is_empty_when_they_are_settled
                 }
                 trace {
                     reaper_reports_the_whole_lease

@@ -417,6 +417,7 @@ fn random_case(random: &mut StdRng) -> Case {
         }
     }
     spec.filtered_indexes = random.random();
+    spec.completed_index = spec.filtered_indexes && random.random();
     if random.random() {
         spec.order = by(&["-payload"]);
     }

@@ -239,6 +239,7 @@ pub(crate) async fn brokers_count_for_15_seconds<H: Harness>() {
     let stranger = Instance {
         id: Uuid::new_v4(),
         settings: BTreeMap::new(),
+        activity: std::collections::BTreeMap::new(),
         ..known[0].clone()
     };
     fixture.advance(20 * SECOND).await;

@@ -58,6 +58,7 @@ pub(crate) fn queue(table: &str) -> QueueSpec {
         mirror: Vec::new(),
         managed_columns: None,
         filtered_indexes: true,
+        completed_index: false,
         claim_strategy: ClaimStrategy::default(),
         max_lease_age: None,
         max_item_bytes: 64 << 20,

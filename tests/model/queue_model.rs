@@ -12,9 +12,10 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::queue::QueueSpec;
+use lease_broker_proof::suspects::SuspectList;
 use lease_broker_store::{
     Cancelled, Checkpoints, LeaseProof, LeaseRow, RowEnding, RowOperation, RowOutcome, Settled,
-    step,
+    Share, step,
 };
 use lease_broker_value::Value;
 use uuid::Uuid;
@@ -80,6 +81,7 @@ pub(crate) enum Answer {
 pub(crate) struct Model {
     pub(crate) now: Halves,
     pub(crate) items: BTreeMap<i64, Item>,
+    pub(crate) suspects: SuspectList,
     /// The results of the archived items, by id.
     pub(crate) archived: BTreeMap<i64, i64>,
     pub(crate) policy: Policy,
@@ -194,9 +196,15 @@ impl Model {
                 return held;
             }
         }
-        let mut picked = self.in_state(State::Ready);
-        self.sort(&mut picked);
-        picked.truncate(max_items);
+        let mut ready = self.in_state(State::Ready);
+        self.sort(&mut ready);
+        let now = millis(self.now);
+        let row = |id| self.items.get(&id).map(|item| &item.row);
+        let patience = i64::try_from(self.queue.lease.default.as_millis()).expect("milliseconds");
+        let rows = self.items.values().map(|item| &item.row);
+        let share = self.suspects.choose(row, rows, worker, (patience, now));
+        let ready = ready.into_iter().map(|id| (id, &self.items[&id].row));
+        let picked = SuspectList::pick(share, ready, max_items);
         for id in &picked {
             let claim = RowOperation::Claim {
                 token,
@@ -205,6 +213,10 @@ impl Model {
                 epoch_fence: 0,
             };
             assert_eq!(self.step(*id, &claim), RowOutcome::Leased);
+            if share.0 == Share::Suspect {
+                let row = self.items[id].row.clone();
+                self.suspects.note_lease(*id, worker, &row);
+            }
         }
         picked
     }
@@ -310,6 +322,10 @@ impl Model {
         let outcome = self.step(id, &RowOperation::Reap { is_stepped: false });
         if matches!(outcome, RowOutcome::Expired(_)) {
             self.items.get_mut(&id).expect("expired").has_error = true;
+        }
+        if outcome == RowOutcome::Expired(State::Ready) {
+            self.suspects
+                .remember(id, &self.items[&id].row, millis(self.now));
         }
         outcome
     }

@@ -109,6 +109,7 @@ pub(crate) async fn run<H: Harness>(policy: Policy, seed: u64, steps: usize) {
         model: Model {
             now: 0,
             items: std::collections::BTreeMap::new(),
+            suspects: lease_broker_proof::suspects::SuspectList::default(),
             archived: std::collections::BTreeMap::new(),
             policy,
             queue: spec(policy),

@@ -16,3 +16,4 @@ pub mod lease;
 pub mod operation;
 pub mod pause;
 pub mod poison;
+pub mod suspects;

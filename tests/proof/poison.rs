@@ -1,21 +1,20 @@
-//! A rule that is not built yet: an item that kills its worker's process must not make its neighbours dead.
+//! An item that kills its worker's process must not make its neighbours dead.
 //!
 //! A process holds several leases at a time, over several connections, and a crash loses all of them. Each lost lease counts an attempt.
 //! Items that are claimed together again and again with the poisonous one die with it, although nothing is wrong with them.
 //!
 //! The rule: an item whose last lease *expired* is a *suspect*. A suspect goes alone to a worker that holds nothing else, over all its
-//! connections, and that worker gets no other item until it has settled the suspect. The rows show who holds what, and which items
-//! are suspects: [`is_suspect`].
+//! connections, and that worker gets no other item until it has settled the suspect. A worker that holds nothing gets a suspect before
+//! other items.
 //!
 //! A worker with several slots may never be without a lease. So a suspect waits for a bounded time only. Then claims of workers that
-//! hold something get nothing, and the first worker without leases gets the suspect, before other items.
+//! hold something get nothing. The function `share_of` of the store's contract is this rule. The models call it, as the stores do.
 //!
 //! In a strict group a worker can hold a run of items (`group.rs`). It begins an item when the completion of the one before was
 //! applied. So the first item of a run is the only one that a crash can be blamed on: it alone becomes a suspect and loses an
 //! attempt.
 
-use lease_broker_model::item_state::State;
-use lease_broker_store::LeaseRow;
+use lease_broker_store::{Holding, Share, share_of};
 use stateright::{Model, Property};
 
 const PROCESSES: usize = 2;
@@ -25,23 +24,16 @@ const MAX_ATTEMPTS: u8 = 2;
 /// The number of items that may pass a suspect.
 const PATIENCE: u8 = 2;
 
-/// Returns whether the last lease of an item that is ready has expired. Only the reaper clears both the owner and the token of an item
-/// with used attempts, and so does a new epoch. So the rule needs no column of its own. After a new epoch, or a step of the clock, an
-/// item with an earlier attempt is suspected without cause, which costs only time.
-pub fn is_suspect<O>(row: &LeaseRow<O>) -> bool {
-    row.state == State::Ready && row.attempt > 0 && row.owner.is_none() && row.token.is_none()
-}
-
 /// The way in which claims treat suspects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// As other items. This is what ships.
+    /// As other items.
     None,
     /// A suspect is the only item of its claim. Other claims of the same worker are not looked at.
     AloneInClaim,
     /// A suspect is the only item that its worker holds. It waits for ever.
     AloneAtWorker,
-    /// A suspect is the only item that its worker holds, and it waits for a bounded time. This is the rule to build.
+    /// A suspect is the only item that its worker holds, and it waits for a bounded time. This is what ships.
     AloneAtWorkerSoon,
     /// As [`Rule::AloneAtWorkerSoon`], but a worker begins the next item of a run before the completion of the last was applied.
     BeginsAhead,
@@ -122,23 +114,42 @@ impl PoisonModel {
             .map(|(_, item)| item)
     }
 
+    /// Returns the share of a claim under the rule.
+    fn share(&self, queue: &Queue, process: usize) -> Share {
+        let mut held = queue.held_by(process).map(|at| queue.items[at].is_suspect);
+        let holding = match held.next() {
+            None => Holding::Nothing,
+            Some(is_suspect) if is_suspect || held.any(|is_suspect| is_suspect) => Holding::Suspect,
+            Some(_) => Holding::Items,
+        };
+        let is_soon = self.rule != Rule::AloneAtWorker;
+        let is_overdue = is_soon && queue.passed >= PATIENCE;
+        match self.rule {
+            Rule::None | Rule::AloneInClaim => Share::All,
+            // A suspect waits for its turn.
+            Rule::AloneAtWorker if holding == Holding::Nothing => Share::All,
+            _ => share_of(holding, queue.has_suspect().then_some(is_overdue)),
+        }
+    }
+
     /// Returns the items that a claim takes.
     fn find(&self, queue: &Queue, process: usize, wanted: usize) -> Vec<usize> {
-        let holds = queue.held_by(process).next().is_some();
-        let holds_suspect = queue.held_by(process).any(|at| queue.items[at].is_suspect);
-        let at_worker = !matches!(self.rule, Rule::None | Rule::AloneInClaim);
-        let is_soon = at_worker && self.rule != Rule::AloneAtWorker;
-        let is_overdue = is_soon && queue.passed >= PATIENCE && queue.has_suspect();
         let mut items = queue.items.iter();
-        let is_busy = self.is_group && items.any(|item| matches!(item.place, Place::Held(_)));
-        if is_busy || at_worker && holds_suspect || is_overdue && holds {
+        let share = self.share(queue, process);
+        if self.is_group && items.any(|item| matches!(item.place, Place::Held(_))) {
             return Vec::new();
         }
         let mut found = Vec::new();
         for (at, item) in queue.items.iter().enumerate() {
+            let is_shared = match share {
+                Share::All => true,
+                Share::Suspect => item.is_suspect,
+                Share::Others => !item.is_suspect,
+                Share::Nothing => false,
+            };
             let is_alone = item.is_suspect && self.rule != Rule::None;
-            let is_ready = item.place == Place::Ready && (item.is_suspect || !is_overdue);
-            let is_refused = is_alone && (!found.is_empty() || at_worker && holds);
+            let is_ready = item.place == Place::Ready;
+            let is_refused = !is_shared || is_alone && !found.is_empty();
             if is_ready && !is_refused {
                 found.push(at);
             }
@@ -277,6 +288,7 @@ impl Model for PoisonModel {
 mod tests {
     use std::collections::HashSet;
 
+    use lease_broker_model::item_state::State;
     use lease_broker_model::queue::OnComplete;
     use lease_broker_store::{RowOutcome, step};
     use uuid::Uuid;
@@ -370,7 +382,7 @@ mod tests {
                         RowOutcome::Expired(State::Ready) | RowOutcome::OfEarlierEpoch
                     );
                     let is_blamed = has_expired && after.attempt > 0;
-                    assert_eq!(is_suspect(&after), is_blamed, "{before:?} {operation:?}");
+                    assert_eq!(after.is_suspect(), is_blamed, "{before:?} {operation:?}");
                     outcomes.insert(is_blamed);
                 }
             }

@@ -79,7 +79,7 @@ pub(super) trait Database: Sized {
             })
             .collect();
         let sql = format!(
-            "DELETE FROM item; INSERT INTO item ({}, lease_error) VALUES {}",
+            "DELETE FROM lease_broker_suspect; DELETE FROM item; INSERT INTO item ({}, lease_error) VALUES {}",
             COLUMNS.join(", "),
             values.join(", ")
         );

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::QueueSpec;
+use lease_broker_proof::suspects::SuspectList;
 use lease_broker_store::{LeaseRow, RowEnding, RowOperation, RowOutcome, Settled, step};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -49,6 +50,7 @@ pub(super) struct Inner {
     pub(super) queue: QueueSpec,
     pub(super) sabotage: Sabotage,
     pub(super) rows: BTreeMap<i64, LeaseRow>,
+    pub(super) suspects: SuspectList,
     pub(super) random: StdRng,
     /// Milliseconds by which the clock was stepped.
     offset: i64,
@@ -78,6 +80,7 @@ impl Database {
             queue,
             sabotage: plan.sabotage,
             rows,
+            suspects: SuspectList::default(),
             random: StdRng::seed_from_u64(plan.seed.wrapping_mul(31)),
             offset: 0,
             was_stepped: false,

@@ -8,13 +8,14 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::{LeaseRef, Secret, SigningSecrets};
 use lease_broker_model::millis::duration_between;
+use lease_broker_proof::suspects::SuspectList;
 use lease_broker_store::{
     BrokerList, Browse, CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall,
     Claimed, ClaimedItem, EndedLease, EnqueueOnce, EnqueuedOnce, Facts, FoundItems, Inspect,
     Instance, ItemFacts, ItemRecord, ItemSearch, LatestTime, LeaseExpiry, LeaseProof, LeaseRow,
     Leases, ListedItem, NewItem, Operation, OutageCause, PoolStatus, Problem, ProblemKind,
     PurgeStep, Purged, QueueIndex, QueuePause, Reaped, Rejection, ReleasedClaims, Renewal, Renewed,
-    RetentionTurn, RowEnding, RowOperation, RowOutcome, SettleResults, Settlement, Stats,
+    RetentionTurn, RowEnding, RowOperation, RowOutcome, SettleResults, Settlement, Share, Stats,
     StoreError, TraceNote, Upkeep,
 };
 use lease_broker_value::Value;
@@ -149,13 +150,21 @@ impl Inner {
             is_held.then_some(*id)
         };
         let mut ids: Vec<i64> = self.rows.iter().filter_map(held_by_call).collect();
+        let mut share = (Share::All, None);
         if ids.is_empty() {
             let takes = |row: &LeaseRow| {
                 row.state == State::Ready
                     || self.sabotage == Sabotage::LeasesTwice && row.state == State::Leased
             };
+            let patience = i64::try_from(self.queue.lease.default.as_millis()).unwrap_or(i64::MAX);
+            let row = |id| self.rows.get(&id);
+            let times = (patience, now);
+            share = self
+                .suspects
+                .choose(row, self.rows.values(), &call.worker, times);
             let ready = self.rows.iter().filter(|(_, row)| takes(row));
-            ids = ready.map(|(id, _)| *id).take(call.max_items).collect();
+            let ready = ready.map(|(id, row)| (*id, row));
+            ids = SuspectList::pick(share, ready, call.max_items);
             for id in &ids {
                 let claim = RowOperation::Claim {
                     token: call.token,
@@ -164,6 +173,10 @@ impl Inner {
                     epoch_fence: 0,
                 };
                 self.step(*id, &claim);
+                if share.0 == Share::Suspect {
+                    let row = self.rows[id].clone();
+                    self.suspects.note_lease(*id, &call.worker, &row);
+                }
             }
         }
         let items = ids.iter().filter_map(|id| {
@@ -172,6 +185,7 @@ impl Inner {
         });
         Claimed {
             items: items.collect(),
+            is_held_back: share.0 != Share::All,
             ..Claimed::default()
         }
     }
@@ -204,11 +218,15 @@ impl Inner {
             match self.step(id, &RowOperation::Reap { is_stepped }) {
                 RowOutcome::Expired(state) => {
                     reaped.expired.push(ended(id, &before, state, now));
+                    if state == State::Ready && !is_stepped {
+                        self.suspects.remember(id, &self.rows[&id], now);
+                    }
                 }
                 RowOutcome::Promoted => reaped.promoted += 1,
                 _ => {}
             }
         }
+        self.suspects.forget(|id| self.rows.get(&id));
         let next = self.rows.values().filter_map(|row| row.due).min();
         reaped.next_due = next.map(|next| duration_between(now, next));
         reaped

@@ -71,6 +71,22 @@ CREATE TABLE lease_broker_request_key (
     CONSTRAINT PK_lease_broker_request_key PRIMARY KEY (queue, request_id, item_list, item_position)
 )
 GO
+-- One row per item whose last lease has expired, from then until its next lease ends: a suspect. It waits if worker is NULL. Otherwise
+-- this worker holds it. fence is the fencing token that the item's row has meanwhile. k1 to k3 are the key.
+CREATE TABLE lease_broker_suspect (
+    id bigint NOT NULL IDENTITY(1, 1) CONSTRAINT PK_lease_broker_suspect PRIMARY KEY,
+    queue nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    worker nvarchar(128) COLLATE Latin1_General_100_BIN2 NULL,
+    ready_time datetime2(3) NOT NULL,
+    fence bigint NOT NULL,
+    k1 sql_variant NOT NULL,
+    k2 sql_variant NULL,
+    k3 sql_variant NULL
+)
+GO
+-- Claims find the entries of a worker by it, and the suspect that waits longest.
+CREATE INDEX lease_broker_suspect_wait ON lease_broker_suspect (queue, worker, ready_time)
+GO
 -- One row per broker process, by its random id. The broker writes seen_time every 5 s. `settings` is a JSON object with hashes of
 -- the settings of each queue, by the queue's name, and `activity` one with its events per second. `drain` is 1 if an operator told the
 -- broker to stop. Rows that are a day old are deleted.

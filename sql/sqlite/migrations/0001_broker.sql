@@ -59,6 +59,21 @@ CREATE TABLE lease_broker_request (
 -- Expired rows are found by it.
 CREATE INDEX lease_broker_request_expiry ON lease_broker_request (expire_time);
 
+-- One row per item whose last lease has expired, from then until its next lease ends: a suspect. It waits if `worker` is NULL. Otherwise
+-- this worker holds it. `fence` is the fencing token that the item's row has meanwhile. k1 to k3 are the key.
+CREATE TABLE lease_broker_suspect (
+    queue TEXT NOT NULL,
+    worker TEXT,
+    ready_time INTEGER NOT NULL,
+    fence INTEGER NOT NULL,
+    k1 NOT NULL,
+    k2,
+    k3
+);
+
+-- Claims find the entries of a worker by it, and the suspect that waits longest.
+CREATE INDEX lease_broker_suspect_wait ON lease_broker_suspect (queue, worker, ready_time);
+
 -- One row per broker process, by its random id. The broker writes seen_time every 5 s. `settings` is a JSON object with hashes of
 -- the settings of each queue, by the queue's name, and `activity` one with its events per second. `drain` is 1 if an operator told the
 -- broker to stop. Rows that are a day old are deleted.

@@ -2,7 +2,7 @@
 
 use lease_broker_model::text::Quoted;
 
-use super::AdminCaller;
+use super::caller::AdminCaller;
 use crate::broker::Error;
 use crate::security::Rpc;
 

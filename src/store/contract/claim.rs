@@ -47,6 +47,8 @@ pub struct Claimed {
     pub has_more: bool,
     /// True: the queue is paused, so the call got no new lease.
     pub is_paused: bool,
+    /// True if ready items were kept from this call because of [suspects](super::suspects).
+    pub is_held_back: bool,
 }
 
 /// A ready item that is too large for a claim.

@@ -39,6 +39,9 @@ pub trait Leases: Send + Sync + 'static {
     /// [`max_items`](ClaimCall::max_items) and [`max_bytes`](ClaimCall::max_bytes), and no item goes to two calls. A
     /// lease counts one more attempt and raises the item's fencing token by one.
     ///
+    /// A [suspect](super::suspects) is leased alone, to a worker that holds nothing else. [`is_held_back`](Claimed::is_held_back) is
+    /// set for the calls that could not get all ready items because of suspects.
+    ///
     /// The new items of all calls together have at most `max_bytes`, or there is only one. Further items then stay ready, and
     /// [`has_more`](Claimed::has_more) is set for the calls that could have got them. If the leases that calls already hold
     /// exceed `max_bytes`, further calls with request ids get no items, and [`has_more`](Claimed::has_more) is set for them.

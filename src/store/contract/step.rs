@@ -234,6 +234,15 @@ impl<O: Clone> LeaseRow<O> {
         self.fence == lease.fence && self.is_leased_by(lease.token, now)
     }
 
+    /// Returns whether the item is a suspect: it is ready, and its last lease expired. Only expiry clears both the owner and the
+    /// token of an item with used attempts, and so does a new epoch.
+    pub fn is_suspect(&self) -> bool {
+        self.state == State::Ready
+            && self.attempt > 0
+            && self.owner.is_none()
+            && self.token.is_none()
+    }
+
     /// Returns whether the last lease was cancelled. Only such rows have an owner and no token.
     fn was_cancelled(&self) -> bool {
         self.owner.is_some() && self.token.is_none()

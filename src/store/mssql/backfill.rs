@@ -110,6 +110,7 @@ pub(super) async fn plan(
         },
         sql: render("backfill", &placeholders),
         until_no_rows: true,
+        walk: None,
         reads_all_rows: true,
     }))
 }

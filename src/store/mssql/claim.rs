@@ -13,8 +13,8 @@ use super::error::{OperationFailure, RetrySafety, into_rejection};
 use super::list_parameters::{ListEntry, ListParameters};
 use super::operations::MssqlOperations;
 use super::pause::is_pause;
-use super::queue_statements::{ClaimBatches, QueueStatements};
-use super::types;
+use super::queue_statements::{ClaimBatches, ClaimForms, QueueStatements};
+use super::{suspects, types};
 use crate::{ClaimCall, Claimed, ClaimedItem, QueueIndex, StoreError, TooLargeItem};
 
 impl MssqlOperations {
@@ -25,7 +25,6 @@ impl MssqlOperations {
         max_bytes: usize,
     ) -> Result<Vec<Claimed>, StoreError> {
         let queue = self.queue(queue)?;
-        let bytes = (!all_fit(queue, calls, max_bytes)).then_some(max_bytes);
         // Calls with the same token are the same request. Only the first of them is sent. The others get its leases.
         let mut first_index: HashMap<Uuid, usize> = HashMap::new();
         for (index, call) in calls.iter().enumerate() {
@@ -33,57 +32,30 @@ impl MssqlOperations {
         }
         let is_first = |index: &usize| first_index[&calls[*index].token] == *index;
         let indexes: Vec<usize> = (0..calls.len()).filter(is_first).collect();
-        let mut attempt = Attempt::First;
-        let mut tries = self.pool.tries();
-        let results = loop {
-            let parameters = attempt.parameters(calls, &indexes, bytes);
-            let batches = match bytes {
-                Some(_) => &queue.sql.claim_within_bytes,
-                None => &queue.sql.claim,
-            };
-            let sql = attempt.sql(batches, calls);
-            let failure = match tries.run(sql, &parameters.parameters()).await {
-                Ok(results) => break attempt.check_answered(calls, results)?,
-                Err(failure) => failure,
-            };
-            // The batch was rolled back, so the calls hold no new leases.
-            if failure.is_overflow() && self.set_full_aside(queue, calls).await? {
-                continue;
-            }
-            if !failure.may_run_again(RetrySafety::Idempotent)
-                || !tries.wait_for_next(&failure).await
-            {
-                // If the rows show the worker's id, a constraint can have refused that id.
-                return Err(if queue.spec.shows_worker() {
-                    into_rejection(failure)
-                } else {
-                    failure.into()
-                });
-            }
-            attempt = attempt.after(failure);
-        };
-        // The batch returns at least one result set, even if that is empty.
-        decode::result_set(&results, 0)?;
         let mut claimed = vec![Claimed::default(); calls.len()];
-        // If calls already hold leases, the first result set has them. Then come the new leases, and the items that were
-        // passed over, and the pause.
-        let mut is_paused = false;
-        for row in results.iter().flatten() {
-            if is_pause(row) {
-                is_paused = true;
-            } else if is_passed_over(row) {
-                let index = decode::request_index(row, 0, calls.len())?;
-                read_passed_over(queue, row, &mut claimed[index])?;
-            } else if let Some(index) = first_index.get(&decode::token(row, 0)?) {
-                // On Babelfish, which ignores the lock hints, a row can be a lease of another claim. Its token is not in
-                // this list.
-                let item = read_item(queue, &calls[*index], row)?;
-                claimed[*index].bytes += queue.item_size.of(&item);
-                claimed[*index].items.push(item);
+        let form = &queue.sql.claim;
+        let answer = self
+            .claim_by(form, queue, calls, (&indexes, max_bytes), &mut claimed)
+            .await?;
+        if answer.is_held_back {
+            // There are suspects. Each call may lease other items.
+            let mut room = max_bytes;
+            for index in indexes {
+                if claimed[index].items.is_empty() && calls[index].max_items > 0 {
+                    let form = &queue.sql.claim_of_share;
+                    let limits = (&[index][..], room);
+                    let answer = self
+                        .claim_by(form, queue, calls, limits, &mut claimed)
+                        .await?;
+                    claimed[index].is_held_back = answer.is_held_back;
+                    claimed[index].is_paused = answer.is_paused;
+                }
+                room = room.saturating_sub(claimed[index].bytes);
             }
         }
         for claimed in &mut claimed {
-            claimed.is_paused = is_paused && claimed.items.is_empty();
+            claimed.is_paused |= answer.is_paused;
+            claimed.is_paused &= claimed.items.is_empty();
         }
         let mut bytes = 0;
         for (index, call) in calls.iter().enumerate() {
@@ -104,10 +76,85 @@ impl MssqlOperations {
         }
         Ok(claimed)
     }
+
+    /// Sends the calls at `indexes` by one of the claims, and adds their leases to `claimed`.
+    async fn claim_by(
+        &self,
+        form: &ClaimForms,
+        queue: &QueueStatements,
+        calls: &[ClaimCall],
+        (indexes, max_bytes): (&[usize], usize),
+        claimed: &mut [Claimed],
+    ) -> Result<ClaimAnswer, StoreError> {
+        let sent: Vec<&ClaimCall> = indexes.iter().map(|index| &calls[*index]).collect();
+        let with_token = indexes.iter().map(|index| (calls[*index].token, *index));
+        let with_token: HashMap<Uuid, usize> = with_token.collect();
+        let bytes = (!all_fit(queue, &sent, max_bytes)).then_some(max_bytes);
+        let batches = match bytes {
+            Some(_) => &form.within_bytes,
+            None => &form.small,
+        };
+        let mut attempt = Attempt::First;
+        let mut tries = self.pool.tries();
+        let results = loop {
+            let parameters = attempt.parameters(calls, indexes, bytes);
+            let sql = attempt.sql(batches, &sent);
+            let failure = match tries.run(sql, &parameters.parameters()).await {
+                Ok(results) => break attempt.check_answered(&sent, results)?,
+                Err(failure) => failure,
+            };
+            // The batch was rolled back, so the calls hold no new leases.
+            if failure.is_overflow() && self.set_full_aside(queue, calls).await? {
+                continue;
+            }
+            if !failure.may_run_again(RetrySafety::Idempotent)
+                || !tries.wait_for_next(&failure).await
+            {
+                // If the rows show the worker's id, a constraint can have refused that id.
+                return Err(if queue.spec.shows_worker() {
+                    into_rejection(failure)
+                } else {
+                    failure.into()
+                });
+            }
+            attempt = attempt.after(failure);
+        };
+        // The batch returns at least one result set, even if that is empty.
+        decode::result_set(&results, 0)?;
+        // If calls already hold leases, the first result set has them. Then come the new leases, and the items that were
+        // passed over.
+        let mut answer = ClaimAnswer::default();
+        for row in results.iter().flatten() {
+            if suspects::is_held_back(row) {
+                answer.is_held_back = true;
+            } else if is_pause(row) {
+                answer.is_paused = true;
+            } else if is_passed_over(row) {
+                let index = decode::request_index(row, 0, calls.len())?;
+                read_passed_over(queue, row, &mut claimed[index])?;
+            } else if let Some(index) = with_token.get(&decode::token(row, 0)?) {
+                // On Babelfish, which ignores the lock hints, a row can be a lease of another claim. Its token is not in
+                // this list.
+                let item = read_item(queue, &calls[*index], row)?;
+                claimed[*index].bytes += queue.item_size.of(&item);
+                claimed[*index].items.push(item);
+            }
+        }
+        Ok(answer)
+    }
+}
+
+/// The parts of the answer to a batch that concern no single call.
+#[derive(Clone, Copy, Default)]
+struct ClaimAnswer {
+    /// Suspects were kept from the calls.
+    is_held_back: bool,
+    /// The queue is paused.
+    is_paused: bool,
 }
 
 /// Returns whether the items that the calls ask for always fit, because the types of the columns limit their size.
-fn all_fit(queue: &QueueStatements, calls: &[ClaimCall], max_bytes: usize) -> bool {
+fn all_fit(queue: &QueueStatements, calls: &[&ClaimCall], max_bytes: usize) -> bool {
     let Some(row) = queue.max_row_bytes else {
         return false;
     };
@@ -170,8 +217,8 @@ impl Attempt {
         }
     }
 
-    fn sql<'a>(&self, batches: &'a ClaimBatches, calls: &[ClaimCall]) -> &'a str {
-        let may_hold_leases = |call: &ClaimCall| call.has_request_id;
+    fn sql<'a>(&self, batches: &'a ClaimBatches, calls: &[&ClaimCall]) -> &'a str {
+        let may_hold_leases = |call: &&ClaimCall| call.has_request_id;
         match self {
             Self::First if !calls.iter().any(may_hold_leases) => &batches.new,
             _ => &batches.with_retries,
@@ -213,7 +260,7 @@ impl Attempt {
     /// the lost batch has then committed.
     fn check_answered(
         self,
-        calls: &[ClaimCall],
+        calls: &[&ClaimCall],
         results: Vec<Vec<Row>>,
     ) -> Result<Vec<Vec<Row>>, StoreError> {
         let Self::Ask(lost) = self else {
@@ -224,8 +271,9 @@ impl Attempt {
             return Ok(results);
         }
         let tokens: HashSet<Uuid> = without_id.map(|call| call.token).collect();
-        let has_token = |row: &&Row| !is_passed_over(row) && !is_pause(row);
-        for row in results.iter().flatten().filter(has_token) {
+        let is_lease =
+            |row: &&Row| !is_passed_over(row) && !is_pause(row) && !suspects::is_held_back(row);
+        for row in results.iter().flatten().filter(is_lease) {
             if tokens.contains(&decode::token(row, 0)?) {
                 return Ok(results);
             }

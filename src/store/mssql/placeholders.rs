@@ -105,13 +105,7 @@ pub(super) fn of_table(
     placeholders.insert("redrive_order", redrive_order);
     placeholders.insert("queue_order", order);
     placeholders.insert("pick_order", pick_order);
-    index::set_columns_and_hints(
-        &mut placeholders,
-        queue,
-        &columns.order,
-        &columns.key,
-        table,
-    );
+    index::set_columns_and_hints(&mut placeholders, queue, columns, table);
     let state = queue.soft_lock.name(SoftLockColumn::State);
     placeholders.insert("state_column_literal", text_literal(state));
     let skip_locked = match queue.claim_strategy {
@@ -155,6 +149,10 @@ fn set_key_placeholders(placeholders: &mut Placeholders, key: &[Column]) {
     placeholders.insert(
         "t_key_as_names",
         list(&|number, column| format!("{} AS lb_k{number}", read_column(column))),
+    );
+    placeholders.insert(
+        "t_key_as_stored",
+        list(&|number, column| format!("t.{} AS lb_k{number}", quote(&column.name))),
     );
     placeholders.insert(
         "t_key_columns",

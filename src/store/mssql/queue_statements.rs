@@ -27,7 +27,7 @@ use super::statement_parts::{ALL_DUE, render_cancel, roll_back_on_error, with_le
 use super::trace_statements::TraceStatements;
 use super::types::{self, ColumnType};
 use super::why_statements::WhyStatements;
-use super::{index, partitions, placeholders};
+use super::{index, partitions, placeholders, suspects};
 use crate::adoption::archive_columns;
 use crate::item_size::FULL_COUNTER_TEXT;
 use crate::queue_columns::QueueColumns;
@@ -73,10 +73,10 @@ pub(super) struct QueueStatements {
 
 /// The rendered statements.
 pub(super) struct Statements {
-    /// The claim for items that are so small that all of them fit.
-    pub(super) claim: ClaimBatches,
-    /// The claim that leases only items that fit.
-    pub(super) claim_within_bytes: ClaimBatches,
+    /// The claim that gives no new leases if the queue has suspects.
+    pub(super) claim: ClaimForms,
+    /// The claim for one call if the queue has suspects.
+    pub(super) claim_of_share: ClaimForms,
     /// Makes ready items whose counters are full dead.
     pub(super) set_full_aside: String,
     pub(super) extend: String,
@@ -95,6 +95,23 @@ pub(super) struct Statements {
     pub(super) purge: PurgeStatements,
     /// Also removes the checkpoints, if the queue has them.
     pub(super) redrive_without_checkpoint: String,
+}
+
+/// A claim in two forms.
+pub(super) struct ClaimForms {
+    /// For items that are so small that all of them fit.
+    pub(super) small: ClaimBatches,
+    /// Leases only items that fit.
+    pub(super) within_bytes: ClaimBatches,
+}
+
+/// What a claim does if the queue has suspects.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Suspects {
+    /// It gives no new leases.
+    End,
+    /// It chooses the items that its call may lease.
+    Choose,
 }
 
 /// The two forms of a claim.
@@ -154,7 +171,7 @@ impl QueueStatements {
         };
         let columns = queue_columns(spec, &table)
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
-        if index::has_hidden_filter(spec, &columns.order, &table) {
+        if index::has_hidden_filter(spec, &columns, &table) {
             tracing::warn!(
                 queue = spec.name,
                 table = spec.table,
@@ -209,6 +226,7 @@ impl QueueStatements {
             ClaimStrategy::AppLock => render(sql.claim, "claim_lock", &placeholders) + "\n",
         };
         placeholders.insert("claim_lock", claim_lock);
+        suspects::set_placeholders(&mut placeholders, sql, spec);
         let lease_columns = render(sql.claim, "lease_columns", &placeholders);
         placeholders.insert("lease_columns", lease_columns);
         let has_triggers = table.has_triggers
@@ -221,8 +239,8 @@ impl QueueStatements {
         let statements = Statements {
             list: ListStatements::new(&placeholders, &columns.key, table),
             why: WhyStatements::new(&placeholders),
-            claim: claim_batches(sql, &placeholders, false, table.has_triggers),
-            claim_within_bytes: claim_batches(sql, &placeholders, true, table.has_triggers),
+            claim: claim_forms(sql, &placeholders, Suspects::End, table.has_triggers),
+            claim_of_share: claim_forms(sql, &placeholders, Suspects::Choose, table.has_triggers),
             set_full_aside: guard(render_set_full_aside(sql, &placeholders)),
             extend: guard(render_extend(sql, &placeholders)),
             extend_with_checkpoints: checkpoint
@@ -301,11 +319,15 @@ impl QueueStatements {
         Ok(Key(values.collect::<Result<_, StoreError>>()?))
     }
 
-    /// Returns the list that has only the key after which a page begins. It is empty without a key.
-    pub(super) fn position_list(position: Option<&Key>) -> ListParameters {
-        let entry = position.map(|key| {
+    /// Returns the list that has only the row after which a page begins: its key and, in a walk by time, its time. It is empty
+    /// without a key.
+    pub(super) fn position_list(key: Option<&Key>, time: Option<&str>) -> ListParameters {
+        let entry = key.map(|key| {
             let mut entry = ListEntry::default();
             Self::insert_key(&mut entry, key);
+            if let Some(time) = time {
+                entry.insert("t", json!(time));
+            }
             entry
         });
         ListParameters::new(vec![entry.into_iter().collect()])
@@ -370,31 +392,47 @@ fn set_size_placeholders(placeholders: &mut Placeholders, spec: &QueueSpec, byte
     }
 }
 
-/// Renders both forms of a claim. `within_bytes` adds the sections that lease only items that fit.
-fn claim_batches(
+/// Renders all forms of a claim.
+fn claim_forms(
     sql: &LeaseSql,
     placeholders: &Placeholders,
-    within_bytes: bool,
+    suspects: Suspects,
     has_triggers: bool,
-) -> ClaimBatches {
-    let render = |with_retries| {
-        let batch = render_claim(sql, placeholders, within_bytes, with_retries);
+) -> ClaimForms {
+    let render = |within_bytes, with_retries| {
+        let batch = render_claim(sql, placeholders, suspects, (within_bytes, with_retries));
         roll_back_on_error(batch, has_triggers)
     };
-    ClaimBatches {
-        new: render(false),
-        with_retries: render(true),
+    let batches = |within_bytes| ClaimBatches {
+        new: render(within_bytes, false),
+        with_retries: render(within_bytes, true),
+    };
+    ClaimForms {
+        small: batches(false),
+        within_bytes: batches(true),
     }
 }
 
-/// Renders the claim. `with_retries` adds the sections for calls whose tokens may already hold leases.
+/// Renders the claim. `within_bytes` adds the sections that lease only items that fit, and `with_retries` those for calls whose
+/// tokens may already hold leases.
 fn render_claim(
     sql: &LeaseSql,
     placeholders: &Placeholders,
-    within_bytes: bool,
-    with_retries: bool,
+    suspects: Suspects,
+    (within_bytes, with_retries): (bool, bool),
 ) -> String {
     let mut placeholders = placeholders.clone();
+    match suspects {
+        Suspects::End => suspects::set_in_claim(&mut placeholders, sql),
+        Suspects::Choose => suspects::set_in_claim_of_share(&mut placeholders, sql),
+    }
+    let pick = |placeholders: &Placeholders| {
+        let pick = render(sql.claim, "pick_ready", placeholders);
+        match suspects {
+            Suspects::End => pick,
+            Suspects::Choose => suspects::pick_share(placeholders, sql, pick),
+        }
+    };
     for section in [
         "find_retried_claims",
         "except_answered",
@@ -419,7 +457,7 @@ fn render_claim(
         let text = match section {
             _ if !within_bytes => String::new(),
             "measure_items" if is_exact => String::new(),
-            "pick_more" => render(sql.claim, "pick_ready", &placeholders) + "\n",
+            "pick_more" => pick(&placeholders) + "\n",
             "measure_items" | "fit_items" => render(sql.claim, section, &placeholders) + "\n",
             "read_passed_over" => "\n".to_owned() + &render(sql.claim, section, &placeholders),
             _ => render(sql.claim, section, &placeholders),
@@ -427,8 +465,14 @@ fn render_claim(
         placeholders.insert(section, text);
     }
     placeholders.insert("pick_count", "@total".to_owned());
-    let pick = render(sql.claim, "pick_ready", &placeholders);
-    placeholders.insert("pick_ready", pick);
+    let mut pick_ready = pick(&placeholders);
+    if suspects == Suspects::Choose {
+        let choose = render(sql.suspects, "choose_share", &placeholders);
+        pick_ready = format!("{choose}\n{pick_ready}");
+        let note = render(sql.suspects, "note_lease", &placeholders);
+        placeholders.insert("note_lease", note + "\n");
+    }
+    placeholders.insert("pick_ready", pick_ready);
     render(sql.claim, "claim", &placeholders)
 }
 

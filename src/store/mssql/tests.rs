@@ -61,6 +61,7 @@ pub(super) fn spec(table: &str) -> QueueSpec {
         mirror: Vec::new(),
         managed_columns: None,
         filtered_indexes: true,
+        completed_index: false,
         claim_strategy: ClaimStrategy::SkipLocked,
         max_lease_age: None,
         max_item_bytes: 64 << 20,

@@ -12,10 +12,12 @@ use super::pause;
 use super::queue_statements::QueueStatements;
 use super::ready_item::{Picked, ReadyItem, read_leased};
 use super::statement::{Token, bind, bind_key};
+use super::suspect_statements::PickStatements;
+use super::suspects::{self, WaitingSuspect};
 use super::writer::WriteContext;
 use crate::item_size::{FULL_COUNTER_TEXT, too_large_text};
 use crate::{
-    ClaimCall, Claimed, ClaimedItem, MAX_PASSED_OVER, MAX_TOO_LARGE, QueueIndex, Rejection,
+    ClaimCall, Claimed, ClaimedItem, MAX_PASSED_OVER, MAX_TOO_LARGE, QueueIndex, Rejection, Share,
     StoreError, TooLargeItem,
 };
 
@@ -36,6 +38,7 @@ pub(super) fn claim(
         .reach_data(&context.connection, queue)?;
     let mut statements = ClaimStatements::new(context, queue, reads_sizes || reads_twice)?;
     let is_paused = pause::is_held(&context.connection, &queue.spec.name, statements.now)?;
+    let has_suspects = suspects::has_any(&context.connection, queue)?;
     // No more items are ready. The remaining calls skip the query.
     let mut none_ready = false;
     let mut room = Some(max_bytes);
@@ -57,6 +60,18 @@ pub(super) fn claim(
         if claimed.items.is_empty() && is_paused {
             claimed.is_paused = true;
         } else if claimed.items.is_empty() && !none_ready {
+            let (share, suspect) = if has_suspects {
+                statements.choose_share(call)?
+            } else {
+                (Share::All, None)
+            };
+            if share == Share::Nothing {
+                results.push(Claimed {
+                    is_held_back: true,
+                    ..Claimed::default()
+                });
+                continue;
+            }
             if reads_sizes {
                 let is_first = room == Some(max_bytes);
                 let left = room.unwrap_or_default();
@@ -75,6 +90,13 @@ pub(super) fn claim(
                 };
                 fits = leased.is_some();
                 claimed = leased.unwrap_or_default();
+            }
+            if share != Share::All {
+                (none_ready, claimed.is_held_back) = (false, true);
+            }
+            if let (Some(suspect), Some(item)) = (suspect, claimed.items.first()) {
+                let lease = (&*call.worker, item.lease.fence);
+                suspects::note_lease(&context.connection, queue, &suspect, lease)?;
             }
             room = room.and_then(|room| room.checked_sub(claimed.bytes));
             if !reads_sizes && (room.is_none() || !fits) {
@@ -117,11 +139,7 @@ impl<'a> ClaimStatements<'a> {
         picks_keys: bool,
     ) -> Result<Self, StoreError> {
         let statement = |sql: &str| context.connection.prepare_cached(sql);
-        let pick_ready = if picks_keys {
-            &queue.sql.pick_ready
-        } else {
-            &queue.sql.pick_ready_items
-        };
+        let pick_ready = pick_statement(&queue.sql.pick_ready, picks_keys);
         Ok(Self {
             call_index: 0,
             connection: &context.connection,
@@ -134,6 +152,28 @@ impl<'a> ClaimStatements<'a> {
             lease_row: statement(&queue.sql.lease_row)?,
             read_lease: statement(&queue.sql.read_lease)?,
         })
+    }
+
+    /// Decides which items the call may lease, and picks from them from now on. Returns the suspect that the call leases, if it
+    /// leases one.
+    fn choose_share(
+        &mut self,
+        call: &ClaimCall,
+    ) -> Result<(Share, Option<WaitingSuspect>), StoreError> {
+        let (share, suspect) = suspects::find_share(self.connection, self.queue, call, self.now)?;
+        let sql = &self.queue.sql;
+        let pick = match share {
+            Share::All | Share::Nothing => &sql.pick_ready,
+            Share::Others => &sql.suspects.pick_others,
+            Share::Suspect => &sql.suspects.pick_suspect,
+        };
+        let pick = pick_statement(pick, self.picks_keys);
+        self.pick_ready = self.connection.prepare_cached(pick)?;
+        let suspect = suspect.filter(|_| share == Share::Suspect && call.max_items > 0);
+        if let Some(suspect) = &suspect {
+            bind_key(&mut self.pick_ready, &suspect.key)?;
+        }
+        Ok((share, suspect))
     }
 
     /// Returns the leases that an earlier try of this call got.
@@ -335,6 +375,14 @@ impl ClaimStatements<'_> {
             }
             _ => error.into(),
         }
+    }
+}
+
+fn pick_statement(statements: &PickStatements, picks_keys: bool) -> &str {
+    if picks_keys {
+        &statements.keys
+    } else {
+        &statements.items
     }
 }
 

@@ -83,6 +83,15 @@ pub(super) fn of_table(
     placeholders.insert("returning_key", returning);
     placeholders.insert("key", key_list);
     placeholders.insert("key_match", matches.join(" AND "));
+    let t_key = key
+        .iter()
+        .map(|column| format!("t.{}", quote(&column.name)));
+    placeholders.insert("t_key", t_key.collect::<Vec<_>>().join(", "));
+    let of_suspect = (1..).zip(key);
+    let of_suspect =
+        of_suspect.map(|(number, column)| format!("t.{} = s.k{number}", quote(&column.name)));
+    let of_suspect: Vec<String> = of_suspect.collect();
+    placeholders.insert("suspect_match", of_suspect.join(" AND "));
     let parameters: Vec<String> = (1..=key.len()).map(|number| format!("?{number}")).collect();
     placeholders.insert("key_parameters", parameters.join(", "));
     placeholders.insert("key_not_null", not_null.concat());
@@ -102,10 +111,11 @@ pub(super) fn of_table(
     placeholders.insert("data_bytes", sizes.join(" + "));
     placeholders.insert("queue_order", order);
     placeholders.insert("order_by", order_by);
-    index::set_columns(&mut placeholders, queue, &columns.order);
+    index::set_columns(&mut placeholders, queue, columns);
     mirror::set_placeholders(&mut placeholders, queue, table);
     // A statement that writes columns or a checkpoint is rendered when it is needed.
     placeholders.insert("written_columns", String::new());
+    placeholders.insert("except_suspects", String::new());
     placeholders.insert("written_checkpoint", String::new());
     placeholders
 }

@@ -20,6 +20,7 @@ use super::purge_statements::PurgeStatements;
 use super::quote::{quote, quote_all};
 use super::state_counts::CountStatements;
 use super::state_index;
+use super::suspect_statements::{PickStatements, SuspectStatements};
 use super::types::ColumnType;
 use super::why_statements::WhyStatements;
 use crate::adoption::{archive_columns, archive_name, with};
@@ -67,10 +68,8 @@ pub(super) struct QueueStatements {
 pub(super) struct Statements {
     pub(super) read_fence: String,
     pub(super) find_retried_leases: String,
-    /// Returns the key and the time of each item.
-    pub(super) pick_ready: String,
-    /// Also returns the other columns of a claimed item.
-    pub(super) pick_ready_items: String,
+    pub(super) pick_ready: PickStatements,
+    pub(super) suspects: SuspectStatements,
     pub(super) lease_row: String,
     pub(super) read_lease: String,
     pub(super) read_size: String,
@@ -236,8 +235,8 @@ impl Statements {
         Self {
             read_fence: epoch::section("read_fence"),
             find_retried_leases: text(sql.claim, "find_retried_leases"),
-            pick_ready: with("item_columns", "", sql.claim, "pick_ready"),
-            pick_ready_items: with("item_columns", &item_columns, sql.claim, "pick_ready"),
+            pick_ready: PickStatements::new(sql.claim, "pick_ready", &item_columns, placeholders),
+            suspects: SuspectStatements::new(sql, &item_columns, placeholders),
             lease_row: text(sql.claim, "lease_row"),
             read_lease: text(sql.claim, "read_lease"),
             read_size: text(sql.claim, "read_size"),

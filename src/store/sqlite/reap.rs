@@ -8,6 +8,7 @@ use rusqlite::OptionalExtension as _;
 use super::held_lease::HELD_COLUMNS;
 use super::queue_statements::QueueStatements;
 use super::statement::{bind, bind_key};
+use super::suspects;
 use super::writer::WriteContext;
 use crate::{
     EndedLease, LatestTime, QueueIndex, Reaped, RowOperation, RowOutcome, StoreError, step,
@@ -45,9 +46,15 @@ pub(super) fn reap(
                 {
                     let attempts_back = row.attempt - next.attempt;
                     let lease = EndedLease { state, ..lease };
-                    reaped
-                        .expired
-                        .extend(expire(context, queue, lease, attempts_back)?);
+                    let expired = expire(context, queue, lease, attempts_back)?;
+                    if let Some(expired) = &expired
+                        && state == State::Ready
+                        && !is_stepped
+                    {
+                        let (key, fence) = (&expired.lease.key, expired.lease.fence);
+                        suspects::remember(&context.connection, queue, (key, fence), now)?;
+                    }
+                    reaped.expired.extend(expired);
                 }
             }
             DueRow::Delayed(item) => {
@@ -58,6 +65,9 @@ pub(super) fn reap(
                 reaped.promoted += statement.raw_execute()?;
             }
         }
+    }
+    if suspects::has_any(&context.connection, queue)? {
+        suspects::forget(&context.connection, queue)?;
     }
     let mut statement = context.connection.prepare_cached(&queue.sql.next_due)?;
     let next_due: Option<i64> = statement.query_row([], |row| row.get(0)).optional()?;

@@ -138,6 +138,7 @@ pub(crate) fn queue(on_complete: OnComplete) -> QueueSpec {
         mirror: Vec::new(),
         managed_columns: None,
         filtered_indexes: true,
+        completed_index: false,
         claim_strategy: ClaimStrategy::default(),
         max_lease_age: None,
         max_item_bytes: usize::MAX,

@@ -90,9 +90,9 @@ impl ProfiledQueue {
         });
         let statements = &self.statements().sql;
         let batches = if within_bytes {
-            &statements.claim_within_bytes
+            &statements.claim.within_bytes
         } else {
-            &statements.claim
+            &statements.claim.small
         };
         let (sql, parameters) = (
             if has_request_id {
@@ -215,7 +215,7 @@ impl ProfiledQueue {
                 ("SELECT", "MIN(d.lb_p)", BY_KEY),
             ],
         );
-        let position = QueueStatements::position_list(Some(&leases[0].key));
+        let position = QueueStatements::position_list(Some(&leases[0].key), None);
         let sql = self.statements().sql.list.next.clone();
         let mut parameters = position.parameters();
         let rest: [&dyn ToSql; 2] = [&1, &1];

@@ -34,10 +34,12 @@ use super::super::search_statements::FilterColumn;
 use super::super::secrets;
 use super::super::server_info::TextBytes;
 use super::super::soft_lock_types::queue_columns;
+use super::super::types::ColumnType;
 use super::super::why_statements::find_blocker;
 use super::super::{Pool, Settings};
 use super::{MINUTE, hint_rules, spec};
 use crate::index_role::IndexRole;
+use crate::queue_columns::QueueColumns;
 use crate::schema::Step;
 use crate::table::{Filter, Index, IndexColumn};
 use crate::template::Placeholders;
@@ -257,7 +259,7 @@ fn epoch_batches(placeholders: &Placeholders, has_triggers: bool) -> [(&'static 
 fn schema_steps(
     spec: &QueueSpec,
     before: &Table,
-    order: &[OrderColumn],
+    columns: &QueueColumns<ColumnType>,
     placeholders: &Placeholders,
 ) -> Vec<Step> {
     let create = "create the record".to_owned();
@@ -268,7 +270,7 @@ fn schema_steps(
         renames: true,
         filegroup: None,
     };
-    let indexes = adopt::add_indexes(spec, before, order, placeholders, builds);
+    let indexes = adopt::add_indexes(spec, before, columns, placeholders, builds);
     steps.extend(indexes);
     let purpose = "drop the ready index".to_owned();
     let index = index::name(IndexRole::Ready, spec);
@@ -287,9 +289,9 @@ fn schema_steps(
         &old,
         &new,
     ));
-    let columns = [SoftLockColumn::Fence, SoftLockColumn::TraceParent];
+    let dropped = [SoftLockColumn::Fence, SoftLockColumn::TraceParent];
     let default = ("lease_fence".to_owned(), "DF__item".to_owned());
-    steps.extend(remove::drop_columns(spec, &columns, &[default]));
+    steps.extend(remove::drop_columns(spec, &dropped, &[default]));
     steps
 }
 
@@ -301,7 +303,7 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     let columns = queue_columns(spec, before).expect("the columns are there");
     let mut placeholders = placeholders::of_table(spec, before, &columns);
     placeholders.insert("first_fence", "0".to_owned());
-    for step in schema_steps(spec, before, &columns.order, &placeholders) {
+    for step in schema_steps(spec, before, &columns, &placeholders) {
         show(&step.purpose, &step.sql);
     }
     let key_source = match &*columns.key {
@@ -330,10 +332,14 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
         delay: Duration::ZERO,
         trace_parent: None,
     };
-    show("claim", &table.sql.claim.new);
+    show("claim", &table.sql.claim.small.new);
     show(
         "claim; with calls that may hold leases",
-        &table.sql.claim.with_retries,
+        &table.sql.claim.small.with_retries,
+    );
+    show(
+        "claim of a share",
+        &table.sql.claim_of_share.small.with_retries,
     );
     show("set full counters aside", &table.sql.set_full_aside);
     show("heartbeat", &table.sql.extend);
@@ -541,7 +547,7 @@ async fn a_queue_with_checkpoints() {
     let extend = sql.extend_with_checkpoints.as_deref().expect("a batch");
     let checkpoint = queue.checkpoint.as_ref().expect("a column");
     let batches = [
-        ("claim", &*sql.claim.new),
+        ("claim", &*sql.claim.small.new),
         ("heartbeat", &*sql.extend),
         ("heartbeat; with checkpoints", extend),
         ("settle", &*sql.settle.update_ended),
@@ -559,6 +565,21 @@ async fn a_queue_with_checkpoints() {
     insta::assert_snapshot!(batches.join("\n"));
 }
 
+/// The table has times of its own precision.
+#[tokio::test]
+async fn a_queue_with_an_index_of_completed_items() {
+    let (mut spec, mut table) = composite_key_without_filtered_indexes();
+    (spec.filtered_indexes, spec.completed_index) = (true, true);
+    let time = column("lease_state_time: datetime2(7)");
+    table.columns.push(time);
+    let all = render(&spec, &table, &["Region", "Number", "Part", "Blob"]);
+    let batches = all.split("===== ").skip(1);
+    let ours =
+        batches.filter(|batch| batch.starts_with("purge, ") || batch.contains("_completed]"));
+    let ours: Vec<String> = ours.map(|batch| format!("===== {batch}")).collect();
+    insta::assert_snapshot!(ours.concat());
+}
+
 #[test]
 fn indexes_of_a_partitioned_table() {
     let spec = spec("Events");
@@ -569,7 +590,7 @@ fn indexes_of_a_partitioned_table() {
     let steps = adopt::add_indexes(
         &spec,
         &table,
-        &columns.order,
+        &columns,
         &placeholders,
         IndexBuilds {
             options: " WITH (ONLINE = ON)",
@@ -622,7 +643,7 @@ fn claims_of_items_without_a_size_limit() {
             &spec, &table, None, columns, key_source, text_bytes, &LEASE_SQL,
         );
         assert_eq!(statements.max_row_bytes, None);
-        let batches = statements.sql.claim_within_bytes;
+        let batches = statements.sql.claim.within_bytes;
         let batch = if with_retries {
             batches.with_retries
         } else {

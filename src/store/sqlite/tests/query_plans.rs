@@ -68,6 +68,7 @@ fn spec(order: Order, filtered_indexes: bool) -> QueueSpec {
         mirror: Vec::new(),
         managed_columns: None,
         filtered_indexes,
+        completed_index: false,
         claim_strategy: lease_broker_model::queue::ClaimStrategy::default(),
         max_lease_age: None,
         max_item_bytes: 64 << 20,
@@ -136,7 +137,7 @@ fn for_each_queue(check: impl Fn(&Connection, &QueueStatements, &str)) {
 #[test]
 fn claim_reads_ready_index_in_order() {
     for_each_queue(|connection, queue, _| {
-        let steps = query_plan(connection, &queue.sql.pick_ready);
+        let steps = query_plan(connection, &queue.sql.pick_ready.keys);
         assert_eq!(steps.len(), 1, "must not sort: {steps:?}");
         assert!(steps[0].contains("INDEX item_lease_ready"), "{steps:?}");
         if !queue.spec.filtered_indexes {
@@ -321,7 +322,7 @@ fn place_of_an_item_is_counted_as_claims_read() {
     for_each_queue(|connection, queue, row| {
         let why = &queue.sql.why;
         assert_eq!(query_plan(connection, &why.read_row), [row]);
-        let claim = query_plan(connection, &queue.sql.pick_ready);
+        let claim = query_plan(connection, &queue.sql.pick_ready.keys);
         let count = query_plan(connection, &why.find_ready);
         let index = |steps: &[String]| steps[0].replace("COVERING ", "");
         assert_eq!((count.len(), index(&count)), (1, index(&claim)));
@@ -352,6 +353,25 @@ fn retention_walks_in_key_order_without_sorting() {
         assert!(steps[0].starts_with("SEARCH item USING"), "{steps:?}");
         assert_eq!(query_plan(connection, &purge.delete_old), [row]);
     });
+}
+
+#[test]
+fn retention_finds_old_items_by_index_without_sorting() {
+    let mut spec = spec(Order::None, true);
+    spec.completed_index = true;
+    let (connection, queue) = open_queue(TABLES[0].0, &spec, false);
+    let purge = &queue.sql.purge;
+    for sql in [&purge.visit_first, &purge.visit_next] {
+        let steps = query_plan(&connection, sql);
+        for index in [
+            "item_lease_completed (lease_state_time",
+            "item_lease_dead (lease_state_time",
+        ] {
+            assert!(steps.iter().any(|step| step.contains(index)), "{steps:?}");
+        }
+        let sorts = steps.iter().any(|step| step.contains("TEMP B-TREE"));
+        assert!(!sorts, "{steps:?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,119 @@
+-- Purpose: leases items whose last lease expired, the suspects, alone. `src/store/contract/suspects.rs` has the rule and its reason.
+-- Sections: a claim contains `find_suspects` and `read_held_back`. If `find_suspects` finds an entry in the list of suspects, the claim
+--   gives no new leases. The broker then sends a batch for each of its calls. It is the claim again, with `choose_share` and
+--   `pick_share` in place of the pick, and with `note_lease`. `pick_share` contains the pick with `except_suspects`. The reaper
+--   contains `remember`. It begins with `forget` as a transaction of its own.
+-- Parameters: those of claim.sql and reap.sql. The list of `choose_share` has one call.
+-- Results: a row with the column lb_held_back if suspects were kept from a call.
+-- Locks, in order:
+--   `choose_share`: the application lock of the queue's suspects, for up to 5 s. S for a moment on rows of the list, of suspects and of
+--   leases. Then the locks of a claim, and X on a row of the list. COMMIT releases all of them.
+--   `forget`: the same application lock, if it is free. S for a moment on suspects, and X on rows of the list.
+-- Indexes: lease_broker_suspect_wait (all reads of the list), the key, token (`choose_share`).
+-- Why a list: no index of the queue finds suspects among ready items, and each claim must know whether there are any. The list is empty
+--   while no lease expires, and then a claim only looks at its first entry.
+-- Why an entry has the fencing token: it shows whether the row still has the lease that the entry is about. An entry without a worker is
+--   valid while the row is ready and has its fencing token, and one with a worker while the row is leased and has it. Other entries
+--   are ignored, and `forget` deletes them. So settlements need not know the list.
+-- Why `find_suspects` comes after the pick: the reaper commits an entry together with the row that it makes ready. A claim that has
+--   picked the row also finds the entry.
+-- Why a batch for each call, unlike other claims: the leases that one call gets decide about the next call of the same worker.
+-- Why the application lock: two claims of one worker, over two connections, would otherwise both find that it holds nothing.
+-- Why `forget` takes the lock before any other: a claim that holds it waits for rows of the list.
+-- Why the leases of a worker are found by the index of the tokens: it holds all leases and nothing else. Only claims read it so while a
+--   suspect waits, and only until they find a lease of the worker.
+-- Why CONVERT: the keys are stored as sql_variant, as in lease_broker_request_key.
+
+-- :: find_suspects
+DECLARE @is_held_back bit = 0;
+IF EXISTS (SELECT 1 FROM lease_broker_suspect AS s WHERE s.queue = {queue_literal})
+BEGIN
+    SET @is_held_back = CASE WHEN EXISTS (SELECT 1 FROM @picked) THEN 1 ELSE 0 END;
+    DELETE FROM @picked;
+END;
+
+-- :: read_held_back
+IF @is_held_back = 1 SELECT 1 AS lb_held_back;
+
+-- :: suspects_lock
+CONCAT(N'lease_broker_suspects_', OBJECT_ID({table_literal}))
+
+-- :: choose_share
+DECLARE @is_held_back bit = 0, @share varchar(8) = 'all', @holding varchar(8) = 'nothing', @suspects_lock_result int,
+    @suspects_lock_name nvarchar(255) = {suspects_lock},
+    @suspects_lock_wait int = CASE WHEN SYSUTCDATETIME() < @lock_deadline THEN DATEDIFF(millisecond, SYSUTCDATETIME(), @lock_deadline) ELSE 0 END;
+EXEC @suspects_lock_result = sp_getapplock @Resource = @suspects_lock_name, @LockMode = 'Exclusive', @LockTimeout = @suspects_lock_wait;
+IF @suspects_lock_result < 0 THROW 51222, N'other claims have held the application lock of the suspects of this queue for 5 s', 1;
+SET @now = SYSUTCDATETIME();
+DECLARE @worker nvarchar(128) = (SELECT TOP (1) TRANSLATE(j.w COLLATE Latin1_General_100_BIN2, @P1, @P2)
+    FROM OPENJSON(@P6) WITH (w nvarchar(max) '$.w') AS j);
+DECLARE @suspect TABLE ({key_declarations}, lb_id bigint NOT NULL, lb_f bigint NOT NULL, lb_ready datetime2(3) NOT NULL);
+INSERT @suspect ({key_names}, lb_id, lb_f, lb_ready)
+SELECT TOP (1) {d_key_columns}, d.id, d.fence, d.ready_time
+FROM (SELECT s.id, s.fence, s.ready_time, {s_key_as_names} FROM lease_broker_suspect AS s
+        WHERE s.queue = {queue_literal} AND s.worker IS NULL) AS d
+    INNER JOIN {table} AS t WITH ({by_key}) ON {join_due_on_key}
+WHERE t.{lease_state} = 0 AND t.{lease_fence} = d.fence
+ORDER BY d.ready_time, d.id
+OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN);
+IF EXISTS (SELECT 1 FROM @suspect) AND EXISTS (
+        SELECT 1 FROM {table} AS t WITH (ROWLOCK{leased_hint})
+        WHERE t.{lease_state} = 1 AND t.{lease_due_time} > @now AND t.{lease_owner} COLLATE Latin1_General_100_BIN2 = @worker)
+    SET @holding = 'items';
+IF EXISTS (
+        SELECT 1
+        FROM (SELECT s.fence, {s_key_as_names} FROM lease_broker_suspect AS s
+                WHERE s.queue = {queue_literal} AND s.worker = @worker) AS d
+            INNER JOIN {table} AS t WITH ({by_key}) ON {join_due_on_key}
+        WHERE t.{lease_state} = 1 AND t.{lease_fence} = d.fence AND t.{lease_due_time} > @now)
+    SET @holding = 'suspect';
+SET @share = CASE
+    WHEN @holding = 'suspect' THEN 'nothing'
+    WHEN NOT EXISTS (SELECT 1 FROM @suspect) THEN 'all'
+    WHEN @holding = 'nothing' THEN 'suspect'
+    WHEN EXISTS (SELECT 1 FROM @suspect WHERE lb_ready <= DATEADD(millisecond, -{patience}, @now)) THEN 'nothing'
+    ELSE 'others' END;
+SET @is_held_back = CASE @share WHEN 'all' THEN 0 ELSE 1 END;
+
+-- :: except_suspects
+ AND (@share = 'all' OR NOT (t.{lease_attempt} > 0 AND t.{lease_owner} IS NULL AND t.{lease_token} IS NULL))
+
+-- :: pick_share
+IF @share = 'suspect'
+    INSERT @picked (lb_p, {key_names}, lb_f, lb_since{size_name})
+    SELECT TOP ({pick_count}) 1, {t_key_columns}, t.{lease_fence}, t.{lease_state_time}{size_value}
+    FROM (SELECT TOP (1) * FROM @suspect) AS d INNER JOIN {table} AS t WITH (UPDLOCK, {by_key}) ON {join_due_on_key}
+    WHERE 1 = CASE WHEN t.{lease_state} = 0 AND t.{lease_fence} = d.lb_f THEN 1 END
+    OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@total = 1));
+ELSE IF @share <> 'nothing'
+    {pick_ready}
+
+-- :: note_lease
+IF @share = 'suspect' AND EXISTS (SELECT 1 FROM @picked{leased_items})
+    UPDATE lease_broker_suspect
+    SET worker = @worker, fence = CASE WHEN fence < @fence THEN @fence ELSE fence END + 1
+    WHERE id = (SELECT TOP (1) d.lb_id FROM @suspect AS d);
+
+-- :: remember
+    IF @changed_count > 0 AND @is_stepped = 0
+        INSERT lease_broker_suspect (queue, ready_time, fence, {key_numbers})
+        SELECT {queue_literal}, @now, d.lb_f, {d_key_columns}
+        FROM @due AS d
+        WHERE d.lb_state = 1 AND d.lb_next = 0
+        ORDER BY d.lb_p;
+
+-- :: forget
+IF EXISTS (SELECT 1 FROM lease_broker_suspect AS s WHERE s.queue = {queue_literal})
+BEGIN
+    BEGIN TRANSACTION;
+    DECLARE @suspects_lock_result int, @suspects_lock_name nvarchar(255) = {suspects_lock};
+    EXEC @suspects_lock_result = sp_getapplock @Resource = @suspects_lock_name, @LockMode = 'Exclusive', @LockTimeout = 0;
+    IF @suspects_lock_result >= 0
+        DELETE FROM lease_broker_suspect
+        WHERE id IN (
+            SELECT d.id
+            FROM (SELECT s.id, s.worker, s.fence, {s_key_as_names} FROM lease_broker_suspect AS s WHERE s.queue = {queue_literal}) AS d
+                LEFT JOIN {table} AS t WITH ({by_key}) ON {join_due_on_key}
+            WHERE {has_no_row} OR t.{lease_fence} <> d.fence OR t.{lease_state} <> CASE WHEN d.worker IS NULL THEN 0 ELSE 1 END);
+    COMMIT TRANSACTION;
+END;

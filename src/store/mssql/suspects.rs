@@ -1,0 +1,47 @@
+//! Suspects, items whose last lease expired: the parts of `suspects.sql` in the batches of claims and of the reaper.
+
+use lease_broker_model::millis::millis_rounded_up;
+use lease_broker_model::queue::QueueSpec;
+use lease_broker_sql::LeaseSql;
+use tiberius::Row;
+
+use crate::template::{Placeholders, render};
+
+/// Sets the placeholders that depend only on the queue.
+pub(super) fn set_placeholders(placeholders: &mut Placeholders, sql: &LeaseSql, queue: &QueueSpec) {
+    let patience = millis_rounded_up(queue.lease.default);
+    placeholders.insert("patience", patience.to_string());
+    placeholders.insert("except_suspects", String::new());
+    for section in ["suspects_lock", "remember", "read_held_back"] {
+        placeholders.insert(section, render(sql.suspects, section, placeholders));
+    }
+    let forget = render(sql.suspects, "forget", placeholders);
+    placeholders.insert("forget", forget + "\n");
+}
+
+/// Sets the placeholders of a claim that gives no new leases if there are suspects.
+pub(super) fn set_in_claim(placeholders: &mut Placeholders, sql: &LeaseSql) {
+    let find = render(sql.suspects, "find_suspects", placeholders);
+    placeholders.insert("find_suspects", find + "\n");
+    placeholders.insert("note_lease", String::new());
+}
+
+/// Sets the placeholders of a claim for one call that gives leases although there are suspects.
+pub(super) fn set_in_claim_of_share(placeholders: &mut Placeholders, sql: &LeaseSql) {
+    placeholders.insert("find_suspects", String::new());
+    let except = render(sql.suspects, "except_suspects", placeholders);
+    placeholders.insert("except_suspects", except);
+}
+
+/// Renders the pick of [`set_in_claim_of_share`].
+pub(super) fn pick_share(placeholders: &Placeholders, sql: &LeaseSql, pick: String) -> String {
+    let mut placeholders = placeholders.clone();
+    placeholders.insert("pick_ready", pick);
+    render(sql.suspects, "pick_share", &placeholders)
+}
+
+/// Returns whether a row of a claim's answer says that suspects were kept from a call.
+pub(super) fn is_held_back(row: &Row) -> bool {
+    let first = row.columns().first();
+    first.is_some_and(|column| column.name() == "lb_held_back")
+}

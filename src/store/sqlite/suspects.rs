@@ -1,0 +1,123 @@
+//! Suspects, items whose last lease expired: which items a claim may lease while there are some. `suspects.sql` has the statements.
+
+use lease_broker_model::key::Key;
+use lease_broker_model::millis::millis_rounded_up;
+use rusqlite::{Connection, ToSql};
+
+use super::queue_statements::QueueStatements;
+use super::statement::{bind, bind_key};
+use crate::{ClaimCall, Holding, Share, StoreError, share_of};
+
+/// The suspect that waits longest.
+pub(super) struct WaitingSuspect {
+    pub(super) key: Key,
+    /// The number of its entry in the list.
+    entry: i64,
+    /// The time since which the item is ready, in milliseconds since 1970-01-01T00:00:00Z.
+    ready_time: i64,
+}
+
+/// Returns whether the list of the queue has an entry.
+pub(super) fn has_any(
+    connection: &Connection,
+    queue: &QueueStatements,
+) -> Result<bool, StoreError> {
+    finds(connection, &queue.sql.suspects.has_any, &[&queue.spec.name])
+}
+
+/// Returns the share of a claim, and the suspect that waits longest.
+pub(super) fn find_share(
+    connection: &Connection,
+    queue: &QueueStatements,
+    call: &ClaimCall,
+    now: i64,
+) -> Result<(Share, Option<WaitingSuspect>), StoreError> {
+    let sql = &queue.sql.suspects;
+    let values: &[&dyn ToSql] = &[&queue.spec.name, &now, &call.worker];
+    let waiting = find_waiting(connection, queue)?;
+    let holding = if finds(connection, &sql.find_held, values)? {
+        Holding::Suspect
+    } else if waiting.is_some() && finds(connection, &sql.holds_lease, values)? {
+        Holding::Items
+    } else {
+        // If no suspect waits, it does not matter whether the worker holds other items.
+        Holding::Nothing
+    };
+    let patience = millis_rounded_up(queue.spec.lease.default);
+    let is_overdue = |waiting: &WaitingSuspect| now.saturating_sub(waiting.ready_time) >= patience;
+    Ok((share_of(holding, waiting.as_ref().map(is_overdue)), waiting))
+}
+
+/// Notes that a worker has leased a suspect. `fence` is the fencing token of the lease.
+pub(super) fn note_lease(
+    connection: &Connection,
+    queue: &QueueStatements,
+    suspect: &WaitingSuspect,
+    (worker, fence): (&str, i64),
+) -> Result<(), StoreError> {
+    let null = rusqlite::types::Null;
+    let values: &[&dyn ToSql] = &[&null, &null, &worker, &suspect.entry, &fence];
+    change(connection, &queue.sql.suspects.note_lease, None, values)
+}
+
+/// Adds an item whose lease has expired at the time `now` to the list.
+pub(super) fn remember(
+    connection: &Connection,
+    queue: &QueueStatements,
+    (key, fence): (&Key, i64),
+    now: i64,
+) -> Result<(), StoreError> {
+    let null = rusqlite::types::Null;
+    let values: &[&dyn ToSql] = &[&queue.spec.name, &now, &null, &null, &fence];
+    change(connection, &queue.sql.suspects.remember, Some(key), values)
+}
+
+/// Removes the entries of items that are not suspects any more.
+pub(super) fn forget(connection: &Connection, queue: &QueueStatements) -> Result<(), StoreError> {
+    change(
+        connection,
+        &queue.sql.suspects.forget,
+        None,
+        &[&queue.spec.name],
+    )
+}
+
+fn find_waiting(
+    connection: &Connection,
+    queue: &QueueStatements,
+) -> Result<Option<WaitingSuspect>, StoreError> {
+    let mut statement = connection.prepare_cached(&queue.sql.suspects.find_waiting)?;
+    bind(&mut statement, 4, &[&queue.spec.name])?;
+    let mut rows = statement.raw_query();
+    let Some(row) = rows.next()? else {
+        return Ok(None);
+    };
+    Ok(Some(WaitingSuspect {
+        key: queue.read_key(row)?,
+        entry: row.get(queue.key_len)?,
+        ready_time: row.get(queue.key_len + 1)?,
+    }))
+}
+
+/// Returns whether a statement returns a row.
+fn finds(connection: &Connection, sql: &str, values: &[&dyn ToSql]) -> Result<bool, StoreError> {
+    let mut statement = connection.prepare_cached(sql)?;
+    bind(&mut statement, 4, values)?;
+    let is_found = statement.raw_query().next()?.is_some();
+    Ok(is_found)
+}
+
+fn change(
+    connection: &Connection,
+    sql: &str,
+    key: Option<&Key>,
+    values: &[&dyn ToSql],
+) -> Result<(), StoreError> {
+    let mut statement = connection.prepare_cached(sql)?;
+    if let Some(key) = key {
+        bind_key(&mut statement, key)?;
+    }
+    bind(&mut statement, 4, values)?;
+    statement.raw_execute()?;
+    Ok(())
+}
