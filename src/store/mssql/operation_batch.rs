@@ -31,14 +31,15 @@ pub(super) struct BatchParameters<'a> {
     id: String,
     holder: String,
     hold: i32,
-    error: Option<&'a str>,
+    position: &'a str,
+    error: &'a str,
     end: i32,
     batch: &'a OperationBatch,
 }
 
 impl<'a> BatchParameters<'a> {
     pub(super) fn new(queue: &QueueStatements, batch: &'a OperationBatch) -> Self {
-        let error = batch.error.as_deref();
+        let error = batch.error.as_deref().unwrap_or_default();
         let end = batch.end.map_or(0, OperationState::code);
         Self {
             lists: ListParameters::new(vec![
@@ -48,7 +49,8 @@ impl<'a> BatchParameters<'a> {
             id: batch.id.to_string(),
             holder: batch.holder.to_string(),
             hold: millis(batch.hold_for),
-            error: error.map(|error| cut(error, MAX_ERROR_UNITS)),
+            position: batch.position.as_deref().unwrap_or_default(),
+            error: cut(error, MAX_ERROR_UNITS),
             end: i32::try_from(end).unwrap_or_default(),
             batch,
         }
@@ -60,7 +62,7 @@ impl<'a> BatchParameters<'a> {
             &self.holder,
             &self.batch.number,
             &self.hold,
-            &self.batch.position,
+            &self.position,
             &self.batch.examined,
             &self.batch.refused,
             &self.error,

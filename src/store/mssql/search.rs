@@ -28,26 +28,31 @@ const ITEM_COLUMNS: usize = 7;
 pub(super) struct SearchParameters<'a> {
     limit: i32,
     max_examined: i32,
-    time: Option<String>,
-    filter: &'a ItemFilter,
-    since: Option<String>,
-    before: Option<String>,
-    not_after: Option<String>,
+    time: String,
+    owner: &'a str,
+    error_contains: &'a str,
+    since: String,
+    before: String,
+    not_after: String,
+    min_attempt: Option<i64>,
 }
 
 impl<'a> SearchParameters<'a> {
     pub(super) fn new(search: &'a ItemSearch) -> Self {
         let int = |number| i32::try_from(number).unwrap_or(i32::MAX);
+        let text = |time: Option<i64>| time.map(sql_time).unwrap_or_default();
         let filter = &search.filter;
         let time = search.after.as_ref().and_then(|after| after.time);
         Self {
             limit: int(search.limit),
             max_examined: int(search.max_examined),
-            time: time.map(sql_time),
-            filter,
-            since: filter.state_since.map(sql_time),
-            before: filter.state_before.map(sql_time),
-            not_after: search.not_after.map(sql_time),
+            time: text(time),
+            owner: filter.owner.as_deref().unwrap_or_default(),
+            error_contains: filter.error_contains.as_deref().unwrap_or_default(),
+            since: text(filter.state_since),
+            before: text(filter.state_before),
+            not_after: text(search.not_after),
+            min_attempt: filter.min_attempt,
         }
     }
 
@@ -56,12 +61,12 @@ impl<'a> SearchParameters<'a> {
             &self.limit,
             &self.max_examined,
             &self.time,
-            &self.filter.owner,
-            &self.filter.error_contains,
+            &self.owner,
+            &self.error_contains,
             &self.since,
             &self.before,
             &self.not_after,
-            &self.filter.min_attempt,
+            &self.min_attempt,
         ]
     }
 }
