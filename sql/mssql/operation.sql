@@ -7,11 +7,11 @@
 --   that has ended is deleted, in seconds. `read`: @P1: id. `cancel_operation`: @P1: id. @P2: name of the caller.
 --   `take`, `list` and `read_orders`: @P1 to @P4 as in every statement with lists (sql/README.md). @P5: number of queues. @P6: JSON
 --   array of queues, {q: name}. `take`: @P7: broker. @P8: the time for which it holds the operation, in ms. `list`: @P7: 1 to leave out
---   those that have ended. @P8: id of the operation before the page; NULL: the first page. @P9: maximum number of rows.
+--   those that have ended. @P8: id of the operation before the page; empty: the first page. @P9: maximum number of rows.
 --   `read_orders`: @P7: broker.
 --   `apply`: @P1 to @P6 as in cancel.sql; every item has a fencing token. @P7: JSON array of one object, {n: the new state, or the state of
 --   the items to delete; s, d, e and m as in cancel.sql}. @P8: id. @P9: broker. @P10: number of batches before this one. @P11: the time
---   for which the broker keeps the operation, in ms. @P12: position. @P13: rows that were looked at. @P14: refused items. @P15: refusal.
+--   for which the broker keeps the operation, in ms. @P12: position, or empty. @P13: rows that were looked at. @P14: refused items. @P15: refusal, or empty.
 --   @P16: the state in which the operation ends, or 0.
 -- Results: `start`: 1 if the operation was stored, else 0; the operation with this id; the operation of this kind that the queue runs.
 --   `read`, `cancel_operation`, `take` and `list`: operations, with the columns of the section `columns`. `read` and `list` have no
@@ -34,7 +34,7 @@
 -- Why the items are read once more: state, fencing token and time of an item can have changed since the broker has found it. With the time,
 --   a redrive never meets the items that became dead after it was stored.
 -- Why the update checks state and fence again, why the counts are compared, and why CASE, TOP and the hints: see cancel.sql and leases.sql.
--- Why IF around the changes: see leases.sql.
+-- Why IF around the changes: see leases.sql. Why empty texts and not NULL: see pause.sql.
 
 -- :: columns
 SELECT {top}CONVERT(nvarchar(36), o.id) AS lb_id, o.queue AS lb_queue, CONVERT(nvarchar(32), o.kind) AS lb_kind, o.definition AS lb_definition,
@@ -105,7 +105,7 @@ COMMIT TRANSACTION;
 -- :: list
 /* lease-broker list operations */
 SET NOCOUNT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @before datetime2(3), @id uniqueidentifier = CONVERT(uniqueidentifier, @P8);
+DECLARE @before datetime2(3), @id uniqueidentifier = CONVERT(uniqueidentifier, NULLIF(@P8, N''));
 IF OBJECT_ID(N'lease_broker_operation') IS NOT NULL
 BEGIN
     SELECT @before = o.create_time FROM lease_broker_operation AS o WHERE o.id = @id;
@@ -133,8 +133,8 @@ DECLARE @now datetime2(3) = SYSUTCDATETIME(), @id uniqueidentifier = CONVERT(uni
 {read_cancellation}
 BEGIN TRANSACTION;
 UPDATE lease_broker_operation
-SET batches = batches + 1, until_time = DATEADD(millisecond, @P11, @now), position = @P12, examined = examined + @P13,
-    refused = refused + @P14, error = COALESCE(error, @P15)
+SET batches = batches + 1, until_time = DATEADD(millisecond, @P11, @now), position = NULLIF(@P12, N''), examined = examined + @P13,
+    refused = refused + @P14, error = COALESCE(error, NULLIF(@P15, N''))
 WHERE id = @id AND state = 0 AND holder = CONVERT(uniqueidentifier, @P9) AND batches = @P10;
 IF @@ROWCOUNT = 1
 BEGIN

@@ -1,7 +1,7 @@
 -- Purpose: pauses a queue, ends its pause, and reads pauses. The batches that claim and that add items contain two of the sections.
 -- Sections: `pause`, `resume` and `read_all` are one batch each. `hold_claims` is a part of claim.sql, and `tell_pause` follows the
 --   COMMIT there. `refuse_items` is a part of enqueue.sql and enqueue_once.sql.
--- Parameters: `pause`: @P1: queue. @P2: mode (1 claims, 2 new items, 3 both). @P3: end of the pause, as ISO 8601 text; NULL: none. @P4:
+-- Parameters: `pause`: @P1: queue. @P2: mode (1 claims, 2 new items, 3 both). @P3: end of the pause, as ISO 8601 text; empty: none. @P4:
 --   name of the caller. @P5: reason. `resume`: @P1: queue.
 -- Results: `pause`: the time at which it began. `resume` and `read_all`: for each pause that has not ended, queue, mode, time, end,
 --   caller and reason. `resume` returns the pause that it has ended. `read_all`: no result if the table does not exist, or if the login
@@ -22,13 +22,14 @@
 --   can still give a lease, but its claim time is before the answer of `pause`.
 -- Why @total and not an end of the batch: the leases that a retried call holds already are returned as always.
 -- Why the name of the queue is a literal: the text of a claim is one per queue anyway.
+-- Why an empty text and not NULL: the driver sends a text that is NULL with a type that Babelfish does not know.
 -- Why UPDLOCK with SERIALIZABLE in `pause`: of two calls that find no row, the second waits, and then finds the row of the first one. On
 --   Babelfish the second can fail with a duplicate key. The broker runs it again.
 
 -- :: pause
 /* lease-broker pause */
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(3) = SYSUTCDATETIME(), @until datetime2(3) = CONVERT(datetime2(3), @P3, 126);
+DECLARE @now datetime2(3) = SYSUTCDATETIME(), @until datetime2(3) = CONVERT(datetime2(3), NULLIF(@P3, N''), 126);
 BEGIN TRANSACTION;
 UPDATE q
 SET pause_mode = @P2, pause_time = @now, pause_until = @until, pause_actor = @P4, pause_reason = @P5

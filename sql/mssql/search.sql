@@ -8,7 +8,7 @@
 --   key of the last row of the page before, {k1 to k3}; empty for the first page. @P7: JSON array of one object, {c0, c1, …: the values of
 --   columns}. @P8: maximum number of items. @P9: maximum number of rows to look at. @P10: time of that row. @P11: owner. @P12: part of the
 --   error. @P13: first time of the state. @P14: time after the last one. @P15: last time of a state, if it is known. @P16: least number of
---   attempts. Times are ISO 8601 texts. What is not asked for is NULL.
+--   attempts, or NULL. Times are ISO 8601 texts. A text is empty if it is not asked for (pause.sql has the reason).
 --   `find_keys` and `read_record`: @P5: number of keys. @P6: JSON array of keys, {i: index, k1 to k3}.
 -- Results: the server's time. Then, in the order of the search, the number of the row among those that were looked at, 1 if the row fits, else 0, and
 --   the item: key, state, owner, time of the last change of state, due time, attempts, fence and error. The last row that was looked at is
@@ -36,9 +36,9 @@
 -- :: search
 /* lease-broker search {queue_comment} */
 SET NOCOUNT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(3) = SYSUTCDATETIME(), @time datetime2(3) = CONVERT(datetime2(3), @P10, 126), @owner nvarchar(4000) = @P11,
-    @part nvarchar(4000) = @P12, @since datetime2(3) = CONVERT(datetime2(3), @P13, 126), @before datetime2(3) = CONVERT(datetime2(3), @P14, 126),
-    @not_after datetime2(3) = CONVERT(datetime2(3), @P15, 126), @attempt bigint = @P16, @limit int = @P8, @room int = @P9, @seen int = 0;
+DECLARE @now datetime2(3) = SYSUTCDATETIME(), @time datetime2(3) = CONVERT(datetime2(3), NULLIF(@P10, N''), 126), @owner nvarchar(4000) = @P11,
+    @part nvarchar(4000) = @P12, @since datetime2(3) = CONVERT(datetime2(3), NULLIF(@P13, N''), 126), @before datetime2(3) = CONVERT(datetime2(3), NULLIF(@P14, N''), 126),
+    @not_after datetime2(3) = CONVERT(datetime2(3), NULLIF(@P15, N''), 126), @attempt bigint = @P16, @limit int = @P8, @room int = @P9, @seen int = 0;
 DECLARE @found TABLE (lb_p int NOT NULL PRIMARY KEY, lb_fits int NOT NULL, {key_declarations}, lb_state int NULL, lb_w nvarchar(max) NULL,
     lb_since datetime2(7) NULL, lb_due datetime2(7) NULL, lb_a bigint NULL, lb_f bigint NULL, lb_error nvarchar(max) NULL);
 {read_filter}{read_position}{find_ranges}

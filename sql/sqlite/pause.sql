@@ -1,6 +1,7 @@
 -- Purpose: pause a queue, end its pause, and read pauses.
 -- Sections: `pause`, `read_one` and `resume` in the writer's transaction; `find_table` and `read_all` on the connection for reads.
---   `holds` runs in the transaction of a claim, and of an operation that adds items, and returns the mode and the text of the pause.
+--   `find_table` tells if a database has the tables of the brokers: one migration creates all of them.
+--   `read_one` also runs in the transaction of a claim, and of an Enqueue.
 -- Parameters: ?1 queue; ?2 now (ms since 1970); ?3 mode (1 claims, 2 new items, 3 both); ?4 end of the pause (ms since 1970; NULL:
 --   none); ?5 name of the caller; ?6 reason.
 -- Locks: the write lock of the file; none to read.

@@ -545,6 +545,7 @@ pub(crate) async fn cancelled_leases_are_reported<H: Harness>() {
     fixture
         .settle(&item.lease, fail(Some(Duration::ZERO)))
         .await;
+    fixture.reap(9).await;
     let leases = fixture.claim(4).await;
     let running = Running::start(&fixture, OperationKind::CancelLeases).await;
     tokio::time::sleep(Duration::from_millis(5)).await;

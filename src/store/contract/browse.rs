@@ -14,7 +14,8 @@ use super::queue_index::QueueIndex;
 use crate::error::StoreError;
 use crate::instance::BrokerList;
 
-/// Reads items, pauses, operations and brokers, and changes nothing. The rules of [`Inspect`] hold here too.
+/// Reads items, pauses, operations and brokers, and changes nothing. The rules of [`Inspect`] hold here too. A database without the
+/// tables of the brokers has no pause, no operation and no broker.
 #[async_trait]
 pub trait Browse: Inspect {
     /// Finds a page of items of one state that fit a filter.

@@ -25,6 +25,53 @@ use crate::{
 };
 use lease_broker_model::item_state::State;
 
+/// The parameters of a batch.
+pub(super) struct BatchParameters<'a> {
+    lists: ListParameters,
+    id: String,
+    holder: String,
+    hold: i32,
+    position: &'a str,
+    error: &'a str,
+    end: i32,
+    batch: &'a OperationBatch,
+}
+
+impl<'a> BatchParameters<'a> {
+    pub(super) fn new(queue: &QueueStatements, batch: &'a OperationBatch) -> Self {
+        let error = batch.error.as_deref().unwrap_or_default();
+        let end = batch.end.map_or(0, OperationState::code);
+        Self {
+            lists: ListParameters::new(vec![
+                queue.cancelled_entries(&items_of(batch)),
+                vec![change_entry(queue, &batch.change)],
+            ]),
+            id: batch.id.to_string(),
+            holder: batch.holder.to_string(),
+            hold: millis(batch.hold_for),
+            position: batch.position.as_deref().unwrap_or_default(),
+            error: cut(error, MAX_ERROR_UNITS),
+            end: i32::try_from(end).unwrap_or_default(),
+            batch,
+        }
+    }
+
+    pub(super) fn all(&self) -> Vec<&dyn ToSql> {
+        let rest: [&dyn ToSql; 9] = [
+            &self.id,
+            &self.holder,
+            &self.batch.number,
+            &self.hold,
+            &self.position,
+            &self.batch.examined,
+            &self.batch.refused,
+            &self.error,
+            &self.end,
+        ];
+        self.lists.parameters().into_iter().chain(rest).collect()
+    }
+}
+
 impl MssqlOperations {
     pub(super) async fn apply_batch(
         &self,
@@ -32,34 +79,12 @@ impl MssqlOperations {
         batch: &OperationBatch,
     ) -> Result<AppliedBatch, StoreError> {
         let queue = self.queue(queue)?;
-        let lists = ListParameters::new(vec![
-            queue.cancelled_entries(&items_of(batch)),
-            vec![change_entry(queue, &batch.change)],
-        ]);
-        let (id, holder) = (batch.id.to_string(), batch.holder.to_string());
-        let hold = millis(batch.hold_for);
-        let error = batch.error.as_deref();
-        let error = error.map(|error| cut(error, MAX_ERROR_UNITS));
-        let end = batch.end.map_or(0, OperationState::code);
-        let end = i32::try_from(end).unwrap_or_default();
-        let mut parameters = lists.parameters();
-        let rest: [&dyn ToSql; 9] = [
-            &id,
-            &holder,
-            &batch.number,
-            &hold,
-            &batch.position,
-            &batch.examined,
-            &batch.refused,
-            &error,
-            &end,
-        ];
-        parameters.extend(rest);
+        let parameters = BatchParameters::new(queue, batch);
         let sql = queue.render_apply(&batch.change);
         // A second run finds that the batch has counted, unless the first was rolled back.
         let results = self
             .pool
-            .query(&sql, &parameters, RetrySafety::Idempotent)
+            .query(&sql, &parameters.all(), RetrySafety::Idempotent)
             .await
             .map_err(into_rejection)?;
         let Some(changed) = results.first().and_then(|rows| rows.first()) else {

@@ -102,7 +102,7 @@ impl MssqlOperations {
         limit: usize,
     ) -> Result<Vec<Operation>, StoreError> {
         let (lists, only_running) = (queue_list(queues), i32::from(only_running));
-        let before = before.map(|id| id.to_string());
+        let before = before.map(|id| id.to_string()).unwrap_or_default();
         let limit = i32::try_from(limit).unwrap_or(i32::MAX);
         let mut parameters = lists.parameters();
         let rest: [&dyn ToSql; 3] = [&only_running, &before, &limit];

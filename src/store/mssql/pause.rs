@@ -26,7 +26,7 @@ impl MssqlOperations {
     ) -> Result<QueuePause, StoreError> {
         let name = &self.queue(queue)?.spec.name;
         let mode = i32::try_from(pause.mode.code()).unwrap_or_default();
-        let until = pause.until.map(sql_time);
+        let until = pause.until.map(sql_time).unwrap_or_default();
         let [actor, reason] =
             [&pause.actor, &pause.reason].map(|text| cut(text, MAX_TEXT_UNITS).to_owned());
         let parameters: [&dyn ToSql; 5] = [name, &mode, &until, &actor, &reason];

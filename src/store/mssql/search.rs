@@ -24,6 +24,53 @@ use crate::{
 /// The columns of an item besides the key: state, owner, time of the state, due time, attempts, fence and error.
 const ITEM_COLUMNS: usize = 7;
 
+/// The parameters of a page after the lists.
+pub(super) struct SearchParameters<'a> {
+    limit: i32,
+    max_examined: i32,
+    time: String,
+    owner: &'a str,
+    error_contains: &'a str,
+    since: String,
+    before: String,
+    not_after: String,
+    min_attempt: Option<i64>,
+}
+
+impl<'a> SearchParameters<'a> {
+    pub(super) fn new(search: &'a ItemSearch) -> Self {
+        let int = |number| i32::try_from(number).unwrap_or(i32::MAX);
+        let text = |time: Option<i64>| time.map(sql_time).unwrap_or_default();
+        let filter = &search.filter;
+        let time = search.after.as_ref().and_then(|after| after.time);
+        Self {
+            limit: int(search.limit),
+            max_examined: int(search.max_examined),
+            time: text(time),
+            owner: filter.owner.as_deref().unwrap_or_default(),
+            error_contains: filter.error_contains.as_deref().unwrap_or_default(),
+            since: text(filter.state_since),
+            before: text(filter.state_before),
+            not_after: text(search.not_after),
+            min_attempt: filter.min_attempt,
+        }
+    }
+
+    pub(super) fn all(&self) -> [&dyn ToSql; 9] {
+        [
+            &self.limit,
+            &self.max_examined,
+            &self.time,
+            &self.owner,
+            &self.error_contains,
+            &self.since,
+            &self.before,
+            &self.not_after,
+            &self.min_attempt,
+        ]
+    }
+}
+
 impl MssqlOperations {
     pub(super) async fn find_items(
         &self,
@@ -31,37 +78,12 @@ impl MssqlOperations {
         search: &ItemSearch,
     ) -> Result<FoundItems, StoreError> {
         let queue = self.queue(queue)?;
-        let filter = &search.filter;
-        let (columns, values) = queue.filter_columns(filter)?;
-        let position = search.after.as_ref().map(|after| {
-            let mut entry = ListEntry::default();
-            QueueStatements::insert_key(&mut entry, &after.key);
-            entry
-        });
-        let lists = ListParameters::new(vec![position.into_iter().collect(), vec![values]]);
-        let int = |number| i32::try_from(number).unwrap_or(i32::MAX);
-        let (limit, room) = (int(search.limit), int(search.max_examined));
-        let time = search.after.as_ref().and_then(|after| after.time);
-        let times = [
-            time,
-            filter.state_since,
-            filter.state_before,
-            search.not_after,
-        ];
-        let [time, since, before, not_after] = times.map(|time| time.map(sql_time));
+        let (columns, values) = queue.filter_columns(&search.filter)?;
+        let position = search.after.as_ref().map(|after| &after.key);
+        let lists = QueueStatements::search_lists(position, values);
+        let rest = SearchParameters::new(search);
         let mut parameters = lists.parameters();
-        let rest: [&dyn ToSql; 9] = [
-            &limit,
-            &room,
-            &time,
-            &filter.owner,
-            &filter.error_contains,
-            &since,
-            &before,
-            &not_after,
-            &filter.min_attempt,
-        ];
-        parameters.extend(rest);
+        parameters.extend(rest.all());
         let sql = queue.render_search(search, &columns);
         let results = self
             .pool
@@ -143,6 +165,16 @@ impl MssqlOperations {
 }
 
 impl QueueStatements {
+    /// Returns the lists of a page: the key after which it begins, and the values of the filter's columns.
+    pub(super) fn search_lists(position: Option<&Key>, values: ListEntry) -> ListParameters {
+        let position = position.map(|key| {
+            let mut entry = ListEntry::default();
+            Self::insert_key(&mut entry, key);
+            entry
+        });
+        ListParameters::new(vec![position.into_iter().collect(), vec![values]])
+    }
+
     /// Reads an item from the columns that begin at `first`: the key and [`ITEM_COLUMNS`].
     fn read_found(&self, row: &Row, first: usize, now: i64) -> Result<FoundItem, StoreError> {
         let state = first + self.key.len();

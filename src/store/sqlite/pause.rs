@@ -91,14 +91,14 @@ pub(super) fn refuse_items(
     }
 }
 
+/// Returns whether the tables of the brokers exist. A reader does not create them.
+pub(super) fn has_tables(connection: &Connection) -> Result<bool, StoreError> {
+    let mut find = connection.prepare_cached(&section("find_table"))?;
+    Ok(find.exists([])?)
+}
+
 /// Returns the pauses of all queues. See [`Inspect::pauses`](crate::Inspect::pauses).
 pub(super) fn read_all(connection: &Connection, now: i64) -> Result<Vec<QueuePause>, StoreError> {
-    if !connection
-        .prepare_cached(&section("find_table"))?
-        .exists([])?
-    {
-        return Ok(Vec::new());
-    }
     let mut statement = connection.prepare_cached(&READ_ALL)?;
     let mut rows = statement.query(("", now))?;
     let mut pauses = Vec::new();

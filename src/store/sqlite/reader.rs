@@ -111,6 +111,20 @@ impl SqliteReader {
         .await
     }
 
+    /// Reads tables of the brokers. Returns the default if they do not exist.
+    async fn read_broker_tables<T: Default + Send + 'static>(
+        &self,
+        read: impl Fn(&Connection, i64) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.read_file(
+            move |connection, now| match pause::has_tables(connection)? {
+                true => read(connection, now),
+                false => Ok(T::default()),
+            },
+        )
+        .await
+    }
+
     /// Runs `work` on a thread for blocking work.
     async fn run_blocking<T: Send + 'static>(
         &self,
@@ -219,11 +233,11 @@ impl Browse for SqliteReader {
     }
 
     async fn pauses(&self) -> Result<Vec<QueuePause>, StoreError> {
-        self.read_file(pause::read_all).await
+        self.read_broker_tables(pause::read_all).await
     }
 
     async fn operation(&self, id: Uuid) -> Result<Option<Operation>, StoreError> {
-        self.read_file(move |connection, _| operations::read(connection, id))
+        self.read_broker_tables(move |connection, _| operations::read(connection, id))
             .await
     }
 
@@ -237,10 +251,15 @@ impl Browse for SqliteReader {
         let list = move |connection: &Connection, _| {
             operations::list(connection, &queues, only_running, before, limit)
         };
-        self.read_file(list).await
+        self.read_broker_tables(list).await
     }
 
     async fn brokers(&self) -> Result<BrokerList, StoreError> {
-        self.read_file(instance::list).await
+        let list = |connection: &Connection, now| instance::list(connection, now).map(Some);
+        let listed = self.read_broker_tables(list).await?;
+        Ok(listed.unwrap_or_else(|| BrokerList {
+            now: (self.clock)(),
+            brokers: Vec::new(),
+        }))
     }
 }

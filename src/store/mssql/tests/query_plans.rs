@@ -4,6 +4,9 @@
 //!
 //! The session has profiling on, so the server returns the plan of each statement after its result.
 
+use std::time::Duration;
+
+use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_value::Value;
@@ -16,12 +19,17 @@ use super::super::connection::Connection;
 use super::super::decode;
 use super::super::list_parameters::{ListEntry, ListParameters};
 use super::super::migrations::migrate;
+use super::super::operation_batch::BatchParameters;
 use super::super::operations::MssqlOperations;
 use super::super::queue_statements::QueueStatements;
+use super::super::search::SearchParameters;
 use super::super::written_columns::stored_checkpoint;
 use super::super::{Pool, Settings};
 use super::{spec, test_server};
-use crate::{Ending, Settlement};
+use crate::{
+    Cancellation, Checkpoints, Ending, ItemChange, ItemFilter, ItemSearch, OperationBatch,
+    SearchPosition, Settlement,
+};
 
 /// Number of rows of the table. It is so large that a planner prefers an index to a scan.
 const ROWS: u32 = 100_000;
@@ -29,6 +37,9 @@ const ROWS: u32 = 100_000;
 /// filled and expects few leases, so for several calls it would read all leases instead of seeking each.
 const CALLS: usize = 1;
 const ITEMS: usize = 1;
+
+/// The number of rows that a page looks at.
+const PAGE: usize = 20;
 
 /// A statement of a batch: its first word, a text in it, and the indexes of which its plan must use one.
 type Expected = (&'static str, &'static str, &'static [&'static str]);
@@ -38,6 +49,10 @@ const BY_KEY: &[&str] = &["item_key", "item_lease_ready"];
 const READY: &[&str] = &["item_lease_ready"];
 const TOKEN: &[&str] = &["item_lease_token"];
 const DUE: &[&str] = &["item_lease_due"];
+
+const DEAD: &[&str] = &["item_lease_dead"];
+/// The first rows of one time: a server can also find them in the order of the key.
+const DEAD_OR_KEY: &[&str] = &["item_lease_dead", "item_key"];
 
 /// A database with a queue of many rows in every state, and a session with profiling on.
 struct ProfiledQueue {
@@ -293,6 +308,119 @@ impl ProfiledQueue {
         expect(&results, &[("SELECT", "trace_parent", DUE)]);
     }
 
+    /// Searches for items and checks the plans: a page looks at few rows, wherever it begins.
+    async fn search(&mut self) {
+        let mut search = ItemSearch {
+            state: State::Dead,
+            filter: ItemFilter {
+                owner: Some("nobody".to_owned()),
+                ..ItemFilter::default()
+            },
+            not_after: None,
+            after: None,
+            newest_first: false,
+            limit: 3,
+            max_examined: PAGE,
+        };
+        let times = "SELECT lease_state_time FROM item WHERE lease_state = 4 AND id IN (25, 50005, 99965) ORDER BY id";
+        let times = self.run(times, &[]).await;
+        let times = times[0].iter().map(|row| decode::time(row, 0));
+        let times: Vec<i64> = times.collect::<Result<_, _>>().expect("times");
+        let keys = [25, 50_005, 99_965].map(|id| Key([Value::Int(id)].into()));
+        let positions = times.into_iter().zip(keys);
+        let positions = positions.map(|(time, key)| {
+            Some(SearchPosition {
+                time: Some(time),
+                key,
+            })
+        });
+        for after in std::iter::once(None).chain(positions) {
+            search.after = after;
+            for newest_first in [false, true] {
+                search.newest_first = newest_first;
+                let results = self.find(&search).await;
+                if search.after.is_some() {
+                    let beyond = if newest_first { "< @time" } else { "> @time" };
+                    let plans = [("INSERT", "= @time", DEAD_OR_KEY), ("INSERT", beyond, DEAD)];
+                    expect(&results, &plans);
+                } else {
+                    expect(&results, &[("INSERT", "@found", DEAD)]);
+                }
+                expect_few_rows(&results);
+            }
+        }
+        search.after = None;
+        for (state, index) in [
+            (State::Leased, DUE),
+            (State::Delayed, DUE),
+            (State::Ready, READY),
+        ] {
+            search.state = state;
+            let results = self.find(&search).await;
+            expect(&results, &[("INSERT", "@found", index)]);
+            expect_few_rows(&results);
+        }
+    }
+
+    async fn find(&mut self, search: &ItemSearch) -> Vec<Vec<Row>> {
+        let sql = self.statements().render_search(search, &[]);
+        let position = search.after.as_ref().map(|after| &after.key);
+        let lists = QueueStatements::search_lists(position, ListEntry::default());
+        let parameters = SearchParameters::new(search);
+        let mut all = lists.parameters();
+        all.extend(parameters.all());
+        self.run(&sql, &all).await
+    }
+
+    /// Applies a batch of each kind of operation to an item and checks the plans.
+    async fn operate(&mut self) {
+        let (id, holder) = (Uuid::new_v4(), Uuid::new_v4());
+        let start = format!(
+            "INSERT lease_broker_operation (id, queue, kind, slot, definition, actor, reason, create_time, holder)
+            SELECT '{id}', 'items', 'redrive', 'redrive', '', '', '', SYSUTCDATETIME(), '{holder}'"
+        );
+        batch(&mut self.connection, &start).await;
+        let cancellation = Cancellation {
+            delay: Duration::ZERO,
+            dead_letter: false,
+            reason: String::new(),
+            call: None,
+        };
+        let redrive = ItemChange::Redrive {
+            delay: Duration::ZERO,
+            keep_attempts: false,
+            checkpoints: Checkpoints::Clear,
+        };
+        let changes = [
+            (redrive, 45, "UPDATE"),
+            (ItemChange::Purge(State::Dead), 65, "DELETE"),
+            (ItemChange::Cancel(cancellation), 81, "UPDATE"),
+        ];
+        for (number, (change, item, word)) in (0..).zip(changes) {
+            let change = OperationBatch {
+                id,
+                holder,
+                number,
+                hold_for: Duration::ZERO,
+                change,
+                items: vec![(Key([Value::Int(item)].into()), 0)],
+                position: None,
+                examined: 1,
+                refused: 0,
+                error: None,
+                end: None,
+            };
+            let sql = self.statements().render_apply(&change.change);
+            let parameters = BatchParameters::new(self.statements(), &change);
+            let results = self.connection.query(&sql, &parameters.all()).await;
+            let results = results.expect("applied");
+            expect(
+                &results,
+                &[("INSERT", "@held", BY_KEY), (word, "lb_f", BY_KEY)],
+            );
+        }
+    }
+
     /// Lets the leases expire, reaps and checks the plans.
     async fn reap(&mut self) {
         let expire = "UPDATE item SET lease_due_time = '20010101' WHERE lease_state = 1";
@@ -325,6 +453,8 @@ async fn statements_use_the_indexes_that_their_files_name() {
     let leases = queue.claim(false, true).await;
     queue.trace(&leases).await;
     queue.inspect(&leases).await;
+    queue.search().await;
+    queue.operate().await;
     queue.cancel(&leases, false).await;
     queue.cancel(&leases, true).await;
     queue.heartbeat(&leases, true, false).await;
@@ -370,14 +500,15 @@ async fn set_up(settings: &Settings) -> ProfiledQueue {
         let applied = apply(&mut connection, &step, &mut |_| ()).await;
         applied.expect(&step.sql);
     }
-    // Of every 20 rows one is leased, one is delayed, two are ready, and the others are completed. Half of the leased
+    // Of every 20 rows one is leased, one is delayed, two are ready, one is dead, and the others are completed. Half of the leased
     // and delayed rows are due.
     let fill = format!(
         "WITH n AS (SELECT 0 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 99),
             ids AS (SELECT a.i + 100 * b.i + 10000 * c.i + 1 AS id FROM n AS a CROSS JOIN n AS b CROSS JOIN n AS c
                 WHERE c.i < {ROWS} / 10000)
-        INSERT item (id, lease_state, lease_due_time, lease_token)
-        SELECT id, CASE id % 20 WHEN 1 THEN 1 WHEN 2 THEN 2 WHEN 3 THEN 0 WHEN 4 THEN 0 ELSE 3 END,
+        INSERT item (id, lease_state, lease_state_time, lease_due_time, lease_token)
+        SELECT id, CASE id % 20 WHEN 1 THEN 1 WHEN 2 THEN 2 WHEN 3 THEN 0 WHEN 4 THEN 0 WHEN 5 THEN 4 ELSE 3 END,
+            DATEADD(second, id - {ROWS}, SYSUTCDATETIME()),
             CASE WHEN id % 20 IN (1, 2) THEN DATEADD(second, id - {ROWS} / 2, SYSUTCDATETIME()) END,
             CASE WHEN id % 20 = 1 THEN NEWID() END
         FROM ids"
@@ -436,6 +567,23 @@ fn expect(results: &[Vec<Row>], expected: &[Expected]) {
                 || line.contains("Index Scan") && line.contains("[item_key]")
         });
         assert_eq!(scanned, None, "the plan reads the whole table: {plan}");
+    }
+}
+
+/// Checks that no part of a search on Babelfish has read more rows than a page looks at. The text of a plan has the numbers there.
+fn expect_few_rows(results: &[Vec<Row>]) {
+    for plan in plans(results) {
+        if !plan.trim_start().starts_with("INSERT") || !plan.contains("@found") {
+            continue;
+        }
+        for line in plan.lines().filter(|line| line.contains(" on item ")) {
+            let rows = line.split("actual ").nth(1).and_then(|actual| {
+                let rows = actual.split("rows=").nth(1)?;
+                let digits: String = rows.chars().take_while(char::is_ascii_digit).collect();
+                digits.parse::<usize>().ok()
+            });
+            assert!(rows.is_none_or(|rows| rows <= PAGE + 2), "{line}: {plan}");
+        }
     }
 }
 
