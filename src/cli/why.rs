@@ -1,6 +1,7 @@
 //! `why`: tells an operator why an item is not being claimed.
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::rfc3339_of_millis;
 use lease_broker_model::millis::duration_between;
@@ -11,6 +12,7 @@ use serde_json::json;
 
 use super::CommandError;
 use super::config_args::{ConfigArgs, configured_queue, open_to_read};
+use super::operate::complete;
 use super::output::{OutputFormat, Row, moment, print_line, seconds};
 use crate::why::{Cause, causes, short_duration};
 
@@ -36,9 +38,10 @@ Examples:
 The exit code is 1 if no row has the key.")]
 pub(super) struct Why {
     /// Queue of the item
+    #[arg(add = ArgValueCandidates::new(complete::queues))]
     queue: String,
     /// Key of the item, as `list` and `claim` print it
-    #[arg(allow_hyphen_values = true)]
+    #[arg(allow_hyphen_values = true, add = ArgValueCandidates::new(complete::keys))]
     key: String,
     #[command(flatten)]
     config: ConfigArgs,

@@ -29,8 +29,7 @@ fn names_and_keys_come_from_the_service() {
     workspace.call(&format!("fail work {id} --dead-letter"));
     workspace.lease();
     let url = workspace.process.as_ref().expect("a service").url();
-    let at = ["--address", &url];
-    let line = |words: &[&str]| candidates(&workspace, &[&at[..0], words].concat());
+    let line = |words: &[&str]| candidates(&workspace, words);
     assert_eq!(line(&["stats", "--address", &url, "--ex"]), ["--exact"]);
     assert_eq!(line(&["list", "--address", &url, "w"]), ["work"]);
     assert_eq!(line(&["pause", "--address", &url, "o"]), ["outbox"]);
@@ -40,6 +39,7 @@ fn names_and_keys_come_from_the_service() {
         line(&["list", "work", "--state", "de"]),
         ["delayed", "dead"]
     );
+    assert_eq!(line(&["claim", "--address", &url, "w"]), ["work"]);
     let brokers = line(&["drain", "--address", &url, ""]);
     assert!(brokers.iter().any(|id| id.len() == 36), "{brokers:?}");
 }
@@ -47,8 +47,10 @@ fn names_and_keys_come_from_the_service() {
 #[test]
 fn names_come_from_the_database_too() {
     let workspace = Workspace::serving();
-    let line = ["show", "--config", "queues.toml", "--store", "q.db", "w"];
-    assert_eq!(candidates(&workspace, &line), ["work"]);
+    for command in ["show", "why"] {
+        let line = [command, "--config", "queues.toml", "--store", "q.db", "w"];
+        assert_eq!(candidates(&workspace, &line), ["work"], "{command}");
+    }
 }
 
 #[test]

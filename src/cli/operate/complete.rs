@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use clap::{ArgMatches, Command, FromArgMatches as _};
+use clap::{ArgMatches, Command};
 use clap_complete::{CompleteEnv, CompletionCandidate};
 use lease_broker_proto::{self as proto, ItemState};
 
@@ -42,7 +42,7 @@ pub(in crate::cli) fn queues() -> Candidates {
 }
 
 /// Returns the keys of items in any state that a person looks at.
-pub(super) fn keys() -> Candidates {
+pub(in crate::cli) fn keys() -> Candidates {
     let states = [ItemState::Leased, ItemState::Dead, ItemState::Ready];
     ask(async move |admin, line| keys_in(&admin, &line, &states).await)
 }
@@ -118,7 +118,7 @@ where
     std::thread::spawn(move || {
         let work = async {
             let line = line()?;
-            let place = PlaceArgs::from_arg_matches(&line).map_err(|error| wrong_line(&error))?;
+            let place = PlaceArgs::of_line(&line).map_err(|error| wrong_line(&error))?;
             let admin = place.look(None).await?;
             let _ = sender.send(question(admin, line).await?);
             Ok(())

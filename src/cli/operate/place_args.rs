@@ -101,6 +101,25 @@ impl Args for PlaceArgs {
 }
 
 impl PlaceArgs {
+    /// Returns the arguments on a line that may lack some of the flags: those of a command that only calls a service, or only opens a
+    /// database.
+    pub(super) fn of_line(line: &ArgMatches) -> Result<Self, clap::Error> {
+        let has = |flag: &str| line.try_contains_id(flag).is_ok();
+        if has("address") && has("store") {
+            return Self::from_arg_matches(line);
+        }
+        let defaults = Flags::augment_args(Command::new("")).try_get_matches_from([""])?;
+        let mut flags = Flags::from_arg_matches(&defaults)?;
+        let place = if has("store") {
+            flags.config = ConfigArgs::from_arg_matches(line)?;
+            Place::Database
+        } else {
+            flags.client = ClientArgs::from_arg_matches(line)?;
+            Place::Service
+        };
+        Ok(Self { flags, place })
+    }
+
     /// Returns the output format.
     pub(super) fn output(&self) -> OutputFormat {
         self.flags.client.output
