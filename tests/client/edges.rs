@@ -166,6 +166,7 @@ async fn workers_of_several_queues_share_connections() {
 
 #[tokio::test]
 async fn handler_is_called_with_an_item_of_a_test() {
+    #[expect(clippy::unused_async, reason = "a handler is asynchronous")]
     async fn handler(item: Item, context: Context) -> Result<Done, HandlerError> {
         context.check()?;
         let page = item.checkpoint().map_or(0, |page| page[0]);

@@ -35,4 +35,4 @@ mod top;
 mod watch;
 mod why;
 mod work;
-mod workspace;
+pub(crate) mod workspace;
