@@ -13,10 +13,10 @@ use crate::{ClaimCall, Holding, Share, StoreError, share_of};
 
 /// The SQL text of the statements.
 pub(super) struct SuspectStatements {
-    has_any: String,
-    find_held: String,
-    find_waiting: String,
-    holds_lease: String,
+    pub(super) has_any: String,
+    pub(super) find_held: String,
+    pub(super) find_waiting: String,
+    pub(super) holds_lease: String,
     note_lease: String,
     remember: String,
     forget: String,

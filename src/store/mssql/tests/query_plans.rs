@@ -75,9 +75,9 @@ impl ProfiledQueue {
         });
         let statements = &self.statements().sql;
         let batches = if within_bytes {
-            &statements.claim_within_bytes
+            &statements.claim.within_bytes
         } else {
-            &statements.claim
+            &statements.claim.small
         };
         let (sql, parameters) = (
             if has_request_id {

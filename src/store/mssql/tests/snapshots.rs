@@ -235,10 +235,14 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
         delay: Duration::ZERO,
         trace_parent: None,
     };
-    show("claim", &table.sql.claim.new);
+    show("claim", &table.sql.claim.small.new);
     show(
         "claim; with calls that may hold leases",
-        &table.sql.claim.with_retries,
+        &table.sql.claim.small.with_retries,
+    );
+    show(
+        "claim of one call; with suspects",
+        &table.sql.claim_of_share.small.new,
     );
     show("set full counters aside", &table.sql.set_full_aside);
     show("heartbeat", &table.sql.extend);
@@ -441,7 +445,7 @@ async fn a_queue_with_checkpoints() {
     let extend = sql.extend_with_checkpoints.as_deref().expect("a batch");
     let checkpoint = queue.checkpoint.as_ref().expect("a column");
     let batches = [
-        ("claim", &*sql.claim.new),
+        ("claim", &*sql.claim.small.new),
         ("heartbeat", &*sql.extend),
         ("heartbeat; with checkpoints", extend),
         ("settle", &*sql.settle.update_ended),
@@ -522,7 +526,7 @@ fn claims_of_items_without_a_size_limit() {
             &spec, &table, None, columns, key_source, text_bytes, &LEASE_SQL,
         );
         assert_eq!(statements.max_row_bytes, None);
-        let batches = statements.sql.claim_within_bytes;
+        let batches = statements.sql.claim.within_bytes;
         let batch = if with_retries {
             batches.with_retries
         } else {

@@ -135,12 +135,34 @@ fn for_each_queue(check: impl Fn(&Connection, &QueueStatements, &str)) {
 #[test]
 fn claim_reads_ready_index_in_order() {
     for_each_queue(|connection, queue, _| {
-        let steps = query_plan(connection, &queue.sql.pick_ready);
+        let steps = query_plan(connection, &queue.sql.pick_ready.keys);
         assert_eq!(steps.len(), 1, "must not sort: {steps:?}");
         assert!(steps[0].contains("INDEX item_lease_ready"), "{steps:?}");
         if !queue.spec.filtered_indexes {
             assert!(steps[0].contains("(lease_state=?"), "{steps:?}");
         }
+    });
+}
+
+#[test]
+fn suspects_are_found_by_the_list_and_the_key() {
+    for_each_queue(|connection, queue, row| {
+        let broker_tables = lease_broker_sql::sqlite::MIGRATION_0001_BROKER;
+        connection.execute_batch(broker_tables).expect("the list");
+        let sql = &queue.sql.suspects;
+        let list = "lease_broker_suspect_wait (queue=?";
+        for listed in [&sql.has_any, &sql.find_held, &sql.find_waiting] {
+            let steps = query_plan(connection, listed);
+            assert!(steps[0].contains(list), "{steps:?}");
+            let seeks = steps[1..].iter().all(|step| step.starts_with("SEARCH t "));
+            assert!(seeks && steps.len() <= 2, "must not sort: {steps:?}");
+        }
+        let picked = query_plan(connection, &sql.pick_suspect.keys);
+        assert_eq!(picked, [row]);
+        let others = query_plan(connection, &sql.pick_others.keys);
+        assert!(others[0].contains("INDEX item_lease_ready"), "{others:?}");
+        let held = query_plan(connection, &sql.holds_lease);
+        assert!(held[0].contains("INDEX item_lease_due"), "{held:?}");
     });
 }
 
@@ -320,7 +342,7 @@ fn place_of_an_item_is_counted_as_claims_read() {
     for_each_queue(|connection, queue, row| {
         let why = &queue.sql.why;
         assert_eq!(query_plan(connection, &why.read_row), [row]);
-        let claim = query_plan(connection, &queue.sql.pick_ready);
+        let claim = query_plan(connection, &queue.sql.pick_ready.keys);
         let count = query_plan(connection, &why.find_ready);
         let index = |steps: &[String]| steps[0].replace("COVERING ", "");
         assert_eq!((count.len(), index(&count)), (1, index(&claim)));
