@@ -64,6 +64,10 @@ pub mod mssql {
     pub const MIGRATION_0001_BROKER: &str = include_str!("mssql/migrations/0001_broker.sql");
     /// `mssql/permissions.sql`
     pub const PERMISSIONS: &str = include_str!("mssql/permissions.sql");
+    /// `mssql/operation.sql`
+    pub const OPERATION: &str = include_str!("mssql/operation.sql");
+    /// `mssql/pause.sql`
+    pub const PAUSE: &str = include_str!("mssql/pause.sql");
     /// `mssql/purge.sql`
     pub const PURGE: &str = include_str!("mssql/purge.sql");
     /// `mssql/reap.sql`
@@ -74,6 +78,8 @@ pub mod mssql {
     pub const RELEASE_CLAIMS: &str = include_str!("mssql/release_claims.sql");
     /// `mssql/remove.sql`
     pub const REMOVE: &str = include_str!("mssql/remove.sql");
+    /// `mssql/search.sql`
+    pub const SEARCH: &str = include_str!("mssql/search.sql");
     /// `mssql/secrets.sql`
     pub const SECRETS: &str = include_str!("mssql/secrets.sql");
     /// `mssql/settle.sql`
@@ -125,6 +131,10 @@ pub mod sqlite {
     pub const LIST: &str = include_str!("sqlite/list.sql");
     /// `sqlite/migrations/0001_broker.sql`
     pub const MIGRATION_0001_BROKER: &str = include_str!("sqlite/migrations/0001_broker.sql");
+    /// `sqlite/operation.sql`
+    pub const OPERATION: &str = include_str!("sqlite/operation.sql");
+    /// `sqlite/pause.sql`
+    pub const PAUSE: &str = include_str!("sqlite/pause.sql");
     /// `sqlite/purge.sql`
     pub const PURGE: &str = include_str!("sqlite/purge.sql");
     /// `sqlite/reap.sql`
@@ -135,6 +145,8 @@ pub mod sqlite {
     pub const RELEASE_CLAIMS: &str = include_str!("sqlite/release_claims.sql");
     /// `sqlite/remove.sql`
     pub const REMOVE: &str = include_str!("sqlite/remove.sql");
+    /// `sqlite/search.sql`
+    pub const SEARCH: &str = include_str!("sqlite/search.sql");
     /// `sqlite/secrets.sql`
     pub const SECRETS: &str = include_str!("sqlite/secrets.sql");
     /// `sqlite/settle.sql`

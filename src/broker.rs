@@ -19,12 +19,15 @@
 //! | `fail_fast_leases.rs`, `store_health.rs`, `store_failures.rs`, `running_operations.rs`, `operation_metrics.rs` | health and counters of the store |
 //! | `lease_recorder.rs`, `lease_tracer.rs`, `statement_spans.rs` | counters and spans of leases and store operations |
 //! | `queue_counters.rs`, `queue_monitor.rs` | counters, statistics and the age of leases, for each queue |
+//! | `operator.rs` | what operators look at and change, and one task that runs their operations on many items |
+//! | `activity.rs` | events per second of each queue, for the list of brokers |
 //! | `instances.rs` | one task that lists this broker in the database and compares its settings with the others' |
 //! | `secret_reader.rs` | one task that reads the secrets of lease ids again |
 //! | `request_memory.rs` | one task that forgets the request ids of old Enqueue calls |
 //! | `retention.rs` | one task per queue that deletes items that ended long ago |
 //! | `reaper.rs`, `clock_watch.rs`, `shortest_lease.rs`, `wakeups.rs` | one task per queue that expires leases, steps of the store's clock, and the wake-ups between tasks |
 
+mod activity;
 mod admission;
 mod call_context;
 mod calls;
@@ -39,6 +42,7 @@ mod lease_recorder;
 mod lease_tracer;
 mod limits;
 mod operation_metrics;
+mod operator;
 mod queue_counters;
 mod queue_monitor;
 mod reaper;
@@ -74,6 +78,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+pub use self::activity::ActivityHistory;
 pub use self::admission::{
     Account, Budget, Budgets, FairQueue, Held, Importance, InTurn, Ledger, OpenAccount,
 };
@@ -83,6 +88,10 @@ pub use self::error::{Error, OverloadCause};
 pub use self::instances::Identity;
 pub use self::lease_recorder::LeaseObserver;
 pub use self::operation_metrics::{Operation, OperationCount, OperationObserver};
+pub use self::operator::{
+    Actor, DryRun, ItemList, ItemSelection, ListItems, ListedBrokers, MAX_PAGE, OneItem,
+    OperationChange, OperationList, OperationView, Operator, QueueState, StartOperation,
+};
 pub use self::queue_counters::{Counter, LeaseCall, LeaseEnd, QueueCounters};
 pub use self::queue_monitor::QueueStatus;
 pub use self::requests::{
@@ -93,6 +102,7 @@ pub use self::store_failures::StoreFailure;
 pub use self::store_health::StoreStatus;
 pub use self::undelivered::{DeliveredLease, Delivery, HeldBack, UndeliveredLeases};
 
+use self::activity::ActivityMeter;
 use self::claim_dispatcher::ClaimDispatcher;
 use self::fail_fast_leases::FailFastLeases;
 use self::group_commit::GroupCommit;
@@ -101,6 +111,7 @@ use self::lease_recorder::{LeaseRecorder, Unobserved};
 use self::lease_tracer::LeaseTracer;
 use self::limits::RequestLimits;
 use self::operation_metrics::OperationMetrics;
+use self::operator::OperationRunner;
 use self::queue_monitor::{LastRefresh, QueueMonitor};
 use self::reaper::Reaper;
 use self::retention::Retention;
@@ -127,6 +138,10 @@ pub struct Broker {
     metrics: Arc<OperationMetrics>,
     leases: Arc<LeaseRecorder>,
     secret_reader: Arc<SecretReader>,
+    operator: Arc<Operator>,
+    activity_history: Arc<ActivityHistory>,
+    /// True when an operator has told this broker to drain.
+    told_to_drain: watch::Sender<bool>,
     /// Whether the broker will stop giving leases.
     drain_is_announced: watch::Sender<bool>,
     /// The number of queues whose settings differ from those of another broker.
@@ -275,7 +290,12 @@ impl Broker {
             health: store_health.clone(),
             leases: leases.clone(),
         });
+        let wakeups: Arc<[Arc<Wakeups>]> = queues.iter().map(|_| Arc::default()).collect();
+        let operator = Operator::with_wakeups(store.clone(), queues, wakeups.clone());
         let mut broker = Self {
+            operator: Arc::new(operator),
+            activity_history: Arc::default(),
+            told_to_drain: watch::Sender::new(false),
             store,
             lease_operations,
             limits: RequestLimits(config.limits),
@@ -304,7 +324,6 @@ impl Broker {
             broker.stop.clone(),
         );
         broker.tasks.spawn(forget);
-        let wakeups: Arc<[Arc<Wakeups>]> = queues.iter().map(|_| Arc::default()).collect();
         let refresh_turns = Arc::new(Semaphore::new(queue_monitor::CONCURRENT_REFRESHES));
         for (index, spec) in queues.iter().enumerate() {
             let index = QueueIndex(index);
@@ -500,8 +519,46 @@ impl Broker {
         self.metrics.clock_offset_seconds()
     }
 
-    /// Lists this broker in the database every 5 s, until it stops, and compares its settings with those of the others.
+    /// Returns what all brokers together have done lately.
+    pub fn activity_history(&self) -> &Arc<ActivityHistory> {
+        &self.activity_history
+    }
+
+    /// Returns what serves operators.
+    pub fn operator(&self) -> &Arc<Operator> {
+        &self.operator
+    }
+
+    /// Takes a place for a call of an operator, as every call that works has one.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`] if there is none, [`Error::Withdrawn`] if the caller's deadline has passed.
+    pub fn operator_call(&self, context: &CallContext) -> Result<impl Sized + use<>, Error> {
+        let place = self.budgets.working_call(context)?;
+        context.begin()?;
+        Ok(place)
+    }
+
+    /// Waits until an operator tells this broker to drain.
+    pub async fn told_to_drain(&self) {
+        let mut told = self.told_to_drain.subscribe();
+        let _ = told.wait_for(|told| *told).await;
+    }
+
+    /// Lists this broker in the database every 5 s, until it stops, and compares its settings with those of the others. Also runs
+    /// operations on many items.
     pub fn announce(&self, identity: Identity) {
+        let _ = self.operator.broker_id.set(identity.id);
+        let runner = OperationRunner {
+            operator: self.operator.clone(),
+            store: self.store.clone(),
+            leases: Some(self.leases.clone()),
+            broker: identity.id,
+            drain: self.told_to_drain.clone(),
+        };
+        self.tasks.spawn(runner.run(self.stop.clone()));
+        let names = self.operator.queue_names().map(str::to_owned).collect();
+        let meter = ActivityMeter::new(self.metrics.clone(), names);
         let instances = Instances::new(
             self.store.clone(),
             self.store_health.clone(),
@@ -510,6 +567,7 @@ impl Broker {
             self.drain_is_announced.subscribe(),
             self.differing_queues.clone(),
             self.other_version_runs.clone(),
+            (meter, self.activity_history.clone()),
         );
         self.tasks.spawn(instances.run(self.stop.clone()));
     }

@@ -3,6 +3,7 @@
 //! Of the layers of the server, only this one uses tonic, prost and the messages of `proto/`. A handler converts messages and
 //! decides nothing. The broker applies the rules, and `status.rs` maps its errors to gRPC statuses in one table.
 
+mod admin;
 mod answered;
 mod api;
 mod call_metrics;
@@ -29,6 +30,7 @@ mod service;
 mod standard_services;
 mod status;
 
+pub use self::admin::{AdminApi, AdminCaller};
 pub use self::call_metrics::{CODE_NAMES, CallMetrics, error_type};
 pub use self::connection_counts::{ConnectionCounts, RefusedConnection};
 pub use self::server::{CallObservers, RunningServer, serve, serve_observed};

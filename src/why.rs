@@ -107,6 +107,7 @@ mod tests {
                 address: String::new(),
                 draining: false,
                 settings,
+                activity: std::collections::BTreeMap::new(),
             }]),
         }
     }

@@ -90,7 +90,11 @@ impl Layer {
         let store = match self {
             Self::Broker(broker) => {
                 let claimed = broker
-                    .claim(&CallContext::default(), claim_request(worker, max_items))
+                    .claim(
+                        &CallContext::default(),
+                        claim_request(worker, max_items),
+                        None,
+                    )
                     .await;
                 return deliver(claimed.expect("claimed"));
             }
@@ -225,7 +229,6 @@ fn claim_request(worker: &str, max_items: usize) -> ClaimRequest {
         max_bytes: 4 << 20,
         lease_duration: None,
         wait_timeout: None,
-        time_to_deadline: None,
         request_id: None,
     }
 }

@@ -538,6 +538,8 @@ pub enum HeldBack {
     Stopping = 3,
     /// The claim was ended by ReleaseClaims.
     Released = 4,
+    /// The queue is paused.
+    Paused = 5,
 }
 impl HeldBack {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -551,6 +553,7 @@ impl HeldBack {
             Self::TooLarge => "HELD_BACK_TOO_LARGE",
             Self::Stopping => "HELD_BACK_STOPPING",
             Self::Released => "HELD_BACK_RELEASED",
+            Self::Paused => "HELD_BACK_PAUSED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -561,6 +564,7 @@ impl HeldBack {
             "HELD_BACK_TOO_LARGE" => Some(Self::TooLarge),
             "HELD_BACK_STOPPING" => Some(Self::Stopping),
             "HELD_BACK_RELEASED" => Some(Self::Released),
+            "HELD_BACK_PAUSED" => Some(Self::Paused),
             _ => None,
         }
     }
@@ -1043,7 +1047,7 @@ pub mod lease_service_client {
         /// Errors: INVALID_FIELD (request_id: not a UUID, or an earlier call with this id had other items;
         /// items\[i\].columns\["name"\]: the column is unknown, the service itself sets it, it cannot hold the value, or a constraint
         /// of the table refuses the value; items\[i\].delay; items\[i\].trace_parent), LIMIT_EXCEEDED (items, items\[i\].delay),
-        /// QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. If a row with the key
+        /// QUEUE_NOT_FOUND, QUEUE_PAUSED, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. If a row with the key
         /// or another unique value of an item exists: ALREADY_EXISTS with the reason ALREADY_EXISTS (items\[i\]).
         pub async fn enqueue(
             &mut self,
@@ -1199,7 +1203,7 @@ pub mod lease_service_server {
         /// Errors: INVALID_FIELD (request_id: not a UUID, or an earlier call with this id had other items;
         /// items\[i\].columns\["name"\]: the column is unknown, the service itself sets it, it cannot hold the value, or a constraint
         /// of the table refuses the value; items\[i\].delay; items\[i\].trace_parent), LIMIT_EXCEEDED (items, items\[i\].delay),
-        /// QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. If a row with the key
+        /// QUEUE_NOT_FOUND, QUEUE_PAUSED, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. If a row with the key
         /// or another unique value of an item exists: ALREADY_EXISTS with the reason ALREADY_EXISTS (items\[i\]).
         async fn enqueue(
             &self,
@@ -1738,6 +1742,654 @@ pub struct CancelResult {
     #[prost(message, optional, tag = "7")]
     pub refusal: ::core::option::Option<Refusal>,
 }
+/// Lists queues.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListQueuesRequest {
+    /// The names of queues. Empty: all queues of the service on which the caller has a role for this rpc.
+    #[prost(string, repeated, tag = "1")]
+    pub queues: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// True: every item is counted, which reads the whole table. Absent: a state is counted up to 10,000 items.
+    #[prost(bool, tag = "2")]
+    pub exact: bool,
+}
+/// The queues of a service.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListQueuesResponse {
+    /// The queues, in the order of the configuration.
+    #[prost(message, repeated, tag = "1")]
+    pub queues: ::prost::alloc::vec::Vec<QueueSummary>,
+}
+/// The present state of a queue.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct QueueSummary {
+    /// The name of the queue.
+    #[prost(string, tag = "1")]
+    pub queue: ::prost::alloc::string::String,
+    /// The table whose rows are the items.
+    #[prost(string, tag = "2")]
+    pub table: ::prost::alloc::string::String,
+    /// The number of items in each state.
+    #[prost(message, repeated, tag = "3")]
+    pub counts: ::prost::alloc::vec::Vec<StateCount>,
+    /// The time since the oldest ready item became ready. Absent: no ready item has a known age.
+    #[prost(message, optional, tag = "4")]
+    pub oldest_ready: ::core::option::Option<::prost_types::Duration>,
+    /// True: oldest_ready is the age of the oldest of a sample.
+    #[prost(bool, tag = "5")]
+    pub oldest_ready_sampled: bool,
+    /// The time since the oldest lease was claimed. Absent: no item is leased.
+    #[prost(message, optional, tag = "6")]
+    pub oldest_lease: ::core::option::Option<::prost_types::Duration>,
+    /// True: oldest_lease is the age of the oldest of a sample.
+    #[prost(bool, tag = "7")]
+    pub oldest_lease_sampled: bool,
+    /// The pause. Absent: the queue is not paused.
+    #[prost(message, optional, tag = "8")]
+    pub pause: ::core::option::Option<QueuePause>,
+    /// What all brokers together have done per second lately.
+    #[prost(message, optional, tag = "9")]
+    pub rates: ::core::option::Option<QueueRates>,
+    /// The operations that run on the queue.
+    #[prost(message, repeated, tag = "10")]
+    pub operations: ::prost::alloc::vec::Vec<Operation>,
+    /// The columns that a filter can name.
+    #[prost(string, repeated, tag = "11")]
+    pub filterable_columns: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The settings of the queue at the instance that answers, as JSON.
+    #[prost(string, tag = "12")]
+    pub settings_json: ::prost::alloc::string::String,
+    /// The number of claims that wait for items at all brokers.
+    #[prost(int64, tag = "13")]
+    pub waiting_claims: i64,
+}
+/// The number of items in one state.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StateCount {
+    /// The state.
+    #[prost(enumeration = "ItemState", tag = "1")]
+    pub state: i32,
+    /// The number of items.
+    #[prost(int64, tag = "2")]
+    pub count: i64,
+    /// True: the state can have more items.
+    #[prost(bool, tag = "3")]
+    pub at_least: bool,
+}
+/// Events per second, over about 30 seconds, at all brokers together.
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct QueueRates {
+    /// Leases given by claims.
+    #[prost(double, tag = "1")]
+    pub claimed: f64,
+    /// Items completed.
+    #[prost(double, tag = "2")]
+    pub completed: f64,
+    /// Items failed by workers.
+    #[prost(double, tag = "3")]
+    pub failed: f64,
+    /// Leases that have expired.
+    #[prost(double, tag = "4")]
+    pub expired: f64,
+    /// Items added by clients.
+    #[prost(double, tag = "5")]
+    pub enqueued: f64,
+    /// Leases released.
+    #[prost(double, tag = "6")]
+    pub released: f64,
+}
+/// The pause of a queue.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct QueuePause {
+    /// The name of the queue.
+    #[prost(string, tag = "1")]
+    pub queue: ::prost::alloc::string::String,
+    /// The paused parts.
+    #[prost(enumeration = "PauseMode", tag = "2")]
+    pub mode: i32,
+    /// The reason, as given.
+    #[prost(string, tag = "3")]
+    pub reason: ::prost::alloc::string::String,
+    /// The identity of the caller who paused the queue. Empty: the service has no identities.
+    #[prost(string, tag = "4")]
+    pub actor: ::prost::alloc::string::String,
+    /// The time at which the pause began, by the database's clock.
+    #[prost(message, optional, tag = "5")]
+    pub pause_time: ::core::option::Option<::prost_types::Timestamp>,
+    /// The time at which the pause ends by itself. Absent: it does not.
+    #[prost(message, optional, tag = "6")]
+    pub until: ::core::option::Option<::prost_types::Timestamp>,
+}
+/// Pauses a queue.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PauseQueueRequest {
+    /// The name of the queue. Required.
+    #[prost(string, tag = "1")]
+    pub queue: ::prost::alloc::string::String,
+    /// The parts to pause. Absent: claims.
+    #[prost(enumeration = "PauseMode", tag = "2")]
+    pub mode: i32,
+    /// The reason, cut to 1,024 characters.
+    #[prost(string, tag = "3")]
+    pub reason: ::prost::alloc::string::String,
+    /// The time at which the pause ends by itself, up to 366 days from now. Absent: it does not.
+    #[prost(message, optional, tag = "4")]
+    pub until: ::core::option::Option<::prost_types::Timestamp>,
+}
+/// The result of a PauseQueue call.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PauseQueueResponse {
+    /// The pause.
+    #[prost(message, optional, tag = "1")]
+    pub pause: ::core::option::Option<QueuePause>,
+}
+/// Ends the pause of a queue.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ResumeQueueRequest {
+    /// The name of the queue. Required.
+    #[prost(string, tag = "1")]
+    pub queue: ::prost::alloc::string::String,
+    /// The reason, cut to 1,024 characters. It is written into the audit log.
+    #[prost(string, tag = "2")]
+    pub reason: ::prost::alloc::string::String,
+}
+/// The result of a ResumeQueue call.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ResumeQueueResponse {
+    /// The pause that this call has ended. Absent: the queue was not paused.
+    #[prost(message, optional, tag = "1")]
+    pub ended: ::core::option::Option<QueuePause>,
+}
+/// Selects items of one state. An item has to fit all fields that are set.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ItemFilter {
+    /// The keys of items, in the form of Item.key, up to 1,000. Nothing else can be set beside them.
+    #[prost(string, repeated, tag = "1")]
+    pub keys: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The worker that holds the item, or that settled it last, up to 128 characters.
+    #[prost(string, tag = "2")]
+    pub owner: ::prost::alloc::string::String,
+    /// A part of the text of the last error, up to 256 characters. The collation of the column decides if case matters.
+    #[prost(string, tag = "3")]
+    pub error_contains: ::prost::alloc::string::String,
+    /// The item entered its state at this time or later, by the database's clock.
+    #[prost(message, optional, tag = "4")]
+    pub state_since: ::core::option::Option<::prost_types::Timestamp>,
+    /// The item entered its state before this time. Items whose time is unknown do not fit state_since and state_before.
+    #[prost(message, optional, tag = "5")]
+    pub state_before: ::core::option::Option<::prost_types::Timestamp>,
+    /// The item has used this number of attempts or more.
+    #[prost(int32, tag = "6")]
+    pub min_attempt: i32,
+    /// The values of columns, by column name. Only columns that the queue's setting `filterable` lists.
+    #[prost(btree_map = "string, message", tag = "7")]
+    pub columns: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ColumnValue,
+    >,
+}
+/// Lists items of one queue.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListItemsRequest {
+    /// The name of the queue. Required.
+    #[prost(string, tag = "1")]
+    pub queue: ::prost::alloc::string::String,
+    /// The state of the items. Required, except with filter.keys.
+    #[prost(enumeration = "ItemState", tag = "2")]
+    pub state: i32,
+    /// The items to list. Absent: all of the state.
+    #[prost(message, optional, tag = "3")]
+    pub filter: ::core::option::Option<ItemFilter>,
+    /// The maximum number of items on the page, 1 to 1,000. Absent: 100.
+    #[prost(int32, tag = "4")]
+    pub page_size: i32,
+    /// The next_page_token of the page before. The other fields must be the same. Empty: the first page.
+    #[prost(string, tag = "5")]
+    pub page_token: ::prost::alloc::string::String,
+    /// True: the latest come first. Only for dead items.
+    #[prost(bool, tag = "6")]
+    pub newest_first: bool,
+}
+/// A page of items.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListItemsResponse {
+    /// The items.
+    #[prost(message, repeated, tag = "1")]
+    pub items: ::prost::alloc::vec::Vec<ItemSummary>,
+    /// Gets the next page. Empty: this is the last one.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+    /// The number of rows that were examined for this page.
+    #[prost(int64, tag = "3")]
+    pub examined: i64,
+    /// True: the page ended because it had examined as many rows as it may, and not because it is full.
+    #[prost(bool, tag = "4")]
+    pub is_partial: bool,
+}
+/// An item without the columns of its row.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ItemSummary {
+    /// The identity of the item, in the form of Item.key.
+    #[prost(string, tag = "1")]
+    pub key: ::prost::alloc::string::String,
+    /// The state. ITEM_STATE_UNSPECIFIED: the column has a value that is no state.
+    #[prost(enumeration = "ItemState", tag = "2")]
+    pub state: i32,
+    /// The worker that holds the item, that completed or failed it last, or whose lease was cancelled. Empty: none is known.
+    #[prost(string, tag = "3")]
+    pub owner: ::prost::alloc::string::String,
+    /// The time at which the item entered its state, by the database's clock. Absent: it is unknown, because another program has
+    /// inserted the row.
+    #[prost(message, optional, tag = "4")]
+    pub state_time: ::core::option::Option<::prost_types::Timestamp>,
+    /// The time at which the lease expires, or the delayed item becomes ready. Absent: the item has none.
+    #[prost(message, optional, tag = "5")]
+    pub due_time: ::core::option::Option<::prost_types::Timestamp>,
+    /// The number of attempts used.
+    #[prost(int64, tag = "6")]
+    pub attempt: i64,
+    /// The fencing token, which counts the claims of the item.
+    #[prost(int64, tag = "7")]
+    pub fencing_token: i64,
+    /// The text of the last failure, or the reason of a cancellation. Empty: there is none.
+    #[prost(string, tag = "8")]
+    pub error: ::prost::alloc::string::String,
+    /// The time since state_time at the time of the answer. Absent: state_time is unknown.
+    #[prost(message, optional, tag = "9")]
+    pub age: ::core::option::Option<::prost_types::Duration>,
+    /// The time until due_time at the time of the answer, zero if it has passed. Absent: the item has no due_time.
+    #[prost(message, optional, tag = "10")]
+    pub due_in: ::core::option::Option<::prost_types::Duration>,
+}
+/// Asks for one item.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetItemRequest {
+    /// The name of the queue. Required.
+    #[prost(string, tag = "1")]
+    pub queue: ::prost::alloc::string::String,
+    /// The identity of the item, in the form of Item.key. Required.
+    #[prost(string, tag = "2")]
+    pub key: ::prost::alloc::string::String,
+}
+/// One item with its columns.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetItemResponse {
+    /// The item.
+    #[prost(message, optional, tag = "1")]
+    pub item: ::core::option::Option<ItemSummary>,
+    /// The values of the columns that workers receive, by column name.
+    #[prost(btree_map = "string, message", tag = "2")]
+    pub columns: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ColumnValue,
+    >,
+    /// The W3C trace context in the row. Empty: there is none.
+    #[prost(string, tag = "3")]
+    pub trace_parent: ::prost::alloc::string::String,
+    /// The size of the checkpoint in bytes. Absent: there is none.
+    #[prost(int64, optional, tag = "4")]
+    pub checkpoint_bytes: ::core::option::Option<i64>,
+    /// The time of the answer, by the database's clock.
+    #[prost(message, optional, tag = "5")]
+    pub now: ::core::option::Option<::prost_types::Timestamp>,
+    /// Why the item is not being claimed, as sentences for people.
+    #[prost(string, repeated, tag = "6")]
+    pub causes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// An operation on many items.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Operation {
+    /// The id: the request_id of the call that started it.
+    #[prost(string, tag = "1")]
+    pub operation_id: ::prost::alloc::string::String,
+    /// The name of the queue.
+    #[prost(string, tag = "2")]
+    pub queue: ::prost::alloc::string::String,
+    /// The items that it selects.
+    #[prost(message, optional, tag = "6")]
+    pub filter: ::core::option::Option<ItemFilter>,
+    /// The maximum number of items that it changes. 0: no maximum.
+    #[prost(int64, tag = "7")]
+    pub limit: i64,
+    /// The maximum number of items that it changes per second. 0: no maximum.
+    #[prost(int32, tag = "8")]
+    pub max_per_second: i32,
+    /// Its state.
+    #[prost(enumeration = "OperationState", tag = "9")]
+    pub state: i32,
+    /// The identity of the caller who started it. Empty: the service has no identities.
+    #[prost(string, tag = "10")]
+    pub actor: ::prost::alloc::string::String,
+    /// The reason, as given.
+    #[prost(string, tag = "11")]
+    pub reason: ::prost::alloc::string::String,
+    /// The time at which it was started, by the database's clock.
+    #[prost(message, optional, tag = "12")]
+    pub create_time: ::core::option::Option<::prost_types::Timestamp>,
+    /// The time at which it ended. Absent: it runs.
+    #[prost(message, optional, tag = "13")]
+    pub end_time: ::core::option::Option<::prost_types::Timestamp>,
+    /// The number of rows that it has examined.
+    #[prost(int64, tag = "14")]
+    pub examined: i64,
+    /// The number of items that it has changed.
+    #[prost(int64, tag = "15")]
+    pub changed: i64,
+    /// The number of items that the database refused to change, for example because another table refers to them.
+    #[prost(int64, tag = "16")]
+    pub refused: i64,
+    /// The first refusal, or the error that ended the operation. Empty: there is none.
+    #[prost(string, tag = "17")]
+    pub error: ::prost::alloc::string::String,
+    /// The id of the broker that runs it. Empty: no broker does at the moment.
+    #[prost(string, tag = "18")]
+    pub broker_id: ::prost::alloc::string::String,
+    /// The identity of the caller who cancelled it. Empty: it was not cancelled, or the service has no identities.
+    #[prost(string, tag = "19")]
+    pub cancelled_by: ::prost::alloc::string::String,
+    /// What it does.
+    #[prost(oneof = "operation::Action", tags = "3, 4, 5")]
+    pub action: ::core::option::Option<operation::Action>,
+}
+/// Nested message and enum types in `Operation`.
+pub mod operation {
+    /// What it does.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Action {
+        /// Makes dead items ready.
+        #[prost(message, tag = "3")]
+        Redrive(super::Redrive),
+        /// Takes leases away.
+        #[prost(message, tag = "4")]
+        CancelLeases(super::CancelHeld),
+        /// Deletes items that have ended.
+        #[prost(message, tag = "5")]
+        Purge(super::Purge),
+    }
+}
+/// Makes dead items ready, with all their attempts again.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Redrive {
+    /// The delay before the items are ready, up to 366 days. Absent: they are ready immediately.
+    #[prost(message, optional, tag = "1")]
+    pub delay: ::core::option::Option<::prost_types::Duration>,
+    /// True: the items keep the number of attempts that they have used, so they become dead again at their next failure.
+    #[prost(bool, tag = "2")]
+    pub keep_attempts: bool,
+    /// True: the items lose their checkpoints.
+    #[prost(bool, tag = "3")]
+    pub clear_checkpoint: bool,
+}
+/// Takes leases away from their workers. The attempts count, as in CancelLeases.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CancelHeld {
+    /// The delay before the items are ready again, up to 366 days. Absent: they are ready immediately.
+    #[prost(message, optional, tag = "1")]
+    pub delay: ::core::option::Option<::prost_types::Duration>,
+    /// True: the items become dead. Cannot be combined with a delay.
+    #[prost(bool, tag = "2")]
+    pub dead_letter: bool,
+}
+/// Deletes items.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Purge {
+    /// The state of the items: completed or dead. Required.
+    #[prost(enumeration = "ItemState", tag = "1")]
+    pub state: i32,
+}
+/// Starts an operation.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct StartOperationRequest {
+    /// The name of the queue. Required.
+    #[prost(string, tag = "1")]
+    pub queue: ::prost::alloc::string::String,
+    /// The items to change. Absent: all of the state that the action is for.
+    #[prost(message, optional, tag = "2")]
+    pub filter: ::core::option::Option<ItemFilter>,
+    /// The maximum number of items to change. 0: no maximum.
+    #[prost(int64, tag = "6")]
+    pub limit: i64,
+    /// The maximum number of items to change per second. 0: no maximum.
+    #[prost(int32, tag = "7")]
+    pub max_per_second: i32,
+    /// True: nothing is started. The response has the number of items.
+    #[prost(bool, tag = "8")]
+    pub dry_run: bool,
+    /// A UUID that the caller makes: 36 characters, not the nil UUID. It becomes the id of the operation. If the call is sent again with
+    /// the same id, it returns the same operation. Required, except for a dry run.
+    #[prost(string, tag = "9")]
+    pub request_id: ::prost::alloc::string::String,
+    /// The reason, cut to 1,024 characters. The workers whose leases are cancelled learn it.
+    #[prost(string, tag = "10")]
+    pub reason: ::prost::alloc::string::String,
+    /// What to do. Required.
+    #[prost(oneof = "start_operation_request::Action", tags = "3, 4, 5")]
+    pub action: ::core::option::Option<start_operation_request::Action>,
+}
+/// Nested message and enum types in `StartOperationRequest`.
+pub mod start_operation_request {
+    /// What to do. Required.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Action {
+        /// Makes dead items ready.
+        #[prost(message, tag = "3")]
+        Redrive(super::Redrive),
+        /// Takes leases away.
+        #[prost(message, tag = "4")]
+        CancelLeases(super::CancelHeld),
+        /// Deletes items that have ended.
+        #[prost(message, tag = "5")]
+        Purge(super::Purge),
+    }
+}
+/// The result of a StartOperation call.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct StartOperationResponse {
+    /// The operation. Absent for a dry run.
+    #[prost(message, optional, tag = "1")]
+    pub operation: ::core::option::Option<Operation>,
+    /// For a dry run: the number of items that fit.
+    #[prost(int64, tag = "2")]
+    pub matched: i64,
+    /// For a dry run: true if the count was ended by its bound, so that there can be more.
+    #[prost(bool, tag = "3")]
+    pub at_least: bool,
+    /// For a dry run: the number of rows that were examined.
+    #[prost(int64, tag = "4")]
+    pub examined: i64,
+}
+/// Asks for an operation.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetOperationRequest {
+    /// The id. Required.
+    #[prost(string, tag = "1")]
+    pub operation_id: ::prost::alloc::string::String,
+}
+/// The result of a GetOperation call.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetOperationResponse {
+    /// The operation.
+    #[prost(message, optional, tag = "1")]
+    pub operation: ::core::option::Option<Operation>,
+}
+/// Lists operations.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListOperationsRequest {
+    /// The name of the queue. Empty: all queues on which the caller has a role for this rpc.
+    #[prost(string, tag = "1")]
+    pub queue: ::prost::alloc::string::String,
+    /// True: only operations that run.
+    #[prost(bool, tag = "2")]
+    pub running_only: bool,
+    /// The maximum number of operations on the page, 1 to 1,000. Absent: 100.
+    #[prost(int32, tag = "3")]
+    pub page_size: i32,
+    /// The next_page_token of the page before. Empty: the first page.
+    #[prost(string, tag = "4")]
+    pub page_token: ::prost::alloc::string::String,
+}
+/// A page of operations.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListOperationsResponse {
+    /// The operations, the latest first.
+    #[prost(message, repeated, tag = "1")]
+    pub operations: ::prost::alloc::vec::Vec<Operation>,
+    /// Gets the next page. Empty: this is the last one.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+/// Stops an operation.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CancelOperationRequest {
+    /// The id. Required.
+    #[prost(string, tag = "1")]
+    pub operation_id: ::prost::alloc::string::String,
+    /// The reason, cut to 1,024 characters. It is written into the audit log.
+    #[prost(string, tag = "2")]
+    pub reason: ::prost::alloc::string::String,
+}
+/// The result of a CancelOperation call.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CancelOperationResponse {
+    /// The operation.
+    #[prost(message, optional, tag = "1")]
+    pub operation: ::core::option::Option<Operation>,
+}
+/// Lists brokers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListBrokersRequest {}
+/// The brokers of a database.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListBrokersResponse {
+    /// The brokers. Those that were seen last come first.
+    #[prost(message, repeated, tag = "1")]
+    pub brokers: ::prost::alloc::vec::Vec<BrokerInstance>,
+}
+/// A broker process.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BrokerInstance {
+    /// The random id of the process.
+    #[prost(string, tag = "1")]
+    pub broker_id: ::prost::alloc::string::String,
+    /// The host and the port that it listens on.
+    #[prost(string, tag = "2")]
+    pub address: ::prost::alloc::string::String,
+    /// Its version.
+    #[prost(string, tag = "3")]
+    pub version: ::prost::alloc::string::String,
+    /// The time at which it started, by the database's clock.
+    #[prost(message, optional, tag = "4")]
+    pub start_time: ::core::option::Option<::prost_types::Timestamp>,
+    /// The time at which it was seen last, by the database's clock.
+    #[prost(message, optional, tag = "5")]
+    pub seen_time: ::core::option::Option<::prost_types::Timestamp>,
+    /// True: it was seen within the last 15 seconds.
+    #[prost(bool, tag = "6")]
+    pub is_live: bool,
+    /// True: it has stopped, or will stop soon.
+    #[prost(bool, tag = "7")]
+    pub is_draining: bool,
+    /// True: it is the instance that answers.
+    #[prost(bool, tag = "8")]
+    pub is_self: bool,
+    /// The queues whose settings differ from those of the instance that answers.
+    #[prost(string, repeated, tag = "9")]
+    pub differing_queues: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// Tells a broker to stop.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DrainBrokerRequest {
+    /// The id of the process. Required.
+    #[prost(string, tag = "1")]
+    pub broker_id: ::prost::alloc::string::String,
+    /// The reason, cut to 1,024 characters. It is written into the audit log.
+    #[prost(string, tag = "2")]
+    pub reason: ::prost::alloc::string::String,
+}
+/// The result of a DrainBroker call.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DrainBrokerResponse {
+    /// The broker.
+    #[prost(message, optional, tag = "1")]
+    pub broker: ::core::option::Option<BrokerInstance>,
+}
+/// The parts of a queue that are paused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum PauseMode {
+    /// Not set.
+    Unspecified = 0,
+    /// Claims get no lease.
+    Claims = 1,
+    /// Enqueue is refused. Use it to empty a queue.
+    Enqueue = 2,
+    /// Both.
+    Both = 3,
+}
+impl PauseMode {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "PAUSE_MODE_UNSPECIFIED",
+            Self::Claims => "PAUSE_MODE_CLAIMS",
+            Self::Enqueue => "PAUSE_MODE_ENQUEUE",
+            Self::Both => "PAUSE_MODE_BOTH",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "PAUSE_MODE_UNSPECIFIED" => Some(Self::Unspecified),
+            "PAUSE_MODE_CLAIMS" => Some(Self::Claims),
+            "PAUSE_MODE_ENQUEUE" => Some(Self::Enqueue),
+            "PAUSE_MODE_BOTH" => Some(Self::Both),
+            _ => None,
+        }
+    }
+}
+/// The state of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum OperationState {
+    /// Not set.
+    Unspecified = 0,
+    /// It runs, or waits for a broker that runs it.
+    Running = 1,
+    /// It has visited every item.
+    Done = 2,
+    /// It was cancelled.
+    Cancelled = 3,
+    /// It cannot continue. Operation.error says why.
+    Failed = 4,
+}
+impl OperationState {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "OPERATION_STATE_UNSPECIFIED",
+            Self::Running => "OPERATION_STATE_RUNNING",
+            Self::Done => "OPERATION_STATE_DONE",
+            Self::Cancelled => "OPERATION_STATE_CANCELLED",
+            Self::Failed => "OPERATION_STATE_FAILED",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "OPERATION_STATE_UNSPECIFIED" => Some(Self::Unspecified),
+            "OPERATION_STATE_RUNNING" => Some(Self::Running),
+            "OPERATION_STATE_DONE" => Some(Self::Done),
+            "OPERATION_STATE_CANCELLED" => Some(Self::Cancelled),
+            "OPERATION_STATE_FAILED" => Some(Self::Failed),
+            _ => None,
+        }
+    }
+}
 /// Generated client implementations.
 #[cfg(feature = "client")]
 pub mod admin_service_client {
@@ -1750,7 +2402,11 @@ pub mod admin_service_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// Operates queues. Its rpcs need the role operator.
+    /// Looks at queues and operates them. Rpcs that look need the role observer, operator or admin, and rpcs that change something the
+    /// role operator or admin, unless they name another. An rpc that names no queue needs the role on any queue, and shows only queues on
+    /// which the caller has it.
+    ///
+    /// A change can have a reason. The service stores it with the identity of the caller, shows both, and writes them into its audit log.
     #[derive(Debug, Clone)]
     pub struct AdminServiceClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -1831,6 +2487,336 @@ pub mod admin_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
+        /// Lists the queues with their counts, ages, rates and pauses.
+        ///
+        /// Errors: QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        pub async fn list_queues(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListQueuesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListQueuesResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasebroker.v1.AdminService/ListQueues",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasebroker.v1.AdminService", "ListQueues"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Lists items of one state that fit a filter, page by page. It takes no lease and changes nothing.
+        ///
+        /// Dead items are listed by the time at which they became dead, leased and delayed ones by their due time, and ready and
+        /// completed ones by key. A page has a bound for the rows that it examines, so it can have fewer items than its page_size, or
+        /// none, although more follow. The list ends when next_page_token is empty. An item that does not change while one pages is listed
+        /// exactly once. One that changes can be listed twice, or not at all.
+        ///
+        /// Errors: INVALID_FIELD (state, filter.keys\[i\], filter.columns, filter.error_contains, page_size, page_token), LIMIT_EXCEEDED
+        /// (filter.keys, filter.owner, filter.error_contains, page_size), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
+        /// STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        pub async fn list_items(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListItemsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListItemsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasebroker.v1.AdminService/ListItems",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasebroker.v1.AdminService", "ListItems"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Returns one item with the values of its columns.
+        ///
+        /// Errors: INVALID_FIELD (key), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        /// If no row has the key: NOT_FOUND with the reason ITEM_NOT_FOUND.
+        pub async fn get_item(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetItemRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetItemResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasebroker.v1.AdminService/GetItem",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasebroker.v1.AdminService", "GetItem"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Pauses a queue, for all brokers of the database, or changes its pause.
+        ///
+        /// A paused queue gives no lease: no claim gets one that begins after the answer to this call. Such a claim waits as on an empty
+        /// queue, and answers with HELD_BACK_PAUSED. Heartbeats, settlements, follow-ups and expiry continue. Depending on the mode, Enqueue
+        /// is refused with QUEUE_PAUSED.
+        ///
+        /// Errors: INVALID_FIELD (mode, until), LIMIT_EXCEEDED (until), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED,
+        /// DEADLINE_EXCEEDED, INTERNAL.
+        pub async fn pause_queue(
+            &mut self,
+            request: impl tonic::IntoRequest<super::PauseQueueRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::PauseQueueResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasebroker.v1.AdminService/PauseQueue",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasebroker.v1.AdminService", "PauseQueue"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Ends the pause of a queue. Claims that wait at this instance look for items at once, those at other instances at their next poll.
+        ///
+        /// Errors: QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        pub async fn resume_queue(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ResumeQueueRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ResumeQueueResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasebroker.v1.AdminService/ResumeQueue",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasebroker.v1.AdminService", "ResumeQueue"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Starts an operation on all items of a queue that fit a filter: redrive, cancel leases, or purge. The role for a purge is admin.
+        ///
+        /// The operation is stored in the database, and any broker continues it if the one that runs it stops. It changes up to 500 items in
+        /// a transaction, each at most once. It leaves out items that have entered their state after it was started, so it
+        /// never meets its own results. A queue runs one operation of a kind at a time.
+        ///
+        /// A dry run starts nothing. It counts the items that the operation would change.
+        ///
+        /// Errors: INVALID_FIELD (the fields of the filter as in ListItems, action, purge.state, request_id: not a UUID, or an earlier
+        /// operation with this id was another one, limit, max_per_second, delay), LIMIT_EXCEEDED (the fields of the filter, delay),
+        /// QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. FAILED_PRECONDITION with the reason
+        /// OPERATION_RUNNING (the metadata has operation_id), or with PURGE_NOT_ALLOWED: the rows of the table may not be deleted.
+        pub async fn start_operation(
+            &mut self,
+            request: impl tonic::IntoRequest<super::StartOperationRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::StartOperationResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasebroker.v1.AdminService/StartOperation",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("leasebroker.v1.AdminService", "StartOperation"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Returns an operation with its progress.
+        ///
+        /// Errors: INVALID_FIELD (operation_id), OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. NOT_FOUND with the
+        /// reason OPERATION_NOT_FOUND.
+        pub async fn get_operation(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetOperationRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetOperationResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasebroker.v1.AdminService/GetOperation",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasebroker.v1.AdminService", "GetOperation"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Lists operations, the latest first. Operations that ended more than ten days ago are deleted.
+        ///
+        /// Errors: INVALID_FIELD (page_size, page_token), LIMIT_EXCEEDED (page_size), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
+        /// STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        pub async fn list_operations(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListOperationsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListOperationsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasebroker.v1.AdminService/ListOperations",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("leasebroker.v1.AdminService", "ListOperations"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Stops an operation. The items that it has changed stay as they are. An operation that has ended stays as it is.
+        ///
+        /// Errors: INVALID_FIELD (operation_id), OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. NOT_FOUND with the
+        /// reason OPERATION_NOT_FOUND.
+        pub async fn cancel_operation(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CancelOperationRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CancelOperationResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasebroker.v1.AdminService/CancelOperation",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("leasebroker.v1.AdminService", "CancelOperation"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Lists the broker processes that were seen in the last day.
+        ///
+        /// Errors: OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        pub async fn list_brokers(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListBrokersRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListBrokersResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasebroker.v1.AdminService/ListBrokers",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasebroker.v1.AdminService", "ListBrokers"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Tells one broker process to stop as it stops on SIGTERM: it gives no more leases, finishes its calls, and ends. Any broker takes
+        /// the call. The named one obeys within 2 seconds. The role is admin.
+        ///
+        /// Errors: INVALID_FIELD (broker_id), OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. NOT_FOUND with the
+        /// reason BROKER_NOT_FOUND.
+        pub async fn drain_broker(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DrainBrokerRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DrainBrokerResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasebroker.v1.AdminService/DrainBroker",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasebroker.v1.AdminService", "DrainBroker"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Takes leases away from their workers, by the keys of the items.
         ///
         /// An item whose lease is cancelled becomes ready, delayed or dead, as the call says. The attempt counts as it does
@@ -1883,6 +2869,140 @@ pub mod admin_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with AdminServiceServer.
     #[async_trait]
     pub trait AdminService: std::marker::Send + std::marker::Sync + 'static {
+        /// Lists the queues with their counts, ages, rates and pauses.
+        ///
+        /// Errors: QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        async fn list_queues(
+            &self,
+            request: tonic::Request<super::ListQueuesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListQueuesResponse>,
+            tonic::Status,
+        >;
+        /// Lists items of one state that fit a filter, page by page. It takes no lease and changes nothing.
+        ///
+        /// Dead items are listed by the time at which they became dead, leased and delayed ones by their due time, and ready and
+        /// completed ones by key. A page has a bound for the rows that it examines, so it can have fewer items than its page_size, or
+        /// none, although more follow. The list ends when next_page_token is empty. An item that does not change while one pages is listed
+        /// exactly once. One that changes can be listed twice, or not at all.
+        ///
+        /// Errors: INVALID_FIELD (state, filter.keys\[i\], filter.columns, filter.error_contains, page_size, page_token), LIMIT_EXCEEDED
+        /// (filter.keys, filter.owner, filter.error_contains, page_size), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
+        /// STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        async fn list_items(
+            &self,
+            request: tonic::Request<super::ListItemsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListItemsResponse>,
+            tonic::Status,
+        >;
+        /// Returns one item with the values of its columns.
+        ///
+        /// Errors: INVALID_FIELD (key), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        /// If no row has the key: NOT_FOUND with the reason ITEM_NOT_FOUND.
+        async fn get_item(
+            &self,
+            request: tonic::Request<super::GetItemRequest>,
+        ) -> std::result::Result<tonic::Response<super::GetItemResponse>, tonic::Status>;
+        /// Pauses a queue, for all brokers of the database, or changes its pause.
+        ///
+        /// A paused queue gives no lease: no claim gets one that begins after the answer to this call. Such a claim waits as on an empty
+        /// queue, and answers with HELD_BACK_PAUSED. Heartbeats, settlements, follow-ups and expiry continue. Depending on the mode, Enqueue
+        /// is refused with QUEUE_PAUSED.
+        ///
+        /// Errors: INVALID_FIELD (mode, until), LIMIT_EXCEEDED (until), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED,
+        /// DEADLINE_EXCEEDED, INTERNAL.
+        async fn pause_queue(
+            &self,
+            request: tonic::Request<super::PauseQueueRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::PauseQueueResponse>,
+            tonic::Status,
+        >;
+        /// Ends the pause of a queue. Claims that wait at this instance look for items at once, those at other instances at their next poll.
+        ///
+        /// Errors: QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        async fn resume_queue(
+            &self,
+            request: tonic::Request<super::ResumeQueueRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ResumeQueueResponse>,
+            tonic::Status,
+        >;
+        /// Starts an operation on all items of a queue that fit a filter: redrive, cancel leases, or purge. The role for a purge is admin.
+        ///
+        /// The operation is stored in the database, and any broker continues it if the one that runs it stops. It changes up to 500 items in
+        /// a transaction, each at most once. It leaves out items that have entered their state after it was started, so it
+        /// never meets its own results. A queue runs one operation of a kind at a time.
+        ///
+        /// A dry run starts nothing. It counts the items that the operation would change.
+        ///
+        /// Errors: INVALID_FIELD (the fields of the filter as in ListItems, action, purge.state, request_id: not a UUID, or an earlier
+        /// operation with this id was another one, limit, max_per_second, delay), LIMIT_EXCEEDED (the fields of the filter, delay),
+        /// QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. FAILED_PRECONDITION with the reason
+        /// OPERATION_RUNNING (the metadata has operation_id), or with PURGE_NOT_ALLOWED: the rows of the table may not be deleted.
+        async fn start_operation(
+            &self,
+            request: tonic::Request<super::StartOperationRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::StartOperationResponse>,
+            tonic::Status,
+        >;
+        /// Returns an operation with its progress.
+        ///
+        /// Errors: INVALID_FIELD (operation_id), OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. NOT_FOUND with the
+        /// reason OPERATION_NOT_FOUND.
+        async fn get_operation(
+            &self,
+            request: tonic::Request<super::GetOperationRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetOperationResponse>,
+            tonic::Status,
+        >;
+        /// Lists operations, the latest first. Operations that ended more than ten days ago are deleted.
+        ///
+        /// Errors: INVALID_FIELD (page_size, page_token), LIMIT_EXCEEDED (page_size), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
+        /// STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        async fn list_operations(
+            &self,
+            request: tonic::Request<super::ListOperationsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListOperationsResponse>,
+            tonic::Status,
+        >;
+        /// Stops an operation. The items that it has changed stay as they are. An operation that has ended stays as it is.
+        ///
+        /// Errors: INVALID_FIELD (operation_id), OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. NOT_FOUND with the
+        /// reason OPERATION_NOT_FOUND.
+        async fn cancel_operation(
+            &self,
+            request: tonic::Request<super::CancelOperationRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CancelOperationResponse>,
+            tonic::Status,
+        >;
+        /// Lists the broker processes that were seen in the last day.
+        ///
+        /// Errors: OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        async fn list_brokers(
+            &self,
+            request: tonic::Request<super::ListBrokersRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListBrokersResponse>,
+            tonic::Status,
+        >;
+        /// Tells one broker process to stop as it stops on SIGTERM: it gives no more leases, finishes its calls, and ends. Any broker takes
+        /// the call. The named one obeys within 2 seconds. The role is admin.
+        ///
+        /// Errors: INVALID_FIELD (broker_id), OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. NOT_FOUND with the
+        /// reason BROKER_NOT_FOUND.
+        async fn drain_broker(
+            &self,
+            request: tonic::Request<super::DrainBrokerRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DrainBrokerResponse>,
+            tonic::Status,
+        >;
         /// Takes leases away from their workers, by the keys of the items.
         ///
         /// An item whose lease is cancelled becomes ready, delayed or dead, as the call says. The attempt counts as it does
@@ -1903,7 +3023,11 @@ pub mod admin_service_server {
             tonic::Status,
         >;
     }
-    /// Operates queues. Its rpcs need the role operator.
+    /// Looks at queues and operates them. Rpcs that look need the role observer, operator or admin, and rpcs that change something the
+    /// role operator or admin, unless they name another. An rpc that names no queue needs the role on any queue, and shows only queues on
+    /// which the caller has it.
+    ///
+    /// A change can have a reason. The service stores it with the identity of the caller, shows both, and writes them into its audit log.
     #[derive(Debug)]
     pub struct AdminServiceServer<T> {
         inner: Arc<T>,
@@ -1980,6 +3104,501 @@ pub mod admin_service_server {
         }
         fn call(&mut self, req: http::Request<B>) -> Self::Future {
             match req.uri().path() {
+                "/leasebroker.v1.AdminService/ListQueues" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListQueuesSvc<T: AdminService>(pub Arc<T>);
+                    impl<
+                        T: AdminService,
+                    > tonic::server::UnaryService<super::ListQueuesRequest>
+                    for ListQueuesSvc<T> {
+                        type Response = super::ListQueuesResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListQueuesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AdminService>::list_queues(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListQueuesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/leasebroker.v1.AdminService/ListItems" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListItemsSvc<T: AdminService>(pub Arc<T>);
+                    impl<
+                        T: AdminService,
+                    > tonic::server::UnaryService<super::ListItemsRequest>
+                    for ListItemsSvc<T> {
+                        type Response = super::ListItemsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListItemsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AdminService>::list_items(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListItemsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/leasebroker.v1.AdminService/GetItem" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetItemSvc<T: AdminService>(pub Arc<T>);
+                    impl<
+                        T: AdminService,
+                    > tonic::server::UnaryService<super::GetItemRequest>
+                    for GetItemSvc<T> {
+                        type Response = super::GetItemResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetItemRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AdminService>::get_item(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetItemSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/leasebroker.v1.AdminService/PauseQueue" => {
+                    #[allow(non_camel_case_types)]
+                    struct PauseQueueSvc<T: AdminService>(pub Arc<T>);
+                    impl<
+                        T: AdminService,
+                    > tonic::server::UnaryService<super::PauseQueueRequest>
+                    for PauseQueueSvc<T> {
+                        type Response = super::PauseQueueResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::PauseQueueRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AdminService>::pause_queue(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = PauseQueueSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/leasebroker.v1.AdminService/ResumeQueue" => {
+                    #[allow(non_camel_case_types)]
+                    struct ResumeQueueSvc<T: AdminService>(pub Arc<T>);
+                    impl<
+                        T: AdminService,
+                    > tonic::server::UnaryService<super::ResumeQueueRequest>
+                    for ResumeQueueSvc<T> {
+                        type Response = super::ResumeQueueResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ResumeQueueRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AdminService>::resume_queue(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ResumeQueueSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/leasebroker.v1.AdminService/StartOperation" => {
+                    #[allow(non_camel_case_types)]
+                    struct StartOperationSvc<T: AdminService>(pub Arc<T>);
+                    impl<
+                        T: AdminService,
+                    > tonic::server::UnaryService<super::StartOperationRequest>
+                    for StartOperationSvc<T> {
+                        type Response = super::StartOperationResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::StartOperationRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AdminService>::start_operation(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = StartOperationSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/leasebroker.v1.AdminService/GetOperation" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetOperationSvc<T: AdminService>(pub Arc<T>);
+                    impl<
+                        T: AdminService,
+                    > tonic::server::UnaryService<super::GetOperationRequest>
+                    for GetOperationSvc<T> {
+                        type Response = super::GetOperationResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetOperationRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AdminService>::get_operation(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetOperationSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/leasebroker.v1.AdminService/ListOperations" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListOperationsSvc<T: AdminService>(pub Arc<T>);
+                    impl<
+                        T: AdminService,
+                    > tonic::server::UnaryService<super::ListOperationsRequest>
+                    for ListOperationsSvc<T> {
+                        type Response = super::ListOperationsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListOperationsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AdminService>::list_operations(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListOperationsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/leasebroker.v1.AdminService/CancelOperation" => {
+                    #[allow(non_camel_case_types)]
+                    struct CancelOperationSvc<T: AdminService>(pub Arc<T>);
+                    impl<
+                        T: AdminService,
+                    > tonic::server::UnaryService<super::CancelOperationRequest>
+                    for CancelOperationSvc<T> {
+                        type Response = super::CancelOperationResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CancelOperationRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AdminService>::cancel_operation(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CancelOperationSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/leasebroker.v1.AdminService/ListBrokers" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListBrokersSvc<T: AdminService>(pub Arc<T>);
+                    impl<
+                        T: AdminService,
+                    > tonic::server::UnaryService<super::ListBrokersRequest>
+                    for ListBrokersSvc<T> {
+                        type Response = super::ListBrokersResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListBrokersRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AdminService>::list_brokers(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListBrokersSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/leasebroker.v1.AdminService/DrainBroker" => {
+                    #[allow(non_camel_case_types)]
+                    struct DrainBrokerSvc<T: AdminService>(pub Arc<T>);
+                    impl<
+                        T: AdminService,
+                    > tonic::server::UnaryService<super::DrainBrokerRequest>
+                    for DrainBrokerSvc<T> {
+                        type Response = super::DrainBrokerResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DrainBrokerRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AdminService>::drain_broker(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DrainBrokerSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
                 "/leasebroker.v1.AdminService/CancelLeases" => {
                     #[allow(non_camel_case_types)]
                     struct CancelLeasesSvc<T: AdminService>(pub Arc<T>);

@@ -204,6 +204,13 @@ BEGIN
 {record}CREATE INDEX {dead_index} ON {table} ({dead_columns}){dead_filter}{online}{filegroup};
 END
 
+-- :: completed_index
+SET QUOTED_IDENTIFIER, ANSI_NULLS ON; SET LOCK_TIMEOUT -1;
+IF INDEXPROPERTY(OBJECT_ID({table_literal}), {index_literal}, 'IndexID') IS NULL
+BEGIN
+{record}CREATE INDEX {completed_index} ON {table} ({completed_columns}){completed_filter}{online}{filegroup};
+END
+
 -- :: replace_index
 SET XACT_ABORT ON; SET LOCK_TIMEOUT 10000;
 BEGIN TRANSACTION;

@@ -12,15 +12,20 @@
 --   With `fit_items` also {b: the most bytes of the call's items, m: the most bytes of the items of all calls}.
 -- Results: with `find_retried_claims`, the leases that the retried calls already hold. Then the new leases. Each row begins
 --   with the token of its call and ends with the time since which the item was ready. With `read_passed_over`, a last result can follow, whose first column is lb_o, the index of a
---   call: size and key of an item that is too large for the call, or NULLs if more items may be ready for it.
+--   call: size and key of an item that is too large for the call, or NULLs if more items may be ready for it. If the queue is paused,
+--   the last result is a row whose only column is lb_paused; an unpaused claim has no such result.
 -- Locks, in order, after S for a moment on the row of the epoch:
 --   1. For each call with a request id, in the order of the tokens: the application lock of its token.
 --   2. With claim_strategy = "app_lock": the application lock of the queue. If it is not free, the batch fails with 51222 and the
 --      broker runs it again. The batch waits at most 5 s for all its application locks together.
---   3. U, then X, on up to @total rows, through the ready index and the key. READPAST skips rows that others have locked. If
+--   3. S on the row of lease_broker_queue that has the pause, or on the gap where it would be (pause.sql).
+--   4. U, then X, on up to @total rows, through the ready index and the key. READPAST skips rows that others have locked. If
 --      some of the rows are too large, U on up to 100 further rows.
 --   COMMIT releases all of them. After it, S on one row at a time, unless the database has READ_COMMITTED_SNAPSHOT.
--- Indexes: ready (pick), the key (update and result), token (`find_retried_claims`, `read_retried_claims`).
+-- Indexes: ready (pick), the key (update and result), token (`find_retried_claims`, `read_retried_claims`). The primary key of
+--   lease_broker_queue: one seek.
+-- Why the pause is read last before the pick, and why S is held until COMMIT: see pause.sql. A paused queue gives no new lease. A call
+--   with a request id still gets the leases that it holds.
 -- Why full counters are set aside after an error, unlike in SQLite: the server refuses a number beyond the type of its column,
 --   so the claim needs no condition that only damaged rows would meet.
 -- Why COMMIT comes before the leases are read: a broker that receives the rows slowly, or is frozen, would otherwise hold X locks
@@ -222,7 +227,8 @@ DECLARE @fence bigint = (SELECT e.fence FROM lease_broker_epoch AS e);
 BEGIN TRANSACTION;
 {find_retried_claims}DECLARE @total int = (SELECT COALESCE(SUM(j.n), 0) FROM OPENJSON(@P6) WITH (o int '$.o', n int '$.n') AS j {except_answered});
 DECLARE @picked TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations}, lb_f bigint NOT NULL, lb_since datetime2(3) NULL{size_columns});
-{claim_lock}{pick_ready}
+{claim_lock}{hold_claims}
+{pick_ready}
 {find_suspects}{fit_items}IF EXISTS (SELECT 1 FROM @picked{leased_items})
     UPDATE t
     SET {lease_state} = 1, {lease_state_time} = @now, {lease_due_time} = p.lb_due, {lease_owner} = p.lb_w,
@@ -243,6 +249,7 @@ WHERE 1 = CASE WHEN t.{lease_state} = 1 AND t.{lease_fence} = CASE WHEN p.lb_f <
 ORDER BY p.lb_p
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@total = 1));{read_passed_over}
 {read_held_back}
+{tell_pause}
 
 -- :: set_full_aside
 /* lease-broker set aside {queue_comment} */

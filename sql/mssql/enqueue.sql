@@ -1,5 +1,5 @@
 -- Purpose: adds items, and items that follow completions. One batch, one transaction.
--- Sections of an enqueue: `begin`. Then, for each set of columns that the items name, and for ready and delayed items apart,
+-- Sections of an enqueue: `begin`, and `refuse_items` of pause.sql. Then, for each set of columns that the items name, and for ready and delayed items apart,
 --   `item_list` and one of `insert_given_keys`, `insert_identity_keys` and `insert_row_by_row`. Then COMMIT. It is ROLLBACK
 --   while the broker searches for the item that a constraint refused.
 -- Sections of a settlement: settle.sql contains `insert_follow_ups`.
@@ -10,8 +10,9 @@
 --   values}. In an enqueue i is the index in the list; in a settlement it is the index of the completion. {list_number} numbers
 --   the lists and makes the names of variables unique.
 -- Results: for each list the keys, in the order of its items. `insert_follow_ups` returns none.
--- Locks: X on the added rows.
--- Indexes: none.
+-- Locks, in order: S on the row that has the pause of the queue, until the end of the transaction (pause.sql); X on the added rows.
+-- Indexes: the primary key of lease_broker_queue: one seek.
+-- Why follow-ups do not ask for the pause: the completion that adds them would be refused, and its work done again.
 -- Why three ways to insert: the keys must come back in the order of the items.
 --   `insert_given_keys`: the items name the whole key. The keys are read from @new, whose columns have the types of the
 --     table's.

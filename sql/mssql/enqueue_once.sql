@@ -8,9 +8,10 @@
 --   maximum number of requests.
 -- Results: 1 and the digest if the items were added; 0 and the digest of the remembered request if not. Then for each list the
 --   keys, in the order of its items. `forget`: the number of requests that were deleted.
--- Locks, in order: X on the row of the request; X on the added rows; X on the rows of the keys. `forget`: U and X on expired
+-- Locks, in order: S on the row that has the pause of the queue, unless the request is remembered; X on the row of the request; X on the added rows; X on the rows of the keys. `forget`: U and X on expired
 --   requests, skipping those that others have locked, then X on the rows of their keys.
 -- Indexes: primary keys; lease_broker_request_expiry (forget).
+-- Why {refuse_items} stands below the IF: a request that was applied before answers with its keys although the queue is paused now.
 -- Why the row of the request is inserted first: if the same request arrives twice at the same moment, the second batch waits here,
 --   before it adds items. It then fails with a duplicate key, and the broker runs it again. It finds the request then.
 -- Why the keys are in rows of sql_variant: this type keeps each value with its type, and every type that a key can have. The
@@ -22,6 +23,7 @@
 DECLARE @queue nvarchar(128) = {queue_parameter}, @request uniqueidentifier = CONVERT(uniqueidentifier, {request_parameter});
 IF NOT EXISTS (SELECT 1 FROM lease_broker_request AS r WHERE r.queue = @queue AND r.request_id = @request)
 BEGIN
+{refuse_items}
 INSERT lease_broker_request (queue, request_id, digest, item_count, expire_time)
 VALUES (@queue, @request, {digest_parameter}, {count_parameter}, DATEADD(second, {memory_parameter}, @now));
 SELECT 1 AS lb_n, {digest_parameter} AS lb_digest;

@@ -52,6 +52,10 @@ GRANT SELECT, INSERT, DELETE ON dbo.lease_broker_request_key TO lease_broker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dbo.lease_broker_suspect TO lease_broker;
 -- Brokers list themselves here.
 GRANT SELECT, INSERT, UPDATE, DELETE ON dbo.lease_broker_instance TO lease_broker;
+-- Claims and inserts read here if their queue is paused.
+GRANT SELECT, INSERT, UPDATE ON dbo.lease_broker_queue TO lease_broker;
+-- Operations on many items, such as a redrive by filter, are kept here.
+GRANT SELECT, INSERT, UPDATE, DELETE ON dbo.lease_broker_operation TO lease_broker;
 -- `stats`, `list` and `why` need only SELECT on the queues' tables. With SELECT on lease_broker_instance `why` also tells if a broker
 -- runs. Grant these to the login of an operator:
 --   GRANT SELECT ON dbo.Rainfall_Events TO an_operator; GRANT SELECT ON dbo.lease_broker_instance TO an_operator;
@@ -59,8 +63,8 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON dbo.lease_broker_instance TO lease_broke
 GO
 
 -- 4. The queues' tables. CHANGE: write these three lines for each table.
--- INSERT is for Enqueue and follow-up items. DELETE is for queues that delete or archive completed items, or have keep_for. Leave
--- out a right that a queue does not use.
+-- INSERT is for Enqueue and follow-up items. DELETE is for queues that delete or archive completed items, have keep_for, or are purged
+-- by operators. Leave out a right that a queue does not use.
 GRANT SELECT, UPDATE ON dbo.Rainfall_Events TO lease_broker;                                -- CHANGE
 GRANT INSERT, DELETE ON dbo.Rainfall_Events TO lease_broker;                                -- CHANGE
 GRANT VIEW DEFINITION ON dbo.Rainfall_Events TO lease_broker;                               -- CHANGE

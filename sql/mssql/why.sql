@@ -65,7 +65,7 @@ FROM {key_list}
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 IF OBJECT_ID(N'lease_broker_instance') IS NOT NULL
     SELECT CONVERT(nvarchar(36), i.id) AS lb_id, CONVERT(nvarchar(64), i.version) AS lb_version, i.address AS lb_address,
-        CONVERT(int, i.draining) AS lb_n, i.settings AS lb_settings
+        CONVERT(int, i.draining) AS lb_n, i.settings AS lb_settings, i.activity AS lb_activity
     FROM lease_broker_instance AS i
     WHERE i.seen_time > DATEADD(second, -@P8, @now);
 

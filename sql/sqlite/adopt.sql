@@ -5,14 +5,17 @@
 --   transaction, except for a managed table. `forget_table` deletes the rows of an earlier table of the same name and raises the first fencing token. `add_column`
 --   adds the column that one of the sections from `lease_state` to `lease_checkpoint` defines, the last one only for a queue with
 --   checkpoints. `backfill_needed` returns 1 if the mirror columns of a row show a final state that the row does not have;
---   `backfill` then gives such rows that state, and runs again until it changes no row. The sections `…_index` each create one
+--   `backfill` then gives such rows that state, and runs again until it changes no row. It is for a person. The service walks through
+--   the table: `backfill_first` and `backfill_next` find the rows, and `backfill_row` changes one. The sections `…_index` each create one
 --   index. `create_archive` creates the table that completed items move to, and `archive_index` the index by which
 --   retention finds its old rows. `read_record` and `read_fence` return the record of a table. `strange_states` returns the number
 --   of rows whose state is not a number from 0 to 4, in a column that the table had before.
--- Parameters: `read_record`, `read_fence`: ?1 name of the table. Others have none: everything is in the text, so that a person can run it.
--- Locks: the write lock of the file, once per step. `backfill` changes at most 10,000 rows per statement, so other writers
---   get their turn.
+-- Parameters: `read_record`, `read_fence`: ?1 name of the table. `backfill_next`, `backfill_row`: ?1 to ?3 key values. Others have none: everything is in the text, so that a person can run it.
+-- Locks: the write lock of the file, once per step. `backfill` changes at most 10,000 rows per statement, and the service at most
+--   2,000 rows per transaction, so other writers get their turn. None to find rows.
 -- Indexes: those that this file creates (index_role.rs describes them).
+-- Why the service does not run `backfill`: each statement reads the table from its start, under the write lock, and while other
+--   programs complete rows it would not end.
 -- Why `lease_state_time` is 0 in an adopted table for rows that other programs insert: ALTER TABLE cannot add a column whose
 --   default is the time of the insert. 0 means unknown. Times are in ms since 1970-01-01T00:00:00Z.
 -- Why {first_fence}: if the table was a queue before, its rows continue with the highest fencing token that remove.sql kept.
@@ -103,6 +106,23 @@ WHERE ({key}) IN (
     WHERE {lease_state} = 0 AND {lease_fence} <= {first_fence} AND {backfill_match}{key_not_null}
     LIMIT 10000)
 
+-- :: backfill_first
+SELECT {key} FROM {table}
+WHERE {lease_state} = 0 AND {lease_fence} <= {first_fence} AND {backfill_match}{key_not_null}
+ORDER BY {key}
+LIMIT 2000
+
+-- :: backfill_next
+SELECT {key} FROM {table}
+WHERE ({key}) > ({key_parameters}) AND {lease_state} = 0 AND {lease_fence} <= {first_fence} AND {backfill_match}{key_not_null}
+ORDER BY {key}
+LIMIT 2000
+
+-- :: backfill_row
+UPDATE {table}
+SET {lease_state} = {backfill_state}
+WHERE {key_match} AND {lease_state} = 0 AND {lease_fence} <= {first_fence} AND {backfill_match}
+
 -- :: backfill_needed
 SELECT EXISTS (SELECT 1 FROM {table} WHERE {backfill_if_present}{backfill_match}{key_not_null})
 
@@ -117,6 +137,9 @@ SELECT EXISTS (SELECT 1 FROM {table} WHERE {backfill_if_present}{backfill_match}
 
 -- :: dead_index
 {record}CREATE INDEX {dead_index} ON {table} ({dead_columns}){dead_filter}
+
+-- :: completed_index
+{record}CREATE INDEX {completed_index} ON {table} ({completed_columns}){completed_filter}
 
 -- :: create_archive
 CREATE TABLE {archive} ({archive_definitions})

@@ -68,6 +68,7 @@ fn configuration(spec: &QueueSpec) -> Json {
         "max_lease_age": spec.max_lease_age.map(|age| format_duration(age).to_string()),
         "on_complete": on_complete,
         "filtered_indexes": spec.filtered_indexes,
+        "completed_index": spec.completed_index,
         "claim_strategy": match spec.claim_strategy {
             ClaimStrategy::SkipLocked => "skip_locked",
             ClaimStrategy::AppLock => "app_lock",

@@ -37,6 +37,9 @@ pub type SettledAndClaimed = (Vec<Settled>, Option<Result<UndeliveredLeases, Err
 impl Broker {
     /// Leases items. Returns no leases if no item is ready within the wait.
     ///
+    /// `time_to_deadline`: the time that is left until the caller's deadline. A claim that waits stops waiting then. `None`: the caller
+    /// set no deadline.
+    ///
     /// # Errors
     /// [`Error::Draining`] after [`Broker::drain`], [`Error::QueueNotFound`], an invalid field, an exceeded limit, or
     /// the store's error.
@@ -44,11 +47,12 @@ impl Broker {
         &self,
         context: &CallContext,
         claim: ClaimRequest,
+        time_to_deadline: Option<Duration>,
     ) -> Result<UndeliveredLeases, Error> {
         let queue = self.queue(&claim.queue)?;
         self.metrics.add_call(queue.index, Operation::Claim);
-        let time_to_deadline = claim.time_to_deadline.unwrap_or(Duration::MAX);
-        let wait = claim.wait_timeout.map(|wait| wait.min(time_to_deadline));
+        let longest = time_to_deadline.unwrap_or(Duration::MAX);
+        let wait = claim.wait_timeout.map(|wait| wait.min(longest));
         let call = claim.into_claim_call(
             &context.owner,
             &queue.spec,

@@ -50,6 +50,8 @@ pub(super) struct ClaimDispatcher {
     messages: mpsc::UnboundedSender<Message>,
     arrivals: Arrivals,
     leased_queue: Arc<LeasedQueue>,
+    /// Whether the queue was paused at the last store operation.
+    is_paused: Arc<AtomicBool>,
 }
 
 /// A message to the task.
@@ -145,12 +147,15 @@ impl ClaimDispatcher {
             max_group_calls: MAX_GROUP_CALLS,
             random: StdRng::seed_from_u64(seed),
             shedding: Shedding::new(arrivals.clone(), leased_queue.budgets.clone()),
+            is_paused: Arc::default(),
         };
+        let is_paused = task.is_paused.clone();
         tasks.spawn(task.run(inbox, draining));
         Self {
             messages,
             arrivals,
             leased_queue,
+            is_paused,
         }
     }
 
@@ -214,9 +219,9 @@ impl ClaimDispatcher {
         if !status.in_flight.load(Ordering::Acquire) {
             answer.close();
         }
-        answer
-            .await
-            .unwrap_or_else(|_| Ok(self.empty(status.take_too_large(), HeldBack::NothingReady)))
+        answer.await.unwrap_or_else(|_| {
+            Ok(self.empty(status.take_too_large(), nothing_ready(&self.is_paused)))
+        })
     }
 
     /// Returns the answer to a claim that gets no lease.
@@ -251,6 +256,8 @@ struct DispatcherTask {
     /// The source of the jitter.
     random: StdRng,
     shedding: Shedding,
+    /// Whether the queue was paused at the last store operation.
+    is_paused: Arc<AtomicBool>,
 }
 
 impl DispatcherTask {
@@ -380,6 +387,8 @@ impl DispatcherTask {
             // Claims that the store has not looked at all ready items for. The next operation serves them.
             let mut unserved = Vec::new();
             let mut without_items = Vec::new();
+            let is_paused = results.iter().any(|claimed| claimed.is_paused);
+            self.is_paused.store(is_paused, Ordering::Relaxed);
             for (claim, claimed) in group.into_iter().zip(results) {
                 // A claim with a request id can get the few leases that its token holds while other items are ready.
                 none_ready |= claimed.items.len() < claim.call.max_items
@@ -525,7 +534,7 @@ impl DispatcherTask {
     /// Lets a claim wait that found no item, or answers it without items if it does not wait any longer.
     fn wait_or_answer_empty(&mut self, mut claim: PendingClaim) {
         if claim.wait_until.is_none_or(|until| until <= Instant::now()) {
-            claim.answer_empty(HeldBack::NothingReady, &self.leased_queue);
+            claim.answer_empty(nothing_ready(&self.is_paused), &self.leased_queue);
             return;
         }
         let budgets = &self.leased_queue.budgets;
@@ -547,6 +556,16 @@ impl DispatcherTask {
             self.waiting.remove(|claim| !claim.is_wanted());
             self.prune_threshold = (self.waiting.len() * 2).max(MIN_PRUNE_THRESHOLD);
         }
+    }
+}
+
+/// Returns why a claim gets no lease when no item is ready for it. `is_paused`: whether the queue was paused at the last store
+/// operation.
+fn nothing_ready(is_paused: &AtomicBool) -> HeldBack {
+    if is_paused.load(Ordering::Relaxed) {
+        HeldBack::Paused
+    } else {
+        HeldBack::NothingReady
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use lease_broker_model::text::Quoted;
 use lease_broker_store::{Applied, Outage, OutageCause, Problem, ProblemKind, Refusal, StoreError};
+use uuid::Uuid;
 
 /// The reason why a call was refused or failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -85,6 +86,27 @@ pub enum Error {
         /// The database's message.
         problem: String,
     },
+    /// An operator has paused the queue for new items. The reason that was given. Nothing was changed.
+    #[error("the queue is paused: {}", if .0.is_empty() { "no reason was given" } else { .0 })]
+    QueuePaused(String),
+    /// The queue runs an operation of this kind already. Its id. Nothing was changed.
+    #[error("the queue runs an operation of this kind, {0}: wait for its end, or cancel it")]
+    OperationRunning(Uuid),
+    /// The rows of the queue's table may not be deleted. The name of the queue.
+    #[error(
+        "the rows of queue {} may not be deleted: the broker did not create its table, and its settings lack purge = true",
+        Quoted(.0)
+    )]
+    PurgeNotAllowed(String),
+    /// The table of the queue has no row with this key.
+    #[error("no item has the key {}", Quoted(.0))]
+    ItemNotFound(String),
+    /// There is no operation with this id.
+    #[error("there is no operation {0}")]
+    OperationNotFound(Uuid),
+    /// No broker process with this id was seen in the last day.
+    #[error("no broker {0} was seen in the last day")]
+    BrokerNotFound(Uuid),
     /// One part of the call has failed with this error. Another part may have been applied.
     #[error("{0}")]
     Partly(Box<Self>),
@@ -207,6 +229,7 @@ impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Rejected(rejection) => Self::StoreMisconfigured(rejection.problem.text),
+            StoreError::Paused(reason) => Self::QueuePaused(reason),
             StoreError::Unavailable(outage) => {
                 tracing::warn!(%outage, "call failed: the store is unavailable");
                 Self::unavailable(outage)

@@ -3,7 +3,7 @@
 //! The broker that serves a call applies its own settings. If two brokers have different ones, the results depend on the broker
 //! that a call reaches. So each difference is logged, and counted in the metrics.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::activity::{ActivityHistory, ActivityMeter};
 use super::store_health::StoreHealth;
 
 /// The time between two announcements.
@@ -35,6 +36,8 @@ pub(super) struct Instances {
     /// The differences that were logged.
     logged: BTreeSet<(Uuid, String, SettingsDifference)>,
     last_run_failed: bool,
+    activity: ActivityMeter,
+    history: Arc<ActivityHistory>,
     /// Whether the database shows that this broker stops.
     is_listed_as_draining: bool,
 }
@@ -57,6 +60,7 @@ impl Instances {
         draining: watch::Receiver<bool>,
         differing_queues: Arc<AtomicUsize>,
         other_version_runs: Arc<AtomicBool>,
+        (activity, history): (ActivityMeter, Arc<ActivityHistory>),
     ) -> Self {
         let settings = queues.map(|queue| (queue.name.clone(), SettingsHash::new(queue)));
         Self {
@@ -68,12 +72,15 @@ impl Instances {
                 address: identity.address,
                 draining: false,
                 settings: settings.collect(),
+                activity: BTreeMap::new(),
             },
             draining,
             differing_queues,
             other_version_runs,
             logged: BTreeSet::new(),
             last_run_failed: false,
+            activity,
+            history,
             is_listed_as_draining: false,
         }
     }
@@ -84,10 +91,13 @@ impl Instances {
         stop.run_until_cancelled(async {
             loop {
                 self.own.draining = *self.draining.borrow_and_update();
+                self.own.activity = self.activity.measure();
                 match self.announce().await {
                     Ok(others) => {
                         self.last_run_failed = false;
                         self.is_listed_as_draining = self.own.draining;
+                        let all = others.iter().chain([&self.own]);
+                        self.history.add(all.map(|broker| &broker.activity));
                         self.compare(&others);
                     }
                     Err(error) => self.report(&error),

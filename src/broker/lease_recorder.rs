@@ -187,6 +187,13 @@ impl LeaseRecorder {
         .await
     }
 
+    /// Records leases that an operation on many items has cancelled.
+    pub(super) fn cancelled_by_operation(&self, queue: QueueIndex, ended: &[EndedLease]) {
+        self.metrics.queue(queue).add_cancelled_leases(ended);
+        self.observe_ended(queue, ended, LeaseEnd::Cancelled);
+        self.tracer.ended(queue, ended, LeaseEnd::Cancelled, None);
+    }
+
     /// Ends expired leases. See [`Leases::reap`].
     pub(super) async fn reap(
         self: &Arc<Self>,

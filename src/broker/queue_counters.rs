@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::lease_trace::ReleaseReason;
-use lease_broker_store::{Cancelled, Ending, Reaped, Settled, Settlement};
+use lease_broker_store::{Cancelled, EndedLease, Ending, Reaped, Settled, Settlement};
 
 use super::shortest_lease::ShortestLease;
 
@@ -208,6 +208,13 @@ impl QueueCounters {
         };
         self.add_ended(LeaseEnd::Cancelled, states().count());
         let dead = states().filter(|state| *state == State::Dead);
+        self.dead_by_cancellation.add(dead.count());
+    }
+
+    /// Counts leases that an operation on many items has cancelled.
+    pub(super) fn add_cancelled_leases(&self, ended: &[EndedLease]) {
+        self.add_ended(LeaseEnd::Cancelled, ended.len());
+        let dead = ended.iter().filter(|lease| lease.state == State::Dead);
         self.dead_by_cancellation.add(dead.count());
     }
 

@@ -27,9 +27,6 @@ pub struct ClaimRequest {
     pub lease_duration: Option<Duration>,
     /// Time to wait until at least one item is ready, up to `limits.max_wait`. `None`: the claim does not wait.
     pub wait_timeout: Option<Duration>,
-    /// Time left until the caller's deadline. The claim stops waiting when it passes. `None`: the caller set no
-    /// deadline.
-    pub time_to_deadline: Option<Duration>,
     /// Identifies the request when its caller sends it again after a lost reply. The repeated request gets those leases
     /// of the first one that have not expired. `None`: a repeated request gets other items.
     pub request_id: Option<Uuid>,

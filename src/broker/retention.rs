@@ -1,6 +1,7 @@
 //! Retention of one queue: a task that deletes items that have been completed or dead for long, and old archived rows.
 //!
-//! No index holds the completed items, so the task walks through the table in the order of the key. Each step visits
+//! If no index holds the completed items, the task walks through the table in the order of the key. With `completed_index` it
+//! visits the old items only, the oldest first. Each step visits
 //! [`STEP_ROWS`] rows and deletes the old ones in one transaction. Between two steps the task rests for 20 times as
 //! long as the step took, so that claims get most of the database's time.
 //!
@@ -12,9 +13,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lease_broker_model::key::Key;
 use lease_broker_model::queue::{KeepFor, QueueSpec};
-use lease_broker_store::{PurgeStep, Purged, QueueIndex, RetentionTurn, StoreError, Upkeep};
+use lease_broker_store::{
+    PurgePosition, PurgeStep, Purged, QueueIndex, RetentionTurn, StoreError, Upkeep,
+};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -37,14 +39,14 @@ const TURN: Duration = Duration::from_secs(60);
 const MIN_INTERVAL: Duration = Duration::from_secs(60);
 const MAX_INTERVAL: Duration = Duration::from_secs(3_600);
 
-/// A walk through a queue's table, in the order of the key.
+/// A walk through a queue's table.
 pub struct Walk<'a> {
     store: &'a dyn Upkeep,
     queue: QueueIndex,
     step: PurgeStep,
     steps: u64,
-    /// The key at which a step with a power of two as its number ended.
-    checkpoint: Option<Key>,
+    /// The row at which a step with a power of two as its number ended.
+    checkpoint: Option<PurgePosition>,
     refused: Refused,
 }
 
@@ -112,10 +114,11 @@ impl<'a> Walk<'a> {
             return Ok(None);
         };
         if self.checkpoint.as_ref() == Some(&last) {
-            // Keys grow along the walk. If one comes again, the database compares keys in a way that a condition on a key
+            // Positions grow along the walk. If one comes again, the database compares keys in a way that a condition on a key
             // does not express, and the walk would never end.
             return Err(StoreError::Bug(format!(
-                "the walk came to the key {last} twice"
+                "the walk came to the key {} twice",
+                last.key
             )));
         }
         self.steps += 1;

@@ -57,6 +57,8 @@ pub enum HeldBack {
     NothingReady,
     /// The ready items that the claim looked at are larger than its response may be.
     TooLarge,
+    /// The queue is paused.
+    Paused,
     /// The broker stops.
     Stopping,
     /// The claim was ended by a release of its request id.

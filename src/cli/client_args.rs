@@ -20,16 +20,17 @@ pub(super) const DEFAULT_ADDRESS: SocketAddr =
 pub(super) const ADDRESS: &str = "LEASE_BROKER_ADDRESS";
 
 /// Arguments of every command that calls a running service.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(super) struct ClientArgs {
-    /// URL of the service, or several with commas between them. https:// encrypts the connection
+    // Not a doc comment, because the URL in it is no link.
     #[arg(
         long,
         value_name = "URL",
         env = ADDRESS,
-        default_value = "http://127.0.0.1:50051"
+        help = "URL of the service, or several with commas between them. https:// encrypts the connection \
+                [default: http://127.0.0.1:50051]"
     )]
-    address: String,
+    address: Option<String>,
     /// Maximum time to connect, and maximum duration of a call. A claim may take the time of --wait in addition
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "10s")]
     pub(super) timeout: Duration,
@@ -41,6 +42,19 @@ pub(super) struct ClientArgs {
 }
 
 impl ClientArgs {
+    /// Returns the address as the user gave it. `None`: it is that of a service on this host.
+    pub(super) fn address(&self) -> Option<&str> {
+        self.address.as_deref()
+    }
+
+    /// Returns the arguments for a service at another address.
+    pub(super) fn at(&self, address: String) -> Self {
+        Self {
+            address: Some(address),
+            ..self.clone()
+        }
+    }
+
     /// Connects to the service. Tries until the timeout has passed. Each call on the connection fails after the timeout plus
     /// `wait`, which is the time that the service itself may wait before it answers.
     pub(super) async fn connect(
@@ -68,7 +82,9 @@ impl ClientArgs {
         attempts: Attempts,
     ) -> Result<Connection, CommandError> {
         let bearer = self.credentials.bearer()?;
-        let mut addresses = self.credentials.addresses(&self.address)?;
+        let default = format!("http://{DEFAULT_ADDRESS}");
+        let address = self.address.as_ref().unwrap_or(&default);
+        let mut addresses = self.credentials.addresses(address)?;
         for endpoint in &mut addresses.endpoints {
             *endpoint = endpoint.clone().timeout(self.timeout + wait);
         }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use lease_broker_model::key::rfc3339_of_millis;
 use lease_broker_store::schema::NewEpoch;
 use lease_broker_store::sqlite;
@@ -20,13 +20,13 @@ use crate::config::{Config, StoreKind};
 /// above those that were given before, and end all leases of the configured queues: their items are ready, and the attempts do not
 /// count. Stop all services first: the command refuses while one runs.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("source").required(true).args(["file", "in_place"]))]
 #[command(after_help = "\
 Examples:
   lease-broker restore /backup/orders-2027-01-31.db --store orders.db
   lease-broker restore --in-place --config queues.toml        after RESTORE DATABASE, or after a failover")]
 pub(super) struct Restore {
     /// The backup: a copy that `lease-broker backup` made, or another complete copy of the database file
-    #[arg(required_unless_present = "in_place", conflicts_with = "in_place")]
     file: Option<PathBuf>,
     /// Keep the database, which was restored by other means
     #[arg(long)]

@@ -28,7 +28,7 @@ use crate::broker::{Broker, LeaseOperations, Operation};
 use crate::config::{Change, Config, Flag, OtelVariables, StoreKind};
 use crate::logging::{self, Logging};
 use crate::process::{self, Pauses};
-use crate::security::Security;
+use crate::security::{Access, Security};
 use crate::telemetry::{SpanCounters, Telemetry};
 
 /// Serve the configured queues over gRPC
@@ -124,7 +124,18 @@ impl Serve {
         log_otel_variables(&config.telemetry.otel_variables);
         // Opened before the store, so that it can report that the broker is starting.
         let started_broker = Arc::default();
-        let state = admin_state(&config, &telemetry, &started_broker, logging, started);
+        let mut pages = Pages {
+            access: security.access.clone(),
+            sessions: Arc::default(),
+        };
+        let state = admin_state(
+            &config,
+            &telemetry,
+            &started_broker,
+            logging,
+            started,
+            &pages,
+        );
         let admin_port = start_admin_port(&config, state)?;
         let store = open_store(&config).await?;
         let listener = bind(&config).await?;
@@ -154,6 +165,10 @@ impl Serve {
                 error = layers.server.failed() => return Err(CommandError::io(error.to_string())),
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
+                () = layers.broker.told_to_drain() => {
+                    tracing::info!("an operator told this broker to drain");
+                    break;
+                }
                 Some(()) = hangup.recv(), if is_loaded => {
                     opening = self.reload(&mut layers, logging);
                 }
@@ -168,7 +183,8 @@ impl Serve {
                         Ok((new, changes)) => {
                             if let Some(port) = &admin_port {
                                 let broker = Arc::new(OnceLock::from(new.broker.clone()));
-                                let state = admin_state(&new.config, &new.telemetry, &broker, logging, started);
+                                pages.access = new.access.clone();
+                                let state = admin_state(&new.config, &new.telemetry, &broker, logging, started, &pages);
                                 port.show(state);
                             }
                             let old = std::mem::replace(&mut layers, new);
@@ -349,14 +365,26 @@ fn start_admin_port(
 }
 
 /// Returns what the admin port reports on. It reports on the broker once `broker` is set.
+/// The parts of the dashboard that outlive a configuration, and those who may see it.
+struct Pages {
+    access: Option<Arc<Access>>,
+    sessions: Arc<admin::Sessions>,
+}
+
 fn admin_state(
     config: &Config,
     telemetry: &Arc<Telemetry>,
     broker: &Arc<OnceLock<Arc<Broker>>>,
     logging: &Logging,
     started: SystemTime,
+    pages: &Pages,
 ) -> admin::AdminState {
     admin::AdminState {
+        runtime: tokio::runtime::Handle::current(),
+        access: pages.access.clone(),
+        sessions: pages.sessions.clone(),
+        allows_changes: config.admin.allows_changes(),
+        trace_url: config.admin.trace_url.clone(),
         started,
         store: config.store.kind,
         queues: config.queues.clone(),

@@ -6,12 +6,11 @@ use lease_broker_model::key::rfc3339_of_millis;
 use lease_broker_model::millis::duration_between;
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_model::text;
-use lease_broker_store::{Ahead, ForeignLock, ItemFacts, ItemRow};
+use lease_broker_store::{Ahead, ForeignLock, ItemFacts, ItemRow, QueueIndex};
 use serde_json::json;
 
 use super::CommandError;
-use super::config_args::{configured_queue, open_to_read};
-use super::inspect::{QUEUE, ReadArgs};
+use super::config_args::{ConfigArgs, configured_queue, open_to_read};
 use super::output::{OutputFormat, Row, moment, print_line, seconds};
 use crate::why::{Cause, causes, short_duration};
 
@@ -42,12 +41,18 @@ pub(super) struct Why {
     #[arg(allow_hyphen_values = true)]
     key: String,
     #[command(flatten)]
-    args: ReadArgs,
+    config: ConfigArgs,
+    /// Output format. JSON has one object per line
+    #[arg(long, value_enum, default_value_t = OutputFormat::Table)]
+    output: OutputFormat,
 }
+
+/// The only queue of the store that is opened.
+const QUEUE: QueueIndex = QueueIndex(0);
 
 impl Why {
     pub(super) async fn run(self) -> Result<(), CommandError> {
-        let config = self.args.config.load(Vec::new())?;
+        let config = self.config.load(Vec::new())?;
         let queue = configured_queue(&config, &self.queue)?;
         let store = open_to_read(&config, std::slice::from_ref(queue)).await?;
         let key = store.parse_key(QUEUE, &self.key);
@@ -55,7 +60,7 @@ impl Why {
         let facts = store.item_facts(QUEUE, key.clone()).await?;
         let (key, causes) = (key.to_string(), causes(&facts, queue));
         let paragraph = paragraph(&facts, queue, &key, &causes);
-        match self.args.output {
+        match self.output {
             OutputFormat::Table => print_line!("{paragraph}"),
             format => format.print(&[row(&facts, queue, key, &causes, paragraph)], ""),
         }

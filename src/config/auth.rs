@@ -38,7 +38,7 @@ pub enum Role {
     Producer,
     /// Looks at queues.
     Observer,
-    /// Operates queues: cancels leases.
+    /// Looks at queues and operates them: pauses, redrives, cancels leases.
     Operator,
     /// Everything.
     Admin,

@@ -24,6 +24,8 @@ pub(super) struct QueueConfig {
     #[serde(default)]
     pub(super) writable: Vec<String>,
     #[serde(default)]
+    pub(super) filterable: Vec<String>,
+    #[serde(default)]
     pub(super) checkpoint: CheckpointConfig,
     pub(super) order: Option<OrderConfig>,
     #[serde(with = "duration")]
@@ -38,6 +40,7 @@ pub(super) struct QueueConfig {
     pub(super) backoff: BackoffConfig,
     pub(super) on_complete: OnCompleteConfig,
     pub(super) filtered_indexes: bool,
+    pub(super) completed_index: bool,
     pub(super) claim_strategy: ClaimStrategy,
     #[serde(with = "duration")]
     pub(super) enqueue_memory: Duration,

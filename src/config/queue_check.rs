@@ -94,6 +94,9 @@ impl QueueConfig {
         for column in self.columns.iter().flatten() {
             check_name(key_path("columns"), column)?;
         }
+        for column in &self.filterable {
+            check_name(key_path("filterable"), column)?;
+        }
         let enqueue_memory = self.enqueue_memory;
         check_duration(
             key_path("enqueue_memory"),
@@ -103,6 +106,12 @@ impl QueueConfig {
         )?;
         let allows_purge = self.purge.unwrap_or(managed_columns.is_some());
         let keep_for = keep_for(self.keep_for, &on_complete, allows_purge, &key_path)?;
+        if self.completed_index && !self.filtered_indexes {
+            return Err(InvalidSetting::new(
+                key_path("completed_index"),
+                "needs filtered_indexes = true: without a filter the index would hold all rows",
+            ));
+        }
         let spec = QueueSpec {
             name: name.to_owned(),
             table,
@@ -114,10 +123,12 @@ impl QueueConfig {
             on_complete,
             soft_lock,
             writable: self.writable,
+            filterable: self.filterable,
             max_checkpoint_bytes: max_checkpoint_bytes(self.checkpoint, &key_path)?,
             mirror,
             managed_columns,
             filtered_indexes: self.filtered_indexes,
+            completed_index: self.completed_index,
             claim_strategy: self.claim_strategy,
             max_lease_age: (!self.max_lease_age.is_zero()).then_some(self.max_lease_age),
             max_item_bytes,

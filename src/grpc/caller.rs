@@ -47,7 +47,7 @@ pub(super) struct Checks {
 
 impl Checks {
     /// Returns the caller. `None`: the server has no guard.
-    fn caller<T>(self, request: &Request<T>) -> Result<Option<&Caller>, Status> {
+    pub(super) fn caller<T>(self, request: &Request<T>) -> Result<Option<&Caller>, Status> {
         let caller = request.extensions().get::<Caller>();
         if caller.is_none() && self.needs_caller {
             // A call that has come past the guard must not pass here.
@@ -55,6 +55,17 @@ impl Checks {
             return Err(crate::broker::Error::Internal.into());
         }
         Ok(caller)
+    }
+
+    /// Returns the context of a call without an owner of leases.
+    pub(super) fn context<T>(self, request: &Request<T>) -> CallContext {
+        let extensions = request.extensions();
+        CallContext {
+            owner: LeaseOwner::default(),
+            source: extensions.get::<Arc<CallSource>>().cloned(),
+            recorded: extensions.get::<Arc<RecordedCall>>().cloned(),
+            beginning: Beginning::default(),
+        }
     }
 
     /// Checks that the caller has a role for the rpc on a queue. Returns the context of the call.
@@ -66,13 +77,7 @@ impl Checks {
         rpc: Rpc,
         queue: &str,
     ) -> Result<CallContext, Status> {
-        let extensions = request.extensions();
-        let mut context = CallContext {
-            owner: LeaseOwner::default(),
-            source: extensions.get::<Arc<CallSource>>().cloned(),
-            recorded: extensions.get::<Arc<RecordedCall>>().cloned(),
-            beginning: Beginning::default(),
-        };
+        let mut context = self.context(request);
         let Some(caller) = self.caller(request)? else {
             return Ok(context);
         };

@@ -48,7 +48,7 @@ pub(crate) fn timeout(text: &str) {
 }
 
 /// Decodes a message. Returns false if it cannot be decoded.
-fn decodes(rpc: Rpc, message: &[u8]) -> bool {
+pub(super) fn decodes(rpc: Rpc, message: &[u8]) -> bool {
     match rpc {
         Rpc::ClaimBatch => proto::ClaimBatchRequest::decode(message).is_ok(),
         Rpc::Heartbeat => proto::HeartbeatRequest::decode(message).is_ok(),
@@ -59,6 +59,17 @@ fn decodes(rpc: Rpc, message: &[u8]) -> bool {
         Rpc::Wake => proto::WakeRequest::decode(message).is_ok(),
         Rpc::Enqueue => proto::EnqueueRequest::decode(message).is_ok(),
         Rpc::CancelLeases => proto::CancelLeasesRequest::decode(message).is_ok(),
+        Rpc::ListQueues => proto::ListQueuesRequest::decode(message).is_ok(),
+        Rpc::ListItems => proto::ListItemsRequest::decode(message).is_ok(),
+        Rpc::GetItem => proto::GetItemRequest::decode(message).is_ok(),
+        Rpc::PauseQueue => proto::PauseQueueRequest::decode(message).is_ok(),
+        Rpc::ResumeQueue => proto::ResumeQueueRequest::decode(message).is_ok(),
+        Rpc::StartOperation => proto::StartOperationRequest::decode(message).is_ok(),
+        Rpc::GetOperation => proto::GetOperationRequest::decode(message).is_ok(),
+        Rpc::ListOperations => proto::ListOperationsRequest::decode(message).is_ok(),
+        Rpc::CancelOperation => proto::CancelOperationRequest::decode(message).is_ok(),
+        Rpc::ListBrokers => proto::ListBrokersRequest::decode(message).is_ok(),
+        Rpc::DrainBroker => proto::DrainBrokerRequest::decode(message).is_ok(),
     }
 }
 
@@ -66,7 +77,7 @@ fn decodes(rpc: Rpc, message: &[u8]) -> bool {
 fn converts(rpc: Rpc, message: &[u8]) {
     let decoded = match rpc {
         Rpc::ClaimBatch => proto::ClaimBatchRequest::decode(message)
-            .map(|request| drop(messages::claim_from_proto(request, None, usize::MAX))),
+            .map(|request| drop(messages::claim_from_proto(request, usize::MAX))),
         Rpc::Complete => proto::CompleteRequest::decode(message)
             .map(|request| drop(messages::completions_from_proto(request.completions))),
         Rpc::Fail => proto::FailRequest::decode(message)
@@ -79,7 +90,7 @@ fn converts(rpc: Rpc, message: &[u8]) {
             .map(|request| drop(messages::new_items_from_proto(request.items, None))),
         Rpc::CancelLeases => proto::CancelLeasesRequest::decode(message)
             .map(|request| drop(messages::cancel_from_proto(request))),
-        Rpc::Heartbeat | Rpc::Wake => Ok(()),
+        _ => Ok(()),
     };
     assert!(decoded.is_ok(), "{rpc:?}: decoded once and not twice");
 }

@@ -46,7 +46,6 @@ pub(super) fn duration_from_proto(
 /// Converts a claim.
 pub(super) fn claim_from_proto(
     request: proto::ClaimBatchRequest,
-    time_to_deadline: Option<Duration>,
     max_response_bytes: usize,
 ) -> Result<ClaimRequest> {
     Ok(ClaimRequest {
@@ -58,7 +57,6 @@ pub(super) fn claim_from_proto(
         request_id: request_id_from_proto("request_id", &request.request_id)?,
         queue: request.queue,
         worker_id: request.worker_id,
-        time_to_deadline,
     })
 }
 
@@ -95,7 +93,7 @@ pub(super) fn request_id_from_proto(field: &str, id: &str) -> Result<Option<Uuid
 }
 
 /// Converts a UUID. `field` returns the field's path.
-fn uuid_from_proto(field: impl FnOnce() -> String, text: &str) -> Result<Uuid> {
+pub(super) fn uuid_from_proto(field: impl FnOnce() -> String, text: &str) -> Result<Uuid> {
     const LENGTH: usize = uuid::fmt::Hyphenated::LENGTH;
 
     match Uuid::try_parse(text) {
@@ -112,6 +110,7 @@ pub(super) fn held_back_to_proto(held_back: HeldBack) -> proto::HeldBack {
     match held_back {
         HeldBack::NothingReady => proto::HeldBack::NothingReady,
         HeldBack::TooLarge => proto::HeldBack::TooLarge,
+        HeldBack::Paused => proto::HeldBack::Paused,
         HeldBack::Stopping => proto::HeldBack::Stopping,
         HeldBack::Released => proto::HeldBack::Released,
     }
@@ -121,7 +120,6 @@ pub(super) fn held_back_to_proto(held_back: HeldBack) -> proto::HeldBack {
 pub(super) fn next_claim_from_proto(
     queue: &str,
     next: proto::NextClaim,
-    time_to_deadline: Option<Duration>,
     max_response_bytes: usize,
 ) -> Result<ClaimRequest> {
     let request = proto::ClaimBatchRequest {
@@ -133,8 +131,7 @@ pub(super) fn next_claim_from_proto(
         request_id: next.request_id,
         max_bytes: next.max_bytes,
     };
-    claim_from_proto(request, time_to_deadline, max_response_bytes)
-        .map_err(|error| error.in_message("next"))
+    claim_from_proto(request, max_response_bytes).map_err(|error| error.in_message("next"))
 }
 
 /// Converts completions.
@@ -235,7 +232,7 @@ fn new_item_from_proto(
 
 /// Converts the values of columns. The list is sorted by name, as the map is. Equal sets of columns therefore give equal
 /// lists, for which the store keeps one prepared statement.
-fn columns_from_proto(
+pub(super) fn columns_from_proto(
     columns: BTreeMap<String, proto::ColumnValue>,
 ) -> Result<Vec<(String, Value)>> {
     let convert = |(name, value): (String, proto::ColumnValue)| match value_from_proto(value) {
@@ -426,7 +423,7 @@ fn refusal_to_proto(refusal: Refusal) -> proto::Refusal {
 }
 
 /// Converts the state of an item. `None`: it is unknown.
-fn item_state(state: Option<State>) -> proto::ItemState {
+pub(super) fn item_state(state: Option<State>) -> proto::ItemState {
     match state {
         None => proto::ItemState::Unspecified,
         Some(State::Ready) => proto::ItemState::Ready,

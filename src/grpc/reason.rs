@@ -39,6 +39,12 @@ reasons! {
     Draining = "DRAINING",
     DeadlineExceeded = "DEADLINE_EXCEEDED",
     AlreadyExists = "ALREADY_EXISTS",
+    QueuePaused = "QUEUE_PAUSED",
+    OperationRunning = "OPERATION_RUNNING",
+    PurgeNotAllowed = "PURGE_NOT_ALLOWED",
+    ItemNotFound = "ITEM_NOT_FOUND",
+    OperationNotFound = "OPERATION_NOT_FOUND",
+    BrokerNotFound = "BROKER_NOT_FOUND",
     RpcUnknown = "RPC_UNKNOWN",
     Internal = "INTERNAL",
 }

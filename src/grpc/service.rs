@@ -11,6 +11,7 @@ use prost::Message;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
+use super::admin::{AdminApi, AdminCaller};
 use super::caller::{Checks, WaitingLimit};
 use super::deadline::Deadline;
 use super::messages::{
@@ -52,11 +53,13 @@ impl LeaseService for Service {
         let request = request.into_inner();
         let call = async {
             let room = self.max_message_bytes;
-            let time = deadline.time_for_claim();
-            let mut claim = claim_from_proto(request, time, room)?;
+            let mut claim = claim_from_proto(request, room)?;
             let _place = waiting.take_place(&mut claim.wait_timeout);
             let max_bytes = claim.max_bytes;
-            let leases = self.broker.claim(&context, claim).await?;
+            let claimed = self
+                .broker
+                .claim(&context, claim, deadline.time_for_claim());
+            let leases = claimed.await?;
             let (claimed, unsent) = deliver(leases, context.owner.clone(), max_bytes);
             let mut response = Response::new(claimed);
             if response.get_ref().leases.is_empty() {
@@ -101,8 +104,7 @@ impl LeaseService for Service {
         let request = request.into_inner();
         let call = async {
             let queue = request.queue;
-            let next =
-                self.next_claim(&queue, request.next, request.completions.len(), deadline)?;
+            let next = self.next_claim(&queue, request.next, request.completions.len())?;
             let max_bytes = next.as_ref().map_or(0, |next| next.max_bytes);
             let completions = completions_from_proto(request.completions);
             let settled = self.broker.complete(&context, &queue, completions, next);
@@ -125,7 +127,7 @@ impl LeaseService for Service {
         let request = request.into_inner();
         let call = async {
             let queue = request.queue;
-            let next = self.next_claim(&queue, request.next, request.failures.len(), deadline)?;
+            let next = self.next_claim(&queue, request.next, request.failures.len())?;
             let max_bytes = next.as_ref().map_or(0, |next| next.max_bytes);
             let failures = failures_from_proto(request.failures);
             let settled = self.broker.fail(&context, &queue, failures, next);
@@ -239,6 +241,116 @@ impl AdminService for Service {
         let outcome = deadline.run(&context, call).await;
         outcome.map_err(|error| status::unless_repeatable(error, can_be_repeated))
     }
+
+    async fn list_queues(
+        &self,
+        request: Request<proto::ListQueuesRequest>,
+    ) -> RpcResult<proto::ListQueuesResponse> {
+        self.operate(request, async |admin, caller, request| {
+            admin.list_queues(caller, request).await
+        })
+        .await
+    }
+
+    async fn list_items(
+        &self,
+        request: Request<proto::ListItemsRequest>,
+    ) -> RpcResult<proto::ListItemsResponse> {
+        self.operate(request, async |admin, caller, request| {
+            admin.list_items(caller, request).await
+        })
+        .await
+    }
+
+    async fn get_item(
+        &self,
+        request: Request<proto::GetItemRequest>,
+    ) -> RpcResult<proto::GetItemResponse> {
+        self.operate(request, async |admin, caller, request| {
+            admin.get_item(caller, request).await
+        })
+        .await
+    }
+
+    async fn pause_queue(
+        &self,
+        request: Request<proto::PauseQueueRequest>,
+    ) -> RpcResult<proto::PauseQueueResponse> {
+        self.operate(request, async |admin, caller, request| {
+            admin.pause_queue(caller, request).await
+        })
+        .await
+    }
+
+    async fn resume_queue(
+        &self,
+        request: Request<proto::ResumeQueueRequest>,
+    ) -> RpcResult<proto::ResumeQueueResponse> {
+        self.operate(request, async |admin, caller, request| {
+            admin.resume_queue(caller, request).await
+        })
+        .await
+    }
+
+    async fn start_operation(
+        &self,
+        request: Request<proto::StartOperationRequest>,
+    ) -> RpcResult<proto::StartOperationResponse> {
+        self.operate(request, async |admin, caller, request| {
+            admin.start_operation(caller, request).await
+        })
+        .await
+    }
+
+    async fn get_operation(
+        &self,
+        request: Request<proto::GetOperationRequest>,
+    ) -> RpcResult<proto::GetOperationResponse> {
+        self.operate(request, async |admin, caller, request| {
+            admin.get_operation(caller, request).await
+        })
+        .await
+    }
+
+    async fn list_operations(
+        &self,
+        request: Request<proto::ListOperationsRequest>,
+    ) -> RpcResult<proto::ListOperationsResponse> {
+        self.operate(request, async |admin, caller, request| {
+            admin.list_operations(caller, request).await
+        })
+        .await
+    }
+
+    async fn cancel_operation(
+        &self,
+        request: Request<proto::CancelOperationRequest>,
+    ) -> RpcResult<proto::CancelOperationResponse> {
+        self.operate(request, async |admin, caller, request| {
+            admin.cancel_operation(caller, request).await
+        })
+        .await
+    }
+
+    async fn list_brokers(
+        &self,
+        request: Request<proto::ListBrokersRequest>,
+    ) -> RpcResult<proto::ListBrokersResponse> {
+        self.operate(request, async |admin, caller, request| {
+            admin.list_brokers(caller, request).await
+        })
+        .await
+    }
+
+    async fn drain_broker(
+        &self,
+        request: Request<proto::DrainBrokerRequest>,
+    ) -> RpcResult<proto::DrainBrokerResponse> {
+        self.operate(request, async |admin, caller, request| {
+            admin.drain_broker(caller, request).await
+        })
+        .await
+    }
 }
 
 /// The largest encoded result of a settlement that is not refused, in bytes.
@@ -253,19 +365,35 @@ struct Answer {
 }
 
 impl Service {
+    /// Serves a call of an operator, which takes a place as other calls do.
+    async fn operate<Req, Res>(
+        &self,
+        request: Request<Req>,
+        serve: impl AsyncFnOnce(&AdminApi, &AdminCaller, Req) -> Result<Res, Status>,
+    ) -> RpcResult<Res> {
+        let caller = AdminCaller::new(self.checks.caller(&request)?);
+        let context = self.checks.context(&request);
+        let deadline = Deadline::of(request.metadata());
+        let request = request.into_inner();
+        let call = async {
+            let _place = self.broker.operator_call(&context)?;
+            let admin = AdminApi::new(self.broker.operator().clone());
+            Ok(Response::new(serve(&admin, &caller, request).await?))
+        };
+        deadline.run(&context, call).await
+    }
+
     /// Converts the claim in a call with this number of settlements.
     fn next_claim(
         &self,
         queue: &str,
         next: Option<proto::NextClaim>,
         settlements: usize,
-        deadline: Deadline,
     ) -> Result<Option<ClaimRequest>, Error> {
         let room = self
             .max_message_bytes
             .saturating_sub(settlements * RESULT_BYTES);
-        let time = deadline.time_for_claim();
-        next.map(|next| next_claim_from_proto(queue, next, time, room))
+        next.map(|next| next_claim_from_proto(queue, next, room))
             .transpose()
     }
 

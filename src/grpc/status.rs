@@ -145,6 +145,17 @@ impl From<Error> for ApiError {
                     None => error,
                 }
             }
+            Error::QueuePaused(_) => Self::new(FailedPrecondition, Reason::QueuePaused, text),
+            Error::OperationRunning(id) => {
+                Self::new(FailedPrecondition, Reason::OperationRunning, text)
+                    .with("operation_id", id.to_string())
+            }
+            Error::PurgeNotAllowed(_) => {
+                Self::new(FailedPrecondition, Reason::PurgeNotAllowed, text)
+            }
+            Error::ItemNotFound(_) => Self::new(NotFound, Reason::ItemNotFound, text),
+            Error::OperationNotFound(_) => Self::new(NotFound, Reason::OperationNotFound, text),
+            Error::BrokerNotFound(_) => Self::new(NotFound, Reason::BrokerNotFound, text),
             Error::StoreMisconfigured(_) => {
                 Self::new(FailedPrecondition, Reason::StoreMisconfigured, text)
             }

@@ -32,6 +32,8 @@ pub struct QueueSpec {
     pub soft_lock: SoftLock,
     /// The columns that a settlement may write into the row of its item. Empty: none.
     pub writable: Vec<String>,
+    /// The columns by whose values operators can filter items. Empty: none.
+    pub filterable: Vec<String>,
     /// The maximum size of a checkpoint, in bytes: 1 to 65,536. `None`: the queue has no checkpoints.
     pub max_checkpoint_bytes: Option<usize>,
     /// Columns of the table that the broker sets when an item changes its state.
@@ -40,6 +42,8 @@ pub struct QueueSpec {
     pub managed_columns: Option<Vec<(String, String)>>,
     /// True if the broker's indexes may be filtered by state. False: they are plain composite indexes.
     pub filtered_indexes: bool,
+    /// True if an index holds the completed items by time, so that retention seeks old ones. It needs `filtered_indexes`.
+    pub completed_index: bool,
     /// The way in which concurrent claims avoid each other's rows.
     pub claim_strategy: ClaimStrategy,
     /// The age at which a lease is reported in the log and in the metrics. `None`: no lease is reported.
@@ -74,12 +78,14 @@ impl KeepFor {
 }
 
 impl QueueSpec {
-    /// Returns the queue as a command sees it that only looks: without an archive, which such a command needs no right to read.
+    /// Returns the queue as a command sees it that only looks: without an archive, which such a command needs no right to read,
+    /// and without the index of completed items, which only retention uses.
     #[must_use]
     pub fn to_inspect(&self) -> Self {
         Self {
             on_complete: OnComplete::Keep,
             keep_for: KeepFor::default(),
+            completed_index: false,
             ..self.clone()
         }
     }

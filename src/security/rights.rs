@@ -24,6 +24,28 @@ pub enum Rpc {
     Enqueue,
     /// Takes leases away from their workers.
     CancelLeases,
+    /// Lists queues with their state.
+    ListQueues,
+    /// Lists items.
+    ListItems,
+    /// Returns one item.
+    GetItem,
+    /// Pauses a queue.
+    PauseQueue,
+    /// Ends the pause of a queue.
+    ResumeQueue,
+    /// Starts an operation on many items. A purge needs the role admin.
+    StartOperation,
+    /// Returns an operation.
+    GetOperation,
+    /// Lists operations.
+    ListOperations,
+    /// Stops an operation.
+    CancelOperation,
+    /// Lists broker processes.
+    ListBrokers,
+    /// Tells a broker process to stop.
+    DrainBroker,
 }
 
 /// A service of the API.
@@ -37,7 +59,7 @@ pub enum RpcService {
 
 impl Rpc {
     /// All rpcs.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 20] = [
         Self::ClaimBatch,
         Self::Heartbeat,
         Self::Complete,
@@ -47,12 +69,34 @@ impl Rpc {
         Self::Wake,
         Self::Enqueue,
         Self::CancelLeases,
+        Self::ListQueues,
+        Self::ListItems,
+        Self::GetItem,
+        Self::PauseQueue,
+        Self::ResumeQueue,
+        Self::StartOperation,
+        Self::GetOperation,
+        Self::ListOperations,
+        Self::CancelOperation,
+        Self::ListBrokers,
+        Self::DrainBroker,
     ];
 
     /// Returns the service that has the rpc.
     pub const fn service(self) -> RpcService {
         match self {
-            Self::CancelLeases => RpcService::Admin,
+            Self::CancelLeases
+            | Self::ListQueues
+            | Self::ListItems
+            | Self::GetItem
+            | Self::PauseQueue
+            | Self::ResumeQueue
+            | Self::StartOperation
+            | Self::GetOperation
+            | Self::ListOperations
+            | Self::CancelOperation
+            | Self::ListBrokers
+            | Self::DrainBroker => RpcService::Admin,
             _ => RpcService::Leases,
         }
     }
@@ -77,12 +121,23 @@ impl Rpc {
             Self::Wake => "Wake",
             Self::Enqueue => "Enqueue",
             Self::CancelLeases => "CancelLeases",
+            Self::ListQueues => "ListQueues",
+            Self::ListItems => "ListItems",
+            Self::GetItem => "GetItem",
+            Self::PauseQueue => "PauseQueue",
+            Self::ResumeQueue => "ResumeQueue",
+            Self::StartOperation => "StartOperation",
+            Self::GetOperation => "GetOperation",
+            Self::ListOperations => "ListOperations",
+            Self::CancelOperation => "CancelOperation",
+            Self::ListBrokers => "ListBrokers",
+            Self::DrainBroker => "DrainBroker",
         }
     }
 
     /// Returns the roles of which a caller needs one.
     pub const fn roles(self) -> &'static [Role] {
-        use Role::{Admin, Operator, Producer, Worker};
+        use Role::{Admin, Observer, Operator, Producer, Worker};
         match self {
             Self::ClaimBatch
             | Self::Heartbeat
@@ -90,7 +145,18 @@ impl Rpc {
             | Self::Fail
             | Self::Release
             | Self::ReleaseClaims => &[Worker, Admin],
-            Self::CancelLeases => &[Operator, Admin],
+            Self::CancelLeases
+            | Self::PauseQueue
+            | Self::ResumeQueue
+            | Self::StartOperation
+            | Self::CancelOperation => &[Operator, Admin],
+            Self::ListQueues
+            | Self::ListItems
+            | Self::GetItem
+            | Self::GetOperation
+            | Self::ListOperations
+            | Self::ListBrokers => &[Observer, Operator, Admin],
+            Self::DrainBroker => &[Admin],
             Self::Wake => &[Worker, Producer, Admin],
             Self::Enqueue => &[Producer, Admin],
         }
@@ -116,6 +182,11 @@ impl Rights {
     /// Returns whether the caller may send the rpc for this queue. The queue need not exist.
     pub fn allow(&self, rpc: Rpc, queue: &str) -> bool {
         self.roles_on(queue).any(|role| rpc.roles().contains(&role))
+    }
+
+    /// Returns whether the caller may delete items of this queue, besides starting operations on it.
+    pub fn allow_purge(&self, queue: &str) -> bool {
+        self.roles_on(queue).any(|role| role == Role::Admin)
     }
 
     /// Returns whether there can be a queue for which the caller may send the rpc.

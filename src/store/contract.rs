@@ -1,19 +1,26 @@
-//! The contract of a store, in four traits, with the requests and the results of their methods.
+//! The contract of a store, in six traits, with the requests and the results of their methods.
 
+mod browse;
 mod claim;
 mod ended_leases;
 mod facts;
 mod heartbeat;
 mod inspect;
+mod item_search;
 mod latest_time;
 mod leases;
 mod new_items;
+mod operate;
+mod operations;
+mod pause;
 mod queue_index;
 mod settle;
 mod step;
 mod suspects;
 mod upkeep;
 
+pub use self::browse::Browse;
+pub(super) use self::browse::browse_by_field;
 pub use self::claim::{
     ClaimCall, Claimed, ClaimedItem, LeaseExpiry, MAX_PASSED_OVER, MAX_TOO_LARGE, TooLargeItem,
 };
@@ -25,9 +32,18 @@ pub use self::facts::{Database, Facts};
 pub use self::heartbeat::{Renewal, Renewed};
 pub use self::inspect::Inspect;
 pub(super) use self::inspect::inspect_by_field;
+pub use self::item_search::{
+    FoundItem, FoundItems, ItemFilter, ItemRecord, ItemSearch, SearchPosition,
+};
 pub use self::latest_time::LatestTime;
 pub use self::leases::Leases;
 pub use self::new_items::{FollowUp, NewItem};
+pub use self::operate::{KEEP_OPERATIONS_FOR, Operate};
+pub use self::operations::{
+    AppliedBatch, BrokerOrders, ItemChange, NewOperation, Operation, OperationBatch, OperationKind,
+    OperationState, StartedOperation,
+};
+pub use self::pause::{NewPause, PauseMode, QueuePause};
 pub use self::queue_index::QueueIndex;
 pub(crate) use self::settle::wants_owner;
 pub use self::settle::{Ending, SettleResults, Settled, Settlement};
@@ -37,6 +53,6 @@ pub use self::suspects::{Holding, Share, share_of};
 pub use self::upkeep::{Checkpoints, Upkeep};
 
 /// A store that does everything.
-pub trait Store: Facts + Inspect + Leases + Upkeep {}
+pub trait Store: Browse + Facts + Leases + Operate + Upkeep {}
 
-impl<T: Facts + Inspect + Leases + Upkeep> Store for T {}
+impl<T: Browse + Facts + Leases + Operate + Upkeep> Store for T {}

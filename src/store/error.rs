@@ -11,6 +11,9 @@ pub enum StoreError {
     /// The store cannot be reached, is busy or has no space left. The operation can succeed later.
     #[error("the store is unavailable: {0}")]
     Unavailable(Outage),
+    /// The queue is paused for new items.
+    #[error("the queue is paused: {0}")]
+    Paused(String),
     /// The operation fails until somebody changes the configuration, the schema or the permissions.
     #[error("{0}")]
     Misconfigured(String),
@@ -24,13 +27,14 @@ pub enum StoreError {
 
 impl StoreError {
     /// The number of kinds.
-    pub const KINDS: usize = 5;
+    pub const KINDS: usize = 6;
 
     /// Returns a word for the kind of error.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Rejected(_) => "rejected",
             Self::Unavailable(_) => "unavailable",
+            Self::Paused(_) => "paused",
             Self::Misconfigured(_) => "misconfigured",
             Self::Io(_) => "io",
             Self::Bug(_) => "bug",
@@ -81,7 +85,7 @@ impl StoreError {
     /// Returns whether the operation that failed with this error was applied.
     pub const fn applied(&self) -> Applied {
         match self {
-            Self::Rejected(_) | Self::Misconfigured(_) => Applied::No,
+            Self::Rejected(_) | Self::Paused(_) | Self::Misconfigured(_) => Applied::No,
             Self::Unavailable(outage) => outage.applied,
             Self::Io(_) | Self::Bug(_) => Applied::Unknown,
         }

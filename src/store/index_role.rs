@@ -6,6 +6,8 @@
 
 use lease_broker_model::queue::{OrderColumn, QueueSpec, SoftLockColumn};
 
+use super::queue_columns::QueueColumns;
+
 /// The purpose of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IndexRole {
@@ -17,10 +19,26 @@ pub(super) enum IndexRole {
     Token,
     /// Dead items by the time at which they became dead. They are counted and listed without reading other rows.
     Dead,
+    /// Completed items by the time of their completion, and then by key. Retention finds old ones. Only queues with
+    /// `completed_index` have it.
+    Completed,
 }
 
 impl IndexRole {
-    pub(super) const ALL: [Self; 4] = [Self::Ready, Self::Due, Self::Token, Self::Dead];
+    pub(super) const ALL: [Self; 5] = [
+        Self::Ready,
+        Self::Due,
+        Self::Token,
+        Self::Dead,
+        Self::Completed,
+    ];
+
+    /// Returns the roles of the queue's indexes.
+    pub(super) fn of(queue: &QueueSpec) -> impl Iterator<Item = Self> + use<> {
+        let completed = queue.completed_index;
+        let all = Self::ALL.into_iter();
+        all.filter(move |role| completed || *role != Self::Completed)
+    }
 
     /// Returns the role's name, which is part of the index's name.
     pub(super) const fn name(self) -> &'static str {
@@ -29,6 +47,7 @@ impl IndexRole {
             Self::Due => "due",
             Self::Token => "token",
             Self::Dead => "dead",
+            Self::Completed => "completed",
         }
     }
 
@@ -39,6 +58,7 @@ impl IndexRole {
             Self::Due => "due_index",
             Self::Token => "token_index",
             Self::Dead => "dead_index",
+            Self::Completed => "completed_index",
         }
     }
 
@@ -49,6 +69,7 @@ impl IndexRole {
             Self::Due => ["due_columns", "due_filter"],
             Self::Token => ["token_columns", "token_filter"],
             Self::Dead => ["dead_columns", "dead_filter"],
+            Self::Completed => ["completed_columns", "completed_filter"],
         }
     }
 
@@ -59,22 +80,31 @@ impl IndexRole {
             Self::Due => "IN (1, 2)",
             Self::Token => "= 1",
             Self::Dead => "= 4",
+            Self::Completed => "= 3",
         }
     }
 
-    /// Returns the columns that sort the index. `order` is the queue's order.
-    pub(super) fn columns(self, queue: &QueueSpec, order: &[OrderColumn]) -> Vec<OrderColumn> {
-        let by = |column| {
-            vec![OrderColumn {
-                column: queue.soft_lock.name(column).to_owned(),
-                descending: false,
-            }]
+    /// Returns the columns that sort the index.
+    pub(super) fn columns<Kind>(
+        self,
+        queue: &QueueSpec,
+        columns: &QueueColumns<Kind>,
+    ) -> Vec<OrderColumn> {
+        let ascending = |name: &str| OrderColumn {
+            column: name.to_owned(),
+            descending: false,
         };
+        let by = |column| vec![ascending(queue.soft_lock.name(column))];
         match self {
-            Self::Ready => order.to_vec(),
+            Self::Ready => columns.order.clone(),
             Self::Due => by(SoftLockColumn::DueTime),
             Self::Token => by(SoftLockColumn::Token),
             Self::Dead => by(SoftLockColumn::StateTime),
+            Self::Completed => {
+                let mut sorted_by = by(SoftLockColumn::StateTime);
+                sorted_by.extend(columns.key.iter().map(|column| ascending(&column.name)));
+                sorted_by
+            }
         }
     }
 

@@ -22,7 +22,7 @@ const HASH_DIGITS: usize = 16;
 const FORMAT: u32 = 1;
 
 /// A broker process.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Instance {
     /// The random id of the process.
     pub id: Uuid,
@@ -34,11 +34,47 @@ pub struct Instance {
     pub draining: bool,
     /// The hashes of each queue's settings, by the queue's name.
     pub settings: BTreeMap<String, SettingsHash>,
+    /// What it has done lately, by the queue's name.
+    pub activity: BTreeMap<String, Activity>,
+}
+
+/// What a broker does with one queue: events per second, over about 30 s.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Activity {
+    /// Leases given by claims.
+    pub claimed: f64,
+    /// Items completed.
+    pub completed: f64,
+    /// Items failed by workers.
+    pub failed: f64,
+    /// Leases that have expired.
+    pub expired: f64,
+    /// Items added by clients.
+    pub enqueued: f64,
+    /// Leases released.
+    pub released: f64,
+    /// Claims that wait for items now. It is no rate.
+    pub waiting: u64,
+}
+
+impl std::ops::AddAssign for Activity {
+    fn add_assign(&mut self, other: Self) {
+        self.claimed += other.claimed;
+        self.completed += other.completed;
+        self.failed += other.failed;
+        self.expired += other.expired;
+        self.enqueued += other.enqueued;
+        self.released += other.released;
+        self.waiting += other.waiting;
+    }
 }
 
 /// A row of the list of brokers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ListedBroker {
+    /// The random id of the process.
+    pub id: Uuid,
     /// The host and the port that it listens on.
     pub address: String,
     /// The version of lease-broker.
@@ -49,17 +85,27 @@ pub struct ListedBroker {
     pub silence: Duration,
     /// How far in the future it was last seen. Not zero: the clock of the database went back.
     pub ahead: Duration,
+    /// The time at which it started, by the store's clock, in milliseconds since 1970-01-01T00:00:00Z.
+    pub start_time: i64,
+    /// The hashes of each queue's settings, by the queue's name.
+    pub settings: BTreeMap<String, SettingsHash>,
+    /// What it has done lately, by the queue's name.
+    pub activity: BTreeMap<String, Activity>,
 }
 
 impl ListedBroker {
     /// Returns a broker that was seen this many milliseconds ago. Negative: in the future.
-    pub(super) fn seen_ago(address: String, version: String, draining: bool, millis: i64) -> Self {
+    pub(super) fn seen_ago(instance: Instance, start_time: i64, millis: i64) -> Self {
         Self {
-            address,
-            version,
-            draining,
+            id: instance.id,
+            address: instance.address,
+            version: instance.version,
+            draining: instance.draining,
             silence: Duration::from_millis(millis.max(0).unsigned_abs()),
             ahead: Duration::from_millis(millis.min(0).unsigned_abs()),
+            start_time,
+            settings: instance.settings,
+            activity: instance.activity,
         }
     }
 
@@ -70,7 +116,7 @@ impl ListedBroker {
 }
 
 /// The brokers that were seen on a database within the last day.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct BrokerList {
     /// The clock of the database, in milliseconds since 1970.
     pub now: i64,
@@ -82,6 +128,16 @@ impl Instance {
     /// Returns the settings as a JSON object.
     pub(super) fn settings_json(&self) -> String {
         serde_json::to_string(&self.settings).unwrap_or_default()
+    }
+
+    /// Returns the activity as a JSON object.
+    pub(super) fn activity_json(&self) -> String {
+        serde_json::to_string(&self.activity).unwrap_or_default()
+    }
+
+    /// Reads the activity of another broker. A text of an unknown form has none.
+    pub(super) fn parse_activity(json: &str) -> BTreeMap<String, Activity> {
+        serde_json::from_str(json).unwrap_or_default()
     }
 
     /// Reads the settings of another broker. A text of an unknown form has no settings.

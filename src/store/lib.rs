@@ -1,7 +1,8 @@
 //! The contract between the broker and a database that holds leases, and the two stores that keep it.
 //!
-//! Four traits are the contract. [`Leases`] gives, extends and ends leases. [`Upkeep`] keeps the database in order.
-//! [`Inspect`] only looks, and [`Facts`] says what is known without looking. A [`Store`] has all four. [`sqlite`] and [`mssql`]
+//! Six traits are the contract. [`Leases`] gives, extends and ends leases. [`Upkeep`] keeps the database in order. [`Operate`] has
+//! the changes of operators. [`Inspect`] and [`Browse`] only look, and [`Facts`] says what is known without looking. A [`Store`] has
+//! all six. [`sqlite`] and [`mssql`]
 //! implement them, and one conformance suite (`tests/conformance`) checks both. [`schema`] is the contract for the command
 //! that prepares tables.
 //!
@@ -56,21 +57,26 @@ mod withdrawal;
 mod written_columns;
 
 pub use self::contract::{
-    CancelResults, Cancellation, Cancelled, CancelledLease, Checkpoints, ClaimCall, Claimed,
-    ClaimedItem, Database, EndedLease, Ending, Facts, FollowUp, Holding, Inspect, LatestTime,
-    LeaseExpiry, LeaseProof, LeaseRow, Leases, MAX_PASSED_OVER, MAX_TOO_LARGE, NewItem, QueueIndex,
-    Reaped, ReleasedClaims, Renewal, Renewed, RowEnding, RowOperation, RowOutcome, SettleResults,
-    Settled, Settlement, Share, Store, TooLargeItem, TraceNote, Upkeep, share_of, step,
+    AppliedBatch, BrokerOrders, Browse, CancelResults, Cancellation, Cancelled, CancelledLease,
+    Checkpoints, ClaimCall, Claimed, ClaimedItem, Database, EndedLease, Ending, Facts, FollowUp,
+    FoundItem, FoundItems, Holding, Inspect, ItemChange, ItemFilter, ItemRecord, ItemSearch,
+    KEEP_OPERATIONS_FOR, LatestTime, LeaseExpiry, LeaseProof, LeaseRow, Leases, MAX_PASSED_OVER,
+    MAX_TOO_LARGE, NewItem, NewOperation, NewPause, Operate, Operation, OperationBatch,
+    OperationKind, OperationState, PauseMode, QueueIndex, QueuePause, Reaped, ReleasedClaims,
+    Renewal, Renewed, RowEnding, RowOperation, RowOutcome, SearchPosition, SettleResults, Settled,
+    Settlement, Share, StartedOperation, Store, TooLargeItem, TraceNote, Upkeep, share_of, step,
 };
 pub use self::enqueue_once::{EnqueueOnce, EnqueuedOnce};
 pub use self::error::{
     Applied, Outage, OutageCause, Problem, ProblemKind, Refusal, Rejection, StoreError,
 };
-pub use self::instance::{BrokerList, Instance, ListedBroker, SettingsDifference, SettingsHash};
+pub use self::instance::{
+    Activity, BrokerList, Instance, ListedBroker, SettingsDifference, SettingsHash,
+};
 pub use self::item_facts::{Ahead, BlockingSession, ForeignLock, ItemFacts, ItemRow};
 pub use self::item_size::ItemSize;
 pub use self::pool_status::{PoolStatus, RetryReason};
-pub use self::purge::{PurgeStep, Purged, RetentionTurn};
+pub use self::purge::{PurgePosition, PurgeStep, Purged, RetentionTurn};
 pub use self::stats::{ListedItem, Stats};
 pub use self::survey::{ColumnClass, Survey, SurveyedColumn};
 pub use self::withdrawal::Beginning;

@@ -33,8 +33,11 @@ mod list_statements;
 mod migrations;
 mod mirror;
 mod new_item;
+mod operation_batch;
+mod operation_rows;
 mod operations;
 mod partitions;
+mod pause;
 mod placeholders;
 mod pool;
 mod prepared;
@@ -49,6 +52,8 @@ mod release_claims;
 mod remedy;
 mod remove;
 mod restrictions;
+mod search;
+mod search_statements;
 mod secrets;
 mod server_info;
 mod settings;
@@ -87,13 +92,14 @@ use self::queue_statements::QueueStatements;
 pub use self::reader::MssqlReader;
 pub use self::settings::Settings;
 use super::adoption::Unfit;
-use super::contract::inspect_by_field;
+use super::contract::{browse_by_field, inspect_by_field};
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
-    CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall, Claimed, Database,
-    EnqueueOnce, EnqueuedOnce, Facts, Instance, LatestTime, Leases, NewItem, PoolStatus, PurgeStep,
-    Purged, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults,
-    Settlement, StoreError, TraceNote, Upkeep,
+    AppliedBatch, BrokerOrders, CancelResults, Cancellation, CancelledLease, Checkpoints,
+    ClaimCall, Claimed, Database, EnqueueOnce, EnqueuedOnce, Facts, Instance, LatestTime, Leases,
+    NewItem, NewOperation, NewPause, Operate, Operation, OperationBatch, PoolStatus, PurgeStep,
+    Purged, QueueIndex, QueuePause, Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn,
+    SettleResults, Settlement, StartedOperation, StoreError, TraceNote, Upkeep,
 };
 
 /// Statement of the health check: it succeeds only if the database accepts writes.
@@ -151,6 +157,9 @@ impl MssqlStore {
         let mut connection = pool.take_first().await?;
         migrations::with_migration_lock(&mut connection, async |connection| {
             migrations::migrate(connection).await?;
+            if let Some(warning) = migrations::second_set(connection).await? {
+                tracing::warn!(warning, "another set of the broker's tables");
+            }
             for queue in queues
                 .iter()
                 .filter(|queue| queue.managed_columns.is_some())
@@ -212,6 +221,7 @@ impl MssqlStore {
 }
 
 inspect_by_field!(MssqlStore, reader);
+browse_by_field!(MssqlStore, reader);
 
 #[async_trait]
 impl Facts for MssqlStore {
@@ -376,6 +386,83 @@ impl Leases for MssqlStore {
     ) -> Result<EnqueuedOnce, StoreError> {
         self.run(async move |operations: MssqlOperations| {
             operations.enqueue_once(queue, &request).await
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl Operate for MssqlStore {
+    async fn pause(&self, queue: QueueIndex, pause: NewPause) -> Result<QueuePause, StoreError> {
+        self.run(async move |operations: MssqlOperations| operations.pause(queue, &pause).await)
+            .await
+    }
+
+    async fn resume(&self, queue: QueueIndex) -> Result<Option<QueuePause>, StoreError> {
+        self.run(async move |operations: MssqlOperations| operations.resume(queue).await)
+            .await
+    }
+
+    async fn start_operation(
+        &self,
+        queue: QueueIndex,
+        operation: NewOperation,
+    ) -> Result<StartedOperation, StoreError> {
+        self.run(async move |operations: MssqlOperations| {
+            operations.start_operation(queue, &operation).await
+        })
+        .await
+    }
+
+    async fn cancel_operation(
+        &self,
+        id: Uuid,
+        actor: &str,
+    ) -> Result<Option<Operation>, StoreError> {
+        let actor = actor.to_owned();
+        self.run(async move |operations: MssqlOperations| {
+            operations.cancel_operation(id, &actor).await
+        })
+        .await
+    }
+
+    async fn take_operation(
+        &self,
+        queues: &[String],
+        broker: Uuid,
+        duration: Duration,
+    ) -> Result<Option<Operation>, StoreError> {
+        let queues = queues.to_vec();
+        self.run(async move |operations: MssqlOperations| {
+            operations.take_operation(&queues, broker, duration).await
+        })
+        .await
+    }
+
+    async fn apply_batch(
+        &self,
+        queue: QueueIndex,
+        batch: OperationBatch,
+    ) -> Result<AppliedBatch, StoreError> {
+        self.run(async move |operations: MssqlOperations| {
+            operations.apply_batch(queue, &batch).await
+        })
+        .await
+    }
+
+    async fn request_drain(&self, broker: Uuid) -> Result<bool, StoreError> {
+        self.run(async move |operations: MssqlOperations| operations.request_drain(broker).await)
+            .await
+    }
+
+    async fn read_orders(
+        &self,
+        broker: Uuid,
+        queues: &[String],
+    ) -> Result<BrokerOrders, StoreError> {
+        let queues = queues.to_vec();
+        self.run(async move |operations: MssqlOperations| {
+            operations.read_orders(broker, &queues).await
         })
         .await
     }

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use lease_broker_model::key::Key;
 
-/// A step of a walk over a queue's table, in the order of the key.
+/// A step of a walk over a queue's table. With `completed_index` the walk visits only old items, in the order of the state's time and
+/// then of the key. Without it the walk visits all rows in the order of the key.
 #[derive(Clone, Debug)]
 pub struct PurgeStep {
-    /// The key of the last row that the step before visited. `None`: the walk begins.
-    pub after: Option<Key>,
+    /// The last row that the step before visited. `None`: the walk begins.
+    pub after: Option<PurgePosition>,
     /// The age after which a completed item is old. `None`: never.
     pub completed: Option<Duration>,
     /// The age after which a dead item is old. `None`: never.
@@ -19,13 +20,22 @@ pub struct PurgeStep {
     pub delete: bool,
 }
 
+/// A place in a walk.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PurgePosition {
+    /// The key of the row.
+    pub key: Key,
+    /// The time of the row's state, in the notation of the store. `None`: the walk is in the order of the key.
+    pub state_time: Option<String>,
+}
+
 /// The result of a [`PurgeStep`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Purged {
     /// The number of old items that were deleted or, if the step did not delete, found.
     pub old: usize,
-    /// The key of the last row visited. `None`: the walk has reached the end of the table.
-    pub last: Option<Key>,
+    /// The last row visited. `None`: the walk has reached its end.
+    pub last: Option<PurgePosition>,
 }
 
 /// The right of one broker to delete the old items of a queue.

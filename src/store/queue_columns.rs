@@ -16,6 +16,8 @@ pub(super) struct QueueColumns<Kind> {
     pub(super) insertable: Vec<Column<Kind>>,
     /// The columns that a settlement may write.
     pub(super) writable: Vec<Column<Kind>>,
+    /// The columns by whose values operators can filter.
+    pub(super) filterable: Vec<Column<Kind>>,
     /// The columns, other than soft-lock columns, that an archive keeps.
     pub(super) archived: Vec<Column<Kind>>,
     /// The queue's order. The key comes last and breaks ties. A queue without order has the key alone.
@@ -74,6 +76,10 @@ impl<Kind: Clone> QueueColumns<Kind> {
         let writable = queue.writable.iter();
         let writable: Vec<Column<Kind>> =
             writable.filter_map(|name| find(name, "writable")).collect();
+        let filterable = queue.filterable.iter();
+        let filterable: Vec<Column<Kind>> = filterable
+            .filter_map(|name| find(name, "filterable"))
+            .collect();
         problems.extend(writable_problems(queue, &key, &writable));
         problems.extend(type_problems);
         if problems.is_empty() {
@@ -92,6 +98,7 @@ impl<Kind: Clone> QueueColumns<Kind> {
             data,
             insertable: insertable.cloned().collect(),
             writable,
+            filterable,
             archived: archived.cloned().collect(),
             order: order(queue, &key),
             key,

@@ -148,8 +148,21 @@ pub struct Step {
     pub sql: String,
     /// Whether the statement changes a limited number of rows, and must run again until no rows are left.
     pub until_no_rows: bool,
+    /// The statements by which the store itself makes the change. `None`: by `sql`.
+    pub walk: Option<StepWalk>,
     /// Whether the statement reads all rows of the table once.
     pub reads_all_rows: bool,
+}
+
+/// The statements of a step that walks through a table in the order of the key. They have the values of a key as ?1 to ?3.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepWalk {
+    /// Returns the keys of the first rows to change.
+    pub first: String,
+    /// Returns the keys of the rows to change after a key.
+    pub next: String,
+    /// Changes the row of a key.
+    pub change: String,
 }
 
 impl Step {
@@ -159,6 +172,7 @@ impl Step {
             purpose,
             sql,
             until_no_rows: false,
+            walk: None,
             reads_all_rows: false,
         }
     }

@@ -40,6 +40,8 @@ mod moments;
 mod new_item;
 mod numbers;
 mod open_files;
+mod operations;
+mod pause;
 mod placeholders;
 mod purge;
 mod purge_statements;
@@ -51,12 +53,14 @@ mod ready_item;
 mod reap;
 mod release_claims;
 mod remove;
+mod search;
 mod secrets;
 mod settle;
 mod soft_lock_types;
 mod state_counts;
 mod state_index;
 mod statement;
+mod suspect_statements;
 mod suspects;
 #[cfg(test)]
 mod tests;
@@ -76,6 +80,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::{LeaseRef, Secret, SigningSecrets};
+use lease_broker_model::millis::millis_rounded_up;
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_sql::LeaseSql;
 use lease_broker_sql::sqlite::LEASE_SQL;
@@ -93,14 +98,16 @@ pub use self::reader::SqliteReader;
 use self::settle::UndoScope;
 use self::writer::{WriteContext, Writer};
 use super::adoption::Unfit;
-use super::contract::inspect_by_field;
+use super::contract::{browse_by_field, inspect_by_field};
 use super::schema::Schema as _;
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
-    CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall, Claimed, Database,
-    EnqueueOnce, EnqueuedOnce, Facts, Instance, LatestTime, Leases, NewItem, PoolStatus, PurgeStep,
-    Purged, QueueIndex, Reaped, Refusal, ReleasedClaims, Renewal, Renewed, RetentionTurn,
-    SettleResults, Settled, Settlement, StoreError, TraceNote, Upkeep,
+    AppliedBatch, BrokerOrders, CancelResults, Cancellation, CancelledLease, Checkpoints,
+    ClaimCall, Claimed, Database, EnqueueOnce, EnqueuedOnce, Facts, Instance, LatestTime, Leases,
+    NewItem, NewOperation, NewPause, Operate, Operation, OperationBatch, PoolStatus, PurgeStep,
+    Purged, QueueIndex, QueuePause, Reaped, Refusal, ReleasedClaims, Renewal, Renewed,
+    RetentionTurn, SettleResults, Settled, Settlement, StartedOperation, StoreError, TraceNote,
+    Upkeep,
 };
 
 /// A [`Store`](super::Store) on an SQLite file.
@@ -196,6 +203,7 @@ fn apply_in_one_transaction(
 }
 
 inspect_by_field!(SqliteStore, reader);
+browse_by_field!(SqliteStore, reader);
 
 #[async_trait]
 impl Facts for SqliteStore {
@@ -366,8 +374,9 @@ impl Leases for SqliteStore {
         leases: Arc<[CancelledLease]>,
         cancellation: Cancellation,
     ) -> Result<CancelResults, StoreError> {
-        let cancel =
-            move |context: &WriteContext| cancel::cancel(context, queue, &leases, &cancellation);
+        let cancel = move |context: &WriteContext| {
+            cancel::cancel(context, queue, &leases, &cancellation, None)
+        };
         self.writer.run(cancel).await
     }
 
@@ -398,6 +407,78 @@ impl Leases for SqliteStore {
         let enqueue =
             move |context: &WriteContext| enqueue_once::enqueue_once(context, queue, &request);
         self.writer.run(enqueue).await
+    }
+}
+
+#[async_trait]
+impl Operate for SqliteStore {
+    async fn pause(&self, queue: QueueIndex, pause: NewPause) -> Result<QueuePause, StoreError> {
+        let pause = move |context: &WriteContext| pause::pause(context, queue, &pause);
+        self.writer.run(pause).await
+    }
+
+    async fn resume(&self, queue: QueueIndex) -> Result<Option<QueuePause>, StoreError> {
+        let resume = move |context: &WriteContext| pause::resume(context, queue);
+        self.writer.run(resume).await
+    }
+
+    async fn start_operation(
+        &self,
+        queue: QueueIndex,
+        operation: NewOperation,
+    ) -> Result<StartedOperation, StoreError> {
+        let start = move |context: &WriteContext| operations::start(context, queue, &operation);
+        self.writer.run(start).await
+    }
+
+    async fn cancel_operation(
+        &self,
+        id: Uuid,
+        actor: &str,
+    ) -> Result<Option<Operation>, StoreError> {
+        let actor = actor.to_owned();
+        let cancel = move |context: &WriteContext| operations::cancel(context, id, &actor);
+        self.writer.run(cancel).await
+    }
+
+    async fn take_operation(
+        &self,
+        queues: &[String],
+        broker: Uuid,
+        duration: Duration,
+    ) -> Result<Option<Operation>, StoreError> {
+        let queues = queues.to_vec();
+        let take = move |context: &WriteContext| {
+            let until = context.now().saturating_add(millis_rounded_up(duration));
+            operations::take(context, &queues, broker, until)
+        };
+        self.writer.run(take).await
+    }
+
+    async fn apply_batch(
+        &self,
+        queue: QueueIndex,
+        batch: OperationBatch,
+    ) -> Result<AppliedBatch, StoreError> {
+        let apply = move |context: &WriteContext| operations::apply(context, queue, &batch);
+        self.writer.run(apply).await
+    }
+
+    async fn request_drain(&self, broker: Uuid) -> Result<bool, StoreError> {
+        let request = move |context: &WriteContext| instance::request_drain(context, &broker);
+        self.writer.run(request).await
+    }
+
+    async fn read_orders(
+        &self,
+        broker: Uuid,
+        queues: &[String],
+    ) -> Result<BrokerOrders, StoreError> {
+        let queues = queues.to_vec();
+        let read = move |connection: &Connection, now| {
+            operations::read_orders(connection, broker, &queues, now)
+        };
+        self.reader.read_file(read).await
     }
 }
 

@@ -149,6 +149,14 @@ fn file_of_a_default_container_is_in_its_volume() {
 }
 
 #[test]
+fn image_runs_a_stripped_program_as_a_user_without_rights() {
+    assert_eq!(instruction("USER"), "65532:65532");
+    assert!(DOCKERFILE.contains(" --profile dist "));
+    let manifest: toml::Table = include_str!("../../Cargo.toml").parse().expect("TOML");
+    assert_eq!(manifest["profile"]["dist"]["strip"].as_bool(), Some(true));
+}
+
+#[test]
 fn compose_file_passes_its_settings_to_the_health_check() {
     assert!(COMPOSE.contains("LEASE_BROKER_CONFIG: /etc/lease-broker/compose.toml"));
     assert!(!COMPOSE.contains("\"--config\""));

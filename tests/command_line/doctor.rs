@@ -3,7 +3,10 @@
 use std::io::Read as _;
 use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
 
 use serde_json::Value as Json;
 
@@ -176,7 +179,7 @@ fn broker_names_the_stopped_holder_of_the_lock() {
     let Some(holder) = StoppedHolder::start(&workspace) else {
         return;
     };
-    let refused = workspace.call("enqueue work --set payload=x --timeout 1m");
+    let refused = workspace.call("enqueue work --set payload=x --timeout 20s");
     assert_eq!(refused.code, 69, "{refused:?}");
     // Callers hear the kind of the outage. Processes of the host are for operators.
     assert!(!refused.err.contains(&holder.name()), "{refused:?}");
@@ -262,4 +265,143 @@ fn service_manager_hears_that_the_service_works() {
     }
     process.signal("TERM");
     while heard() != "STOPPING=1" {}
+}
+
+/// A file system whose device answers no write, and no read that needs one. It goes on when it is dropped.
+struct HangingDisk<'a>(&'a Path);
+
+impl<'a> HangingDisk<'a> {
+    /// `None`: this machine does not permit it.
+    fn freeze(folder: &'a Path) -> Option<Self> {
+        succeeds(Command::new("fsfreeze").arg("-f").arg(folder)).then_some(Self(folder))
+    }
+}
+
+impl Drop for HangingDisk<'_> {
+    fn drop(&mut self) {
+        assert!(succeeds(Command::new("fsfreeze").arg("-u").arg(self.0)));
+    }
+}
+
+/// A file system in a file. It is unmounted when it is dropped.
+struct Disk<'a>(&'a Path);
+
+impl<'a> Disk<'a> {
+    /// `None`: this machine does not permit it.
+    fn mount(image: &Path, folder: &'a Path) -> Option<Self> {
+        std::fs::create_dir(folder).expect("a folder");
+        let file = std::fs::File::create(image).expect("a file");
+        file.set_len(64 << 20).expect("an empty image");
+        let mounted = succeeds(Command::new("mkfs.ext4").arg("-q").arg(image))
+            && succeeds(
+                Command::new("mount")
+                    .args(["-o", "loop"])
+                    .args([image, folder]),
+            );
+        mounted.then_some(Self(folder))
+    }
+}
+
+impl Drop for Disk<'_> {
+    fn drop(&mut self) {
+        succeeds(Command::new("umount").arg("--lazy").arg(self.0));
+    }
+}
+
+fn succeeds(command: &mut Command) -> bool {
+    let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+    quiet.status().is_ok_and(|status| status.success())
+}
+
+#[test]
+fn doctor_ends_while_the_device_hangs() {
+    let mut workspace = Workspace::with(&format!("{QUEUES}{NO_ADMIN_PORT}"));
+    let folder = workspace.path("disk");
+    let Some(_disk) = Disk::mount(&workspace.path("image"), &folder) else {
+        return skipped("the test may not mount a file system");
+    };
+    let file = folder.join("q.db");
+    let process = BrokerProcess::serve(&file, &workspace.path("queues.toml"));
+    workspace.process = Some(process);
+    assert_eq!(workspace.call("enqueue work --set payload=x").code, 0);
+    let Some(hanging) = HangingDisk::freeze(&folder) else {
+        return skipped("the test may not freeze a file system");
+    };
+    let (ended, end) = mpsc::channel();
+    let command = format!(
+        "doctor --side broker --json --timeout 1s --config queues.toml --store {}",
+        file.display()
+    );
+    let doctor = thread::scope(|scope| {
+        scope.spawn(|| ended.send(workspace.run(&command)));
+        let doctor = end.recv_timeout(TEST_TIMEOUT);
+        drop(hanging);
+        doctor
+    });
+    let doctor = doctor.expect("the command ends");
+    assert_eq!(doctor.code, 1, "{doctor:?}");
+    let database = finding(&doctor, "database");
+    assert_eq!(database["detail"], "no answer within 1s", "{doctor:?}");
+    assert_eq!(finding(&doctor, "database file")["verdict"], "ok");
+}
+
+#[test]
+fn doctor_names_a_missing_file_with_its_folder() {
+    let workspace = Workspace::with(&format!("{QUEUES}{NO_ADMIN_PORT}"));
+    let doctor = workspace.store("doctor --side broker --json");
+    assert_eq!(doctor.code, 1, "{doctor:?}");
+    let file = finding(&doctor, "database file");
+    let detail = file["detail"].as_str().expect("text");
+    let path = workspace.path("q.db").display().to_string();
+    assert!(
+        detail.starts_with(&format!("{path} does not exist; start the service")),
+        "{detail}"
+    );
+    let checks = findings(&doctor);
+    assert!(
+        checks.iter().all(|finding| finding["check"] != "database"),
+        "{doctor:?}"
+    );
+}
+
+#[test]
+fn doctor_calls_the_address_of_the_configuration() {
+    let workspace = serving();
+    let address = workspace.process.as_ref().expect("a service").address;
+    workspace.write(
+        "here.toml",
+        &format!("{QUEUES}{NO_ADMIN_PORT}[server]\nlisten = '{address}'\n"),
+    );
+    let doctor = workspace.run("doctor --json --store q.db --config here.toml");
+    assert_eq!(doctor.code, 0, "{doctor:?}");
+    assert_eq!(
+        finding(&doctor, "connection")["verdict"],
+        "ok",
+        "{doctor:?}"
+    );
+}
+
+#[test]
+fn doctor_waits_once_for_a_stopped_service() {
+    let workspace = serving();
+    let process = workspace.process.as_ref().expect("a service");
+    process.signal("STOP");
+    let doctor = workspace.store(&format!(
+        "doctor --json --timeout 1s --address {}",
+        process.url()
+    ));
+    process.signal("CONT");
+    assert_eq!(doctor.code, 1, "{doctor:?}");
+    assert_eq!(
+        finding(&doctor, "connection")["verdict"],
+        "problem",
+        "{doctor:?}"
+    );
+    let checks = findings(&doctor);
+    assert!(
+        checks
+            .iter()
+            .all(|finding| finding["check"] != "queue work"),
+        "{doctor:?}"
+    );
 }

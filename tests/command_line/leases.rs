@@ -101,7 +101,7 @@ fn cancel_takes_leases_away() {
     for (arguments, problem) in [
         ("1", "1 item had no lease"),
         ("2", "1 item had no lease"),
-        ("2 3", "2 items had no lease"),
+        ("2 3 --yes", "2 items had no lease"),
         ("1 --fencing-token 7", "no lease with the fencing token 7"),
     ] {
         let lost = workspace.call(&format!("cancel work {arguments} {reason}"));
@@ -110,7 +110,7 @@ fn cancel_takes_leases_away() {
     }
     for wrong in [
         "cancel work 1",
-        "cancel work --reason x",
+        "cancel work 1 --reason x --owner me",
         "cancel work 1 --reason x --delay 1s --dead-letter",
         "cancel work 1 2 --reason x --fencing-token 1",
     ] {

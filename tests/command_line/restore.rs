@@ -16,13 +16,28 @@ fn restore_goes_back_to_the_backup_of_a_running_service() {
     let lost = workspace.lease();
     let backup = workspace.store("backup old.db");
     assert_eq!(backup.out, "old.db is a backup of q.db\n", "{backup:?}");
-    assert_eq!(workspace.store("backup old.db").code, 74);
+    let again = workspace.store("backup old.db");
+    assert_eq!(again.code, 74, "{again:?}");
+    assert!(
+        again.err.contains("old.db exists already; name a new file"),
+        "{again:?}"
+    );
     workspace.call("enqueue work --set payload=later");
     let refused = workspace.store("restore old.db");
     assert_eq!(refused.code, 74);
     let process = workspace.process.as_mut().expect("a service");
-    let holder = format!("process {} (lease-broker)", process.id());
+    let holder = format!(
+        "process {} (lease-broker) has the file open; end all brokers",
+        process.id()
+    );
     assert!(refused.err.contains(&holder), "{refused:?}");
+    process.signal("STOP");
+    let refused = workspace.store("restore old.db");
+    assert!(
+        refused.err.contains("has the file open and is stopped;"),
+        "{refused:?}"
+    );
+    let process = workspace.process.as_mut().expect("a service");
     // A killed broker leaves its log.
     process.kill();
     assert!(fs::metadata(workspace.path("q.db-wal")).is_ok_and(|log| log.len() > 0));
@@ -62,6 +77,15 @@ fn backup_in_place_of_the_file_needs_a_new_epoch() {
     let mut workspace = workspace;
     workspace.serve();
     workspace.lease();
+}
+
+#[test]
+fn restore_asks_for_a_file_or_in_place() {
+    let workspace = Workspace::with(QUEUES);
+    let refused = workspace.store("restore");
+    assert_eq!(refused.code, 64, "{refused:?}");
+    assert!(refused.err.contains("<FILE|--in-place>"), "{refused:?}");
+    assert_eq!(workspace.store("restore old.db --in-place").code, 64);
 }
 
 #[test]

@@ -488,6 +488,18 @@ fn adopted_tables_need_permission_to_delete_rows() {
 }
 
 #[test]
+fn index_of_completed_items_needs_filters() {
+    assert!(!queue("[queues.a]\n").completed_index);
+    assert!(queue("[queues.a]\ncompleted_index = true").completed_index);
+    assert_rejected(
+        "[queues.a]\nfiltered_indexes = false\ncompleted_index = true",
+        "completed_index",
+        3,
+        "filtered_indexes = true",
+    );
+}
+
+#[test]
 fn invalid_ages_are_refused() {
     let rejected = |text: &'static str, key: &str, reason: &str| {
         assert_rejected(text, key, 3, reason);

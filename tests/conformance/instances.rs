@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lease_broker_store::{Instance, SettingsHash};
+use lease_broker_store::{Activity, Instance, SettingsHash};
 use lease_broker_value::Value;
 use uuid::Uuid;
 
@@ -18,6 +18,7 @@ fn instance(address: &str, settings: BTreeMap<String, SettingsHash>) -> Instance
         address: address.to_owned(),
         draining: false,
         settings,
+        activity: BTreeMap::new(),
     }
 }
 
@@ -88,4 +89,54 @@ pub(crate) async fn processes_that_announce_together_find_each_other<H: Harness>
         let others = announce(&fixture, instance).await;
         assert_eq!(others.len(), PROCESSES - 1, "{others:?}");
     }
+}
+
+pub(crate) async fn activity_of_a_process_is_the_last_one_announced<H: Harness>() {
+    let fixture = Fixture::<H>::items(0).await;
+    let other = fixture.another().await;
+    let settings = SettingsHash::new(&fixture.queues[0]);
+    let mut first = instance("a:1", [("item".to_owned(), settings)].into());
+    announce(&fixture, &first).await;
+    let activity = Activity {
+        claimed: 12.5,
+        waiting: 3,
+        ..Activity::default()
+    };
+    first.activity = [("it's \"☂\"".to_owned(), activity)].into();
+    announce(&fixture, &first).await;
+    let second = instance("b:2", BTreeMap::new());
+    assert_eq!(announce(&other, &second).await, [first.clone()]);
+    fixture.advance(HOUR).await;
+    announce(&other, &second).await;
+    let listed = fixture.store.brokers().await.expect("a list");
+    let addresses = listed.brokers.iter().map(|broker| &*broker.address);
+    assert_eq!(addresses.collect::<Vec<_>>(), ["b:2", "a:1"]);
+    let silent = &listed.brokers[1];
+    assert_eq!((silent.id, &silent.activity), (first.id, &first.activity));
+    assert_eq!(silent.settings, first.settings);
+    assert!(!silent.is_live() && listed.brokers[0].is_live());
+    assert!(silent.start_time <= listed.now);
+}
+
+pub(crate) async fn process_is_told_to_drain<H: Harness>() {
+    let fixture = Fixture::<H>::items(0).await;
+    let other = fixture.another().await;
+    let (first, second) = (
+        instance("a:1", BTreeMap::new()),
+        instance("b:2", BTreeMap::new()),
+    );
+    announce(&fixture, &first).await;
+    announce(&other, &second).await;
+    let is_told = async |instance: &Instance| {
+        let orders = other.store.read_orders(instance.id, &[]).await;
+        let orders = orders.expect("orders");
+        assert!(!orders.has_operation);
+        orders.drain
+    };
+    assert!(!is_told(&first).await);
+    assert_eq!(other.store.request_drain(first.id).await, Ok(true));
+    assert_eq!(other.store.request_drain(Uuid::new_v4()).await, Ok(false));
+    assert!(is_told(&first).await && !is_told(&second).await);
+    announce(&fixture, &first).await;
+    assert!(is_told(&first).await, "an announcement does not end it");
 }

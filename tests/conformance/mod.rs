@@ -26,7 +26,9 @@ mod keys;
 mod managed;
 mod mirror;
 mod names;
+mod operations;
 mod order;
+mod pause;
 mod policies;
 mod purge;
 mod refused_settlement;
@@ -34,6 +36,7 @@ mod release_claims;
 mod removal;
 mod repeated_settlement;
 mod retried_claim;
+mod search;
 mod secrets;
 mod settle;
 mod suspects;
@@ -384,16 +387,69 @@ macro_rules! conformance {
                     keys_of_every_kind_are_remembered
                     long_list_keeps_its_order
                 }
+                pause {
+                    each_mode_stops_its_own_parts
+                    refused_items_tell_the_reason_and_add_nothing
+                    leases_go_on_while_the_queue_is_paused
+                    retried_requests_get_their_results_while_paused
+                    pause_ends_at_its_time
+                    pause_is_replaced_and_read_by_everybody
+                    reader_without_tables_of_brokers_sees_no_pause
+                    claim_after_the_answer_gets_no_lease
+                    two_first_pauses_at_one_moment_both_succeed
+                }
+                search {
+                    dead_items_are_paged_over_equal_times
+                    dead_items_with_unknown_times_are_paged
+                    leased_and_delayed_items_come_by_due_time
+                    items_without_due_times_are_paged
+                    ready_and_completed_items_come_by_key
+                    search_without_filtered_indexes_finds_the_same
+                    search_looks_at_a_bounded_number_of_rows
+                    owner_and_error_are_compared_exactly
+                    times_and_attempts_bound_a_search
+                    columns_are_compared_as_values
+                    column_that_is_not_filterable_is_refused
+                    search_pages_over_keys_of_several_columns
+                    rows_with_a_null_key_are_not_found
+                    keys_are_found_in_their_order
+                    record_of_an_item_has_its_columns
+                    row_with_a_state_that_is_none_is_read
+                    locked_rows_are_found
+                }
+                operations {
+                    operation_is_stored_once
+                    queue_runs_one_operation_of_a_kind
+                    one_of_many_starts_at_one_moment_wins
+                    operations_are_listed_in_pages
+                    one_broker_at_a_time_takes_an_operation
+                    batch_changes_items_and_counts_once
+                    first_error_of_an_operation_stays
+                    cancelled_operation_changes_nothing
+                    redriven_items_can_be_delayed_and_keep_attempts
+                    item_that_changed_since_it_was_found_stays
+                    redrive_never_meets_items_that_died_later
+                    cancelled_leases_are_reported
+                    purged_items_are_gone
+                    refused_batch_changes_and_counts_nothing
+                    batch_sent_by_many_is_applied_once
+                    operation_that_ended_is_forgotten_after_ten_days
+                    reader_without_tables_sees_no_operation
+                }
                 instances {
                     other_processes_are_listed_as_they_announced_themselves
                     silent_process_is_left_out_and_later_forgotten
                     processes_that_announce_together_find_each_other
+                    activity_of_a_process_is_the_last_one_announced
+                    process_is_told_to_drain
                 }
                 purge {
                     only_old_items_of_the_given_state_are_deleted
                     count_without_deletion_changes_nothing
                     small_steps_visit_every_row_once
                     purged_lease_is_gone_when_it_is_settled_again
+                    index_of_completed_items_finds_the_old_ones
+                    index_of_completed_items_goes_with_the_columns
                     walk_follows_keys_of_every_kind
                     old_archived_rows_are_deleted_up_to_the_limit
                     archive_without_its_index_is_refused

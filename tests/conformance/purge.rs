@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use lease_broker_model::item_state::State;
-use lease_broker_model::key::Key;
 use lease_broker_model::queue::{KeepFor, OnComplete};
 use lease_broker_store::{PurgeStep, RetentionTurn, StoreError};
 use lease_broker_value::Value;
@@ -41,10 +40,13 @@ fn completed(age: Duration) -> KeepFor {
     }
 }
 
-/// Returns a fixture with 10 items: 1 to 3 were completed and 4 died two hours ago, 5 was completed and 6 died now, 7 is
+/// Returns a fixture with an index of completed items, if `completed_index`, and 10 items: 1 to 3 were completed and 4 died two hours ago, 5 was completed and 6 died now, 7 is
 /// leased, 8 is delayed, and 9 and 10 are ready.
-async fn items_of_every_state<H: Harness>() -> Fixture<H> {
-    let fixture = Fixture::<H>::with(10, |spec| spec.retry.max_attempts = None).await;
+async fn items_of_every_state<H: Harness>(completed_index: bool) -> Fixture<H> {
+    let fixture = Fixture::<H>::with(10, |spec| {
+        (spec.retry.max_attempts, spec.completed_index) = (None, completed_index);
+    })
+    .await;
     let items = fixture.claim_for(8, 3 * HOUR).await;
     for item in &items[..3] {
         fixture.complete(&item.lease).await;
@@ -67,7 +69,7 @@ async fn ids<H: Harness>(fixture: &Fixture<H>) -> Vec<i64> {
 }
 
 pub(crate) async fn only_old_items_of_the_given_state_are_deleted<H: Harness>() {
-    let fixture = items_of_every_state::<H>().await;
+    let fixture = items_of_every_state::<H>(false).await;
     assert_eq!(walk(&fixture, completed(HOUR), 500, true).await, (3, 1));
     assert_eq!(ids(&fixture).await, [4, 5, 6, 7, 8, 9, 10]);
     let dead = KeepFor {
@@ -82,7 +84,7 @@ pub(crate) async fn only_old_items_of_the_given_state_are_deleted<H: Harness>() 
 }
 
 pub(crate) async fn count_without_deletion_changes_nothing<H: Harness>() {
-    let fixture = items_of_every_state::<H>().await;
+    let fixture = items_of_every_state::<H>(false).await;
     let both = KeepFor {
         dead: Some(HOUR),
         ..completed(HOUR)
@@ -95,9 +97,52 @@ pub(crate) async fn count_without_deletion_changes_nothing<H: Harness>() {
 }
 
 pub(crate) async fn small_steps_visit_every_row_once<H: Harness>() {
-    let fixture = items_of_every_state::<H>().await;
+    let fixture = items_of_every_state::<H>(false).await;
     assert_eq!(walk(&fixture, completed(MINUTE), 1, true).await, (3, 10));
     assert_eq!(walk(&fixture, completed(MINUTE), 1, true).await, (0, 7));
+}
+
+pub(crate) async fn index_of_completed_items_finds_the_old_ones<H: Harness>() {
+    let fixture = items_of_every_state::<H>(true).await;
+    let both = KeepFor {
+        dead: Some(HOUR),
+        ..completed(HOUR)
+    };
+    // Rows that are not old are not visited. The three completed ones have the same time if the clock stands still.
+    assert_eq!(walk(&fixture, both, 1, false).await, (4, 4));
+    assert_eq!(walk(&fixture, both, 3, false).await, (4, 2));
+    assert_eq!(walk(&fixture, completed(HOUR), 2, true).await, (3, 2));
+    assert_eq!(ids(&fixture).await, [4, 5, 6, 7, 8, 9, 10]);
+    assert_eq!(walk(&fixture, both, 500, true).await, (1, 1));
+    assert_eq!(walk(&fixture, both, 500, true).await, (0, 0));
+    assert_eq!(ids(&fixture).await, [5, 6, 7, 8, 9, 10]);
+}
+
+/// A column cannot be dropped while an index has it.
+pub(crate) async fn index_of_completed_items_goes_with_the_columns<H: Harness>() {
+    let fixture = Fixture::<H>::items(1).await;
+    let mut spec = fixture.queues[0].clone();
+    spec.completed_index = true;
+    let missing = fixture.harness.check(&spec).await.expect("check");
+    assert!(
+        missing.len() == 1 && missing[0].contains("_lease_completed"),
+        "{missing:?}"
+    );
+    fixture.harness.apply(&spec).await.expect("apply");
+    assert_eq!(fixture.harness.check(&spec).await, Ok(Vec::new()));
+    assert_eq!(fixture.harness.plan(&spec).await.expect("plan").len(), 0);
+    spec.completed_index = false;
+    let steps = fixture
+        .harness
+        .plan_removal(&spec)
+        .await
+        .expect("a plan")
+        .steps;
+    let purposes: Vec<&str> = steps.iter().map(|step| &*step.purpose).collect();
+    assert!(
+        purposes.contains(&"drop the completed index"),
+        "{purposes:?}"
+    );
 }
 
 pub(crate) async fn purged_lease_is_gone_when_it_is_settled_again<H: Harness>() {
@@ -113,13 +158,19 @@ pub(crate) async fn purged_lease_is_gone_when_it_is_settled_again<H: Harness>() 
     );
 }
 
-/// Completes rows with these keys and deletes them, one row per step.
+/// Completes rows with these keys and deletes them, one row per step: in the order of the key, and in that of the time.
 async fn check_keys<H: Harness>(kinds: &[Kind], rows: &[Vec<Value>]) {
+    check_walk::<H>(kinds, rows, false).await;
+    check_walk::<H>(kinds, rows, true).await;
+}
+
+async fn check_walk<H: Harness>(kinds: &[Kind], rows: &[Vec<Value>], completed_index: bool) {
     const NAMES: [&str; 3] = ["first", "second", "third"];
 
     let mut spec = queue("item");
     let names = &NAMES[..kinds.len()];
     spec.key = names.iter().map(ToString::to_string).collect();
+    spec.completed_index = completed_index;
     let table = names.iter().zip(kinds);
     let table = table.fold(Table::new("item"), |table, (name, kind)| {
         table.required(name, *kind)
@@ -131,12 +182,13 @@ async fn check_keys<H: Harness>(kinds: &[Kind], rows: &[Vec<Value>]) {
     }
     let items = fixture.claim(rows.len()).await;
     assert_eq!(items.len(), rows.len());
-    for item in &items[1..] {
-        fixture.complete(&item.lease).await;
-    }
+    let ended = items[1..].iter().map(|item| (&item.lease, complete()));
+    fixture.try_settle(ended.collect()).await.expect("settle");
     fixture.advance(2 * HOUR).await;
     let deleted = walk(&fixture, completed(HOUR), 1, true).await;
-    assert_eq!(deleted, (rows.len() - 1, rows.len()), "{kinds:?}");
+    let old = rows.len() - 1;
+    let visited = if completed_index { old } else { rows.len() };
+    assert_eq!(deleted, (old, visited), "{kinds:?}");
     assert_eq!(fixture.harness.rows("item", names).await.len(), 1);
 }
 
@@ -245,7 +297,7 @@ pub(crate) async fn item_redriven_during_the_walk_stays<H: Harness>() {
     fixture.advance(2 * HOUR).await;
     assert_eq!(fixture.redrive(1).await, 1);
     let step = PurgeStep {
-        after: None::<Key>,
+        after: None,
         completed: None,
         dead: Some(HOUR),
         limit: 500,

@@ -250,6 +250,7 @@ pub(crate) async fn held_leases_and_live_brokers_are_uses<H: Harness>() {
         address: "here:1".to_owned(),
         draining: false,
         settings: BTreeMap::new(),
+        activity: BTreeMap::new(),
     };
     fixture
         .store
@@ -416,6 +417,7 @@ fn random_case(random: &mut StdRng) -> Case {
         }
     }
     spec.filtered_indexes = random.random();
+    spec.completed_index = spec.filtered_indexes && random.random();
     if random.random() {
         spec.order = by(&["-payload"]);
     }

@@ -50,6 +50,7 @@ async fn announce<H: Harness>(fixture: &Fixture<H>) {
         address: "a:1".to_owned(),
         draining: false,
         settings: fixture.queues.iter().map(settings).collect(),
+        activity: BTreeMap::new(),
     };
     let announced = fixture.store.announce(Arc::new(instance)).await;
     announced.expect("announced");
@@ -238,6 +239,7 @@ pub(crate) async fn brokers_count_for_15_seconds<H: Harness>() {
     let stranger = Instance {
         id: Uuid::new_v4(),
         settings: BTreeMap::new(),
+        activity: std::collections::BTreeMap::new(),
         ..known[0].clone()
     };
     fixture.advance(20 * SECOND).await;

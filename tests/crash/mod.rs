@@ -1,5 +1,6 @@
 //! Broker processes killed at random moments under load. No item may be lost, and none may be completed twice.
 
+mod operations;
 mod power_loss;
 mod restores;
 mod workload;

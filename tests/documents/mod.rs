@@ -3,6 +3,7 @@
 //! The recipes and the page about plain SQL run on both stores. `promises` checks that a test shows each promise.
 
 mod libraries;
+mod operations;
 mod output;
 mod promises;
 mod session;

@@ -9,6 +9,9 @@ static VOLATILE_PARTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     [
         (r"\b[A-Za-z0-9_-]{50,}", "LEASE_ID"),
         (r"\b\d+(ms|s|m|h)( \d+(ms|s|m))*\b", "TIME"),
+        (r"\b\d{4}-\d\d-\d\dT[0-9:.]+Z", "MOMENT"),
+        (r"\b\d{10} \((UNIX|\d+ seconds ago)\)", "MOMENT"),
+        (r"\bgreater than \d+", "greater than TOKEN"),
         (r"\b(expired|takeovers|seconds)=[0-9.]+", "$1=SOME"),
         // The rows of each worker of the demo, and which worker it kills, differ from run to run.
         (r"^(worker-\d) .* (killed|finished)$", "$1 ENDED"),

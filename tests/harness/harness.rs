@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_store::schema::{NewEpoch, Removal, Step};
-use lease_broker_store::{Inspect, Store, StoreError};
+use lease_broker_store::{Browse, Store, StoreError};
 use lease_broker_value::Value;
 use table::{Kind, Table};
 
@@ -101,7 +101,7 @@ pub(crate) trait Harness: Send + Sync + Sized + 'static {
     async fn open(&self, queues: &[QueueSpec]) -> Result<Arc<dyn Store>, StoreError>;
 
     /// Opens a store that only reads, as the commands do that only look.
-    async fn open_to_read(&self, queues: &[QueueSpec]) -> Result<Arc<dyn Inspect>, StoreError>;
+    async fn open_to_read(&self, queues: &[QueueSpec]) -> Result<Arc<dyn Browse>, StoreError>;
 
     /// Lets the given time pass for every lease and every delay. A little time also passes between any two operations.
     async fn advance(&self, by: Duration);
@@ -124,6 +124,9 @@ pub(crate) trait Harness: Send + Sync + Sized + 'static {
     /// Returns the time that a mirror value `now` stored in a timestamp column, in milliseconds since 1970. `None`: the
     /// value is not a time.
     fn moment(value: &Value) -> Option<i64>;
+
+    /// Returns the value of `lease_state_time` that stands for an unknown time.
+    fn unknown_time() -> Value;
 
     /// Returns the name of a table as the configuration writes it, without a schema.
     fn table_name(name: &str) -> String {

@@ -5,6 +5,7 @@
 
 mod cleanup;
 mod database;
+mod operate;
 mod pooled_database;
 pub(crate) mod program_database;
 mod runtime;
@@ -21,7 +22,7 @@ use lease_broker_sql::LeaseSql;
 use lease_broker_sql::mssql::LEASE_SQL;
 use lease_broker_store::mssql::{MssqlReader, MssqlSchema, MssqlStore};
 use lease_broker_store::schema::{NewEpoch, Removal, Schema as _, Step};
-use lease_broker_store::{Inspect, Store, StoreError};
+use lease_broker_store::{Browse, Store, StoreError};
 use lease_broker_value::Value;
 use pooled_database::PooledDatabase;
 use runtime::shared;
@@ -297,7 +298,7 @@ impl Harness for MssqlHarness {
         self.open_with_sql(queues, &LEASE_SQL).await
     }
 
-    async fn open_to_read(&self, queues: &[QueueSpec]) -> Result<Arc<dyn Inspect>, StoreError> {
+    async fn open_to_read(&self, queues: &[QueueSpec]) -> Result<Arc<dyn Browse>, StoreError> {
         let lock = pooled_database::TABLE_DROPS.read().await;
         let reader = shared(MssqlReader::open_with_pool(&self.database().pool, queues)).await?;
         drop(lock);
@@ -332,8 +333,19 @@ impl Harness for MssqlHarness {
         let instances = format!(
             "UPDATE lease_broker_instance SET seen_time = DATEADD(millisecond, -{millis}, seen_time); "
         );
+        let earlier = |columns: &[&str]| {
+            let earlier = columns
+                .iter()
+                .map(|name| format!("{name} = DATEADD(millisecond, -{millis}, {name})"));
+            earlier.collect::<Vec<_>>().join(", ")
+        };
+        let operators = format!(
+            "UPDATE lease_broker_queue SET {}; UPDATE lease_broker_operation SET {}; ",
+            earlier(&["pause_time", "pause_until"]),
+            earlier(&["create_time", "end_time", "until_time"])
+        );
         let sql = format!(
-            "SET XACT_ABORT ON; BEGIN TRANSACTION; {updates}{requests}{instances}COMMIT TRANSACTION"
+            "SET XACT_ABORT ON; BEGIN TRANSACTION; {updates}{requests}{instances}{operators}COMMIT TRANSACTION"
         );
         self.batch(&sql).await;
     }
@@ -361,6 +373,13 @@ impl Harness for MssqlHarness {
             return None;
         };
         Some(seconds * 1_000 + i64::from(nanos / 1_000_000))
+    }
+
+    fn unknown_time() -> Value {
+        Value::Timestamp {
+            seconds: 946_684_800,
+            nanos: 0,
+        }
     }
 
     /// Encloses a name with a dot in brackets. Otherwise the dot would separate the schema from the table.

@@ -9,7 +9,7 @@ use lease_broker_model::key::{hex, rfc3339};
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_store::schema::{NewEpoch, Removal, Schema as _, Step};
 use lease_broker_store::sqlite::{Clock, SqliteReader, SqliteSchema, SqliteStore, system_clock};
-use lease_broker_store::{Inspect, Store, StoreError};
+use lease_broker_store::{Browse, Store, StoreError};
 use lease_broker_value::Value;
 use rusqlite::Connection;
 use rusqlite::types::{Value as Sql, ValueRef};
@@ -173,7 +173,7 @@ impl Harness for SqliteHarness {
         Ok(Arc::new(store))
     }
 
-    async fn open_to_read(&self, queues: &[QueueSpec]) -> Result<Arc<dyn Inspect>, StoreError> {
+    async fn open_to_read(&self, queues: &[QueueSpec]) -> Result<Arc<dyn Browse>, StoreError> {
         let reader = SqliteReader::open(&self.path(), queues, self.clock())?;
         Ok(Arc::new(reader))
     }
@@ -181,6 +181,10 @@ impl Harness for SqliteHarness {
     async fn advance(&self, by: Duration) {
         let millis = i64::try_from(by.as_millis()).expect("a short time");
         self.time.fetch_add(millis, Ordering::SeqCst);
+    }
+
+    fn unknown_time() -> Value {
+        Value::Int(0)
     }
 
     fn declare(kind: Kind) -> String {

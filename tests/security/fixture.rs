@@ -7,9 +7,11 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use lease_broker::security::hash_of_token;
 use lease_broker_proto::admin_service_client::AdminServiceClient;
 use lease_broker_proto::lease_service_client::LeaseServiceClient;
+use lease_broker_proto::start_operation_request::Action;
 use lease_broker_proto::{
     CancelLeasesRequest, ClaimBatchRequest, CompleteRequest, EnqueueRequest, FailRequest,
-    HeartbeatRequest, ReleaseClaimsRequest, ReleaseRequest, WakeRequest,
+    HeartbeatRequest, ItemState, ListItemsRequest, PauseQueueRequest, Redrive,
+    ReleaseClaimsRequest, ReleaseRequest, ResumeQueueRequest, StartOperationRequest, WakeRequest,
 };
 use prost::Message;
 use rcgen::KeyPair;
@@ -274,6 +276,39 @@ pub(crate) async fn call(
                 ..Default::default()
             }
         ),
+        "ListItems" => {
+            let list = ListItemsRequest {
+                queue,
+                state: ItemState::Dead.into(),
+                ..Default::default()
+            };
+            send!(admin, list_items, list)
+        }
+        "PauseQueue" => send!(
+            admin,
+            pause_queue,
+            PauseQueueRequest {
+                queue,
+                ..Default::default()
+            }
+        ),
+        "ResumeQueue" => send!(
+            admin,
+            resume_queue,
+            ResumeQueueRequest {
+                queue,
+                ..Default::default()
+            }
+        ),
+        "StartOperation" => {
+            let start = StartOperationRequest {
+                queue,
+                action: Some(Action::Redrive(Redrive::default())),
+                dry_run: true,
+                ..Default::default()
+            };
+            send!(admin, start_operation, start)
+        }
         "Wake" => send!(wake, WakeRequest { queue }),
         "Enqueue" => send!(
             enqueue,

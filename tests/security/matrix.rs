@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use lease_broker_proto::admin_service_client::AdminServiceClient;
 use serde_json::json;
 use tonic::{Code, Status};
 
@@ -13,7 +14,7 @@ use crate::support::skipped::skipped;
 use crate::support::timeout::with_timeout;
 
 /// Each rpc with the roles that may send it: the table of `docs/security.md`.
-const TABLE: [(&str, &[&str]); 9] = [
+const TABLE: [(&str, &[&str]); 13] = [
     ("ClaimBatch", &["worker", "admin"]),
     ("Heartbeat", &["worker", "admin"]),
     ("Complete", &["worker", "admin"]),
@@ -21,6 +22,10 @@ const TABLE: [(&str, &[&str]); 9] = [
     ("Release", &["worker", "admin"]),
     ("ReleaseClaims", &["worker", "admin"]),
     ("CancelLeases", &["operator", "admin"]),
+    ("ListItems", &["observer", "operator", "admin"]),
+    ("PauseQueue", &["operator", "admin"]),
+    ("ResumeQueue", &["operator", "admin"]),
+    ("StartOperation", &["operator", "admin"]),
     ("Wake", &["worker", "producer", "admin"]),
     ("Enqueue", &["producer", "admin"]),
 ];
@@ -213,5 +218,38 @@ async fn each_role_may_send_exactly_its_rpcs() {
     for role in ROLES {
         let cells = with_timeout(anonymous_row(&files, role)).await;
         eprintln!("{:20}{cells}", format!("anonymous {role}"));
+    }
+}
+
+#[tokio::test]
+async fn rpcs_without_a_queue_show_only_queues_of_the_role() {
+    let files = Files::new();
+    let mut entries = String::new();
+    let mut callers = Vec::new();
+    for role in ROLES {
+        let (entry, credentials) = identity(&files, "token", role);
+        entries.push_str(&entry);
+        callers.push((role, credentials));
+    }
+    let server = files.start(&entries).await;
+    let channel = files.connect(&server, None).await;
+    let request = |token: Option<&str>| {
+        let mut request = tonic::Request::new(lease_broker_proto::ListQueuesRequest::default());
+        let token = token.expect("a token");
+        *request.metadata_mut() = crate::security::fixture::authorization(token);
+        request
+    };
+    for (role, credentials) in &callers {
+        let mut admin = AdminServiceClient::new(channel.clone());
+        let listed = admin
+            .list_queues(request(credentials.token.as_deref()))
+            .await;
+        if matches!(*role, "worker" | "producer") {
+            assert_denied(&listed.map(drop), "ListQueues");
+        } else {
+            let queues = listed.expect(role).into_inner().queues;
+            let names: Vec<&str> = queues.iter().map(|queue| &*queue.queue).collect();
+            assert_eq!(names, ["work"], "{role}");
+        }
     }
 }

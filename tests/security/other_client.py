@@ -5,6 +5,8 @@ import sys
 
 import grpc
 
+ADMIN = {"CancelLeases", "ListItems", "PauseQueue", "ResumeQueue", "StartOperation"}
+
 
 def codes(target, ca, caller, rpcs, queues):
     """Returns one list per rpc, with the name of the code for each queue."""
@@ -17,7 +19,7 @@ def codes(target, ca, caller, rpcs, queues):
     def code(channel, rpc, queue):
         # Every request has the name of the queue as its first field.
         message = b"\x0a" + bytes([len(queue)]) + queue.encode()
-        service = "AdminService" if rpc == "CancelLeases" else "LeaseService"
+        service = "AdminService" if rpc in ADMIN else "LeaseService"
         call = channel.unary_unary(f"/leasebroker.v1.{service}/{rpc}")
         try:
             call(message, metadata=metadata, timeout=20)

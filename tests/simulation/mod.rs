@@ -6,6 +6,7 @@
 //! history, and a failing seed fails again. A failing plan is made small before it is printed.
 
 mod database;
+mod operate;
 mod operator;
 mod plan;
 mod run;

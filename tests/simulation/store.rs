@@ -10,12 +10,13 @@ use lease_broker_model::lease_id::{LeaseRef, Secret, SigningSecrets};
 use lease_broker_model::millis::duration_between;
 use lease_broker_proof::suspects::SuspectList;
 use lease_broker_store::{
-    CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall, Claimed, ClaimedItem,
-    EndedLease, EnqueueOnce, EnqueuedOnce, Facts, Inspect, Instance, ItemFacts, LatestTime,
-    LeaseExpiry, LeaseProof, LeaseRow, Leases, ListedItem, NewItem, OutageCause, PoolStatus,
-    Problem, ProblemKind, PurgeStep, Purged, QueueIndex, Reaped, Rejection, ReleasedClaims,
-    Renewal, Renewed, RetentionTurn, RowEnding, RowOperation, RowOutcome, SettleResults,
-    Settlement, Share, Stats, StoreError, TraceNote, Upkeep,
+    BrokerList, Browse, CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall,
+    Claimed, ClaimedItem, EndedLease, EnqueueOnce, EnqueuedOnce, Facts, FoundItems, Inspect,
+    Instance, ItemFacts, ItemRecord, ItemSearch, LatestTime, LeaseExpiry, LeaseProof, LeaseRow,
+    Leases, ListedItem, NewItem, Operation, OutageCause, PoolStatus, Problem, ProblemKind,
+    PurgeStep, Purged, QueueIndex, QueuePause, Reaped, Rejection, ReleasedClaims, Renewal, Renewed,
+    RetentionTurn, RowEnding, RowOperation, RowOutcome, SettleResults, Settlement, Share, Stats,
+    StoreError, TraceNote, Upkeep,
 };
 use lease_broker_value::Value;
 use tokio_util::sync::CancellationToken;
@@ -478,6 +479,43 @@ impl Inspect for SimulatedStore {
 }
 
 #[async_trait]
+impl Browse for SimulatedStore {
+    async fn find_items(&self, _: QueueIndex, _: ItemSearch) -> Result<FoundItems, StoreError> {
+        Err(unsupported())
+    }
+
+    async fn find_keys(&self, _: QueueIndex, _: Arc<[Key]>) -> Result<FoundItems, StoreError> {
+        Err(unsupported())
+    }
+
+    async fn read_item(&self, _: QueueIndex, _: Key) -> Result<Option<ItemRecord>, StoreError> {
+        Err(unsupported())
+    }
+
+    async fn pauses(&self) -> Result<Vec<QueuePause>, StoreError> {
+        Err(unsupported())
+    }
+
+    async fn operation(&self, _: Uuid) -> Result<Option<Operation>, StoreError> {
+        Err(unsupported())
+    }
+
+    async fn operations(
+        &self,
+        _: Arc<[String]>,
+        _: bool,
+        _: Option<Uuid>,
+        _: usize,
+    ) -> Result<Vec<Operation>, StoreError> {
+        Err(unsupported())
+    }
+
+    async fn brokers(&self) -> Result<BrokerList, StoreError> {
+        Err(unsupported())
+    }
+}
+
+#[async_trait]
 impl Upkeep for SimulatedStore {
     async fn read_secrets(&self) -> Result<(), StoreError> {
         Ok(())
@@ -531,6 +569,6 @@ impl Upkeep for SimulatedStore {
 }
 
 /// The error of an operation that no task of the simulated brokers runs.
-fn unsupported() -> StoreError {
+pub(super) fn unsupported() -> StoreError {
     StoreError::Bug("the simulation does not do this".to_owned())
 }

@@ -61,7 +61,6 @@ impl Worker {
             max_bytes: 1 << 20,
             lease_duration: None,
             wait_timeout: turn.wait,
-            time_to_deadline: None,
             request_id: turn.has_request_id.then_some(request_id),
         }
     }
@@ -74,7 +73,7 @@ impl Worker {
             let sent = Instant::now();
             let was_drained = broker.is_drained();
             let context = CallContext::default();
-            let call = broker.answer(broker.broker.claim(&context, request.clone()));
+            let call = broker.answer(broker.broker.claim(&context, request.clone(), None));
             let answer = match turn.gone_after {
                 None => self.site.in_time("a claim", call).await,
                 Some(after) => {

@@ -2,10 +2,12 @@
 
 use futures_util::future::join_all;
 use lease_broker_model::lease_id::LeaseOwner;
-use lease_broker_store::mssql::MssqlStore;
+use lease_broker_store::mssql::{MssqlSchema, MssqlStore};
+use lease_broker_store::schema::Schema as _;
 use lease_broker_store::{Facts as _, StoreError, Upkeep as _};
 use uuid::Uuid;
 
+use crate::harness::fixture::queue;
 use crate::harness::program::{Program, start};
 
 async fn open(program: &Program) -> Result<MssqlStore, StoreError> {
@@ -72,6 +74,7 @@ async fn changed_migration_is_refused_until_tables_are_dropped() {
     );
     let drop_tables = "DROP TABLE lease_broker_migration, lease_broker_state, lease_broker_secret, lease_broker_probe, \
         lease_broker_retention, lease_broker_request, lease_broker_request_key, lease_broker_suspect, lease_broker_instance, \
+        lease_broker_queue, lease_broker_operation, \
         lease_broker_epoch, lease_broker_generation";
     program.run(drop_tables).await;
     let store = open(&program).await.expect("a store");
@@ -94,4 +97,30 @@ async fn first_starts_at_one_moment_agree_on_one_secret() {
     };
     let tokens = join_all((0..4).map(|_| token())).await;
     assert!(tokens.iter().all(|token| *token == tokens[0]), "{tokens:?}");
+}
+
+#[tokio::test]
+async fn tables_in_two_schemas_are_warned_of() {
+    let Some((_harness, program)) = start().await else {
+        return;
+    };
+    program.run("CREATE TABLE item (id int PRIMARY KEY)").await;
+    drop(open(&program).await.expect("a store"));
+    let warnings = async || {
+        let read = |schema: &mut MssqlSchema| schema.warnings(&queue("item"));
+        program.schema(read).await.expect("warnings")
+    };
+    assert_eq!(warnings().await, Vec::<String>::new());
+    program.run("CREATE SCHEMA reports").await;
+    let create = "CREATE TABLE reports.lease_broker_migration (name varchar(64))";
+    program.run(create).await;
+    let found = warnings().await;
+    program
+        .run("DROP TABLE reports.lease_broker_migration")
+        .await;
+    program.run("DROP SCHEMA reports").await;
+    assert!(
+        found.len() == 1 && found[0].contains("reports") && found[0].contains("DEFAULT_SCHEMA"),
+        "{found:?}"
+    );
 }

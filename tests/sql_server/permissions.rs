@@ -105,6 +105,7 @@ async fn least_rights_suffice_and_protect_the_secret() {
         address: "broker:50051".to_owned(),
         draining: false,
         settings: BTreeMap::new(),
+        activity: BTreeMap::new(),
     };
     let announced = broker.store.announce(Arc::new(instance)).await;
     assert_eq!(announced, Ok(Vec::new()));

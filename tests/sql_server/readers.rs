@@ -40,6 +40,7 @@ async fn select_on_the_table_is_enough_to_look() {
         address: "broker:50051".to_owned(),
         draining: false,
         settings: BTreeMap::new(),
+        activity: BTreeMap::new(),
     };
     let instance = Arc::new(instance);
     let login = format!("lb_test_{}", Uuid::new_v4().simple());

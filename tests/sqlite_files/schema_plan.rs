@@ -1,5 +1,7 @@
 //! The steps of `schema plan`, which an administrator can also run by hand.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{Mirror, MirrorValue, OnComplete, QueueSpec};
 use lease_broker_store::schema::{Progress, Schema as _, Step};
@@ -153,7 +155,74 @@ async fn large_backfill_runs_in_batches_and_reports_progress() {
         let mut report = |done: Progress| progress.push(done.changed);
         schema.apply(&step, &mut report).expect(&step.sql);
     }
-    assert_eq!(progress, [10_000, 20_000, 25_001]);
+    assert_eq!(progress.len(), 13);
+    assert_eq!((progress[0], progress[12]), (2_000, 25_001));
+}
+
+/// A writer completes rows all the time, some of them behind the walk.
+#[tokio::test]
+async fn backfill_ends_while_others_complete_rows() {
+    let harness = SqliteHarness::start().await;
+    let connection = harness.connect();
+    connection.execute_batch(ORDERS).expect(ORDERS);
+    let fill = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 10000)
+        INSERT INTO \"my orders\" (customer, processed) SELECT 'x', 1 FROM n";
+    connection.execute_batch(fill).expect(fill);
+    let mut schema = SqliteSchema::open(&harness.path()).expect("open");
+    let mut runs: i64 = 0;
+    let mut complete_one = |_: Progress| {
+        runs += 1;
+        let insert = "INSERT INTO \"my orders\" (id, customer, processed) VALUES (?1, 'x', 1)";
+        connection.execute(insert, [-runs]).expect(insert);
+        assert!(runs < 100, "the back-fill does not end");
+    };
+    for step in schema.plan(&spec()).expect("plan") {
+        let done = schema.apply(&step, &mut complete_one);
+        done.expect(&step.sql);
+    }
+    // The next plan finds these rows.
+    let left = schema.plan(&spec()).expect("plan");
+    assert_eq!(left.len(), 1, "{left:?}");
+    let mut changed = 0;
+    let done = schema.apply(&left[0], &mut |done| changed = done.changed);
+    done.expect(&left[0].sql);
+    assert_eq!(changed, runs.unsigned_abs());
+    assert_eq!(schema.plan(&spec()).expect("plan"), []);
+}
+
+/// The first run is interrupted after its second chunk.
+#[tokio::test]
+async fn interrupted_backfill_goes_on_where_it_stopped() {
+    let harness = SqliteHarness::start().await;
+    let connection = harness.connect();
+    let create = "CREATE TABLE \"my orders\" (
+            region TEXT, number INT, urgency INT, processed BOOLEAN NOT NULL, PRIMARY KEY (region, number)
+        );
+        WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 9000)
+        INSERT INTO \"my orders\" SELECT 'region ' || (n % 7), n, 0, n % 2 FROM n";
+    connection.execute_batch(create).expect(create);
+    let mut schema = SqliteSchema::open(&harness.path()).expect("open");
+    let steps = schema.plan(&spec()).expect("plan");
+    let backfill = steps.iter().position(|step| step.until_no_rows);
+    let backfill = backfill.expect("a back-fill");
+    for step in &steps[..backfill] {
+        schema.apply(step, &mut |_| ()).expect(&step.sql);
+    }
+    let interrupted = catch_unwind(AssertUnwindSafe(|| {
+        let done = schema.apply(&steps[backfill], &mut |done| {
+            assert!(done.changed < 4_000, "interrupted");
+        });
+        done.expect(&steps[backfill].sql);
+    }));
+    assert!(interrupted.is_err());
+    let mut schema = SqliteSchema::open(&harness.path()).expect("open");
+    let mut changed = 0;
+    for step in schema.plan(&spec()).expect("plan") {
+        let done = schema.apply(&step, &mut |done| changed = done.changed);
+        done.expect(&step.sql);
+    }
+    assert_eq!(changed, 500);
+    assert_eq!(schema.check(&spec()).expect("check"), [""; 0]);
 }
 
 #[tokio::test]

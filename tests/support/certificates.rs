@@ -37,7 +37,7 @@ impl Authority {
     }
 
     /// Signs a certificate for these names. One with `://` is a URI, `expired` makes the certificate end in
-    /// the past, the others are DNS names.
+    /// the past, an IP address is one, and the others are DNS names.
     pub(crate) fn sign(&self, names: &[&str]) -> Signed {
         self.sign_params(names, CertificateParams::default())
     }
@@ -57,7 +57,10 @@ impl Authority {
                 uri if uri.contains("://") => {
                     params.subject_alt_names.push(SanType::URI(text));
                 }
-                _ => params.subject_alt_names.push(SanType::DnsName(text)),
+                name => params.subject_alt_names.push(match name.parse() {
+                    Ok(address) => SanType::IpAddress(address),
+                    Err(_) => SanType::DnsName(text),
+                }),
             }
         }
         let serial = SerialNumber::from(rand::random::<u64>() >> 1);

@@ -124,6 +124,7 @@ impl Server {
             address: "elsewhere:1".to_owned(),
             draining: false,
             settings: BTreeMap::default(),
+            activity: std::collections::BTreeMap::new(),
         };
         store.announce(newer.into()).await.expect("announced");
         let server = self.another().await;

@@ -88,7 +88,8 @@ GO
 CREATE INDEX lease_broker_suspect_wait ON lease_broker_suspect (queue, worker, ready_time)
 GO
 -- One row per broker process, by its random id. The broker writes seen_time every 5 s. `settings` is a JSON object with hashes of
--- the settings of each queue, by the queue's name. Rows that are a day old are deleted.
+-- the settings of each queue, by the queue's name, and `activity` one with its events per second. `drain` is 1 if an operator told the
+-- broker to stop. Rows that are a day old are deleted.
 CREATE TABLE lease_broker_instance (
     id uniqueidentifier NOT NULL CONSTRAINT PK_lease_broker_instance PRIMARY KEY,
     version varchar(64) NOT NULL,
@@ -96,8 +97,52 @@ CREATE TABLE lease_broker_instance (
     start_time datetime2(3) NOT NULL,
     seen_time datetime2(3) NOT NULL,
     draining bit NOT NULL,
-    settings nvarchar(max) NOT NULL
+    settings nvarchar(max) NOT NULL,
+    activity nvarchar(max) NOT NULL CONSTRAINT DF_lease_broker_instance_activity DEFAULT N'{}',
+    drain bit NOT NULL CONSTRAINT DF_lease_broker_instance_drain DEFAULT 0
 )
+GO
+-- One row per queue that an operator has paused. pause_mode: 1 claims get no lease, 2 no client adds items, 3 both. NULL: the pause has
+-- ended. Until pause_until; NULL: it does not end by itself.
+CREATE TABLE lease_broker_queue (
+    queue nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL CONSTRAINT PK_lease_broker_queue PRIMARY KEY,
+    pause_mode smallint NULL CONSTRAINT CK_lease_broker_queue_pause_mode CHECK (pause_mode BETWEEN 1 AND 3),
+    pause_time datetime2(3) NULL,
+    pause_until datetime2(3) NULL,
+    pause_actor nvarchar(2048) NULL,
+    pause_reason nvarchar(2048) NULL
+)
+GO
+-- One row per operation on many items, by the request id of the call that started it. `kind` is redrive, cancel_leases or purge.
+-- `definition` is a JSON object with the filter and the change. state: 0 running, 1 done, 2 cancelled, 3 failed. `slot` is the kind while
+-- the operation runs and its id afterwards, so a queue runs one of a kind at a time. `position` is the place at which batch number
+-- `batches` begins. The holder, a broker, runs the operation until until_time. Rows that ended ten days ago are deleted.
+CREATE TABLE lease_broker_operation (
+    id uniqueidentifier NOT NULL CONSTRAINT PK_lease_broker_operation PRIMARY KEY,
+    queue nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    kind varchar(32) NOT NULL,
+    slot varchar(64) NOT NULL,
+    definition nvarchar(max) NOT NULL,
+    actor nvarchar(2048) NOT NULL,
+    reason nvarchar(2048) NOT NULL,
+    create_time datetime2(3) NOT NULL,
+    state smallint NOT NULL CONSTRAINT DF_lease_broker_operation_state DEFAULT 0
+        CONSTRAINT CK_lease_broker_operation_state CHECK (state BETWEEN 0 AND 3),
+    end_time datetime2(3) NULL,
+    batches bigint NOT NULL CONSTRAINT DF_lease_broker_operation_batches DEFAULT 0,
+    position nvarchar(max) NULL,
+    examined bigint NOT NULL CONSTRAINT DF_lease_broker_operation_examined DEFAULT 0,
+    changed bigint NOT NULL CONSTRAINT DF_lease_broker_operation_changed DEFAULT 0,
+    refused bigint NOT NULL CONSTRAINT DF_lease_broker_operation_refused DEFAULT 0,
+    error nvarchar(1024) NULL,
+    holder uniqueidentifier NULL,
+    until_time datetime2(3) NULL,
+    cancelled_by nvarchar(2048) NULL,
+    CONSTRAINT UQ_lease_broker_operation_slot UNIQUE (queue, slot)
+)
+GO
+-- Lists of operations and the search for those that have ended long ago.
+CREATE INDEX lease_broker_operation_time ON lease_broker_operation (create_time)
 GO
 -- The names of the numbers in lease_state, for people and reports to join.
 CREATE TABLE lease_broker_state (

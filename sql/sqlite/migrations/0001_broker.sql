@@ -75,7 +75,8 @@ CREATE TABLE lease_broker_suspect (
 CREATE INDEX lease_broker_suspect_wait ON lease_broker_suspect (queue, worker, ready_time);
 
 -- One row per broker process, by its random id. The broker writes seen_time every 5 s. `settings` is a JSON object with hashes of
--- the settings of each queue, by the queue's name. Rows that are a day old are deleted.
+-- the settings of each queue, by the queue's name, and `activity` one with its events per second. `drain` is 1 if an operator told the
+-- broker to stop. Rows that are a day old are deleted.
 CREATE TABLE lease_broker_instance (
     id BLOB PRIMARY KEY NOT NULL,
     version TEXT NOT NULL,
@@ -83,8 +84,51 @@ CREATE TABLE lease_broker_instance (
     start_time INTEGER NOT NULL,
     seen_time INTEGER NOT NULL,
     draining INTEGER NOT NULL,
-    settings TEXT NOT NULL
+    settings TEXT NOT NULL,
+    activity TEXT NOT NULL DEFAULT '{}',
+    drain INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
+
+-- One row per queue that an operator has paused. pause_mode: 1 claims get no lease, 2 no client adds items, 3 both. NULL: the pause has
+-- ended. Until pause_until; NULL: it does not end by itself.
+CREATE TABLE lease_broker_queue (
+    queue TEXT PRIMARY KEY NOT NULL,
+    pause_mode INTEGER CHECK (pause_mode BETWEEN 1 AND 3),
+    pause_time INTEGER,
+    pause_until INTEGER,
+    pause_actor TEXT,
+    pause_reason TEXT
+) WITHOUT ROWID;
+
+-- One row per operation on many items, by the request id of the call that started it. `kind` is redrive, cancel_leases or purge.
+-- `definition` is a JSON object with the filter and the change. state: 0 running, 1 done, 2 cancelled, 3 failed. `slot` is the kind while
+-- the operation runs and its id afterwards, so a queue runs one of a kind at a time. `position` is the place at which batch number
+-- `batches` begins. The holder, a broker, runs the operation until until_time. Rows that ended ten days ago are deleted.
+CREATE TABLE lease_broker_operation (
+    id BLOB PRIMARY KEY NOT NULL,
+    queue TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    slot TEXT NOT NULL,
+    definition TEXT NOT NULL,
+    actor TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    create_time INTEGER NOT NULL,
+    state INTEGER NOT NULL DEFAULT 0 CHECK (state BETWEEN 0 AND 3),
+    end_time INTEGER,
+    batches INTEGER NOT NULL DEFAULT 0,
+    position TEXT,
+    examined INTEGER NOT NULL DEFAULT 0,
+    changed INTEGER NOT NULL DEFAULT 0,
+    refused INTEGER NOT NULL DEFAULT 0,
+    error TEXT,
+    holder BLOB,
+    until_time INTEGER,
+    cancelled_by TEXT,
+    UNIQUE (queue, slot)
+) WITHOUT ROWID;
+
+-- Lists of operations and the search for those that have ended long ago.
+CREATE INDEX lease_broker_operation_time ON lease_broker_operation (create_time);
 
 -- The names of the numbers in lease_state, for people and reports to join.
 CREATE TABLE lease_broker_state (

@@ -1,154 +1,32 @@
-//! The checks with the configuration of a service: its database, the brokers on it, its tables, and its admin port.
+//! The checks with the configuration of a service.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-use lease_broker_store::schema::Schema;
-use lease_broker_store::{BrokerList, StoreError};
-use tokio::sync::mpsc::UnboundedSender;
+use std::time::Duration;
 
 use super::finding::{Finding, Verdict};
-use super::{bounded, sqlite_file};
-use crate::cli::config_args::{SchemaAccess, open_schema};
+use super::part::Part;
 use crate::cli::health::readiness::{self, StoreReadiness};
 use crate::cli::output::format_duration;
 use crate::config::{Config, StoreKind};
 
-/// A clock that differs by more than this can end short leases early or late. A smaller difference can be the time of the check.
-const CLOCK_TOLERANCE: Duration = Duration::from_secs(2);
-
 /// A broker probes its database when an operation takes longer than this.
 const SLOW_OPERATION: Duration = Duration::from_secs(3);
 
-/// Runs all checks of this side.
+/// Runs all checks of this side, at the same time.
 pub(super) async fn check(config: &Config, limit: Duration) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    if config.store.kind == StoreKind::Sqlite {
-        let path = config.store.path.clone();
-        let check = move |findings: &_| sqlite_file::check(&path, findings);
-        let (found, ended) = bounded::run(limit, check).await;
-        findings.extend(found);
-        if !ended {
-            findings.push(hangs("file system", limit));
+    let file = async {
+        match config.store.kind {
+            StoreKind::Sqlite => Part::File.run(limit).await,
+            StoreKind::Mssql => Vec::new(),
         }
-    }
-    let settings = config.clone();
-    let check = move |findings: &_| check_database(&settings, findings);
-    let (found, ended) = bounded::run(limit, check).await;
-    findings.extend(found);
-    if !ended {
-        findings.push(hangs("database", limit));
-    }
-    findings.push(check_admin_port(config, limit).await);
+    };
+    let (mut findings, database, port) = tokio::join!(
+        file,
+        Part::Database.run(limit),
+        check_admin_port(config, limit)
+    );
+    findings.extend(database);
+    findings.push(port);
     findings
-}
-
-fn hangs(check: &str, limit: Duration) -> Finding {
-    let limit = format_duration(limit);
-    Finding::broker(check, Verdict::Problem, format!("no answer within {limit}"))
-}
-
-/// Reads the list of brokers, and checks the tables of the queues.
-fn check_database(config: &Config, findings: &UnboundedSender<Finding>) {
-    let send = |check: String, verdict, detail: String| {
-        let _ = findings.send(Finding::broker(check, verdict, detail));
-    };
-    let failed = |error: &dyn std::fmt::Display| {
-        send("database".to_owned(), Verdict::Problem, error.to_string());
-    };
-    let mut schema = match open_schema(config, SchemaAccess::Read) {
-        Ok(schema) => schema,
-        Err(error) => return failed(&error),
-    };
-    match schema.brokers() {
-        Ok(list) => {
-            send("database".to_owned(), Verdict::Ok, "it answers".to_owned());
-            check_clock(&list, &send);
-            check_brokers(&list, &send);
-        }
-        Err(StoreError::Misconfigured(problem)) => {
-            let detail = format!("no broker of this version has used it ({problem})");
-            send("database".to_owned(), Verdict::Warning, detail);
-        }
-        Err(error) => return failed(&error),
-    }
-    for queue in &config.queues {
-        let check = format!("table of {}", queue.name);
-        let created = queue.managed_columns.is_some();
-        match missing_parts(schema.as_mut(), queue) {
-            Ok(missing) if missing.is_empty() => send(check, Verdict::Ok, queue.table.clone()),
-            Ok(_) if created => {
-                let detail = "the service creates or changes it when it starts".to_owned();
-                send(check, Verdict::Warning, detail);
-            }
-            Ok(missing) => send(check, Verdict::Problem, missing.join("; ")),
-            Err(error) => send(check, Verdict::Problem, error.to_string()),
-        }
-    }
-}
-
-fn missing_parts(
-    schema: &mut dyn Schema,
-    queue: &lease_broker_model::queue::QueueSpec,
-) -> Result<Vec<String>, StoreError> {
-    schema.check(queue)
-}
-
-type Send<'a> = dyn Fn(String, Verdict, String) + 'a;
-
-fn check_clock(list: &BrokerList, send: &Send<'_>) {
-    let here = SystemTime::now().duration_since(UNIX_EPOCH);
-    let here = here.map_or(0, |here| {
-        i64::try_from(here.as_millis()).unwrap_or(i64::MAX)
-    });
-    let difference = Duration::from_millis(here.abs_diff(list.now));
-    let future = list.brokers.iter().map(|broker| broker.ahead).max();
-    let future = future.unwrap_or_default();
-    let (verdict, detail) = if future > CLOCK_TOLERANCE {
-        let future = format_duration(future);
-        let detail = format!(
-            "a broker was seen {future} in the future: the clock of the database went back"
-        );
-        (Verdict::Problem, detail)
-    } else if difference > CLOCK_TOLERANCE {
-        let difference = format_duration(difference);
-        let detail =
-            format!("the clocks of this machine and of the database differ by {difference}");
-        (Verdict::Warning, detail)
-    } else {
-        (
-            Verdict::Ok,
-            "this machine and the database agree".to_owned(),
-        )
-    };
-    send("clock".to_owned(), verdict, detail);
-}
-
-fn check_brokers(list: &BrokerList, send: &Send<'_>) {
-    if list.brokers.is_empty() {
-        let detail = "none was seen within the last day".to_owned();
-        return send("brokers".to_owned(), Verdict::Warning, detail);
-    }
-    for broker in &list.brokers {
-        let silence = format_duration(broker.silence);
-        let version = &broker.version;
-        let (verdict, detail) = if broker.draining {
-            (
-                Verdict::Ok,
-                format!("version {version}, stopped or stopping {silence} ago"),
-            )
-        } else if broker.is_live() {
-            (
-                Verdict::Ok,
-                format!("version {version}, seen {silence} ago"),
-            )
-        } else {
-            let detail = format!(
-                "version {version}, writes its row no more since {silence}: it was killed, is stopped, or cannot write"
-            );
-            (Verdict::Warning, detail)
-        };
-        send(format!("broker {}", broker.address), verdict, detail);
-    }
 }
 
 /// Asks the broker of this configuration on this host.

@@ -1,9 +1,19 @@
 //! The result of a check.
 
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
 use crate::cli::output::Row;
 
+/// The side of the connection that a check is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+pub(super) enum Side {
+    Broker,
+    Worker,
+}
+
 /// How bad a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Verdict {
     Ok,
     /// It works, and somebody should look.
@@ -15,9 +25,9 @@ pub(super) enum Verdict {
 }
 
 /// One line of the page.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Finding {
-    side: &'static str,
+    side: Side,
     check: String,
     pub(super) verdict: Verdict,
     detail: String,
@@ -29,7 +39,7 @@ impl Finding {
         verdict: Verdict,
         detail: impl Into<String>,
     ) -> Self {
-        Self::new("broker", check, verdict, detail)
+        Self::new(Side::Broker, check, verdict, detail)
     }
 
     pub(super) fn worker(
@@ -37,11 +47,11 @@ impl Finding {
         verdict: Verdict,
         detail: impl Into<String>,
     ) -> Self {
-        Self::new("worker", check, verdict, detail)
+        Self::new(Side::Worker, check, verdict, detail)
     }
 
     fn new(
-        side: &'static str,
+        side: Side,
         check: impl Into<String>,
         verdict: Verdict,
         detail: impl Into<String>,
@@ -55,6 +65,10 @@ impl Finding {
     }
 
     pub(super) fn row(&self) -> Row {
+        let side = match self.side {
+            Side::Broker => "broker",
+            Side::Worker => "worker",
+        };
         let verdict = match self.verdict {
             Verdict::Ok => "ok",
             Verdict::Warning => "warning",
@@ -62,7 +76,7 @@ impl Finding {
             Verdict::Skipped => "skipped",
         };
         Row::default()
-            .field("side", self.side)
+            .field("side", side)
             .field("check", &*self.check)
             .field("verdict", verdict)
             .field("detail", &*self.detail)

@@ -1,11 +1,11 @@
 //! Checks of an SQLite file that need no answer of SQLite.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lease_broker_store::sqlite::{LockHolder, WriteLock};
-use tokio::sync::mpsc::UnboundedSender;
 
 use super::finding::{Finding, Verdict};
 use crate::process::free_bytes;
@@ -19,22 +19,28 @@ const LARGE_LOG: u64 = 256 << 20;
 const LOOKS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(25);
 
-pub(super) fn check(path: &Path, findings: &UnboundedSender<Finding>) {
+pub(super) fn check(path: &Path, send: &dyn Fn(Finding)) {
     let send = |check: &str, verdict, detail: String| {
-        let _ = findings.send(Finding::broker(check, verdict, detail));
+        send(Finding::broker(check, verdict, detail));
     };
+    // The page can be read elsewhere than in the folder of the command.
+    let shown = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let shown = shown.display();
     match fs::metadata(path) {
         Ok(file) => send(
             "database file",
             Verdict::Ok,
-            format!("{}, {}", path.display(), bytes(file.len())),
+            format!("{shown}, {}", bytes(file.len())),
         ),
-        Err(error) => {
-            return send(
-                "database file",
-                Verdict::Problem,
-                format!("{}: {error}", path.display()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let detail = format!(
+                "{shown} does not exist; start the service, which creates it, or name another with --store or --config"
             );
+            return send("database file", Verdict::Problem, detail);
+        }
+        Err(error) => {
+            let detail = format!("{shown}: {error}");
+            return send("database file", Verdict::Problem, detail);
         }
     }
     let (verdict, detail) = match WriteLock::of(path).settled_holder(LOOKS, PAUSE) {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use lease_broker_proto::HeartbeatRequest;
 use lease_broker_proto::lease_service_client::LeaseServiceClient;
 use tonic::{Code, Status};
@@ -28,20 +29,28 @@ pub(super) async fn check(client: &ClientArgs, queues: &[String]) -> Vec<Finding
             )];
         }
     };
-    let mut findings = vec![check_health(connection.clone()).await];
+    let (health, answers) = check_health(connection.clone()).await;
+    let mut findings = vec![health];
+    if !answers {
+        return findings;
+    }
     if queues.is_empty() {
         let detail = "name a queue with --queue to check login, role and queue";
         findings.push(Finding::worker("queue", Verdict::Skipped, detail));
     }
-    for queue in queues {
-        findings.push(check_queue(connection.clone(), queue).await);
-    }
+    let checks = queues
+        .iter()
+        .map(|queue| check_queue(connection.clone(), queue));
+    findings.extend(join_all(checks).await);
     findings
 }
 
-async fn check_health(connection: Connection) -> Finding {
+/// Asks for the health of the service. Returns the finding, and whether the service answers.
+async fn check_health(connection: Connection) -> (Finding, bool) {
     let request = HealthCheckRequest::default();
-    let (verdict, detail) = match HealthClient::new(connection).check(request).await {
+    let health = HealthClient::new(connection).check(request).await;
+    let answers = health.is_ok();
+    let (verdict, detail) = match health {
         Ok(answer) => match answer.into_inner().status() {
             ServingStatus::Serving => (Verdict::Ok, "the service serves calls".to_owned()),
             status => (
@@ -51,7 +60,7 @@ async fn check_health(connection: Connection) -> Finding {
         },
         Err(status) => (Verdict::Problem, CommandError::from(status).to_string()),
     };
-    Finding::worker("connection", verdict, detail)
+    (Finding::worker("connection", verdict, detail), answers)
 }
 
 /// Makes a call of a worker that changes nothing: a heartbeat for no lease.

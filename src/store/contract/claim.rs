@@ -45,6 +45,8 @@ pub struct Claimed {
     /// True if further items may be ready for this call: the next one did not fit into the bytes that were left, or the call
     /// did not look at all of them.
     pub has_more: bool,
+    /// True: the queue is paused, so the call got no new lease.
+    pub is_paused: bool,
     /// True if ready items were kept from this call because of [suspects](super::suspects).
     pub is_held_back: bool,
 }

@@ -1,6 +1,6 @@
 //! Schema changes on a server: plans, checks and makes the changes that turn a table into a queue.
 
-use lease_broker_model::queue::{OrderColumn, QueueSpec, SoftLockColumn};
+use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 use tokio::runtime::Runtime;
 
 use super::added_parts::{naming, recording};
@@ -9,7 +9,7 @@ use super::catalogue::{Column, Table, collate};
 use super::connection::Connection;
 use super::decode::{self, integer};
 use super::error::of_schema_change;
-use super::migrations::{migrate, with_migration_lock};
+use super::migrations::{migrate, second_set, with_migration_lock};
 use super::partitions::{self, Partitions, is_whole};
 use super::quote::{quote, quote_table, text_literal};
 use super::soft_lock_types::{NOT_NULL_COLUMNS, queue_columns};
@@ -201,11 +201,10 @@ pub(super) async fn plan(
     let mut filegroup = None;
     if exists && !managed {
         let mut problems = added.foreign_columns(queue, &table);
-        let indexes =
-            index::all_with_status(queue, &columns.order, &table).map(|(role, status)| {
-                let [present, _] = index::present_and_other_name(role, queue, &table);
-                (present, status)
-            });
+        let indexes = index::all_with_status(queue, &columns, &table).map(|(role, status)| {
+            let [present, _] = index::present_and_other_name(role, queue, &table);
+            (present, status)
+        });
         problems.extend(foreign_indexes(queue, &added, indexes));
         problems.extend(strange_states(connection, queue, &table, &added).await?);
         if !problems.is_empty() {
@@ -242,13 +241,7 @@ pub(super) async fn plan(
         renames: server.renames_indexes(),
         filegroup: filegroup.as_deref(),
     };
-    changes.extend(add_indexes(
-        queue,
-        &table,
-        &columns.order,
-        &placeholders,
-        builds,
-    ));
+    changes.extend(add_indexes(queue, &table, &columns, &placeholders, builds));
     if let Some(name) = archive_name(queue) {
         let archive = Table::read(connection, name).await?;
         if archive.is_none() {
@@ -342,7 +335,7 @@ pub(super) async fn unfit(
         Some(name) => Table::read(connection, name).await?,
         None => None,
     };
-    let indexes = index::all_with_status(queue, &columns.order, &table)
+    let indexes = index::all_with_status(queue, &columns, &table)
         .map(|(role, status)| (index::name(role, queue), status));
     Ok(missing_parts(
         queue,
@@ -359,6 +352,7 @@ async fn warnings(
     queue: &QueueSpec,
 ) -> Result<Vec<String>, StoreError> {
     let mut warnings = dependents::warnings(connection, queue).await?;
+    warnings.extend(second_set(connection).await?);
     if let Some(table) = Table::read(connection, &queue.table).await? {
         warnings.extend(partitions::warnings(connection, queue, &table).await?);
         warnings.extend(unsent_columns(queue, &table));
@@ -451,7 +445,7 @@ pub(super) struct IndexBuilds<'a> {
 pub(super) fn add_indexes(
     queue: &QueueSpec,
     table: &Table,
-    order: &[OrderColumn],
+    columns: &QueueColumns<ColumnType>,
     placeholders: &Placeholders,
     builds: IndexBuilds<'_>,
 ) -> Vec<Step> {
@@ -459,7 +453,7 @@ pub(super) fn add_indexes(
         |purpose, role, name: &str| create_index(queue, placeholders, builds, purpose, role, name);
     let drop = |purpose, name: &str| remove::drop_index(purpose, placeholders, &queue.table, name);
     let mut steps = Vec::new();
-    for (role, status) in index::all_with_status(queue, order, table) {
+    for (role, status) in index::all_with_status(queue, columns, table) {
         let role_name = role.name();
         let [present, other] = index::present_and_other_name(role, queue, table);
         // Only SQL Server keeps the names apart. The other index is there if an earlier replacement was interrupted.
@@ -474,7 +468,7 @@ pub(super) fn add_indexes(
         };
         match status {
             IndexStatus::Usable => {
-                let used = index::find(role, queue, order, table);
+                let used = index::find(role, queue, columns, table);
                 if has_other && used.is_some_and(|used| used.name.eq_ignore_ascii_case(&other)) {
                     steps.push(replace());
                 }

@@ -110,6 +110,7 @@ pub(super) async fn plan(
         },
         sql: render("backfill", &placeholders),
         until_no_rows: true,
+        walk: None,
         reads_all_rows: true,
     }))
 }
@@ -125,7 +126,7 @@ fn any_of(conditions: Vec<String>) -> String {
 
 /// Returns the type of the variable for a key column. A variable cannot have a collation. One of type char or varchar has the
 /// database's code page and would lose letters of another one, so that the walk would come to the same rows again.
-fn variable_type(column: &Column) -> &str {
+pub(super) fn variable_type(column: &Column) -> &str {
     match column.code_page {
         Some(_) => "nvarchar(4000)",
         None => &column.declared,
@@ -171,16 +172,34 @@ pub(super) fn set_position_placeholders(placeholders: &mut Placeholders, key: &[
         "key_descending",
         list(&|number, _| format!("d.lb_k{number} DESC")),
     );
-    // Compares keys of several columns as one value: (a, b) > (@k1, @k2) in T-SQL.
-    let mut after = String::new();
+    let after = beyond_position(key, Comparison::Greater);
+    placeholders.insert("after_position", after);
+}
+
+/// The side of a position on which keys lie.
+#[derive(Clone, Copy)]
+pub(super) enum Comparison {
+    /// Keys that follow the position.
+    Greater,
+    /// Keys that come before it.
+    Less,
+}
+
+/// Compares keys of several columns as one value: (a, b) > (@k1, @k2) in T-SQL.
+pub(super) fn beyond_position(key: &[Column], side: Comparison) -> String {
+    let sign = match side {
+        Comparison::Greater => '>',
+        Comparison::Less => '<',
+    };
+    let mut beyond = String::new();
     for (number, column) in (1..).zip(key).collect::<Vec<_>>().into_iter().rev() {
         let position = position(number, column);
         let column = quote(&column.name);
-        after = if after.is_empty() {
-            format!("t.{column} > {position}")
+        beyond = if beyond.is_empty() {
+            format!("t.{column} {sign} {position}")
         } else {
-            format!("t.{column} >= {position} AND (t.{column} > {position} OR {after})")
+            format!("t.{column} {sign}= {position} AND (t.{column} {sign} {position} OR {beyond})")
         };
     }
-    placeholders.insert("after_position", after);
+    beyond
 }

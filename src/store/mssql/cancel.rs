@@ -62,7 +62,7 @@ impl MssqlOperations {
 }
 
 /// Returns the entry of the second list (cancel.sql names the fields).
-fn entry_of(queue: &QueueStatements, cancellation: &Cancellation) -> ListEntry {
+pub(super) fn entry_of(queue: &QueueStatements, cancellation: &Cancellation) -> ListEntry {
     let delay = cancellation.delay;
     let (state, delay) = match cancellation.dead_letter {
         true => (State::Dead, None),

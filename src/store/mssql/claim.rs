@@ -12,6 +12,7 @@ use super::decode;
 use super::error::{OperationFailure, RetrySafety, into_rejection};
 use super::list_parameters::{ListEntry, ListParameters};
 use super::operations::MssqlOperations;
+use super::pause::is_pause;
 use super::queue_statements::{ClaimBatches, ClaimForms, QueueStatements};
 use super::{suspects, types};
 use crate::{ClaimCall, Claimed, ClaimedItem, QueueIndex, StoreError, TooLargeItem};
@@ -33,22 +34,28 @@ impl MssqlOperations {
         let indexes: Vec<usize> = (0..calls.len()).filter(is_first).collect();
         let mut claimed = vec![Claimed::default(); calls.len()];
         let form = &queue.sql.claim;
-        let is_held_back = self
+        let answer = self
             .claim_by(form, queue, calls, (&indexes, max_bytes), &mut claimed)
             .await?;
-        if is_held_back {
+        if answer.is_held_back {
             // There are suspects. Each call may lease other items.
             let mut room = max_bytes;
             for index in indexes {
                 if claimed[index].items.is_empty() && calls[index].max_items > 0 {
                     let form = &queue.sql.claim_of_share;
                     let limits = (&[index][..], room);
-                    claimed[index].is_held_back = self
+                    let answer = self
                         .claim_by(form, queue, calls, limits, &mut claimed)
                         .await?;
+                    claimed[index].is_held_back = answer.is_held_back;
+                    claimed[index].is_paused = answer.is_paused;
                 }
                 room = room.saturating_sub(claimed[index].bytes);
             }
+        }
+        for claimed in &mut claimed {
+            claimed.is_paused |= answer.is_paused;
+            claimed.is_paused &= claimed.items.is_empty();
         }
         let mut bytes = 0;
         for (index, call) in calls.iter().enumerate() {
@@ -70,8 +77,7 @@ impl MssqlOperations {
         Ok(claimed)
     }
 
-    /// Sends the calls at `indexes` by one of the claims, and adds their leases to `claimed`. Returns whether suspects were kept
-    /// from them.
+    /// Sends the calls at `indexes` by one of the claims, and adds their leases to `claimed`.
     async fn claim_by(
         &self,
         form: &ClaimForms,
@@ -79,7 +85,7 @@ impl MssqlOperations {
         calls: &[ClaimCall],
         (indexes, max_bytes): (&[usize], usize),
         claimed: &mut [Claimed],
-    ) -> Result<bool, StoreError> {
+    ) -> Result<ClaimAnswer, StoreError> {
         let sent: Vec<&ClaimCall> = indexes.iter().map(|index| &calls[*index]).collect();
         let with_token = indexes.iter().map(|index| (calls[*index].token, *index));
         let with_token: HashMap<Uuid, usize> = with_token.collect();
@@ -117,10 +123,12 @@ impl MssqlOperations {
         decode::result_set(&results, 0)?;
         // If calls already hold leases, the first result set has them. Then come the new leases, and the items that were
         // passed over.
-        let mut is_held_back = false;
+        let mut answer = ClaimAnswer::default();
         for row in results.iter().flatten() {
             if suspects::is_held_back(row) {
-                is_held_back = true;
+                answer.is_held_back = true;
+            } else if is_pause(row) {
+                answer.is_paused = true;
             } else if is_passed_over(row) {
                 let index = decode::request_index(row, 0, calls.len())?;
                 read_passed_over(queue, row, &mut claimed[index])?;
@@ -132,8 +140,17 @@ impl MssqlOperations {
                 claimed[*index].items.push(item);
             }
         }
-        Ok(is_held_back)
+        Ok(answer)
     }
+}
+
+/// The parts of the answer to a batch that concern no single call.
+#[derive(Clone, Copy, Default)]
+struct ClaimAnswer {
+    /// Suspects were kept from the calls.
+    is_held_back: bool,
+    /// The queue is paused.
+    is_paused: bool,
 }
 
 /// Returns whether the items that the calls ask for always fit, because the types of the columns limit their size.
@@ -149,7 +166,7 @@ fn all_fit(queue: &QueueStatements, calls: &[&ClaimCall], max_bytes: usize) -> b
             .all(|call| row.saturating_mul(call.max_items) <= call.max_bytes)
 }
 
-/// Returns whether the row comes from `read_passed_over` (`claim.sql`). All other rows begin with a token.
+/// Returns whether the row comes from `read_passed_over` (`claim.sql`). All others but the pause begin with a token.
 fn is_passed_over(row: &Row) -> bool {
     row.columns()
         .first()
@@ -254,7 +271,8 @@ impl Attempt {
             return Ok(results);
         }
         let tokens: HashSet<Uuid> = without_id.map(|call| call.token).collect();
-        let is_lease = |row: &&Row| !is_passed_over(row) && !suspects::is_held_back(row);
+        let is_lease =
+            |row: &&Row| !is_passed_over(row) && !is_pause(row) && !suspects::is_held_back(row);
         for row in results.iter().flatten().filter(is_lease) {
             if tokens.contains(&decode::token(row, 0)?) {
                 return Ok(results);

@@ -4,9 +4,10 @@ use lease_broker_model::key::Key;
 use serde_json::json;
 use tiberius::Row;
 
-use super::error::{RetrySafety, into_rejection};
+use super::error::RetrySafety;
 use super::list_parameters::{ListEntry, ListParameters};
 use super::operations::MssqlOperations;
+use super::pause::of_new_items;
 use super::queue_statements::QueueStatements;
 use super::statement_parts::roll_back_on_error;
 use crate::template::render;
@@ -67,7 +68,7 @@ impl MssqlOperations {
             .pool
             .query(&sql, &parameters.parameters(), RetrySafety::AtMostOnce)
             .await;
-        let results = results.map_err(into_rejection)?;
+        let results = results.map_err(of_new_items)?;
         keys_of(queue, items.len(), &indexes, &results)
     }
 
@@ -133,6 +134,7 @@ pub(super) fn render_batch(
     end: TransactionEnd,
 ) -> String {
     let mut sql = render(ENQUEUE, "begin", &queue.placeholders);
+    sql.extend(["\n", &queue.placeholders["refuse_items"]]);
     for (list_number, group) in groups.iter().enumerate() {
         let first = &items[group.indexes[0]];
         let insert = queue.key_source.section(&queue.key, first);

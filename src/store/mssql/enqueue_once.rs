@@ -7,9 +7,10 @@ use tiberius::ToSql;
 
 use super::decode;
 use super::enqueue::{ENQUEUE, ItemGroup, group_items, keys_of};
-use super::error::{RetrySafety, into_rejection};
+use super::error::RetrySafety;
 use super::list_parameters::{FIRST_LIST, ListParameters};
 use super::operations::MssqlOperations;
+use super::pause::of_new_items;
 use super::queue_statements::QueueStatements;
 use super::statement_parts::roll_back_on_error;
 use crate::template::{Placeholders, render};
@@ -66,7 +67,7 @@ impl MssqlOperations {
             .pool
             .query(&sql, &parameters, RetrySafety::Idempotent)
             .await
-            .map_err(into_rejection)?;
+            .map_err(of_new_items)?;
         let outcome = decode::single_row(&results, 0)?;
         let is_new = decode::integer(outcome, 0)? == 1;
         let remembered = decode::optional_text(outcome, 1)?;

@@ -121,6 +121,14 @@ impl OperationFailure {
         }
     }
 
+    /// Returns the number and the text of an error that the server has sent.
+    pub(super) fn server_error(&self) -> Option<(u32, &str)> {
+        match &self.cause {
+            Cause::Statement(Error::Server(token)) => Some((token.code(), token.message())),
+            _ => None,
+        }
+    }
+
     /// Returns whether the batch reached the server, or may have.
     pub(super) fn was_sent(&self) -> bool {
         matches!(self.cause, Cause::Statement(_))

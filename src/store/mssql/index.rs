@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use lease_broker_model::queue::{Order, OrderColumn, QueueSpec, SoftLockColumn};
+use lease_broker_model::queue::{Order, QueueSpec, SoftLockColumn};
 use sha2::{Digest as _, Sha256};
 
 use super::catalogue::{Column, Table};
@@ -12,7 +12,7 @@ use super::types::ColumnType;
 use super::utf16::cut;
 use crate::adoption::IndexStatus;
 use crate::index_role::IndexRole;
-use crate::queue_columns::sort_list;
+use crate::queue_columns::{QueueColumns, sort_list};
 use crate::table::{Filter, Index, sorts_by};
 use crate::template::Placeholders;
 
@@ -20,9 +20,7 @@ use crate::template::Placeholders;
 /// rows, and updating it at every change of state would cost more than it saves.
 pub(super) fn roles(queue: &QueueSpec) -> impl Iterator<Item = IndexRole> + use<> {
     let filtered = queue.filtered_indexes;
-    IndexRole::ALL
-        .into_iter()
-        .filter(move |role| filtered || *role != IndexRole::Dead)
+    IndexRole::of(queue).filter(move |role| filtered || *role != IndexRole::Dead)
 }
 
 /// The longest name that SQL Server accepts, in UTF-16 units.
@@ -112,14 +110,14 @@ pub(super) fn named<'a>(table: &'a Table, name: &str) -> Option<&'a Index> {
     indexes.find(|index| index.name.to_ascii_lowercase().starts_with(&name))
 }
 
-/// Returns the index of each role with its status in `table`. `order` is the queue's order.
+/// Returns the index of each role with its status in `table`.
 pub(super) fn all_with_status(
     queue: &QueueSpec,
-    order: &[OrderColumn],
+    columns: &QueueColumns<ColumnType>,
     table: &Table,
 ) -> impl Iterator<Item = (IndexRole, IndexStatus)> {
     roles(queue).map(move |role| {
-        let status = if find(role, queue, order, table).is_some() {
+        let status = if find(role, queue, columns, table).is_some() {
             IndexStatus::Usable
         } else if named(table, &name(role, queue)).is_some() {
             IndexStatus::WrongOrder
@@ -136,13 +134,13 @@ pub(super) fn all_with_status(
 pub(super) fn find<'a>(
     role: IndexRole,
     queue: &QueueSpec,
-    order: &[OrderColumn],
+    columns: &QueueColumns<ColumnType>,
     table: &'a Table,
 ) -> Option<&'a Index> {
     let state = queue.soft_lock.name(SoftLockColumn::State);
     let any_order = role == IndexRole::Ready && queue.order == Order::None;
     let expected = named(table, &name(role, queue));
-    let columns = role.columns(queue, order);
+    let sorted_by = role.columns(queue, columns);
     table.indexes.iter().find(|index| {
         let (led_by_state, rest) = match &*index.columns {
             [first, rest @ ..] if first.is(state) => (true, rest),
@@ -156,23 +154,27 @@ pub(super) fn find<'a>(
             (Filter::None, false) => led_by_state,
             _ => false,
         };
-        holds_states && (sorts_by(rest, &columns) || any_order && expected == Some(index))
+        holds_states && (sorts_by(rest, &sorted_by) || any_order && expected == Some(index))
     })
 }
 
 /// Returns the indexes that the queue uses.
 pub(super) fn used<'a>(
     queue: &QueueSpec,
-    order: &[OrderColumn],
+    columns: &QueueColumns<ColumnType>,
     table: &'a Table,
 ) -> impl Iterator<Item = &'a Index> {
-    roles(queue).filter_map(move |role| find(role, queue, order, table))
+    roles(queue).filter_map(move |role| find(role, queue, columns, table))
 }
 
 /// Returns whether the login may not see the filter of an index that the queue uses. SQL Server shows the text of a filter
 /// only to a login with VIEW DEFINITION on the table (Microsoft's documentation of `sys.indexes`).
-pub(super) fn has_hidden_filter(queue: &QueueSpec, order: &[OrderColumn], table: &Table) -> bool {
-    used(queue, order, table).any(|index| index.filter == Filter::Hidden)
+pub(super) fn has_hidden_filter(
+    queue: &QueueSpec,
+    columns: &QueueColumns<ColumnType>,
+    table: &Table,
+) -> bool {
+    used(queue, columns, table).any(|index| index.filter == Filter::Hidden)
 }
 
 /// Returns whether `filter`, as the server writes it, is the condition `states` on the column `state`. The server adds brackets
@@ -205,26 +207,27 @@ pub(super) fn set_names(placeholders: &mut Placeholders, queue: &QueueSpec) {
 pub(super) fn set_columns_and_hints(
     placeholders: &mut Placeholders,
     queue: &QueueSpec,
-    order: &[OrderColumn],
-    key: &[Column],
+    columns: &QueueColumns<ColumnType>,
     table: &Table,
 ) {
-    let seek = seek_hint(key, table);
+    let seek = seek_hint(&columns.key, table);
     placeholders.insert("by_key", format!("ROWLOCK{seek}"));
     placeholders.insert("key_hint", seek);
+    placeholders.insert("first_walk_hint", walk_hint(&columns.key, table, false));
+    placeholders.insert("next_walk_hint", walk_hint(&columns.key, table, true));
     let state = quote(queue.soft_lock.name(SoftLockColumn::State));
     for role in IndexRole::ALL {
-        let sorted_by = sort_list(&role.columns(queue, order), "", quote);
-        let (columns, filter) = if queue.filtered_indexes {
+        let sorted_by = sort_list(&role.columns(queue, columns), "", quote);
+        let (indexed, filter) = if queue.filtered_indexes {
             (sorted_by, format!(" WHERE {state} {}", role.states()))
         } else {
             (format!("{state}, {sorted_by}"), String::new())
         };
         let [columns_name, filter_name] = role.placeholders();
-        placeholders.insert(columns_name, columns);
+        placeholders.insert(columns_name, indexed);
         placeholders.insert(filter_name, filter);
 
-        let existing = find(role, queue, order, table);
+        let existing = find(role, queue, columns, table);
         let index = existing.map_or_else(|| name(role, queue), |index| index.name.clone());
         // A statement that asks only for a state has nothing to seek in an index filtered by that state: with FORCESEEK, SQL
         // Server refuses it with error 8622. Without filters the state leads each index.
@@ -236,7 +239,13 @@ pub(super) fn set_columns_and_hints(
                 "ready_literal",
             ),
             IndexRole::Ready => (vec![("ready_hint", by_state)], "ready_literal"),
-            IndexRole::Due => (vec![("due_hint", hint(&index, true))], "due_literal"),
+            IndexRole::Due => (
+                vec![
+                    ("due_hint", hint(&index, true)),
+                    ("due_walk_hint", hint(&index, false)),
+                ],
+                "due_literal",
+            ),
             IndexRole::Token => (
                 vec![
                     ("token_hint", hint(&index, true)),
@@ -245,7 +254,17 @@ pub(super) fn set_columns_and_hints(
                 "token_literal",
             ),
             IndexRole::Dead if !queue.filtered_indexes => (vec![], "dead_literal"),
-            IndexRole::Dead => (vec![("dead_hint", by_state)], "dead_literal"),
+            IndexRole::Dead => (
+                vec![
+                    ("dead_hint", by_state),
+                    ("old_dead_hint", hint(&index, true)),
+                ],
+                "dead_literal",
+            ),
+            IndexRole::Completed => (
+                vec![("old_completed_hint", hint(&index, true))],
+                "completed_literal",
+            ),
         };
         for (name, hint) in hints {
             placeholders.insert(name, hint);

@@ -84,7 +84,7 @@ impl MssqlOperations {
             None => &queue.sql.list.first,
             Some(_) => &queue.sql.list.next,
         };
-        let lists = QueueStatements::position_list(after);
+        let lists = QueueStatements::position_list(after, None);
         let limit = i32::try_from(limit).unwrap_or(i32::MAX);
         let state = i32::from(state.code());
         let mut parameters = lists.parameters();

@@ -24,7 +24,8 @@ impl MssqlOperations {
             seconds(LIVE_TIME),
             seconds(FORGET_TIME),
         );
-        let parameters: [&dyn ToSql; 7] = [
+        let activity = instance.activity_json();
+        let parameters: [&dyn ToSql; 8] = [
             &id,
             &instance.version,
             &instance.address,
@@ -32,6 +33,7 @@ impl MssqlOperations {
             &settings,
             &live,
             &forget,
+            &activity,
         ];
         let known = self.pool.latest_moment().known();
         let results = self
@@ -43,6 +45,26 @@ impl MssqlOperations {
         let rows = decode::result_set(&results, 1)?;
         rows.iter().map(read).collect()
     }
+
+    pub(super) async fn brokers(&self) -> Result<BrokerList, StoreError> {
+        let results = self
+            .pool
+            .query(&list_batch(), &[], RetrySafety::Idempotent)
+            .await?;
+        read_list(&results)
+    }
+
+    pub(super) async fn request_drain(&self, broker: Uuid) -> Result<bool, StoreError> {
+        let results = self
+            .pool
+            .query(
+                &drain_batch(),
+                &[&broker.to_string()],
+                RetrySafety::Idempotent,
+            )
+            .await?;
+        Ok(decode::integer(decode::single_row(&results, 0)?, 0)? > 0)
+    }
 }
 
 /// Renders the batch.
@@ -50,7 +72,7 @@ pub(super) fn announce_batch() -> String {
     render(INSTANCE, "announce", &Placeholders::new())
 }
 
-/// Reads a broker from a row: id, version, address, draining and settings.
+/// Reads a broker from a row: id, version, address, draining, settings and activity.
 pub(super) fn read(row: &Row) -> Result<Instance, StoreError> {
     let text =
         |column| Ok::<_, StoreError>(decode::optional_text(row, column)?.unwrap_or_default());
@@ -62,27 +84,33 @@ pub(super) fn read(row: &Row) -> Result<Instance, StoreError> {
         address: text(2)?,
         draining: decode::integer(row, 3)? == 1,
         settings: Instance::parse_settings(&text(4)?),
+        activity: Instance::parse_activity(&text(5)?),
     })
+}
+
+/// Renders the batch that lists all brokers.
+pub(super) fn list_batch() -> String {
+    render(INSTANCE, "list", &Placeholders::new())
+}
+
+/// Renders the batch that tells a broker to drain.
+pub(super) fn drain_batch() -> String {
+    render(INSTANCE, "request_drain", &Placeholders::new())
 }
 
 /// Lists all rows. See [`Schema::brokers`](crate::schema::Schema::brokers).
 pub(super) async fn list(connection: &mut Connection) -> Result<BrokerList, StoreError> {
-    let results = connection
-        .batch(&render(INSTANCE, "list", &Placeholders::new()))
-        .await?;
-    let now = decode::time(decode::single_row(&results, 0)?, 0)?;
+    read_list(&connection.batch(&list_batch()).await?)
+}
+
+/// Reads the results of `list`.
+fn read_list(results: &[Vec<Row>]) -> Result<BrokerList, StoreError> {
+    let now = decode::time(decode::single_row(results, 0)?, 0)?;
     let read = |row: &Row| -> Result<ListedBroker, StoreError> {
-        let text =
-            |column| Ok::<_, StoreError>(decode::optional_text(row, column)?.unwrap_or_default());
-        let (draining, millis) = (decode::integer(row, 2)?, decode::integer(row, 3)?);
-        Ok(ListedBroker::seen_ago(
-            text(0)?,
-            text(1)?,
-            draining == 1,
-            millis,
-        ))
+        let (start, millis) = (decode::time(row, 6)?, decode::integer(row, 7)?);
+        Ok(ListedBroker::seen_ago(read(row)?, start, millis))
     };
-    let rows = decode::result_set(&results, 1)?.iter();
+    let rows = results.iter().skip(1).flatten();
     Ok(BrokerList {
         now,
         brokers: rows.map(read).collect::<Result<_, _>>()?,

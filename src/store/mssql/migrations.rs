@@ -13,13 +13,20 @@ const MIGRATIONS: [Migration; 1] = [Migration {
     oldest_reader: "0.2.0",
 }];
 
-const CREATE_HISTORY_TABLE: &str = "IF OBJECT_ID(N'lease_broker_migration') IS NULL
+pub(super) const CREATE_HISTORY_TABLE: &str = "IF OBJECT_ID(N'lease_broker_migration') IS NULL
     CREATE TABLE lease_broker_migration (
-        name varchar(64) NOT NULL PRIMARY KEY,
+        name varchar(64) NOT NULL CONSTRAINT PK_lease_broker_migration PRIMARY KEY,
         checksum varchar(64) NOT NULL,
-        apply_time datetime2(3) NOT NULL DEFAULT SYSUTCDATETIME(),
+        apply_time datetime2(3) NOT NULL CONSTRAINT DF_lease_broker_migration_apply_time DEFAULT SYSUTCDATETIME(),
         oldest_reader varchar(64) NOT NULL
     )";
+
+/// Reads the schemas, other than the login's default schema, that have a table with this name too, and the default schema.
+const OTHER_SCHEMAS: &str =
+    "SELECT CAST(t.TABLE_SCHEMA AS nvarchar(128)), CAST(SCHEMA_NAME() AS nvarchar(128))
+FROM INFORMATION_SCHEMA.TABLES AS t
+WHERE t.TABLE_NAME = N'lease_broker_migration' AND t.TABLE_SCHEMA <> SCHEMA_NAME()
+ORDER BY t.TABLE_SCHEMA";
 
 /// Waits 3 s for an application lock that belongs to the session. Returns a negative number if another session holds it.
 const LOCK: &str = "DECLARE @r int; EXEC @r = sp_getapplock @Resource = N'lease_broker_migration', \
@@ -89,6 +96,21 @@ pub(super) async fn migrate(connection: &mut Connection) -> Result<(), StoreErro
         connection.batch("COMMIT TRANSACTION").await?;
     }
     Ok(())
+}
+
+/// Returns a sentence if another schema has the broker's tables too. The tables of a login are those of its default schema.
+pub(super) async fn second_set(connection: &mut Connection) -> Result<Option<String>, StoreError> {
+    let results = connection.batch(OTHER_SCHEMAS).await?;
+    let Some(row) = results.iter().flatten().next() else {
+        return Ok(None);
+    };
+    let name =
+        |column| Ok::<_, StoreError>(decode::optional_text(row, column)?.unwrap_or_default());
+    let (other, own) = (name(0)?, name(1)?);
+    Ok(Some(format!(
+        "the schema {other} has tables lease_broker_* too, and this login uses those of its default schema {own}: brokers that use \
+         the others do not know its lease ids. Give all logins one default schema (ALTER USER … WITH DEFAULT_SCHEMA = {other})"
+    )))
 }
 
 async fn read_applied(connection: &mut Connection) -> Result<Vec<Applied>, StoreError> {

@@ -1,6 +1,6 @@
 //! Partitioned tables: the filegroup for the queue's indexes of such a table, and indexes that are partitioned like it.
 
-use lease_broker_model::queue::{OrderColumn, QueueSpec};
+use lease_broker_model::queue::QueueSpec;
 
 use super::catalogue::Table;
 use super::connection::Connection;
@@ -8,8 +8,10 @@ use super::decode::integer;
 use super::index;
 use super::quote::quote_table;
 use super::soft_lock_types::queue_columns;
+use super::types::ColumnType;
 use crate::StoreError;
 use crate::index_role::IndexRole;
+use crate::queue_columns::QueueColumns;
 
 /// Reads the partitions of the table `@P1`. If the table is partitioned, the first row has the database's default filegroup.
 /// Each further row has an index that is partitioned.
@@ -63,24 +65,19 @@ pub(super) async fn warnings(
         return Ok(Vec::new());
     }
     let partitions = Partitions::read(connection, &queue.table).await?;
-    Ok(partitioned_indexes(
-        &partitions,
-        queue,
-        &columns.order,
-        table,
-    ))
+    Ok(partitioned_indexes(&partitions, queue, &columns, table))
 }
 
 /// Returns one warning for each index of the queue that should be in one piece and is partitioned.
 pub(super) fn partitioned_indexes(
     partitions: &Partitions,
     queue: &QueueSpec,
-    order: &[OrderColumn],
+    columns: &QueueColumns<ColumnType>,
     table: &Table,
 ) -> Vec<String> {
-    let whole = IndexRole::ALL.into_iter().filter(|role| is_whole(*role));
+    let whole = IndexRole::of(queue).filter(|role| is_whole(*role));
     let partitioned = whole.filter_map(|role| {
-        let name = &index::find(role, queue, order, table)?.name;
+        let name = &index::find(role, queue, columns, table)?.name;
         partitions.indexes.contains(name).then_some((role, name))
     });
     let warning = |(role, name): (IndexRole, &String)| {
@@ -95,7 +92,7 @@ pub(super) fn partitioned_indexes(
     partitioned.map(warning).collect()
 }
 
-/// Returns whether the index of `role` has to be in one piece. Claims, the reaper and redrive take the first rows of an index
+/// Returns whether the index of `role` has to be in one piece. Claims, the reaper, redrive and retention take the first rows of an index
 /// in its order. A look-up by token takes one row, so it may seek in each partition.
 pub(super) fn is_whole(role: IndexRole) -> bool {
     role != IndexRole::Token

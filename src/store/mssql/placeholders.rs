@@ -6,7 +6,7 @@ use super::catalogue::{Column, Table, collate};
 use super::quote::{quote, quote_table, text_literal};
 use super::statement_parts::queue_comment;
 use super::types::ColumnType;
-use super::{index, mirror};
+use super::{index, mirror, pause};
 use crate::Stats;
 use crate::queue_columns::{QueueColumns, reversed, soft_lock_placeholders, sort_list};
 use crate::template::Placeholders;
@@ -16,6 +16,7 @@ pub(super) fn of_queue(queue: &QueueSpec) -> Placeholders {
     let mut placeholders = soft_lock_placeholders(&queue.soft_lock, quote);
     placeholders.insert("queue_comment", queue_comment(&queue.name));
     placeholders.insert("queue_literal", text_literal(&queue.name));
+    pause::set_placeholders(&mut placeholders);
     let table = quote_table(&queue.table);
     placeholders.insert("table_literal", text_literal(&table));
     placeholders.insert("table", table);
@@ -104,13 +105,7 @@ pub(super) fn of_table(
     placeholders.insert("redrive_order", redrive_order);
     placeholders.insert("queue_order", order);
     placeholders.insert("pick_order", pick_order);
-    index::set_columns_and_hints(
-        &mut placeholders,
-        queue,
-        &columns.order,
-        &columns.key,
-        table,
-    );
+    index::set_columns_and_hints(&mut placeholders, queue, columns, table);
     let state = queue.soft_lock.name(SoftLockColumn::State);
     placeholders.insert("state_column_literal", text_literal(state));
     let skip_locked = match queue.claim_strategy {
@@ -154,6 +149,10 @@ fn set_key_placeholders(placeholders: &mut Placeholders, key: &[Column]) {
     placeholders.insert(
         "t_key_as_names",
         list(&|number, column| format!("{} AS lb_k{number}", read_column(column))),
+    );
+    placeholders.insert(
+        "t_key_as_stored",
+        list(&|number, column| format!("t.{} AS lb_k{number}", quote(&column.name))),
     );
     placeholders.insert(
         "t_key_columns",

@@ -10,7 +10,7 @@ use super::decode;
 use super::error::{RetrySafety, into_rejection};
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
-use crate::{PurgeStep, Purged, QueueIndex, RetentionTurn, StoreError};
+use crate::{PurgePosition, PurgeStep, Purged, QueueIndex, RetentionTurn, StoreError};
 
 /// Returns an age in whole seconds, rounded up. The configuration limits it to 10,000 days.
 fn seconds(age: Duration) -> i32 {
@@ -28,7 +28,12 @@ impl MssqlOperations {
             None => &queue.sql.purge.first,
             Some(_) => &queue.sql.purge.next,
         };
-        let lists = QueueStatements::position_list(step.after.as_ref());
+        let lists = QueueStatements::position_list(
+            step.after.as_ref().map(|after| &after.key),
+            step.after
+                .as_ref()
+                .and_then(|after| after.state_time.as_deref()),
+        );
         let limit = i32::try_from(step.limit).unwrap_or(i32::MAX);
         let (completed, dead) = (step.completed.map(seconds), step.dead.map(seconds));
         let delete = i32::from(step.delete);
@@ -43,9 +48,11 @@ impl MssqlOperations {
         let Some(row) = decode::result_set(&results, 0)?.first() else {
             return Ok(Purged::default());
         };
+        let key = queue.read_key(row, 2)?;
+        let state_time = decode::optional_text(row, 2 + key.0.len())?;
         Ok(Purged {
             old: decode::integer_as(row, 1)?,
-            last: Some(queue.read_key(row, 2)?),
+            last: Some(PurgePosition { key, state_time }),
         })
     }
 

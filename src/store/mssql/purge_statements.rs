@@ -5,6 +5,7 @@ use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 use super::backfill::set_position_placeholders;
 use super::catalogue::{Column, Table};
 use super::index;
+use super::quote::quote;
 use super::statement_parts::roll_back_on_error;
 use crate::StoreError;
 use crate::adoption::time_index;
@@ -14,9 +15,9 @@ const PURGE: &str = lease_broker_sql::mssql::PURGE;
 
 /// The batches of `purge.sql`.
 pub(super) struct PurgeStatements {
-    /// Visits the first rows of the table.
+    /// Visits the first rows of the table or, with an index of completed items, the oldest old ones.
     pub(super) first: String,
-    /// Visits the rows after a key.
+    /// Visits the rows after a position.
     pub(super) next: String,
     /// `None` if the queue has no archive, or one without an index on the time.
     pub(super) archive: Option<ArchiveStatements>,
@@ -40,6 +41,7 @@ impl PurgeStatements {
         set_position_placeholders(&mut placeholders, key);
         let is_old = render(PURGE, "is_old", &placeholders);
         placeholders.insert("is_old", is_old);
+        set_time_placeholders(&mut placeholders, spec, table);
         let batch = |sections: &[&str], placeholders: &Placeholders| {
             let sections = sections
                 .iter()
@@ -49,6 +51,7 @@ impl PurgeStatements {
         };
         let mut first = placeholders.clone();
         first.insert("after_position", "1 = 1".to_owned());
+        first.insert("after_time", "1 = 1".to_owned());
         first.insert("walk_hint", index::walk_hint(key, table, false));
         placeholders.insert("walk_hint", index::walk_hint(key, table, true));
         let archive = archive.and_then(|archive| {
@@ -69,10 +72,15 @@ impl PurgeStatements {
                 count_archived: render(PURGE, "count_archived", &placeholders),
             })
         });
+        let visit = if spec.completed_index {
+            "visit_old"
+        } else {
+            "visit"
+        };
         Self {
-            first: batch(&["begin", "visit", "delete_old"], &first),
+            first: batch(&["begin", visit, "delete_old"], &first),
             next: batch(
-                &["begin", "read_position", "visit", "delete_old"],
+                &["begin", "read_position", visit, "delete_old"],
                 &placeholders,
             ),
             archive,
@@ -89,4 +97,21 @@ impl PurgeStatements {
             ))
         })
     }
+}
+
+/// Sets the placeholders of the position in a walk by time: the type of the time, and the rows after the position.
+fn set_time_placeholders(placeholders: &mut Placeholders, spec: &QueueSpec, table: &Table) {
+    let name = spec.soft_lock.name(SoftLockColumn::StateTime);
+    // A variable of another precision would make the server convert the column, and it could not seek.
+    let declared = table.column(name).map(|column| column.declared.clone());
+    placeholders.insert(
+        "state_time_type",
+        declared.unwrap_or_else(|| "datetime2(3)".to_owned()),
+    );
+    let time = format!("t.{}", quote(name));
+    let after = format!(
+        "{time} >= @time AND ({time} > @time OR {})",
+        placeholders["after_position"]
+    );
+    placeholders.insert("after_time", after);
 }

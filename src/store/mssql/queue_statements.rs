@@ -20,9 +20,10 @@ use super::list_parameters::{ListEntry, ListParameters};
 use super::list_statements::ListStatements;
 use super::purge_statements::PurgeStatements;
 use super::quote::quote;
+use super::search_statements::exact_times;
 use super::server_info::TextBytes;
 use super::soft_lock_types::queue_columns;
-use super::statement_parts::{ALL_DUE, roll_back_on_error, with_key_list, with_lease_list};
+use super::statement_parts::{ALL_DUE, render_cancel, roll_back_on_error, with_lease_list};
 use super::trace_statements::TraceStatements;
 use super::types::{self, ColumnType};
 use super::why_statements::WhyStatements;
@@ -55,6 +56,10 @@ pub(super) struct QueueStatements {
     pub(super) insertable: HashMap<String, Column>,
     /// The columns that a settlement may write, by name.
     pub(super) writable: HashMap<String, Column>,
+    /// The columns by whose values operators can filter, by name.
+    pub(super) filterable: HashMap<String, Column>,
+    /// The columns whose type is exactly that of the broker's times.
+    pub(super) exact_times: Vec<String>,
     /// The column of the checkpoint. `None`: the queue has no checkpoints.
     pub(super) checkpoint: Option<Column>,
     /// Name and column of each index that has only one column.
@@ -166,7 +171,7 @@ impl QueueStatements {
         };
         let columns = queue_columns(spec, &table)
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
-        if index::has_hidden_filter(spec, &columns.order, &table) {
+        if index::has_hidden_filter(spec, &columns, &table) {
             tracing::warn!(
                 queue = spec.name,
                 table = spec.table,
@@ -243,11 +248,7 @@ impl QueueStatements {
             settle: SettleSections::new(sql, spec, &placeholders),
             release_claims: guard(render(sql.release_claims, "release_claims", &placeholders)),
             trace: TraceStatements::new(spec, &placeholders, table.has_triggers),
-            cancel: guard(render(
-                sql.cancel,
-                "cancel",
-                &with_key_list(sql, &placeholders),
-            )),
+            cancel: guard(render_cancel(sql, &placeholders)),
             reap: guard(render_reap(sql, spec, &placeholders)),
             stats: render(STATS, "stats", &placeholders),
             exact_stats: render_exact_stats(&placeholders),
@@ -289,6 +290,8 @@ impl QueueStatements {
                 .collect(),
             insertable: by_name(columns.insertable),
             writable: by_name(columns.writable),
+            filterable: by_name(columns.filterable),
+            exact_times: exact_times(&table.columns),
             checkpoint: checkpoint.cloned(),
             placeholders,
             has_triggers,
@@ -316,11 +319,15 @@ impl QueueStatements {
         Ok(Key(values.collect::<Result<_, StoreError>>()?))
     }
 
-    /// Returns the list that has only the key after which a page begins. It is empty without a key.
-    pub(super) fn position_list(position: Option<&Key>) -> ListParameters {
-        let entry = position.map(|key| {
+    /// Returns the list that has only the row after which a page begins: its key and, in a walk by time, its time. It is empty
+    /// without a key.
+    pub(super) fn position_list(key: Option<&Key>, time: Option<&str>) -> ListParameters {
+        let entry = key.map(|key| {
             let mut entry = ListEntry::default();
             Self::insert_key(&mut entry, key);
+            if let Some(time) = time {
+                entry.insert("t", json!(time));
+            }
             entry
         });
         ListParameters::new(vec![entry.into_iter().collect()])

@@ -1,5 +1,6 @@
 //! The reads of the store: a part of the store that writes, or a store that only reads.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -7,13 +8,17 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_sql::mssql::LEASE_SQL;
+use uuid::Uuid;
 
 use super::inspect::CountMethod;
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use super::{Pool, Settings, adopt};
 use crate::adoption::Unfit;
-use crate::{Inspect, ItemFacts, ListedItem, QueueIndex, Stats, StoreError};
+use crate::{
+    BrokerList, Browse, FoundItems, Inspect, ItemFacts, ItemRecord, ItemSearch, ListedItem,
+    Operation, QueueIndex, QueuePause, Stats, StoreError,
+};
 
 /// Reads the leases in a SQL Server database. A login with SELECT on the queues' tables is enough.
 pub struct MssqlReader {
@@ -117,6 +122,73 @@ impl Inspect for MssqlReader {
     async fn item_facts(&self, queue: QueueIndex, key: Key) -> Result<ItemFacts, StoreError> {
         self.operations
             .run(async move |operations| operations.item_facts(queue, &key).await)
+            .await
+    }
+}
+
+#[async_trait]
+impl Browse for MssqlReader {
+    async fn find_items(
+        &self,
+        queue: QueueIndex,
+        search: ItemSearch,
+    ) -> Result<FoundItems, StoreError> {
+        self.operations
+            .run(async move |operations| operations.find_items(queue, &search).await)
+            .await
+    }
+
+    async fn find_keys(
+        &self,
+        queue: QueueIndex,
+        keys: Arc<[Key]>,
+    ) -> Result<FoundItems, StoreError> {
+        self.operations
+            .run(async move |operations| operations.find_keys(queue, &keys).await)
+            .await
+    }
+
+    async fn read_item(
+        &self,
+        queue: QueueIndex,
+        key: Key,
+    ) -> Result<Option<ItemRecord>, StoreError> {
+        self.operations
+            .run(async move |operations| operations.read_item(queue, &key).await)
+            .await
+    }
+
+    async fn pauses(&self) -> Result<Vec<QueuePause>, StoreError> {
+        self.operations
+            .run(async move |operations| operations.pauses().await)
+            .await
+    }
+
+    async fn operation(&self, id: Uuid) -> Result<Option<Operation>, StoreError> {
+        self.operations
+            .run(async move |operations| operations.operation(id).await)
+            .await
+    }
+
+    async fn operations(
+        &self,
+        queues: Arc<[String]>,
+        only_running: bool,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Operation>, StoreError> {
+        self.operations
+            .run(async move |operations| {
+                operations
+                    .list_operations(&queues, only_running, before, limit)
+                    .await
+            })
+            .await
+    }
+
+    async fn brokers(&self) -> Result<BrokerList, StoreError> {
+        self.operations
+            .run(async move |operations| operations.brokers().await)
             .await
     }
 }

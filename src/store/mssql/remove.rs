@@ -13,6 +13,7 @@ use crate::StoreError;
 use crate::adoption::{
     archive_name, held_leases, keep_fence_purpose, kept_columns, live_broker, refuse_managed, with,
 };
+use crate::index_role::IndexRole;
 use crate::instance::LIVE_TIME;
 use crate::schema::{Removal, Step};
 use crate::template::Placeholders;
@@ -35,7 +36,8 @@ pub(super) async fn plan(
     let placeholders = placeholders::of_queue(queue);
     let mut added = added_parts::read(connection, &queue.table).await?;
     added.forget_replaced_table(queue, &table);
-    for role in index::roles(queue) {
+    // Also those of an earlier configuration, because a column cannot go while an index holds it.
+    for role in IndexRole::ALL {
         for name in index::both_names(role, queue) {
             if index::named(&table, &name).is_some() && added.has_index(&name) {
                 let purpose = format!("drop the {} index", role.name());

@@ -95,7 +95,7 @@ pub(super) fn problems(
                 .any(|part| part.column.eq_ignore_ascii_case(name))
     };
     let locks_rows_of = |name: &str| {
-        let mut used = index::used(queue, &columns.order, table);
+        let mut used = index::used(queue, columns, table);
         used.any(|index| index.name == name) || is_key_index(table, name, &columns.key)
     };
     let table = &queue.table;

@@ -40,6 +40,17 @@ pub(super) fn with_key_list(sql: &LeaseSql, placeholders: &Placeholders) -> Plac
     placeholders
 }
 
+/// Renders the batch of `cancel.sql`.
+pub(super) fn render_cancel(sql: &LeaseSql, placeholders: &Placeholders) -> String {
+    let mut placeholders = with_key_list(sql, placeholders);
+    placeholders.insert("held_since", String::new());
+    for section in ["read_cancellation", "end_held", "read_ended"] {
+        let text = render(sql.cancel, section, &placeholders);
+        placeholders.insert(section, text);
+    }
+    render(sql.cancel, "cancel", &placeholders)
+}
+
 /// The states with a due time, as the filter of the due index has them. Another condition would not match the filter.
 pub(super) const ALL_DUE: &str = "IN (1, 2)";
 

@@ -1,7 +1,7 @@
 //! Conversion between the API's values and SQL Server's types. A value that cannot be converted without loss is
 //! refused.
 
-use lease_broker_model::key::rfc3339;
+use lease_broker_model::key::{rfc3339, rfc3339_of_millis};
 use lease_broker_value::Value;
 use serde_json::{Value as Json, json};
 use tiberius::ColumnData;
@@ -294,6 +294,16 @@ fn encode_text(text: &str, column: ColumnType) -> Result<Json, String> {
         }
         _ => Err("text does not fit the column's type".to_owned()),
     }
+}
+
+/// Returns a time as the text that statements convert to `datetime2`. `millis`: milliseconds since 1970. A time outside the years 1
+/// to 9999 becomes the nearest one within.
+pub(super) fn sql_time(millis: i64) -> String {
+    const FIRST: i64 = -62_135_596_800_000;
+    const LAST: i64 = 253_402_300_799_999;
+
+    let text = rfc3339_of_millis(millis.clamp(FIRST, LAST));
+    text.trim_end_matches('Z').to_owned()
 }
 
 /// Encodes the value of a key for a list.

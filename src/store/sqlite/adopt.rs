@@ -8,6 +8,7 @@ use rusqlite::Connection;
 use super::added_parts::recording;
 use super::adopt_sql::{render, step};
 use super::catalogue::Table;
+use super::clock::system_clock;
 use super::quote::{quote, quote_all, text_literal};
 use super::soft_lock_types::queue_columns;
 use super::types::ColumnType;
@@ -144,7 +145,7 @@ impl Schema for SqliteSchema {
         ));
         changes.extend(backfill::plan(connection, queue, &table, &placeholders)?);
         changes.extend(add_indexes(
-            index::all_with_status(queue, &columns.order, &table),
+            index::all_with_status(queue, &columns, &table),
             |purpose, role| {
                 let name = role.index_name(queue, &queue.table);
                 remove::drop_index(purpose, &placeholders, &queue.table, &name)
@@ -186,24 +187,14 @@ impl Schema for SqliteSchema {
     }
 
     fn apply(&mut self, step: &Step, progress: &mut dyn FnMut(Progress)) -> Result<(), StoreError> {
-        if !step.until_no_rows {
-            // A savepoint, because the caller may have begun a transaction.
-            let savepoint = self.connection.savepoint()?;
-            savepoint.execute_batch(&step.sql)?;
-            savepoint.commit()?;
-            return Ok(());
+        if let Some(walk) = &step.walk {
+            return backfill::walk(&mut self.connection, walk, progress);
         }
-        let mut changed = 0;
-        loop {
-            match self.connection.execute(&step.sql, [])? {
-                0 => return Ok(()),
-                rows => {
-                    changed += rows as u64;
-                    let visited = changed;
-                    progress(Progress { visited, changed });
-                }
-            }
-        }
+        // A savepoint, because the caller may have begun a transaction.
+        let savepoint = self.connection.savepoint()?;
+        savepoint.execute_batch(&step.sql)?;
+        savepoint.commit()?;
+        Ok(())
     }
 
     fn create_broker_tables(&mut self) -> Result<(), StoreError> {
@@ -223,7 +214,7 @@ impl Schema for SqliteSchema {
     }
 
     fn brokers(&mut self) -> Result<BrokerList, StoreError> {
-        instance::list(&self.connection)
+        instance::list(&self.connection, system_clock()())
     }
 
     fn begin_epoch(&mut self, queues: &[QueueSpec]) -> Result<NewEpoch, StoreError> {
@@ -265,7 +256,7 @@ impl Schema for SqliteSchema {
 
     fn lock(&self, step: &Step) -> &'static str {
         if step.until_no_rows {
-            "writers wait while 10,000 rows are changed, and then get their turn"
+            "writers wait while 2,000 rows are changed, and then get their turn"
         } else if step.reads_all_rows {
             "writers wait while all rows are read, about 1 s per 1,000,000 rows"
         } else {
@@ -330,7 +321,7 @@ fn index_status(
     columns: &QueueColumns<ColumnType>,
     table: &Table,
 ) -> impl Iterator<Item = (String, IndexStatus)> {
-    index::all_with_status(queue, &columns.order, table)
+    index::all_with_status(queue, columns, table)
         .map(|(role, status)| (role.index_name(queue, &queue.table), status))
 }
 

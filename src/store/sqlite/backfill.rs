@@ -1,7 +1,15 @@
 //! Backfill: gives the rows that were completed or dead before the adoption that state, by their mirror columns.
+//!
+//! The step finds the rows without the write lock, in the order of the key, and changes 2,000 of them in one transaction. Then it
+//! rests for as long, because writers that wait for the lock ask for it at intervals, and would not get it between two
+//! transactions. After an interruption it goes on at the first row that is left.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
-use rusqlite::Connection;
+use rusqlite::types::Value;
+use rusqlite::{Connection, params_from_iter};
 
 use super::adopt_sql::{render, step};
 use super::catalogue::Table;
@@ -9,8 +17,11 @@ use super::mirror::mirrors;
 use super::quote::{literal, quote};
 use crate::StoreError;
 use crate::adoption::{backfill_purpose, with};
-use crate::schema::Step;
+use crate::schema::{Progress, Step, StepWalk};
 use crate::template::Placeholders;
+
+/// The longest rest. A transaction that waited for its lock gave the others their turn.
+const MAX_REST: Duration = Duration::from_millis(100);
 
 /// Plans one step for each state that some rows need.
 pub(super) fn plan(
@@ -45,9 +56,54 @@ pub(super) fn plan(
         if connection.query_row(&needed, [], |row| row.get(0))? {
             steps.push(Step {
                 until_no_rows: true,
+                walk: Some(StepWalk {
+                    first: render("backfill_first", &placeholders),
+                    next: render("backfill_next", &placeholders),
+                    change: render("backfill_row", &placeholders),
+                }),
                 ..step(backfill_purpose(&[state]), "backfill", &placeholders)
             });
         }
     }
     Ok(steps)
+}
+
+/// Walks through the table and changes the rows.
+pub(super) fn walk(
+    connection: &mut Connection,
+    walk: &StepWalk,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(), StoreError> {
+    let mut keys = next_keys(connection, &walk.first, &[])?;
+    let mut changed = 0;
+    while let Some(last) = keys.last() {
+        let start = Instant::now();
+        // A savepoint, because the caller may have begun a transaction.
+        let savepoint = connection.savepoint()?;
+        let mut change = savepoint.prepare_cached(&walk.change)?;
+        for key in &keys {
+            changed += change.execute(params_from_iter(key))? as u64;
+        }
+        drop(change);
+        savepoint.commit()?;
+        let rest = start.elapsed().min(MAX_REST);
+        let visited = changed;
+        progress(Progress { visited, changed });
+        sleep(rest);
+        keys = next_keys(connection, &walk.next, last)?;
+    }
+    Ok(())
+}
+
+/// Returns the keys of the next rows to change.
+fn next_keys(
+    connection: &Connection,
+    sql: &str,
+    after: &[Value],
+) -> Result<Vec<Vec<Value>>, StoreError> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let columns = statement.column_count();
+    let key = |row: &rusqlite::Row<'_>| (0..columns).map(|column| row.get(column)).collect();
+    let keys = statement.query_map(params_from_iter(after), key)?;
+    Ok(keys.collect::<rusqlite::Result<_>>()?)
 }

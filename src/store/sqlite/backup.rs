@@ -92,17 +92,28 @@ pub fn restore(
 pub fn refuse_open_file(database: &Path) -> Result<(), StoreError> {
     match LockHolder::of_open_file(database) {
         None => Ok(()),
-        Some(holder) => Err(StoreError::Io(format!(
-            "{}: {holder} has the file open; stop all brokers and other programs on it first",
-            database.display()
-        ))),
+        Some(holder) => {
+            let stopped = if holder.is_stopped() {
+                " and is stopped"
+            } else {
+                ""
+            };
+            Err(StoreError::Io(format!(
+                "{}: {} has the file open{stopped}; end all brokers and other programs on it first",
+                database.display(),
+                holder.name()
+            )))
+        }
     }
 }
 
 fn refuse_existing(target: &Path) -> Result<(), StoreError> {
     match target.try_exists() {
         Ok(false) => Ok(()),
-        Ok(true) => Err(io_error(target, &io::Error::from(ErrorKind::AlreadyExists))),
+        Ok(true) => Err(StoreError::Io(format!(
+            "{} exists already; name a new file",
+            target.display()
+        ))),
         Err(error) => Err(io_error(target, &error)),
     }
 }

@@ -3,6 +3,7 @@
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 
+use super::error::rejection;
 use super::held_lease::HELD_COLUMNS;
 use super::queue_statements::QueueStatements;
 use super::statement::{bind, bind_key};
@@ -14,12 +15,13 @@ use crate::{
     StoreError, step,
 };
 
-/// Cancels leases. See [`Leases::cancel`](crate::Leases::cancel).
+/// Cancels leases. See [`Leases::cancel`](crate::Leases::cancel). With `not_after`, leases that were claimed later stay.
 pub(super) fn cancel(
     context: &WriteContext,
     queue: QueueIndex,
     leases: &[CancelledLease],
     cancellation: &Cancellation,
+    not_after: Option<i64>,
 ) -> Result<CancelResults, StoreError> {
     let queue = context.queue(queue)?;
     let now = context.now();
@@ -36,6 +38,10 @@ pub(super) fn cancel(
                 let state = State::from_code(code)
                     .ok_or_else(|| StoreError::Bug(format!("no state has the number {code}")))?;
                 let mut ended = queue.read_ended(row, now, state)?;
+                if not_after.is_some_and(|time| ended.claim_time > time) {
+                    cancelled.results.push(Cancelled::NotHeld(state));
+                    continue;
+                }
                 let before = ended.row(state);
                 let operation = RowOperation::Cancel {
                     fence: *fence,
@@ -50,7 +56,7 @@ pub(super) fn cancel(
                     bind_key(&mut cancel, key)?;
                     let reason = &cancellation.reason;
                     bind(&mut cancel, 4, &[&next.due, &now, &state.code(), reason])?;
-                    cancel.raw_execute()?;
+                    cancel.raw_execute().map_err(rejection)?;
                     ended.state = *state;
                     cancelled.ended.push(ended);
                 }

@@ -8,10 +8,12 @@ use rusqlite::{CachedStatement, Connection};
 
 use super::epoch;
 use super::error::broken_constraint;
+use super::pause;
 use super::queue_statements::QueueStatements;
 use super::ready_item::{Picked, ReadyItem, read_leased};
 use super::statement::{Token, bind, bind_key};
-use super::suspects::{self, PickStatements, WaitingSuspect};
+use super::suspect_statements::PickStatements;
+use super::suspects::{self, WaitingSuspect};
 use super::writer::WriteContext;
 use crate::item_size::{FULL_COUNTER_TEXT, too_large_text};
 use crate::{
@@ -35,6 +37,7 @@ pub(super) fn claim(
         .lease_effects
         .reach_data(&context.connection, queue)?;
     let mut statements = ClaimStatements::new(context, queue, reads_sizes || reads_twice)?;
+    let is_paused = pause::is_held(&context.connection, &queue.spec.name, statements.now)?;
     let has_suspects = suspects::has_any(&context.connection, queue)?;
     // No more items are ready. The remaining calls skip the query.
     let mut none_ready = false;
@@ -54,7 +57,9 @@ pub(super) fn claim(
             results.push(claimed);
             continue;
         }
-        if claimed.items.is_empty() && !none_ready {
+        if claimed.items.is_empty() && is_paused {
+            claimed.is_paused = true;
+        } else if claimed.items.is_empty() && !none_ready {
             let (share, suspect) = if has_suspects {
                 statements.choose_share(call)?
             } else {

@@ -7,6 +7,7 @@ use lease_broker_value::Value;
 use rusqlite::types::Value as SqlValue;
 
 use super::error::broken_constraint;
+use super::pause;
 use super::queue_statements::QueueStatements;
 use super::quote::{literal, quote};
 use super::statement::{bind, borrowed};
@@ -72,6 +73,7 @@ pub(super) fn enqueue(
     items: &[NewItem],
 ) -> Result<Vec<Key>, StoreError> {
     let now = context.now();
+    pause::refuse_items(&context.connection, &context.queue(queue)?.spec.name, now)?;
     let mut keys = Vec::with_capacity(items.len());
     let mut rejections = Vec::new();
     for (index, item) in items.iter().enumerate() {

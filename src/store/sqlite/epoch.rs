@@ -1,10 +1,13 @@
 //! Epochs of a file: reads the fence of the present one, and begins a new one after a restore.
 
+use std::sync::atomic::AtomicU64;
+
 use lease_broker_model::queue::QueueSpec;
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::catalogue::Table;
 use super::clock::system_clock;
+use super::generation;
 use super::placeholders;
 use super::soft_lock_types::queue_columns;
 use crate::StoreError;
@@ -70,6 +73,8 @@ pub(super) fn begin(
     let fence = fence_after(last.max(replaced))?;
     connection.execute(&section("raise"), [fence, now])?;
     connection.execute(&section("forget_brokers"), [])?;
+    // The bytes of the file differ from those of the backup, so that a backup that is copied over them is noticed.
+    generation::raise(connection, &AtomicU64::new(0))?;
     let mut ended_leases = Vec::new();
     for queue in queues {
         let Some(table) = Table::read(connection, &queue.table)? else {

@@ -2,7 +2,7 @@
 
 use rusqlite::{ErrorCode, ffi};
 
-use crate::{OutageCause, Problem, ProblemKind, StoreError};
+use crate::{OutageCause, Problem, ProblemKind, Rejection, StoreError};
 
 /// Maps an error of a statement, or of opening the file.
 pub(super) fn classify(error: &rusqlite::Error) -> StoreError {
@@ -104,5 +104,12 @@ fn constraint_of(kind: ProblemKind, message: &str) -> Option<String> {
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
         classify(&error)
+    }
+}
+/// Turns a broken constraint, such as a foreign key, or the refusal of a trigger into a rejection.
+pub(super) fn rejection(error: rusqlite::Error) -> StoreError {
+    match broken_constraint(&error) {
+        None => error.into(),
+        Some(problem) => StoreError::Rejected(Rejection::of_list(None, problem)),
     }
 }

@@ -1,29 +1,33 @@
 //! The indexes of a queue in `SQLite`: their columns, and whether the indexes of a table serve.
 
-use lease_broker_model::queue::{Order, OrderColumn, QueueSpec, SoftLockColumn};
+use lease_broker_model::queue::{Order, QueueSpec, SoftLockColumn};
 
 use super::catalogue::Table;
 use super::quote::quote;
+use super::types::ColumnType;
 use crate::adoption::IndexStatus;
 use crate::index_role::IndexRole;
-use crate::queue_columns::sort_list;
+use crate::queue_columns::{QueueColumns, sort_list};
 use crate::table::sorts_by;
 use crate::template::Placeholders;
 
-/// Returns the index of each role with its status in `table`. `order` is the queue's order.
+/// Returns the index of each role with its status in `table`.
 pub(super) fn all_with_status(
     queue: &QueueSpec,
-    order: &[OrderColumn],
+    columns: &QueueColumns<ColumnType>,
     table: &Table,
 ) -> impl Iterator<Item = (IndexRole, IndexStatus)> {
-    IndexRole::ALL
-        .into_iter()
-        .map(move |role| (role, status(role, queue, order, table)))
+    IndexRole::of(queue).map(move |role| (role, status(role, queue, columns, table)))
 }
 
 /// Returns the status of the index with the role's name. Only the order of the ready index matters: with another order,
 /// each claim would sort all ready items. The state may lead the index or filter it.
-fn status(role: IndexRole, queue: &QueueSpec, order: &[OrderColumn], table: &Table) -> IndexStatus {
+fn status(
+    role: IndexRole,
+    queue: &QueueSpec,
+    columns: &QueueColumns<ColumnType>,
+    table: &Table,
+) -> IndexStatus {
     let Some(index) = table.index(&role.index_name(queue, &queue.table)) else {
         return IndexStatus::Missing;
     };
@@ -32,8 +36,8 @@ fn status(role: IndexRole, queue: &QueueSpec, order: &[OrderColumn], table: &Tab
     }
     let state = queue.soft_lock.name(SoftLockColumn::State);
     let in_order = match &*index.columns {
-        [first, rest @ ..] if first.is(state) && sorts_by(rest, order) => true,
-        all => sorts_by(all, order),
+        [first, rest @ ..] if first.is(state) && sorts_by(rest, &columns.order) => true,
+        all => sorts_by(all, &columns.order),
     };
     if in_order {
         IndexStatus::Usable
@@ -62,25 +66,25 @@ pub(super) fn set_names(placeholders: &mut Placeholders, queue: &QueueSpec) {
 pub(super) fn set_columns(
     placeholders: &mut Placeholders,
     queue: &QueueSpec,
-    order: &[OrderColumn],
+    columns: &QueueColumns<ColumnType>,
 ) {
     let state = quote(queue.soft_lock.name(SoftLockColumn::State));
     for role in IndexRole::ALL {
-        let sorted_by = sort_list(&role.columns(queue, order), "", quote);
-        let (columns, filter) = if queue.filtered_indexes {
+        let sorted_by = sort_list(&role.columns(queue, columns), "", quote);
+        let (indexed, filter) = if queue.filtered_indexes {
             (sorted_by, format!(" WHERE {state} {}", role.states()))
         } else {
-            let columns = match role {
+            let indexed = match role {
                 // Without an order, a claim may take any ready item.
                 IndexRole::Ready if queue.order == Order::None => state.clone(),
                 // A token alone selects few rows, so it comes first.
                 IndexRole::Token => format!("{sorted_by}, {state}"),
                 _ => format!("{state}, {sorted_by}"),
             };
-            (columns, String::new())
+            (indexed, String::new())
         };
         let [columns_name, filter_name] = role.placeholders();
-        placeholders.insert(columns_name, columns);
+        placeholders.insert(columns_name, indexed);
         placeholders.insert(filter_name, filter);
     }
 }

@@ -4,10 +4,9 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use lease_broker_model::millis::millis_rounded_up;
-use rusqlite::Connection;
+use rusqlite::{Connection, Row};
 use uuid::Uuid;
 
-use super::clock::system_clock;
 use super::statement::Token;
 use super::writer::WriteContext;
 use crate::instance::{FORGET_TIME, Instance, LIVE_TIME};
@@ -35,6 +34,7 @@ pub(super) fn announce(
         now,
         instance.draining,
         instance.settings_json(),
+        instance.activity_json(),
     ))?;
     connection
         .prepare_cached(forget)?
@@ -50,17 +50,20 @@ pub(super) fn read_others(
 ) -> Result<Vec<Instance>, StoreError> {
     let [_, _, read_live] = &*STATEMENTS;
     let mut read = connection.prepare_cached(read_live)?;
-    let others = read.query_map((before(LIVE_TIME, now), Token(except)), |row| {
-        let id: [u8; 16] = row.get(0)?;
-        Ok(Instance {
-            id: Uuid::from_bytes(id),
-            version: row.get(1)?,
-            address: row.get(2)?,
-            draining: row.get(3)?,
-            settings: Instance::parse_settings(&row.get::<_, String>(4)?),
-        })
-    })?;
+    let others = read.query_map((before(LIVE_TIME, now), Token(except)), read_instance)?;
     Ok(others.collect::<rusqlite::Result<_>>()?)
+}
+
+fn read_instance(row: &Row<'_>) -> rusqlite::Result<Instance> {
+    let id: [u8; 16] = row.get(0)?;
+    Ok(Instance {
+        id: Uuid::from_bytes(id),
+        version: row.get(1)?,
+        address: row.get(2)?,
+        draining: row.get(3)?,
+        settings: Instance::parse_settings(&row.get::<_, String>(4)?),
+        activity: Instance::parse_activity(&row.get::<_, String>(5)?),
+    })
 }
 
 /// Returns the moment that is this time before `now`.
@@ -68,17 +71,27 @@ fn before(time: Duration, now: i64) -> i64 {
     now.saturating_sub(millis_rounded_up(time))
 }
 
-/// Lists all rows. See [`Schema::brokers`](crate::schema::Schema::brokers).
-pub(super) fn list(connection: &Connection) -> Result<BrokerList, StoreError> {
-    let now = system_clock()();
+/// Tells a process to drain. See [`Operate::request_drain`](crate::Operate::request_drain).
+pub(super) fn request_drain(context: &WriteContext, broker: &Uuid) -> Result<bool, StoreError> {
+    let sql = render(INSTANCE, "request_drain", &Placeholders::new());
+    let mut request = context.connection.prepare_cached(&sql)?;
+    Ok(request.execute([Token(broker)])? > 0)
+}
+
+/// Returns whether an operator told the process to drain.
+pub(super) fn is_told_to_drain(connection: &Connection, broker: &Uuid) -> Result<bool, StoreError> {
+    let sql = render(INSTANCE, "is_told_to_drain", &Placeholders::new());
+    Ok(connection.prepare_cached(&sql)?.exists([Token(broker)])?)
+}
+
+/// Lists all rows. See [`Inspect::brokers`](crate::Inspect::brokers).
+pub(super) fn list(connection: &Connection, now: i64) -> Result<BrokerList, StoreError> {
     let mut read = connection.prepare(&render(INSTANCE, "list", &Placeholders::new()))?;
     let brokers = read.query_map([now], |row| {
-        let (address, version) = (row.get(0)?, row.get(1)?);
         Ok(ListedBroker::seen_ago(
-            address,
-            version,
-            row.get(2)?,
-            row.get(3)?,
+            read_instance(row)?,
+            row.get(6)?,
+            row.get(7)?,
         ))
     })?;
     Ok(BrokerList {

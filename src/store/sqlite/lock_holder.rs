@@ -55,6 +55,15 @@ impl LockHolder {
         })
     }
 
+    /// Returns the id of the process and the name of its program.
+    pub fn name(&self) -> String {
+        match (self.process, &*self.program) {
+            (None, _) => "a process of another container".to_owned(),
+            (Some(process), "") => format!("process {process}"),
+            (Some(process), program) => format!("process {process} ({program})"),
+        }
+    }
+
     /// Returns whether the process is stopped by a signal or a debugger. It keeps the lock until it continues or ends.
     pub fn is_stopped(&self) -> bool {
         matches!(self.state, Some('T' | 't'))
@@ -117,22 +126,20 @@ fn parse_stat(stat: &str) -> Option<(&str, char)> {
 
 impl fmt::Display for LockHolder {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(process) = self.process else {
-            return out.write_str("a process of another container");
+        out.write_str(&self.name())?;
+        let (Some(process), Some(state)) = (self.process, self.state) else {
+            return Ok(());
         };
-        write!(out, "process {process}")?;
-        if !self.program.is_empty() {
-            write!(out, " ({})", self.program)?;
-        }
-        match self.state {
-            Some('T') => write!(
+        match state {
+            'T' => write!(
                 out,
                 ", which is stopped; continue it with `kill -CONT {process}`, or end it"
             ),
-            Some('t') => write!(out, ", which a debugger has stopped"),
-            Some('D') => write!(out, ", which waits for a device"),
-            Some(state) => write!(out, ", in state {state}"),
-            None => Ok(()),
+            't' => out.write_str(", which a debugger has stopped"),
+            'D' => out.write_str(", which waits for a device"),
+            'R' => out.write_str(", which is running"),
+            'S' => out.write_str(", which is asleep, with a transaction open"),
+            state => write!(out, ", in state {state}"),
         }
     }
 }

@@ -25,6 +25,7 @@ pub(super) fn set_placeholders(placeholders: &mut Placeholders, queue: &QueueSpe
         ("mirror_promote", &[Ready], "", &*owner),
         ("mirror_set_aside", &[Dead], "", &*owner),
         ("mirror_redrive", &[Ready], "", &*owner),
+        ("mirror_redrive_item", &[Ready, Delayed], "?7", &*owner),
     ] {
         let value = |mirror: &Mirror| value(table, mirror, "?5", worker);
         let clauses = mirrors.set_clauses(states, state_expression, &value);

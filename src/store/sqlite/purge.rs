@@ -7,11 +7,11 @@ use lease_broker_model::millis::{duration_between, millis_rounded_up};
 use rusqlite::Connection;
 use uuid::Uuid;
 
-use super::error::broken_constraint;
+use super::error::rejection;
 use super::queue_statements::QueueStatements;
 use super::statement::{Token, bind, bind_key};
 use super::writer::WriteContext;
-use crate::{PurgeStep, QueueIndex, Rejection, RetentionTurn, StoreError};
+use crate::{PurgePosition, PurgeStep, QueueIndex, RetentionTurn, StoreError};
 
 /// The times before which an item is old, in milliseconds since 1970. `None`: never.
 #[derive(Clone, Copy)]
@@ -30,28 +30,31 @@ impl Cutoffs {
     }
 }
 
-/// Visits the next rows. Returns the keys of the old ones, and the key of the last row.
+/// Visits the next rows. Returns the keys of the old ones, and the last row.
 pub(super) fn visit(
     connection: &Connection,
     queue: &QueueStatements,
     step: &PurgeStep,
     cutoffs: Cutoffs,
-) -> Result<(Vec<Key>, Option<Key>), StoreError> {
+) -> Result<(Vec<Key>, Option<PurgePosition>), StoreError> {
     let purge = &queue.sql.purge;
     let sql = match &step.after {
         None => &purge.visit_first,
         Some(_) => &purge.visit_next,
     };
     let mut statement = connection.prepare_cached(sql)?;
-    if let Some(key) = &step.after {
-        bind_key(&mut statement, key)?;
+    if let Some(position) = &step.after {
+        bind_key(&mut statement, &position.key)?;
     }
+    let after = step.after.as_ref();
+    let time = after.and_then(|position| position.state_time.as_ref()?.parse::<i64>().ok());
     let limit = i64::try_from(step.limit).unwrap_or(i64::MAX);
     bind(
         &mut statement,
         4,
-        &[&limit, &cutoffs.completed, &cutoffs.dead],
+        &[&limit, &cutoffs.completed, &cutoffs.dead, &time],
     )?;
+    let has_time = statement.column_count() > queue.key_len + 1;
     let mut rows = statement.raw_query();
     let (mut old, mut last) = (Vec::new(), None);
     while let Some(row) = rows.next()? {
@@ -60,7 +63,12 @@ pub(super) fn visit(
         if row.get::<_, Option<bool>>(queue.key_len)? == Some(true) {
             old.push(key.clone());
         }
-        last = Some(key);
+        let state_time = if has_time {
+            Some(row.get::<_, i64>(queue.key_len + 1)?.to_string())
+        } else {
+            None
+        };
+        last = Some(PurgePosition { key, state_time });
     }
     Ok((old, last))
 }
@@ -83,14 +91,6 @@ pub(super) fn delete(
         deleted += statement.raw_execute().map_err(rejection)?;
     }
     Ok(deleted)
-}
-
-/// Turns a broken constraint, such as a foreign key, into a rejection.
-fn rejection(error: rusqlite::Error) -> StoreError {
-    match broken_constraint(&error) {
-        None => error.into(),
-        Some(problem) => StoreError::Rejected(Rejection::of_list(None, problem)),
-    }
 }
 
 /// Deletes old rows of the archive. See [`Upkeep::purge_archive`](crate::Upkeep::purge_archive).

@@ -10,7 +10,8 @@ use crate::template::{Placeholders, render};
 
 const PURGE: &str = lease_broker_sql::sqlite::PURGE;
 
-/// The statements of `purge.sql`. The fields have the names of the sections.
+/// The statements of `purge.sql`. The fields have the names of the sections, but `visit_first` and `visit_next` are `old_first` and
+/// `old_next` if the queue has an index of completed items.
 pub(super) struct PurgeStatements {
     pub(super) visit_first: String,
     pub(super) visit_next: String,
@@ -36,6 +37,11 @@ impl PurgeStatements {
         let is_old = render(PURGE, "is_old", &placeholders);
         placeholders.insert("is_old", is_old);
         let text = |section| render(PURGE, section, &placeholders);
+        let [first, next] = if spec.completed_index {
+            ["old_first", "old_next"]
+        } else {
+            ["visit_first", "visit_next"]
+        };
         let archive = archive.and_then(|archive| {
             let index = time_index(spec, archive)?;
             let mut placeholders = placeholders.clone();
@@ -47,8 +53,8 @@ impl PurgeStatements {
             })
         });
         Self {
-            visit_first: text("visit_first"),
-            visit_next: text("visit_next"),
+            visit_first: text(first),
+            visit_next: text(next),
             delete_old: text("delete_old"),
             archive,
             take_turn: text("take_turn"),

@@ -20,7 +20,7 @@ use super::purge_statements::PurgeStatements;
 use super::quote::{quote, quote_all};
 use super::state_counts::CountStatements;
 use super::state_index;
-use super::suspects::{PickStatements, SuspectStatements};
+use super::suspect_statements::{PickStatements, SuspectStatements};
 use super::types::ColumnType;
 use super::why_statements::WhyStatements;
 use crate::adoption::{archive_columns, archive_name, with};
@@ -53,6 +53,8 @@ pub(super) struct QueueStatements {
     pub(super) insertable: HashMap<String, ColumnType>,
     /// The columns that a settlement can write, by name.
     pub(super) writable: HashMap<String, ColumnType>,
+    /// The columns by whose values operators can filter, by name.
+    pub(super) filterable: HashMap<String, ColumnType>,
     /// The rendered statements.
     pub(super) sql: Statements,
     /// The templates of the statements. A settlement that writes columns is rendered later.
@@ -166,6 +168,11 @@ impl QueueStatements {
             columns: columns.into(),
             writable: queue_columns
                 .writable
+                .into_iter()
+                .map(|column| (column.name, column.kind))
+                .collect(),
+            filterable: queue_columns
+                .filterable
                 .into_iter()
                 .map(|column| (column.name, column.kind))
                 .collect(),

@@ -10,15 +10,19 @@ use lease_broker_model::key::Key;
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_sql::sqlite::LEASE_SQL;
 use rusqlite::Connection;
+use uuid::Uuid;
 
 use super::adopt::SqliteSchema;
 use super::clock::Clock;
 use super::log_flush::LogFlush;
 use super::queue_statements::QueueStatements;
 use super::read_connection::ReadConnection;
-use super::{inspect, why};
+use super::{inspect, instance, operations, pause, search, why};
 use crate::adoption::Unfit;
-use crate::{Inspect, ItemFacts, ListedItem, QueueIndex, Stats, StoreError};
+use crate::{
+    BrokerList, Browse, FoundItems, Inspect, ItemFacts, ItemRecord, ItemSearch, ListedItem,
+    Operation, QueueIndex, QueuePause, Stats, StoreError,
+};
 
 /// Reads the leases in an SQLite file. It needs no right to write, and does not wait for a program that writes.
 #[derive(Clone)]
@@ -176,5 +180,67 @@ impl Inspect for SqliteReader {
             facts.lock = self.run_blocking(find).await?;
         }
         Ok(facts)
+    }
+}
+
+#[async_trait]
+impl Browse for SqliteReader {
+    async fn find_items(
+        &self,
+        queue: QueueIndex,
+        search: ItemSearch,
+    ) -> Result<FoundItems, StoreError> {
+        let find = move |connection: &Connection, queue: &QueueStatements, now| {
+            search::find_items(connection, queue, &search, now)
+        };
+        self.read(queue, find).await
+    }
+
+    async fn find_keys(
+        &self,
+        queue: QueueIndex,
+        keys: Arc<[Key]>,
+    ) -> Result<FoundItems, StoreError> {
+        let find = move |connection: &Connection, queue: &QueueStatements, now| {
+            search::find_keys(connection, queue, &keys, now)
+        };
+        self.read(queue, find).await
+    }
+
+    async fn read_item(
+        &self,
+        queue: QueueIndex,
+        key: Key,
+    ) -> Result<Option<ItemRecord>, StoreError> {
+        let read = move |connection: &Connection, queue: &QueueStatements, now| {
+            search::read_item(connection, queue, &key, now)
+        };
+        self.read(queue, read).await
+    }
+
+    async fn pauses(&self) -> Result<Vec<QueuePause>, StoreError> {
+        self.read_file(pause::read_all).await
+    }
+
+    async fn operation(&self, id: Uuid) -> Result<Option<Operation>, StoreError> {
+        self.read_file(move |connection, _| operations::read(connection, id))
+            .await
+    }
+
+    async fn operations(
+        &self,
+        queues: Arc<[String]>,
+        only_running: bool,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<Operation>, StoreError> {
+        let list = move |connection: &Connection, _| {
+            operations::list(connection, &queues, only_running, before, limit)
+        };
+        self.read_file(list).await
+    }
+
+    async fn brokers(&self) -> Result<BrokerList, StoreError> {
+        self.read_file(instance::list).await
     }
 }

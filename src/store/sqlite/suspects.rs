@@ -2,80 +2,11 @@
 
 use lease_broker_model::key::Key;
 use lease_broker_model::millis::millis_rounded_up;
-use lease_broker_sql::LeaseSql;
 use rusqlite::{Connection, ToSql};
 
 use super::queue_statements::QueueStatements;
 use super::statement::{bind, bind_key};
-use crate::adoption::with;
-use crate::template::{Placeholders, render};
 use crate::{ClaimCall, Holding, Share, StoreError, share_of};
-
-/// The SQL text of the statements.
-pub(super) struct SuspectStatements {
-    pub(super) has_any: String,
-    pub(super) find_held: String,
-    pub(super) find_waiting: String,
-    pub(super) holds_lease: String,
-    note_lease: String,
-    remember: String,
-    forget: String,
-    /// Picks ready items that are not suspects.
-    pub(super) pick_others: PickStatements,
-    /// Picks one suspect, by its key.
-    pub(super) pick_suspect: PickStatements,
-}
-
-/// The two forms of a statement that picks items.
-pub(super) struct PickStatements {
-    /// Returns the key and the time of each item.
-    pub(super) keys: String,
-    /// Also returns the other columns of a claimed item.
-    pub(super) items: String,
-}
-
-impl PickStatements {
-    /// Renders a section. `item_columns` are the other columns.
-    pub(super) fn new(
-        file: &str,
-        section: &str,
-        item_columns: &str,
-        placeholders: &Placeholders,
-    ) -> Self {
-        let text = |columns: &str| {
-            let placeholders = with(placeholders, [("item_columns", columns.to_owned())]);
-            render(file, section, &placeholders)
-        };
-        Self {
-            keys: text(""),
-            items: text(item_columns),
-        }
-    }
-}
-
-impl SuspectStatements {
-    pub(super) fn new(sql: &LeaseSql, item_columns: &str, placeholders: &Placeholders) -> Self {
-        let text = |section| render(sql.suspects, section, placeholders);
-        let except = [("except_suspects", text("except_suspects"))];
-        let except = with(placeholders, except);
-        Self {
-            has_any: text("has_any"),
-            find_held: text("find_held"),
-            find_waiting: text("find_waiting"),
-            holds_lease: text("holds_lease"),
-            note_lease: text("note_lease"),
-            remember: text("remember"),
-            forget: text("forget"),
-            pick_others: PickStatements::new(sql.claim, "pick_ready", item_columns, &except),
-            pick_suspect: PickStatements::new(
-                sql.suspects,
-                "pick_suspect",
-                item_columns,
-                placeholders,
-            ),
-        }
-    }
-}
 
 /// The suspect that waits longest.
 pub(super) struct WaitingSuspect {

@@ -19,9 +19,8 @@ pub(super) enum Flushes {
 /// Which of the writes that were not flushed the device keeps.
 #[derive(Clone, Copy)]
 pub(super) enum Kept {
-    Nothing,
-    /// All up to one.
-    Prefix,
+    /// The first ones of each file.
+    First(usize),
     /// Any, in any order of keeping, and of the last one perhaps only a part.
     Some,
 }
@@ -105,6 +104,11 @@ impl Device {
         self.database.pending.len() + self.log.pending.len()
     }
 
+    /// Returns the number of writes that may be lost of the file that has more of them.
+    pub(super) fn longest_pending(&self) -> usize {
+        self.database.pending.len().max(self.log.pending.len())
+    }
+
     /// Writes the files as they are after a loss of power.
     pub(super) fn lose_power(&self, kept: Kept, random: &mut StdRng, database: &Path) {
         let mut name = database.as_os_str().to_owned();
@@ -136,11 +140,9 @@ impl DeviceFile {
 
     fn after_power_loss(&self, kept: Kept, random: &mut StdRng) -> Vec<u8> {
         let mut content = self.flushed.clone();
-        let count = self.pending.len();
         let end = match kept {
-            Kept::Nothing => 0,
-            Kept::Prefix => random.random_range(0..=count),
-            Kept::Some => count,
+            Kept::First(count) => count.min(self.pending.len()),
+            Kept::Some => self.pending.len(),
         };
         for change in &self.pending[..end] {
             let length = match kept {

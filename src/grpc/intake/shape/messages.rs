@@ -80,6 +80,17 @@ pub(in crate::grpc::intake) fn message_of(rpc: Rpc) -> &'static Schema {
         Rpc::Wake => &WAKE,
         Rpc::Enqueue => &ENQUEUE,
         Rpc::CancelLeases => &CANCEL_LEASES,
+        Rpc::ListQueues => &LIST_QUEUES,
+        Rpc::ListItems => &LIST_ITEMS,
+        Rpc::GetItem => &GET_ITEM,
+        Rpc::PauseQueue => &PAUSE_QUEUE,
+        Rpc::ResumeQueue => &RESUME_QUEUE,
+        Rpc::StartOperation => &START_OPERATION,
+        Rpc::GetOperation => &GET_OPERATION,
+        Rpc::ListOperations => &LIST_OPERATIONS,
+        Rpc::CancelOperation => &CANCEL_OPERATION,
+        Rpc::ListBrokers => &LIST_BROKERS,
+        Rpc::DrainBroker => &DRAIN_BROKER,
     }
 }
 
@@ -135,6 +146,31 @@ schema!(CANCEL_LEASES, proto::CancelLeasesRequest,
     1 "queue" Name, 3 "delay" Message(&TIME), 4 "dead_letter" Number, 5 "reason" Text,
     6 "cancellations" List(ITEMS, &CANCELLATION));
 schema!(CANCELLATION, proto::Cancellation, 1 "cancellations.key" Text, 2 "cancellations.fencing_token" Number);
+schema!(LIST_QUEUES, proto::ListQueuesRequest, 1 "queues" Texts(ITEMS), 2 "exact" Number);
+schema!(LIST_ITEMS, proto::ListItemsRequest,
+    1 "queue" Name, 2 "state" Number, 3 "filter" Message(&FILTER), 4 "page_size" Number, 5 "page_token" Text,
+    6 "newest_first" Number);
+schema!(FILTER, proto::ItemFilter,
+    1 "filter.keys" Texts(ITEMS), 2 "filter.owner" Name, 3 "filter.error_contains" Text, 4 "filter.state_since" Message(&TIME),
+    5 "filter.state_before" Message(&TIME), 6 "filter.min_attempt" Number, 7 "filter.columns" Map(&COLUMN));
+schema!(GET_ITEM, proto::GetItemRequest, 1 "queue" Name, 2 "key" Text);
+schema!(PAUSE_QUEUE, proto::PauseQueueRequest,
+    1 "queue" Name, 2 "mode" Number, 3 "reason" Text, 4 "until" Message(&TIME));
+schema!(RESUME_QUEUE, proto::ResumeQueueRequest, 1 "queue" Name, 2 "reason" Text);
+schema!(START_OPERATION, proto::StartOperationRequest,
+    1 "queue" Name, 2 "filter" Message(&FILTER), 3 "redrive" Message(&REDRIVE), 4 "cancel_leases" Message(&CANCEL_HELD),
+    5 "purge" Message(&PURGE), 6 "limit" Number, 7 "max_per_second" Number, 8 "dry_run" Number, 9 "request_id" Name,
+    10 "reason" Text);
+schema!(REDRIVE, proto::Redrive,
+    1 "redrive.delay" Message(&TIME), 2 "redrive.keep_attempts" Number, 3 "redrive.clear_checkpoint" Number);
+schema!(CANCEL_HELD, proto::CancelHeld, 1 "cancel_leases.delay" Message(&TIME), 2 "cancel_leases.dead_letter" Number);
+schema!(PURGE, proto::Purge, 1 "purge.state" Number);
+schema!(GET_OPERATION, proto::GetOperationRequest, 1 "operation_id" Name);
+schema!(LIST_OPERATIONS, proto::ListOperationsRequest,
+    1 "queue" Name, 2 "running_only" Number, 3 "page_size" Number, 4 "page_token" Text);
+schema!(CANCEL_OPERATION, proto::CancelOperationRequest, 1 "operation_id" Name, 2 "reason" Text);
+schema!(LIST_BROKERS, proto::ListBrokersRequest,);
+schema!(DRAIN_BROKER, proto::DrainBrokerRequest, 1 "broker_id" Name, 2 "reason" Text);
 schema!(WAKE, proto::WakeRequest, 1 "queue" Name);
 schema!(ENQUEUE, proto::EnqueueRequest,
     1 "queue" Name, 2 "items" List(ITEMS, &NEW_ITEM), 3 "request_id" Name);

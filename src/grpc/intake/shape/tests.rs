@@ -7,25 +7,11 @@ use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, FileDescriptorSet};
 
 use super::*;
+use crate::grpc::fuzzing::decodes;
 use crate::security::Rpc;
 
 fn check_call(rpc: Rpc, message: &[u8]) -> Result<usize, Status> {
     check(message_of(rpc), message)
-}
-
-/// Decodes a request of this rpc. Returns whether it can be decoded.
-fn decodes(rpc: Rpc, message: &[u8]) -> bool {
-    match rpc {
-        Rpc::ClaimBatch => proto::ClaimBatchRequest::decode(message).is_ok(),
-        Rpc::Heartbeat => proto::HeartbeatRequest::decode(message).is_ok(),
-        Rpc::Complete => proto::CompleteRequest::decode(message).is_ok(),
-        Rpc::Fail => proto::FailRequest::decode(message).is_ok(),
-        Rpc::Release => proto::ReleaseRequest::decode(message).is_ok(),
-        Rpc::ReleaseClaims => proto::ReleaseClaimsRequest::decode(message).is_ok(),
-        Rpc::Wake => proto::WakeRequest::decode(message).is_ok(),
-        Rpc::Enqueue => proto::EnqueueRequest::decode(message).is_ok(),
-        Rpc::CancelLeases => proto::CancelLeasesRequest::decode(message).is_ok(),
-    }
 }
 
 /// Compares a schema with the descriptor of its message, and then those of its parts.

@@ -6,6 +6,7 @@ use lease_broker_model::queue::{Order, OrderColumn, QueueSpec, SoftLockColumn};
 use super::super::adopt::unsent_columns;
 use super::super::backfill::set_position_placeholders;
 use super::super::catalogue::{Column, Table};
+use super::super::migrations::CREATE_HISTORY_TABLE;
 use super::super::partitions::{Partitions, partitioned_indexes};
 use super::super::restrictions::{Restriction, problems};
 use super::super::soft_lock_types::queue_columns;
@@ -54,7 +55,7 @@ fn table(indexes: Vec<Index>) -> Table {
 
 fn statuses(queue: &QueueSpec, table: &Table) -> Vec<IndexStatus> {
     let columns = queue_columns(queue, table).expect("the columns are there");
-    let statuses = index::all_with_status(queue, &columns.order, table);
+    let statuses = index::all_with_status(queue, &columns, table);
     statuses.map(|(_, status)| status).collect()
 }
 
@@ -78,12 +79,12 @@ fn index_with_a_hidden_filter_is_found_by_its_name() {
     };
     let named = table(indexes(""));
     assert_eq!(statuses(&queue, &named), [IndexStatus::Usable; 4]);
-    let order = queue_columns(&queue, &named).expect("columns").order;
-    assert!(index::has_hidden_filter(&queue, &order, &named));
+    let columns = queue_columns(&queue, &named).expect("columns");
+    assert!(index::has_hidden_filter(&queue, &columns, &named));
     // Another index may have the same columns and another filter.
     let others = table(indexes("_of_reports"));
     assert_eq!(statuses(&queue, &others), [IndexStatus::Missing; 4]);
-    assert!(!index::has_hidden_filter(&queue, &order, &others));
+    assert!(!index::has_hidden_filter(&queue, &columns, &others));
 }
 
 #[test]
@@ -257,7 +258,7 @@ fn every_constraint_has_a_name() {
     let (added, _) = added
         .split_once("-- :: backfill_needed")
         .expect("a section");
-    for sql in [MIGRATION, created, added] {
+    for sql in [MIGRATION, CREATE_HISTORY_TABLE, created, added] {
         for word in [" PRIMARY KEY", " DEFAULT ", " CHECK (", " UNIQUE"] {
             let parts: Vec<&str> = sql.split(word).collect();
             for before in &parts[..parts.len() - 1] {
@@ -279,13 +280,13 @@ fn index_partitioned_like_its_table_is_a_warning() {
         index("ready", "id", "=(0)"),
         index("token", "lease_token", "=(1)"),
     ]);
-    let order = queue_columns(&queue, &table).expect("columns").order;
+    let columns = queue_columns(&queue, &table).expect("columns");
     let warnings = |indexes: &[&str]| {
         let partitions = Partitions {
             filegroup: Some("PRIMARY".to_owned()),
             indexes: indexes.iter().map(|name| (*name).to_owned()).collect(),
         };
-        partitioned_indexes(&partitions, &queue, &order, &table)
+        partitioned_indexes(&partitions, &queue, &columns, &table)
     };
     let ready = warnings(&["PK", "item_lease_ready", "item_lease_token"]);
     assert_eq!(ready.len(), 1, "{ready:?}");

@@ -200,7 +200,7 @@ impl ProfiledQueue {
                 ("SELECT", "MIN(d.lb_p)", BY_KEY),
             ],
         );
-        let position = QueueStatements::position_list(Some(&leases[0].key));
+        let position = QueueStatements::position_list(Some(&leases[0].key), None);
         let sql = self.statements().sql.list.next.clone();
         let mut parameters = position.parameters();
         let rest: [&dyn ToSql; 2] = [&1, &1];

@@ -24,21 +24,29 @@ use super::super::epoch;
 use super::super::index;
 use super::super::instance;
 use super::super::key_source::KeySource;
+use super::super::operation_rows;
 use super::super::operations::MssqlOperations;
+use super::super::pause;
 use super::super::placeholders;
 use super::super::queue_statements::QueueStatements;
 use super::super::remove;
+use super::super::search_statements::FilterColumn;
 use super::super::secrets;
 use super::super::server_info::TextBytes;
 use super::super::soft_lock_types::queue_columns;
+use super::super::types::ColumnType;
 use super::super::why_statements::find_blocker;
 use super::super::{Pool, Settings};
 use super::{MINUTE, hint_rules, spec};
 use crate::index_role::IndexRole;
+use crate::queue_columns::QueueColumns;
 use crate::schema::Step;
 use crate::table::{Filter, Index, IndexColumn};
 use crate::template::Placeholders;
-use crate::{Ending, FollowUp, NewItem, QueueIndex, Settlement};
+use crate::{
+    Cancellation, Checkpoints, Ending, FollowUp, ItemChange, ItemFilter, ItemSearch, NewItem,
+    QueueIndex, SearchPosition, Settlement,
+};
 
 fn mirror(state: State, column: &str, value: MirrorValue) -> Mirror {
     Mirror {
@@ -149,6 +157,95 @@ fn batches_for_operators(queue: &QueueStatements) -> [(&'static str, String); 8]
     ]
 }
 
+/// Returns the batches of pauses, operations and searches.
+fn operator_batches(queue: &QueueStatements) -> Vec<(&'static str, String)> {
+    let search = |state, after: Option<SearchPosition>| ItemSearch {
+        state,
+        filter: ItemFilter::default(),
+        not_after: None,
+        after,
+        newest_first: false,
+        limit: 1,
+        max_examined: 1,
+    };
+    let position = |time| SearchPosition {
+        time,
+        key: Key(queue.key.iter().map(|_| Value::Int(1)).collect()),
+    };
+    let page = |search: &ItemSearch| queue.render_search(search, &[]);
+    let mut filtered = search(State::Dead, Some(position(Some(1))));
+    filtered.newest_first = true;
+    filtered.not_after = Some(1);
+    filtered.filter = ItemFilter {
+        owner: Some(String::new()),
+        error_contains: Some(String::new()),
+        state_since: Some(1),
+        state_before: Some(2),
+        min_attempt: Some(1),
+        columns: Vec::new(),
+    };
+    let column = &queue.key[0];
+    let by_column = FilterColumn {
+        column,
+        is_null: false,
+    };
+    let redrive = ItemChange::Redrive {
+        delay: Duration::ZERO,
+        keep_attempts: false,
+        checkpoints: Checkpoints::Clear,
+    };
+    let cancellation = Cancellation {
+        delay: Duration::ZERO,
+        dead_letter: false,
+        reason: String::new(),
+        call: None,
+    };
+    vec![
+        ("pause", pause::pause_batch()),
+        ("resume", pause::resume_batch()),
+        ("read pauses", pause::read_batch()),
+        ("list brokers", instance::list_batch()),
+        ("drain a broker", instance::drain_batch()),
+        ("start an operation", operation_rows::batch("start")),
+        ("read an operation", operation_rows::batch("read")),
+        (
+            "cancel an operation",
+            operation_rows::batch("cancel_operation"),
+        ),
+        ("take an operation", operation_rows::batch("take")),
+        ("list operations", operation_rows::batch("list")),
+        ("read orders", operation_rows::batch("read_orders")),
+        ("operation: redrive", queue.render_apply(&redrive)),
+        (
+            "operation: cancel leases",
+            queue.render_apply(&ItemChange::Cancel(cancellation)),
+        ),
+        (
+            "operation: purge",
+            queue.render_apply(&ItemChange::Purge(State::Completed)),
+        ),
+        ("search dead", page(&search(State::Dead, None))),
+        (
+            "search dead, next page, newest first, with a filter",
+            queue.render_search(&filtered, &[by_column]),
+        ),
+        (
+            "search leased, after a row without a due time",
+            page(&search(State::Leased, Some(position(None)))),
+        ),
+        (
+            "search ready, next page",
+            page(&search(State::Ready, Some(position(None)))),
+        ),
+        (
+            "search completed, next page",
+            page(&search(State::Completed, Some(position(None)))),
+        ),
+        ("find keys", queue.render_find_keys()),
+        ("read an item", queue.render_read_record()),
+    ]
+}
+
 fn epoch_batches(placeholders: &Placeholders, has_triggers: bool) -> [(&'static str, String); 3] {
     let end_leases = epoch::render_end_leases(placeholders, has_triggers);
     [
@@ -162,7 +259,7 @@ fn epoch_batches(placeholders: &Placeholders, has_triggers: bool) -> [(&'static 
 fn schema_steps(
     spec: &QueueSpec,
     before: &Table,
-    order: &[OrderColumn],
+    columns: &QueueColumns<ColumnType>,
     placeholders: &Placeholders,
 ) -> Vec<Step> {
     let create = "create the record".to_owned();
@@ -173,7 +270,7 @@ fn schema_steps(
         renames: true,
         filegroup: None,
     };
-    let indexes = adopt::add_indexes(spec, before, order, placeholders, builds);
+    let indexes = adopt::add_indexes(spec, before, columns, placeholders, builds);
     steps.extend(indexes);
     let purpose = "drop the ready index".to_owned();
     let index = index::name(IndexRole::Ready, spec);
@@ -192,9 +289,9 @@ fn schema_steps(
         &old,
         &new,
     ));
-    let columns = [SoftLockColumn::Fence, SoftLockColumn::TraceParent];
+    let dropped = [SoftLockColumn::Fence, SoftLockColumn::TraceParent];
     let default = ("lease_fence".to_owned(), "DF__item".to_owned());
-    steps.extend(remove::drop_columns(spec, &columns, &[default]));
+    steps.extend(remove::drop_columns(spec, &dropped, &[default]));
     steps
 }
 
@@ -206,7 +303,7 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     let columns = queue_columns(spec, before).expect("the columns are there");
     let mut placeholders = placeholders::of_table(spec, before, &columns);
     placeholders.insert("first_fence", "0".to_owned());
-    for step in schema_steps(spec, before, &columns.order, &placeholders) {
+    for step in schema_steps(spec, before, &columns, &placeholders) {
         show(&step.purpose, &step.sql);
     }
     let key_source = match &*columns.key {
@@ -241,8 +338,8 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
         &table.sql.claim.small.with_retries,
     );
     show(
-        "claim of one call; with suspects",
-        &table.sql.claim_of_share.small.new,
+        "claim of a share",
+        &table.sql.claim_of_share.small.with_retries,
     );
     show("set full counters aside", &table.sql.set_full_aside);
     show("heartbeat", &table.sql.extend);
@@ -262,7 +359,12 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     show("read secrets", &secrets::read_statement());
     show("add a secret", &secrets::add_batch());
     let of_epochs = epoch_batches(&placeholders, before.has_triggers);
-    for (what, sql) in batches_for_operators(&table).into_iter().chain(of_epochs) {
+    let of_operators = operator_batches(&table).into_iter();
+    for (what, sql) in batches_for_operators(&table)
+        .into_iter()
+        .chain(of_epochs)
+        .chain(of_operators)
+    {
         show(what, &sql);
     }
     show("redrive", &table.sql.redrive);
@@ -463,6 +565,21 @@ async fn a_queue_with_checkpoints() {
     insta::assert_snapshot!(batches.join("\n"));
 }
 
+/// The table has times of its own precision.
+#[tokio::test]
+async fn a_queue_with_an_index_of_completed_items() {
+    let (mut spec, mut table) = composite_key_without_filtered_indexes();
+    (spec.filtered_indexes, spec.completed_index) = (true, true);
+    let time = column("lease_state_time: datetime2(7)");
+    table.columns.push(time);
+    let all = render(&spec, &table, &["Region", "Number", "Part", "Blob"]);
+    let batches = all.split("===== ").skip(1);
+    let ours =
+        batches.filter(|batch| batch.starts_with("purge, ") || batch.contains("_completed]"));
+    let ours: Vec<String> = ours.map(|batch| format!("===== {batch}")).collect();
+    insta::assert_snapshot!(ours.concat());
+}
+
 #[test]
 fn indexes_of_a_partitioned_table() {
     let spec = spec("Events");
@@ -473,7 +590,7 @@ fn indexes_of_a_partitioned_table() {
     let steps = adopt::add_indexes(
         &spec,
         &table,
-        &columns.order,
+        &columns,
         &placeholders,
         IndexBuilds {
             options: " WITH (ONLINE = ON)",

@@ -63,10 +63,12 @@ fn spec(order: Order, filtered_indexes: bool) -> QueueSpec {
         on_complete: OnComplete::Archive("done".to_owned()),
         soft_lock: SoftLock::default(),
         writable: Vec::new(),
+        filterable: Vec::new(),
         max_checkpoint_bytes: None,
         mirror: Vec::new(),
         managed_columns: None,
         filtered_indexes,
+        completed_index: false,
         claim_strategy: lease_broker_model::queue::ClaimStrategy::default(),
         max_lease_age: None,
         max_item_bytes: 64 << 20,
@@ -373,6 +375,25 @@ fn retention_walks_in_key_order_without_sorting() {
         assert!(steps[0].starts_with("SEARCH item USING"), "{steps:?}");
         assert_eq!(query_plan(connection, &purge.delete_old), [row]);
     });
+}
+
+#[test]
+fn retention_finds_old_items_by_index_without_sorting() {
+    let mut spec = spec(Order::None, true);
+    spec.completed_index = true;
+    let (connection, queue) = open_queue(TABLES[0].0, &spec, false);
+    let purge = &queue.sql.purge;
+    for sql in [&purge.visit_first, &purge.visit_next] {
+        let steps = query_plan(&connection, sql);
+        for index in [
+            "item_lease_completed (lease_state_time",
+            "item_lease_dead (lease_state_time",
+        ] {
+            assert!(steps.iter().any(|step| step.contains(index)), "{steps:?}");
+        }
+        let sorts = steps.iter().any(|step| step.contains("TEMP B-TREE"));
+        assert!(!sorts, "{steps:?}");
+    }
 }
 
 #[test]

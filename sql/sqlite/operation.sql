@@ -1,0 +1,66 @@
+-- Purpose: keep the rows of operations on many items.
+-- Sections: `forget`, `read` and `start` store an operation. `cancel` ends one. `take` makes a broker the one that runs the oldest operation
+--   that no other broker holds; `find_free` returns its id. `begin_batch` counts a batch and keeps the operation; `end_batch` records its
+--   results after its items were changed. `list` returns operations, the latest first. All but `read` and `list` run in the writer's
+--   transaction.
+-- Parameters: ?1 id; ?2 now (ms since 1970); ?3 queue. `start`: ?4 kind; ?5 definition; ?6 name of the caller; ?7 reason. `cancel`: ?6.
+--   `forget`: ?4 time before which an operation ended long ago. `take`: ?4 broker; ?5 end of its hold. `find_free`: ?3 queues as a JSON
+--   array; ?4 broker. `begin_batch`: ?4 broker; ?5 end of its hold; ?6 number of the batch; ?7 position; ?8 rows that were looked at;
+--   ?9 refused items; ?10 refusal. `end_batch`: ?4 changed items; ?5 state (0: it goes on). `list`: ?3 queues as a JSON array; ?4 1 to
+--   leave out those that ended; ?5 create time and ?1 id of the last one on the page before; ?6 maximum number of rows.
+-- Locks: the write lock of the file; none to read.
+-- Indexes: primary key (by id); unique (queue, slot) for `running`; create time (forget, list).
+-- Why `slot`: it is the kind while the operation runs and the id afterwards. So a queue runs one of a kind at a time, in every database.
+-- Why `begin_batch` asks for the number of the batch and for the broker: a broker that has lost the operation, or that sends a batch
+--   again, changes nothing.
+
+-- :: columns
+SELECT id, queue, kind, definition, actor, reason, create_time, state, end_time, batches, position, examined, changed, refused, error,
+    holder, cancelled_by
+FROM lease_broker_operation
+
+-- :: read
+{columns} WHERE id = ?1
+
+-- :: running
+{columns} WHERE queue = ?3 AND slot = ?4
+
+-- :: forget
+DELETE FROM lease_broker_operation WHERE create_time < ?4 AND end_time < ?4
+
+-- :: start
+INSERT INTO lease_broker_operation (id, queue, kind, slot, definition, actor, reason, create_time)
+VALUES (?1, ?3, ?4, ?4, ?5, ?6, ?7, ?2)
+
+-- :: cancel
+UPDATE lease_broker_operation
+SET state = 2, slot = lower(hex(id)), end_time = ?2, holder = NULL, until_time = NULL, cancelled_by = ?6
+WHERE id = ?1 AND state = 0
+
+-- :: find_free
+SELECT id FROM lease_broker_operation
+WHERE state = 0 AND (holder IS NULL OR holder = ?4 OR until_time <= ?2) AND queue IN (SELECT value FROM json_each(?3))
+ORDER BY create_time, id
+LIMIT 1
+
+-- :: take
+UPDATE lease_broker_operation SET holder = ?4, until_time = ?5 WHERE id = ?1
+
+-- :: begin_batch
+UPDATE lease_broker_operation
+SET batches = batches + 1, until_time = ?5, position = ?7, examined = examined + ?8, refused = refused + ?9,
+    error = coalesce(error, ?10)
+WHERE id = ?1 AND state = 0 AND holder = ?4 AND batches = ?6
+
+-- :: end_batch
+UPDATE lease_broker_operation
+SET changed = changed + ?4, state = ?5, slot = iif(?5 = 0, slot, lower(hex(id))), end_time = iif(?5 = 0, NULL, ?2),
+    holder = iif(?5 = 0, holder, NULL), until_time = iif(?5 = 0, until_time, NULL)
+WHERE id = ?1
+
+-- :: list
+{columns}
+WHERE queue IN (SELECT value FROM json_each(?3)) AND (?4 = 0 OR state = 0)
+    AND (?5 IS NULL OR (create_time, id) < (?5, ?1))
+ORDER BY create_time DESC, id DESC
+LIMIT ?6

@@ -1,0 +1,139 @@
+//! What operators look at and change: queues, items, pauses, operations on many items, and brokers.
+//!
+//! An [`Operator`] needs no running broker: commands use one directly on a database.
+
+mod brokers;
+mod definition;
+mod items;
+mod leases;
+mod operations;
+mod page_token;
+mod pauses;
+mod queues;
+mod runner;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use lease_broker_model::queue::QueueSpec;
+use lease_broker_store::{Browse, QueueIndex, Store, StoreError};
+use uuid::Uuid;
+
+pub use self::brokers::ListedBrokers;
+pub use self::definition::{ItemSelection, OperationChange};
+pub use self::items::{ItemList, ListItems, MAX_PAGE, OneItem};
+pub use self::operations::{DryRun, OperationList, OperationView, StartOperation};
+pub use self::queues::QueueState;
+pub(super) use self::runner::OperationRunner;
+use super::error::Error;
+use super::wakeups::Wakeups;
+
+/// The longest reason of a change, in characters.
+const MAX_REASON: usize = 1_024;
+
+/// The caller of a change.
+#[derive(Clone, Debug, Default)]
+pub struct Actor {
+    /// The name of the caller's identity. Empty: it is not known.
+    pub name: String,
+}
+
+/// Serves operators on the queues of one store.
+pub struct Operator {
+    /// Reads the database.
+    inspect: Arc<dyn Browse>,
+    /// Changes the database. `None`: it can only be read.
+    store: Option<Arc<dyn Store>>,
+    queues: Arc<[QueueSpec]>,
+    index_by_name: HashMap<String, QueueIndex>,
+    /// The wake-ups of this broker's queues. Empty: no broker runs in this process.
+    wakeups: Arc<[Arc<Wakeups>]>,
+    /// The id of this broker. Nil: it has not announced itself.
+    pub(super) broker_id: Arc<std::sync::OnceLock<Uuid>>,
+}
+
+impl Operator {
+    /// Serves the queues of a store.
+    pub fn new(store: Arc<dyn Store>, queues: &[QueueSpec]) -> Self {
+        Self::with_wakeups(store, queues, Arc::new([]))
+    }
+
+    /// Serves the queues of a store that can only be read. Every change fails with [`Error::StoreMisconfigured`].
+    pub fn reading(inspect: Arc<dyn Browse>, queues: &[QueueSpec]) -> Self {
+        Self::over(inspect, None, queues, Arc::new([]))
+    }
+
+    pub(super) fn with_wakeups(
+        store: Arc<dyn Store>,
+        queues: &[QueueSpec],
+        wakeups: Arc<[Arc<Wakeups>]>,
+    ) -> Self {
+        Self::over(store.clone(), Some(store), queues, wakeups)
+    }
+
+    fn over(
+        inspect: Arc<dyn Browse>,
+        store: Option<Arc<dyn Store>>,
+        queues: &[QueueSpec],
+        wakeups: Arc<[Arc<Wakeups>]>,
+    ) -> Self {
+        let names = queues.iter().enumerate();
+        Self {
+            inspect,
+            store,
+            queues: queues.into(),
+            index_by_name: names
+                .map(|(index, queue)| (queue.name.clone(), QueueIndex(index)))
+                .collect(),
+            wakeups,
+            broker_id: Arc::default(),
+        }
+    }
+
+    /// Returns the names of the queues, in the order of the configuration.
+    pub fn queue_names(&self) -> impl Iterator<Item = &str> {
+        self.queues.iter().map(|queue| queue.name.as_str())
+    }
+
+    /// Returns the settings of a queue.
+    ///
+    /// # Errors
+    /// [`Error::QueueNotFound`].
+    pub fn spec(&self, queue: &str) -> Result<&QueueSpec, Error> {
+        self.queue(queue).map(|(_, spec)| spec)
+    }
+
+    fn queue(&self, name: &str) -> Result<(QueueIndex, &QueueSpec), Error> {
+        let index = self.index_by_name.get(name);
+        let index = *index.ok_or_else(|| Error::QueueNotFound(name.to_owned()))?;
+        Ok((index, &self.queues[index.0]))
+    }
+
+    fn store(&self) -> Result<&Arc<dyn Store>, Error> {
+        let read_only = || Error::StoreMisconfigured("it was opened to be read only".to_owned());
+        self.store.as_ref().ok_or_else(read_only)
+    }
+
+    fn wakeups(&self, queue: QueueIndex) -> Option<&Arc<Wakeups>> {
+        self.wakeups.get(queue.0)
+    }
+}
+
+/// Turns the rejection of a search into the caller's error: a column of the filter is wrong.
+fn filter_error(error: StoreError) -> Error {
+    match error {
+        StoreError::Rejected(rejection) => {
+            let column = rejection.column.unwrap_or_default();
+            Error::invalid(
+                format!("filter.columns[{column:?}]"),
+                rejection.problem.text,
+            )
+        }
+        other => other.into(),
+    }
+}
+
+/// Cuts a reason.
+fn cut_reason(reason: &str) -> String {
+    reason.chars().take(MAX_REASON).collect()
+}

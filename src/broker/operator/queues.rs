@@ -1,0 +1,78 @@
+//! The present state of queues: counts, ages, pauses, rates and running operations.
+
+use lease_broker_model::queue::QueueSpec;
+use lease_broker_store::{Activity, QueuePause, Stats};
+
+use super::Operator;
+use super::operations::OperationView;
+use crate::broker::error::Error;
+
+/// The present state of a queue.
+#[derive(Clone, Debug)]
+pub struct QueueState<'a> {
+    /// The settings of the queue here.
+    pub spec: &'a QueueSpec,
+    /// The counts and ages.
+    pub stats: Stats,
+    /// The pause. `None`: the queue is not paused.
+    pub pause: Option<QueuePause>,
+    /// The activity of all live brokers together.
+    pub activity: Activity,
+    /// The operations that run.
+    pub operations: Vec<OperationView>,
+}
+
+impl Operator {
+    /// Returns the state of queues: of these, or of those that `is_visible` accepts if there is no name. `exact`: every item is
+    /// counted.
+    ///
+    /// # Errors
+    /// [`Error::QueueNotFound`], and those of the store.
+    pub async fn list_queues(
+        &self,
+        names: &[String],
+        exact: bool,
+        is_visible: impl Fn(&str) -> bool,
+    ) -> Result<Vec<QueueState<'_>>, Error> {
+        let mut selected = Vec::new();
+        for name in names {
+            selected.push(self.queue(name)?.0);
+        }
+        if names.is_empty() {
+            let visible = self.queue_names().filter(|name| is_visible(name));
+            selected.extend(visible.filter_map(|name| self.index_by_name.get(name).copied()));
+        }
+        let pauses = self.inspect.pauses().await?;
+        let brokers = self.inspect.brokers().await?.brokers;
+        let visible: Vec<String> = selected
+            .iter()
+            .map(|index| self.queues[index.0].name.clone())
+            .collect();
+        let running = self.running_operations(visible).await?;
+        let mut states = Vec::with_capacity(selected.len());
+        for index in selected {
+            let spec = &self.queues[index.0];
+            let mut activity = Activity::default();
+            for broker in brokers.iter().filter(|broker| broker.is_live()) {
+                activity += broker.activity.get(&spec.name).copied().unwrap_or_default();
+            }
+            let stats = if exact {
+                self.inspect.exact_stats(index).await?
+            } else {
+                self.inspect.stats(index).await?
+            };
+            let mut pauses = pauses.iter();
+            let operations = running
+                .iter()
+                .filter(|view| view.operation.queue == spec.name);
+            states.push(QueueState {
+                spec,
+                stats,
+                pause: pauses.find(|pause| pause.queue == spec.name).cloned(),
+                activity,
+                operations: operations.cloned().collect(),
+            });
+        }
+        Ok(states)
+    }
+}

@@ -1,0 +1,399 @@
+//! The task that obeys what the database asks of this broker: it runs operations on many items, and drains when it is told to.
+//!
+//! An operation is a row in the database. A broker takes it for [`HOLD`], and each batch of items renews that. So if the broker is
+//! killed, another one continues after this time, at the place that the last batch has stored with its changes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lease_broker_model::item_state::State;
+use lease_broker_store::{
+    AppliedBatch, ItemSearch, Operation, OperationBatch, OperationState, QueueIndex,
+    SearchPosition, Store, StoreError,
+};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::Operator;
+use super::definition::{Definition, OperationChange, Position};
+use crate::broker::error::Error;
+use crate::broker::lease_recorder::LeaseRecorder;
+
+/// The time between two looks at the database.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// The time for which a broker keeps an operation. It is longer than a batch takes.
+const HOLD: Duration = Duration::from_secs(5);
+/// The maximum number of items in a batch. On SQL Server a changed row takes one lock per index, and about 5,000 locks become a
+/// lock of the table.
+const MAX_BATCH: usize = 500;
+/// The maximum number of rows that are looked at for a batch.
+const MAX_EXAMINED: usize = 5_000;
+/// After this many refused items an operation fails: it would otherwise try each item of a table whose rows are all refused.
+const MAX_REFUSED: i64 = 100;
+/// The shortest rest between two batches.
+const MIN_REST: Duration = Duration::from_millis(2);
+
+/// The state of the task.
+pub(in crate::broker) struct OperationRunner {
+    pub(in crate::broker) operator: Arc<Operator>,
+    pub(in crate::broker) store: Arc<dyn Store>,
+    /// Records the leases that operations cancel. `None`: they are not recorded.
+    pub(in crate::broker) leases: Option<Arc<LeaseRecorder>>,
+    /// The id of this broker.
+    pub(in crate::broker) broker: Uuid,
+    /// Set to true when an operator tells this broker to drain.
+    pub(in crate::broker) drain: watch::Sender<bool>,
+}
+
+impl Definition {
+    /// Returns the search for the items of an operation.
+    pub(super) fn search(
+        &self,
+        after: Option<SearchPosition>,
+        limit: usize,
+        max_examined: usize,
+    ) -> ItemSearch {
+        ItemSearch {
+            state: self.change.state(),
+            filter: self.selection.filter.clone(),
+            not_after: None,
+            after,
+            newest_first: false,
+            limit,
+            max_examined,
+        }
+    }
+}
+
+/// The items of the next batch.
+struct NextBatch {
+    items: Vec<(lease_broker_model::key::Key, i64)>,
+    examined: usize,
+    /// The place at which the batch after it begins.
+    position: Position,
+    /// Whether the search has reached its end.
+    is_last: bool,
+}
+
+impl OperationRunner {
+    /// Runs the task until `stop` is cancelled.
+    pub(in crate::broker) async fn run(self, stop: CancellationToken) {
+        let queues: Vec<String> = self.operator.queue_names().map(str::to_owned).collect();
+        let work = async {
+            loop {
+                sleep(INTERVAL).await;
+                let orders = self.store.read_orders(self.broker, &queues).await;
+                let Ok(orders) = orders else {
+                    // The probe of the store reports outages.
+                    continue;
+                };
+                if orders.drain {
+                    self.drain.send_replace(true);
+                }
+                if orders.has_operation {
+                    self.run_operations(&queues).await;
+                }
+            }
+        };
+        stop.run_until_cancelled(work).await;
+    }
+
+    /// Runs operations until there is none that this broker can take.
+    pub(in crate::broker) async fn run_operations(&self, queues: &[String]) {
+        while let Ok(Some(operation)) = self.store.take_operation(queues, self.broker, HOLD).await {
+            let id = operation.id;
+            if let Err(error) = self.run_operation(operation).await {
+                let bug = matches!(error, StoreError::Bug(_));
+                tracing::warn!(operation = %id, %error, bug, "operation interrupted; a broker continues it");
+                return;
+            }
+        }
+    }
+
+    /// Runs an operation to its end, or until another broker has it.
+    async fn run_operation(&self, mut operation: Operation) -> Result<(), StoreError> {
+        let Some((queue, definition)) = self.understand(&operation) else {
+            let reason = "this version of the broker cannot run it".to_owned();
+            self.end(
+                QueueIndex(0),
+                &operation,
+                OperationState::Failed,
+                Some(reason),
+            )
+            .await?;
+            return Ok(());
+        };
+        let mut max_batch = MAX_BATCH;
+        loop {
+            let start = Instant::now();
+            let changed = match self
+                .run_batch(queue, &operation, &definition, max_batch)
+                .await
+            {
+                Ok(applied) => {
+                    max_batch = (max_batch * 2).min(MAX_BATCH);
+                    applied.changed
+                }
+                Err(StoreError::Rejected(_)) if max_batch > 1 => {
+                    max_batch /= 2;
+                    Some(0)
+                }
+                Err(StoreError::Misconfigured(problem)) => {
+                    self.end(queue, &operation, OperationState::Failed, Some(problem))
+                        .await?;
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            };
+            let now = self.store.operation(operation.id).await?;
+            let Some(now) = now.filter(|now| now.state == OperationState::Running) else {
+                return Ok(());
+            };
+            if now.holder != Some(self.broker) {
+                return Ok(());
+            }
+            operation = now;
+            let took = start.elapsed();
+            let rest = match (definition.max_per_second, changed) {
+                (Some(rate), Some(changed)) => {
+                    let wanted = Duration::from_secs_f64(changed as f64 / f64::from(rate));
+                    wanted.saturating_sub(took)
+                }
+                _ => Duration::ZERO,
+            };
+            let rest = rest.max(took).max(MIN_REST);
+            self.rest(queue, &mut operation, rest).await?;
+        }
+    }
+
+    /// Rests between two batches. A long rest renews the hold.
+    async fn rest(
+        &self,
+        queue: QueueIndex,
+        operation: &mut Operation,
+        rest: Duration,
+    ) -> Result<(), StoreError> {
+        let end = Instant::now() + rest;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            sleep(left.min(HOLD / 3)).await;
+            if left <= HOLD / 3 {
+                return Ok(());
+            }
+            let kept = self
+                .store
+                .apply_batch(queue, empty(operation, self.broker))
+                .await?;
+            if kept.changed.is_none() {
+                return Ok(());
+            }
+            operation.batches += 1;
+        }
+    }
+
+    /// Returns the queue and the definition of an operation. `None`: a newer broker has stored it.
+    fn understand(&self, operation: &Operation) -> Option<(QueueIndex, Definition)> {
+        let definition = Definition::parse(&operation.definition)?;
+        let (queue, _) = self.operator.queue(&operation.queue).ok()?;
+        Some((queue, definition))
+    }
+
+    async fn run_batch(
+        &self,
+        queue: QueueIndex,
+        operation: &Operation,
+        definition: &Definition,
+        max_batch: usize,
+    ) -> Result<AppliedBatch, StoreError> {
+        let limit = definition.limit.map_or(usize::MAX, |limit| {
+            let left = limit.saturating_sub(operation.changed.unsigned_abs());
+            usize::try_from(left).unwrap_or(usize::MAX)
+        });
+        let rate = definition
+            .max_per_second
+            .map_or(usize::MAX, |rate| rate as usize);
+        let wanted = max_batch.min(limit).min(rate.max(1));
+        if wanted == 0 {
+            return self.end(queue, operation, OperationState::Done, None).await;
+        }
+        if operation.refused >= MAX_REFUSED {
+            let reason = format!("the database refused {} items", operation.refused);
+            return self
+                .end(queue, operation, OperationState::Failed, Some(reason))
+                .await;
+        }
+        let next = self
+            .next_batch(queue, operation, definition, wanted)
+            .await?;
+        let mut batch = OperationBatch {
+            id: operation.id,
+            holder: self.broker,
+            number: operation.batches,
+            hold_for: HOLD,
+            change: definition.change.for_store(&operation.reason),
+            position: Some(next.position.to_json()),
+            examined: i64::try_from(next.examined).unwrap_or(i64::MAX),
+            refused: 0,
+            error: None,
+            end: next.is_last.then_some(OperationState::Done),
+            items: next.items,
+        };
+        let is_alone = batch.items.len() == 1;
+        let applied = match self.store.apply_batch(queue, batch.clone()).await {
+            Err(StoreError::Rejected(rejection)) if is_alone || max_batch == 1 => {
+                batch.items.clear();
+                batch.refused = 1;
+                batch.error = Some(rejection.problem.text);
+                self.store.apply_batch(queue, batch).await?
+            }
+            outcome => outcome?,
+        };
+        self.report(queue, definition.change, &applied);
+        Ok(applied)
+    }
+
+    /// Finds the items of the next batch.
+    async fn next_batch(
+        &self,
+        queue: QueueIndex,
+        operation: &Operation,
+        definition: &Definition,
+        wanted: usize,
+    ) -> Result<NextBatch, StoreError> {
+        let mut position = Position::parse(operation.position.as_deref());
+        let state = definition.change.state();
+        let keys = &definition.selection.keys;
+        if !keys.is_empty() {
+            let next: Vec<String> = keys
+                .iter()
+                .skip(position.keys)
+                .take(wanted)
+                .cloned()
+                .collect();
+            position.keys += next.len();
+            let parsed = self.operator.parse_keys(queue, &next);
+            let parsed = parsed.map_err(|error| StoreError::Misconfigured(error.to_string()))?;
+            let found = self.store.find_keys(queue, parsed).await?;
+            let fits = |item: &&lease_broker_store::FoundItem| {
+                let time = item.listed.state_time;
+                item.state == Some(state) && time.is_none_or(|time| time <= operation.create_time)
+            };
+            let items = found.items.iter().filter(fits);
+            return Ok(NextBatch {
+                items: items
+                    .map(|item| (item.listed.key.clone(), item.listed.fence))
+                    .collect(),
+                examined: found.examined,
+                is_last: position.keys >= keys.len(),
+                position,
+            });
+        }
+        let after = match &position.after {
+            None => None,
+            Some((time, key)) => Some(SearchPosition {
+                time: *time,
+                key: self
+                    .store
+                    .parse_key(queue, key)
+                    .map_err(StoreError::Misconfigured)?,
+            }),
+        };
+        let search = ItemSearch {
+            not_after: Some(operation.create_time),
+            ..definition.search(after, wanted, MAX_EXAMINED)
+        };
+        let found = self.store.find_items(queue, search).await?;
+        position.has_changed |= !found.items.is_empty();
+        position.set_after(found.end.as_ref());
+        let mut is_last = found.end.is_none();
+        // A heartbeat moves a lease in the order of the search. So the leases are searched until there is none left.
+        if is_last && state == State::Leased && position.has_changed {
+            is_last = false;
+            position = Position::default();
+        }
+        let items = found.items.into_iter();
+        Ok(NextBatch {
+            items: items
+                .map(|item| (item.listed.key, item.listed.fence))
+                .collect(),
+            examined: found.examined,
+            position,
+            is_last,
+        })
+    }
+
+    /// Ends an operation.
+    async fn end(
+        &self,
+        queue: QueueIndex,
+        operation: &Operation,
+        state: OperationState,
+        error: Option<String>,
+    ) -> Result<AppliedBatch, StoreError> {
+        let batch = OperationBatch {
+            error,
+            end: Some(state),
+            ..empty(operation, self.broker)
+        };
+        self.store.apply_batch(queue, batch).await
+    }
+
+    /// Wakes the tasks that the changed items need, and counts cancelled leases.
+    fn report(&self, queue: QueueIndex, change: OperationChange, applied: &AppliedBatch) {
+        let delay = match change {
+            OperationChange::Redrive { delay, .. } => Some(delay),
+            OperationChange::CancelLeases {
+                delay,
+                dead_letter: false,
+            } => Some(delay),
+            _ => None,
+        };
+        let has_changed = applied.changed.is_some_and(|changed| changed > 0);
+        if let (Some(delay), Some(wakeups), true) =
+            (delay, self.operator.wakeups(queue), has_changed)
+        {
+            wakeups.notify_item_ready_in(delay);
+        }
+        if let Some(leases) = &self.leases {
+            leases.cancelled_by_operation(queue, &applied.ended);
+        }
+    }
+}
+
+/// Returns a batch without items, which only renews the hold.
+fn empty(operation: &Operation, broker: Uuid) -> OperationBatch {
+    OperationBatch {
+        id: operation.id,
+        holder: broker,
+        number: operation.batches,
+        hold_for: HOLD,
+        change: OperationChange::PurgeDead.for_store(""),
+        items: Vec::new(),
+        position: operation.position.clone(),
+        examined: 0,
+        refused: 0,
+        error: None,
+        end: None,
+    }
+}
+
+impl Operator {
+    /// Runs the operations on these queues in this process until none is left, as a broker with a random id.
+    ///
+    /// # Errors
+    /// [`Error::StoreMisconfigured`] if the store can only be read.
+    pub async fn run_operations(self: &Arc<Self>) -> Result<(), Error> {
+        let runner = OperationRunner {
+            operator: self.clone(),
+            store: self.store()?.clone(),
+            leases: None,
+            broker: Uuid::new_v4(),
+            drain: watch::Sender::new(false),
+        };
+        let queues: Vec<String> = self.queue_names().map(str::to_owned).collect();
+        runner.run_operations(&queues).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+//! The checks of the database: the brokers on it, its clock, and the tables of the queues.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use lease_broker_store::{BrokerList, StoreError};
+
+use super::finding::{Finding, Verdict};
+use crate::cli::config_args::{SchemaAccess, open_schema};
+use crate::cli::output::format_duration;
+use crate::config::{Config, StoreKind};
+
+/// A clock that differs by more than this can end short leases early or late. A smaller difference can be the time of the check.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(2);
+
+/// Reads the list of brokers, and checks the tables of the queues.
+pub(super) fn check(config: &Config, send: &dyn Fn(Finding)) {
+    if config.store.kind == StoreKind::Sqlite && !config.store.path.exists() {
+        // The checks of the file say so.
+        return;
+    }
+    let send = |check: String, verdict, detail: String| {
+        send(Finding::broker(check, verdict, detail));
+    };
+    let failed = |error: &dyn std::fmt::Display| {
+        send("database".to_owned(), Verdict::Problem, error.to_string());
+    };
+    let mut schema = match open_schema(config, SchemaAccess::Read) {
+        Ok(schema) => schema,
+        Err(error) => return failed(&error),
+    };
+    match schema.brokers() {
+        Ok(list) => {
+            send("database".to_owned(), Verdict::Ok, "it answers".to_owned());
+            check_clock(&list, &send);
+            check_brokers(&list, &send);
+        }
+        Err(StoreError::Misconfigured(problem)) => {
+            let detail = format!("no broker of this version has used it ({problem})");
+            send("database".to_owned(), Verdict::Warning, detail);
+        }
+        Err(error) => return failed(&error),
+    }
+    for queue in &config.queues {
+        let check = format!("table of {}", queue.name);
+        let created = queue.managed_columns.is_some();
+        match schema.check(queue) {
+            Ok(missing) if missing.is_empty() => send(check, Verdict::Ok, queue.table.clone()),
+            Ok(_) if created => {
+                let detail = "the service creates or changes it when it starts".to_owned();
+                send(check, Verdict::Warning, detail);
+            }
+            Ok(missing) => send(check, Verdict::Problem, missing.join("; ")),
+            Err(error) => send(check, Verdict::Problem, error.to_string()),
+        }
+    }
+}
+
+type Send<'a> = dyn Fn(String, Verdict, String) + 'a;
+
+fn check_clock(list: &BrokerList, send: &Send<'_>) {
+    let here = SystemTime::now().duration_since(UNIX_EPOCH);
+    let here = here.map_or(0, |here| {
+        i64::try_from(here.as_millis()).unwrap_or(i64::MAX)
+    });
+    let difference = Duration::from_millis(here.abs_diff(list.now));
+    let future = list.brokers.iter().map(|broker| broker.ahead).max();
+    let future = future.unwrap_or_default();
+    let (verdict, detail) = if future > CLOCK_TOLERANCE {
+        let future = format_duration(future);
+        let detail = format!(
+            "a broker was seen {future} in the future: the clock of the database went back"
+        );
+        (Verdict::Problem, detail)
+    } else if difference > CLOCK_TOLERANCE {
+        let difference = format_duration(difference);
+        let detail =
+            format!("the clocks of this machine and of the database differ by {difference}");
+        (Verdict::Warning, detail)
+    } else {
+        (
+            Verdict::Ok,
+            "this machine and the database agree".to_owned(),
+        )
+    };
+    send("clock".to_owned(), verdict, detail);
+}
+
+fn check_brokers(list: &BrokerList, send: &Send<'_>) {
+    if list.brokers.is_empty() {
+        let detail = "none was seen within the last day".to_owned();
+        return send("brokers".to_owned(), Verdict::Warning, detail);
+    }
+    for broker in &list.brokers {
+        let silence = format_duration(broker.silence);
+        let version = &broker.version;
+        let (verdict, detail) = if broker.draining {
+            (
+                Verdict::Ok,
+                format!("version {version}, stopped or stopping {silence} ago"),
+            )
+        } else if broker.is_live() {
+            (
+                Verdict::Ok,
+                format!("version {version}, seen {silence} ago"),
+            )
+        } else {
+            let detail = format!(
+                "version {version}, writes its row no more since {silence}: it was killed, is stopped, or cannot write"
+            );
+            (Verdict::Warning, detail)
+        };
+        send(format!("broker {}", broker.address), verdict, detail);
+    }
+}

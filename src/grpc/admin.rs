@@ -1,0 +1,9 @@
+//! `AdminService` without its transport. The gRPC service calls it, and so do commands that open the database themselves.
+
+mod api;
+mod audit;
+mod caller;
+mod messages;
+
+pub use self::api::AdminApi;
+pub use self::caller::AdminCaller;

@@ -1,0 +1,278 @@
+//! The rpcs of `AdminService`: each checks the caller's role, converts the request, asks the operator's part of the broker, and converts
+//! the result.
+
+use std::sync::Arc;
+
+use lease_broker_proto as proto;
+use tonic::Status;
+use uuid::Uuid;
+
+use super::audit::audited;
+use super::caller::AdminCaller;
+use super::messages::{
+    brokers_to_proto, instance_to_proto, item_list_to_proto, list_items_from_proto,
+    one_item_to_proto, operation_to_proto, pause_mode_from_proto, pause_to_proto,
+    queue_state_to_proto, start_from_proto, until_from_proto,
+};
+use crate::broker::{Error, Operator};
+use crate::grpc::caller::denied;
+use crate::grpc::messages::{cancel_from_proto, cancel_results, uuid_from_proto};
+use crate::security::Rpc;
+
+type Answer<T> = Result<T, Status>;
+
+/// The rpcs of `AdminService` on one store.
+#[derive(Clone)]
+pub struct AdminApi {
+    operator: Arc<Operator>,
+}
+
+impl AdminApi {
+    /// Serves by this operator.
+    pub fn new(operator: Arc<Operator>) -> Self {
+        Self { operator }
+    }
+
+    /// Lists queues.
+    pub async fn list_queues(
+        &self,
+        caller: &AdminCaller,
+        request: proto::ListQueuesRequest,
+    ) -> Answer<proto::ListQueuesResponse> {
+        for queue in &request.queues {
+            caller.check(Rpc::ListQueues, queue)?;
+        }
+        caller.check_somewhere(Rpc::ListQueues)?;
+        let is_visible = |queue: &str| caller.may(Rpc::ListQueues, queue);
+        let states = self
+            .operator
+            .list_queues(&request.queues, request.exact, is_visible);
+        let states = states.await?;
+        Ok(proto::ListQueuesResponse {
+            queues: states.into_iter().map(queue_state_to_proto).collect(),
+        })
+    }
+
+    /// Lists items.
+    pub async fn list_items(
+        &self,
+        caller: &AdminCaller,
+        request: proto::ListItemsRequest,
+    ) -> Answer<proto::ListItemsResponse> {
+        caller.check(Rpc::ListItems, &request.queue)?;
+        let list = list_items_from_proto(request)?;
+        Ok(item_list_to_proto(self.operator.list_items(list).await?))
+    }
+
+    /// Returns an item.
+    pub async fn get_item(
+        &self,
+        caller: &AdminCaller,
+        request: proto::GetItemRequest,
+    ) -> Answer<proto::GetItemResponse> {
+        caller.check(Rpc::GetItem, &request.queue)?;
+        let item = self.operator.get_item(&request.queue, &request.key).await?;
+        let spec = self.operator.spec(&request.queue)?;
+        Ok(one_item_to_proto(item, spec))
+    }
+
+    /// Pauses a queue.
+    pub async fn pause_queue(
+        &self,
+        caller: &AdminCaller,
+        request: proto::PauseQueueRequest,
+    ) -> Answer<proto::PauseQueueResponse> {
+        let (rpc, queue, reason) = (Rpc::PauseQueue, &request.queue, &request.reason);
+        caller.check(rpc, queue)?;
+        let mode = pause_mode_from_proto(request.mode())?;
+        let until = until_from_proto(request.until)?;
+        let actor = caller.actor();
+        let paused = self
+            .operator
+            .pause_queue(&actor, queue, mode, reason, until)
+            .await;
+        let pause = audited(caller, rpc, queue, mode.name(), reason, paused)?;
+        Ok(proto::PauseQueueResponse {
+            pause: Some(pause_to_proto(pause)),
+        })
+    }
+
+    /// Ends the pause of a queue.
+    pub async fn resume_queue(
+        &self,
+        caller: &AdminCaller,
+        request: proto::ResumeQueueRequest,
+    ) -> Answer<proto::ResumeQueueResponse> {
+        let (rpc, queue) = (Rpc::ResumeQueue, &request.queue);
+        caller.check(rpc, queue)?;
+        let resumed = self.operator.resume_queue(queue).await;
+        let ended = audited(caller, rpc, queue, "", &request.reason, resumed)?;
+        Ok(proto::ResumeQueueResponse {
+            ended: ended.map(pause_to_proto),
+        })
+    }
+
+    /// Starts an operation, or counts what it would change.
+    pub async fn start_operation(
+        &self,
+        caller: &AdminCaller,
+        request: proto::StartOperationRequest,
+    ) -> Answer<proto::StartOperationResponse> {
+        let rpc = Rpc::StartOperation;
+        caller.check(rpc, &request.queue)?;
+        let is_purge = matches!(
+            request.action,
+            Some(proto::start_operation_request::Action::Purge(_))
+        );
+        if let (Some(caller), true, false) =
+            (&caller.caller, is_purge, caller.may_purge(&request.queue))
+        {
+            return Err(denied(caller, rpc, Some(&request.queue)));
+        }
+        let (dry_run, id) = (request.dry_run, request.request_id.clone());
+        let start = start_from_proto(request)?;
+        if dry_run {
+            let counted = self.operator.dry_run(&start).await?;
+            return Ok(proto::StartOperationResponse {
+                operation: None,
+                matched: i64::try_from(counted.matched).unwrap_or(i64::MAX),
+                at_least: counted.at_least,
+                examined: i64::try_from(counted.examined).unwrap_or(i64::MAX),
+            });
+        }
+        let id = uuid_from_proto(|| "request_id".to_owned(), &id)?;
+        let (queue, reason) = (start.queue.clone(), start.reason.clone());
+        let kind = start.change.kind().name();
+        let started = self
+            .operator
+            .start_operation(&caller.actor(), id, start)
+            .await;
+        let started = audited(caller, rpc, &queue, kind, &reason, started)?;
+        Ok(proto::StartOperationResponse {
+            operation: Some(operation_to_proto(started)),
+            ..proto::StartOperationResponse::default()
+        })
+    }
+
+    /// Takes leases away from their workers. A running broker serves this rpc itself, because it also wakes the claims that wait at it.
+    pub async fn cancel_leases(
+        &self,
+        caller: &AdminCaller,
+        request: proto::CancelLeasesRequest,
+    ) -> Answer<proto::CancelLeasesResponse> {
+        caller.check(Rpc::CancelLeases, &request.queue)?;
+        let cancelled = self.operator.cancel_leases(cancel_from_proto(request)?);
+        Ok(proto::CancelLeasesResponse {
+            results: cancel_results(cancelled.await?),
+        })
+    }
+
+    /// Returns an operation. One on a queue of which the caller has no role does not exist for it.
+    pub async fn get_operation(
+        &self,
+        caller: &AdminCaller,
+        request: proto::GetOperationRequest,
+    ) -> Answer<proto::GetOperationResponse> {
+        caller.check_somewhere(Rpc::GetOperation)?;
+        let id = operation_id(&request.operation_id)?;
+        let found = self.operator.get_operation(id).await?;
+        if !caller.may(Rpc::GetOperation, &found.operation.queue) {
+            return Err(Error::OperationNotFound(id).into());
+        }
+        Ok(proto::GetOperationResponse {
+            operation: Some(operation_to_proto(found)),
+        })
+    }
+
+    /// Lists operations.
+    pub async fn list_operations(
+        &self,
+        caller: &AdminCaller,
+        request: proto::ListOperationsRequest,
+    ) -> Answer<proto::ListOperationsResponse> {
+        let rpc = Rpc::ListOperations;
+        let queues = if request.queue.is_empty() {
+            caller.check_somewhere(rpc)?;
+            let queues = self.operator.queue_names();
+            let visible = queues.filter(|queue| caller.may(rpc, queue));
+            visible.map(str::to_owned).collect()
+        } else {
+            caller.check(rpc, &request.queue)?;
+            vec![request.queue]
+        };
+        let list = self.operator.list_operations(
+            queues,
+            request.running_only,
+            request.page_size,
+            &request.page_token,
+        );
+        let list = list.await?;
+        Ok(proto::ListOperationsResponse {
+            operations: list
+                .operations
+                .into_iter()
+                .map(operation_to_proto)
+                .collect(),
+            next_page_token: list.next_page_token,
+        })
+    }
+
+    /// Stops an operation.
+    pub async fn cancel_operation(
+        &self,
+        caller: &AdminCaller,
+        request: proto::CancelOperationRequest,
+    ) -> Answer<proto::CancelOperationResponse> {
+        let rpc = Rpc::CancelOperation;
+        caller.check_somewhere(rpc)?;
+        let id = operation_id(&request.operation_id)?;
+        let found = self.operator.get_operation(id).await?;
+        let queue = found.operation.queue;
+        if !caller.may(rpc, &queue) {
+            return Err(Error::OperationNotFound(id).into());
+        }
+        let cancelled = self.operator.cancel_operation(&caller.actor(), id).await;
+        let cancelled = audited(
+            caller,
+            rpc,
+            &queue,
+            &id.to_string(),
+            &request.reason,
+            cancelled,
+        )?;
+        Ok(proto::CancelOperationResponse {
+            operation: Some(operation_to_proto(cancelled)),
+        })
+    }
+
+    /// Lists brokers.
+    pub async fn list_brokers(
+        &self,
+        caller: &AdminCaller,
+        _: proto::ListBrokersRequest,
+    ) -> Answer<proto::ListBrokersResponse> {
+        caller.check_somewhere(Rpc::ListBrokers)?;
+        let listed = self.operator.list_brokers().await?;
+        Ok(brokers_to_proto(&self.operator, &listed))
+    }
+
+    /// Tells a broker to stop.
+    pub async fn drain_broker(
+        &self,
+        caller: &AdminCaller,
+        request: proto::DrainBrokerRequest,
+    ) -> Answer<proto::DrainBrokerResponse> {
+        let rpc = Rpc::DrainBroker;
+        caller.check_somewhere(rpc)?;
+        let id = uuid_from_proto(|| "broker_id".to_owned(), &request.broker_id)?;
+        let told = self.operator.drain_broker(id).await;
+        let broker = audited(caller, rpc, "", &id.to_string(), &request.reason, told)?;
+        Ok(proto::DrainBrokerResponse {
+            broker: Some(instance_to_proto(&self.operator, &broker, 0, false)),
+        })
+    }
+}
+
+fn operation_id(text: &str) -> Result<Uuid, Error> {
+    uuid_from_proto(|| "operation_id".to_owned(), text)
+}

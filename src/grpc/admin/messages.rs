@@ -1,0 +1,377 @@
+//! Conversions between the messages of `AdminService` and the types of the broker.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::QueueSpec;
+use lease_broker_proto as proto;
+use lease_broker_proto::{operation, start_operation_request};
+use lease_broker_store::{
+    FoundItem, ItemFilter, ListedBroker, OperationState, PauseMode, QueuePause,
+};
+
+use crate::broker::{
+    Error, ItemList, ItemSelection, ListItems, ListedBrokers, OneItem, OperationChange,
+    OperationView, Operator, QueueState, StartOperation,
+};
+use crate::grpc::messages::{columns_from_proto, duration_from_proto, item_state};
+use crate::grpc::protobuf_time::{duration_to_proto, timestamp};
+use crate::why;
+
+type Result<T> = std::result::Result<T, Error>;
+
+/// Converts the state of a queue.
+pub(super) fn queue_state_to_proto(queue: QueueState<'_>) -> proto::QueueSummary {
+    let (stats, activity) = (&queue.stats, queue.activity);
+    let counts = State::ALL.into_iter().map(|state| proto::StateCount {
+        state: item_state(Some(state)).into(),
+        count: i64::try_from(stats.count_of(state)).unwrap_or(i64::MAX),
+        at_least: stats.is_lower_bound(state),
+    });
+    proto::QueueSummary {
+        queue: queue.spec.name.clone(),
+        table: queue.spec.table.clone(),
+        counts: counts.collect(),
+        oldest_ready: stats.oldest_ready.map(duration_to_proto),
+        oldest_ready_sampled: stats.oldest_ready_is_sampled,
+        oldest_lease: stats.oldest_lease.map(duration_to_proto),
+        oldest_lease_sampled: stats.oldest_lease_is_sampled,
+        pause: queue.pause.map(pause_to_proto),
+        rates: Some(proto::QueueRates {
+            claimed: activity.claimed,
+            completed: activity.completed,
+            failed: activity.failed,
+            expired: activity.expired,
+            enqueued: activity.enqueued,
+            released: activity.released,
+        }),
+        operations: queue
+            .operations
+            .into_iter()
+            .map(operation_to_proto)
+            .collect(),
+        filterable_columns: queue.spec.filterable.clone(),
+        settings_json: settings_json(queue.spec),
+        waiting_claims: i64::try_from(activity.waiting).unwrap_or(i64::MAX),
+    }
+}
+
+/// Returns the settings that decide about leases and rows, as a JSON object.
+fn settings_json(queue: &QueueSpec) -> String {
+    let text = |duration: Duration| humantime::format_duration(duration).to_string();
+    let keep = |age: Option<Duration>| age.map_or("never".to_owned(), text);
+    serde_json::json!({
+        "table": queue.table,
+        "key": queue.key,
+        "order": format!("{:?}", queue.order),
+        "lease_duration": text(queue.lease.default),
+        "min_lease_duration": text(queue.lease.min),
+        "max_lease_duration": text(queue.lease.max),
+        "max_attempts": queue.retry.max_attempts,
+        "on_complete": format!("{:?}", queue.on_complete),
+        "writable": queue.writable,
+        "filterable": queue.filterable,
+        "checkpoint_max_bytes": queue.max_checkpoint_bytes,
+        "max_item_bytes": queue.max_item_bytes,
+        "max_lease_age": queue.max_lease_age.map(text),
+        "enqueue_memory": text(queue.enqueue_memory),
+        "keep_for": {
+            "completed": keep(queue.keep_for.completed),
+            "dead": keep(queue.keep_for.dead),
+            "archive": keep(queue.keep_for.archive),
+        },
+        "purge": queue.allows_purge,
+    })
+    .to_string()
+}
+
+/// Converts a pause.
+pub(super) fn pause_to_proto(pause: QueuePause) -> proto::QueuePause {
+    let mode = match pause.mode {
+        PauseMode::Claims => proto::PauseMode::Claims,
+        PauseMode::Enqueue => proto::PauseMode::Enqueue,
+        PauseMode::Both => proto::PauseMode::Both,
+    };
+    proto::QueuePause {
+        queue: pause.queue,
+        mode: mode.into(),
+        reason: pause.reason,
+        actor: pause.actor,
+        pause_time: Some(timestamp(pause.pause_time)),
+        until: pause.until.map(timestamp),
+    }
+}
+
+/// Converts the mode of a pause.
+pub(super) fn pause_mode_from_proto(mode: proto::PauseMode) -> Result<PauseMode> {
+    match mode {
+        proto::PauseMode::Unspecified | proto::PauseMode::Claims => Ok(PauseMode::Claims),
+        proto::PauseMode::Enqueue => Ok(PauseMode::Enqueue),
+        proto::PauseMode::Both => Ok(PauseMode::Both),
+    }
+}
+
+/// Converts the end of a pause.
+pub(super) fn until_from_proto(until: Option<prost_types::Timestamp>) -> Result<Option<i64>> {
+    millis_from_proto("until", until)
+}
+
+/// Converts a time to milliseconds since 1970. `None`: the field is absent.
+fn millis_from_proto(field: &str, time: Option<prost_types::Timestamp>) -> Result<Option<i64>> {
+    let Some(time) = time else {
+        return Ok(None);
+    };
+    // The years 0001 to 9999.
+    if !(-62_135_596_800..=253_402_300_799).contains(&time.seconds)
+        || !(0..1_000_000_000).contains(&time.nanos)
+    {
+        return Err(Error::invalid(field, "is outside the years 0001 to 9999"));
+    }
+    Ok(Some(
+        time.seconds * 1_000 + i64::from(time.nanos / 1_000_000),
+    ))
+}
+
+/// Converts a state that a request names. `None`: it is unspecified.
+fn state_from_proto(field: &str, state: i32) -> Result<Option<State>> {
+    let unknown = || Error::invalid(field, format!("{state} is not the number of a state"));
+    let state = proto::ItemState::try_from(state).map_err(|_| unknown())?;
+    Ok(match state {
+        proto::ItemState::Unspecified => None,
+        proto::ItemState::Ready => Some(State::Ready),
+        proto::ItemState::Leased => Some(State::Leased),
+        proto::ItemState::Delayed => Some(State::Delayed),
+        proto::ItemState::Completed => Some(State::Completed),
+        proto::ItemState::Dead => Some(State::Dead),
+    })
+}
+
+/// Converts a filter.
+fn selection_from_proto(filter: Option<proto::ItemFilter>) -> Result<ItemSelection> {
+    let filter = filter.unwrap_or_default();
+    let text = |text: String| (!text.is_empty()).then_some(text);
+    let columns = columns_from_proto(filter.columns.into_iter().collect());
+    Ok(ItemSelection {
+        keys: filter.keys,
+        filter: ItemFilter {
+            owner: text(filter.owner),
+            error_contains: text(filter.error_contains),
+            state_since: millis_from_proto("filter.state_since", filter.state_since)?,
+            state_before: millis_from_proto("filter.state_before", filter.state_before)?,
+            min_attempt: Some(i64::from(filter.min_attempt)).filter(|least| *least != 0),
+            columns: columns.map_err(|error| error.in_message("filter"))?,
+        },
+    })
+}
+
+fn selection_to_proto(selection: ItemSelection) -> proto::ItemFilter {
+    let ItemSelection { keys, filter } = selection;
+    let columns = filter.columns.into_iter();
+    proto::ItemFilter {
+        keys,
+        owner: filter.owner.unwrap_or_default(),
+        error_contains: filter.error_contains.unwrap_or_default(),
+        state_since: filter.state_since.map(timestamp),
+        state_before: filter.state_before.map(timestamp),
+        min_attempt: i32::try_from(filter.min_attempt.unwrap_or(0)).unwrap_or(i32::MAX),
+        columns: columns.map(|(name, value)| (name, value.into())).collect(),
+    }
+}
+
+/// Converts a request for a page of items.
+pub(super) fn list_items_from_proto(request: proto::ListItemsRequest) -> Result<ListItems> {
+    Ok(ListItems {
+        state: state_from_proto("state", request.state)?,
+        selection: selection_from_proto(request.filter)?,
+        queue: request.queue,
+        page_size: request.page_size,
+        page_token: request.page_token,
+        newest_first: request.newest_first,
+    })
+}
+
+/// Converts a page of items.
+pub(super) fn item_list_to_proto(list: ItemList) -> proto::ListItemsResponse {
+    proto::ListItemsResponse {
+        items: list.items.into_iter().map(item_to_proto).collect(),
+        next_page_token: list.next_page_token,
+        examined: i64::try_from(list.examined).unwrap_or(i64::MAX),
+        is_partial: list.is_partial,
+    }
+}
+
+fn item_to_proto(item: FoundItem) -> proto::ItemSummary {
+    let listed = item.listed;
+    proto::ItemSummary {
+        key: listed.key.to_string(),
+        state: item_state(item.state).into(),
+        owner: listed.owner.unwrap_or_default(),
+        state_time: listed.state_time.map(timestamp),
+        due_time: listed.due_time.map(timestamp),
+        attempt: i64::from(listed.attempt),
+        fencing_token: listed.fence,
+        error: listed.error.unwrap_or_default(),
+        age: listed.age.map(duration_to_proto),
+        due_in: listed.due_in.map(duration_to_proto),
+    }
+}
+
+/// Converts one item.
+pub(super) fn one_item_to_proto(item: OneItem, queue: &QueueSpec) -> proto::GetItemResponse {
+    let OneItem { record, facts } = item;
+    let key = record.item.listed.key.to_string();
+    let causes = why::causes(&facts, queue);
+    let columns: BTreeMap<String, proto::ColumnValue> = record
+        .columns
+        .into_iter()
+        .map(|(name, value)| (name, value.into()))
+        .collect();
+    proto::GetItemResponse {
+        item: Some(item_to_proto(record.item)),
+        columns,
+        trace_parent: record.trace_parent.unwrap_or_default(),
+        checkpoint_bytes: record
+            .checkpoint_bytes
+            .map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX)),
+        now: Some(timestamp(record.now)),
+        causes: causes
+            .iter()
+            .map(|cause| cause.sentence(&queue.name, &key))
+            .collect(),
+    }
+}
+
+/// Converts a request to start an operation.
+pub(super) fn start_from_proto(request: proto::StartOperationRequest) -> Result<StartOperation> {
+    use start_operation_request::Action;
+
+    let delay = |field: &str, delay| -> Result<Duration> {
+        Ok(duration_from_proto(field, delay)?.unwrap_or_default())
+    };
+    let change = match request.action {
+        None => {
+            let problem = "is required: redrive, cancel_leases or purge";
+            return Err(Error::invalid("action", problem));
+        }
+        Some(Action::Redrive(redrive)) => OperationChange::Redrive {
+            delay: delay("redrive.delay", redrive.delay)?,
+            keep_attempts: redrive.keep_attempts,
+            clear_checkpoint: redrive.clear_checkpoint,
+        },
+        Some(Action::CancelLeases(cancel)) => OperationChange::CancelLeases {
+            delay: delay("cancel_leases.delay", cancel.delay)?,
+            dead_letter: cancel.dead_letter,
+        },
+        Some(Action::Purge(purge)) => match state_from_proto("purge.state", purge.state)? {
+            Some(State::Completed) => OperationChange::PurgeCompleted,
+            Some(State::Dead) => OperationChange::PurgeDead,
+            _ => {
+                let problem = "must be completed or dead; there is no default";
+                return Err(Error::invalid("purge.state", problem));
+            }
+        },
+    };
+    Ok(StartOperation {
+        queue: request.queue,
+        selection: selection_from_proto(request.filter)?,
+        change,
+        limit: request.limit,
+        max_per_second: request.max_per_second,
+        reason: request.reason,
+    })
+}
+
+/// Converts an operation.
+pub(super) fn operation_to_proto(view: OperationView) -> proto::Operation {
+    let row = view.operation;
+    let state = match row.state {
+        OperationState::Running => proto::OperationState::Running,
+        OperationState::Done => proto::OperationState::Done,
+        OperationState::Cancelled => proto::OperationState::Cancelled,
+        OperationState::Failed => proto::OperationState::Failed,
+    };
+    proto::Operation {
+        operation_id: row.id.to_string(),
+        queue: row.queue,
+        action: view.change.map(action_to_proto),
+        filter: Some(selection_to_proto(view.selection)),
+        limit: i64::try_from(view.limit.unwrap_or(0)).unwrap_or(i64::MAX),
+        max_per_second: i32::try_from(view.max_per_second.unwrap_or(0)).unwrap_or(i32::MAX),
+        state: state.into(),
+        actor: row.actor,
+        reason: row.reason,
+        create_time: Some(timestamp(row.create_time)),
+        end_time: row.end_time.map(timestamp),
+        examined: row.examined,
+        changed: row.changed,
+        refused: row.refused,
+        error: row.error.unwrap_or_default(),
+        broker_id: row.holder.map(|id| id.to_string()).unwrap_or_default(),
+        cancelled_by: row.cancelled_by.unwrap_or_default(),
+    }
+}
+
+fn action_to_proto(change: OperationChange) -> operation::Action {
+    let delay = |delay: Duration| (!delay.is_zero()).then(|| duration_to_proto(delay));
+    match change {
+        OperationChange::Redrive {
+            delay: after,
+            keep_attempts,
+            clear_checkpoint,
+        } => operation::Action::Redrive(proto::Redrive {
+            delay: delay(after),
+            keep_attempts,
+            clear_checkpoint,
+        }),
+        OperationChange::CancelLeases {
+            delay: after,
+            dead_letter,
+        } => operation::Action::CancelLeases(proto::CancelHeld {
+            delay: delay(after),
+            dead_letter,
+        }),
+        OperationChange::PurgeDead | OperationChange::PurgeCompleted => {
+            operation::Action::Purge(proto::Purge {
+                state: item_state(Some(change.state())).into(),
+            })
+        }
+    }
+}
+
+/// Converts the list of brokers.
+pub(super) fn brokers_to_proto(
+    operator: &Operator,
+    listed: &ListedBrokers,
+) -> proto::ListBrokersResponse {
+    let brokers = listed.list.brokers.iter();
+    let convert = |broker: &ListedBroker| {
+        let is_self = listed.own == Some(broker.id);
+        instance_to_proto(operator, broker, listed.list.now, is_self)
+    };
+    proto::ListBrokersResponse {
+        brokers: brokers.map(convert).collect(),
+    }
+}
+
+/// Converts a broker. `now`: the database's clock, in milliseconds since 1970; 0 if it is not known.
+pub(super) fn instance_to_proto(
+    operator: &Operator,
+    broker: &ListedBroker,
+    now: i64,
+    is_self: bool,
+) -> proto::BrokerInstance {
+    let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+    let seen = now - millis(broker.silence) + millis(broker.ahead);
+    proto::BrokerInstance {
+        broker_id: broker.id.to_string(),
+        address: broker.address.clone(),
+        version: broker.version.clone(),
+        start_time: Some(timestamp(broker.start_time)),
+        seen_time: (now != 0).then(|| timestamp(seen)),
+        is_live: broker.is_live(),
+        is_draining: broker.draining,
+        is_self,
+        differing_queues: operator.differing_queues(broker),
+    }
+}

@@ -1,0 +1,72 @@
+//! The contract for what operators change: pauses of queues, operations on many items, and orders to brokers.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+use super::operations::{
+    AppliedBatch, BrokerOrders, NewOperation, Operation, OperationBatch, StartedOperation,
+};
+use super::pause::{NewPause, QueuePause};
+use super::queue_index::QueueIndex;
+use crate::error::StoreError;
+
+/// The time after which an operation that has ended is deleted.
+pub const KEEP_OPERATIONS_FOR: Duration = Duration::from_secs(10 * 86_400);
+
+/// Changes queues, items and brokers for operators.
+///
+/// The rules of the [module](crate) and the errors of [`Leases`](super::Leases) hold here too.
+#[async_trait]
+pub trait Operate: Send + Sync + 'static {
+    /// Pauses a queue, or replaces its pause. No claim that begins after the answer gets a lease, at any broker.
+    async fn pause(&self, queue: QueueIndex, pause: NewPause) -> Result<QueuePause, StoreError>;
+
+    /// Ends the pause of a queue, and returns it. `None`: the queue was not paused.
+    async fn resume(&self, queue: QueueIndex) -> Result<Option<QueuePause>, StoreError>;
+
+    /// Stores an operation, unless one with its id exists or the queue runs one of its kind. Deletes operations that ended more than
+    /// [`KEEP_OPERATIONS_FOR`] ago.
+    async fn start_operation(
+        &self,
+        queue: QueueIndex,
+        operation: NewOperation,
+    ) -> Result<StartedOperation, StoreError>;
+
+    /// Ends an operation that runs. Returns the operation. `None`: there is none with this id.
+    async fn cancel_operation(
+        &self,
+        id: Uuid,
+        actor: &str,
+    ) -> Result<Option<Operation>, StoreError>;
+
+    /// Makes `broker` the one that runs the operation for `duration` from now: the oldest operation of these queues that runs and that
+    /// no other broker holds. `None`: there is none.
+    async fn take_operation(
+        &self,
+        queues: &[String],
+        broker: Uuid,
+        duration: Duration,
+    ) -> Result<Option<Operation>, StoreError>;
+
+    /// Applies a batch of an operation on `queue`: changes its items and records the progress in one transaction.
+    ///
+    /// # Errors
+    /// [`StoreError::Rejected`] if a constraint or a trigger refuses a change. Nothing was changed then.
+    async fn apply_batch(
+        &self,
+        queue: QueueIndex,
+        batch: OperationBatch,
+    ) -> Result<AppliedBatch, StoreError>;
+
+    /// Tells a broker process to drain. Returns false if no such process was listed.
+    async fn request_drain(&self, broker: Uuid) -> Result<bool, StoreError>;
+
+    /// Reads what the database asks of `broker`. `queues`: those whose operations it can run.
+    async fn read_orders(
+        &self,
+        broker: Uuid,
+        queues: &[String],
+    ) -> Result<BrokerOrders, StoreError>;
+}

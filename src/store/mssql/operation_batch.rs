@@ -1,0 +1,162 @@
+//! The batches of operations on many items.
+
+use std::collections::HashSet;
+
+use serde_json::json;
+use tiberius::ToSql;
+
+use super::cancel::entry_of;
+use super::decode;
+use super::error::{RetrySafety, into_rejection};
+use super::list_parameters::{ListEntry, ListParameters};
+use super::new_item::insert_delay;
+use super::operation_rows::{OPERATION, millis};
+use super::operations::MssqlOperations;
+use super::queue_statements::QueueStatements;
+use super::quote::quote;
+use super::settle::MAX_ERROR_UNITS;
+use super::statement_parts::{roll_back_on_error, with_key_list};
+use super::utf16::cut;
+use crate::adoption::with;
+use crate::template::{Placeholders, render};
+use crate::{
+    AppliedBatch, CancelledLease, Checkpoints, ItemChange, OperationBatch, OperationState,
+    QueueIndex, StoreError,
+};
+use lease_broker_model::item_state::State;
+
+impl MssqlOperations {
+    pub(super) async fn apply_batch(
+        &self,
+        queue: QueueIndex,
+        batch: &OperationBatch,
+    ) -> Result<AppliedBatch, StoreError> {
+        let queue = self.queue(queue)?;
+        let lists = ListParameters::new(vec![
+            queue.cancelled_entries(&items_of(batch)),
+            vec![change_entry(queue, &batch.change)],
+        ]);
+        let (id, holder) = (batch.id.to_string(), batch.holder.to_string());
+        let hold = millis(batch.hold_for);
+        let error = batch.error.as_deref();
+        let error = error.map(|error| cut(error, MAX_ERROR_UNITS));
+        let end = batch.end.map_or(0, OperationState::code);
+        let end = i32::try_from(end).unwrap_or_default();
+        let mut parameters = lists.parameters();
+        let rest: [&dyn ToSql; 9] = [
+            &id,
+            &holder,
+            &batch.number,
+            &hold,
+            &batch.position,
+            &batch.examined,
+            &batch.refused,
+            &error,
+            &end,
+        ];
+        parameters.extend(rest);
+        let sql = queue.render_apply(&batch.change);
+        // A second run finds that the batch has counted, unless the first was rolled back.
+        let results = self
+            .pool
+            .query(&sql, &parameters, RetrySafety::Idempotent)
+            .await
+            .map_err(into_rejection)?;
+        let Some(changed) = results.first().and_then(|rows| rows.first()) else {
+            return Ok(AppliedBatch::default());
+        };
+        let mut applied = AppliedBatch {
+            changed: Some(decode::integer_as(changed, 0)?),
+            ended: Vec::new(),
+        };
+        for row in results.iter().skip(1).flatten() {
+            let state = decode::state(row, 1)?;
+            applied.ended.push(queue.read_ended(row, 2, state)?);
+        }
+        Ok(applied)
+    }
+}
+
+/// Returns the items of a batch. A statement may name a row only once.
+fn items_of(batch: &OperationBatch) -> Vec<CancelledLease> {
+    let mut seen = HashSet::new();
+    let items = batch.items.iter();
+    let items = items.filter(|(key, _)| seen.insert(key.to_string()));
+    let item = items.map(|(key, fence)| CancelledLease {
+        key: key.clone(),
+        fence: Some(*fence),
+    });
+    item.collect()
+}
+
+/// Returns the entry that describes the change (operation.sql names the fields).
+fn change_entry(queue: &QueueStatements, change: &ItemChange) -> ListEntry {
+    let (state, delay) = match change {
+        ItemChange::Cancel(cancellation) => return entry_of(queue, cancellation),
+        ItemChange::Purge(state) => (*state, None),
+        ItemChange::Redrive { delay, .. } if delay.is_zero() => (State::Ready, None),
+        ItemChange::Redrive { delay, .. } => (State::Delayed, Some(*delay)),
+    };
+    let mut entry = ListEntry::default();
+    entry.insert("n", json!(state.code()));
+    insert_delay(&mut entry, delay);
+    entry
+}
+
+impl QueueStatements {
+    /// Renders the batch that makes a change.
+    pub(super) fn render_apply(&self, change: &ItemChange) -> String {
+        let sql = &self.lease_sql;
+        let mut placeholders = with_key_list(sql, &self.placeholders);
+        let state_time = &self.placeholders["lease_state_time"];
+        placeholders.insert("held_since", format!(" AND t.{state_time} <= @created"));
+        let (change_items, read_ended) = match change {
+            ItemChange::Cancel(_) => (
+                render(sql.cancel, "end_held", &placeholders),
+                render(sql.cancel, "read_ended", &placeholders),
+            ),
+            ItemChange::Redrive {
+                keep_attempts,
+                checkpoints,
+                ..
+            } => {
+                let attempt = &self.placeholders["lease_attempt"];
+                let attempt = Some(format!(", {attempt} = 0")).filter(|_| !keep_attempts);
+                let clear = *checkpoints == Checkpoints::Clear;
+                let checkpoint = self.checkpoint.as_ref().filter(|_| clear);
+                let checkpoint =
+                    checkpoint.map(|column| format!(", {} = NULL", quote(&column.name)));
+                placeholders.insert("redriven_attempt", attempt.unwrap_or_default());
+                placeholders.insert("redriven_checkpoint", checkpoint.unwrap_or_default());
+                (
+                    change_of(&placeholders, "redrive_items", State::Dead),
+                    String::new(),
+                )
+            }
+            ItemChange::Purge(state) => (
+                change_of(&placeholders, "purge_items", *state),
+                String::new(),
+            ),
+        };
+        let placeholders = with(
+            &placeholders,
+            [
+                (
+                    "read_cancellation",
+                    render(sql.cancel, "read_cancellation", &placeholders),
+                ),
+                ("change_items", change_items),
+                ("read_ended", read_ended),
+            ],
+        );
+        roll_back_on_error(render(OPERATION, "apply", &placeholders), self.has_triggers)
+    }
+}
+
+/// Renders a section that changes items of `state`.
+fn change_of(placeholders: &Placeholders, section: &str, state: State) -> String {
+    let mut placeholders = with(placeholders, [("state", state.code().to_string())]);
+    let find = render(OPERATION, "find_items", &placeholders);
+    placeholders.insert("find_items", find);
+    render(OPERATION, section, &placeholders)
+}

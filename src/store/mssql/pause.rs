@@ -1,0 +1,137 @@
+//! Pauses queues, ends pauses, and reads them.
+
+use tiberius::{Row, ToSql};
+
+use super::decode;
+use super::error::{OperationFailure, RetrySafety, into_rejection};
+use super::operations::MssqlOperations;
+use super::types::sql_time;
+use super::utf16::cut;
+use crate::template::{Placeholders, render};
+use crate::{NewPause, PauseMode, QueueIndex, QueuePause, StoreError};
+
+const PAUSE: &str = lease_broker_sql::mssql::PAUSE;
+
+/// The longest name of a caller, and the longest reason, in UTF-16 units. 1,024 characters fit.
+pub(super) const MAX_TEXT_UNITS: usize = 2_048;
+
+/// The sections that other batches contain.
+const PARTS: [&str; 3] = ["hold_claims", "tell_pause", "refuse_items"];
+
+impl MssqlOperations {
+    pub(super) async fn pause(
+        &self,
+        queue: QueueIndex,
+        pause: &NewPause,
+    ) -> Result<QueuePause, StoreError> {
+        let name = &self.queue(queue)?.spec.name;
+        let mode = i32::try_from(pause.mode.code()).unwrap_or_default();
+        let until = pause.until.map(sql_time);
+        let [actor, reason] =
+            [&pause.actor, &pause.reason].map(|text| cut(text, MAX_TEXT_UNITS).to_owned());
+        let parameters: [&dyn ToSql; 5] = [name, &mode, &until, &actor, &reason];
+        let results = self.query_twice(&pause_batch(), &parameters).await?;
+        Ok(QueuePause {
+            queue: name.clone(),
+            mode: pause.mode,
+            reason,
+            actor,
+            pause_time: decode::time(decode::single_row(&results, 0)?, 0)?,
+            until: pause.until,
+        })
+    }
+
+    pub(super) async fn resume(&self, queue: QueueIndex) -> Result<Option<QueuePause>, StoreError> {
+        let name = &self.queue(queue)?.spec.name;
+        let results = self
+            .pool
+            .query(&resume_batch(), &[name], RetrySafety::Idempotent)
+            .await?;
+        let rows = decode::result_set(&results, 0)?;
+        rows.first().map(read).transpose()
+    }
+
+    pub(super) async fn pauses(&self) -> Result<Vec<QueuePause>, StoreError> {
+        let results = self
+            .pool
+            .query(&read_batch(), &[], RetrySafety::Idempotent)
+            .await?;
+        results.iter().flatten().map(read).collect()
+    }
+
+    /// Runs a batch that adds a row unless there is one. If another broker adds it at the same moment, the row refuses the batch with a
+    /// duplicate key, and the second run finds it.
+    pub(super) async fn query_twice(
+        &self,
+        sql: &str,
+        parameters: &[&dyn ToSql],
+    ) -> Result<Vec<Vec<Row>>, StoreError> {
+        let run = || self.pool.query(sql, parameters, RetrySafety::Idempotent);
+        match run().await.map_err(into_rejection) {
+            Err(StoreError::Rejected(_)) => Ok(run().await?),
+            outcome => outcome,
+        }
+    }
+}
+
+/// Adds the sections that other batches contain to the placeholders.
+pub(super) fn set_placeholders(placeholders: &mut Placeholders) {
+    for part in PARTS {
+        let text = render(PAUSE, part, placeholders);
+        placeholders.insert(part, text);
+    }
+}
+
+/// Returns whether the row comes from `tell_pause`: the queue is paused.
+pub(super) fn is_pause(row: &Row) -> bool {
+    let first = row.columns().first();
+    first.is_some_and(|column| column.name() == "lb_paused")
+}
+
+/// Converts the failure of a batch that adds items. An error of `refuse_items` is the pause.
+pub(super) fn of_new_items(failure: OperationFailure) -> StoreError {
+    /// The number of the error in `pause.sql`. Its text is the reason of the pause.
+    const PAUSED: u32 = 51_226;
+
+    match failure.server_error() {
+        Some((PAUSED, reason)) => StoreError::Paused(reason.to_owned()),
+        _ => into_rejection(failure),
+    }
+}
+
+fn with_columns(section: &str) -> String {
+    let columns = render(PAUSE, "columns", &Placeholders::new());
+    render(PAUSE, section, &Placeholders::from([("columns", columns)]))
+}
+
+/// Renders the batch that pauses a queue.
+pub(super) fn pause_batch() -> String {
+    render(PAUSE, "pause", &Placeholders::new())
+}
+
+/// Renders the batch that ends a pause.
+pub(super) fn resume_batch() -> String {
+    with_columns("resume")
+}
+
+/// Renders the batch that reads all pauses.
+pub(super) fn read_batch() -> String {
+    with_columns("read_all")
+}
+
+/// Reads a pause from a row: queue, mode, time, end, caller and reason.
+fn read(row: &Row) -> Result<QueuePause, StoreError> {
+    let code = decode::integer(row, 1)?;
+    let mode = PauseMode::from_code(code);
+    let unknown = || decode::unexpected(format!("no pause mode has the number {code}"));
+    let text =
+        |column| Ok::<_, StoreError>(decode::optional_text(row, column)?.unwrap_or_default());
+    Ok(QueuePause {
+        queue: text(0)?,
+        mode: mode.ok_or_else(unknown)?,
+        pause_time: decode::time(row, 2)?,
+        until: decode::optional_time(row, 3)?,
+        actor: text(4)?,
+        reason: text(5)?,
+    })
+}

@@ -1,0 +1,224 @@
+//! Finds items for operators: pages of a search, and single items.
+
+use std::slice;
+
+use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
+use lease_broker_model::millis::duration_between;
+use lease_broker_value::Value;
+use tiberius::{Row, ToSql};
+
+use super::catalogue::Column;
+use super::decode;
+use super::error::RetrySafety;
+use super::list_parameters::{EntryValue, ListEntry, ListParameters};
+use super::operations::MssqlOperations;
+use super::queue_statements::QueueStatements;
+use super::search_statements::FilterColumn;
+use super::types::{self, ColumnType, sql_time};
+use crate::{
+    FoundItem, FoundItems, ItemFilter, ItemRecord, ItemSearch, ListedItem, Problem, ProblemKind,
+    QueueIndex, Rejection, SearchPosition, StoreError,
+};
+
+/// The columns of an item besides the key: state, owner, time of the state, due time, attempts, fence and error.
+const ITEM_COLUMNS: usize = 7;
+
+impl MssqlOperations {
+    pub(super) async fn find_items(
+        &self,
+        queue: QueueIndex,
+        search: &ItemSearch,
+    ) -> Result<FoundItems, StoreError> {
+        let queue = self.queue(queue)?;
+        let filter = &search.filter;
+        let (columns, values) = queue.filter_columns(filter)?;
+        let position = search.after.as_ref().map(|after| {
+            let mut entry = ListEntry::default();
+            QueueStatements::insert_key(&mut entry, &after.key);
+            entry
+        });
+        let lists = ListParameters::new(vec![position.into_iter().collect(), vec![values]]);
+        let int = |number| i32::try_from(number).unwrap_or(i32::MAX);
+        let (limit, room) = (int(search.limit), int(search.max_examined));
+        let time = search.after.as_ref().and_then(|after| after.time);
+        let times = [
+            time,
+            filter.state_since,
+            filter.state_before,
+            search.not_after,
+        ];
+        let [time, since, before, not_after] = times.map(|time| time.map(sql_time));
+        let mut parameters = lists.parameters();
+        let rest: [&dyn ToSql; 9] = [
+            &limit,
+            &room,
+            &time,
+            &filter.owner,
+            &filter.error_contains,
+            &since,
+            &before,
+            &not_after,
+            &filter.min_attempt,
+        ];
+        parameters.extend(rest);
+        let sql = queue.render_search(search, &columns);
+        let results = self
+            .pool
+            .query(&sql, &parameters, RetrySafety::Idempotent)
+            .await?;
+        let mut found = FoundItems {
+            now: decode::time(decode::single_row(&results, 0)?, 0)?,
+            ..FoundItems::default()
+        };
+        let rows = decode::result_set(&results, 1)?;
+        for row in rows {
+            found.examined = decode::integer_as(row, 0)?;
+            if decode::integer(row, 1)? == 1 {
+                found.items.push(queue.read_found(row, 2, found.now)?);
+            }
+        }
+        let is_full = found.items.len() >= search.limit || found.examined >= search.max_examined;
+        if let (Some(last), true) = (rows.last(), is_full) {
+            found.end = Some(queue.read_position(last, search.state)?);
+        }
+        Ok(found)
+    }
+
+    pub(super) async fn find_keys(
+        &self,
+        queue: QueueIndex,
+        keys: &[Key],
+    ) -> Result<FoundItems, StoreError> {
+        let queue = self.queue(queue)?;
+        let lists = ListParameters::new(vec![queue.key_entries(keys)]);
+        let sql = queue.render_find_keys();
+        let results = self
+            .pool
+            .query(&sql, &lists.parameters(), RetrySafety::Idempotent)
+            .await?;
+        let now = decode::time(decode::single_row(&results, 0)?, 0)?;
+        let rows = decode::result_set(&results, 1)?.iter();
+        Ok(FoundItems {
+            items: rows
+                .map(|row| queue.read_found(row, 1, now))
+                .collect::<Result<_, _>>()?,
+            examined: keys.len(),
+            end: None,
+            now,
+        })
+    }
+
+    pub(super) async fn read_item(
+        &self,
+        queue: QueueIndex,
+        key: &Key,
+    ) -> Result<Option<ItemRecord>, StoreError> {
+        let queue = self.queue(queue)?;
+        let lists = ListParameters::new(vec![queue.key_entries(slice::from_ref(key))]);
+        let sql = queue.render_read_record();
+        let results = self
+            .pool
+            .query(&sql, &lists.parameters(), RetrySafety::Idempotent)
+            .await?;
+        let now = decode::time(decode::single_row(&results, 0)?, 0)?;
+        let Some(row) = decode::result_set(&results, 1)?.first() else {
+            return Ok(None);
+        };
+        let trace = 1 + queue.key.len() + ITEM_COLUMNS;
+        let columns = (trace + 2..).zip(&*queue.columns);
+        let columns = columns.map(|(index, name)| {
+            let value = types::decode(row.get_column_data(index)?)?;
+            Ok((name.clone(), value))
+        });
+        let bytes = decode::optional_integer(row, trace + 1)?;
+        Ok(Some(ItemRecord {
+            item: queue.read_found(row, 1, now)?,
+            columns: columns.collect::<Result<_, StoreError>>()?,
+            trace_parent: decode::optional_text(row, trace)?,
+            checkpoint_bytes: bytes.map(i64::unsigned_abs),
+            now,
+        }))
+    }
+}
+
+impl QueueStatements {
+    /// Reads an item from the columns that begin at `first`: the key and [`ITEM_COLUMNS`].
+    fn read_found(&self, row: &Row, first: usize, now: i64) -> Result<FoundItem, StoreError> {
+        let state = first + self.key.len();
+        let since = decode::state_time(row, state + 2)?;
+        let due = decode::optional_time(row, state + 3)?;
+        Ok(FoundItem {
+            state: decode::optional_integer(row, state)?.and_then(State::from_code),
+            listed: ListedItem {
+                key: self.read_key(row, first)?,
+                owner: decode::optional_text(row, state + 1)?,
+                age: since.map(|since| duration_between(since, now)),
+                state_time: since,
+                due_in: due.map(|due| duration_between(now, due)),
+                due_time: due,
+                attempt: decode::integer_as(row, state + 4)?,
+                fence: decode::integer(row, state + 5)?,
+                error: decode::optional_text(row, state + 6)?,
+            },
+        })
+    }
+
+    /// Reads the place of a row in the order of a search.
+    fn read_position(&self, row: &Row, state: State) -> Result<SearchPosition, StoreError> {
+        let first = 2 + self.key.len();
+        let time = match self.walk(state).time {
+            None => None,
+            Some(_) if state == State::Dead => decode::optional_time(row, first + 2)?,
+            Some(_) => decode::optional_time(row, first + 3)?,
+        };
+        Ok(SearchPosition {
+            time,
+            key: self.read_key(row, 2)?,
+        })
+    }
+
+    /// Returns the columns of a filter and the entry with their values.
+    ///
+    /// # Errors
+    /// [`StoreError::Rejected`] with the name of the column that cannot be compared with its value.
+    fn filter_columns(
+        &self,
+        filter: &ItemFilter,
+    ) -> Result<(Vec<FilterColumn<'_>>, ListEntry), StoreError> {
+        let mut columns = Vec::with_capacity(filter.columns.len());
+        let mut values = ListEntry::default();
+        for (index, (name, value)) in filter.columns.iter().enumerate() {
+            let refused = |problem: String| {
+                let problem = Problem::new(ProblemKind::InvalidField, problem);
+                StoreError::Rejected(Rejection::of_list(Some(name.clone()), problem))
+            };
+            let column = self.filterable.get(name);
+            let column =
+                column.ok_or_else(|| refused("the setting filterable does not list it".into()))?;
+            if !is_comparable(column) {
+                let kind = &column.declared;
+                return Err(refused(format!("the type {kind} has no equality")));
+            }
+            let is_null = *value == Value::Null;
+            if !is_null {
+                match self.encode_value(name, column, value).map_err(refused)? {
+                    EntryValue::Long(_) => {
+                        return Err(refused("a filter has at most 4,000 characters".into()));
+                    }
+                    value => values.insert(format!("c{index}"), value),
+                }
+            }
+            columns.push(FilterColumn { column, is_null });
+        }
+        Ok((columns, values))
+    }
+}
+
+/// Returns whether the server can compare values of the column.
+fn is_comparable(column: &Column) -> bool {
+    let name = column.declared.split('(').next().unwrap_or_default();
+    let is_old_type = ["text", "ntext", "image"].contains(&name);
+    let kinds = [ColumnType::Xml, ColumnType::Json, ColumnType::Other];
+    !is_old_type && !kinds.contains(&column.kind)
+}

@@ -1,0 +1,320 @@
+//! The rows of operations on many items, and their batches.
+
+use std::sync::LazyLock;
+
+use lease_broker_model::item_state::State;
+use lease_broker_model::millis::millis_rounded_up;
+use rusqlite::{Connection, OptionalExtension as _, Row};
+use uuid::Uuid;
+
+use super::cancel;
+use super::error::rejection;
+use super::queue_statements::QueueStatements;
+use super::statement::{Token, bind, bind_key};
+use super::writer::WriteContext;
+use crate::adoption::with;
+use crate::template::{Placeholders, render};
+use crate::{
+    AppliedBatch, BrokerOrders, CancelledLease, Checkpoints, ItemChange, KEEP_OPERATIONS_FOR,
+    NewOperation, Operation, OperationBatch, OperationKind, OperationState, QueueIndex,
+    StartedOperation, StoreError,
+};
+
+const OPERATION: &str = lease_broker_sql::sqlite::OPERATION;
+const SEARCH: &str = lease_broker_sql::sqlite::SEARCH;
+
+static READ: LazyLock<String> = LazyLock::new(|| section("read"));
+
+fn section(name: &str) -> String {
+    let columns = render(OPERATION, "columns", &Placeholders::new());
+    let columns = Placeholders::from([("columns", columns)]);
+    render(OPERATION, name, &columns)
+}
+
+/// Stores an operation. See [`Operate::start_operation`](crate::Operate::start_operation).
+pub(super) fn start(
+    context: &WriteContext,
+    queue: QueueIndex,
+    new: &NewOperation,
+) -> Result<StartedOperation, StoreError> {
+    let queue = &context.queue(queue)?.spec.name;
+    let (connection, now) = (&context.connection, context.now());
+    let mut forget = connection.prepare_cached(&section("forget"))?;
+    bind(
+        &mut forget,
+        4,
+        &[&now.saturating_sub(millis_rounded_up(KEEP_OPERATIONS_FOR))],
+    )?;
+    forget.raw_execute()?;
+    if let Some(found) = read(connection, new.id)? {
+        let is_same =
+            found.queue == *queue && found.kind == new.kind && found.definition == new.definition;
+        return Ok(if is_same {
+            StartedOperation::Repeated(found)
+        } else {
+            StartedOperation::OtherDefinition
+        });
+    }
+    let mut running = connection.prepare_cached(&section("running"))?;
+    bind(&mut running, 3, &[queue, &new.kind.name()])?;
+    if let Some(row) = running.raw_query().next()? {
+        return Ok(StartedOperation::Running(read_row(row)?));
+    }
+    connection.prepare_cached(&section("start"))?.execute((
+        Token(&new.id),
+        now,
+        queue,
+        new.kind.name(),
+        &new.definition,
+        &new.actor,
+        &new.reason,
+    ))?;
+    let stored = read(connection, new.id)?;
+    let stored = stored.ok_or_else(|| StoreError::Bug("a new operation is gone".to_owned()))?;
+    Ok(StartedOperation::Started(stored))
+}
+
+/// Reads an operation. See [`Inspect::operation`](crate::Inspect::operation).
+pub(super) fn read(connection: &Connection, id: Uuid) -> Result<Option<Operation>, StoreError> {
+    let mut statement = connection.prepare_cached(&READ)?;
+    let found = statement.query_row([Token(&id)], |row| Ok(read_row(row)));
+    found.optional()?.transpose()
+}
+
+/// Lists operations. See [`Inspect::operations`](crate::Inspect::operations).
+pub(super) fn list(
+    connection: &Connection,
+    queues: &[String],
+    only_running: bool,
+    before: Option<Uuid>,
+    limit: usize,
+) -> Result<Vec<Operation>, StoreError> {
+    let before = before.map(|id| read(connection, id)).transpose()?.flatten();
+    let mut statement = connection.prepare_cached(&section("list"))?;
+    if let Some(before) = &before {
+        bind(&mut statement, 1, &[&Token(&before.id)])?;
+    }
+    let create_time = before.map(|before| before.create_time);
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    bind(
+        &mut statement,
+        3,
+        &[&json(queues), &only_running, &create_time, &limit],
+    )?;
+    let mut rows = statement.raw_query();
+    let mut operations = Vec::new();
+    while let Some(row) = rows.next()? {
+        operations.push(read_row(row)?);
+    }
+    Ok(operations)
+}
+
+/// Ends an operation. See [`Operate::cancel_operation`](crate::Operate::cancel_operation).
+pub(super) fn cancel(
+    context: &WriteContext,
+    id: Uuid,
+    actor: &str,
+) -> Result<Option<Operation>, StoreError> {
+    let mut statement = context.connection.prepare_cached(&section("cancel"))?;
+    bind(&mut statement, 1, &[&Token(&id), &context.now()])?;
+    bind(&mut statement, 6, &[&actor])?;
+    statement.raw_execute()?;
+    read(&context.connection, id)
+}
+
+/// Takes an operation. See [`Operate::take_operation`](crate::Operate::take_operation).
+pub(super) fn take(
+    context: &WriteContext,
+    queues: &[String],
+    broker: Uuid,
+    until: i64,
+) -> Result<Option<Operation>, StoreError> {
+    let Some(id) = find_free(&context.connection, queues, broker, context.now())? else {
+        return Ok(None);
+    };
+    let mut take = context.connection.prepare_cached(&section("take"))?;
+    bind(&mut take, 1, &[&Token(&id)])?;
+    bind(&mut take, 4, &[&Token(&broker), &until])?;
+    take.raw_execute()?;
+    read(&context.connection, id)
+}
+
+fn find_free(
+    connection: &Connection,
+    queues: &[String],
+    broker: Uuid,
+    now: i64,
+) -> Result<Option<Uuid>, StoreError> {
+    let mut find = connection.prepare_cached(&section("find_free"))?;
+    bind(&mut find, 2, &[&now, &json(queues), &Token(&broker)])?;
+    let mut rows = find.raw_query();
+    let Some(row) = rows.next()? else {
+        return Ok(None);
+    };
+    Ok(Some(Uuid::from_bytes(row.get(0)?)))
+}
+
+/// Reads what the database asks of a broker. See [`Operate::read_orders`](crate::Operate::read_orders).
+pub(super) fn read_orders(
+    connection: &Connection,
+    broker: Uuid,
+    queues: &[String],
+    now: i64,
+) -> Result<BrokerOrders, StoreError> {
+    Ok(BrokerOrders {
+        drain: super::instance::is_told_to_drain(connection, &broker)?,
+        has_operation: find_free(connection, queues, broker, now)?.is_some(),
+    })
+}
+
+/// Applies a batch. See [`Operate::apply_batch`](crate::Operate::apply_batch).
+pub(super) fn apply(
+    context: &WriteContext,
+    index: QueueIndex,
+    batch: &OperationBatch,
+) -> Result<AppliedBatch, StoreError> {
+    let queue = context.queue(index)?;
+    let (connection, now) = (&context.connection, context.now());
+    let until = now.saturating_add(millis_rounded_up(batch.hold_for));
+    let mut begin = connection.prepare_cached(&section("begin_batch"))?;
+    bind(&mut begin, 1, &[&Token(&batch.id)])?;
+    bind(
+        &mut begin,
+        4,
+        &[
+            &Token(&batch.holder),
+            &until,
+            &batch.number,
+            &batch.position,
+            &batch.examined,
+            &batch.refused,
+            &batch.error,
+        ],
+    )?;
+    if begin.raw_execute()? == 0 {
+        return Ok(AppliedBatch::default());
+    }
+    let operation = read(connection, batch.id)?
+        .ok_or_else(|| StoreError::Bug("an operation is gone".to_owned()))?;
+    let mut applied = AppliedBatch::default();
+    let changed = match &batch.change {
+        ItemChange::Redrive {
+            delay,
+            keep_attempts,
+            checkpoints,
+        } => {
+            let sql = redrive_statement(queue, *keep_attempts, *checkpoints);
+            let (state, due) = if delay.is_zero() {
+                (State::Ready, None)
+            } else {
+                let due = now.saturating_add(millis_rounded_up(*delay));
+                (State::Delayed, Some(due))
+            };
+            change_items(context, &sql, batch, &operation, now, state, due)?
+        }
+        ItemChange::Purge(state) => {
+            let sql = render(SEARCH, "purge_item", &queue.placeholders);
+            change_items(context, &sql, batch, &operation, now, *state, None)?
+        }
+        ItemChange::Cancel(cancellation) => {
+            let items = batch.items.iter().cloned();
+            let leases = items.map(|(key, fence)| CancelledLease {
+                key,
+                fence: Some(fence),
+            });
+            let leases: Vec<CancelledLease> = leases.collect();
+            let not_after = Some(operation.create_time);
+            applied.ended = cancel::cancel(context, index, &leases, cancellation, not_after)?.ended;
+            applied.ended.len()
+        }
+    };
+    let state = batch.end.map_or(0, OperationState::code);
+    let changed_count = i64::try_from(changed).unwrap_or(i64::MAX);
+    let mut end = connection.prepare_cached(&section("end_batch"))?;
+    bind(&mut end, 1, &[&Token(&batch.id), &now])?;
+    bind(&mut end, 4, &[&changed_count, &state])?;
+    end.raw_execute()?;
+    applied.changed = Some(changed);
+    Ok(applied)
+}
+
+fn redrive_statement(
+    queue: &QueueStatements,
+    keep_attempts: bool,
+    checkpoints: Checkpoints,
+) -> String {
+    let attempt = &queue.placeholders["lease_attempt"];
+    let attempt = if keep_attempts {
+        String::new()
+    } else {
+        format!(", {attempt} = 0")
+    };
+    let checkpoint = match checkpoints {
+        Checkpoints::Keep => String::new(),
+        Checkpoints::Clear => queue.placeholders["clear_checkpoint"].clone(),
+    };
+    let placeholders = with(
+        &queue.placeholders,
+        [
+            ("redriven_attempt", attempt),
+            ("redriven_checkpoint", checkpoint),
+        ],
+    );
+    render(SEARCH, "redrive_item", &placeholders)
+}
+
+/// Runs a statement for each item of a batch. Returns the number of changed items.
+fn change_items(
+    context: &WriteContext,
+    sql: &str,
+    batch: &OperationBatch,
+    operation: &Operation,
+    now: i64,
+    state: State,
+    due: Option<i64>,
+) -> Result<usize, StoreError> {
+    let mut statement = context.connection.prepare_cached(sql)?;
+    let mut changed = 0;
+    for (key, fence) in &batch.items {
+        bind_key(&mut statement, key)?;
+        bind(
+            &mut statement,
+            4,
+            &[&operation.create_time, &now, fence, &state.code(), &due],
+        )?;
+        changed += statement.raw_execute().map_err(rejection)?;
+    }
+    Ok(changed)
+}
+
+/// Returns a list of names as a JSON array.
+fn json(names: &[String]) -> String {
+    serde_json::to_string(names).unwrap_or_default()
+}
+
+fn read_row(row: &Row<'_>) -> Result<Operation, StoreError> {
+    let kind: String = row.get(2)?;
+    let unknown = || StoreError::Bug(format!("{kind:?} is not the kind of an operation"));
+    let code = row.get(7)?;
+    let no_state = || StoreError::Bug(format!("no state of an operation has the number {code}"));
+    let holder: Option<[u8; 16]> = row.get(15)?;
+    Ok(Operation {
+        id: Uuid::from_bytes(row.get(0)?),
+        queue: row.get(1)?,
+        kind: OperationKind::from_name(&kind).ok_or_else(unknown)?,
+        definition: row.get(3)?,
+        actor: row.get(4)?,
+        reason: row.get(5)?,
+        create_time: row.get(6)?,
+        state: OperationState::from_code(code).ok_or_else(no_state)?,
+        end_time: row.get(8)?,
+        batches: row.get(9)?,
+        position: row.get(10)?,
+        examined: row.get(11)?,
+        changed: row.get(12)?,
+        refused: row.get(13)?,
+        error: row.get(14)?,
+        holder: holder.map(Uuid::from_bytes),
+        cancelled_by: row.get(16)?,
+    })
+}
