@@ -240,6 +240,18 @@ pub(crate) async fn large_items_of_suspects_are_leased_alone<H: Harness>() {
     assert_eq!(keys(&results[0].items), ["3", "4"]);
 }
 
+pub(crate) async fn why_names_a_suspect<H: Harness>() {
+    let fixture = with_suspects(Fixture::<H>::items(2).await, 1).await;
+    let names = async |key: &str| {
+        let key = fixture.store.parse_key(fixture.queue, key).expect("a key");
+        let facts = fixture.store.item_facts(fixture.queue, &key).await;
+        let causes = lease_broker::why::causes(&facts.expect("facts"), &fixture.queues[0]);
+        let is_suspect = |cause: &lease_broker::why::Cause| cause.name() == "suspect";
+        causes.iter().any(is_suspect)
+    };
+    assert_eq!((names("1").await, names("2").await), (true, false));
+}
+
 pub(crate) async fn list_of_suspects_is_empty_when_they_are_settled<H: Harness>() {
     let fixture = with_suspects(Fixture::<H>::items(3).await, 3).await;
     let listed = async || {
