@@ -10,6 +10,7 @@ mod completion;
 mod connect;
 mod connections;
 mod container;
+mod dashboard;
 mod demo;
 mod deployment;
 mod doctor;
