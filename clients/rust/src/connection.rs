@@ -9,7 +9,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::credentials::Credentials;
 use super::errors::WorkerError;
 use super::transport::{Addresses, Transport};
-use super::worker::Worker;
 
 /// A connection to the brokers that several workers share, each with a queue of its own: one thread and one connection for claims and
 /// settlements, and one of each for heartbeats. A clone is another handle. They end with the last handle and the last worker.
@@ -29,7 +28,7 @@ pub(super) struct Link {
 }
 
 impl Connection {
-    /// Returns a connection that connects with the first call. The address is as for [`Worker::new`].
+    /// Returns a connection that connects with the first call. The address is as for [`Worker::new`](crate::Worker::new).
     ///
     /// # Errors
     /// The address or the credentials are malformed, or would send plaintext to another machine.
@@ -40,13 +39,6 @@ impl Connection {
             calls: Arc::new(Link::new("lease-broker call", addresses.clone())?),
             keep: Arc::new(Link::new("lease-broker keep", addresses)?),
         })
-    }
-
-    /// Returns a worker for a queue over this connection, which then has the credentials of the connection.
-    pub fn worker(&self, queue: impl Into<String>) -> Worker {
-        let mut worker = Worker::new(self.address.as_str(), queue);
-        worker.options.connection = Some(self.clone());
-        worker
     }
 }
 

@@ -8,9 +8,11 @@ use super::context::Context;
 use super::endings::BatchDone;
 use super::handler_error::HandlerError;
 use super::item::Item;
-use super::runners::Handler;
 
 pub(super) type Outcome = Result<BatchDone, HandlerError>;
+/// A handler of any kind as a handler of batches.
+pub(super) type Handler =
+    Box<dyn Fn(Vec<Item>, Context) -> BoxFuture<'static, Outcome> + Send + Sync>;
 pub(super) type Middleware =
     Arc<dyn Fn(Vec<Item>, Context, Next) -> BoxFuture<'static, Outcome> + Send + Sync>;
 

@@ -5,7 +5,6 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tracing::Instrument as _;
 
@@ -14,12 +13,8 @@ use super::endings::{BatchDone, Done, Ending, EndingMessage};
 use super::handler_error::HandlerError;
 use super::item::Item;
 use super::leases::Start;
-use super::middleware::{Next, Outcome};
+use super::middleware::{Handler, Next, Outcome};
 use super::state::State;
-
-/// A handler of any kind as a handler of batches.
-pub(super) type Handler =
-    Box<dyn Fn(Vec<Item>, Context) -> BoxFuture<'static, Outcome> + Send + Sync>;
 
 /// Makes a handler of one item a handler of batches.
 pub(super) fn of_item<F, R>(handler: F) -> Handler

@@ -17,10 +17,10 @@ use super::handler_error::HandlerError;
 use super::health::ConnectionHealth;
 use super::item::Item;
 use super::keeper::Keeper;
-use super::middleware::Next;
+use super::middleware::{Handler, Next};
 use super::options::Options;
 use super::poller::Poller;
-use super::runners::{self, Handler, Runner};
+use super::runners::{self, Runner};
 use super::running::{Control, Handle, RunningWorker};
 use super::settler::Settler;
 use super::state::State;
@@ -31,6 +31,15 @@ use super::stop::{Calls, refuse};
 #[must_use = "a worker does nothing until it runs"]
 pub struct Worker {
     pub(super) options: Options,
+}
+
+impl Connection {
+    /// Returns a worker for a queue over this connection, which then has the credentials of the connection.
+    pub fn worker(&self, queue: impl Into<String>) -> Worker {
+        let mut worker = Worker::new(self.address.as_str(), queue);
+        worker.options.connection = Some(self.clone());
+        worker
+    }
 }
 
 impl Worker {

@@ -7,19 +7,15 @@ use rusqlite::{Connection, OptionalExtension as _};
 
 use super::catalogue::Table;
 use super::clock::system_clock;
+use super::epoch_sql::section;
 use super::generation;
 use super::placeholders;
 use super::soft_lock_types::queue_columns;
 use crate::StoreError;
 use crate::epoch::{NewEpoch, fence_after};
-use crate::template::{Placeholders, render};
+use crate::template::render;
 
 const EPOCH: &str = lease_broker_sql::sqlite::EPOCH;
-
-/// Returns a section of `epoch.sql` that has no placeholders.
-pub(super) fn section(name: &str) -> String {
-    render(EPOCH, name, &Placeholders::new())
-}
 
 /// Returns the fence that all fencing tokens of the epoch exceed.
 pub(super) fn read_fence(connection: &Connection, read_fence: &str) -> Result<i64, StoreError> {
