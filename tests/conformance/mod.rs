@@ -26,6 +26,7 @@ mod keys;
 mod managed;
 mod mirror;
 mod names;
+mod operation_batches;
 mod operations;
 mod order;
 mod pause;
@@ -37,6 +38,7 @@ mod removal;
 mod repeated_settlement;
 mod retried_claim;
 mod search;
+mod search_filters;
 mod secrets;
 mod settle;
 mod suspects;
@@ -406,10 +408,6 @@ macro_rules! conformance {
                     ready_and_completed_items_come_by_key
                     search_without_filtered_indexes_finds_the_same
                     search_looks_at_a_bounded_number_of_rows
-                    owner_and_error_are_compared_exactly
-                    times_and_attempts_bound_a_search
-                    columns_are_compared_as_values
-                    column_that_is_not_filterable_is_refused
                     search_pages_over_keys_of_several_columns
                     rows_with_a_null_key_are_not_found
                     keys_are_found_in_their_order
@@ -417,12 +415,22 @@ macro_rules! conformance {
                     row_with_a_state_that_is_none_is_read
                     locked_rows_are_found
                 }
+                search_filters {
+                    owner_and_error_are_compared_exactly
+                    times_and_attempts_bound_a_search
+                    columns_are_compared_as_values
+                    column_that_is_not_filterable_is_refused
+                }
                 operations {
                     operation_is_stored_once
                     queue_runs_one_operation_of_a_kind
                     one_of_many_starts_at_one_moment_wins
                     operations_are_listed_in_pages
                     one_broker_at_a_time_takes_an_operation
+                    operation_that_ended_is_forgotten_after_ten_days
+                    reader_without_tables_sees_no_operation
+                }
+                operation_batches {
                     batch_changes_items_and_counts_once
                     first_error_of_an_operation_stays
                     cancelled_operation_changes_nothing
@@ -433,8 +441,6 @@ macro_rules! conformance {
                     purged_items_are_gone
                     refused_batch_changes_and_counts_nothing
                     batch_sent_by_many_is_applied_once
-                    operation_that_ended_is_forgotten_after_ten_days
-                    reader_without_tables_sees_no_operation
                 }
                 instances {
                     other_processes_are_listed_as_they_announced_themselves
