@@ -30,9 +30,10 @@ pub(in crate::cli) struct Show {
     /// Queue of the item
     #[arg(add = ArgValueCandidates::new(complete::queues))]
     queue: String,
+    // Not `key`, which is the credential of that name.
     /// Key of the item, as `list` and `claim` print it
-    #[arg(allow_hyphen_values = true, add = ArgValueCandidates::new(complete::keys))]
-    key: String,
+    #[arg(value_name = "KEY", allow_hyphen_values = true, add = ArgValueCandidates::new(complete::keys))]
+    item_key: String,
     #[command(flatten)]
     place: PlaceArgs,
 }
@@ -42,7 +43,7 @@ impl Show {
         let admin = self.place.look(Some(&self.queue)).await?;
         let request = proto::GetItemRequest {
             queue: self.queue.clone(),
-            key: self.key,
+            key: self.item_key,
         };
         let item = admin.get_item(request).await?;
         self.place.output().print_record(&record(&self.queue, item));
