@@ -101,7 +101,7 @@ pub(crate) async fn lease_tells_its_worker_and_its_end<H: Harness>() {
     announce(&fixture).await;
     assert_eq!(causes_of(&fixture, "1").await, ["lease_expired"]);
     fixture.reap(9).await;
-    assert_eq!(causes_of(&fixture, "1").await, ["first"]);
+    assert_eq!(causes_of(&fixture, "1").await, ["suspect"]);
 }
 
 pub(crate) async fn delay_that_is_over_waits_for_the_reaper<H: Harness>() {

@@ -6,7 +6,9 @@ use lease_broker_value::Value;
 use uuid::Uuid;
 
 use crate::harness::Harness as _;
-use crate::harness::fixture::{Fixture, HOUR, MINUTE, fail, keys, new_item, queue, release, text};
+use crate::harness::fixture::{
+    Fixture, HOUR, MINUTE, call, fail, keys, new_item, queue, release, text,
+};
 use crate::harness::sqlite::SqliteHarness;
 
 const TABLE: &str = "CREATE TABLE item (
@@ -50,7 +52,10 @@ async fn table_without_rowid_works_as_a_queue() {
         let reaped = fixture.reap(9).await;
         assert_eq!((reaped.expired.len(), reaped.promoted), (1, 1));
         assert_eq!(fixture.redrive(9).await, 1);
-        assert_eq!(fixture.claim(9).await.len(), 3, "{on_complete:?}");
+        // The item whose lease expired is leased alone.
+        assert_eq!(fixture.claim(9).await.len(), 1, "{on_complete:?}");
+        let others = fixture.claim_by(call("other", 9)).await;
+        assert_eq!(others.len(), 2, "{on_complete:?}");
     }
 }
 
