@@ -189,7 +189,32 @@ SELECT t.k FROM dbo.q16 AS t
 WHERE t.k > CONVERT(varchar(10), @k COLLATE Latin1_General_100_CI_AS) COLLATE Latin1_General_100_CI_AS ORDER BY t.k;
 GO
 
+-- 17. Does retention with completed_index seek in both indexes?
+-- Expected: no error 8622, and a plan with two index seeks that sorts no more than the rows of i17d.
+CREATE TABLE dbo.q17 (id int NOT NULL PRIMARY KEY NONCLUSTERED, s smallint NOT NULL, w datetime2(3) NOT NULL);
+INSERT dbo.q17 VALUES (1, 3, '20200101'), (2, 4, '20200102'), (3, 3, '20200102'), (4, 0, '20200103');
+CREATE INDEX i17c ON dbo.q17 (w, id) WHERE s = 3;
+CREATE INDEX i17d ON dbo.q17 (w) WHERE s = 4;
+GO
+DECLARE @n int = 500, @old datetime2(3) = SYSUTCDATETIME(), @w datetime2(3) = '20200101', @k int = 1;
+SELECT TOP (@n) d.id, d.w
+FROM (
+    SELECT c.* FROM (
+        SELECT TOP (@n) t.id, t.w FROM dbo.q17 AS t WITH (READPAST, READCOMMITTEDLOCK, FORCESEEK, INDEX (i17c))
+        WHERE t.s = 3 AND t.w > '20000101' AND t.w < @old AND t.w >= @w AND (t.w > @w OR t.id > @k) ORDER BY t.w, t.id
+    ) AS c
+    UNION ALL
+    SELECT c.* FROM (
+        SELECT TOP (@n) t.id, t.w FROM dbo.q17 AS t WITH (READPAST, READCOMMITTEDLOCK, FORCESEEK, INDEX (i17d))
+        WHERE t.s = 4 AND t.w > '20000101' AND t.w < @old AND t.w >= @w AND (t.w > @w OR t.id > @k) ORDER BY t.w, t.id
+    ) AS c
+) AS d
+ORDER BY d.w, d.id
+OPTION (KEEPFIXED PLAN, OPTIMIZE FOR (@n = 1));
+GO
+
 -- Clean up.
+DROP TABLE dbo.q17;
 DROP TABLE dbo.q16;
 IF OBJECT_ID(N'dbo.q15') IS NOT NULL DROP TABLE dbo.q15;
 DROP TABLE dbo.q9;

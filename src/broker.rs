@@ -78,6 +78,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+pub use self::activity::ActivityHistory;
 pub use self::admission::{
     Account, Budget, Budgets, FairQueue, Held, Importance, InTurn, Ledger, OpenAccount,
 };
@@ -138,6 +139,7 @@ pub struct Broker {
     leases: Arc<LeaseRecorder>,
     secret_reader: Arc<SecretReader>,
     operator: Arc<Operator>,
+    activity_history: Arc<ActivityHistory>,
     /// True when an operator has told this broker to drain.
     told_to_drain: watch::Sender<bool>,
     /// Whether the broker will stop giving leases.
@@ -292,6 +294,7 @@ impl Broker {
         let operator = Operator::with_wakeups(store.clone(), queues, wakeups.clone());
         let mut broker = Self {
             operator: Arc::new(operator),
+            activity_history: Arc::default(),
             told_to_drain: watch::Sender::new(false),
             store,
             lease_operations,
@@ -516,6 +519,11 @@ impl Broker {
         self.metrics.clock_offset_seconds()
     }
 
+    /// Returns what all brokers together have done lately.
+    pub fn activity_history(&self) -> &Arc<ActivityHistory> {
+        &self.activity_history
+    }
+
     /// Returns what serves operators.
     pub fn operator(&self) -> &Arc<Operator> {
         &self.operator
@@ -549,18 +557,19 @@ impl Broker {
             drain: self.told_to_drain.clone(),
         };
         self.tasks.spawn(runner.run(self.stop.clone()));
+        let names = self.operator.queue_names().map(str::to_owned).collect();
+        let meter = ActivityMeter::new(self.metrics.clone(), names);
         let instances = Instances::new(
             self.store.clone(),
             self.store_health.clone(),
             identity,
             self.queues.iter().map(|queue| &queue.spec),
             self.drain_is_announced.subscribe(),
-            self.differing_queues.clone(),
-            self.other_version_runs.clone(),
-            ActivityMeter::new(
-                self.metrics.clone(),
-                self.operator.queue_names().map(str::to_owned).collect(),
+            (
+                self.differing_queues.clone(),
+                self.other_version_runs.clone(),
             ),
+            (meter, self.activity_history.clone()),
         );
         self.tasks.spawn(instances.run(self.stop.clone()));
     }

@@ -1,14 +1,13 @@
 //! The command line: one module per command, and the modules that several commands share.
 //!
-//! `serve` and `demo` run a broker in this process or in a child process. `adopt`, `schema`, `stats`, `list`, `why`,
-//! `redrive`, `purge`, `secret`, `backup` and `restore` open the store directly, so they work while no broker runs. `token` and `auth` need no broker. The other
-//! commands call a running broker over gRPC.
+//! `serve` and `demo` run a broker in this process or in a child process. `adopt`, `schema`, `why`, `secret`, `backup` and `restore`
+//! open the store directly, so they work while no broker runs. The commands of [`operate`] can do both. `token` and `auth` need no
+//! broker. The other commands call a running broker over gRPC.
 
 mod adopt;
 mod auth;
 mod backup;
 mod bearer;
-mod cancel;
 mod claim;
 mod client_args;
 mod command_error;
@@ -24,14 +23,12 @@ mod doctor;
 mod enqueue;
 mod environment;
 mod health;
-mod inspect;
 pub(crate) mod item_file;
 mod item_input;
 mod lease_args;
+mod operate;
 pub mod output;
 mod port_protocol;
-mod purge;
-mod redrive;
 mod restore;
 mod runtime;
 mod schema;
@@ -78,10 +75,15 @@ Examples:
   lease-broker claim default                          lease the item
   lease-broker complete default LEASE_ID              complete the item
   lease-broker work default -- ./program              run a program for each item
+  lease-broker top                                    watch the queues, leases, failures and brokers
+  lease-broker redrive default --error timeout        make dead items ready again
 
 Exit codes:
   0   success
   1   the service refused the call, a lease was lost, or a check failed
+  2   no item fits: redrive, cancel and purge had nothing to change
+  3   the answer to the question was no, and nothing was changed
+  4   an operation on many items ended part-way; the message says how far
   64  the command line, the configuration or a table's schema is wrong
   69  the service cannot be reached or does not answer in time
   70  a bug in lease-broker
@@ -105,12 +107,19 @@ enum Command {
     Release(settle::Release),
     Health(health::Health),
     Doctor(Box<doctor::Doctor>),
-    Cancel(cancel::Cancel),
-    Stats(inspect::Stats),
-    List(inspect::List),
+    Top(operate::Top),
+    Stats(operate::Stats),
+    List(operate::List),
+    Show(operate::Show),
     Why(why::Why),
-    Redrive(redrive::Redrive),
-    Purge(purge::Purge),
+    Pause(operate::Pause),
+    Resume(operate::Resume),
+    Redrive(operate::Redrive),
+    Cancel(operate::Cancel),
+    Purge(operate::Purge),
+    Operations(operate::Operations),
+    Brokers(operate::Brokers),
+    Drain(operate::Drain),
     Secret(secret::SecretCommand),
     Backup(backup::Backup),
     Restore(restore::Restore),
@@ -120,6 +129,11 @@ enum Command {
 }
 
 impl Cli {
+    /// If a shell asks how a command line can continue, prints the candidates and ends the process.
+    pub fn answer_shell() {
+        operate::complete::answer_shell(Self::command);
+    }
+
     /// Runs the command. Blocks until it ends.
     pub fn run(self) -> Result<(), CommandError> {
         self.run_with(|store| store)
@@ -135,10 +149,7 @@ impl Cli {
             warn_of_unknown_variables(&unknown);
         }
         match self.command {
-            Command::Completions(command) => {
-                command.run(Self::command());
-                Ok(())
-            }
+            Command::Completions(command) => command.run(),
             Command::Adopt(command) => command.run(|config| {
                 Self::parse_from(["lease-broker", "serve", "--config", config]).run()
             }),
@@ -165,6 +176,13 @@ impl Cli {
             Command::List(command) => block_on(command.run()),
             Command::Why(command) => block_on(command.run()),
             Command::Redrive(command) => block_on(command.run()),
+            Command::Top(command) => block_on(command.run()),
+            Command::Show(command) => block_on(command.run()),
+            Command::Pause(command) => block_on(command.run()),
+            Command::Resume(command) => block_on(command.run()),
+            Command::Operations(command) => block_on(command.run()),
+            Command::Brokers(command) => block_on(command.run()),
+            Command::Drain(command) => block_on(command.run()),
             Command::Purge(command) => block_on(command.run()),
         }
     }

@@ -10,5 +10,6 @@ use lease_broker::cli::{Cli, start};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    Cli::answer_shell();
     start("lease-broker", Cli::run)
 }

@@ -18,11 +18,15 @@ pub fn causes(facts: &ItemFacts, queue: &QueueSpec) -> Vec<Cause> {
         return vec![Cause::NoRow(facts.has_null_keys)];
     };
     let mut causes = vec![of_state(row, facts.now, queue)];
+    let is_ready = row.state == Some(State::Ready);
+    if is_ready && row.attempt > 0 && row.owner.is_none() && !row.has_token {
+        causes.push(Cause::Suspect);
+    }
     let waits_for_broker = !matches!(row.state, None | Some(State::Completed | State::Dead));
     if waits_for_broker {
         causes.extend(facts.lock.clone().map(Cause::Locked));
         causes.extend(of_brokers(facts, queue));
-        // A lock or a missing broker explains more.
+        // The others explain more.
         if causes.len() > 1 {
             causes.retain(|cause| !matches!(cause, Cause::First | Cause::Changing));
         }
@@ -92,6 +96,7 @@ mod tests {
                 attempt: 0,
                 fence: 0,
                 error: None,
+                has_token: true,
                 ahead,
             }),
             has_null_keys: false,

@@ -42,6 +42,7 @@ type caller struct {
 	// onAttempt is called with the result of each attempt, nil if it was answered.
 	onAttempt func(*failure)
 	onRetry   func(retry)
+	silence   silence
 }
 
 // retry is a request that is about to be sent again.
@@ -143,7 +144,7 @@ func call[Request, Response any](
 func attempt[Request, Response any](
 	ctx context.Context, c *caller, send method[Request, Response], request Request, timeout time.Duration, fresh bool,
 ) (Response, *failure) {
-	attemptCtx, cancel := context.WithTimeout(ctx, timeout)
+	attemptCtx, cancel := context.WithTimeout(c.silence.context(ctx), timeout)
 	defer cancel()
 	if c.token != nil {
 		token, err := c.token(attemptCtx, fresh)

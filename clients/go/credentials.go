@@ -21,7 +21,7 @@ import (
 // tokenFileInterval is the time after which the file of a token is read again.
 const tokenFileInterval = 10 * time.Second
 
-// Security is how a connection is protected. Make it with Plaintext, PlaintextAllowed or TLS.
+// Security is how a connection is protected. Make it with Plaintext, PlaintextAllowed, TLS or TLSFrom.
 type Security struct {
 	transport      credentials.TransportCredentials
 	allowPlaintext bool
@@ -62,6 +62,59 @@ func TLS(files TLSFiles) Security {
 	}
 	return Security{transport: credentials.NewTLS(config)}
 }
+
+// TLSPaths are the paths of the PEM files of a TLS connection. They are read for each new connection, so files that were replaced
+// count from the next connection on. An empty path stands for an absent text of TLSFiles.
+type TLSPaths struct {
+	CA, Cert, Key string
+	// ServerName is as in TLSFiles.
+	ServerName string
+}
+
+// TLSFrom encrypts the connection with the texts in files.
+func TLSFrom(paths TLSPaths) Security {
+	security := paths.read()
+	if security.err == nil {
+		security.transport = fileCredentials{security.transport, paths}
+	}
+	return security
+}
+
+// read reads the files as they are now.
+func (p TLSPaths) read() Security {
+	files := TLSFiles{ServerName: p.ServerName}
+	for _, file := range []struct {
+		path string
+		text *[]byte
+	}{{p.CA, &files.CA}, {p.Cert, &files.Cert}, {p.Key, &files.Key}} {
+		if file.path == "" {
+			continue
+		}
+		var err error
+		if *file.text, err = os.ReadFile(file.path); err != nil {
+			return Security{err: fmt.Errorf("credentials: %w", err)}
+		}
+	}
+	return TLS(files)
+}
+
+// fileCredentials reads the files for each connection.
+type fileCredentials struct {
+	credentials.TransportCredentials
+	paths TLSPaths
+}
+
+func (c fileCredentials) ClientHandshake(
+	ctx context.Context, authority string, connection net.Conn,
+) (net.Conn, credentials.AuthInfo, error) {
+	security := c.paths.read()
+	if security.err != nil {
+		return nil, nil, security.err
+	}
+	return security.transport.ClientHandshake(ctx, authority, connection)
+}
+
+func (c fileCredentials) Clone() credentials.TransportCredentials { return c }
 
 // check returns an error if the credentials are malformed, or would send plaintext to another machine.
 func (s Security) check(addresses []string) error {

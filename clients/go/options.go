@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // maxItemsPerCall is the largest number of items in a call.
@@ -34,6 +35,7 @@ type options struct {
 	credentials Security
 	token       TokenSource
 	onEvent     func(Event)
+	middleware  []Middleware
 	logger      *slog.Logger
 }
 
@@ -59,7 +61,8 @@ func TimeLimit(limit time.Duration) Option { return func(o *options) { o.timeLim
 func Wait(duration time.Duration) Option { return func(o *options) { o.wait = duration } }
 
 // Grace is the time that handlers have to end when the worker stops. They are then cancelled with ErrShutdown and have 5 s
-// more. Keep the sum below the time that your supervisor waits. Default: 20 s.
+// more, and the last settlements another 5 s. Keep the sum below the time that your supervisor waits. Default: 15 s, for the 30 s
+// of Kubernetes.
 func Grace(duration time.Duration) Option { return func(o *options) { o.grace = duration } }
 
 // StuckAfter is the time after its cancellation at which a handler that still runs is reported as stuck. Default: 30 s.
@@ -78,6 +81,11 @@ func Token(source TokenSource) Option { return func(o *options) { o.token = sour
 // OnEvent is called with every event, in the goroutine in which it happens. It must not block. Default: none.
 func OnEvent(observer func(Event)) Option { return func(o *options) { o.onEvent = observer } }
 
+// Use surrounds the handler with these functions. The first one is the outermost. Default: none.
+func Use(middleware ...Middleware) Option {
+	return func(o *options) { o.middleware = append(o.middleware, middleware...) }
+}
+
 // Logger receives the log. Default: slog.Default.
 func Logger(logger *slog.Logger) Option { return func(o *options) { o.logger = logger } }
 
@@ -88,7 +96,7 @@ func newOptions(address string, given []Option) (*options, error) {
 		concurrency: 1,
 		heartbeat:   true,
 		wait:        20 * time.Second,
-		grace:       20 * time.Second,
+		grace:       15 * time.Second,
 		stuckAfter:  30 * time.Second,
 		logger:      slog.Default(),
 	}
@@ -114,12 +122,12 @@ func (o *options) checkWorker() error {
 	switch {
 	case o.queue == "":
 		return fmt.Errorf("the queue is empty; pass its name")
-	case o.workerID == "":
-		return fmt.Errorf("WorkerID is empty; it has 1 to 128 characters")
+	case o.workerID == "" || utf8.RuneCountInString(o.workerID) > 128:
+		return fmt.Errorf("WorkerID has %d characters; it has 1 to 128", utf8.RuneCountInString(o.workerID))
 	case o.concurrency < 1:
 		return fmt.Errorf("Concurrency is %d; it must be at least 1", o.concurrency)
 	case o.batch < 0 || o.batch > maxItemsPerCall:
-		return fmt.Errorf("the batch is %d; it must be 1 to %d", o.batch, maxItemsPerCall)
+		return errBatch(o.batch)
 	case o.maxStuck < 1:
 		return fmt.Errorf("MaxStuck is %d; it must be at least 1", o.maxStuck)
 	case o.lease < 0 || o.timeLimit < 0 || o.wait < 0 || o.grace < 0:
@@ -128,6 +136,10 @@ func (o *options) checkWorker() error {
 		return fmt.Errorf("StuckAfter is %s; it must be more than 0", o.stuckAfter)
 	}
 	return nil
+}
+
+func errBatch(batch int) error {
+	return fmt.Errorf("the batch is %d; it must be 1 to %d", batch, maxItemsPerCall)
 }
 
 // lostReason is the reason of a lease that the worker gives up by itself.

@@ -17,6 +17,10 @@ type Handler func(ctx context.Context, item *Item) (*Result, error)
 // be nil. A BatchError fails some items. Any other error ends all items as it would end one.
 type BatchHandler func(ctx context.Context, items []*Item) (map[*Item]*Result, error)
 
+// Middleware surrounds handlers: it returns a handler that does something before and after it calls `next`. A worker that was made by
+// NewWorker calls it with one item.
+type Middleware func(next BatchHandler) BatchHandler
+
 // inBatches makes a handler of one item a handler of batches.
 func (h Handler) inBatches() BatchHandler {
 	return func(ctx context.Context, items []*Item) (map[*Item]*Result, error) {
@@ -36,10 +40,21 @@ func runHandler(state *state, handler BatchHandler, run *run) {
 			err = &panicError{value}
 		}
 		endings := endingsOf(state, run, results, err)
+		logFailures(state, endings)
 		state.update(func() { state.end(run, endings) })
 		run.cancel(nil)
 	}()
 	results, err = handler(run.ctx, run.items())
+}
+
+// logFailures logs the errors of handlers. The broker stores them too, but only the last one of each item.
+func logFailures(state *state, endings []*ending) {
+	for _, ending := range endings {
+		if ending.failure != nil {
+			state.options.logger.Warn("handler failed", "queue", state.options.queue, "key", ending.lease.item.Key,
+				"attempt", ending.lease.item.Attempt, "error", ending.failure.ErrorMessage)
+		}
+	}
 }
 
 func logPanic(state *state, run *run, value any) {

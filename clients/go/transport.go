@@ -23,10 +23,10 @@ import (
 const Version = "0.2.0"
 
 const (
-	roundRobin = `{"loadBalancingConfig": [{"round_robin": {}}]}`
+	inTurn = `{"loadBalancingConfig": [{"` + balancerName + `": {}}]}`
 	// A broker that drains says so by its health, and calls go to another. With a single address there is no other. If a
 	// load balancer is behind it, the health of one broker says nothing about the next.
-	roundRobinOfHealthy = `{"loadBalancingConfig": [{"round_robin": {}}],
+	inTurnIfHealthy = `{"loadBalancingConfig": [{"` + balancerName + `": {}}],
 		"healthCheckConfig": {"serviceName": "leasebroker.v1.LeaseService"}}`
 )
 
@@ -53,15 +53,15 @@ func newTransport(o *options) (*transport, error) {
 		grpc.WithUserAgent("lease-broker-go/" + Version),
 		grpc.WithDisableServiceConfig(),
 	}
-	target, config := o.addresses[0], roundRobin
+	target, config := o.addresses[0], inTurn
 	if len(o.addresses) > 1 {
-		config = roundRobinOfHealthy
+		config = inTurnIfHealthy
 		brokers := manual.NewBuilderWithScheme("lease-broker")
-		brokers.InitialState(resolver.State{Endpoints: endpoints(o.addresses)})
+		brokers.InitialState(resolver.State{Addresses: brokerAddresses(o.addresses)})
 		target = "lease-broker:///" + o.addresses[0]
 		dial = append(dial, grpc.WithResolvers(brokers))
 	} else if strings.HasPrefix(target, "dns:") {
-		config = roundRobinOfHealthy
+		config = inTurnIfHealthy
 	}
 	connection, err := grpc.NewClient(target, append(dial, grpc.WithDefaultServiceConfig(config))...)
 	if err != nil {
@@ -70,15 +70,15 @@ func newTransport(o *options) (*transport, error) {
 	return &transport{connection: connection, client: pb.NewLeaseServiceClient(connection)}, nil
 }
 
-func endpoints(addresses []string) []resolver.Endpoint {
-	all := make([]resolver.Endpoint, 0, len(addresses))
+func brokerAddresses(addresses []string) []resolver.Address {
+	all := make([]resolver.Address, 0, len(addresses))
 	for _, address := range addresses {
 		host, _, err := net.SplitHostPort(address)
 		if err != nil {
 			host = address
 		}
 		// ServerName is the name that the certificate of this broker must have.
-		all = append(all, resolver.Endpoint{Addresses: []resolver.Address{{Addr: address, ServerName: host}}})
+		all = append(all, resolver.Address{Addr: address, ServerName: host})
 	}
 	return all
 }

@@ -5,9 +5,9 @@ package leasebroker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -28,9 +28,9 @@ type Worker struct {
 	state   *state
 	health  *connectionHealth
 
-	transport, keeperTransport *transport
-	poller                     *poller
-	polls, settles, keeps      routine
+	connection            *Connection
+	poller                *poller
+	polls, settles, keeps routine
 
 	// stopping is closed when the worker shall stop, hurry when handlers shall be cancelled at once, and stopped when it
 	// has stopped.
@@ -61,26 +61,17 @@ func (r *routine) start(run func(context.Context)) {
 //
 // The address is host:port, dns:///host:port, or several addresses with commas between them.
 func NewWorker(address, queue string, handler Handler, options ...Option) (*Worker, error) {
-	if handler == nil {
-		return nil, errors.New("the handler is nil")
-	}
-	return newWorker(address, queue, 0, handler.inBatches(), options)
+	return (&Connection{address: address, given: options}).NewWorker(queue, handler)
 }
 
 // NewBatchWorker makes a worker that calls the handler with up to `batch` items, 1 to 1,000. Concurrency is then the number
 // of batches.
 func NewBatchWorker(address, queue string, batch int, handler BatchHandler, options ...Option) (*Worker, error) {
-	if handler == nil {
-		return nil, errors.New("the handler is nil")
-	}
-	if batch < 1 {
-		return nil, fmt.Errorf("the batch is %d; it must be 1 to %d", batch, maxItemsPerCall)
-	}
-	return newWorker(address, queue, batch, handler, options)
+	return (&Connection{address: address, given: options}).NewBatchWorker(queue, batch, handler)
 }
 
-func newWorker(address, queue string, batch int, handler BatchHandler, given []Option) (*Worker, error) {
-	o, err := newOptions(address, given)
+func newWorker(connection *Connection, queue string, batch int, handler BatchHandler, given []Option) (*Worker, error) {
+	o, err := newOptions(connection.address, slices.Concat(connection.given, given))
 	if err != nil {
 		return nil, err
 	}
@@ -88,9 +79,12 @@ func newWorker(address, queue string, batch int, handler BatchHandler, given []O
 	if err := o.checkWorker(); err != nil {
 		return nil, err
 	}
+	for _, surround := range slices.Backward(o.middleware) {
+		handler = surround(handler)
+	}
 	events := newEventLog(queue, o.onEvent, o.logger)
 	w := &Worker{
-		options: o, handler: handler, events: events,
+		options: o, handler: handler, events: events, connection: connection,
 		state: newState(o, events), health: newConnectionHealth(o, events.emit),
 		stopping: make(chan struct{}), hurry: make(chan struct{}), stopped: make(chan struct{}),
 	}
@@ -137,20 +131,15 @@ func (w *Worker) Start() error {
 		return nil
 	default:
 	}
-	var err error
-	if w.transport, err = newTransport(w.options); err != nil {
+	calls, keep, err := w.connection.open()
+	if err != nil {
 		return err
 	}
-	if w.keeperTransport, err = newTransport(w.options); err != nil {
-		w.transport.close()
-		return err
-	}
-	w.keeperTransport.connection.Connect() // The first heartbeat must not wait for it.
 	w.started = true
 	caller := &caller{token: w.options.token, onAttempt: w.health.note, onRetry: w.onRetry}
-	w.poller = &poller{w.state, caller, w.health, w.transport, w.onFatal}
-	settler := &settler{w.state, caller, w.transport, w.onFatal}
-	keeper := &keeper{state: w.state, caller: caller, transport: w.keeperTransport, onFatal: w.onFatal}
+	w.poller = &poller{w.state, caller, w.health, calls, w.onFatal}
+	settler := &settler{w.state, caller, calls, w.onFatal}
+	keeper := &keeper{state: w.state, caller: caller, transport: keep, onFatal: w.onFatal}
 	w.health.start()
 	w.settles.start(settler.run)
 	w.keeps.start(keeper.run)
@@ -227,8 +216,7 @@ func (w *Worker) stop(grace time.Duration) {
 	w.poller.releaseAbandoned(context.Background(), true)
 	w.settles.cancel()
 	w.health.close()
-	w.transport.close()
-	w.keeperTransport.close()
+	w.connection.close()
 	w.events.emit(Event{Name: EventStopped})
 }
 

@@ -85,7 +85,8 @@ pub struct Lease {
     /// The time that the lease had left when the database answered. Workers that use it need no synchronized clock.
     #[prost(message, optional, tag = "6")]
     pub time_left: ::core::option::Option<::prost_types::Duration>,
-    /// The W3C trace context of the lease's span, 55 characters. Use it as the parent of the worker's spans.
+    /// The W3C trace context of the lease's span, 55 characters. Use it as the parent of the worker's spans. Empty: the broker
+    /// records no spans, and the item's producer has no trace.
     #[prost(string, tag = "7")]
     pub trace_parent: ::prost::alloc::string::String,
     /// The number of attempts after which a failure or an expiry makes the item dead. 0: no limit.
@@ -1992,6 +1993,12 @@ pub struct ItemSummary {
     /// The text of the last failure, or the reason of a cancellation. Empty: there is none.
     #[prost(string, tag = "8")]
     pub error: ::prost::alloc::string::String,
+    /// The time since state_time at the time of the answer. Absent: state_time is unknown.
+    #[prost(message, optional, tag = "9")]
+    pub age: ::core::option::Option<::prost_types::Duration>,
+    /// The time until due_time at the time of the answer, zero if it has passed. Absent: the item has no due_time.
+    #[prost(message, optional, tag = "10")]
+    pub due_in: ::core::option::Option<::prost_types::Duration>,
 }
 /// Asks for one item.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -84,7 +84,7 @@ IF @share = 'suspect'
     SELECT TOP ({pick_count}) 1, {t_key_columns}, t.{lease_fence}, t.{lease_state_time}{size_value}
     FROM (SELECT TOP (1) * FROM @suspect) AS d INNER JOIN {table} AS t WITH (UPDLOCK, {by_key}) ON {join_due_on_key}
     WHERE 1 = CASE WHEN t.{lease_state} = 0 AND t.{lease_fence} = d.lb_f THEN 1 END
-    OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@total = 1));
+    OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR ({pick_count} = 1));
 ELSE IF @share <> 'nothing'
     {pick_ready}
 

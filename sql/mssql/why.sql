@@ -43,7 +43,8 @@ IF @found = 0
     SET @null_keys = (SELECT COUNT(*) FROM (SELECT TOP (1) 1 AS lb_n FROM {table} AS t WITH (READPAST, READCOMMITTEDLOCK) WHERE {key_is_null}) AS n);
 SELECT @now AS lb_now, @null_keys AS lb_n;
 SELECT CONVERT(int, t.{lease_state}) AS lb_state, t.{lease_owner} AS lb_w, t.{lease_state_time} AS lb_since, t.{lease_due_time} AS lb_due,
-    t.{lease_attempt} AS lb_a, t.{lease_fence} AS lb_f, t.{lease_error} AS lb_error
+    t.{lease_attempt} AS lb_a, t.{lease_fence} AS lb_f, t.{lease_error} AS lb_error,
+    CASE WHEN t.{lease_token} IS NULL THEN 1 ELSE 0 END AS lb_n
 FROM {key_list}
     INNER JOIN {table} AS t WITH (READUNCOMMITTED{key_hint}) ON {join_list_on_key}
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));

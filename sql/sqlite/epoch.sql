@@ -1,6 +1,6 @@
 -- Purpose: keep the fencing tokens of a database that goes back in time apart from those that were given before.
--- Sections: `read_fence` is part of each claim. `read` returns the row. `raise`, `forget_brokers` and, for each queue, `end_leases`
---   are one transaction, after a restore. `mark_backup` makes a copy of the database a backup. `read_generation` and
+-- Sections: `read_fence` is part of each claim. `read` returns the row. `raise`, `forget_brokers`, `write_generation` and, for each
+--   queue, `end_leases` are one transaction, after a restore. `mark_backup` makes a copy of the database a backup. `read_generation` and
 --   `write_generation` are part of each announcement. `find_generation` returns the page that has the generation.
 -- Parameters: `raise`: ?1 fence; ?2 now (ms since 1970). `mark_backup`: ?1 now. `end_leases`: ?1 now; ?2 fence. `write_generation`: ?1 generation
 --   (8 bytes, big-endian).

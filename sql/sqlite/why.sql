@@ -12,7 +12,8 @@
 --   directions, and NULLs. A read of the index in its order needs no comparison, and ?4 limits its cost.
 
 -- :: read_row
-SELECT {key}, {lease_state}, {lease_owner}, {lease_state_time}, {lease_due_time}, {lease_attempt}, {lease_fence}, {lease_error}
+SELECT {key}, {lease_state}, {lease_owner}, {lease_state_time}, {lease_due_time}, {lease_attempt}, {lease_fence}, {lease_error},
+    {lease_token} IS NULL
 FROM {table}
 WHERE {key_match}
 

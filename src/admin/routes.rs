@@ -13,7 +13,7 @@ use serde_json::json;
 use super::answers::{readiness, version};
 use super::host_check::{self, HostCheck};
 use super::state::AdminState;
-use super::{connections, log_level, queues};
+use super::{connections, log_level, pages, queues};
 
 /// The maximum size of a request's body, in bytes.
 const MAX_BODY_BYTES: usize = 1_024;
@@ -51,6 +51,7 @@ pub(super) fn router(state: Arc<AdminState>, allow_changes: bool, hosts: HostChe
         )
         .route("/log/level", level.get(log_level::read))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .merge(pages::routes())
         .layer(middleware::from_fn_with_state(hosts, host_check::check))
         .with_state(state)
 }

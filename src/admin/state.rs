@@ -5,10 +5,14 @@ use std::time::SystemTime;
 
 use lease_broker_model::queue::QueueSpec;
 
+use tokio::runtime::Handle;
+
+use super::pages::Sessions;
 use super::pulse::Pulse;
 use crate::broker::Broker;
 use crate::config::StoreKind;
 use crate::logging::LogLevel;
+use crate::security::Access;
 use crate::telemetry::Telemetry;
 
 /// The parts of the process that the admin port reports on.
@@ -29,4 +33,14 @@ pub struct AdminState {
     pub scrape: Arc<tokio::sync::Mutex<()>>,
     /// The level of the log.
     pub log_level: Arc<LogLevel>,
+    /// The runtime of the broker. Calls for the pages run on it.
+    pub runtime: Handle,
+    /// Decides who the viewer of a page is. `None`: the service has no identities.
+    pub access: Option<Arc<Access>>,
+    /// The sessions of viewers.
+    pub sessions: Arc<Sessions>,
+    /// Whether the pages work without identities: the port is on a loopback address, or `admin.allow_changes` is set.
+    pub allows_changes: bool,
+    /// The address of a trace, with `{trace_id}` in place of the id. Empty: ids are no links.
+    pub trace_url: String,
 }

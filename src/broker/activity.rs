@@ -1,7 +1,7 @@
 //! Events per second of each queue at this broker, over about 30 seconds.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lease_broker_store::{Activity, QueueIndex};
@@ -20,6 +20,38 @@ pub(super) struct ActivityMeter {
     samples: VecDeque<(Instant, Vec<Counts>)>,
     /// The names of the queues, in the order of their indexes.
     names: Vec<String>,
+}
+
+/// The activity of each queue at all brokers together, as this broker has seen it: one sample every 5 s, for 15 minutes.
+#[derive(Debug, Default)]
+pub struct ActivityHistory(Mutex<BTreeMap<String, VecDeque<Activity>>>);
+
+impl ActivityHistory {
+    /// The number of samples that are kept.
+    pub const SAMPLES: usize = 180;
+
+    /// Adds a sample: the sum over these brokers.
+    pub(super) fn add<'a>(&self, brokers: impl Iterator<Item = &'a BTreeMap<String, Activity>>) {
+        let mut sums: BTreeMap<&String, Activity> = BTreeMap::new();
+        for (queue, activity) in brokers.flatten() {
+            *sums.entry(queue).or_default() += *activity;
+        }
+        let mut history = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (queue, activity) in sums {
+            let samples = history.entry(queue.clone()).or_default();
+            samples.push_back(activity);
+            if samples.len() > Self::SAMPLES {
+                samples.pop_front();
+            }
+        }
+    }
+
+    /// Returns the samples of a queue, the oldest first.
+    pub fn of(&self, queue: &str) -> Vec<Activity> {
+        let history = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let samples = history.get(queue);
+        samples.into_iter().flatten().copied().collect()
+    }
 }
 
 /// The counters of a queue, as [`Activity`] has them: claimed, completed, failed, expired, enqueued and released.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
 use lease_broker_store::{Cancellation, Cancelled, CancelledLease, Refusal};
 
 use super::Broker;
@@ -13,9 +14,85 @@ use super::error::Error;
 use super::limits::{MAX_ERROR_LENGTH, check_delay};
 use super::operation_metrics::Operation;
 use super::requests::CancelRequest;
+use lease_broker_model::trace_context::Span;
 
 /// The reason that is stored if the caller gives none.
 const DEFAULT_REASON: &str = "the lease was cancelled";
+
+/// A cancellation whose request was checked.
+pub(super) struct CheckedCancel {
+    /// The leases to cancel. No key is in the list twice.
+    pub(super) leases: Arc<[CancelledLease]>,
+    /// The change.
+    pub(super) cancellation: Cancellation,
+    /// One entry per lease of the request: that it is in `leases`, or its refusal.
+    entries: Vec<Result<(), Cancelled>>,
+}
+
+impl CheckedCancel {
+    /// Checks a request. `call`: the span of the call. `None`: the call is not recorded.
+    ///
+    /// # Errors
+    /// [`Error::InvalidField`] and [`Error::LimitExceeded`] for the delay.
+    pub(super) fn new(
+        request: CancelRequest,
+        parse_key: impl Fn(&str) -> Result<Key, String>,
+        call: Option<Span>,
+    ) -> Result<Self, Error> {
+        let delay = request.delay.unwrap_or_default();
+        check_delay(|| "delay".to_owned(), delay)?;
+        if request.dead_letter && !delay.is_zero() {
+            return Err(Error::invalid(
+                "delay",
+                "cannot be combined with dead_letter",
+            ));
+        }
+        let mut seen = HashSet::new();
+        let mut leases = Vec::new();
+        let mut entries = Vec::with_capacity(request.leases.len());
+        for (text, fence) in request.leases {
+            let refused = |problem: String| Cancelled::Refused(Refusal::of_field("key", problem));
+            let entry = match parse_key(&text) {
+                Err(problem) => Err(refused(problem)),
+                Ok(_) if seen.contains(&text) => {
+                    let problem = "another entry of the list has this key";
+                    Err(refused(problem.to_owned()))
+                }
+                Ok(key) => {
+                    seen.insert(text);
+                    leases.push(CancelledLease { key, fence });
+                    Ok(())
+                }
+            };
+            entries.push(entry);
+        }
+        let reason: String = request.reason.chars().take(MAX_ERROR_LENGTH).collect();
+        Ok(Self {
+            leases: leases.into(),
+            cancellation: Cancellation {
+                delay,
+                dead_letter: request.dead_letter,
+                reason: if reason.is_empty() {
+                    DEFAULT_REASON.to_owned()
+                } else {
+                    reason
+                },
+                call,
+            },
+            entries,
+        })
+    }
+
+    /// Returns one result per lease of the request. `cancelled`: the results of the store.
+    pub(super) fn results(self, cancelled: Vec<Cancelled>) -> Vec<Cancelled> {
+        let mut cancelled = cancelled.into_iter();
+        let results = self.entries.into_iter().map(|entry| match entry {
+            Ok(()) => cancelled.next().unwrap_or(Cancelled::NoRow),
+            Err(refused) => refused,
+        });
+        results.collect()
+    }
+}
 
 impl Broker {
     /// Takes leases away from their workers. Returns one result per lease, in request order.
@@ -32,41 +109,14 @@ impl Broker {
         let _place = self.budgets.working_call(context)?;
         self.limits
             .check_length("cancellations", request.leases.len())?;
-        let delay = request.delay.unwrap_or_default();
-        check_delay(|| "delay".to_owned(), delay)?;
-        if request.dead_letter && !delay.is_zero() {
-            return Err(Error::invalid(
-                "delay",
-                "cannot be combined with dead_letter",
-            ));
-        }
-        let mut seen = HashSet::new();
-        let checked = request.leases.into_iter().map(|(text, fence)| {
-            let refused = |problem: String| Cancelled::Refused(Refusal::of_field("key", problem));
-            let key = self.store.parse_key(queue.index, &text).map_err(refused)?;
-            if seen.insert(text) {
-                Ok(CancelledLease { key, fence })
-            } else {
-                Err(refused("another entry of the list has this key".to_owned()))
-            }
-        });
-        let checked: Vec<Result<CancelledLease, Cancelled>> = checked.collect();
-        let leases: Arc<[CancelledLease]> = checked.iter().flatten().cloned().collect();
-        let reason: String = request.reason.chars().take(MAX_ERROR_LENGTH).collect();
-        let cancellation = Cancellation {
-            delay,
-            dead_letter: request.dead_letter,
-            reason: if reason.is_empty() {
-                DEFAULT_REASON.to_owned()
-            } else {
-                reason
-            },
-            call: context.span(),
-        };
-        let cancelled = if leases.is_empty() {
+        let parse_key = |text: &str| self.store.parse_key(queue.index, text);
+        let checked = CheckedCancel::new(request, parse_key, context.span())?;
+        let delay = checked.cancellation.delay;
+        let cancelled = if checked.leases.is_empty() {
             Vec::new()
         } else {
             context.begin()?;
+            let (leases, cancellation) = (checked.leases.clone(), checked.cancellation.clone());
             let operations = &self.lease_operations;
             let cancelled = operations.cancel(queue.index, leases, cancellation);
             cancelled.await?.results
@@ -83,12 +133,7 @@ impl Broker {
         if has_entered(State::Delayed) {
             queue.wakeups.notify_item_ready_in(delay);
         }
-        let mut cancelled = cancelled.into_iter();
-        let results = checked.into_iter().map(|checked| match checked {
-            Ok(_) => cancelled.next().unwrap_or(Cancelled::NoRow),
-            Err(refused) => refused,
-        });
-        Ok(results.collect())
+        Ok(checked.results(cancelled))
     }
 
     /// Lets the claims that wait for items of the queue look for them now. Several calls at once cause one look.

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::activity::ActivityMeter;
+use super::activity::{ActivityHistory, ActivityMeter};
 use super::store_health::StoreHealth;
 
 /// The time between two announcements.
@@ -37,6 +37,7 @@ pub(super) struct Instances {
     logged: BTreeSet<(Uuid, String, SettingsDifference)>,
     last_run_failed: bool,
     activity: ActivityMeter,
+    history: Arc<ActivityHistory>,
     /// Whether the database shows that this broker stops.
     is_listed_as_draining: bool,
 }
@@ -57,9 +58,8 @@ impl Instances {
         identity: Identity,
         queues: impl Iterator<Item = &'a QueueSpec>,
         draining: watch::Receiver<bool>,
-        differing_queues: Arc<AtomicUsize>,
-        other_version_runs: Arc<AtomicBool>,
-        activity: ActivityMeter,
+        (differing_queues, other_version_runs): (Arc<AtomicUsize>, Arc<AtomicBool>),
+        (activity, history): (ActivityMeter, Arc<ActivityHistory>),
     ) -> Self {
         let settings = queues.map(|queue| (queue.name.clone(), SettingsHash::new(queue)));
         Self {
@@ -79,6 +79,7 @@ impl Instances {
             logged: BTreeSet::new(),
             last_run_failed: false,
             activity,
+            history,
             is_listed_as_draining: false,
         }
     }
@@ -94,6 +95,8 @@ impl Instances {
                     Ok(others) => {
                         self.last_run_failed = false;
                         self.is_listed_as_draining = self.own.draining;
+                        let all = others.iter().chain([&self.own]);
+                        self.history.add(all.map(|broker| &broker.activity));
                         self.compare(&others);
                     }
                     Err(error) => self.report(&error),

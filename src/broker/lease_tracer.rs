@@ -357,6 +357,12 @@ impl LeaseTracer {
         self.settings.sampler.samples(producer, trace_id)
     }
 
+    /// Returns whether workers continue the trace of a lease. If the broker sends no spans anywhere, only a producer can have recorded
+    /// the trace. A context that says "not recorded" would keep the workers from recording their own spans.
+    pub(super) fn shows_trace(&self, origin: &LeaseOrigin) -> bool {
+        self.is_wanted() || origin.producer.is_some()
+    }
+
     /// Decides whether a new lease is recorded. Returns the trace context of its span.
     pub(super) fn sample(
         &self,

@@ -5,6 +5,7 @@
 mod brokers;
 mod definition;
 mod items;
+mod leases;
 mod operations;
 mod page_token;
 mod pauses;

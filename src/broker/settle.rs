@@ -79,7 +79,7 @@ impl Broker {
 
     /// Gives each follow-up without a trace context that of the lease, so that the follow-up's lease continues its trace.
     fn trace_follow_ups(&self, queue: &Queue, id: &LeaseId, follow_ups: &mut [FollowUp]) {
-        if follow_ups.is_empty() {
+        if follow_ups.is_empty() || !self.leases.tracer.shows_trace(&id.origin) {
             return;
         }
         let name = &queue.spec.name;

@@ -88,8 +88,8 @@ pub(super) struct LeasedQueue {
 pub struct DeliveredLease {
     /// The lease id, which the worker sends to extend or settle the lease.
     pub id: String,
-    /// The trace context of the lease's span.
-    pub trace_context: TraceContext,
+    /// The trace context of the lease's span. `None`: there is no trace that the worker could continue.
+    pub trace_context: Option<TraceContext>,
     /// The number of attempts of the item. `None`: no limit.
     pub max_attempts: Option<u32>,
     /// The lease and its item.
@@ -212,7 +212,7 @@ impl UndeliveredLeases {
             };
             Some(DeliveredLease {
                 id,
-                trace_context,
+                trace_context: queue.tracer.shows_trace(&origin).then_some(trace_context),
                 max_attempts: queue.max_attempts,
                 item,
             })

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use lease_broker_model::key::hex;
 use lease_broker_proto::{self as proto, UnknownKind};
 use serde_json::Map;
@@ -12,6 +13,7 @@ use super::client_args::{ClientArgs, proto_duration};
 use super::lease_args::{
     fail_if_lost, outcome_name, read_lease_ids, renewals, state_name, with_results,
 };
+use super::operate::complete;
 use super::output::{Row, json_value, proto_moment, std_duration};
 
 /// Claim items and print their leases
@@ -23,6 +25,7 @@ Examples:
   lease-broker claim default --output json | lease-broker complete default -")]
 pub(super) struct Claim {
     /// Queue to claim from
+    #[arg(add = ArgValueCandidates::new(complete::queues))]
     queue: String,
     /// Worker name that is stored with the leases [default: HOSTNAME/cli]
     #[arg(long, value_name = "NAME")]
@@ -114,6 +117,7 @@ Examples:
 The exit code is 1 if a lease was lost.")]
 pub(super) struct Heartbeat {
     /// Queue of the leases
+    #[arg(add = ArgValueCandidates::new(complete::queues))]
     queue: String,
     /// Lease ids, or - to read them from standard input: one id per line, or the output of `claim --output json`
     #[arg(required = true)]

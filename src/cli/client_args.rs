@@ -22,8 +22,14 @@ pub(super) const ADDRESS: &str = "LEASE_BROKER_ADDRESS";
 /// Arguments of every command that calls a running service.
 #[derive(Clone, Debug, Args)]
 pub(super) struct ClientArgs {
-    /// URL of the service, or several with commas between them. https:// encrypts the connection [default: http://127.0.0.1:50051]
-    #[arg(long, value_name = "URL", env = ADDRESS)]
+    // Not a doc comment, because the URL in it is no link.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = ADDRESS,
+        help = "URL of the service, or several with commas between them. https:// encrypts the connection \
+                [default: http://127.0.0.1:50051]"
+    )]
     address: Option<String>,
     /// Maximum time to connect, and maximum duration of a call. A claim may take the time of --wait in addition
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "10s")]
@@ -36,9 +42,9 @@ pub(super) struct ClientArgs {
 }
 
 impl ClientArgs {
-    /// Returns whether the user has named an address.
-    pub(super) fn has_address(&self) -> bool {
-        self.address.is_some()
+    /// Returns the address as the user gave it. `None`: it is that of a service on this host.
+    pub(super) fn address(&self) -> Option<&str> {
+        self.address.as_deref()
     }
 
     /// Returns the arguments for a service at another address.

@@ -46,6 +46,21 @@ impl CommandError {
         Self::new(74, text)
     }
 
+    /// Exit code 2: no item fits what the command line selects.
+    pub(super) fn nothing_matched(text: impl Into<String>) -> Self {
+        Self::new(2, text)
+    }
+
+    /// Exit code 3: the user did not confirm the change.
+    pub(super) fn not_confirmed(text: impl Into<String>) -> Self {
+        Self::new(3, text)
+    }
+
+    /// Exit code 4: an operation ended before it has changed every item.
+    pub(super) fn part_way(text: impl Into<String>) -> Self {
+        Self::new(4, text)
+    }
+
     fn new(code: u8, text: impl Into<String>) -> Self {
         Self {
             code,
@@ -57,6 +72,12 @@ impl CommandError {
     #[must_use]
     pub fn with_context(mut self, context: impl fmt::Display) -> Self {
         self.text = format!("{context}: {}", self.text);
+        self
+    }
+
+    /// Appends another remedy to the message.
+    pub(super) fn with_hint(mut self, hint: &str) -> Self {
+        self.text = format!("{}; {hint}", self.text);
         self
     }
 

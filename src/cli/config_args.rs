@@ -8,7 +8,7 @@ use lease_broker_model::queue::QueueSpec;
 use lease_broker_store::mssql::{self, MssqlReader, MssqlSchema, MssqlStore};
 use lease_broker_store::schema::Schema;
 use lease_broker_store::sqlite::{SqliteReader, SqliteSchema, SqliteStore, system_clock};
-use lease_broker_store::{Inspect, QueueIndex, Store, StoreError};
+use lease_broker_store::{Browse, QueueIndex, Store, StoreError};
 
 use super::CommandError;
 use super::similar::most_similar;
@@ -61,9 +61,12 @@ impl ConfigArgs {
     }
 }
 
-/// Returns the error of a command whose queue is not configured or, as `None`, not given.
-pub(super) fn unknown_queue(config: &Config, name: Option<&str>) -> CommandError {
-    let names: Vec<&str> = config.queues.iter().map(|queue| &*queue.name).collect();
+/// Returns the error of a command whose queue is not one of the configured ones or, as `None`, not given.
+pub(super) fn unknown_queue<'a>(
+    configured: impl Iterator<Item = &'a str>,
+    name: Option<&str>,
+) -> CommandError {
+    let names: Vec<&str> = configured.collect();
     let configured = names.join(", ");
     CommandError::usage(match name {
         None => format!("name a queue; configured are {configured}"),
@@ -172,7 +175,7 @@ pub(super) fn configured_queue<'a>(
     name: &str,
 ) -> Result<&'a QueueSpec, CommandError> {
     let queue = config.queues.iter().find(|queue| queue.name == name);
-    queue.ok_or_else(|| unknown_queue(config, Some(name)))
+    queue.ok_or_else(|| unknown_queue(config.queues.iter().map(|queue| &*queue.name), Some(name)))
 }
 
 /// Opens the configured store for a command that only looks at these queues. The command then needs no right to write, and waits for
@@ -180,9 +183,9 @@ pub(super) fn configured_queue<'a>(
 pub(super) async fn open_to_read(
     config: &Config,
     queues: &[QueueSpec],
-) -> Result<Arc<dyn Inspect>, CommandError> {
+) -> Result<Arc<dyn Browse>, CommandError> {
     refuse_missing_file(config)?;
-    let opened: Result<Arc<dyn Inspect>, StoreError> = match config.store.kind {
+    let opened: Result<Arc<dyn Browse>, StoreError> = match config.store.kind {
         StoreKind::Sqlite => {
             let opened = SqliteReader::open(&config.store.path, queues, system_clock());
             opened.map(|reader| Arc::new(reader) as _)

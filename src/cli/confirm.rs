@@ -21,6 +21,26 @@ pub(super) fn confirm_in_terminal(question: &str) -> Result<bool, CommandError> 
     Ok(question.interact()?)
 }
 
+/// Asks before a change of several things, unless `yes` is set.
+///
+/// # Errors
+/// Exit code 3 if the answer is no. Exit code 64 if there is no terminal.
+pub(super) fn confirm_change(question: &str, yes: bool) -> Result<(), CommandError> {
+    if yes {
+        return Ok(());
+    }
+    if !is_terminal() {
+        return Err(CommandError::usage(format!(
+            "the command asks: {question} There is no terminal for the answer; give --yes to answer yes, or --dry-run to count"
+        )));
+    }
+    if confirm_in_terminal(question)? {
+        Ok(())
+    } else {
+        Err(CommandError::not_confirmed("nothing was changed"))
+    }
+}
+
 /// The error for a question that was not answered, such as one that Ctrl-C ended.
 impl From<dialoguer::Error> for CommandError {
     fn from(error: dialoguer::Error) -> Self {

@@ -115,7 +115,7 @@ impl Doctor {
         };
         let server = config.map(|config| &config.server);
         let Some(server) =
-            server.filter(|server| !self.client.has_address() && server.listen.port() != 0)
+            server.filter(|server| self.client.address().is_none() && server.listen.port() != 0)
         else {
             return worker_side::check(&self.client, &queues).await;
         };

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use clap_complete::ArgValueCandidates;
 use indicatif::{ProgressBar, ProgressStyle};
 use lease_broker_proto as proto;
 use lease_broker_proto::lease_service_client::LeaseServiceClient;
@@ -25,6 +26,7 @@ use super::client_args::{ClientArgs, proto_duration};
 use super::connection::{Connection, ConnectionError};
 use super::item_file::{Items, csv, jsonl};
 use super::item_input::columns_from_flags;
+use super::operate::complete;
 use super::output::{Row, plural};
 use super::serve::stop_signal;
 
@@ -55,6 +57,7 @@ Examples:
   zcat events.jsonl.gz | lease-broker enqueue events --file - --format jsonl --delay 10m")]
 pub(super) struct Enqueue {
     /// Queue to add the items to
+    #[arg(add = ArgValueCandidates::new(complete::queues))]
     queue: String,
     /// Column and value of a single item, such as --set payload=hello. Repeat for more columns
     #[arg(long, value_name = "COLUMN=VALUE", conflicts_with = "file")]

@@ -1,6 +1,9 @@
 //! Output of commands on standard output: tables for people, JSON lines and CSV for scripts.
 
-use std::io::{self, Write as _};
+mod fit;
+
+use std::borrow::Cow;
+use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -51,17 +54,73 @@ impl OutputFormat {
                 let rows = rows.map(|row| row.data.values().map(csv_text).collect());
                 write_line(csv_lines(header.into_iter().chain(rows)).trim_end());
             }
-            Self::Table => {
-                let mut table = table();
-                table.set_header(first.shown.iter().map(|(name, _)| name));
-                for row in rows {
-                    table.add_row(row.shown.iter().map(|(_, text)| text));
-                }
-                align_left(&mut table);
-                write_line(&table.trim_fmt());
-            }
+            Self::Table => write_line(&Self::table_text(rows)),
         }
     }
+
+    /// Returns the table of rows. On a terminal it is as wide as the terminal at most, and the widest columns are cut.
+    pub(super) fn table_text(rows: &[Row]) -> String {
+        let mut lines: Vec<Vec<&str>> = Vec::with_capacity(rows.len() + 1);
+        if let Some(first) = rows.first() {
+            lines.push(first.shown.iter().map(|(name, _)| &**name).collect());
+        }
+        for row in rows {
+            lines.push(row.shown.iter().map(|(_, text)| &**text).collect());
+        }
+        let widths = terminal_size().map(|(width, _)| fit::column_widths(&lines, width));
+        let mut table = table();
+        for line in lines {
+            let cells = line.into_iter().enumerate();
+            table.add_row(cells.map(|(column, text)| match &widths {
+                None => Cow::Borrowed(text),
+                Some(widths) => fit::cut(text, widths[column]),
+            }));
+        }
+        align_left(&mut table);
+        text::visible_lines(&table.trim_fmt()).into_owned()
+    }
+
+    /// Prints one record. A table shows it as a line per field.
+    pub(super) fn print_record(self, row: &Row) {
+        if self != Self::Table {
+            return self.print(std::slice::from_ref(row), "");
+        }
+        let mut table = table();
+        for (name, text) in &row.shown {
+            table.add_row([name, text]);
+        }
+        align_left(&mut table);
+        write_line(&table.trim_fmt());
+    }
+
+    /// Prints a result. For people it is a sentence.
+    pub(super) fn print_result(self, sentence: &str, row: &Row) {
+        match self {
+            Self::Table => write_line(sentence),
+            format => format.print(std::slice::from_ref(row), ""),
+        }
+    }
+
+    /// Prints one row of a list that grows. In place of a table it is a line of names and values. `is_first`: CSV needs the header.
+    pub(super) fn print_line(self, row: &Row, is_first: bool) {
+        if self != Self::Table {
+            return self.print_page(std::slice::from_ref(row), is_first);
+        }
+        let fields = row
+            .shown
+            .iter()
+            .map(|(name, text)| format!("{name}={text}"));
+        write_line(&fields.collect::<Vec<_>>().join("  "));
+    }
+}
+
+/// Returns the width and height of the terminal on standard output. `None`: it is no terminal, or its size is unknown.
+pub(super) fn terminal_size() -> Option<(usize, usize)> {
+    if !io::stdout().is_terminal() {
+        return None;
+    }
+    let (width, height) = ratatui::crossterm::terminal::size().ok()?;
+    (width > 0 && height > 0).then(|| (width.into(), height.into()))
 }
 
 /// One row of a result: the texts that a table shows, and the values that programs get as JSON or CSV.
@@ -76,6 +135,14 @@ impl Row {
     pub(super) fn field(self, name: &str, value: impl Into<Json>) -> Self {
         let value = value.into();
         self.shown(name, cell_text(&value)).data(name, value)
+    }
+
+    /// Adds a field that is the same in every format, before the others.
+    pub(super) fn first(mut self, name: &str, value: impl Into<Json>) -> Self {
+        let value = value.into();
+        self.shown.insert(0, (name.to_owned(), cell_text(&value)));
+        self.data.shift_insert(0, name.to_owned(), value);
+        self
     }
 
     /// Adds a duration. A table shows it as `1m 30s`. Programs get a number of seconds, with `_seconds` after the name.
@@ -99,6 +166,11 @@ impl Row {
     pub(super) fn shown(mut self, name: &str, text: impl Into<String>) -> Self {
         self.shown.push((name.to_owned(), text.into()));
         self
+    }
+
+    /// Adds a value that only a table has.
+    pub(super) fn shown_value(self, name: &str, value: &Json) -> Self {
+        self.shown(name, cell_text(value))
     }
 
     /// Adds a field that only programs get.

@@ -28,7 +28,7 @@ use crate::broker::{Broker, LeaseOperations, Operation};
 use crate::config::{Change, Config, Flag, OtelVariables, StoreKind};
 use crate::logging::{self, Logging};
 use crate::process::{self, Pauses};
-use crate::security::Security;
+use crate::security::{Access, Security};
 use crate::telemetry::{SpanCounters, Telemetry};
 
 /// Serve the configured queues over gRPC
@@ -103,6 +103,10 @@ impl Serve {
 }
 
 impl Serve {
+    #[expect(
+        clippy::too_many_lines,
+        reason = "the order of the start and of the stop"
+    )]
     async fn serve(
         &self,
         mut config: Config,
@@ -124,7 +128,18 @@ impl Serve {
         log_otel_variables(&config.telemetry.otel_variables);
         // Opened before the store, so that it can report that the broker is starting.
         let started_broker = Arc::default();
-        let state = admin_state(&config, &telemetry, &started_broker, logging, started);
+        let mut pages = Pages {
+            access: security.access.clone(),
+            sessions: Arc::default(),
+        };
+        let state = admin_state(
+            &config,
+            &telemetry,
+            &started_broker,
+            logging,
+            started,
+            &pages,
+        );
         let admin_port = start_admin_port(&config, state)?;
         let store = open_store(&config).await?;
         let listener = bind(&config).await?;
@@ -172,7 +187,8 @@ impl Serve {
                         Ok((new, changes)) => {
                             if let Some(port) = &admin_port {
                                 let broker = Arc::new(OnceLock::from(new.broker.clone()));
-                                let state = admin_state(&new.config, &new.telemetry, &broker, logging, started);
+                                pages.access.clone_from(&new.access);
+                                let state = admin_state(&new.config, &new.telemetry, &broker, logging, started, &pages);
                                 port.show(state);
                             }
                             let old = std::mem::replace(&mut layers, new);
@@ -353,14 +369,26 @@ fn start_admin_port(
 }
 
 /// Returns what the admin port reports on. It reports on the broker once `broker` is set.
+/// The parts of the dashboard that outlive a configuration, and those who may see it.
+struct Pages {
+    access: Option<Arc<Access>>,
+    sessions: Arc<admin::Sessions>,
+}
+
 fn admin_state(
     config: &Config,
     telemetry: &Arc<Telemetry>,
     broker: &Arc<OnceLock<Arc<Broker>>>,
     logging: &Logging,
     started: SystemTime,
+    pages: &Pages,
 ) -> admin::AdminState {
     admin::AdminState {
+        runtime: tokio::runtime::Handle::current(),
+        access: pages.access.clone(),
+        sessions: pages.sessions.clone(),
+        allows_changes: config.admin.allows_changes(),
+        trace_url: config.admin.trace_url.clone(),
         started,
         store: config.store.kind,
         queues: config.queues.clone(),

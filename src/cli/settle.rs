@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use lease_broker_model::text;
 use lease_broker_proto as proto;
 use serde_json::Value as Json;
@@ -13,12 +14,14 @@ use super::item_input::{columns_from_flags, item_from_json};
 use super::lease_args::{
     fail_if_lost, outcome_name, problem, read_lease_ids, state_name, with_results,
 };
+use super::operate::complete;
 use super::output::{OutputFormat, Row};
 
 /// Arguments of every command that settles leases.
 #[derive(Debug, Args)]
 struct LeaseArgs {
     /// Queue of the leases
+    #[arg(add = ArgValueCandidates::new(complete::queues))]
     queue: String,
     /// Lease ids, or - to read them from standard input: one id per line, or the output of `claim --output json`
     #[arg(required = true)]

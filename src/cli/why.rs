@@ -1,17 +1,18 @@
 //! `why`: tells an operator why an item is not being claimed.
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::rfc3339_of_millis;
 use lease_broker_model::millis::duration_between;
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_model::text;
-use lease_broker_store::{Ahead, ForeignLock, ItemFacts, ItemRow};
+use lease_broker_store::{Ahead, ForeignLock, ItemFacts, ItemRow, QueueIndex};
 use serde_json::json;
 
 use super::CommandError;
-use super::config_args::{configured_queue, open_to_read};
-use super::inspect::{QUEUE, ReadArgs};
+use super::config_args::{ConfigArgs, configured_queue, open_to_read};
+use super::operate::complete;
 use super::output::{OutputFormat, Row, moment, print_line, seconds};
 use crate::why::{Cause, causes, short_duration};
 
@@ -22,8 +23,8 @@ use crate::why::{Cause, causes, short_duration};
 /// program holds a lock.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Causes: delayed, delay_over, leased, lease_expired, completed, dead, behind (other ready items come first), first, changing,
-locked (a foreign transaction holds a lock), no_broker, not_served, draining, brokers_unknown, unknown_state, no_row.
+Causes: delayed, delay_over, leased, lease_expired, completed, dead, behind (other ready items come first), first, suspect,
+changing, locked (a foreign transaction holds a lock), no_broker, not_served, draining, brokers_unknown, unknown_state, no_row.
 
 Fields of --output json and csv: queue; key; state; causes; text (the paragraph); attempt; max_attempts (null: no limit); owner;
 state_time and age_seconds; due_time and due_in_seconds; error; fencing_token; ahead (ready items that come first) and
@@ -37,17 +38,24 @@ Examples:
 The exit code is 1 if no row has the key.")]
 pub(super) struct Why {
     /// Queue of the item
+    #[arg(add = ArgValueCandidates::new(complete::queues))]
     queue: String,
     /// Key of the item, as `list` and `claim` print it
-    #[arg(allow_hyphen_values = true)]
+    #[arg(allow_hyphen_values = true, add = ArgValueCandidates::new(complete::keys))]
     key: String,
     #[command(flatten)]
-    args: ReadArgs,
+    config: ConfigArgs,
+    /// Output format. JSON has one object per line
+    #[arg(long, value_enum, default_value_t = OutputFormat::Table)]
+    output: OutputFormat,
 }
+
+/// The only queue of the store that is opened.
+const QUEUE: QueueIndex = QueueIndex(0);
 
 impl Why {
     pub(super) async fn run(self) -> Result<(), CommandError> {
-        let config = self.args.config.load(Vec::new())?;
+        let config = self.config.load(Vec::new())?;
         let queue = configured_queue(&config, &self.queue)?;
         let store = open_to_read(&config, std::slice::from_ref(queue)).await?;
         let key = store.parse_key(QUEUE, &self.key);
@@ -55,7 +63,7 @@ impl Why {
         let facts = store.item_facts(QUEUE, key.clone()).await?;
         let (key, causes) = (key.to_string(), causes(&facts, queue));
         let paragraph = paragraph(&facts, queue, &key, &causes);
-        match self.args.output {
+        match self.output {
             OutputFormat::Table => print_line!("{paragraph}"),
             format => format.print(&[row(&facts, queue, key, &causes, paragraph)], ""),
         }

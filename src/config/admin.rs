@@ -15,6 +15,8 @@ pub struct Admin {
     pub listen: Option<SocketAddr>,
     /// True: requests that change something are allowed although the port does not listen on a loopback address.
     pub allow_changes: bool,
+    /// The address of a trace in a viewer of traces, with `{trace_id}` in place of the id. Empty: the dashboard links no traces.
+    pub trace_url: String,
     /// The names by which clients call the port, besides its IP addresses and `localhost`.
     pub hosts: Vec<String>,
 }
@@ -24,6 +26,12 @@ impl Admin {
     /// takes a free port.
     pub const DEFAULT_LISTEN: SocketAddr =
         SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9_464));
+
+    /// Returns whether requests that change something are allowed without identities.
+    pub fn allows_changes(&self) -> bool {
+        let is_loopback = self.listen.is_none_or(|listen| listen.ip().is_loopback());
+        self.allow_changes || is_loopback
+    }
 }
 
 fn optional_address<'de, D: Deserializer<'de>>(input: D) -> Result<Option<SocketAddr>, D::Error> {

@@ -58,7 +58,7 @@ impl Checks {
     }
 
     /// Returns the context of a call without an owner of leases.
-    pub(super) fn context<T>(self, request: &Request<T>) -> CallContext {
+    pub(super) fn context<T>(request: &Request<T>) -> CallContext {
         let extensions = request.extensions();
         CallContext {
             owner: LeaseOwner::default(),
@@ -77,7 +77,7 @@ impl Checks {
         rpc: Rpc,
         queue: &str,
     ) -> Result<CallContext, Status> {
-        let mut context = self.context(request);
+        let mut context = Self::context(request);
         let Some(caller) = self.caller(request)? else {
             return Ok(context);
         };

@@ -269,7 +269,9 @@ pub(super) fn lease_to_proto(column_names: &[String], lease: DeliveredLease) -> 
         fencing_token: item.lease.fence,
         expire_time: Some(timestamp(item.expiry.expire_time)),
         time_left: Some(duration_to_proto(item.expiry.time_left)),
-        trace_parent: lease.trace_context.to_string(),
+        trace_parent: lease
+            .trace_context
+            .map_or_else(String::new, |context| context.to_string()),
         ready_time: item.ready_time.map(timestamp),
         max_attempts: i32::try_from(lease.max_attempts.unwrap_or(0)).unwrap_or(i32::MAX),
         checkpoint: item.checkpoint,

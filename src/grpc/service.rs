@@ -372,7 +372,7 @@ impl Service {
         serve: impl AsyncFnOnce(&AdminApi, &AdminCaller, Req) -> Result<Res, Status>,
     ) -> RpcResult<Res> {
         let caller = AdminCaller::new(self.checks.caller(&request)?);
-        let context = self.checks.context(&request);
+        let context = Checks::context(&request);
         let deadline = Deadline::of(request.metadata());
         let request = request.into_inner();
         let call = async {

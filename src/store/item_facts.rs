@@ -46,6 +46,8 @@ pub struct ItemRow {
     pub fence: i64,
     /// The last error, or the reason of a cancellation.
     pub error: Option<String>,
+    /// Whether the row has a lease token.
+    pub has_token: bool,
     /// The number of ready items that claims take first. `None`: the item is not ready, or claims skip it because another
     /// program has locked it.
     pub ahead: Option<Ahead>,

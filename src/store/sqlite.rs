@@ -19,6 +19,7 @@ mod connection;
 mod enqueue;
 mod enqueue_once;
 mod epoch;
+mod epoch_sql;
 mod error;
 mod example_item;
 mod flusher;

@@ -29,6 +29,8 @@ pub enum Cause {
     Behind(Ahead, bool),
     /// The item is ready and the first of its queue.
     First,
+    /// The item is ready, and its last lease expired.
+    Suspect,
     /// The item was ready, and another transaction was changing its row.
     Changing,
     /// Another program has locked the row or the file.
@@ -57,6 +59,7 @@ impl Cause {
             Self::Dead => "dead",
             Self::Behind(..) => "behind",
             Self::First => "first",
+            Self::Suspect => "suspect",
             Self::Changing => "changing",
             Self::Locked(_) => "locked",
             Self::NoBroker => "no_broker",
@@ -116,6 +119,9 @@ impl Cause {
             Self::First => format!(
                 "It is the first of the ready items, so the next claim gets it: if it stays ready, no worker claims from {queue}."
             ),
+            Self::Suspect => "Its last lease expired, so it may have ended the process of its worker: only a worker that holds no other \
+                lease gets it."
+                .to_owned(),
             Self::Changing => "A transaction was changing its row, perhaps a claim: run the command again.".to_owned(),
             Self::Locked(ForeignLock::File) => "Another connection has held the write lock of the SQLite file for a second, so no claim \
                 can be written: end the transaction of that program."

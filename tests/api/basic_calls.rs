@@ -28,14 +28,13 @@ async fn items_are_leased_in_insertion_order() {
 }
 
 #[tokio::test]
-async fn lease_has_expiry_trace_and_columns() {
+async fn lease_has_expiry_and_columns() {
     let server = Server::start().await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
     let lease = client.claim_one().await;
     assert_eq!((lease.attempt, lease.fencing_token), (1, 1));
     assert!(!lease.lease_id.is_empty());
-    assert_eq!(lease.trace_parent.len(), 55);
     let left = Duration::try_from(lease.time_left.expect("time left")).expect("positive");
     assert_eq!(left, Duration::from_secs(60));
     let database = server.database();

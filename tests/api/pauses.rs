@@ -175,14 +175,14 @@ async fn no_lease_begins_after_the_answer_to_a_pause() {
             while !stop.load(Ordering::SeqCst) {
                 let before = paused.load(Ordering::SeqCst);
                 let request = client.waiting_claim_request(1, Duration::from_millis(50));
-                let leases = client.try_claim(request).await.expect("a claim");
+                let claimed = client.try_claim(request).await.expect("a claim");
                 let after = paused.load(Ordering::SeqCst);
                 // The call began and ended within one pause.
-                if before != 0 && before == after && !leases.is_empty() {
+                if before != 0 && before == after && !claimed.is_empty() {
                     violations.fetch_add(1, Ordering::SeqCst);
                 }
-                leased.fetch_add(leases.len() as u64, Ordering::SeqCst);
-                for lease in leases {
+                leased.fetch_add(claimed.len() as u64, Ordering::SeqCst);
+                for lease in claimed {
                     client.release(&[&lease.lease_id]).await;
                 }
             }
@@ -214,7 +214,7 @@ async fn no_lease_begins_after_the_answer_to_a_pause() {
         with_timeout(worker).await.expect("a worker");
     }
     assert_eq!(violations.load(Ordering::SeqCst), 0);
-    println!(
+    eprintln!(
         "{} pauses, {} leases, 0 violations",
         pauses(),
         leased.load(Ordering::SeqCst)

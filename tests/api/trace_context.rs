@@ -52,9 +52,10 @@ fn stored_context(server: &Server) -> String {
 async fn follow_up_continues_the_trace_of_its_lease() {
     let server = Server::start().await;
     let client = server.client().await;
-    client.enqueue(&["x"]).await;
+    let mut traced = item("x");
+    traced.trace_parent = TRACE.to_owned();
+    client.try_enqueue(vec![traced]).await.expect("added");
     let mut lease = client.claim_one().await;
-    // The first item has no trace, and the following ones have that of the lease before.
     for _ in 0..3 {
         let mut done = Request::new(lease_broker_proto::CompleteRequest {
             queue: "work".to_owned(),
@@ -69,6 +70,23 @@ async fn follow_up_continues_the_trace_of_its_lease() {
         assert_eq!(next.trace_parent[..35], lease.trace_parent[..35]);
         lease = next;
     }
+}
+
+/// A context that says "not recorded" would keep a worker with a tracer of its own from recording anything.
+#[tokio::test]
+async fn lease_has_no_trace_if_nobody_records_one() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["x"]).await;
+    let lease = client.claim_one().await;
+    assert_eq!(lease.trace_parent, "");
+    let done = completion(&lease.lease_id, &[("work", "next")]);
+    client.try_complete(vec![done]).await.expect("done");
+    let newest = "SELECT COALESCE(trace_parent, '') FROM work ORDER BY id DESC LIMIT 1";
+    assert_eq!(
+        database::query_value::<String>(&server.database(), newest),
+        ""
+    );
 }
 
 #[tokio::test]

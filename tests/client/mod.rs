@@ -2,6 +2,7 @@
 
 mod answers;
 mod calls;
+mod edges;
 mod fixture;
 mod handlers;
 mod leases;

@@ -117,3 +117,27 @@ async fn broker_that_accepts_and_is_silent_is_warned_about() {
     let expected = "calls to the broker fail address=ADDRESS seconds=N cause=\"no answer yet\"";
     assert_eq!(log.next().await, expected);
 }
+
+#[tokio::test]
+async fn error_of_a_handler_is_logged() {
+    let fixture = crate::client::fixture::Fixture::start().await;
+    let mut log = Watcher::new("an error of edges");
+    let (worker, _events) = fixture.worker();
+    let worker = worker.start(async |_: Item, _: Context| {
+        Err::<Done, _>(lease_broker_client::HandlerError::new("an error of edges"))
+    });
+    fixture.enqueue(&["x"]).await;
+    loop {
+        let warning = with_timeout(log.warnings.recv()).await.expect("a warning");
+        if warning.contains("an error of edges") {
+            let expected = "handler failed key=\"1\" attempt=1 error=\"Error: an error of edges\"";
+            assert_eq!(warning, expected);
+            break;
+        }
+    }
+    worker
+        .expect("it starts")
+        .stop(Duration::ZERO)
+        .await
+        .expect("it stops");
+}

@@ -132,7 +132,7 @@ fn unknown_queue_exits_64_or_is_refused() {
         ("list", &["name a queue", "outbox, work"][..]),
         ("list nowhere", &["\"nowhere\"", "outbox, work"]),
         (
-            "purge wrok --state dead --older-than 1d --yes",
+            "purge wrok --state dead --before 1d --yes",
             &["did you mean work?"],
         ),
     ] {
@@ -220,6 +220,9 @@ fn missing_service_exits_69_with_a_hint() {
         "complete work x",
         "fail work x",
         "release work x",
+        "stats",
+        "pause work",
+        "redrive work",
     ] {
         let failed = workspace.run(&format!("{command} --address {address} --timeout 300ms"));
         let nothing = format!("nothing listens on {address}");

@@ -22,7 +22,7 @@ fn claim_prints_all_fields_as_json() {
         lease["columns"],
         json!({"id": 1, "payload": "hello", "number": 5})
     );
-    assert_eq!(lease["trace_parent"].as_str().map(str::len), Some(55));
+    assert_eq!(lease["trace_parent"], "");
     let owner: String =
         database::query_value(&workspace.database(), "SELECT lease_owner FROM work");
     assert_eq!(owner, "me");
@@ -101,7 +101,7 @@ fn cancel_takes_leases_away() {
     for (arguments, problem) in [
         ("1", "1 item had no lease"),
         ("2", "1 item had no lease"),
-        ("2 3", "2 items had no lease"),
+        ("2 3 --yes", "2 items had no lease"),
         ("1 --fencing-token 7", "no lease with the fencing token 7"),
     ] {
         let lost = workspace.call(&format!("cancel work {arguments} {reason}"));
@@ -110,7 +110,7 @@ fn cancel_takes_leases_away() {
     }
     for wrong in [
         "cancel work 1",
-        "cancel work --reason x",
+        "cancel work 1 --reason x --owner me",
         "cancel work 1 --reason x --delay 1s --dead-letter",
         "cancel work 1 2 --reason x --fencing-token 1",
     ] {

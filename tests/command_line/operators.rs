@@ -236,7 +236,7 @@ fn redrive_works_while_the_service_runs() {
     }
     let one = workspace.store("redrive work --limit 1");
     assert_eq!((one.code, &*one.out), (0, "1 item is ready again\n"));
-    let rest = workspace.store("redrive work");
+    let rest = workspace.store("redrive work --yes");
     assert_eq!(rest.out, "2 items are ready again\n");
     let leases = workspace.call("claim work --limit 10").json();
     assert_eq!(leases.len(), 3);
@@ -271,28 +271,24 @@ fn purge_deletes_old_items() {
     let workspace = with_old_items();
     let purge = |arguments: &str| {
         let printed = workspace.store(&format!("purge work --state {arguments}"));
-        assert_eq!(printed.code, 0, "{printed:?}");
-        printed.out
+        (printed.code, printed.out)
     };
-    let count = purge("completed --older-than 1h --dry-run");
-    assert_eq!(
-        count,
-        "1200 items of work were completed more than 1h ago\n"
-    );
-    let none = purge("completed --older-than 3h --yes");
-    assert_eq!(none, "0 items of work were completed more than 3h ago\n");
-    let none = purge("dead --older-than 1h --yes");
-    assert_eq!(none, "0 items of work have been dead for more than 1h\n");
+    let count = purge("completed --before 1h --dry-run");
+    let fit = "1200 completed items of queue work fit\n".to_owned();
+    assert_eq!(count, (0, fit));
+    for none in ["completed --before 3h --yes", "dead --before 1h --yes"] {
+        assert_eq!(purge(none), (2, "0 items were deleted\n".to_owned()));
+    }
     assert_eq!(rows(&workspace), 1_201);
-    let deleted = purge("completed --older-than 1h --yes");
-    assert_eq!(deleted, "1200 rows deleted\n");
+    let deleted = purge("completed --before 1h --yes");
+    assert_eq!(deleted, (0, "1200 items were deleted\n".to_owned()));
     assert_eq!(rows(&workspace), 1);
 }
 
 #[test]
 fn purge_without_a_terminal_needs_a_flag() {
     let workspace = with_old_items();
-    let refused = workspace.store("purge work --state completed --older-than 1h");
+    let refused = workspace.store("purge work --state completed --before 1h");
     assert_eq!(refused.code, 64, "{refused:?}");
     assert!(refused.err.contains("--yes"), "{refused:?}");
     assert_eq!(rows(&workspace), 1_201);
@@ -304,13 +300,13 @@ fn purge_of_an_adopted_table_needs_permission() {
     let create = "CREATE TABLE item (id INTEGER PRIMARY KEY)";
     workspace.database().execute_batch(create).expect(create);
     assert_eq!(workspace.store("schema apply").code, 0);
-    let arguments = "purge work --state completed --older-than 1h --yes";
+    let arguments = "purge work --state completed --before 1h --yes";
     let refused = workspace.store(arguments);
     assert_eq!(refused.code, 64, "{refused:?}");
     assert!(refused.err.contains("purge = true"), "{refused:?}");
-    let archive = "purge work --state archive --older-than 1h --dry-run";
+    let archive = "purge work --state archive --before 1h --dry-run";
     workspace.write("queues.toml", "[queues.work]\ntable = 'item'\npurge = true");
-    assert_eq!(workspace.store(arguments).code, 0);
+    assert_eq!(workspace.store(arguments).code, 2);
     let refused = workspace.store(archive);
     assert_eq!(refused.code, 64, "{refused:?}");
     assert!(refused.err.contains("no archive"), "{refused:?}");
@@ -329,14 +325,22 @@ fn purge_deletes_old_archived_rows() {
         INSERT INTO done (id, lease_state_time) SELECT n, unixepoch() * 1000 - 7200000 FROM n;
         INSERT INTO done (id, lease_state_time) VALUES (701, unixepoch() * 1000), (702, NULL)";
     workspace.database().execute_batch(fill).expect(fill);
-    let arguments = "purge work --state archive --older-than 1h";
+    let arguments = "purge work --state archive --before 1h";
     let count = workspace.store(&format!("{arguments} --dry-run"));
-    assert_eq!(
-        count.out,
-        "700 rows in the archive of work were completed more than 1h ago\n"
-    );
+    assert_eq!(count.out, "700 rows in the archive of queue work fit\n");
     let deleted = workspace.store(&format!("{arguments} --yes"));
-    assert_eq!(deleted.out, "700 rows deleted\n");
+    assert_eq!(deleted.out, "700 rows were deleted\n");
+    let none = workspace.store(&format!("{arguments} --yes"));
+    assert_eq!(none.code, 2, "{none:?}");
+    for wrong in [
+        "--yes",
+        "--before 1h --limit 1",
+        "--before 1h --error x",
+        "1 --before 1h",
+    ] {
+        let refused = workspace.store(&format!("purge work --state archive {wrong}"));
+        assert_eq!(refused.code, 64, "{refused:?}");
+    }
     let left: i64 = database::query_value(&workspace.database(), "SELECT count(*) FROM done");
     assert_eq!(left, 2);
 }

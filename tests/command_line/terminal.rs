@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 /// Time limit for the program to print the text that the test waits for.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -21,11 +22,23 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Runs the program in `folder`.
+    /// Runs the program in `folder`, on a terminal of unknown size.
     pub(crate) fn run(folder: &Path, arguments: &[&str]) -> Self {
+        Self::sized(folder, arguments, (0, 0))
+    }
+
+    /// Runs the program in `folder`, on a terminal of this width and height.
+    pub(crate) fn sized(folder: &Path, arguments: &[&str], size: (u16, u16)) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
         grantpt(&master).expect("granted");
         unlockpt(&master).expect("unlocked");
+        let size = Winsize {
+            ws_col: size.0,
+            ws_row: size.1,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&master, size).expect("a size");
         let name = ptsname(&master, Vec::new()).expect("a name");
         let name = name.into_string().expect("UTF-8");
         let terminal = || {

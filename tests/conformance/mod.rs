@@ -515,6 +515,7 @@ macro_rules! conformance {
                     suspect_that_expires_again_is_a_suspect_again
                     retried_claim_of_a_suspect_gets_its_lease
                     large_items_of_suspects_are_leased_alone
+                    why_names_a_suspect
                     list_of_suspects_is_empty_when_they_are_settled
                 }
                 trace {

@@ -133,8 +133,8 @@ pub(crate) async fn dead_items_with_unknown_times_are_paged<H: Harness>() {
 
 pub(crate) async fn leased_and_delayed_items_come_by_due_time<H: Harness>() {
     let fixture = Fixture::<H>::items(9).await;
-    let leases: Vec<_> = [5, 3, 4].map(|minutes| (minutes, call("worker", 3))).into();
-    for (minutes, mut call) in leases {
+    let durations: Vec<_> = [5, 3, 4].map(|minutes| (minutes, call("worker", 3))).into();
+    for (minutes, mut call) in durations {
         call.duration = minutes * MINUTE;
         let items = fixture.claim_by(call).await;
         // The third of each three is delayed, for a tenth of the time.

@@ -126,7 +126,7 @@ pub(crate) async fn overdue_suspect_lets_busy_workers_wait<H: Harness>() {
     fixture.advance(2 * MINUTE).await;
     fixture.reap(9).await;
     fixture.insert([3]).await;
-    fixture.advance(MINUTE - Duration::from_secs(30)).await;
+    fixture.advance(MINUTE / 2).await;
     assert_eq!(claim_keys(&fixture, "busy").await, ["3"]);
     fixture.insert([4]).await;
     fixture.advance(MINUTE).await;
@@ -160,6 +160,7 @@ pub(crate) async fn settled_suspect_is_an_item_like_others<H: Harness>() {
         assert_eq!(items.len(), 1);
         fixture.settle(&items.remove(0).lease, ending).await;
     }
+    assert_eq!(fixture.reap(9).await.promoted, 1);
     let (items, held_back) = claim(&fixture, "a").await;
     assert_eq!(
         (keys(&items), held_back),
@@ -237,6 +238,18 @@ pub(crate) async fn large_items_of_suspects_are_leased_alone<H: Harness>() {
     assert_eq!(got, [["1"], ["2"]]);
     let results = fixture.results(vec![limited("c", 25_000)]).await;
     assert_eq!(keys(&results[0].items), ["3", "4"]);
+}
+
+pub(crate) async fn why_names_a_suspect<H: Harness>() {
+    let fixture = with_suspects(Fixture::<H>::items(2).await, 1).await;
+    let names = async |key: &str| {
+        let key = fixture.store.parse_key(fixture.queue, key).expect("a key");
+        let facts = fixture.store.item_facts(fixture.queue, key.clone()).await;
+        let causes = lease_broker::why::causes(&facts.expect("facts"), &fixture.queues[0]);
+        let is_suspect = |cause: &lease_broker::why::Cause| cause.name() == "suspect";
+        causes.iter().any(is_suspect)
+    };
+    assert_eq!((names("1").await, names("2").await), (true, false));
 }
 
 pub(crate) async fn list_of_suspects_is_empty_when_they_are_settled<H: Harness>() {

@@ -97,5 +97,5 @@ async fn redrive_of_killed_brokers_changes_each_item_once() {
         let operation = read(&brokers[0], &id).await;
         assert_eq!(operation.changed, i64::from(items));
     }
-    println!("{redrives} redrives of {items} items, {killed} kills: each item was redriven once");
+    eprintln!("{redrives} redrives of {items} items, {killed} kills: each item was redriven once");
 }

@@ -29,11 +29,11 @@ $ lease-broker serve &
 "#;
 
 /// Five items.
-const ITEMS: &str = r#"
+const ITEMS: &str = "
 ```console
 $ for name in Ada Grace Edsger Alan Barbara; do lease-broker enqueue orders --set customer=$name > /dev/null; done
 ```
-"#;
+";
 
 /// A night with a broker and five items, in which more has happened.
 fn night(events: &str) -> Session {
@@ -86,12 +86,12 @@ $ lease-broker fail orders - --error "price service: 503" < leases.json > failed
 }
 
 /// pc-7 has the items 1 and 2, and pc-8 has item 3.
-const LEASES: &str = r#"
+const LEASES: &str = "
 ```console
 $ lease-broker claim orders --worker pc-7 --limit 2 > claimed.txt
 $ lease-broker claim orders --worker pc-8 --limit 1 > claimed.txt
 ```
-"#;
+";
 
 #[test]
 fn one_worker_host_is_gone() {
@@ -101,21 +101,21 @@ fn one_worker_host_is_gone() {
 #[test]
 fn poison_items() {
     let mut operator = night(
-        r#"
+        r"
 ```console
 $ lease-broker claim orders --limit 2 --output json | lease-broker complete orders - > completed.txt
 $ lease-broker claim orders --worker pc-8 --limit 1 > claimed.txt
 ```
-"#,
+",
     );
     operator.run(&section(PAGE, "Poison items"));
 }
 
-const ALL_COMPLETED: &str = r#"
+const ALL_COMPLETED: &str = "
 ```console
 $ lease-broker claim orders --limit 5 --output json | lease-broker complete orders - > completed.txt
 ```
-"#;
+";
 
 #[test]
 fn wrong_release_was_rolled_out() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lease_broker_model::queue::QueueSpec;
-use lease_broker_store::sqlite::{SqliteStore, back_up, system_clock};
+use lease_broker_store::sqlite::{SqliteStore, back_up, restore, system_clock};
 use lease_broker_store::{Instance, StoreError};
 use rusqlite::Connection;
 use rusqlite::backup::Backup;
@@ -114,6 +114,21 @@ async fn older_state_restored_through_sqlite_stops_the_store() {
     let announced = announce(&site.broker).await;
     assert!(matches!(announced, Err(StoreError::Io(_))), "{announced:?}");
     assert_stopped(&site.broker).await;
+}
+
+#[tokio::test]
+async fn backup_copied_over_the_restored_file_stops_the_store() {
+    let site = Site::new().await;
+    back_up(&site.path("queue.db"), &site.path("backup.db")).expect("a backup");
+    let restored = site.path("restored.db");
+    restore(&restored, &site.path("backup.db"), &[spec()]).expect("restored");
+    let broker = open(&restored).expect("open");
+    announce(&broker).await.expect("announced");
+    tokio::time::sleep(CHECK_INTERVAL).await;
+    broker.enqueue(new_item(&[])).await;
+    // All that the broker has written is in the log.
+    site.copy("backup.db", "restored.db");
+    assert_stopped(&broker).await;
 }
 
 #[tokio::test]

@@ -73,7 +73,7 @@ pub(crate) const LAYERS: &[Layer] = &[
     layer("grpc", &["broker", "call_trace", "config", "model", "proto", "security", "span", "store", "value", "why"]),
     // They read what the layers count. Only the command line imports them.
     layer("telemetry", &["broker", "config", "grpc", "logging", "model", "process", "security", "span", "store"]),
-    layer("admin", &["broker", "config", "logging", "model", "store", "telemetry"]),
+    layer("admin", &["broker", "config", "grpc", "logging", "model", "proto", "security", "store", "telemetry"]),
     // It starts the layers. Nothing imports it, except the programs and the fuzzing.
     layer("cli", &[
         "admin", "broker", "client", "config", "grpc", "logging", "model", "process", "proto", "security", "store", "telemetry",
@@ -108,6 +108,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
             ("grpc", "the server"),
             ("client", "the worker library calls the server"),
             ("cli", "commands call the server"),
+            ("admin/pages", "pages show messages and errors of the API"),
             ("bench", "the load generator calls the server"),
             ("fuzzing", "it decodes messages as the server does"),
             (
@@ -201,7 +202,9 @@ pub(crate) const CRATES: &[CrateRule] = &[
             "dialoguer",
             "hdrhistogram",
             "indicatif",
+            "ratatui",
             "strsim",
+            "unicode_width",
         ],
         places: &[
             ("cli", "flags, tables and questions of commands"),

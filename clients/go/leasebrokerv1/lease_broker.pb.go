@@ -633,7 +633,8 @@ type Lease struct {
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	// The time that the lease had left when the database answered. Workers that use it need no synchronized clock.
 	TimeLeft *durationpb.Duration `protobuf:"bytes,6,opt,name=time_left,json=timeLeft,proto3" json:"time_left,omitempty"`
-	// The W3C trace context of the lease's span, 55 characters. Use it as the parent of the worker's spans.
+	// The W3C trace context of the lease's span, 55 characters. Use it as the parent of the worker's spans. Empty: the broker
+	// records no spans, and the item's producer has no trace.
 	TraceParent string `protobuf:"bytes,7,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
 	// The number of attempts after which a failure or an expiry makes the item dead. 0: no limit.
 	MaxAttempts int32 `protobuf:"varint,8,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`

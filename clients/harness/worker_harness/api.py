@@ -15,8 +15,12 @@ TRACE_PARENT = "00-{trace:032x}-00000000000000ff-01"
 class Api:
     """A connection to one broker."""
 
-    def __init__(self, address: str) -> None:
-        self._channel = grpc.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)])
+    def __init__(self, address: str, credentials: grpc.ChannelCredentials | None = None) -> None:
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        if credentials is None:
+            self._channel = grpc.insecure_channel(address, options)
+        else:
+            self._channel = grpc.secure_channel(address, credentials, options)
 
     def close(self) -> None:
         """Closes the connection."""

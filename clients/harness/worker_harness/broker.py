@@ -40,6 +40,12 @@ class Broker:
             raise RuntimeError(f"the broker did not start, see {self._folder / self._name}.log: {text!r}")
         self.address = listens[1]
 
+    @property
+    def process_id(self) -> int:
+        """The number of the process."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """Kills the process with SIGKILL."""
         if self._process is not None:
@@ -52,6 +58,11 @@ class Broker:
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(timeout)
         self._end()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def _end(self) -> None:
         assert self._process is not None

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import grpc
+
 from worker_harness.api import Api
 from worker_harness.broker import Broker
 from worker_harness.database import Database
@@ -69,16 +71,23 @@ class Cell:
         self.effects.touch()
         self._binary = binary
         self._apis: dict[str, Api] = {}
+        self._credentials: grpc.ChannelCredentials | None = None
         self._proxies: list[Proxy] = []
 
-    def broker(self, *queues: Queue, drain_delay: str = "0s", watch: bool = True) -> Broker:
-        """Starts a broker. The second one serves the queues of the first. `watch`: record the changes of states."""
+    def broker(
+        self, *queues: Queue, drain_delay: str = "0s", watch: bool = True, more: str = "", listen: str = "127.0.0.1:0"
+    ) -> Broker:
+        """Starts a broker. The second one serves the queues of the first. `watch`: record the changes of states.
+
+        `more`: text for the end of the configuration.
+        """
         first = not self.brokers
         if first:
             self.queues = list(queues) or [Queue()]
         configuration = _CONFIGURATION.format(drain_delay=drain_delay)
-        configuration += "".join(queue.text for queue in self.queues)
+        configuration += "".join(queue.text for queue in self.queues) + more
         broker = Broker(self._binary, self.folder, f"broker{len(self.brokers) + 1}", configuration)
+        broker.address = listen
         self.brokers.append(broker)
         broker.start()
         if first and watch:
@@ -92,7 +101,20 @@ class Cell:
         self._proxies.append(proxy)
         return proxy
 
-    def worker(self, address: str | Sequence[str], queue: str = "work", **options: Any) -> WorkerProcess:
+    def use_tls(self, authority: Path, certificate: Path, key: Path) -> None:
+        """Makes the harness's own connections use TLS, with this client certificate."""
+        files = [file.read_bytes() for file in (authority, key, certificate)]
+        self._credentials = grpc.ssl_channel_credentials(*files)
+
+    def hosts(self, names: dict[str, str]) -> Path:
+        """Returns a file in the form of /etc/hosts. A worker with the option `hosts` has it in its place."""
+        file = self.folder / "hosts"
+        file.write_text("".join(f"{number} {name}\n" for name, number in names.items()))
+        return file
+
+    def worker(
+        self, address: str | Sequence[str], queue: str = "work", hosts: Path | None = None, **options: Any
+    ) -> WorkerProcess:
         """Starts a worker and waits until it runs."""
         name = f"worker{len(self.workers) + 1}"
         options = {
@@ -103,7 +125,7 @@ class Cell:
             **self.language.options,
             **options,
         }
-        worker = WorkerProcess(self.language.program, self.folder, name, options)
+        worker = WorkerProcess(self.language.program, self.folder, name, options, hosts)
         self.workers.append(worker)
         worker.wait_for("ready")
         return worker
@@ -112,7 +134,7 @@ class Cell:
         """Returns the harness's connection to a broker, by default the first one."""
         address = (broker or self.brokers[0]).address
         if address not in self._apis:
-            self._apis[address] = Api(address)
+            self._apis[address] = Api(address, self._credentials)
         return self._apis[address]
 
     def enqueue(self, payloads: Sequence[dict[str, Any]], queue: str = "work", traces: Sequence[int] = ()) -> list[str]:

@@ -19,7 +19,13 @@ Event: TypeAlias = dict[str, Any]
 class WorkerProcess:
     """A worker in a process of its own. README.md has the protocol."""
 
-    def __init__(self, program: Path, folder: Path, name: str, options: dict[str, Any]) -> None:
+    def __init__(
+        self, program: Path, folder: Path, name: str, options: dict[str, Any], hosts: Path | None = None
+    ) -> None:
+        """`hosts`: a file that the process has in the place of /etc/hosts."""
+        command = [str(program)]
+        if hosts is not None:
+            command = ["unshare", "-rm", "sh", "-c", f"mount --bind {hosts} /etc/hosts && exec {program}"]
         self.name = name
         self.queue: str = options["queue"]
         self.events: list[Event] = []
@@ -29,7 +35,7 @@ class WorkerProcess:
         self._journal = (folder / f"{name}.jsonl").open("w")
         with (folder / f"{name}.stderr").open("w") as errors:
             self._process = subprocess.Popen(
-                [program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, bufsize=1
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, bufsize=1
             )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

@@ -29,6 +29,7 @@ interface Payload {
   columns?: Row;
   checkpoint?: string;
   effect?: string;
+  on_cancel?: "raise" | "block";
 }
 
 /** Returns the handler for one item, and that for a batch. */
@@ -40,6 +41,7 @@ export function handlerOf(effects: Effects) {
   const act = async (item: Item, context: Context): Promise<Result> => {
     const payload = JSON.parse(String(item.columns.payload)) as Payload;
     if (payload.checkpoint) context.checkpoint(Buffer.from(payload.checkpoint), item);
+    if (payload.on_cancel) listen(payload.on_cancel, context);
     await rest(payload, context);
     block((payload.block_ms ?? 0) + (payload.hold_ms ?? 0));
     if (payload.effect) await effects.append(payload.effect, item);
@@ -67,6 +69,16 @@ export function handlerOf(effects: Effects) {
 function sayStarted({ key, attempt, fencingToken, checkpoint }: Item): void {
   const text = checkpoint === null ? null : Buffer.from(checkpoint).toString();
   say({ ev: "started", at_ms: now(), key, attempt, fence: Number(fencingToken), checkpoint: text });
+}
+
+/** Adds a listener of the signal that throws, or that blocks the event loop for half of a lease. */
+function listen(how: "raise" | "block", { signal }: Context): void {
+  // Node reports what a listener throws as an uncaught exception, and not to the one who aborts.
+  if (how === "raise") process.once("uncaughtException", () => undefined);
+  signal.addEventListener("abort", () => {
+    if (how === "raise") throw new Error("raised in a listener");
+    block(1_000);
+  });
 }
 
 async function rest({ sleep_ms = 0, ignore_cancel = false }: Payload, { signal }: Context): Promise<void> {

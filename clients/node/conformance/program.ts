@@ -5,7 +5,7 @@
 
 import { createInterface } from "node:readline";
 
-import { type Event, type WorkerOptions, Worker } from "../src/index.js";
+import { type Credentials, type Event, tls, type WorkerOptions, Worker } from "../src/index.js";
 import { now } from "../src/clock.js";
 import { Effects } from "./effects.js";
 import { handlerOf } from "./handler.js";
@@ -26,6 +26,9 @@ export interface StartOptions {
   stuck_after_ms?: number;
   max_stuck?: number | null;
   keeper?: "thread" | "loop";
+  ca_file?: string;
+  cert_file?: string;
+  key_file?: string;
   effects?: string | null;
   noop?: boolean;
   raw?: boolean;
@@ -37,6 +40,11 @@ type Command =
   | { cmd: "stop"; grace_ms?: number }
   | { cmd: "health" }
   | { cmd: "counters" };
+
+function credentialsOf({ ca_file, cert_file, key_file }: StartOptions): Credentials | undefined {
+  if (ca_file === undefined || cert_file === undefined || key_file === undefined) return undefined;
+  return tls({ ca: { file: ca_file }, cert: { file: cert_file }, key: { file: key_file } });
+}
 
 /** Returns the options that are set. An option that is null or absent has its default. */
 function workerOptions(options: StartOptions, onEvent: ((event: Event) => void) | undefined): WorkerOptions {
@@ -52,6 +60,7 @@ function workerOptions(options: StartOptions, onEvent: ((event: Event) => void) 
     maxStuck: options.max_stuck,
     keeper: options.keeper,
     onEvent,
+    credentials: credentialsOf(options),
   };
   const set = Object.entries(all).filter(([, value]) => value !== undefined && value !== null);
   return Object.fromEntries(set);
@@ -125,4 +134,4 @@ async function main(): Promise<void> {
   if (worker !== null) exit(worker.stop());
 }
 
-await main();
+void main();

@@ -46,4 +46,4 @@ function resultOf({ columns }: Item): Result {
 const worker = new Worker(address, "rainfall", processRows, { batch: Number(batch), workerId: name, onEvent: record });
 // The demo closes standard input when the worker shall stop.
 process.stdin.on("end", () => void worker.stop().then(() => process.exit())).resume();
-await worker.run();
+void worker.run();

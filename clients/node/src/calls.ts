@@ -15,7 +15,8 @@ import type { Token } from "./credentials.js";
 import { asError, asksToWait, type Failure, mayRetry, readFailure } from "./details.js";
 import { LeaseBrokerError } from "./errors.js";
 import { CallHealth } from "./health.js";
-import type { Transport } from "./transport.js";
+import type { Broker, Transport } from "./transport.js";
+import { HeldBack } from "./v1.js";
 
 /** Milliseconds. */
 const MIN_WAIT = 100;
@@ -89,29 +90,18 @@ export class Caller {
     let applied: Failure["applied"] = "no";
     const firstSentAt = now();
     for (let attempt = 1; ; attempt++) {
-      const token = this.token === null ? null : await this.token.text(freshToken);
       if (signal?.aborted) throw new Aborted();
       const sentAt = now();
       const timeout = Math.max(Math.min(attemptTimeout, until() - sentAt), 1);
-      const sent = this.transport.send(rpc, request, timeout, token);
-      const cancel = () => {
-        sent.cancel();
-      };
-      signal?.addEventListener("abort", cancel, { once: true });
-      let failure: Failure;
-      try {
-        const message = await sent.response;
+      const result = await this.#attempt(rpc, request, timeout, freshToken, signal);
+      if (!("code" in result)) {
         this.health.note(null);
-        return { message, sentAt, firstSentAt, attempts: attempt };
-      } catch (error) {
-        if (!isServiceError(error)) throw error;
-        failure = readFailure(error);
-        if (failure.applied === "unknown") applied = "unknown";
-        if (!signal?.aborted) this.health.note(failure);
-      } finally {
-        signal?.removeEventListener("abort", cancel);
+        return { message: result.message, sentAt, firstSentAt, attempts: attempt };
       }
+      const failure = result;
+      if (failure.applied === "unknown") applied = "unknown";
       if (signal?.aborted) throw new Aborted();
+      this.health.note(failure);
       let wait = 0;
       if (failure.code === status.UNAUTHENTICATED && !asksToWait(failure) && this.token !== null && !freshToken) {
         freshToken = true;
@@ -134,6 +124,43 @@ export class Caller {
     }
   }
 
+  /** Sends a request once. Returns its response or its failure. */
+  async #attempt<I extends DescMessage, O extends DescMessage>(
+    rpc: DescMethodUnary<I, O>,
+    request: MessageShape<I>,
+    timeout: number,
+    freshToken: boolean,
+    signal: AbortSignal | undefined,
+  ): Promise<{ readonly message: MessageShape<O> } | Failure> {
+    let token: string | null;
+    let broker: Broker;
+    try {
+      token = this.token === null ? null : await this.token.text(freshToken);
+      broker = await this.transport.route();
+    } catch (error) {
+      // A file that is being replaced, an identity service or a name server that is down.
+      return unavailable(error);
+    }
+    const sent = broker.send(rpc, request, timeout, token);
+    const cancel = () => {
+      sent.cancel();
+    };
+    signal?.addEventListener("abort", cancel, { once: true });
+    if (signal?.aborted) cancel();
+    try {
+      const message = await sent.response;
+      this.transport.note(broker, { failed: (message as { heldBack?: HeldBack }).heldBack === HeldBack.STOPPING });
+      return { message };
+    } catch (error) {
+      if (!isServiceError(error)) throw error;
+      const failure = readFailure(error);
+      noteFailure(this.transport, broker, failure);
+      return failure;
+    } finally {
+      signal?.removeEventListener("abort", cancel);
+    }
+  }
+
   /**
    * Returns the milliseconds to wait before the next claim, after the claim in a `next` has failed. Throws a `LeaseBrokerError` if
    * a further claim cannot succeed.
@@ -145,6 +172,19 @@ export class Caller {
     this.onRetry({ rpc: "ClaimBatch", code: status[failure.code], reason, error: message, attempt: 1, wait });
     return wait;
   }
+}
+
+/** Lets the next call use another broker, if this one does not work. */
+export function noteFailure(transport: Pick<Transport, "note">, broker: Broker, failure: Failure): void {
+  const { code, reason } = failure;
+  const failed = code === status.UNAVAILABLE || (reason === null && mayRetry(failure));
+  transport.note(broker, { failed, silent: code === status.DEADLINE_EXCEEDED && reason === null });
+}
+
+/** Returns the failure of a call that could not be sent. */
+export function unavailable(error: unknown): Failure {
+  const message = error instanceof Error ? error.message : String(error);
+  return { code: status.UNAVAILABLE, message, reason: null, pushback: null, field: null, applied: "no" };
 }
 
 /** Throws a `LeaseBrokerError` if a response has not one result for each entry of the request. */

@@ -2,16 +2,20 @@
 
 import { randomUUID } from "node:crypto";
 
-import { create, type DescMessage, type DescMethodUnary, type MessageShape } from "@bufbuild/protobuf";
+import { create, type DescMessage, type DescMethodUnary, type MessageShape, toBinary } from "@bufbuild/protobuf";
 
 import { Caller, checkCount } from "./calls.js";
 import { type Duration, milliseconds, now } from "./clock.js";
 import { type Credentials, plaintext, Token, type TokenSource } from "./credentials.js";
 import { newItem } from "./item.js";
 import { MAX_ITEMS_PER_CALL } from "./options.js";
+import { loadTracing } from "./tracing.js";
 import { rpcs, Transport } from "./transport.js";
-import { EnqueueRequestSchema, WakeRequestSchema } from "./v1.js";
+import { EnqueueRequestSchema, type NewItem, NewItemSchema, WakeRequestSchema } from "./v1.js";
 import type { Row } from "./values.js";
+
+/** The size of the rows of one call, below the broker's default of 4 MiB. */
+const MAX_CALL_BYTES = 3 << 20;
 
 /** The options of a client. */
 export interface ClientOptions {
@@ -27,7 +31,7 @@ export interface ClientOptions {
 export interface EnqueueOptions {
   /** The time until the rows are ready. Default: they are ready immediately. */
   readonly delay?: Duration;
-  /** The W3C trace context of the rows. */
+  /** The W3C trace context of the rows. Default: that of OpenTelemetry's current span, if `@opentelemetry/api` is installed. */
   readonly traceParent?: string;
 }
 
@@ -45,22 +49,36 @@ export class Client implements Disposable {
   }
 
   /**
-   * Adds rows and returns their keys, in order. Further calls send the rows after the first 1,000.
+   * Adds rows and returns their keys, in order. Further calls send the rows after the first 1,000, or after 3 MiB.
    *
    * Rejects with a `LeaseBrokerError` if the broker refuses a row. The rows of that call are then not added. Those of
    * earlier calls are.
    */
-  async enqueue(queue: string, rows: readonly Row[], { delay, traceParent }: EnqueueOptions = {}): Promise<string[]> {
+  async enqueue(queue: string, rows: Iterable<Row>, { delay, traceParent }: EnqueueOptions = {}): Promise<string[]> {
+    const context = traceParent ?? (await loadTracing()).current();
     const keys: string[] = [];
-    for (let first = 0; first < rows.length; first += MAX_ITEMS_PER_CALL) {
-      const part = rows.slice(first, first + MAX_ITEMS_PER_CALL);
-      const items = part.map((row) => newItem(row, delay, traceParent));
-      const request = create(EnqueueRequestSchema, { queue, items, requestId: randomUUID() });
-      const { results } = await this.#call(rpcs.enqueue, request);
-      checkCount("Enqueue", results, items);
-      keys.push(...results.map((result) => result.key));
+    let items: NewItem[] = [];
+    let bytes = 0;
+    for (const row of rows) {
+      const item = newItem(row, delay, context);
+      const size = toBinary(NewItemSchema, item).length;
+      if (items.length > 0 && (items.length === MAX_ITEMS_PER_CALL || bytes + size > MAX_CALL_BYTES)) {
+        keys.push(...(await this.#enqueue(queue, items)));
+        items = [];
+        bytes = 0;
+      }
+      items.push(item);
+      bytes += size;
     }
+    if (items.length > 0) keys.push(...(await this.#enqueue(queue, items)));
     return keys;
+  }
+
+  async #enqueue(queue: string, items: NewItem[]): Promise<string[]> {
+    const request = create(EnqueueRequestSchema, { queue, items, requestId: randomUUID() });
+    const { results } = await this.#call(rpcs.enqueue, request);
+    checkCount("Enqueue", results, items);
+    return results.map((result) => result.key);
   }
 
   /** Lets waiting claims look for rows that a program has added by its own SQL. */

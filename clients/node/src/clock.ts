@@ -8,10 +8,18 @@ export type Duration = number | `${number}${"ms" | "s" | "m" | "h"}`;
 
 const UNITS: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
 
+let testClock: (() => number) | null = null;
+
 /** Returns the milliseconds of the monotonic clock. All threads of the process share it. */
 export function now(): number {
+  if (testClock !== null) return testClock();
   const [seconds, nanos] = process.hrtime();
   return seconds * 1_000 + nanos / 1_000_000;
+}
+
+/** Sets the clock, for a test. */
+export function setClock(clock: () => number): void {
+  testClock = clock;
 }
 
 /**

@@ -1,5 +1,6 @@
 /** The security of a connection, and the bearer token. */
 
+import { existsSync, readFileSync, statSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { BlockList, isIP } from "node:net";
 
@@ -12,14 +13,14 @@ export type Credentials =
   | { readonly kind: "plaintext"; readonly allowPlaintext: boolean }
   | {
       readonly kind: "tls";
-      readonly ca: Uint8Array | null;
-      readonly cert: Uint8Array | null;
-      readonly key: Uint8Array | null;
+      readonly ca: Pem | null;
+      readonly cert: Pem | null;
+      readonly key: Pem | null;
       readonly serverName: string | null;
     };
 
-/** PEM text. */
-type Pem = string | Uint8Array;
+/** A PEM text, or the file that has it. */
+export type Pem = string | Uint8Array | { readonly file: string };
 
 /** A bearer token: the text, the file that has it, or a function that returns it. */
 export type TokenSource = string | { readonly file: string } | (() => string | Promise<string>);
@@ -34,27 +35,39 @@ export function plaintext({ allowPlaintext = false } = {}): Credentials {
 
 /**
  * TLS. Without `ca` the authorities of Node are trusted. With `cert` and `key` the program identifies itself by them.
- * `serverName` is the name in the broker's certificate, if it is not the host of the address.
+ * `serverName` is the name in the broker's certificate, if it is not the host of the address. Files are looked at again every
+ * 10 s. Throws if a file cannot be read.
  */
 export function tls(options: { ca?: Pem; cert?: Pem; key?: Pem; serverName?: string } = {}): Credentials {
-  const pem = (text: Pem | undefined) => (typeof text === "string" ? Buffer.from(text) : (text ?? null));
   if ((options.cert === undefined) !== (options.key === undefined)) {
     throw new TypeError("tls: cert and key must be set together");
   }
-  return {
-    kind: "tls",
-    ca: pem(options.ca),
-    cert: pem(options.cert),
-    key: pem(options.key),
-    serverName: options.serverName ?? null,
-  };
+  const { ca = null, cert = null, key = null, serverName = null } = options;
+  const credentials: Credentials = { kind: "tls", ca, cert, key, serverName };
+  channelCredentials(credentials);
+  return credentials;
 }
 
-/** Returns gRPC's credentials. */
+/** Returns gRPC's credentials of a new connection. Throws if a file cannot be read. */
 export function channelCredentials(credentials: Credentials): ChannelCredentials {
   if (credentials.kind === "plaintext") return grpcCredentials.createInsecure();
-  const buffer = (bytes: Uint8Array | null) => (bytes === null ? null : Buffer.from(bytes));
+  const buffer = (pem: Pem | null) => {
+    if (pem === null) return null;
+    return typeof pem === "object" && "file" in pem ? readFileSync(pem.file) : Buffer.from(pem);
+  };
   return grpcCredentials.createSsl(buffer(credentials.ca), buffer(credentials.key), buffer(credentials.cert));
+}
+
+/** Returns a text that differs after a file of the credentials was replaced. */
+export function fileVersions(credentials: Credentials): string {
+  if (credentials.kind === "plaintext") return "";
+  return [credentials.ca, credentials.cert, credentials.key]
+    .map((pem) => {
+      if (pem === null || typeof pem !== "object" || !("file" in pem)) return "";
+      const found = statSync(pem.file, { throwIfNoEntry: false });
+      return found === undefined ? "missing" : `${found.mtimeMs} ${found.size} ${found.ino}`;
+    })
+    .join();
 }
 
 /** Throws an `Error` if an address of another machine would be called without encryption. */
@@ -92,7 +105,12 @@ export class Token {
   #text = "";
   #readAt = -Infinity;
 
-  constructor(private readonly source: TokenSource) {}
+  /** Throws a `TypeError` if a text is the name of a file: the name would be sent as the token. */
+  constructor(private readonly source: TokenSource) {
+    if (typeof source === "string" && existsSync(source)) {
+      throw new TypeError(`token: ${source} is a file; pass { file: ${JSON.stringify(source)} }`);
+    }
+  }
 
   /** Returns the token. A file is read again every 10 s, or if `fresh` is true. */
   async text(fresh = false): Promise<string> {

@@ -62,14 +62,19 @@ export function ofReturn(leases: readonly HeldLease[], isBatch: boolean, value: 
   return leases.map((lease) => ofResult(lease, results.get(lease.item)));
 }
 
-/** Returns the endings for the error that a handler has thrown. `limitText` is the text of an exceeded time limit. */
-export function ofThrow(run: Run, leases: readonly HeldLease[], error: unknown, limitText: string): Ending[] {
-  if (!(error instanceof BatchError)) return leases.map((lease) => ofError(run, lease, error, limitText));
+/** Returns the endings for the error that a handler has thrown. */
+export function ofThrow(run: Run, leases: readonly HeldLease[], error: unknown, timeLimit: number | null): Ending[] {
+  if (!(error instanceof BatchError)) return leases.map((lease) => ofError(run, lease, error, timeLimit));
   return leases.map((lease) =>
     error.errors.has(lease.item)
-      ? ofError(run, lease, error.errors.get(lease.item), limitText)
+      ? ofError(run, lease, error.errors.get(lease.item), timeLimit)
       : completed(lease),
   );
+}
+
+/** Returns the text of an item whose handler took too long. `timeLimit` is in milliseconds. */
+export function limitText(timeLimit: number | null): string {
+  return timeLimit === null ? "time limit of half of the lease" : `time limit of ${timeLimit / 1_000} s`;
 }
 
 /** Returns the bytes that an ending takes in a request, approximately. */
@@ -98,12 +103,12 @@ function ofResult(lease: HeldLease, value: unknown): Ending {
   }
 }
 
-function ofError(run: Run, lease: HeldLease, error: unknown, limitText: string): Ending {
+function ofError(run: Run, lease: HeldLease, error: unknown, timeLimit: number | null): Ending {
   if (error instanceof Retry) return failed(lease, errorText(error), error.after);
   if (error instanceof DeadLetter) return failed(lease, errorText(error), null, true);
   if (error instanceof Release) return released(lease, error.after);
   if (run.context.cause === "shutdown") return released(lease);
-  if (run.context.cause === "time_limit" && isAbort(run, error)) return failed(lease, limitText);
+  if (run.context.cause === "time_limit" && isAbort(run, error)) return failed(lease, limitText(timeLimit));
   return failed(lease, errorText(error));
 }
 

@@ -27,12 +27,17 @@ export class CallHealth {
   #cause = "";
   #hasWarned = false;
   #timer: NodeJS.Timeout | undefined;
+  #wasAnswered = false;
 
-  /** Without a logger it does not warn. A test sets shorter times, in milliseconds. */
+  /**
+   * Without a logger it does not warn. A test sets shorter times, in milliseconds. `onChange` is called when a call is answered
+   * after none was (true), and when one is not after one was.
+   */
   constructor(
     private readonly address: string | readonly string[] = "",
     private readonly logger: Logger | null = null,
     private readonly times = { first: FIRST_WARNING, next: NEXT_WARNING },
+    private readonly onChange: (answers: boolean) => void = () => undefined,
   ) {}
 
   /** True if the last call was answered. */
@@ -52,7 +57,12 @@ export class CallHealth {
 
   /** Notes the end of an attempt. Null: it succeeded. */
   note(failure: FailedAttempt | null): void {
-    if (failure === null || (failure.reason !== null && failure.code !== status.UNAVAILABLE)) {
+    const answered = failure === null || (failure.reason !== null && failure.code !== status.UNAVAILABLE);
+    if (answered !== this.#wasAnswered) {
+      this.#wasAnswered = answered;
+      this.onChange(answered);
+    }
+    if (failure === null || answered) {
       this.#end();
       return;
     }

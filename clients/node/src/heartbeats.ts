@@ -3,14 +3,14 @@
 import { create } from "@bufbuild/protobuf";
 import { type ServiceError, status } from "@grpc/grpc-js";
 
-import { checkCount } from "./calls.js";
+import { checkCount, noteFailure, unavailable } from "./calls.js";
 import { durationMilliseconds, now } from "./clock.js";
 import type { Credentials } from "./credentials.js";
 import { readFailure } from "./details.js";
 import { LeaseBrokerError } from "./errors.js";
 import type { FailedAttempt } from "./health.js";
 import { MAX_ITEMS_PER_CALL } from "./options.js";
-import { rpcs, Transport } from "./transport.js";
+import { type Broker, rpcs, Transport } from "./transport.js";
 import { HeartbeatRequestSchema, type HeartbeatResponse, Outcome, RenewalSchema } from "./v1.js";
 
 /** The shortest time between two heartbeats, in milliseconds. */
@@ -39,6 +39,8 @@ export type Command =
       readonly deadline: number;
       /** True: their first heartbeat is sent immediately, because their deadline is not known for certain. */
       readonly needsBeat: boolean;
+      /** True: the same, because the call that settles them is sent again. */
+      readonly atOnce: boolean;
       /** The ids of leases to forget, separated by spaces. */
       readonly forget: string;
     }
@@ -62,36 +64,83 @@ export type Report =
   | { readonly type: "unauthenticated" }
   | { readonly type: "checkpoint_refused"; readonly id: string; readonly bytes: number; readonly text: string };
 
+/** A message to the keeper of a queue. A token is for all of them. */
+export interface QueueCommand {
+  readonly queue: string;
+  readonly command: Command;
+}
+
+/** A message from the keeper of a queue. */
+export interface QueueReport {
+  readonly queue: string;
+  readonly report: Report;
+}
+
 /** What the keeper needs to connect. It can be sent to another thread. */
 export interface KeeperOptions {
   readonly address: string | readonly string[];
   readonly credentials: Credentials;
-  readonly queue: string;
   readonly token: string | null;
 }
 
-/** Keeps leases alive. */
-export class Heartbeats {
+/** Sends the heartbeats of all queues over one connection. */
+export class KeeperHost {
+  readonly #connection: { readonly transport: Pick<Transport, "route" | "note">; token: string | null };
   readonly #transport: Transport;
+  readonly #queues = new Map<string, Heartbeats>();
+
+  constructor(
+    options: KeeperOptions,
+    private readonly report: (report: QueueReport) => void,
+  ) {
+    this.#transport = new Transport(options.address, options.credentials);
+    // The first heartbeat must not wait for the connection.
+    this.#transport.connect();
+    this.#connection = { transport: this.#transport, token: options.token };
+  }
+
+  handle({ queue, command }: QueueCommand): void {
+    if (command.type === "token") {
+      this.#connection.token = command.token;
+      return;
+    }
+    let heartbeats = this.#queues.get(queue);
+    if (heartbeats === undefined) {
+      heartbeats = new Heartbeats(queue, this.#connection, (report) => {
+        this.report({ queue, report });
+      });
+      this.#queues.set(queue, heartbeats);
+    }
+    heartbeats.handle(command);
+  }
+
+  close(): void {
+    for (const heartbeats of this.#queues.values()) heartbeats.close();
+    this.#transport.close();
+  }
+}
+
+/** Keeps the leases of a queue alive. */
+export class Heartbeats {
   readonly #leases = new Map<string, KeptLease>();
   /** Checkpoints that no heartbeat has stored yet, by lease id. */
   readonly #checkpoints = new Map<string, Uint8Array>();
-  #token: string | null;
   #timer: NodeJS.Timeout | undefined;
   #nextBeat = Infinity;
   #closed = false;
 
   constructor(
-    private readonly options: KeeperOptions,
+    private readonly queue: string,
+    private readonly connection: { readonly transport: Pick<Transport, "route" | "note">; readonly token: string | null },
     private readonly report: (report: Report) => void,
-  ) {
-    this.#transport = new Transport(options.address, options.credentials);
-    // The first heartbeat must not wait for the connection.
-    this.#transport.connect();
-    this.#token = options.token;
+  ) {}
+
+  /** The time of the next heartbeat. */
+  get nextBeat(): number {
+    return this.#nextBeat;
   }
 
-  handle(command: Command): void {
+  handle(command: Exclude<Command, { type: "token" }>): void {
     switch (command.type) {
       case "update":
         for (const id of words(command.forget)) this.#forget(id);
@@ -99,16 +148,13 @@ export class Heartbeats {
         break;
       case "checkpoint":
         if (this.#leases.has(command.id)) this.#checkpoints.set(command.id, command.bytes);
-        break;
-      case "token":
-        this.#token = command.token;
     }
   }
 
-  #keep(id: string, { duration, deadline, needsBeat }: Extract<Command, { type: "update" }>): void {
+  #keep(id: string, { duration, deadline, needsBeat, atOnce }: Extract<Command, { type: "update" }>): void {
     const lease: KeptLease = { id, duration, deadline, needsBeat };
     this.#leases.set(id, lease);
-    this.#schedule(needsBeat ? now() : now() + periodOf(lease));
+    this.#schedule(needsBeat || atOnce ? now() : now() + periodOf(lease));
   }
 
   #forget(id: string): void {
@@ -119,19 +165,26 @@ export class Heartbeats {
   close(): void {
     this.#closed = true;
     clearTimeout(this.#timer);
-    this.#transport.close();
   }
 
   #schedule(time: number): void {
     if (time >= this.#nextBeat || this.#closed) return;
     this.#nextBeat = time;
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(this.#beat, Math.max(time - now(), 0));
+    this.#timer = setTimeout(this.beat, Math.max(time - now(), 0));
   }
 
-  readonly #beat = (): void => {
-    this.#nextBeat = Infinity;
+  /** Sends the heartbeats that are due. */
+  readonly beat = (): void => {
     const time = now();
+    if (time < this.#nextBeat) {
+      // A timer can be early by a part of a millisecond.
+      const due = this.#nextBeat;
+      this.#nextBeat = Infinity;
+      this.#schedule(due);
+      return;
+    }
+    this.#nextBeat = Infinity;
     const leases: KeptLease[] = [];
     for (const lease of this.#leases.values()) {
       // The worker gives a lease up at this time, and then nothing may be sent for it.
@@ -156,15 +209,19 @@ export class Heartbeats {
       return create(RenewalSchema, checkpoint === undefined ? { leaseId: lease.id } : { leaseId: lease.id, checkpoint });
     });
     // Without a duration each lease lasts as long as it was claimed for.
-    const request = create(HeartbeatRequestSchema, { queue: this.options.queue, renewals });
+    const request = create(HeartbeatRequestSchema, { queue: this.queue, renewals });
     const timeout = Math.min(...leases.map((lease) => lease.duration)) / 3;
     const sentAt = now();
+    const { transport, token } = this.connection;
+    let broker: Broker | null = null;
     let response: HeartbeatResponse;
     try {
-      response = await this.#transport.send(rpcs.heartbeat, request, timeout, this.#token).response;
+      broker = await transport.route();
+      response = await broker.send(rpcs.heartbeat, request, timeout, token).response;
       checkCount("Heartbeat", response.results, leases);
+      transport.note(broker, { failed: false });
     } catch (error) {
-      if (!this.#closed) this.#readError(period, error as ServiceError | LeaseBrokerError);
+      if (!this.#closed) this.#readError(period, error, broker);
       return;
     }
     const refused = this.#readResponse(leases, checkpoints, sentAt, response);
@@ -209,11 +266,17 @@ export class Heartbeats {
     return refused;
   }
 
-  #readError(period: number, error: ServiceError | LeaseBrokerError): void {
-    const failure: FailedAttempt =
-      error instanceof LeaseBrokerError
-        ? { code: status.INTERNAL, reason: null, message: error.details }
-        : readFailure(error);
+  #readError(period: number, error: unknown, broker: Broker | null): void {
+    let failure: FailedAttempt;
+    if (error instanceof LeaseBrokerError) {
+      failure = { code: status.INTERNAL, reason: null, message: error.details };
+    } else if (broker === null) {
+      failure = unavailable(error);
+    } else {
+      const read = readFailure(error as ServiceError);
+      noteFailure(this.connection.transport, broker, read);
+      failure = read;
+    }
     this.#schedule(now() + period / 4);
     const { code, reason, message } = failure;
     this.report({ type: "failed", failure: { code, reason, message } });

@@ -2,7 +2,7 @@
 
 export { Client, type ClientOptions, type EnqueueOptions } from "./client.js";
 export type { Duration } from "./clock.js";
-export { type Credentials, plaintext, tls, type TokenSource } from "./credentials.js";
+export { type Credentials, type Pem, plaintext, tls, type TokenSource } from "./credentials.js";
 export {
   type Applied,
   BatchError,
@@ -19,6 +19,7 @@ export {
 export type { Event, EventName, Observer } from "./events.js";
 export type { FollowUp, Item, Result } from "./item.js";
 export type { Context } from "./leases.js";
-export type { BatchOptions, Logger, WorkerOptions } from "./options.js";
+export type { BatchOptions, BatchQueueOptions, Logger, QueueOptions, WorkerOptions } from "./options.js";
+export type { Middleware } from "./runner.js";
 export { type ColumnValue, Decimal, type NewColumnValue, type Row, UnknownColumnError } from "./values.js";
 export { type BatchHandler, type Handler, Worker } from "./worker.js";

@@ -63,16 +63,49 @@ export function followUpMessage(followUp: FollowUp): FollowUpMessage {
   return create(FollowUpSchema, { queue: followUp.queue, item: newItem(followUp.columns, followUp.delay) });
 }
 
+/** The row of a lease. Its fields are translated when the handler asks. */
+class LeasedItem implements Item {
+  readonly #lease: Lease;
+  #columns: Record<string, ColumnValue> | null = null;
+
+  constructor(lease: Lease) {
+    this.#lease = lease;
+  }
+
+  get key(): string {
+    return this.#lease.item?.key ?? "";
+  }
+
+  get columns(): Readonly<Record<string, ColumnValue>> {
+    return (this.#columns ??= columnsFromMessages(this.#lease.item?.columns ?? {}));
+  }
+
+  get attempt(): number {
+    return this.#lease.attempt;
+  }
+
+  get maxAttempts(): number {
+    return this.#lease.maxAttempts;
+  }
+
+  get fencingToken(): bigint {
+    return this.#lease.fencingToken;
+  }
+
+  get readyTime(): Date | null {
+    return this.#lease.readyTime === undefined ? null : dateFromMessage(this.#lease.readyTime);
+  }
+
+  get checkpoint(): Uint8Array | null {
+    return this.#lease.checkpoint === undefined ? null : new Uint8Array(this.#lease.checkpoint);
+  }
+
+  get traceParent(): string {
+    return this.#lease.traceParent;
+  }
+}
+
 /** Returns the row of a lease. */
 export function readItem(lease: Lease): Item {
-  return {
-    key: lease.item?.key ?? "",
-    columns: columnsFromMessages(lease.item?.columns ?? {}),
-    attempt: lease.attempt,
-    maxAttempts: lease.maxAttempts,
-    fencingToken: lease.fencingToken,
-    readyTime: lease.readyTime === undefined ? null : dateFromMessage(lease.readyTime),
-    checkpoint: lease.checkpoint === undefined ? null : new Uint8Array(lease.checkpoint),
-    traceParent: lease.traceParent,
-  };
+  return new LeasedItem(lease);
 }

@@ -1,83 +1,126 @@
 /** The keeper: keeps leases alive from a place that no handler can block. */
 
+import { existsSync } from "node:fs";
+import { join } from "node:path";
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker as Thread } from "node:worker_threads";
 
-import type { Token } from "./credentials.js";
-import { type Command, Heartbeats, type KeeperOptions, type Report } from "./heartbeats.js";
+import type { Credentials, Token } from "./credentials.js";
+import { type Command, KeeperHost, type KeeperOptions, type QueueCommand, type QueueReport, type Report } from "./heartbeats.js";
 import type { HeldLease } from "./leases.js";
-import type { Logger, Options } from "./options.js";
+import type { Logger } from "./options.js";
 
 /** The milliseconds after which a token is looked at again. */
 const TOKEN_INTERVAL = 10_000;
 
-/** Keeps the leases of a worker alive. */
+/** Keeps the leases of a queue alive. */
 export interface Keeper {
-  /** Sends heartbeats for leases from now on. */
-  keep(leases: readonly HeldLease[]): void;
+  /** Sends heartbeats for leases from now on. `atOnce`: the first one immediately. */
+  keep(leases: readonly HeldLease[], atOnce?: boolean): void;
   /** Sends no more heartbeats for a lease. */
   forget(lease: HeldLease): void;
   /** Stores a checkpoint with the next heartbeat. */
   checkpoint(lease: HeldLease, bytes: Uint8Array): void;
   /** Passes on the reports that have arrived, without waiting for the event loop. */
   drain(): void;
-  close(): Promise<void>;
 }
 
 /** The place where heartbeats are sent. */
-interface Place {
-  post(command: Command): void;
+export interface Place {
+  post(command: QueueCommand): void;
   drain(): void;
   close(): Promise<void>;
 }
 
-/** Starts the keeper that the options ask for. */
-export async function startKeeper(
-  options: Options,
-  onReport: (report: Report) => void,
-  onError: (error: Error) => void,
-): Promise<Keeper> {
-  if (!options.heartbeat) return new NoKeeper();
-  const { address, credentials, queue } = options;
-  const token = options.token === null ? null : await options.token.text();
-  const keeperOptions: KeeperOptions = { address, credentials, queue, token };
-  let refresh: (fresh: boolean) => void = () => undefined;
-  const receive = (report: Report) => {
-    if (report.type === "unauthenticated") refresh(true);
-    else onReport(report);
-  };
-  const place =
-    options.keeper === "loop"
-      ? new Loop(keeperOptions, receive)
-      : await OwnThread.start(keeperOptions, receive, onError);
-  const keeper = new RemoteKeeper(place);
-  if (options.token !== null) refresh = keeper.refreshToken(options.token, token, options.logger);
-  return keeper;
+/** The options of the keepers of a worker. */
+export interface KeepersOptions {
+  readonly address: string | readonly string[];
+  readonly credentials: Credentials;
+  readonly token: Token | null;
+  readonly place: "thread" | "loop";
+  readonly logger: Logger;
 }
 
-class RemoteKeeper implements Keeper {
+/** The keepers of the queues of a worker. They share a place and a connection. */
+export class Keepers {
+  readonly #receivers = new Map<string, (report: Report) => void>();
+  #place: Place = NOWHERE;
   #tokenTimer: NodeJS.Timeout | undefined;
-  /** The ids of leases that the keeper is to forget. They are sent together. */
-  #forgotten: string[] = [];
+  #look: (fresh: boolean) => void = () => undefined;
 
-  constructor(private readonly place: Place) {}
-
-  keep(leases: readonly HeldLease[]): void {
-    this.#update(leases);
-  }
-
-  forget(lease: HeldLease): void {
-    if (this.#forgotten.push(lease.id) > 1) return;
-    // The leases of the next claim often follow, and share the message.
-    queueMicrotask(() => {
-      if (this.#forgotten.length > 0) this.#update([]);
+  /** Returns the keeper of a queue, whose reports `receive` gets. */
+  add(queue: string, receive: (report: Report) => void): Keeper {
+    this.#receivers.set(queue, receive);
+    return new QueueKeeper(queue, {
+      post: (command) => {
+        this.#place.post(command);
+      },
+      drain: () => {
+        this.#place.drain();
+      },
+      close: () => Promise.resolve(),
     });
   }
 
-  checkpoint(lease: HeldLease, bytes: Uint8Array): void {
-    this.place.post({ type: "checkpoint", id: lease.id, bytes });
+  /** Connects. Without queues it does nothing. */
+  async start({ address, credentials, token, place, logger }: KeepersOptions, onError: (error: Error) => void): Promise<void> {
+    if (this.#receivers.size === 0) return;
+    const text = token === null ? null : await token.text().catch(() => null);
+    const options: KeeperOptions = { address, credentials, token: text };
+    const receive = ({ queue, report }: QueueReport) => {
+      if (report.type === "unauthenticated") this.#look(true);
+      else this.#receivers.get(queue)?.(report);
+    };
+    const file = threadFile();
+    if (place === "thread" && file === null) {
+      logger.warn(
+        "heartbeats are sent from the event loop, because keeper_thread.js is not beside the program: a handler that " +
+          'blocks the loop for a third of its lease loses it. Keep "lease-broker" out of the bundle',
+      );
+    }
+    this.#place = place === "thread" && file !== null ? await OwnThread.start(file, options, receive, onError) : new Loop(options, receive);
+    if (token !== null) this.#refreshToken(token, text, logger);
   }
 
-  #update(leases: readonly HeldLease[]): void {
+  async close(): Promise<void> {
+    clearInterval(this.#tokenTimer);
+    await this.#place.close();
+  }
+
+  /** Sends each new token to the place, which cannot call a function of this thread. */
+  #refreshToken(source: Token, first: string | null, logger: Logger): void {
+    let last = first;
+    this.#look = (fresh) => {
+      source.text(fresh).then(
+        (token) => {
+          if (token !== last) this.#place.post({ queue: "", command: { type: "token", token } });
+          last = token;
+        },
+        (error: unknown) => {
+          logger.warn("the token cannot be read", error);
+        },
+      );
+    };
+    this.#tokenTimer = setInterval(this.#look, TOKEN_INTERVAL, false);
+  }
+}
+
+/** Returns the file of the keeper's thread. Null: the program is bundled without it. */
+function threadFile(): string | null {
+  const file = typeof __dirname === "undefined" ? null : join(__dirname, "keeper_thread.js");
+  return file !== null && existsSync(file) ? file : null;
+}
+
+/** Sends the leases of a queue to the place. */
+export class QueueKeeper implements Keeper {
+  /** The ids of leases that the place is to forget. They are sent together. */
+  #forgotten: string[] = [];
+
+  constructor(
+    private readonly queue: string,
+    private readonly place: Place,
+  ) {}
+
+  keep(leases: readonly HeldLease[], atOnce = false): void {
     let duration = Infinity;
     let deadline = Infinity;
     for (const lease of leases) {
@@ -88,33 +131,27 @@ class RemoteKeeper implements Keeper {
     const keep = leases.map((lease) => lease.id).join(" ");
     const forget = this.#forgotten.join(" ");
     this.#forgotten = [];
-    this.place.post({ type: "update", keep, duration, deadline, needsBeat, forget });
+    this.#post({ type: "update", keep, duration, deadline, needsBeat, atOnce, forget });
+  }
+
+  forget(lease: HeldLease): void {
+    if (this.#forgotten.push(lease.id) > 1) return;
+    // The leases of the next claim often follow, and share the message.
+    queueMicrotask(() => {
+      if (this.#forgotten.length > 0) this.keep([]);
+    });
+  }
+
+  checkpoint(lease: HeldLease, bytes: Uint8Array): void {
+    this.#post({ type: "checkpoint", id: lease.id, bytes });
   }
 
   drain(): void {
     this.place.drain();
   }
 
-  close(): Promise<void> {
-    clearInterval(this.#tokenTimer);
-    return this.place.close();
-  }
-
-  /** Sends each new token to the keeper, which cannot call a function of this thread. Returns a function that looks now. */
-  refreshToken(source: Token, first: string | null, logger: Logger) {
-    let last = first;
-    const refresh = async (fresh: boolean) => {
-      const token = await source.text(fresh);
-      if (token !== last) this.place.post({ type: "token", token });
-      last = token;
-    };
-    const look = (fresh: boolean): void => {
-      refresh(fresh).catch((error: unknown) => {
-        logger.warn("the token cannot be read", error);
-      });
-    };
-    this.#tokenTimer = setInterval(look, TOKEN_INTERVAL, false);
-    return look;
+  #post(command: Command): void {
+    this.place.post({ queue: this.queue, command });
   }
 }
 
@@ -122,29 +159,39 @@ class RemoteKeeper implements Keeper {
 class OwnThread implements Place {
   readonly #thread: Thread;
   readonly #port: MessagePort;
-  readonly #receive: (report: Report) => void;
+  readonly #receive: (report: QueueReport) => void;
   #closed = false;
 
   /** Starts the thread. Returns when it can send heartbeats. */
-  static async start(options: KeeperOptions, receive: (report: Report) => void, onError: (error: Error) => void) {
+  static async start(
+    file: string,
+    options: KeeperOptions,
+    receive: (report: QueueReport) => void,
+    onError: (error: Error) => void,
+  ): Promise<OwnThread> {
     return new Promise<OwnThread>((resolve, reject) => {
-      const onReport = (report: Report) => {
-        if (report.type === "ready") resolve(thread);
+      const onReport = (report: QueueReport) => {
+        if (report.report.type === "ready") resolve(thread);
         else receive(report);
       };
-      const thread = new OwnThread(options, onReport, (error) => {
+      const thread = new OwnThread(file, options, onReport, (error) => {
         reject(error);
         onError(error);
       });
     });
   }
 
-  private constructor(options: KeeperOptions, receive: (report: Report) => void, onError: (error: Error) => void) {
+  private constructor(
+    file: string,
+    options: KeeperOptions,
+    receive: (report: QueueReport) => void,
+    onError: (error: Error) => void,
+  ) {
     const { port1, port2 } = new MessageChannel();
     this.#port = port1;
     this.#receive = receive;
     port1.on("message", receive);
-    this.#thread = new Thread(new URL("./keeper_thread.js", import.meta.url), {
+    this.#thread = new Thread(file, {
       workerData: { options, port: port2 },
       transferList: [port2],
       // The program's own preloaded modules are not for this thread.
@@ -157,13 +204,13 @@ class OwnThread implements Place {
     });
   }
 
-  post(command: Command): void {
+  post(command: QueueCommand): void {
     if (!this.#closed) this.#port.postMessage(command);
   }
 
   drain(): void {
     for (let next = receiveMessageOnPort(this.#port); next; next = receiveMessageOnPort(this.#port)) {
-      this.#receive(next.message as Report);
+      this.#receive(next.message as QueueReport);
     }
   }
 
@@ -174,43 +221,27 @@ class OwnThread implements Place {
   }
 }
 
-/** Sends heartbeats from the event loop, which a handler can block. */
+/** Sends heartbeats from the event loop, which a handler can block. Reports are passed on as they arrive. */
 class Loop implements Place {
-  readonly #heartbeats: Heartbeats;
+  readonly #host: KeeperHost;
 
-  constructor(options: KeeperOptions, receive: (report: Report) => void) {
-    this.#heartbeats = new Heartbeats(options, receive);
+  constructor(options: KeeperOptions, receive: (report: QueueReport) => void) {
+    this.#host = new KeeperHost(options, receive);
   }
 
-  post(command: Command): void {
-    this.#heartbeats.handle(command);
+  post(command: QueueCommand): void {
+    this.#host.handle(command);
   }
 
   drain(): void {
-    // Reports are passed on as they arrive.
+    // There is nothing that waits.
   }
 
   close(): Promise<void> {
-    this.#heartbeats.close();
+    this.#host.close();
     return Promise.resolve();
   }
 }
 
-/** Sends no heartbeats. */
-class NoKeeper implements Keeper {
-  keep(): void {
-    // The lease is all the time that the handler has.
-  }
-  forget(): void {
-    // No lease is kept.
-  }
-  checkpoint(): void {
-    // A failure or a release carries it.
-  }
-  drain(): void {
-    // There are no reports.
-  }
-  close(): Promise<void> {
-    return Promise.resolve();
-  }
-}
+/** Sends no heartbeats: the lease is all the time that a handler has. A failure or a release carries checkpoints. */
+export const NOWHERE: Place = { post: () => undefined, drain: () => undefined, close: () => Promise.resolve() };

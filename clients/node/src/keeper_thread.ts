@@ -2,13 +2,13 @@
 
 import { type MessagePort, workerData } from "node:worker_threads";
 
-import { type Command, Heartbeats, type KeeperOptions, type Report } from "./heartbeats.js";
+import { KeeperHost, type KeeperOptions, type QueueCommand, type QueueReport } from "./heartbeats.js";
 
 const { options, port } = workerData as { options: KeeperOptions; port: MessagePort };
-const heartbeats = new Heartbeats(options, (report) => {
+const host = new KeeperHost(options, (report) => {
   port.postMessage(report);
 });
-port.on("message", (command: Command) => {
-  heartbeats.handle(command);
+port.on("message", (command: QueueCommand) => {
+  host.handle(command);
 });
-port.postMessage({ type: "ready" } satisfies Report);
+port.postMessage({ queue: "", report: { type: "ready" } } satisfies QueueReport);

@@ -10,11 +10,13 @@ import type { Lease } from "./v1.js";
  * The progress of a lease:
  * - waiting: its handler has not begun.
  * - running: its handler runs.
- * - settling: the call that settles it is being sent. Heartbeats keep the lease, which matters if the event loop is blocked,
- *   and a heartbeat that answers LEASE_LOST is ignored: the settlement can be the cause.
+ * - done: its handler has returned. The ending waits while an earlier group is being settled.
+ * - settling: the call that settles it is in its first attempt. No heartbeat is sent, and one that answers LEASE_LOST is ignored:
+ *   the settlement can be the cause.
+ * - resending: that call is being sent again. Heartbeats keep the lease.
  * - ended: it was settled, lost or given up.
  */
-export type Phase = "waiting" | "running" | "settling" | "ended";
+export type Phase = "waiting" | "running" | "done" | "settling" | "resending" | "ended";
 
 /** A lease. Times are milliseconds of the monotonic clock. */
 export class HeldLease {
@@ -37,11 +39,10 @@ export class HeldLease {
   /** True if `heartbeat_missed` was reported and no heartbeat has succeeded since. */
   missed = false;
 
-  constructor(message: Lease, sentAt: number) {
+  constructor(message: Lease, sentAt: number, time: number) {
     this.id = message.leaseId;
     this.item = readItem(message);
     this.duration = durationMilliseconds(message.timeLeft);
-    const time = now();
     this.needsBeat = time - sentAt > this.duration / 10;
     this.lastAnswer = this.needsBeat ? time : sentAt;
     this.deadline = this.lastAnswer + this.duration;

@@ -4,11 +4,14 @@ import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
 
 import { type Duration, milliseconds } from "./clock.js";
-import { type Credentials, plaintext, Token, type TokenSource } from "./credentials.js";
+import type { Credentials, TokenSource } from "./credentials.js";
 import type { Observer } from "./events.js";
+import type { Middleware } from "./runner.js";
 
 /** The largest number of items in one call. */
 export const MAX_ITEMS_PER_CALL = 1_000;
+
+const MAX_WORKER_ID = 128;
 
 /** A log. `console` is one. */
 export interface Logger {
@@ -18,12 +21,10 @@ export interface Logger {
   error(message: string, ...details: unknown[]): void;
 }
 
-/** The options of a worker. */
-export interface WorkerOptions {
+/** The options of a queue of a worker. */
+export interface QueueOptions {
   /** The number of handlers that run at the same time. Default: 1. */
   readonly concurrency?: number;
-  /** The name of the worker, up to 128 characters. Default: host, process and random digits. */
-  readonly workerId?: string;
   /** The duration of the leases. Default: the queue's. */
   readonly lease?: Duration;
   /** False: no heartbeats are sent, and a handler is cancelled at half of its lease. Default: true. */
@@ -32,36 +33,46 @@ export interface WorkerOptions {
   readonly timeLimit?: Duration;
   /** The time that a claim waits for items, up to 60 s. Default: 20 s. */
   readonly wait?: Duration;
-  /** The time that handlers have to end when the worker stops. Default: 20 s. */
-  readonly grace?: Duration;
   /** The time after its cancellation at which a handler that still runs is reported as stuck. Default: 30 s. */
   readonly stuckAfter?: Duration;
   /** The number of stuck handlers whose slots are replaced. Default: `concurrency`. */
   readonly maxStuck?: number;
+  /** Functions around the handler, the first one outermost. */
+  readonly middleware?: readonly Middleware[];
+  /** Gets every event. */
+  readonly onEvent?: Observer;
+}
+
+/** The options of a queue whose handler gets batches. */
+export interface BatchQueueOptions extends QueueOptions {
+  /** The number of items that one call of the handler gets, 1 to 1,000. */
+  readonly batch: number;
+}
+
+/** The options of a worker and of its first queue. */
+export interface WorkerOptions extends QueueOptions {
+  /** The name of the worker, up to 128 characters. Default: host, process and random digits. */
+  readonly workerId?: string;
+  /** The time that handlers have to end when the worker stops. Default: 15 s. */
+  readonly grace?: Duration;
   /**
    * Where heartbeats are sent from. "thread" (the default): a worker thread, so that a handler that blocks the event loop
-   * keeps its lease. "loop": the event loop, for programs that cannot start threads, such as bundled ones.
+   * keeps its lease. "loop": the event loop. A bundled program that lacks the thread's file uses it too, with a warning.
    */
   readonly keeper?: "thread" | "loop";
   /** The security of the connection. Default: `plaintext()`, which only calls this machine. */
   readonly credentials?: Credentials;
   /** A bearer token. */
   readonly token?: TokenSource;
-  /** Gets every event. */
-  readonly onEvent?: Observer;
   /** The log. Default: warnings and errors go to `console`. */
   readonly logger?: Logger;
 }
 
-/** The options of a worker whose handler gets batches. */
-export interface BatchOptions extends WorkerOptions {
-  /** The number of items that one call of the handler gets, 1 to 1,000. */
-  readonly batch: number;
-}
+/** The options of a worker whose first queue has a handler of batches. */
+export interface BatchOptions extends WorkerOptions, BatchQueueOptions {}
 
-/** The checked options of a worker. Durations are in milliseconds. */
+/** The checked options of a queue. Durations are in milliseconds. */
 export interface Options {
-  readonly address: string | readonly string[];
   readonly queue: string;
   readonly workerId: string;
   readonly concurrency: number;
@@ -72,16 +83,13 @@ export interface Options {
   readonly heartbeat: boolean;
   readonly timeLimit: number | null;
   readonly wait: number;
-  readonly grace: number;
   readonly stuckAfter: number;
   readonly maxStuck: number;
-  readonly keeper: "thread" | "loop";
-  readonly credentials: Credentials;
-  readonly token: Token | null;
+  readonly middleware: readonly Middleware[];
   readonly logger: Logger;
 }
 
-const DEFAULT_LOGGER: Logger = {
+export const DEFAULT_LOGGER: Logger = {
   debug: () => undefined,
   info: () => undefined,
   warn: (message, ...details) => {
@@ -92,21 +100,25 @@ const DEFAULT_LOGGER: Logger = {
   },
 };
 
-/** Returns the checked options. Throws a `RangeError` for an option out of its range. */
+/** Returns the checked options of a queue. Throws a `RangeError` for an option out of its range. */
 export function checkOptions(
-  address: string | readonly string[],
   queue: string,
-  options: WorkerOptions & { readonly batch?: number },
+  workerId: string,
+  logger: Logger,
+  options: QueueOptions & { readonly batch?: number },
 ): Options {
+  if (queue === "") throw new RangeError("queue is empty; pass its name");
+  if (workerId.length < 1 || workerId.length > MAX_WORKER_ID) {
+    throw new RangeError(`workerId has ${workerId.length} characters; it must have 1 to ${MAX_WORKER_ID}`);
+  }
   const concurrency = count("concurrency", options.concurrency ?? 1);
   const slotSize = count("batch", options.batch ?? 1);
   if (slotSize > MAX_ITEMS_PER_CALL) {
     throw new RangeError(`batch is ${slotSize}; a call returns at most ${MAX_ITEMS_PER_CALL} items`);
   }
   return {
-    address,
     queue,
-    workerId: options.workerId ?? defaultWorkerId(),
+    workerId,
     concurrency,
     slotSize,
     isBatch: options.batch !== undefined,
@@ -114,23 +126,20 @@ export function checkOptions(
     heartbeat: options.heartbeat ?? true,
     timeLimit: options.timeLimit === undefined ? null : positive("timeLimit", options.timeLimit),
     wait: milliseconds("wait", options.wait ?? "20s"),
-    grace: milliseconds("grace", options.grace ?? "20s"),
     stuckAfter: positive("stuckAfter", options.stuckAfter ?? "30s"),
     maxStuck: count("maxStuck", options.maxStuck ?? concurrency),
-    keeper: options.keeper ?? "thread",
-    credentials: options.credentials ?? plaintext(),
-    token: options.token === undefined ? null : new Token(options.token),
-    logger: options.logger ?? DEFAULT_LOGGER,
+    middleware: options.middleware ?? [],
+    logger,
   };
 }
 
 /** Returns a name made of the host, the process and random digits. */
-function defaultWorkerId(): string {
+export function defaultWorkerId(): string {
   return `${hostname().slice(0, 90)}-${process.pid}-${randomBytes(3).toString("hex")}`;
 }
 
 function count(name: string, value: number): number {
-  if (!Number.isInteger(value) || value < 1) throw new RangeError(`${name} is ${value}; it must be at least 1`);
+  if (!Number.isInteger(value) || value < 1) throw new RangeError(`${name} is ${value}; it must be a whole number and at least 1`);
   return value;
 }
 

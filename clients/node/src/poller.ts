@@ -38,10 +38,10 @@ export class Poller {
     private readonly onFatal: (error: unknown) => void,
   ) {}
 
-  /** Claims from now on. */
-  start(): void {
+  /** Claims after `delay` milliseconds. */
+  start(delay = Math.random() * MAX_START_DELAY): void {
     this.state.onChange(this.#consider);
-    this.#work = this.#rest(Math.random() * MAX_START_DELAY);
+    this.#work = this.#rest(delay);
   }
 
   /** Ends the claim in flight, and claims no more. */
@@ -79,7 +79,7 @@ export class Poller {
     let rest = 0;
     try {
       const answer = await caller.call(rpcs.claimBatch, request, {
-        attemptTimeout: state.options.wait + 5_000,
+        attemptTimeout: wait + 5_000,
         signal: this.#abort.signal,
         beforeRetry: () => delete request.waitTimeout,
       });

@@ -1,6 +1,6 @@
 /** Runs handlers and turns their results into endings. */
 
-import { now, durationText } from "./clock.js";
+import { now } from "./clock.js";
 import { type Ending, ofReturn, ofThrow } from "./endings.js";
 import { BatchError, DeadLetter, Release, Retry } from "./errors.js";
 import type { Item } from "./item.js";
@@ -9,21 +9,32 @@ import type { State } from "./state.js";
 import type { Tracing } from "./tracing.js";
 
 /** A handler as the worker calls it: with an item, or with the items of a batch. */
-export type AnyHandler = (items: Item | Item[], context: Context) => unknown;
+export type AnyHandler = (items: Item | readonly Item[], context: Context) => unknown;
+/**
+ * Surrounds a handler. It gets the item, or the items of a batch, and the context, and calls `next` to run the handler. What it
+ * returns is the result.
+ */
+export type Middleware = (items: Item | readonly Item[], context: Context, next: () => unknown) => unknown;
 
 /** The milliseconds after which handlers that block the event loop let other work run in between. */
 const MAX_BLOCKED = 10;
 
 /** Runs handlers on the event loop. */
 export class Runner {
+  readonly #handler: AnyHandler;
   #waiting: Run[] = [];
   #scheduled = false;
 
   constructor(
     private readonly state: State,
-    private readonly handler: AnyHandler,
+    handler: AnyHandler,
     private readonly tracing: Tracing,
-  ) {}
+  ) {
+    this.#handler = state.options.middleware.reduceRight<AnyHandler>(
+      (inner, middleware) => (items, context) => middleware(items, context, () => inner(items, context)),
+      handler,
+    );
+  }
 
   /** Starts the handler of a run soon, in the order of the calls. */
   readonly start = (run: Run): void => {
@@ -58,19 +69,14 @@ export class Runner {
     const items = state.options.isBatch ? leases.map((lease) => lease.item) : first.item;
     let endings: Ending[];
     try {
-      const value = await this.tracing.run(run.context.traceParent, () => this.handler(items, run.context));
+      const value = await this.tracing.run(run.context.traceParent, () => this.#handler(items, run.context));
       endings = ofReturn(leases, state.options.isBatch, value);
     } catch (error) {
       logError(run, leases, error);
-      endings = ofThrow(run, leases, error, limitText(state));
+      endings = ofThrow(run, leases, error, state.options.timeLimit);
     }
     state.end(run, endings);
   }
-}
-
-/** Returns the text of an item whose handler ran for too long. */
-export function limitText({ options, leaseDuration }: State): string {
-  return `time limit of ${durationText(options.timeLimit ?? leaseDuration / 2)}`;
 }
 
 /** Logs an error that a handler did not throw on purpose, with its stack. */

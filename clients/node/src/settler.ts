@@ -8,7 +8,7 @@ import type { AbandonedClaims } from "./abandoned.js";
 import { type Answer, ATTEMPT_TIMEOUT, type CallOptions, type Caller, checkCount } from "./calls.js";
 import { durationMessage, now } from "./clock.js";
 import { failureOfNext } from "./details.js";
-import { type Ending, sizeOf } from "./endings.js";
+import type { Ending } from "./endings.js";
 import { LeaseBrokerError } from "./errors.js";
 import type { EventName } from "./events.js";
 import { MAX_BYTES, reportTooLarge } from "./poller.js";
@@ -26,11 +26,6 @@ import {
   ReleaseRequestSchema,
   type SettleResult,
 } from "./v1.js";
-
-/** The limits of one call: items, follow-ups of all items, and bytes, below the broker's default of 4 MiB. */
-const MAX_ITEMS = 1_000;
-const MAX_FOLLOW_UPS = 1_000;
-const MAX_REQUEST_BYTES = 3 << 20;
 
 const EVENTS: Record<Ending["kind"], EventName> = { complete: "completed", fail: "failed", release: "released" };
 
@@ -75,8 +70,11 @@ export class Settler {
 
   async #settleGroup(): Promise<void> {
     const { state } = this;
-    const group = this.#takeGroup();
-    if (group.length === 0) return;
+    const group = this.state.takeGroup();
+    if (group.length === 0) {
+      state.changed();
+      return;
+    }
     state.settling = true;
     let slots = state.reserveSlots();
     const calls: Promise<void>[] = [];
@@ -94,22 +92,6 @@ export class Settler {
     state.changed();
   }
 
-  /** Takes the endings that one call can carry, in the order in which the handlers ended. */
-  #takeGroup(): Ending[] {
-    const { endings } = this.state;
-    let followUps = 0;
-    let bytes = 0;
-    let count = 0;
-    for (const ending of endings) {
-      followUps += ending.kind === "complete" ? ending.message.followUps.length : 0;
-      bytes += sizeOf(ending);
-      if (count > 0 && (count === MAX_ITEMS || followUps > MAX_FOLLOW_UPS || bytes > MAX_REQUEST_BYTES)) break;
-      count += 1;
-    }
-    this.state.endings = endings.slice(count);
-    return endings.slice(0, count);
-  }
-
   /** Sends the endings of one kind until the last of their leases ends. Claims items for `slots` slots. */
   async #send<K extends Kind>(kind: K, group: readonly EndingOf<K>[], slots: number): Promise<void> {
     const { state } = this;
@@ -124,6 +106,9 @@ export class Settler {
         // If the event loop was blocked, heartbeats have succeeded meanwhile.
         if (now() >= lastDeadline()) keeper.drain();
         return Math.min(lastDeadline(), state.settleUntil);
+      },
+      beforeRetry: () => {
+        state.resend(group);
       },
     };
     let nextLeases: Lease[] = [];

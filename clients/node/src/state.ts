@@ -1,8 +1,8 @@
 /** The state of a worker: slots, leases, running handlers, and endings that are not settled. */
 
 import { now } from "./clock.js";
-import { type Ending, failed, released } from "./endings.js";
-import { type Cancelled, LeaseLostError } from "./errors.js";
+import { type Ending, failed, released, sizeOf } from "./endings.js";
+import { type Cancelled, LeaseLostError, ShutdownError } from "./errors.js";
 import type { Events } from "./events.js";
 import { Gathering } from "./gathering.js";
 import type { Keeper } from "./keeper.js";
@@ -13,9 +13,15 @@ import type { Lease } from "./v1.js";
 /** The largest checkpoint that a queue can allow, in bytes. */
 const MAX_CHECKPOINT_BYTES = 65_536;
 
+/** The limits of one call: follow-ups of all items, and bytes, below the broker's default of 4 MiB. */
+const MAX_FOLLOW_UPS = 1_000;
+const MAX_REQUEST_BYTES = 3 << 20;
+/** The milliseconds that a handler has to return after its time limit. */
+const TIME_LIMIT_GRACE = 5_000;
+
 /** The parts of a worker that the state calls. */
 export interface Parts {
-  readonly keeper: Keeper;
+  keeper: Keeper;
   /** Starts a handler. */
   readonly start: (run: Run) => void;
   /** Called when leases arrive. */
@@ -110,9 +116,10 @@ export class State {
   accept(messages: readonly Lease[], slots: number, sentAt: number): void {
     const { slotSize, logger } = this.options;
     const leases: HeldLease[] = [];
+    const time = now();
     for (const message of messages) {
       if (this.held.has(message.leaseId)) continue;
-      const lease = new HeldLease(message, sentAt);
+      const lease = new HeldLease(message, sentAt, time);
       this.held.set(lease.id, lease);
       this.leaseDuration = lease.duration;
       leases.push(lease);
@@ -139,7 +146,8 @@ export class State {
   /** Records that a handler begins. Returns the leases that it works on, without those that have ended meanwhile. */
   begin(run: Run): HeldLease[] {
     const time = now();
-    const leases = run.leases.filter((lease) => lease.phase === "waiting" && this.#isValid(lease, time, lease.lostAt));
+    const isReady = (lease: HeldLease) => lease.phase === "waiting" && this.#isValid(lease, time, this.lostAt(lease));
+    const leases = run.leases.every(isReady) ? [...run.leases] : run.leases.filter(isReady);
     for (const lease of leases) {
       lease.phase = "running";
       this.events.emit("started", lease.item);
@@ -162,9 +170,37 @@ export class State {
   settle(ending: Ending): void {
     const { lease } = ending;
     if ((lease.phase !== "waiting" && lease.phase !== "running") || !this.#isValid(lease, now(), lease.deadline)) return;
-    lease.phase = "settling";
-    this.endings.push(ending);
-    this.changed();
+    lease.phase = "done";
+    if (this.endings.push(ending) === 1) this.changed();
+  }
+
+  /** Takes the endings that one call can carry, in the order in which the handlers ended. No heartbeat is sent for them. */
+  takeGroup(): Ending[] {
+    const group: Ending[] = [];
+    let followUps = 0;
+    let bytes = 0;
+    let taken = 0;
+    for (const ending of this.endings) {
+      if (ending.lease.phase === "done") {
+        followUps += ending.kind === "complete" ? ending.message.followUps.length : 0;
+        bytes += sizeOf(ending);
+        if (group.length > 0 && (group.length === MAX_ITEMS_PER_CALL || followUps > MAX_FOLLOW_UPS || bytes > MAX_REQUEST_BYTES)) break;
+        ending.lease.phase = "settling";
+        this.parts.keeper.forget(ending.lease);
+        group.push(ending);
+      }
+      // Otherwise the lease was lost while the ending waited.
+      taken += 1;
+    }
+    this.endings = this.endings.slice(taken);
+    return group;
+  }
+
+  /** Records that endings are sent again. From now on heartbeats keep the leases, as it may take a while. */
+  resend(endings: readonly Ending[]): void {
+    const leases = endings.map(({ lease }) => lease).filter(({ phase }) => phase === "settling");
+    for (const lease of leases) lease.phase = "resending";
+    if (leases.length > 0) this.parts.keeper.keep(leases, true);
   }
 
   /** Forgets a lease that has ended. */
@@ -172,22 +208,53 @@ export class State {
     this.parts.keeper.forget(lease);
     lease.phase = "ended";
     this.held.delete(lease.id);
-    this.changed();
   }
 
   /** Drops a lease that was lost. Cancels its handler if it has no other lease. */
   lose(lease: HeldLease, reason: string): void {
-    this.events.emit("lost", lease.item, { reason });
+    this.events.emit("lost", lease.item, { reason: reason || undefined });
     this.drop(lease);
     const { run } = lease;
     if (run !== null && this.runs.has(run) && run.hasEnded) this.cancel(run, new LeaseLostError(reason));
   }
 
+  /** The reason of a lease that the worker gives up by its own clock. */
+  get endedReason(): string {
+    return this.options.heartbeat ? "no heartbeat was answered in time" : "the lease has ended";
+  }
+
+  /** The time at which the worker gives a lease up. Without heartbeats a handler has the whole lease. */
+  lostAt(lease: HeldLease): number {
+    return this.options.heartbeat ? lease.lostAt : lease.deadline;
+  }
+
+  /** Takes no further items. */
+  stop(): void {
+    this.takesItems = false;
+    this.releaseWaiting();
+    this.changed();
+  }
+
+  /** Cancels all handlers, because the worker stops. */
+  cancelAll(): void {
+    for (const run of this.runs) this.cancel(run, new ShutdownError());
+  }
+
+  /** Drops the leases of handlers that have not returned. They expire. Returns true if there are such handlers. */
+  leaveHandlers(): boolean {
+    for (const run of this.runs) {
+      for (const lease of run.leases) if (lease.phase === "waiting" || lease.phase === "running") this.drop(lease);
+    }
+    return this.runs.size > 0;
+  }
+
   /** Cancels a handler, unless it was cancelled before. */
   cancel(run: Run, reason: Cancelled): void {
     if (!run.cancel(reason)) return;
-    for (const { item } of run.leases) {
-      this.events.emit("cancelled", item, { cause: reason.cause, reason: reason.message });
+    const text = reason.cause === "lease_lost" ? reason.message || undefined : undefined;
+    for (const { item } of run.leases) this.events.emit("cancelled", item, { cause: reason.cause, reason: text });
+    if (reason.cause === "time_limit" && this.options.heartbeat) {
+      run.failAt = run.cancelledAt + Math.min(TIME_LIMIT_GRACE, this.options.stuckAfter);
     }
     this.parts.look();
   }
@@ -205,6 +272,7 @@ export class State {
     const problem = field === "" ? text : `${field}: ${text}`;
     this.events.emit("refused", lease.item, { reason: problem });
     lease.phase = "running";
+    this.parts.keeper.keep([lease]);
     if (kind === "complete") {
       this.settle(failed(lease, `Refused: ${problem}`));
     } else if (message.checkpoint !== undefined && !field.endsWith("delay")) {
@@ -248,7 +316,7 @@ export class State {
     this.parts.keeper.drain();
     if (lease.phase === "ended") return false;
     if (time < limit + lease.deadline - before) return true;
-    this.lose(lease, "the lease has ended without a successful heartbeat");
+    this.lose(lease, this.endedReason);
     return false;
   }
 }

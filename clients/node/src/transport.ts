@@ -1,6 +1,6 @@
-/** The connection to the brokers: its options, and sending one request. */
+/** The connections to the brokers: a channel for each broker, which calls use in turn. */
 
-import { isIPv4, isIPv6 } from "node:net";
+import { lookup } from "node:dns/promises";
 
 import { type DescMethodUnary, type DescMessage, fromBinary, type MessageShape, toBinary } from "@bufbuild/protobuf";
 import {
@@ -10,9 +10,11 @@ import {
   connectivityState,
   Metadata,
   type ServiceError,
+  status,
 } from "@grpc/grpc-js";
 
-import { channelCredentials, checkPlaintext, type Credentials, hostOf } from "./credentials.js";
+import { now } from "./clock.js";
+import { channelCredentials, checkPlaintext, type Credentials, fileVersions } from "./credentials.js";
 import { LeaseService } from "./v1.js";
 
 /** The version of this package. */
@@ -27,20 +29,29 @@ const OPTIONS: ChannelOptions = {
   "grpc.enable_retries": 0,
   "grpc.initial_reconnect_backoff_ms": 200,
   "grpc.max_reconnect_backoff_ms": 5_000,
+  // The address of a name can change with each restart of its broker.
+  "grpc.dns_min_time_between_resolutions_ms": 1_000,
   "grpc.keepalive_time_ms": 20_000,
   "grpc.keepalive_timeout_ms": 10_000,
   "grpc.max_receive_message_length": -1,
   "grpc.max_send_message_length": -1,
   "grpc.use_local_subchannel_pool": 1,
   "grpc.primary_user_agent": `lease-broker-node/${VERSION}`,
-  "grpc.service_config": JSON.stringify({ loadBalancingConfig: [{ round_robin: {} }] }),
 };
 
+/** The milliseconds in which a connection must be ready. grpc-js has no limit of its own. */
+const CONNECT_TIMEOUT = 5_000;
 /**
- * The milliseconds without a connection after which the channel is replaced. grpc-js waits without a limit for a server
- * that accepts a connection and then says nothing.
+ * The milliseconds for which a broker gets no calls if there are others: after an error, and after a call without an answer.
+ * The connection of a process that hangs stays open, so only calls show that it works again.
  */
-const CONNECT_TIMEOUT = 10_000;
+const PASS_OVER = 1_000;
+const PASS_OVER_SILENT = 30_000;
+const RESOLVE_INTERVAL = 5_000;
+/** The times of the transport, in milliseconds. Tests shorten them. */
+export const times = { fileInterval: 10_000 };
+/** Longer than any call, in milliseconds. */
+const CLOSE_AFTER = 90_000;
 
 /** A request that was sent. */
 export interface Sent<Response> {
@@ -48,28 +59,17 @@ export interface Sent<Response> {
   cancel(): void;
 }
 
-/** A channel to one broker or to several. */
-export class Transport {
-  readonly #create: () => Client;
-  #client: Client;
-  #connected = false;
-  #onConnection: (connected: boolean) => void = () => undefined;
-  #connectTimer: NodeJS.Timeout | undefined;
+/** The channel of a broker. */
+export class Broker {
+  /** The time of the monotonic clock from which it gets calls again. */
+  freeAt = 0;
+  /** True if no connection was ready in time. */
+  isDead = false;
 
-  constructor(address: string | readonly string[], credentials: Credentials) {
-    const addresses = typeof address === "string" ? [address] : address;
-    checkPlaintext(addresses, credentials);
-    const options = { ...OPTIONS };
-    if (credentials.kind === "tls" && credentials.serverName !== null) {
-      options["grpc.ssl_target_name_override"] = credentials.serverName;
-      options["grpc.default_authority"] = credentials.serverName;
-    }
-    const grpcTarget = target(addresses);
-    const grpcCredentials = channelCredentials(credentials);
-    this.#create = () => new Client(grpcTarget, grpcCredentials, options);
-    this.#client = this.#create();
-    this.#watch(this.#client);
-  }
+  constructor(
+    readonly target: string,
+    readonly client: Client,
+  ) {}
 
   /** Sends a request. `timeout` is in milliseconds. The promise rejects with gRPC's `ServiceError`. */
   send<I extends DescMessage, O extends DescMessage>(
@@ -81,8 +81,9 @@ export class Transport {
     const metadata = new Metadata();
     if (token !== null) metadata.set("authorization", `Bearer ${token}`);
     let call: ClientUnaryCall | undefined;
+    let connecting: NodeJS.Timeout | undefined;
     const response = new Promise<MessageShape<O>>((resolve, reject: (error: ServiceError) => void) => {
-      call = this.#client.makeUnaryRequest<MessageShape<I>, MessageShape<O>>(
+      call = this.client.makeUnaryRequest<MessageShape<I>, MessageShape<O>>(
         `/${rpc.parent.typeName}/${rpc.name}`,
         (message) => asBuffer(toBinary(rpc.input, message)),
         (bytes) => fromBinary(rpc.output, bytes),
@@ -90,78 +91,165 @@ export class Transport {
         metadata,
         { deadline: Date.now() + timeout },
         (error, message) => {
-          if (error !== null) reject(error);
+          clearTimeout(connecting);
+          if (error !== null) reject(this.isDead && error.code === status.CANCELLED ? noConnection(error) : error);
           else if (message !== undefined) resolve(message);
         },
       );
+      if (!this.isReady && timeout > CONNECT_TIMEOUT) {
+        connecting = setTimeout(() => {
+          this.isDead = !this.isReady;
+          if (this.isDead) call?.cancel();
+        }, CONNECT_TIMEOUT).unref();
+      }
     });
     return { response, cancel: () => call?.cancel() };
   }
 
-  /** Connects, if no call has done so. */
-  connect(): void {
-    this.#client.getChannel().getConnectivityState(true);
+  private get isReady(): boolean {
+    return this.client.getChannel().getConnectivityState(false) === connectivityState.READY;
   }
-
-  /** Calls `observer` each time that the channel gets a connection (true) or has none any more (false). */
-  watchConnection(observer: (connected: boolean) => void): void {
-    this.#onConnection = observer;
-  }
-
-  /** Ends all calls and closes the connection. */
-  close(): void {
-    clearTimeout(this.#connectTimer);
-    this.#onConnection = () => undefined;
-    this.#client.close();
-  }
-
-  #watch(client: Client): void {
-    const channel = client.getChannel();
-    const look = () => {
-      const state = channel.getConnectivityState(false);
-      if (client !== this.#client || state === connectivityState.SHUTDOWN) return;
-      this.#readState(state);
-      channel.watchConnectivityState(state, Infinity, look);
-    };
-    look();
-  }
-
-  #readState(state: connectivityState): void {
-    const connected = state === connectivityState.READY;
-    if (connected !== this.#connected) {
-      this.#connected = connected;
-      this.#onConnection(connected);
-    }
-    if (connected || state === connectivityState.IDLE) {
-      clearTimeout(this.#connectTimer);
-      this.#connectTimer = undefined;
-    } else {
-      this.#connectTimer ??= setTimeout(this.#replace, CONNECT_TIMEOUT).unref();
-    }
-  }
-
-  /** Calls that wait for the old channel's connection end with UNAVAILABLE. */
-  readonly #replace = (): void => {
-    this.#connectTimer = undefined;
-    const old = this.#client;
-    this.#client = this.#create();
-    this.#watch(this.#client);
-    old.close();
-  };
 }
 
-/** Returns gRPC's target for a list of addresses. */
-function target(addresses: readonly string[]): string {
-  const [first] = addresses;
-  if (first === undefined) throw new RangeError("address: the list is empty");
-  if (addresses.length === 1) return first;
-  const hosts = addresses.map(hostOf);
-  if (hosts.every(isIPv4)) return `ipv4:${addresses.join(",")}`;
-  if (hosts.every(isIPv6)) return `ipv6:${addresses.join(",")}`;
-  throw new RangeError(
-    `address: a list must have IP addresses of one version, and not ${addresses.join(", ")}; ` +
-      "dns:///name:port stands for all addresses of a name",
-  );
+/** Channels to one broker or to several. */
+export class Transport {
+  #brokers: Broker[] = [];
+  #next = 0;
+  #closed = false;
+  /** The host and the port of a name whose addresses are all used. */
+  readonly #name: { readonly host: string; readonly port: string } | null = null;
+  #resolvedAt = -Infinity;
+  #resolving: Promise<void> | null = null;
+  #lookedAt = now();
+  #versions: string;
+  /** Channels that were replaced, with the time from which no call needs them. */
+  #old: { readonly client: Client; readonly closeAt: number }[] = [];
+
+  constructor(
+    address: string | readonly string[],
+    private readonly credentials: Credentials,
+  ) {
+    const addresses = typeof address === "string" ? [address] : address;
+    const [first] = addresses;
+    if (first === undefined) throw new RangeError("address: the list is empty");
+    checkPlaintext(addresses, credentials);
+    const name = /^dns:\/\/\/(.+):([0-9]+)$/.exec(first);
+    if (addresses.length > 1) {
+      const wrong = addresses.find((each) => each.startsWith("dns:") || !/^.+:[0-9]+$/.test(each));
+      if (wrong !== undefined) throw new RangeError(`address: a list has host:port, and not ${wrong}`);
+    }
+    if (name !== null) this.#name = { host: name[1] ?? "", port: name[2] ?? "" };
+    else this.#brokers = addresses.map((each) => this.#connect(each));
+    this.#versions = fileVersions(credentials);
+  }
+
+  /** Returns the broker for the next call. Rejects if its name is unknown. */
+  async route(): Promise<Broker> {
+    const time = now();
+    if (time - this.#lookedAt >= times.fileInterval) this.#lookAtFiles(time);
+    if (this.#name !== null) {
+      const isFailing = this.#brokers.some((broker) => broker.freeAt > 0);
+      if (this.#brokers.length === 0) await (this.#resolving ??= this.#resolve());
+      else if (isFailing && time - this.#resolvedAt >= RESOLVE_INTERVAL) {
+        // The addresses that were found before may work again.
+        (this.#resolving ??= this.#resolve()).catch(() => undefined);
+      }
+    }
+    const count = this.#brokers.length;
+    let index = this.#next % count;
+    for (let step = 0; step < count; step++) {
+      const candidate = (this.#next + step) % count;
+      if ((this.#brokers[candidate]?.freeAt ?? 0) > time) continue;
+      index = candidate;
+      break;
+    }
+    this.#next = index + 1;
+    const broker = this.#brokers[index];
+    if (broker === undefined) throw new Error("the name has no address");
+    return broker;
+  }
+
+  /**
+   * Notes the end of a call. `failed`: the next call needs another broker. `silent`: there was no answer in time. A connection can
+   * be dead without an error, for example after a firewall has forgotten it, so a new one is made.
+   */
+  note(broker: Broker, { failed, silent = false }: { failed: boolean; silent?: boolean }): void {
+    broker.freeAt = failed ? now() + (silent ? PASS_OVER_SILENT : PASS_OVER) : 0;
+    if (silent || broker.isDead) this.#replace([broker]);
+  }
+
+  /** Connects to all brokers, if no call has done so. */
+  connect(): void {
+    for (const { client } of this.#brokers) client.getChannel().getConnectivityState(true);
+  }
+
+  /** Ends all calls and closes the connections. */
+  close(): void {
+    this.#closed = true;
+    for (const { client } of [...this.#brokers, ...this.#old]) client.close();
+  }
+
+  #connect(target: string): Broker {
+    const options = { ...OPTIONS };
+    // The certificate of a broker has the name and not the number that was found for it.
+    const serverName = (this.credentials.kind === "tls" ? this.credentials.serverName : null) ?? this.#name?.host ?? null;
+    if (serverName !== null) {
+      options["grpc.ssl_target_name_override"] = serverName;
+      options["grpc.default_authority"] = serverName;
+    }
+    return new Broker(target, new Client(target, channelCredentials(this.credentials), options));
+  }
+
+  /** Makes new channels in the place of others. Calls that run keep the old ones. */
+  #replace(old: readonly Broker[]): void {
+    if (this.#closed) return;
+    for (const broker of old) {
+      const index = this.#brokers.indexOf(broker);
+      if (index < 0) continue;
+      const replacement = this.#connect(broker.target);
+      replacement.freeAt = broker.freeAt;
+      this.#brokers[index] = replacement;
+      this.#old.push({ client: broker.client, closeAt: now() + CLOSE_AFTER });
+    }
+  }
+
+  /** Reads certificates again that have changed, and closes old channels. */
+  #lookAtFiles(time: number): void {
+    this.#lookedAt = time;
+    for (const { client, closeAt } of this.#old) if (closeAt <= time) client.close();
+    this.#old = this.#old.filter(({ closeAt }) => closeAt > time);
+    const versions = fileVersions(this.credentials);
+    if (versions === this.#versions) return;
+    try {
+      this.#replace([...this.#brokers]);
+      this.#versions = versions;
+    } catch {
+      // The files are being replaced.
+    }
+  }
+
+  async #resolve(): Promise<void> {
+    if (this.#name === null) return;
+    const { host, port } = this.#name;
+    try {
+      this.#resolvedAt = now();
+      const found = await lookup(host, { all: true });
+      const targets = found.map(({ address, family }) => (family === 6 ? `ipv6:[${address}]:${port}` : `ipv4:${address}:${port}`));
+      if (this.#closed) return;
+      const known = new Map(this.#brokers.map((broker) => [broker.target, broker]));
+      this.#brokers = [...new Set(targets)].sort().map((target) => known.get(target) ?? this.#connect(target));
+      for (const broker of known.values()) if (!this.#brokers.includes(broker)) broker.client.close();
+    } finally {
+      this.#resolving = null;
+    }
+  }
+}
+
+/** Returns the error of a call that was cancelled because there was no connection. */
+function noConnection(error: ServiceError): ServiceError {
+  error.code = status.UNAVAILABLE;
+  error.details = `no connection after ${CONNECT_TIMEOUT / 1_000} s`;
+  return error;
 }
 
 function asBuffer(bytes: Uint8Array): Buffer {

@@ -1,14 +1,11 @@
 /** The watchdog: acts when the time of a lease or of a handler has passed. */
 
-import { durationText, now } from "./clock.js";
-import { failed, released } from "./endings.js";
+import { now } from "./clock.js";
+import { failed, limitText, released } from "./endings.js";
 import { TimeLimitError } from "./errors.js";
 import type { HeldLease, Run } from "./leases.js";
-import { limitText } from "./runner.js";
 import type { State } from "./state.js";
 
-/** The milliseconds that a handler has to return after its time limit. */
-const TIME_LIMIT_GRACE = 5_000;
 /** The longest time between two looks, in milliseconds. */
 const LONGEST_SLEEP = 1_000;
 
@@ -44,10 +41,11 @@ export class Watchdog {
     this.#wakeAt = time;
     clearTimeout(this.#timer);
     const wait = Math.min(Math.max(Math.ceil(time - now()), 1), LONGEST_SLEEP);
-    this.#timer = setTimeout(this.#wake, wait);
+    this.#timer = setTimeout(this.wake, wait);
   }
 
-  readonly #wake = (): void => {
+  /** Acts on the times that have come. Returns the time of the next look. */
+  readonly wake = (): number => {
     this.#wakeAt = Infinity;
     // If the event loop was blocked, heartbeats have succeeded meanwhile.
     this.state.parts.keeper.drain();
@@ -56,24 +54,24 @@ export class Watchdog {
     for (const lease of [...this.state.held.values()]) next = Math.min(next, this.#watchLease(lease, time));
     for (const run of [...this.state.runs]) next = Math.min(next, this.#watchRun(run, time));
     if (next < Infinity) this.#schedule(next);
+    return next;
   };
 
   /** Acts on the time of a lease. Returns the time of the next look. */
   #watchLease(lease: HeldLease, time: number): number {
     const { state } = this;
-    if (lease.phase !== "waiting" && lease.phase !== "running") return Infinity;
-    const { heartbeat } = state.options;
-    const lostAt = heartbeat ? lease.lostAt : lease.deadline;
+    if (lease.phase === "settling" || lease.phase === "resending") return Infinity;
+    const lostAt = state.lostAt(lease);
     if (time >= lostAt) {
-      state.lose(lease, heartbeat ? "no heartbeat has succeeded in time" : "the lease has ended");
+      state.lose(lease, state.endedReason);
       return Infinity;
     }
     const halfAt = lease.lastAnswer + lease.duration / 2;
     if (time < halfAt) return Math.min(halfAt, lostAt);
     if (lease.phase === "waiting") {
       state.settle(released(lease));
-    } else if (!heartbeat && lease.run !== null) {
-      state.cancel(lease.run, new TimeLimitError(`half of the lease of ${durationText(lease.duration)} has passed`));
+    } else if (!state.options.heartbeat) {
+      if (lease.phase === "running" && lease.run !== null) state.cancel(lease.run, new TimeLimitError(limitText(null)));
     } else if (!lease.missed) {
       lease.missed = true;
       state.events.emit("heartbeat_missed", lease.item);
@@ -89,12 +87,11 @@ export class Watchdog {
     if (run.cancelled === null) {
       if (timeLimit === null) return Infinity;
       if (time < run.startedAt + timeLimit) return run.startedAt + timeLimit;
-      state.cancel(run, new TimeLimitError(limitText(state)));
-      run.failAt = run.cancelledAt + TIME_LIMIT_GRACE;
+      state.cancel(run, new TimeLimitError(limitText(timeLimit)));
     }
     if (time >= run.failAt) {
       run.failAt = Infinity;
-      for (const lease of run.leases) state.settle(failed(lease, limitText(state)));
+      for (const lease of run.leases) state.settle(failed(lease, limitText(timeLimit)));
     }
     const stuckAt = run.cancelledAt + stuckAfter;
     if (time < stuckAt) return Math.min(run.failAt, stuckAt);
@@ -108,7 +105,7 @@ export class Watchdog {
     run.isStuck = true;
     state.stuck += 1;
     for (const lease of run.leases) {
-      if (lease.phase === "running") state.drop(lease);
+      if (lease.phase === "waiting" || lease.phase === "running") state.drop(lease);
       state.events.emit("stuck", lease.item, { cause: run.cancelled?.cause });
     }
     const keys = run.leases.map((lease) => lease.item.key).join(", ");

@@ -1,31 +1,25 @@
-/** A worker: claims the items of one queue, runs a handler for each, and settles them. */
+/** A worker: claims the items of queues, runs a handler for each, and settles them. */
 
-import { status } from "@grpc/grpc-js";
-
-import { AbandonedClaims } from "./abandoned.js";
-import { Caller } from "./calls.js";
-import { type Duration, milliseconds, now } from "./clock.js";
-import { checkPlaintext } from "./credentials.js";
-import { ShutdownError } from "./errors.js";
-import { type EventName, Events, type Observer } from "./events.js";
+import { type Duration, milliseconds } from "./clock.js";
+import { checkPlaintext, type Credentials, plaintext, Token } from "./credentials.js";
+import type { EventName, Observer } from "./events.js";
 import { CallHealth } from "./health.js";
-import type { Report } from "./heartbeats.js";
 import type { Item, Result } from "./item.js";
-import { type Keeper, startKeeper } from "./keeper.js";
+import { Keepers } from "./keeper.js";
 import type { Context } from "./leases.js";
-import { type BatchOptions, checkOptions, type Options, type WorkerOptions } from "./options.js";
-import { Poller } from "./poller.js";
-import { type AnyHandler, Runner } from "./runner.js";
-import { Settler } from "./settler.js";
-import { State } from "./state.js";
-import { loadTracing } from "./tracing.js";
+import {
+  type BatchOptions,
+  type BatchQueueOptions,
+  checkOptions,
+  DEFAULT_LOGGER,
+  defaultWorkerId,
+  type Logger,
+  type QueueOptions,
+  type WorkerOptions,
+} from "./options.js";
+import { QueueWorker } from "./queue_worker.js";
+import type { AnyHandler } from "./runner.js";
 import { Transport } from "./transport.js";
-import { Watchdog } from "./watchdog.js";
-
-/** The milliseconds that a cancelled handler has to end when the worker stops. */
-const CANCEL_GRACE = 5_000;
-/** The milliseconds after that for which settlements are sent again. */
-const SETTLE_GRACE = 3_000;
 
 type MaybePromise<T> = T | Promise<T>;
 
@@ -40,24 +34,20 @@ export type BatchHandler = (
   // eslint-disable-next-line @typescript-eslint/no-invalid-void-type -- As above.
 ) => MaybePromise<ReadonlyMap<Item, Result | undefined> | void>;
 
-/** The parts of a worker that has started. */
-interface Started {
-  readonly transport: Transport;
-  readonly abandoned: AbandonedClaims;
-  readonly poller: Poller;
-  readonly keeper: Keeper;
-  readonly watchdog: Watchdog;
-}
-
-/** A worker of one queue. */
+/** A worker of one queue, or of several. */
 export class Worker {
-  readonly #options: Options;
-  readonly #events: Events;
-  readonly #state: State;
-  readonly #handler: AnyHandler;
+  readonly #address: string | readonly string[];
+  readonly #credentials: Credentials;
+  readonly #token: Token | null;
+  readonly #workerId: string;
+  readonly #grace: number;
+  readonly #place: "thread" | "loop";
+  readonly #logger: Logger;
+  readonly #queues: QueueWorker[] = [];
   readonly #health: CallHealth;
+  readonly #keepers = new Keepers();
+  #transport: Transport | null = null;
   #starting: Promise<void> | null = null;
-  #started: Started | null = null;
   #stopping: Promise<boolean> | null = null;
   #error: unknown = null;
   #hurry = false;
@@ -68,8 +58,7 @@ export class Worker {
   });
 
   /**
-   * Creates a worker. It connects when it starts. `address` is "host:port", "dns:///host:port", or a list of addresses
-   * with IP addresses.
+   * Creates a worker. It connects when it starts. `address` is "host:port", "dns:///host:port", or a list of "host:port".
    *
    * Throws a `RangeError` for an option out of its range, and an `Error` for an address of another machine without TLS.
    */
@@ -86,17 +75,37 @@ export class Worker {
     handler: Handler | BatchHandler,
     options: WorkerOptions & { readonly batch?: number } = {},
   ) {
-    this.#options = checkOptions(address, queue, options);
-    checkPlaintext(typeof address === "string" ? [address] : address, this.#options.credentials);
-    this.#events = new Events(queue, this.#options.logger, options.onEvent);
-    this.#state = new State(this.#options, this.#events);
-    this.#handler = handler as AnyHandler;
-    this.#health = new CallHealth(address, this.#options.logger);
+    this.#address = address;
+    this.#credentials = options.credentials ?? plaintext();
+    checkPlaintext(typeof address === "string" ? [address] : address, this.#credentials);
+    this.#token = options.token === undefined ? null : new Token(options.token);
+    this.#workerId = options.workerId ?? defaultWorkerId();
+    this.#grace = milliseconds("grace", options.grace ?? "15s");
+    this.#place = options.keeper ?? "thread";
+    this.#logger = options.logger ?? DEFAULT_LOGGER;
+    this.#health = new CallHealth(address, this.#logger, undefined, (answers) => {
+      for (const { events } of this.#queues) events.emit(answers ? "connected" : "disconnected");
+    });
+    this.#add(queue, handler as AnyHandler, options);
   }
 
-  /** Adds an observer of one kind of events. */
+  /** Adds a queue, which shares the connections of the worker. Throws a `RangeError` for an option out of its range. */
+  queue(queue: string, handler: Handler, options?: QueueOptions & { readonly batch?: never }): this;
+  queue(queue: string, handler: BatchHandler, options: BatchQueueOptions): this;
+  queue(queue: string, handler: Handler | BatchHandler, options: QueueOptions & { readonly batch?: number } = {}): this {
+    this.#add(queue, handler as AnyHandler, options);
+    return this;
+  }
+
+  #add(queue: string, handler: AnyHandler, options: QueueOptions & { readonly batch?: number }): void {
+    if (this.#starting !== null) throw new Error(`queue ${queue}: add it before the worker is started`);
+    if (this.#queues.some((part) => part.options.queue === queue)) throw new Error(`queue ${queue} was added before`);
+    this.#queues.push(new QueueWorker(checkOptions(queue, this.#workerId, this.#logger, options), handler, options.onEvent));
+  }
+
+  /** Adds an observer of one kind of events, in all queues. */
   on(name: EventName, observer: Observer): this {
-    this.#events.on(name, observer);
+    for (const { events } of this.#queues) events.on(name, observer);
     return this;
   }
 
@@ -110,7 +119,7 @@ export class Worker {
     const onSignal = () => {
       this.#hurry = this.#stopping !== null;
       this.#requestStop();
-      this.#state.changed();
+      for (const { state } of this.#queues) state.changed();
     };
     process.on("SIGTERM", onSignal).on("SIGINT", onSignal);
     try {
@@ -135,26 +144,14 @@ export class Worker {
   }
 
   async #start(): Promise<void> {
-    const options = this.#options;
-    const state = this.#state;
-    const transport = new Transport(options.address, options.credentials);
-    const caller = new Caller(transport, options.token, (event) => {
-      this.#events.emit("retry", undefined, event);
-    }, this.#health);
-    const abandoned = new AbandonedClaims(options, caller);
-    const poller = new Poller(state, caller, abandoned, this.#health, this.#onFatal);
-    const settler = new Settler(state, caller, abandoned, this.#onFatal);
-    const watchdog = new Watchdog(state);
-    const keeper = await startKeeper(options, this.#onReport, this.#onFatal);
-    const runner = new Runner(state, this.#handler, await loadTracing());
-    state.parts = { keeper, start: runner.start, watch: watchdog.watch, look: watchdog.look };
-    this.#started = { transport, abandoned, poller, keeper, watchdog };
-    transport.watchConnection((connected) => {
-      this.#events.emit(connected ? "connected" : "disconnected");
-    });
+    const transport = new Transport(this.#address, this.#credentials);
+    this.#transport = transport;
+    const parts = this.#queues.map((part) => ({ part, keeper: part.addTo(this.#keepers, this.#health) }));
+    const options = { address: this.#address, credentials: this.#credentials, token: this.#token };
+    await this.#keepers.start({ ...options, place: this.#place, logger: this.#logger }, this.#onFatal);
     this.#health.start();
-    settler.start();
-    poller.start();
+    const connections = { transport, token: this.#token, health: this.#health };
+    for (const { part, keeper } of parts) await part.start(connections, keeper, this.#onFatal);
   }
 
   /**
@@ -164,7 +161,7 @@ export class Worker {
    * worker.
    */
   async stop(grace?: Duration): Promise<boolean> {
-    const limit = grace === undefined ? this.#options.grace : milliseconds("grace", grace);
+    const limit = grace === undefined ? this.#grace : milliseconds("grace", grace);
     this.#stopping ??= this.#stop(limit);
     const clean = await this.#stopping;
     if (this.#error !== null) throw this.#error as Error;
@@ -176,82 +173,36 @@ export class Worker {
    * broker refuses the worker.
    */
   health(): boolean {
-    if (this.#state.tooManyStuck || this.#error !== null) return false;
-    return this.#health.failingFor() <= this.#state.leaseDuration;
+    if (this.#error !== null || this.#queues.some(({ state }) => state.tooManyStuck)) return false;
+    return this.#health.failingFor() <= Math.max(...this.#queues.map(({ state }) => state.leaseDuration));
   }
 
-  /** Returns the number of events by name. */
-  counters(): Record<EventName, number> {
-    return this.#events.counters();
+  /** Returns the number of events by name, of one queue or of all. */
+  counters(queue?: string): Record<EventName, number> {
+    const all = this.#queues.filter((part) => queue === undefined || part.options.queue === queue);
+    const [first, ...others] = all.map((part) => part.events.counters());
+    if (first === undefined) throw new RangeError(`the worker has no queue ${queue ?? ""}`);
+    for (const each of others) for (const name of Object.keys(first) as EventName[]) first[name] += each[name];
+    return first;
   }
 
   async #stop(grace: number): Promise<boolean> {
     this.#requestStop();
     await this.#starting?.catch(() => undefined); // `start` rejects with this error.
-    if (this.#started === null) return true;
-    const { transport, abandoned, poller, keeper, watchdog } = this.#started;
-    const state = this.#state;
-    const begun = now();
-    this.#events.emit("stopping");
-    state.takesItems = false;
-    state.settleUntil = begun + grace + CANCEL_GRACE + SETTLE_GRACE;
-    state.releaseWaiting();
-    await poller.stop();
-    const released = abandoned.release({ forget: false });
-    await state.waitFor(() => state.runs.size === 0 || this.#hurry, grace - (now() - begun));
-    state.settleUntil = Math.min(state.settleUntil, now() + CANCEL_GRACE + SETTLE_GRACE);
-    for (const run of state.runs) state.cancel(run, new ShutdownError());
-    await state.waitFor(() => state.runs.size === 0, CANCEL_GRACE);
-    const left = [...state.runs];
-    for (const run of left) for (const lease of run.leases) if (lease.phase === "running") state.drop(lease);
-    await state.waitFor(() => state.endings.length === 0 && !state.settling, state.settleUntil - now());
-    watchdog.close();
-    await keeper.close();
-    await released;
-    await abandoned.release({ forget: true });
+    if (this.#transport === null) return true;
+    const clean = await Promise.all(this.#queues.map((part) => part.stop(grace, () => this.#hurry)));
+    await this.#keepers.close();
     this.#health.close();
-    transport.close();
-    this.#events.emit("stopped");
-    return left.length === 0;
+    this.#transport.close();
+    for (const { events } of this.#queues) events.emit("stopped");
+    return clean.every(Boolean);
   }
 
   /** Ends the worker because of an error that no retry can mend. */
   readonly #onFatal = (error: unknown): void => {
     if (this.#error !== null) return;
     this.#error = error;
-    this.#options.logger.error("the worker stops", error);
+    this.#logger.error("the worker stops", error);
     this.stop().catch(() => undefined);
-  };
-
-  readonly #onReport = (report: Report): void => {
-    const state = this.#state;
-    switch (report.type) {
-      case "beat": {
-        this.#health.note(null);
-        const [only, ...others] = report.results;
-        const item = only === undefined || others.length > 0 ? undefined : state.held.get(only.id)?.item;
-        if (only !== undefined) this.#events.emit("heartbeat", item, { count: report.results.length });
-        for (const { id, timeLeft, reason } of report.results) {
-          const lease = state.held.get(id);
-          if (lease === undefined) continue;
-          if (timeLeft !== null) lease.extend(report.sentAt, timeLeft);
-          // A lease that is being settled may have ended by that. The result of the settlement says so.
-          else if (lease.phase === "waiting" || lease.phase === "running") state.lose(lease, reason || "the lease was lost");
-        }
-        break;
-      }
-      case "failed":
-        this.#health.note(report.failure);
-        this.#options.logger.debug(`a heartbeat failed: ${status[report.failure.code]}: ${report.failure.message}`);
-        break;
-      case "checkpoint_refused": {
-        const lease = state.held.get(report.id);
-        if ((lease?.checkpoint?.length ?? 0) >= report.bytes && lease !== undefined) lease.checkpoint = null;
-        state.refuseCheckpoint(report.bytes, report.text);
-        break;
-      }
-      case "ready":
-      case "unauthenticated":
-    }
   };
 }

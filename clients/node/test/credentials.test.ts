@@ -123,10 +123,11 @@ test("plaintext to another machine is refused", () => {
   new Client("db.example:50051", { credentials: plaintext({ allowPlaintext: true }) }).close();
 });
 
-test("a list of addresses has IP addresses of one version", () => {
+test("a list of addresses has names and IP addresses", () => {
   assert.throws(() => new Client([]), /the list is empty/);
-  assert.throws(() => new Client(["localhost:1", "127.0.0.1:2"]), /IP addresses of one version/);
-  new Client(["[::1]:1", "[::1]:2"]).close();
+  assert.throws(() => new Client(["localhost:1", "dns:///localhost:2"]), /and not dns:\/\/\/localhost:2/);
+  assert.throws(() => new Client(["localhost", "127.0.0.1:2"]), /and not localhost/);
+  new Client(["[::1]:1", "127.0.0.1:2", "localhost:3"]).close();
 });
 
 test("addresses of this machine are recognized", () => {

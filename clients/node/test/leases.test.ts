@@ -82,7 +82,7 @@ test("a time limit fails the item", async (t) => {
   };
   await work(broker, handler, (journal) => journal.waitFor("failed"), { timeLimit: "500ms" });
   assert.ok(reason instanceof TimeLimitError);
-  assert.deepEqual(broker.sql("SELECT lease_error AS e FROM work"), [{ e: "time limit of 500ms" }]);
+  assert.deepEqual(broker.sql("SELECT lease_error AS e FROM work"), [{ e: "time limit of 0.5 s" }]);
 });
 
 test("a handler that returns after its time limit completes the item", async (t) => {

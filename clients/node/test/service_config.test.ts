@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 
@@ -23,7 +24,7 @@ type Call = <I extends DescMessage, O extends DescMessage>(
 
 /** Returns a function that makes calls under the service config of a file. */
 function connect(t: Parameters<typeof startServer>[0], file: string, address: string): Call {
-  const text = readFileSync(new URL(`../../../../deploy/${file}`, import.meta.url), "utf8");
+  const text = readFileSync(join(__dirname, "../../../../deploy", file), "utf8");
   const client = new Client(address, credentials.createInsecure(), { "grpc.service_config": text });
   t.after(() => {
     client.close();

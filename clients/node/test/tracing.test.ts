@@ -34,3 +34,16 @@ test("a malformed trace context is left out", async () => {
   const tracing = await loadTracing();
   assert.equal(tracing.run("", () => trace.getSpanContext(context.active())), undefined);
 });
+
+test("a trace context that is not sampled is left out", async () => {
+  const tracing = await loadTracing();
+  const traceParent = `00-${"a".repeat(32)}-${"b".repeat(16)}-00`;
+  assert.equal(tracing.run(traceParent, () => trace.getSpanContext(context.active())), undefined);
+});
+
+test("the current span is the producer's trace context", async () => {
+  const tracing = await loadTracing();
+  const traceParent = `00-${"a".repeat(32)}-${"b".repeat(16)}-01`;
+  assert.equal(tracing.current(), "");
+  assert.equal(tracing.run(traceParent, () => tracing.current()), traceParent);
+});

@@ -15,6 +15,7 @@ from journal import Journal
 from lease_broker import BatchError, Context, DeadLetter, FollowUp, Item, Release, Result, Retry
 
 _HOLD_SECONDS, _PAUSE_SECONDS = 0.9, 0.1
+_BLOCK_SECONDS = 10
 
 
 class Handlers:
@@ -99,9 +100,18 @@ class Handlers:
 def begin(item: Item, context: Context) -> dict[str, Any]:
     """Returns the payload. Stores the checkpoint that it names."""
     payload: dict[str, Any] = json.loads(str(item.columns["payload"]))
+    if "on_cancel" in payload:
+        context.on_cancel(lambda: act_on_cancel(payload["on_cancel"]))
     if payload.get("checkpoint"):
         context.checkpoint(payload["checkpoint"].encode(), item)
     return payload
+
+
+def act_on_cancel(how: str) -> None:
+    """Raises, or blocks for longer than a lease."""
+    if how == "raise":
+        raise RuntimeError("raised in on_cancel")
+    time.sleep(_BLOCK_SECONDS)
 
 
 def batch_result(results: dict[Item, Result | None], errors: dict[Item, BaseException]) -> dict[Item, Result | None]:

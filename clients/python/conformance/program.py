@@ -7,13 +7,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from handlers import Handlers
 from journal import Journal
 from raw_loop import run_raw_loop
 
-from lease_broker import Worker
+from lease_broker import Worker, tls
 
 
 def seconds(options: dict[str, Any], name: str) -> float | None:
@@ -32,6 +33,8 @@ def make_worker(options: dict[str, Any], journal: Journal) -> Worker:
         "time_limit": seconds(options, "time_limit_ms"),
         "max_stuck": options.get("max_stuck"),
     }
+    if "ca_file" in options:
+        arguments["credentials"] = tls(Path(options["ca_file"]), Path(options["cert_file"]), Path(options["key_file"]))
     for name in ("wait", "grace", "stuck_after"):
         if (value := seconds(options, f"{name}_ms")) is not None:
             arguments[name] = value

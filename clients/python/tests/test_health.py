@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import grpc
 import pytest
@@ -59,7 +60,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 30.0) -> None:
 
 @pytest.mark.parametrize("handler", [handle, handle_async])
 def test_outage_is_warned_about_until_its_end(
-    handler: Callable[[Item], object], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    handler: Callable[..., Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "NEXT_WARNING", 0.2)
     address = free_address()

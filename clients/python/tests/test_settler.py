@@ -54,7 +54,7 @@ def complete(request: v1.CompleteRequest, _context: Any) -> v1.CompleteResponse:
 
 
 def work(
-    server: ScriptedServer, handler: Callable[..., object], until: Callable[[list[Event]], bool], **options: Any
+    server: ScriptedServer, handler: Callable[..., Any], until: Callable[[list[Event]], bool], **options: Any
 ) -> list[Event]:
     """Runs a worker until its events meet a condition, and stops it."""
     events: list[Event] = []

@@ -2,8 +2,13 @@
 
 use std::time::Duration;
 
+use super::context::Context;
 use super::credentials::{Credentials, Token};
+use super::endings::BatchDone;
 use super::events::Event;
+use super::handler_error::HandlerError;
+use super::item::Item;
+use super::middleware::Next;
 use super::worker::Worker;
 
 impl Worker {
@@ -47,7 +52,7 @@ impl Worker {
     }
 
     /// Sets the time that handlers have to end when the worker stops. They are then cancelled, and have 5 s more. Keep
-    /// this time plus 10 s below the time after which your supervisor kills the process. Default: 20 s.
+    /// this time plus 10 s below the time after which your supervisor kills the process. Default: 15 s, for the 30 s of Kubernetes.
     pub fn grace(mut self, time: Duration) -> Self {
         self.options.grace = time;
         self
@@ -81,6 +86,20 @@ impl Worker {
     /// Sets a function that is called with each event, on the thread on which the event happens. It must not block.
     pub fn on_event(mut self, observer: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.options.on_event = Some(std::sync::Arc::new(observer));
+        self
+    }
+
+    /// Surrounds the handler with a function. It calls [`Next::run`](super::Next::run) to run the handler. The first function is the
+    /// outermost. Workers of single items call it with one item.
+    pub fn middleware<F, R>(mut self, surround: F) -> Self
+    where
+        F: Fn(Vec<Item>, Context, Next) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<BatchDone, HandlerError>> + Send + 'static,
+    {
+        let surround = move |items, context, next| -> futures_util::future::BoxFuture<'static, _> {
+            Box::pin(surround(items, context, next))
+        };
+        self.options.middleware.push(std::sync::Arc::new(surround));
         self
     }
 

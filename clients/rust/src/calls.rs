@@ -254,7 +254,7 @@ impl Caller {
             Ok(Ok(response)) => {
                 let response = response.into_inner();
                 if R::is_stopping(&response) {
-                    self.transport.note_failure(&route, true);
+                    self.transport.note_failure(&route, true, false);
                 } else {
                     self.transport.note_answer(&route);
                 }
@@ -284,7 +284,7 @@ impl Caller {
         };
         if failure.is_of_connection() {
             let timed_out = failure.code == Code::DeadlineExceeded;
-            self.transport.note_failure(&route, timed_out);
+            self.transport.note_failure(&route, timed_out, timed_out);
         }
         Err(failure)
     }

@@ -72,7 +72,21 @@ impl Cancellation {
     }
 }
 
+/// A context that is not cancelled, for tests of handlers.
+impl Default for Context {
+    fn default() -> Self {
+        Self::new(Arc::default())
+    }
+}
+
 impl Context {
+    /// Returns a context that is cancelled already, for tests of handlers.
+    pub fn cancelled_by(cause: Cause) -> Self {
+        let context = Self::default();
+        context.0.cancel(cause);
+        context
+    }
+
     pub(super) fn new(cancellation: Arc<Cancellation>) -> Self {
         Self(cancellation)
     }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use futures_util::future::BoxFuture;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
-/// The time after which the file of a token is read again.
-const TOKEN_FILE_INTERVAL: Duration = Duration::from_secs(10);
+/// The time after which the files of tokens and certificates are read again.
+pub(super) const FILE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How a connection is protected.
 #[derive(Clone)]
@@ -20,10 +20,39 @@ pub struct Credentials(Kind);
 enum Kind {
     Plaintext { anywhere: bool },
     Tls(Box<Tls>),
+    Files(Arc<TlsFiles>),
+}
+
+/// The paths of the PEM files of a TLS connection. They are looked at every 10 s, so files that were replaced count soon.
+#[derive(Clone, Debug, Default)]
+pub struct TlsFiles {
+    /// The file of the certificates of the authorities that are trusted. `None`: those of the system.
+    pub ca: Option<PathBuf>,
+    /// The files of the certificate and of the private key of this program. `None`: it does not identify itself.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// The name in the broker's certificate. `None`: the host of the address.
+    pub server_name: Option<String>,
+}
+
+impl TlsFiles {
+    fn read(&self) -> Result<Tls, String> {
+        let read = |path: &PathBuf| {
+            std::fs::read(path).map_err(|error| format!("credentials: {}: {error}", path.display()))
+        };
+        let identity = match &self.identity {
+            Some((certificate, key)) => Some((read(certificate)?, read(key)?)),
+            None => None,
+        };
+        Ok(Tls {
+            ca: self.ca.as_ref().map(read).transpose()?,
+            identity,
+            server_name: self.server_name.clone(),
+        })
+    }
 }
 
 /// The PEM texts of a TLS connection. The default trusts the authorities of the system.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Tls {
     /// The certificates of the authorities that are trusted. `None`: those of the system.
     pub ca: Option<Vec<u8>>,
@@ -47,6 +76,27 @@ impl Credentials {
     /// Encrypts the connection.
     pub fn tls(tls: Tls) -> Self {
         Self(Kind::Tls(Box::new(tls)))
+    }
+
+    /// Encrypts the connection with the texts in files.
+    pub fn tls_files(files: TlsFiles) -> Self {
+        Self(Kind::Files(Arc::new(files)))
+    }
+
+    /// Returns the credentials with the texts that the files have now. `None`: they are not in files.
+    pub(super) fn read_files(&self) -> Result<Option<Self>, String> {
+        match &self.0 {
+            Kind::Files(files) => Ok(Some(Self::tls(files.read()?))),
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns whether both have the same texts.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Kind::Tls(own), Kind::Tls(other)) => own == other,
+            _ => false,
+        }
     }
 
     /// Checks that a host may be called. `host` has no port.
@@ -127,7 +177,7 @@ impl Token {
                 let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some((read_at, token)) = &*last
                     && !fresh
-                    && read_at.elapsed() < TOKEN_FILE_INTERVAL
+                    && read_at.elapsed() < FILE_INTERVAL
                 {
                     return Ok(token.clone());
                 }

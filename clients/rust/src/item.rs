@@ -42,7 +42,8 @@ struct Leased {
     checkpoint: Option<Vec<u8>>,
     trace_parent: String,
     lease: LeaseNumber,
-    leases: Weak<dyn HeldLeases>,
+    /// `None`: the item has no lease.
+    leases: Option<Weak<dyn HeldLeases>>,
 }
 
 /// The error of a column that does not have the expected value.
@@ -138,8 +139,40 @@ impl Item {
             checkpoint: lease.checkpoint,
             trace_parent: lease.trace_parent,
             lease: number,
-            leases,
+            leases: Some(leases),
         }))
+    }
+
+    /// Returns an item without a lease, for tests of handlers. It is in its first attempt.
+    pub fn of_row(key: impl Into<String>, columns: Row) -> Self {
+        Self(Arc::new(Leased {
+            key: key.into(),
+            columns,
+            newer: BTreeSet::new(),
+            attempt: 1,
+            max_attempts: 0,
+            fencing_token: 1,
+            ready_time: None,
+            checkpoint: None,
+            trace_parent: String::new(),
+            lease: 0,
+            leases: None,
+        }))
+    }
+
+    /// Returns the same item in this attempt, with the checkpoint of the one before. For tests of handlers.
+    #[must_use]
+    pub fn with_attempt(&self, attempt: i32, checkpoint: Option<&[u8]>) -> Self {
+        let mut item = Self::of_row(self.key(), self.0.columns.clone());
+        if let Some(leased) = Arc::get_mut(&mut item.0) {
+            leased.attempt = attempt;
+            leased.checkpoint = checkpoint.map(<[u8]>::to_vec);
+        }
+        item
+    }
+
+    fn leases(&self) -> Option<Arc<dyn HeldLeases>> {
+        self.0.leases.as_ref().and_then(Weak::upgrade)
     }
 
     pub(super) fn lease(&self) -> LeaseNumber {
@@ -227,19 +260,19 @@ impl Item {
 
     /// Returns the time until the lease ends if no further heartbeat is answered. Zero if the lease was lost.
     pub fn time_left(&self) -> Duration {
-        let leases = self.0.leases.upgrade();
+        let leases = self.leases();
         leases.map_or(Duration::ZERO, |leases| leases.time_left(self.0.lease))
     }
 
     /// Returns whether the lease is held. Handlers of batches ask before each item.
     pub fn is_held(&self) -> bool {
-        let leases = self.0.leases.upgrade();
+        let leases = self.leases();
         leases.is_some_and(|leases| leases.is_held(self.0.lease))
     }
 
     /// Returns whether no heartbeat was answered for half of the lease.
     pub fn in_doubt(&self) -> bool {
-        let leases = self.0.leases.upgrade();
+        let leases = self.leases();
         leases.is_some_and(|leases| leases.in_doubt(self.0.lease))
     }
 
@@ -250,7 +283,7 @@ impl Item {
     /// The bytes are more than the queue stores. The broker tells its limit only by refusing a checkpoint. A refused one
     /// is dropped with a warning in the log, and later ones of its size are an error.
     pub fn save_checkpoint(&self, checkpoint: &[u8]) -> Result<(), WorkerError> {
-        let leases = self.0.leases.upgrade();
+        let leases = self.leases();
         leases.map_or(Ok(()), |leases| {
             leases.save_checkpoint(self.0.lease, checkpoint)
         })

@@ -16,7 +16,7 @@ use super::item::LeaseNumber;
 use super::leases::{Phase, RunNumber};
 use super::options::{MAX_ITEMS_PER_CALL, Options};
 use super::settler::MAX_GROUP_BYTES;
-use super::state::{LOST_REASON, Shared, State};
+use super::state::{Shared, State};
 use super::values::{after, duration_from_proto};
 use lease_broker_proto::{self as proto, Outcome};
 
@@ -36,9 +36,11 @@ pub(super) struct Keeper {
 }
 
 /// One Heartbeat call.
-struct Heartbeat {
+pub(super) struct Heartbeat {
     leases: Vec<LeaseNumber>,
-    renewals: Vec<proto::Renewal>,
+    pub(super) renewals: Vec<proto::Renewal>,
+    /// The time until the next ones, and the time of the attempt.
+    period: Duration,
     /// The numbers of the checkpoints that the call carries.
     saved: Vec<u64>,
     bytes: usize,
@@ -61,32 +63,20 @@ impl Keeper {
     /// Keeps the leases until the token is cancelled.
     pub(super) async fn run(self, stop: CancellationToken) {
         loop {
-            let now = Instant::now();
-            let mut alarm = Alarm(now + MAX_SLEEP);
-            let (period, heartbeats) = self.state.update(|shared| {
-                let leases: Vec<_> = shared.held.keys().copied().collect();
-                for lease in leases {
-                    watch_lease(shared, &self.state.options, lease, now, &mut alarm);
-                }
-                let runs: Vec<_> = shared.runs.keys().copied().collect();
-                for run in runs {
-                    watch_run(shared, &self.state.options, run, now, &mut alarm);
-                }
-                due_heartbeats(shared, &self.state.options, now, &mut alarm)
-            });
+            let (heartbeats, wake_at) = look(&self.state);
             for heartbeat in heartbeats {
-                tokio::spawn(self.clone().send(heartbeat, period));
+                tokio::spawn(self.clone().send(heartbeat));
             }
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = self.state.signals.clock.notified() => {}
-                () = tokio::time::sleep_until(alarm.0.into()) => {}
+                () = tokio::time::sleep_until(wake_at.into()) => {}
             }
         }
     }
 
     /// Sends a heartbeat once. If it fails, the next one comes soon.
-    async fn send(self, heartbeat: Heartbeat, period: Duration) {
+    async fn send(self, heartbeat: Heartbeat) {
         let request = proto::HeartbeatRequest {
             queue: self.state.options.queue.clone(),
             renewals: heartbeat.renewals.clone(),
@@ -95,7 +85,7 @@ impl Keeper {
         };
         let fresh = self.fresh_token.load(Ordering::Relaxed);
         let sent_at = Instant::now();
-        let result = self.caller.attempt(request, period, fresh).await;
+        let result = self.caller.attempt(request, heartbeat.period, fresh).await;
         let failure = match result {
             Ok(response) => {
                 self.fresh_token.store(false, Ordering::Relaxed);
@@ -106,8 +96,7 @@ impl Keeper {
             Err(failure) => failure,
         };
         tracing::debug!(code = ?failure.code, error = failure.message, "heartbeat failed");
-        self.state
-            .update(|shared| shared.beat_no_later_than(Instant::now() + period / 4));
+        self.state.update(|shared| note_failure(shared, &heartbeat));
         self.state.signals.clock.notify_one();
         let error = failure.into_error("Heartbeat");
         if error.refuses_caller() {
@@ -117,6 +106,24 @@ impl Keeper {
             }
         }
     }
+}
+
+/// Acts on the times of leases and handlers. Returns the heartbeats that are due, and the moment to look again.
+pub(super) fn look(state: &Arc<State>) -> (Vec<Heartbeat>, Instant) {
+    state.update(|shared| {
+        let now = (shared.clock)();
+        let mut alarm = Alarm(now + MAX_SLEEP);
+        let leases: Vec<_> = shared.held.keys().copied().collect();
+        for lease in leases {
+            watch_lease(shared, &state.options, lease, now, &mut alarm);
+        }
+        let runs: Vec<_> = shared.runs.keys().copied().collect();
+        for run in runs {
+            watch_run(shared, &state.options, run, now, &mut alarm);
+        }
+        let heartbeats = due_heartbeats(shared, &state.options, now, &mut alarm);
+        (heartbeats, alarm.0)
+    })
 }
 
 /// Acts on the times of a lease.
@@ -135,7 +142,7 @@ fn watch_lease(
         return;
     }
     if alarm.has_come(lease.lost_at(options.heartbeat), now) {
-        return shared.lose(number, LOST_REASON);
+        return shared.lose(number, options.lost_reason());
     }
     if lease.phase == Phase::Ended || lease.in_doubt {
         return;
@@ -191,19 +198,18 @@ fn watch_run(
     }
 }
 
-/// Returns the heartbeats that are due, with the time until the next ones, and sets that time.
+/// Returns the heartbeats that are due, and sets the time of the next ones.
 fn due_heartbeats(
     shared: &mut Shared,
     options: &Options,
     now: Instant,
     alarm: &mut Alarm,
-) -> (Duration, Vec<Heartbeat>) {
-    let nothing = (Duration::ZERO, Vec::new());
+) -> Vec<Heartbeat> {
     let Some(next) = shared.next_heartbeat.filter(|_| options.heartbeat) else {
-        return nothing;
+        return Vec::new();
     };
     if !alarm.has_come(next, now) {
-        return nothing;
+        return Vec::new();
     }
     let mut heartbeats: Vec<Heartbeat> = Vec::new();
     let mut period: Option<Duration> = None;
@@ -226,6 +232,7 @@ fn due_heartbeats(
                 renewals: Vec::new(),
                 saved: Vec::new(),
                 bytes: 0,
+                period: Duration::ZERO,
             });
         }
         if let Some(call) = heartbeats.last_mut() {
@@ -242,11 +249,20 @@ fn due_heartbeats(
     if let Some(next) = shared.next_heartbeat {
         alarm.has_come(next, now);
     }
-    (period.unwrap_or_default(), heartbeats)
+    for heartbeat in &mut heartbeats {
+        heartbeat.period = period.unwrap_or_default();
+    }
+    heartbeats
+}
+
+/// Sends the next heartbeat soon after one that failed.
+pub(super) fn note_failure(shared: &mut Shared, heartbeat: &Heartbeat) {
+    let now = (shared.clock)();
+    shared.beat_no_later_than(now + heartbeat.period / 4);
 }
 
 /// Notes the response to a heartbeat.
-fn note(
+pub(super) fn note(
     shared: &mut Shared,
     heartbeat: &Heartbeat,
     response: &proto::HeartbeatResponse,
@@ -271,7 +287,7 @@ fn note(
                 if let Some(checkpoint) = &renewal.checkpoint {
                     let bytes = checkpoint.len();
                     shared.refuse_checkpoint(*number, *saved, bytes, &refusal.message);
-                    shared.beat_no_later_than(Instant::now());
+                    shared.beat_no_later_than((shared.clock)());
                 }
             }
             _ if matches!(lease.phase, Phase::Running | Phase::Ended) => {

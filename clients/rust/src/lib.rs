@@ -31,6 +31,7 @@
 
 mod builder;
 mod calls;
+mod connection;
 mod context;
 mod credentials;
 mod endings;
@@ -43,6 +44,7 @@ mod health;
 mod item;
 mod keeper;
 mod leases;
+mod middleware;
 mod options;
 mod poller;
 mod producer;
@@ -54,15 +56,19 @@ mod state;
 mod stop;
 mod transport;
 mod values;
+#[cfg(test)]
+mod vectors;
 mod worker;
 
+pub use self::connection::Connection;
 pub use self::context::{Cancelled, Cause, Context};
-pub use self::credentials::{Credentials, Tls, Token};
+pub use self::credentials::{Credentials, Tls, TlsFiles, Token};
 pub use self::endings::{BatchDone, Done};
 pub use self::errors::{Applied, CallError, WorkerError};
 pub use self::events::{Event, EventName, RetriedCall};
 pub use self::handler_error::{DeadLetter, HandlerError, Release, Retry};
 pub use self::item::{ColumnError, Item};
+pub use self::middleware::Next;
 pub use self::producer::{Client, EnqueueError};
 pub use self::running::RunningWorker;
 pub use self::values::{NewItem, Row};

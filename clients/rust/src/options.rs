@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use super::connection::Connection;
 use super::credentials::{Credentials, Token};
 use super::errors::WorkerError;
 use super::events::Observer;
+use super::middleware::Middleware;
 
 /// The largest number of items in a call.
 pub(super) const MAX_ITEMS_PER_CALL: usize = 1_000;
+const MAX_WORKER_ID: usize = 128;
 
 #[derive(Clone)]
 pub(super) struct Options {
@@ -24,8 +27,12 @@ pub(super) struct Options {
     pub(super) stuck_after: Duration,
     pub(super) max_stuck: Option<usize>,
     pub(super) credentials: Credentials,
+    /// The connection that the worker shares. `None`: it makes one of its own.
+    pub(super) connection: Option<Connection>,
     pub(super) token: Option<Token>,
     pub(super) on_event: Option<Observer>,
+    /// Surround the handler, the first one outermost.
+    pub(super) middleware: Vec<Middleware>,
     /// Claim no more items than these. `None`: no limit.
     pub(super) max_items: Option<usize>,
     /// End when a claim finds no item.
@@ -44,12 +51,14 @@ impl Options {
             heartbeat: true,
             time_limit: None,
             wait: Duration::from_secs(20),
-            grace: Duration::from_secs(20),
+            grace: Duration::from_secs(15),
             stuck_after: Duration::from_secs(30),
             max_stuck: None,
             credentials: Credentials::plaintext(),
+            connection: None,
             token: None,
             on_event: None,
+            middleware: Vec::new(),
             max_items: None,
             until_empty: false,
         }
@@ -59,6 +68,9 @@ impl Options {
     pub(super) fn check(&self) -> Result<(), WorkerError> {
         let text = if self.queue.is_empty() {
             "the queue is empty; pass its name".to_owned()
+        } else if !(1..=MAX_WORKER_ID).contains(&self.worker_id.chars().count()) {
+            let count = self.worker_id.chars().count();
+            format!("worker_id has {count} characters; it has 1 to {MAX_WORKER_ID}")
         } else if self.concurrency == 0 {
             "concurrency is 0; it must be at least 1".to_owned()
         } else if !(1..=MAX_ITEMS_PER_CALL).contains(&self.batch) {
@@ -72,6 +84,15 @@ impl Options {
             return Ok(());
         };
         Err(WorkerError::Options(text))
+    }
+
+    /// Returns the reason of a lease that the worker gives up by itself.
+    pub(super) const fn lost_reason(&self) -> &'static str {
+        if self.heartbeat {
+            "no heartbeat was answered in time"
+        } else {
+            "the lease has ended"
+        }
     }
 
     pub(super) fn max_stuck(&self) -> usize {

@@ -54,13 +54,9 @@ impl Poller {
             tokio::pin!(changed);
             changed.as_mut().enable();
             {
-                let mut shared = self.state.lock();
-                // Endings are settled first: the same call claims the next items.
-                if shared.endings.is_empty() && !shared.settling {
-                    let slots = shared.reserve_slots();
-                    if slots > 0 {
-                        return slots;
-                    }
+                let slots = self.state.lock().slots_to_claim();
+                if slots > 0 {
+                    return slots;
                 }
             }
             changed.await;

@@ -5,21 +5,16 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tracing::Instrument as _;
 
 use super::context::{Cancelled, Cause, Context};
-use super::endings::{BatchDone, Done, Ending};
+use super::endings::{BatchDone, Done, Ending, EndingMessage};
 use super::handler_error::HandlerError;
 use super::item::Item;
 use super::leases::Start;
+use super::middleware::{Handler, Next, Outcome};
 use super::state::State;
-
-type Outcome = Result<BatchDone, HandlerError>;
-/// A handler of any kind as a handler of batches.
-pub(super) type Handler =
-    Box<dyn Fn(Vec<Item>, Context) -> BoxFuture<'static, Outcome> + Send + Sync>;
 
 /// Makes a handler of one item a handler of batches.
 pub(super) fn of_item<F, R>(handler: F) -> Handler
@@ -54,12 +49,11 @@ where
 /// Starts the handler of a worker.
 pub(super) struct Runner {
     runtime: Handle,
-    handler: Arc<Handler>,
+    handler: Next,
 }
 
 impl Runner {
-    pub(super) fn new(runtime: Handle, handler: Handler) -> Self {
-        let handler = Arc::new(handler);
+    pub(super) const fn new(runtime: Handle, handler: Next) -> Self {
         Self { runtime, handler }
     }
 
@@ -81,7 +75,7 @@ impl Runner {
                 cancellation,
             } = start;
             let context = Context::new(cancellation.clone());
-            let call = async { handler(items.clone(), context).await };
+            let call = async { handler.run(items.clone(), context).await };
             let call = AssertUnwindSafe(call).catch_unwind();
             let outcome = match cancellation.dropped.run_until_cancelled(call).await {
                 Some(Ok(outcome)) => outcome,
@@ -96,6 +90,7 @@ impl Runner {
                 }
             };
             let endings = endings_of(&state, &items, outcome, cancellation.cause());
+            log_failures(&items, &endings);
             state.update(|shared| shared.end(run, endings));
         };
         self.runtime.spawn(run.instrument(span));
@@ -124,6 +119,16 @@ fn endings_of(
                 .iter()
                 .map(|item| ending(item, Err(again())))
                 .collect()
+        }
+    }
+}
+
+/// Logs the errors of handlers. The broker stores only the last one of each item.
+fn log_failures(items: &[Item], endings: &[Ending]) {
+    for (item, ending) in items.iter().zip(endings) {
+        if let EndingMessage::Fail(failure) = &ending.message {
+            let (key, attempt, error) = (item.key(), item.attempt(), &failure.error_message);
+            tracing::warn!(key, attempt, error, "handler failed");
         }
     }
 }

@@ -14,7 +14,7 @@ use super::failure::{Failure, Pushback};
 use super::leases::Phase;
 use super::options::MAX_ITEMS_PER_CALL;
 use super::poller::{MAX_RESPONSE_BYTES, warn_of_too_large};
-use super::state::{LOST_REASON, Shared, State};
+use super::state::{Shared, State};
 use super::values::duration_to_proto;
 use lease_broker_proto::{self as proto, Outcome};
 
@@ -71,16 +71,14 @@ impl Settler {
     pub(super) async fn run(self) {
         while self.wait_for_endings().await {
             self.gather().await;
-            let (group, slots) = self.state.update(|shared| {
-                let group = take_group(shared);
-                shared.settling = true;
-                (group, shared.reserve_slots())
-            });
-            let unused = self.settle(group, slots).await;
-            self.state.update(|shared| {
-                shared.settling = false;
-                shared.return_slots(unused);
-            });
+            let (parts, unused) = self.state.update(take);
+            join_all(
+                parts
+                    .into_iter()
+                    .map(|(slots, part)| self.send(part, slots)),
+            )
+            .await;
+            self.state.update(|shared| end_group(shared, unused));
         }
     }
 
@@ -124,35 +122,6 @@ impl Settler {
         }
     }
 
-    /// Settles a group by at most three calls at the same time. Returns the slots for which nothing was claimed.
-    async fn settle(&self, group: Vec<Ending>, slots: usize) -> usize {
-        let (mut completions, mut failures, mut releases) = (Vec::new(), Vec::new(), Vec::new());
-        for ending in group {
-            match ending.message {
-                EndingMessage::Complete(_) => completions.push(ending),
-                EndingMessage::Fail(_) => failures.push(ending),
-                EndingMessage::Release(_) => releases.push(ending),
-            }
-        }
-        // The first call claims the next items. A Release cannot.
-        let claims = |part: &[Ending], slots: &mut usize| {
-            if part.is_empty() {
-                0
-            } else {
-                std::mem::take(slots)
-            }
-        };
-        let mut unused = slots;
-        let calls = [
-            (claims(&completions, &mut unused), completions),
-            (claims(&failures, &mut unused), failures),
-            (0, releases),
-        ];
-        let calls = calls.into_iter().filter(|(_, part)| !part.is_empty());
-        join_all(calls.map(|(slots, part)| self.send(part, slots))).await;
-        unused
-    }
-
     /// Sends endings of one kind, and claims for `slots` slots.
     fn send(&self, group: Vec<Ending>, slots: usize) -> BoxFuture<'_, ()> {
         Box::pin(async move {
@@ -194,12 +163,7 @@ impl Settler {
             }
             self.state.update(|shared| {
                 shared.abandoned.extend(request_id);
-                for ending in &group {
-                    if let Some(lease) = shared.held.remove(&ending.lease) {
-                        let event = Event::of_item(EventName::Unknown, &lease.item);
-                        shared.emit(event.with_error(error.to_string()));
-                    }
-                }
+                note_no_answer(shared, &group, &error.to_string());
             });
             if error.refuses_caller() {
                 (self.on_fatal)(error);
@@ -245,14 +209,7 @@ impl Settler {
         let until = || last_deadline(&self.state, group);
         // This may take a while. Heartbeats keep the leases from now on.
         let on_retry = || {
-            self.state.update(|shared| {
-                for ending in group {
-                    if let Some(lease) = shared.held.get_mut(&ending.lease) {
-                        lease.phase = Phase::Resending;
-                    }
-                }
-                shared.beat_no_later_than(Instant::now());
-            });
+            self.state.update(|shared| note_retry(shared, group));
             self.state.signals.clock.notify_one();
         };
         let options = CallOptions {
@@ -317,8 +274,61 @@ fn messages<T: Clone>(group: &[Ending], select: impl Fn(&EndingMessage) -> Optio
     messages.cloned().collect()
 }
 
+/// Takes the next group. Returns the endings of each kind, which are a call each, with the slots for which the call claims. Then
+/// the slots for which no call claims: the first call claims the next items, but a Release cannot.
+pub(super) fn take(shared: &mut Shared) -> (Vec<(usize, Vec<Ending>)>, usize) {
+    let (mut completions, mut failures, mut releases) = (Vec::new(), Vec::new(), Vec::new());
+    for ending in take_group(shared) {
+        match ending.message {
+            EndingMessage::Complete(_) => completions.push(ending),
+            EndingMessage::Fail(_) => failures.push(ending),
+            EndingMessage::Release(_) => releases.push(ending),
+        }
+    }
+    shared.settling = true;
+    let mut unused = shared.reserve_slots();
+    let mut parts = Vec::new();
+    for (claims, part) in [(true, completions), (true, failures), (false, releases)] {
+        if !part.is_empty() {
+            let slots = if claims {
+                std::mem::take(&mut unused)
+            } else {
+                0
+            };
+            parts.push((slots, part));
+        }
+    }
+    (parts, unused)
+}
+
+/// Notes that all calls of a group are answered. `unused`: the slots for which none of them has claimed.
+pub(super) fn end_group(shared: &mut Shared, unused: usize) {
+    shared.settling = false;
+    shared.return_slots(unused);
+}
+
+/// Keeps the leases of a settlement that is sent again by heartbeats: this may take a while.
+pub(super) fn note_retry(shared: &mut Shared, group: &[Ending]) {
+    for ending in group {
+        if let Some(lease) = shared.held.get_mut(&ending.lease) {
+            lease.phase = Phase::Resending;
+        }
+    }
+    shared.beat_no_later_than((shared.clock)());
+}
+
+/// Forgets the leases of a settlement that will get no answer.
+pub(super) fn note_no_answer(shared: &mut Shared, group: &[Ending], error: &str) {
+    for ending in group {
+        if let Some(lease) = shared.held.remove(&ending.lease) {
+            let event = Event::of_item(EventName::Unknown, &lease.item);
+            shared.emit(event.with_error(error));
+        }
+    }
+}
+
 /// Notes the outcome of an ending. `resent_since`: the moment of the first attempt of a call that was sent again.
-fn note_result(
+pub(super) fn note_result(
     shared: &mut Shared,
     ending: &Ending,
     result: &proto::SettleResult,
@@ -404,11 +414,11 @@ fn take_group(shared: &mut Shared) -> Vec<Ending> {
         let Some(lease) = shared.held.get_mut(&ending.lease) else {
             continue;
         };
-        if Instant::now() < lease.deadline {
+        if (shared.clock)() < lease.deadline {
             lease.phase = Phase::Settling;
             group.push(ending);
         } else {
-            shared.lose(ending.lease, LOST_REASON);
+            shared.lose(ending.lease, shared.options.lost_reason());
         }
     }
     group

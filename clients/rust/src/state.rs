@@ -24,10 +24,11 @@ use lease_broker_proto as proto;
 
 /// The largest checkpoint that a broker can be configured to store, in bytes.
 const MAX_CHECKPOINT_BYTES: usize = 65_536;
-/// The reason of a lease that the worker gives up by itself.
-pub(super) const LOST_REASON: &str = "no heartbeat was answered in time";
 /// Stands for the duration of a lease before one was seen.
 const DEFAULT_LEASE: Duration = Duration::from_secs(30);
+
+/// The clock of a worker.
+pub(super) type Clock = fn() -> Instant;
 
 /// Runs the handler for a run, and passes its endings to the state.
 pub(super) type StartHandler = Box<dyn Fn(Arc<State>, Start) + Send + Sync>;
@@ -55,8 +56,10 @@ pub(super) struct Signals {
 }
 
 pub(super) struct Shared {
-    options: Arc<Options>,
+    pub(super) options: Arc<Options>,
     signals: Arc<Signals>,
+    /// [`Instant::now`], except in a test.
+    pub(super) clock: Clock,
     effects: Vec<Effect>,
     next_run: RunNumber,
     pub(super) free_slots: usize,
@@ -130,6 +133,7 @@ impl State {
             budget: options.max_items,
             options: options.clone(),
             signals: signals.clone(),
+            clock: Instant::now,
         };
         Self {
             options,
@@ -250,6 +254,14 @@ impl Shared {
         slots
     }
 
+    /// Reserves the slots for which a poller claims. Endings are settled first: the same call claims the next items.
+    pub(super) fn slots_to_claim(&mut self) -> usize {
+        if self.settling || !self.endings.is_empty() {
+            return 0;
+        }
+        self.reserve_slots()
+    }
+
     /// Returns slots for which no item came.
     pub(super) fn return_slots(&mut self, slots: usize) {
         if let Some(budget) = &mut self.budget {
@@ -272,7 +284,7 @@ impl Shared {
                 continue;
             }
             self.emit(Event::of_item(EventName::Claimed, &lease.item));
-            let now = Instant::now();
+            let now = (self.clock)();
             let is_over = now >= lease.lost_at(self.options.heartbeat);
             let beat_at = if lease.unconfirmed {
                 now
@@ -283,7 +295,7 @@ impl Shared {
             self.held.insert(number, lease);
             if is_over {
                 // The process was suspended since the response arrived.
-                self.lose(number, LOST_REASON);
+                self.lose(number, self.options.lost_reason());
                 continue;
             }
             self.beat_no_later_than(beat_at);
@@ -329,7 +341,7 @@ impl Shared {
         let run = Run {
             items,
             cancellation,
-            started_at: Instant::now(),
+            started_at: (self.clock)(),
             cancelled: None,
             stuck: false,
             slot_replaced: false,
@@ -342,17 +354,16 @@ impl Shared {
         let Some(run) = self.runs.remove(&number) else {
             return;
         };
-        self.gathering.note(run.started_at.elapsed());
+        let now = (self.clock)();
+        self.gathering.note(now.duration_since(run.started_at));
         for item in &run.items {
             let number = item.lease();
             // The process may have been suspended for so long that the keeper has not looked yet.
             let is_over = self.held.get(&number).is_some_and(|lease| {
-                lease.phase == Phase::Running
-                    && Instant::now() >= lease.lost_at(self.options.heartbeat)
+                lease.phase == Phase::Running && now >= lease.lost_at(self.options.heartbeat)
             });
             if is_over {
-                self.cancel_ended(&run, Cause::LeaseLost, LOST_REASON);
-                self.lose(number, LOST_REASON);
+                self.lose(number, self.options.lost_reason());
             }
         }
         for ending in endings {
@@ -360,13 +371,6 @@ impl Shared {
         }
         self.stuck -= usize::from(run.stuck);
         self.free_slots(usize::from(!run.slot_replaced));
-    }
-
-    /// Reports the cancellation of a handler that has ended before the keeper could cancel it.
-    fn cancel_ended(&mut self, run: &Run, cause: Cause, reason: &str) {
-        if run.cancelled.is_none() {
-            self.emit_cancelled(&run.items, cause, reason);
-        }
     }
 
     /// Passes an ending to the settler, unless the lease has ended already.
@@ -407,18 +411,32 @@ impl Shared {
         if run.cancelled.is_some() {
             return;
         }
-        run.cancelled = Some((cause, Instant::now()));
+        run.cancelled = Some((cause, (self.clock)()));
         let (items, cancellation) = (run.items.clone(), run.cancellation.clone());
-        self.emit_cancelled(&items, cause, reason);
+        for item in &items {
+            let mut event = Event::of_item(EventName::Cancelled, item).with_reason(reason);
+            event.cause = Some(cause);
+            self.emit(event);
+        }
         self.effects.push(Effect::Cancel(cancellation, cause));
         self.signals.clock.notify_one();
     }
 
-    fn emit_cancelled(&mut self, items: &[Item], cause: Cause, reason: &str) {
-        for item in items {
-            let mut event = Event::of_item(EventName::Cancelled, item).with_reason(reason);
-            event.cause = Some(cause);
-            self.emit(event);
+    /// Cancels all handlers, because the worker stops.
+    pub(super) fn cancel_all(&mut self) {
+        let runs: Vec<_> = self.runs.keys().copied().collect();
+        for run in runs {
+            self.cancel(run, Cause::Shutdown, "");
+        }
+    }
+
+    /// Drops the leases of handlers that do not end. They expire: the handlers may still act on their items.
+    pub(super) fn leave_handlers(&mut self) {
+        for item in self.runs.values().flat_map(|run| &run.items) {
+            let lease = self.held.get(&item.lease());
+            if lease.is_some_and(|lease| lease.phase == Phase::Running) {
+                self.held.remove(&item.lease());
+            }
         }
     }
 

@@ -7,16 +7,14 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::context::Cause;
 use super::errors::{CallError, WorkerError};
 use super::events::{Event, EventName};
 use super::keeper::CANCEL_GRACE;
-use super::leases::Phase;
 use super::poller::Poller;
 use super::running::Control;
 use super::settler::Settler;
 use super::signals::Signals;
-use super::state::{Claims, State};
+use super::state::{Claims, Shared, State};
 
 /// The time that the last settling calls have after the handlers.
 const SETTLE_GRACE: Duration = Duration::from_secs(5);
@@ -63,21 +61,7 @@ impl Calls {
         self.cancel_handlers().await;
         state.update(|shared| {
             shared.settled_all = true;
-            // Handlers that are left keep their leases until these expire: they may still act on their items.
-            let runs = shared.runs.values();
-            let left: Vec<_> = runs
-                .flat_map(|run| &run.items)
-                .map(super::item::Item::lease)
-                .collect();
-            for lease in left {
-                if shared
-                    .held
-                    .get(&lease)
-                    .is_some_and(|lease| lease.phase == Phase::Running)
-                {
-                    shared.held.remove(&lease);
-                }
-            }
+            shared.leave_handlers();
         });
         if !state.lock().runs.is_empty() {
             self.control.set_error(WorkerError::HandlersLeft);
@@ -132,10 +116,7 @@ impl Calls {
     /// Cancels the handlers, and drops them after 5 s.
     async fn cancel_handlers(&self) {
         let runs = || -> Vec<_> { self.state.lock().runs.keys().copied().collect() };
-        for run in runs() {
-            self.state
-                .update(|shared| shared.cancel(run, Cause::Shutdown, ""));
-        }
+        self.state.update(Shared::cancel_all);
         if timeout(CANCEL_GRACE, self.handlers_ended()).await.is_err() {
             for run in runs() {
                 self.state.update(|shared| shared.drop_handler(run));

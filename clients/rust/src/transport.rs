@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 
 use tonic::transport::{Channel, Endpoint};
 
-use super::credentials::Credentials;
+use super::credentials::{Credentials, FILE_INTERVAL};
 use super::errors::WorkerError;
 use lease_broker_proto::lease_service_client::LeaseServiceClient;
 
 /// The time for which a broker that has failed is passed over, if there are others.
 const PASS_OVER: Duration = Duration::from_secs(1);
+/// The same for a broker that has not answered. It may be frozen, and the next call would take as long.
+const PASS_OVER_SILENT: Duration = Duration::from_secs(30);
 /// The shortest time between two resolutions of a name.
 const RESOLVE_INTERVAL: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -24,7 +26,10 @@ const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// The parsed address of one broker or several.
 #[derive(Clone)]
 pub(super) struct Addresses {
+    /// With the texts of the files, if they are in files.
     credentials: Credentials,
+    /// The credentials in files. `None`: they are not in files.
+    files: Option<Credentials>,
     /// Host and port of each broker.
     authorities: Vec<String>,
     /// The host and port of a name whose addresses are all used.
@@ -34,8 +39,10 @@ pub(super) struct Addresses {
 impl Addresses {
     /// Parses `host:port`, `dns:///host:port`, or several of the first kind with commas between them.
     pub(super) fn parse(text: &str, credentials: Credentials) -> Result<Self, WorkerError> {
+        let texts = credentials.read_files().map_err(WorkerError::Options)?;
         let mut addresses = Self {
-            credentials,
+            files: texts.is_some().then(|| credentials.clone()),
+            credentials: texts.unwrap_or(credentials),
             authorities: Vec::new(),
             name: None,
         };
@@ -70,6 +77,11 @@ impl Addresses {
         Ok(addresses)
     }
 
+    /// Returns the endpoint of one of the brokers.
+    fn endpoint_of(&self, authority: &str) -> Result<Endpoint, WorkerError> {
+        self.endpoint(authority, self.name.as_deref().unwrap_or(authority))
+    }
+
     /// Returns the endpoint of a broker. `authority` is its host and port, `name` the host and port of its certificate.
     fn endpoint(&self, authority: &str, name: &str) -> Result<Endpoint, WorkerError> {
         let tls = self.credentials.tls_config(host(name));
@@ -102,12 +114,13 @@ fn host(authority: &str) -> &str {
 
 /// The connections of one thread. They belong to the runtime that makes the first call.
 pub(super) struct Transport {
-    addresses: Addresses,
     state: Mutex<Brokers>,
 }
 
-#[derive(Default)]
 struct Brokers {
+    addresses: Addresses,
+    /// The time at which the files of the credentials were read.
+    read_at: Instant,
     all: Vec<Broker>,
     next: usize,
     resolved_at: Option<Instant>,
@@ -119,7 +132,8 @@ struct Broker {
     channel: Channel,
     /// The number of the channel: how often it was replaced.
     generation: u64,
-    failed_at: Option<Instant>,
+    /// The time until which it is passed over. `None`: the last attempt was answered.
+    down_until: Option<Instant>,
 }
 
 /// The connection that an attempt uses.
@@ -131,8 +145,14 @@ pub(super) struct Route {
 
 impl Transport {
     pub(super) fn new(addresses: Addresses) -> Self {
-        let state = Mutex::default();
-        Self { addresses, state }
+        let state = Mutex::new(Brokers {
+            addresses,
+            read_at: Instant::now(),
+            all: Vec::new(),
+            next: 0,
+            resolved_at: None,
+        });
+        Self { state }
     }
 
     fn lock(&self) -> MutexGuard<'_, Brokers> {
@@ -146,10 +166,12 @@ impl Transport {
     pub(super) async fn route(&self) -> Result<Route, String> {
         self.resolve().await?;
         let mut brokers = self.lock();
+        brokers.read_files();
         let count = brokers.all.len();
         let first = brokers.next;
         let in_turn = |step: usize| (first + step) % count.max(1);
-        let is_up = |broker: &Broker| broker.failed_at.is_none_or(|at| at.elapsed() >= PASS_OVER);
+        let now = Instant::now();
+        let is_up = |broker: &Broker| broker.down_until.is_none_or(|until| now >= until);
         let up = (0..count)
             .map(in_turn)
             .find(|index| is_up(&brokers.all[*index]));
@@ -167,15 +189,21 @@ impl Transport {
     /// Notes that an attempt was answered.
     pub(super) fn note_answer(&self, route: &Route) {
         if let Some(broker) = self.lock().find(route) {
-            broker.failed_at = None;
+            broker.down_until = None;
         }
     }
 
     /// Notes that the next attempt needs another broker, if there is one, or else a connection that works. `replace`: the
-    /// next attempt makes a new connection, because this one may be dead or belongs to a broker that stops.
-    pub(super) fn note_failure(&self, route: &Route, replace: bool) {
+    /// next attempt makes a new connection, because this one may be dead or belongs to a broker that stops. `is_silent`: the attempt
+    /// got no answer in its time.
+    pub(super) fn note_failure(&self, route: &Route, replace: bool, is_silent: bool) {
         if let Some(broker) = self.lock().find(route) {
-            broker.failed_at = Some(Instant::now());
+            let pass_over = if is_silent {
+                PASS_OVER_SILENT
+            } else {
+                PASS_OVER
+            };
+            broker.down_until = Some(Instant::now() + pass_over);
             if replace {
                 broker.generation += 1;
                 broker.channel = broker.endpoint.connect_lazy();
@@ -185,23 +213,24 @@ impl Transport {
 
     /// Sets the list of brokers at the first call. The addresses of a name are resolved again when calls fail.
     async fn resolve(&self) -> Result<(), String> {
-        let Some(name) = &self.addresses.name else {
+        let name = {
             let mut brokers = self.lock();
-            if brokers.all.is_empty() {
-                brokers.set(&self.addresses, self.addresses.authorities.clone(), None);
-            }
-            return Ok(());
-        };
-        {
-            let brokers = self.lock();
+            let Some(name) = brokers.addresses.name.clone() else {
+                if brokers.all.is_empty() {
+                    let authorities = brokers.addresses.authorities.clone();
+                    brokers.set(authorities);
+                }
+                return Ok(());
+            };
             let is_fresh = brokers
                 .resolved_at
                 .is_some_and(|at| at.elapsed() < RESOLVE_INTERVAL);
-            let is_up = brokers.all.iter().all(|broker| broker.failed_at.is_none());
+            let is_up = brokers.all.iter().all(|broker| broker.down_until.is_none());
             if !brokers.all.is_empty() && (is_fresh || is_up) {
                 return Ok(());
             }
-        }
+            name
+        };
         let found = tokio::net::lookup_host(name.as_str()).await;
         let mut brokers = self.lock();
         brokers.resolved_at = Some(Instant::now());
@@ -210,7 +239,7 @@ impl Transport {
                 let mut authorities: Vec<_> = found.map(|address| address.to_string()).collect();
                 authorities.sort_unstable();
                 authorities.dedup();
-                brokers.set(&self.addresses, authorities, Some(name));
+                brokers.set(authorities);
                 Ok(())
             }
             Err(error) if brokers.all.is_empty() => Err(format!("{name}: {error}")),
@@ -229,22 +258,55 @@ impl Brokers {
     }
 
     /// Replaces the list, and keeps the connections of brokers that remain.
-    fn set(&mut self, addresses: &Addresses, authorities: Vec<String>, name: Option<&String>) {
+    fn set(&mut self, authorities: Vec<String>) {
         let mut old = std::mem::take(&mut self.all);
         for authority in authorities {
             if let Some(index) = old.iter().position(|broker| broker.authority == authority) {
                 self.all.push(old.swap_remove(index));
                 continue;
             }
-            if let Ok(endpoint) = addresses.endpoint(&authority, name.unwrap_or(&authority)) {
+            if let Ok(endpoint) = self.addresses.endpoint_of(&authority) {
                 let channel = endpoint.connect_lazy();
                 self.all.push(Broker {
                     authority,
                     endpoint,
                     channel,
                     generation: 0,
-                    failed_at: None,
+                    down_until: None,
                 });
+            }
+        }
+    }
+
+    /// Reads the files of the credentials from time to time. If they have changed, further calls use new connections.
+    fn read_files(&mut self) {
+        let Some(files) = &self.addresses.files else {
+            return;
+        };
+        if self.read_at.elapsed() < FILE_INTERVAL {
+            return;
+        }
+        self.read_at = Instant::now();
+        let texts = match files.read_files() {
+            Ok(Some(texts)) if !texts.is_same(&self.addresses.credentials) => texts,
+            Ok(_) => return,
+            Err(error) => return tracing::warn!(error, "the old certificates are used"),
+        };
+        let old = std::mem::replace(&mut self.addresses.credentials, texts);
+        let endpoint = |broker: &Broker| self.addresses.endpoint_of(&broker.authority);
+        let endpoints: Result<Vec<_>, _> = self.all.iter().map(endpoint).collect();
+        match endpoints {
+            Ok(endpoints) => {
+                for (broker, endpoint) in self.all.iter_mut().zip(endpoints) {
+                    broker.channel = endpoint.connect_lazy();
+                    broker.endpoint = endpoint;
+                    broker.generation += 1;
+                }
+            }
+            // The files may be in the middle of a change. They are read again.
+            Err(error) => {
+                self.addresses.credentials = old;
+                tracing::warn!(%error, "the old certificates are used");
             }
         }
     }

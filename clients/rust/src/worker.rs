@@ -2,12 +2,12 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::thread;
 
 use tokio::runtime::{Builder, Handle as RuntimeHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::calls::Caller;
+use super::connection::{Connection, Link, internal};
 use super::context::Context;
 use super::endings::{BatchDone, Done};
 use super::errors::{CallError, WorkerError};
@@ -17,20 +17,29 @@ use super::handler_error::HandlerError;
 use super::health::ConnectionHealth;
 use super::item::Item;
 use super::keeper::Keeper;
+use super::middleware::{Handler, Next};
 use super::options::Options;
 use super::poller::Poller;
-use super::runners::{self, Handler, Runner};
+use super::runners::{self, Runner};
 use super::running::{Control, Handle, RunningWorker};
 use super::settler::Settler;
 use super::state::State;
 use super::stop::{Calls, refuse};
-use super::transport::{Addresses, Transport};
 
 /// A worker that was not started yet. Its other methods set options.
 #[derive(Clone)]
 #[must_use = "a worker does nothing until it runs"]
 pub struct Worker {
     pub(super) options: Options,
+}
+
+impl Connection {
+    /// Returns a worker for a queue over this connection, which then has the credentials of the connection.
+    pub fn worker(&self, queue: impl Into<String>) -> Worker {
+        let mut worker = Worker::new(self.address.as_str(), queue);
+        worker.options.connection = Some(self.clone());
+        worker
+    }
 }
 
 impl Worker {
@@ -115,19 +124,22 @@ impl Worker {
 
 fn start(options: Options, handler: Handler) -> Result<RunningWorker, WorkerError> {
     options.check()?;
-    let addresses = Addresses::parse(&options.address, options.credentials.clone())?;
+    let connection = match options.connection.clone() {
+        Some(connection) => connection,
+        None => Connection::new(&options.address, options.credentials.clone())?,
+    };
     let runtime = RuntimeHandle::try_current()
         .map_err(|error| internal("the worker outside of a tokio runtime", &error))?;
     let options = Arc::new(options);
     let events = Arc::new(EventLog::new(options.on_event.clone()));
     let health = Arc::new(ConnectionHealth::new(events.clone()));
-    let runner = Runner::new(runtime, handler);
+    let runner = Runner::new(runtime, Next::new(handler, &options.middleware));
     let start_handler = Box::new(move |state, start| runner.start(state, start));
     let state = Arc::new(State::new(options.clone(), events.clone(), start_handler));
     let control = Arc::new(Control::new());
 
-    let caller = || Caller {
-        transport: Arc::new(Transport::new(addresses.clone())),
+    let caller = |link: &Link| Caller {
+        transport: link.transport.clone(),
         token: options.token.clone(),
         on_attempt: {
             let health = health.clone();
@@ -153,11 +165,11 @@ fn start(options: Options, handler: Handler) -> Result<RunningWorker, WorkerErro
     };
     let keeper = Keeper {
         state: state.clone(),
-        caller: caller(),
+        caller: caller(&connection.keep),
         on_fatal: on_fatal.clone(),
         fresh_token: Arc::default(),
     };
-    let caller = caller();
+    let caller = caller(&connection.calls);
     let calls = Calls {
         state: state.clone(),
         control: control.clone(),
@@ -175,7 +187,7 @@ fn start(options: Options, handler: Handler) -> Result<RunningWorker, WorkerErro
         keeper_ended: CancellationToken::new(),
     };
     let stop_keeper = calls.stop_keeper.clone();
-    spawn("lease-broker keep", calls.keeper_ended.clone(), {
+    connection.keep.spawn(calls.keeper_ended.clone(), {
         let (health, options) = (health.clone(), options.clone());
         async move {
             tokio::select! {
@@ -183,34 +195,12 @@ fn start(options: Options, handler: Handler) -> Result<RunningWorker, WorkerErro
                 () = health.warn(&options.address) => {}
             }
         }
-    })?;
-    spawn("lease-broker call", control.stopped.clone(), calls.run())?;
+    });
+    connection.calls.spawn(control.stopped.clone(), calls.run());
     let handle = Handle {
         control,
         state,
         health,
     };
     Ok(RunningWorker(Arc::new(handle)))
-}
-
-/// Runs a task on a thread of its own. The token is cancelled when the thread ends, also by a panic.
-fn spawn(
-    name: &str,
-    ended: CancellationToken,
-    task: impl Future<Output = ()> + Send + 'static,
-) -> Result<(), WorkerError> {
-    let runtime = Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| internal("an async runtime", &error))?;
-    let run = move || {
-        let _ended = ended.drop_guard();
-        runtime.block_on(task);
-    };
-    let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
-    thread
-        .map(drop)
-        .map_err(|error| internal("a thread", &error))
-}
-
-fn internal(what: &str, error: &dyn std::error::Error) -> WorkerError {
-    WorkerError::Internal(format!("cannot start {what}: {error}"))
 }

@@ -168,7 +168,8 @@ impl Operator {
         max_examined: usize,
     ) -> Result<DryRun, Error> {
         let mut counted = DryRun::default();
-        if !definition.selection.keys.is_empty() {
+        let has_keys = !definition.selection.keys.is_empty();
+        if has_keys {
             let keys = self.parse_keys(queue, &definition.selection.keys)?;
             let found = self.inspect.find_keys(queue, keys).await?;
             let state = definition.change.state();

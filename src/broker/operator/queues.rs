@@ -56,7 +56,7 @@ impl Operator {
             for broker in brokers.iter().filter(|broker| broker.is_live()) {
                 activity += broker.activity.get(&spec.name).copied().unwrap_or_default();
             }
-            let stats = if exact {
+            let counted = if exact {
                 self.inspect.exact_stats(index).await?
             } else {
                 self.inspect.stats(index).await?
@@ -67,7 +67,7 @@ impl Operator {
                 .filter(|view| view.operation.queue == spec.name);
             states.push(QueueState {
                 spec,
-                stats,
+                stats: counted,
                 pause: pauses.find(|pause| pause.queue == spec.name).cloned(),
                 activity,
                 operations: operations.cloned().collect(),

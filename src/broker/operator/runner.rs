@@ -158,7 +158,8 @@ impl OperationRunner {
             let took = start.elapsed();
             let rest = match (definition.max_per_second, changed) {
                 (Some(rate), Some(changed)) => {
-                    let wanted = Duration::from_secs_f64(changed as f64 / f64::from(rate));
+                    let changed = u32::try_from(changed).unwrap_or(u32::MAX);
+                    let wanted = Duration::from_secs(1) * changed / rate;
                     wanted.saturating_sub(took)
                 }
                 _ => Duration::ZERO,
@@ -343,8 +344,8 @@ impl OperationRunner {
     /// Wakes the tasks that the changed items need, and counts cancelled leases.
     fn report(&self, queue: QueueIndex, change: OperationChange, applied: &AppliedBatch) {
         let delay = match change {
-            OperationChange::Redrive { delay, .. } => Some(delay),
-            OperationChange::CancelLeases {
+            OperationChange::Redrive { delay, .. }
+            | OperationChange::CancelLeases {
                 delay,
                 dead_letter: false,
             } => Some(delay),

@@ -86,8 +86,9 @@ async fn read_findings(child: &mut Child, findings: &mut Vec<Finding>) -> Result
         }
     }
     let end = child.wait().await.map_err(|error| error.to_string())?;
-    match end.success() {
-        true => Ok(()),
-        false => Err(format!("the check ended with {end}")),
+    if end.success() {
+        Ok(())
+    } else {
+        Err(format!("the check ended with {end}"))
     }
 }

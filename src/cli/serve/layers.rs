@@ -29,7 +29,7 @@ pub(super) struct Layers {
     pub(super) server: RunningServer,
     pub(super) telemetry: Arc<Telemetry>,
     /// Identities and roles. `None`: every caller may do everything.
-    access: Option<Arc<Access>>,
+    pub(super) access: Option<Arc<Access>>,
     /// Notified when the files of certificates, tokens and keys must be read again.
     pub(super) read_files: Arc<Notify>,
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use lease_broker_proto as proto;
+use lease_broker_store::PauseMode;
 use tonic::Status;
 use uuid::Uuid;
 
@@ -16,12 +17,12 @@ use super::messages::{
 };
 use crate::broker::{Error, Operator};
 use crate::grpc::caller::denied;
-use crate::grpc::messages::uuid_from_proto;
+use crate::grpc::messages::{cancel_from_proto, cancel_results, uuid_from_proto};
 use crate::security::Rpc;
 
 type Answer<T> = Result<T, Status>;
 
-/// The rpcs of `AdminService` on one store, except `CancelLeases`, which needs a running broker.
+/// The rpcs of `AdminService` on one store.
 #[derive(Clone)]
 pub struct AdminApi {
     operator: Arc<Operator>,
@@ -84,7 +85,7 @@ impl AdminApi {
     ) -> Answer<proto::PauseQueueResponse> {
         let (rpc, queue, reason) = (Rpc::PauseQueue, &request.queue, &request.reason);
         caller.check(rpc, queue)?;
-        let mode = pause_mode_from_proto(request.mode())?;
+        let mode = known_mode(request.mode)?;
         let until = until_from_proto(request.until)?;
         let actor = caller.actor();
         let paused = self
@@ -151,6 +152,19 @@ impl AdminApi {
         Ok(proto::StartOperationResponse {
             operation: Some(operation_to_proto(started)),
             ..proto::StartOperationResponse::default()
+        })
+    }
+
+    /// Takes leases away from their workers. A running broker serves this rpc itself, because it also wakes the claims that wait at it.
+    pub async fn cancel_leases(
+        &self,
+        caller: &AdminCaller,
+        request: proto::CancelLeasesRequest,
+    ) -> Answer<proto::CancelLeasesResponse> {
+        caller.check(Rpc::CancelLeases, &request.queue)?;
+        let cancelled = self.operator.cancel_leases(cancel_from_proto(request)?);
+        Ok(proto::CancelLeasesResponse {
+            results: cancel_results(cancelled.await?),
         })
     }
 
@@ -258,6 +272,13 @@ impl AdminApi {
             broker: Some(instance_to_proto(&self.operator, &broker, 0, false)),
         })
     }
+}
+
+/// Returns the mode of a pause.
+fn known_mode(mode: i32) -> Result<PauseMode, Error> {
+    let unknown = |_| Error::invalid("mode", format!("{mode} is not the number of a mode"));
+    let mode = proto::PauseMode::try_from(mode).map_err(unknown)?;
+    Ok(pause_mode_from_proto(mode))
 }
 
 fn operation_id(text: &str) -> Result<Uuid, Error> {

@@ -104,11 +104,11 @@ pub(super) fn pause_to_proto(pause: QueuePause) -> proto::QueuePause {
 }
 
 /// Converts the mode of a pause.
-pub(super) fn pause_mode_from_proto(mode: proto::PauseMode) -> Result<PauseMode> {
+pub(super) fn pause_mode_from_proto(mode: proto::PauseMode) -> PauseMode {
     match mode {
-        proto::PauseMode::Unspecified | proto::PauseMode::Claims => Ok(PauseMode::Claims),
-        proto::PauseMode::Enqueue => Ok(PauseMode::Enqueue),
-        proto::PauseMode::Both => Ok(PauseMode::Both),
+        proto::PauseMode::Unspecified | proto::PauseMode::Claims => PauseMode::Claims,
+        proto::PauseMode::Enqueue => PauseMode::Enqueue,
+        proto::PauseMode::Both => PauseMode::Both,
     }
 }
 
@@ -212,6 +212,8 @@ fn item_to_proto(item: FoundItem) -> proto::ItemSummary {
         attempt: i64::from(listed.attempt),
         fencing_token: listed.fence,
         error: listed.error.unwrap_or_default(),
+        age: listed.age.map(duration_to_proto),
+        due_in: listed.due_in.map(duration_to_proto),
     }
 }
 

@@ -12,7 +12,7 @@ use super::decode;
 use super::error::{OperationFailure, RetrySafety, into_rejection};
 use super::list_parameters::{ListEntry, ListParameters};
 use super::operations::MssqlOperations;
-use super::pause::is_pause;
+use super::pause_parts::is_pause;
 use super::queue_statements::{ClaimBatches, ClaimForms, QueueStatements};
 use super::{suspects, types};
 use crate::{ClaimCall, Claimed, ClaimedItem, QueueIndex, StoreError, TooLargeItem};

@@ -15,9 +15,6 @@ const PAUSE: &str = lease_broker_sql::mssql::PAUSE;
 /// The longest name of a caller, and the longest reason, in UTF-16 units. 1,024 characters fit.
 pub(super) const MAX_TEXT_UNITS: usize = 2_048;
 
-/// The sections that other batches contain.
-const PARTS: [&str; 3] = ["hold_claims", "tell_pause", "refuse_items"];
-
 impl MssqlOperations {
     pub(super) async fn pause(
         &self,
@@ -72,20 +69,6 @@ impl MssqlOperations {
             outcome => outcome,
         }
     }
-}
-
-/// Adds the sections that other batches contain to the placeholders.
-pub(super) fn set_placeholders(placeholders: &mut Placeholders) {
-    for part in PARTS {
-        let text = render(PAUSE, part, placeholders);
-        placeholders.insert(part, text);
-    }
-}
-
-/// Returns whether the row comes from `tell_pause`: the queue is paused.
-pub(super) fn is_pause(row: &Row) -> bool {
-    let first = row.columns().first();
-    first.is_some_and(|column| column.name() == "lb_paused")
 }
 
 /// Converts the failure of a batch that adds items. An error of `refuse_items` is the pause.

@@ -6,7 +6,7 @@ use super::catalogue::{Column, Table, collate};
 use super::quote::{quote, quote_table, text_literal};
 use super::statement_parts::queue_comment;
 use super::types::ColumnType;
-use super::{index, mirror, pause};
+use super::{index, mirror, pause_parts};
 use crate::Stats;
 use crate::queue_columns::{QueueColumns, reversed, soft_lock_placeholders, sort_list};
 use crate::template::Placeholders;
@@ -16,7 +16,7 @@ pub(super) fn of_queue(queue: &QueueSpec) -> Placeholders {
     let mut placeholders = soft_lock_placeholders(&queue.soft_lock, quote);
     placeholders.insert("queue_comment", queue_comment(&queue.name));
     placeholders.insert("queue_literal", text_literal(&queue.name));
-    pause::set_placeholders(&mut placeholders);
+    pause_parts::set_placeholders(&mut placeholders);
     let table = quote_table(&queue.table);
     placeholders.insert("table_literal", text_literal(&table));
     placeholders.insert("table", table);

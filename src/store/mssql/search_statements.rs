@@ -17,9 +17,6 @@ use crate::{ItemSearch, SearchPosition};
 
 const SEARCH: &str = lease_broker_sql::mssql::SEARCH;
 
-/// The type of a time column that a position can name exactly.
-const EXACT_TIME: &str = "datetime2(3)";
-
 /// The order in which a search looks at rows.
 pub(super) struct Walk {
     /// The section with the condition that all of its rows meet.
@@ -149,14 +146,6 @@ impl QueueStatements {
         let placeholders = with_key_list(&self.lease_sql, &self.placeholders);
         with(&placeholders, [("item_columns", columns)])
     }
-}
-
-/// Returns the names of the time columns whose type is exactly that of a position.
-pub(super) fn exact_times(columns: &[Column]) -> Vec<String> {
-    let exact = columns
-        .iter()
-        .filter(|column| column.declared == EXACT_TIME);
-    exact.map(|column| column.name.clone()).collect()
 }
 
 /// Returns the ranges of rows of a page, in the order of the search: for each the sections of its conditions.

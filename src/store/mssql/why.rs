@@ -148,6 +148,7 @@ fn read_row(row: &Row, place: &Row) -> Result<ItemRow, StoreError> {
         attempt: decode::optional_integer(row, 4)?.unwrap_or(0),
         fence: decode::optional_integer(row, 5)?.unwrap_or(0),
         error: decode::optional_text(row, 6)?,
+        has_token: decode::optional_integer(row, 7)? == Some(0),
         ahead: match state {
             Some(State::Ready) => ahead()?,
             _ => None,

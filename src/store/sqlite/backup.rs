@@ -18,7 +18,7 @@ use super::companion::companion;
 use super::connection::open_copy;
 use super::lock_holder::LockHolder;
 use super::read_connection::ReadConnection;
-use super::{epoch, migrations};
+use super::{epoch, epoch_sql, migrations};
 use crate::epoch::NewEpoch;
 use crate::{OutageCause, StoreError};
 
@@ -93,9 +93,10 @@ pub fn refuse_open_file(database: &Path) -> Result<(), StoreError> {
     match LockHolder::of_open_file(database) {
         None => Ok(()),
         Some(holder) => {
-            let stopped = match holder.is_stopped() {
-                true => " and is stopped",
-                false => "",
+            let stopped = if holder.is_stopped() {
+                " and is stopped"
+            } else {
+                ""
             };
             Err(StoreError::Io(format!(
                 "{}: {} has the file open{stopped}; end all brokers and other programs on it first",
@@ -187,7 +188,7 @@ fn remove_log(database: &Path) -> Result<(), StoreError> {
 /// Returns the fence of the epoch in a database that is about to be replaced. 0: it cannot be read.
 fn fence_of_replaced(database: &Path) -> i64 {
     let read =
-        |connection: &Connection| epoch::read_fence(connection, &epoch::section("read_fence"));
+        |connection: &Connection| epoch::read_fence(connection, &epoch_sql::section("read_fence"));
     let fence = ReadConnection::open(database).and_then(|mut database| database.read(read));
     fence.unwrap_or_default()
 }

@@ -1,22 +1,21 @@
 //! Epochs of a file: reads the fence of the present one, and begins a new one after a restore.
 
+use std::sync::atomic::AtomicU64;
+
 use lease_broker_model::queue::QueueSpec;
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::catalogue::Table;
 use super::clock::system_clock;
+use super::epoch_sql::section;
+use super::generation;
 use super::placeholders;
 use super::soft_lock_types::queue_columns;
 use crate::StoreError;
 use crate::epoch::{NewEpoch, fence_after};
-use crate::template::{Placeholders, render};
+use crate::template::render;
 
 const EPOCH: &str = lease_broker_sql::sqlite::EPOCH;
-
-/// Returns a section of `epoch.sql` that has no placeholders.
-pub(super) fn section(name: &str) -> String {
-    render(EPOCH, name, &Placeholders::new())
-}
 
 /// Returns the fence that all fencing tokens of the epoch exceed.
 pub(super) fn read_fence(connection: &Connection, read_fence: &str) -> Result<i64, StoreError> {
@@ -70,6 +69,8 @@ pub(super) fn begin(
     let fence = fence_after(last.max(replaced))?;
     connection.execute(&section("raise"), [fence, now])?;
     connection.execute(&section("forget_brokers"), [])?;
+    // The bytes of the file differ from those of the backup, so that a backup that is copied over them is noticed.
+    generation::raise(connection, &AtomicU64::new(0))?;
     let mut ended_leases = Vec::new();
     for queue in queues {
         let Some(table) = Table::read(connection, &queue.table)? else {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension as _};
 
-use super::epoch::section;
+use super::epoch_sql::section;
 use super::held_file::HeldFile;
 use crate::StoreError;
 use crate::epoch::went_back;

@@ -63,9 +63,10 @@ pub(super) fn visit(
         if row.get::<_, Option<bool>>(queue.key_len)? == Some(true) {
             old.push(key.clone());
         }
-        let state_time = match has_time {
-            true => Some(row.get::<_, i64>(queue.key_len + 1)?.to_string()),
-            false => None,
+        let state_time = if has_time {
+            Some(row.get::<_, i64>(queue.key_len + 1)?.to_string())
+        } else {
+            None
         };
         last = Some(PurgePosition { key, state_time });
     }

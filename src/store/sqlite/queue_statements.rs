@@ -14,7 +14,7 @@ use rusqlite::Connection;
 
 use super::catalogue::Table;
 use super::column_value::read;
-use super::epoch;
+use super::epoch_sql;
 use super::placeholders;
 use super::purge_statements::PurgeStatements;
 use super::quote::{quote, quote_all};
@@ -233,7 +233,7 @@ impl Statements {
         let of_state =
             |state, file, section| state_index::render(spec, state, file, section, placeholders);
         Self {
-            read_fence: epoch::section("read_fence"),
+            read_fence: epoch_sql::section("read_fence"),
             find_retried_leases: text(sql.claim, "find_retried_leases"),
             pick_ready: PickStatements::new(sql.claim, "pick_ready", &item_columns, placeholders),
             suspects: SuspectStatements::new(sql, &item_columns, placeholders),

@@ -116,12 +116,13 @@ impl SqliteReader {
         &self,
         read: impl Fn(&Connection, i64) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.read_file(
-            move |connection, now| match pause::has_tables(connection)? {
-                true => read(connection, now),
-                false => Ok(T::default()),
-            },
-        )
+        self.read_file(move |connection, now| {
+            if pause::has_tables(connection)? {
+                read(connection, now)
+            } else {
+                Ok(T::default())
+            }
+        })
         .await
     }
 

@@ -78,6 +78,7 @@ fn read_row(
         attempt: integer(row, first + 4)?.unwrap_or(0),
         fence: integer(row, first + 5)?.unwrap_or(0),
         error: text(row, first + 6)?,
+        has_token: integer(row, first + 7)? == Some(0),
         ahead,
     }))
 }

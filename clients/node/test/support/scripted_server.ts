@@ -27,13 +27,15 @@ export interface ScriptedError {
   readonly applied?: string;
 }
 
-type Answer = { readonly error: ScriptedError } | { readonly message: object } | "never";
+type Answer = { readonly error: ScriptedError } | { readonly message: object } | "never" | ((request: unknown) => object);
 
 /** Answers the calls of one rpc, one after the other. The last answer stays. */
 export type Script = Partial<Record<keyof typeof LeaseService.method, Answer[]>>;
 
 export class ScriptedServer {
   readonly arrivals: Arrival[] = [];
+  /** The addresses of the callers. */
+  readonly peers: string[] = [];
   readonly #server = new Server();
   address = "";
 
@@ -74,10 +76,12 @@ export class ScriptedServer {
     };
     this.#server.addService(definition, {
       [method.name]: (call: ServerUnaryCall<Message, Message>, callback: sendUnaryData<Message>) => {
+        this.peers.push(call.getPeer());
         this.arrivals.push({ rpc: method.name, request: call.request, metadata: call.metadata, at: performance.now() });
         const answer = answers.length > 1 ? answers.shift() : answers[0];
         if (answer === "never") return;
         if (answer === undefined) callback({ code: status.UNIMPLEMENTED, details: "no answer is scripted" });
+        else if (typeof answer === "function") callback(null, create(method.output, answer(call.request) as MessageInitShape<typeof method.output>));
         else if ("error" in answer) callback(serviceError(answer.error));
         else callback(null, create(method.output, answer.message as MessageInitShape<typeof method.output>));
       },

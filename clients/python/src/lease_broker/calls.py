@@ -20,7 +20,7 @@ from lease_broker import v1
 from lease_broker.credentials import Token, TokenError
 from lease_broker.errors import Applied, LeaseBrokerError
 from lease_broker.health import CallHealth
-from lease_broker.transport import Transport
+from lease_broker.transport import Broker, Transport
 from lease_broker.values import duration_seconds
 
 _DOMAIN = "leasebroker"
@@ -150,48 +150,38 @@ class Caller:
         after `abort.cancel`.
         """
         end = until if callable(until) else lambda: until
-        wait, attempt, asked_for_fresh_token = _MIN_WAIT, 0, False
+        wait, attempt, fresh_token = _MIN_WAIT, 0, False
         # Of all attempts together.
         applied: Applied = "no"
         first_sent_at = time.monotonic()
         while True:
             attempt += 1
-            timeout = max(min(attempt_timeout, end() - time.monotonic()), 0.001)
             sent_at = time.monotonic()
-            try:
-                metadata = self.metadata(asked_for_fresh_token)
-                if abort is None:
-                    message = self._transport.call(rpc, request, timeout, metadata)
-                else:
-                    future = self._transport.start(rpc, request, timeout, metadata)
-                    abort.watch(future)
-                    message = future.result()
+            timeout = max(min(attempt_timeout, end() - sent_at), 0.001)
+            result = self._attempt(rpc, request, timeout, fresh_token, abort)
+            if not isinstance(result, CallFailure):
                 self._health.note(None)
-                return Answer(message, sent_at, attempt, first_sent_at)
-            except TokenError as error:
-                # A file that is being replaced, or an identity service that is down.
-                failure = CallFailure(grpc.StatusCode.UNAVAILABLE, None, str(error), None, applied="no")
-            except grpc.FutureCancelledError:
-                failure = CallFailure(grpc.StatusCode.CANCELLED, None, "cancelled", None)
-            except grpc.RpcError as error:
-                failure = read_failure(error)
-            if failure.applied == "unknown":
+                return Answer(result, sent_at, attempt, first_sent_at)
+            if result.applied == "unknown":
                 applied = "unknown"
-            failure = replace(failure, applied=applied)
+            failure = replace(result, applied=applied)
             if abort is not None and abort.is_set:
                 raise Aborted
             self._health.note(failure)
-            unauthenticated = failure.code is grpc.StatusCode.UNAUTHENTICATED and not failure.asks_to_wait
-            if unauthenticated and self._token is not None and not asked_for_fresh_token:
-                asked_for_fresh_token, pause = True, 0.0
+            if (
+                failure.code is grpc.StatusCode.UNAUTHENTICATED
+                and not failure.asks_to_wait
+                and not fresh_token
+                and self._token
+            ):
+                fresh_token, pause = True, 0.0
             elif not may_retry(failure):
                 raise as_error(rpc, failure)
+            elif failure.pushback is not None:
+                pause = failure.pushback
             else:
-                pause = wait if failure.pushback is None else failure.pushback
-                pause *= random.uniform(0.5, 1.0) if failure.pushback is None else 1.0
+                pause = wait * random.uniform(0.5, 1.0)
                 wait = min(wait * 2, _MAX_WAIT)
-            if failure.code is grpc.StatusCode.DEADLINE_EXCEEDED and failure.reason is None:
-                self._transport.reconnect()
             if on_retry is not None:
                 on_retry()
             resume_at = time.monotonic() + pause
@@ -208,6 +198,30 @@ class Caller:
                 elif abort.wait(step):
                     raise Aborted
 
+    def _attempt(self, rpc: str, request: Any, timeout: float, fresh_token: bool, abort: Abort | None) -> Any:
+        """Sends a request once. Returns the message of the answer, or the failure."""
+        try:
+            metadata = self.metadata(fresh_token)
+            broker = self._transport.route()
+        except (TokenError, OSError) as error:
+            # A file that is being replaced, an identity service or a name server that is down.
+            return CallFailure(grpc.StatusCode.UNAVAILABLE, None, str(error), None, applied="no")
+        try:
+            if abort is None:
+                message = broker.call(rpc, request, timeout, metadata)
+            else:
+                future = broker.start(rpc, request, timeout, metadata)
+                abort.watch(future)
+                message = future.result()
+        except grpc.FutureCancelledError:
+            return CallFailure(grpc.StatusCode.CANCELLED, None, "cancelled", None)
+        except grpc.RpcError as error:
+            failure = read_failure(error)
+            note_failure(self._transport, broker, failure)
+            return failure
+        self._transport.note(broker, failed=getattr(message, "held_back", 0) == v1.HELD_BACK_STOPPING)
+        return message
+
     def pause_after_next(self, failure: CallFailure) -> float:
         """Returns the seconds to wait before the next claim, after the claim in a `next` has failed.
 
@@ -220,9 +234,17 @@ class Caller:
         return pause
 
 
+def note_failure(transport: Transport, broker: Broker, failure: CallFailure) -> None:
+    """Lets the next call use another broker, if this one does not work."""
+    silent = failure.code is grpc.StatusCode.DEADLINE_EXCEEDED and failure.reason is None
+    of_connection = failure.code is grpc.StatusCode.UNAVAILABLE or (failure.reason is None and may_retry(failure))
+    transport.note(broker, failed=of_connection, silent=silent)
+
+
 def may_retry(failure: CallFailure) -> bool:
     """Returns True if the same request may succeed later."""
-    if failure.pushback is not None:
+    # The broker sends a pushback of -1 with its own DEADLINE_EXCEEDED. The next attempt has a deadline of its own.
+    if failure.pushback is not None and failure.code is not grpc.StatusCode.DEADLINE_EXCEEDED:
         return failure.asks_to_wait
     match failure.code:
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.DEADLINE_EXCEEDED | grpc.StatusCode.CANCELLED:

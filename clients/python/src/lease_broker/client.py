@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +18,7 @@ from lease_broker.transport import Transport
 from lease_broker.values import Row
 
 _MAX_PER_CALL = 1_000
+_MAX_CALL_BYTES = 3 * 1024 * 1024
 
 
 class Client:
@@ -45,22 +47,33 @@ class Client:
         """Closes the connection."""
         self._transport.close()
 
-    def enqueue(self, queue: str, rows: Sequence[Row], delay: timedelta | float | None = None) -> list[str]:
-        """Adds rows and returns their keys, in order. Rows beyond the first 1,000 are sent by further calls.
+    def enqueue(
+        self, queue: str, rows: Iterable[Row], delay: timedelta | float | None = None, trace_parent: str | None = None
+    ) -> list[str]:
+        """Adds rows and returns their keys, in order. Rows beyond 1,000, or beyond 3 MiB, are sent by further calls.
 
-        Each call carries a request id, so that a retry does not add its rows twice. With OpenTelemetry the items
-        continue the trace of the current span. Raises `LeaseBrokerError` if the broker refuses a row. The rows of that
-        call are then not added. The rows of earlier calls are.
+        Each call carries a request id, so that a retry does not add its rows twice. The items continue the W3C trace
+        context `trace_parent`, without it that of OpenTelemetry's current span. Raises `LeaseBrokerError` if the broker
+        refuses a row. The rows of that call are then not added. The rows of earlier calls are.
         """
         keys: list[str] = []
-        trace_parent = current_trace_parent()
-        for first in range(0, len(rows), _MAX_PER_CALL):
-            items = [new_item(row, delay, trace_parent) for row in rows[first : first + _MAX_PER_CALL]]
-            request = v1.EnqueueRequest(queue=queue, items=items, request_id=str(uuid.uuid4()))
-            results = self._call("Enqueue", request).results
-            check_count("Enqueue", results, items)
-            keys.extend(result.key for result in results)
-        return keys
+        trace_parent = current_trace_parent() if trace_parent is None else trace_parent
+        items: list[v1.NewItem] = []
+        size = 0
+        for row in rows:
+            item = new_item(row, delay, trace_parent)
+            size += item.ByteSize()
+            if items and (len(items) == _MAX_PER_CALL or size > _MAX_CALL_BYTES):
+                keys += self._enqueue(queue, items)
+                items, size = [], item.ByteSize()
+            items.append(item)
+        return keys + self._enqueue(queue, items) if items else keys
+
+    def _enqueue(self, queue: str, items: list[v1.NewItem]) -> list[str]:
+        request = v1.EnqueueRequest(queue=queue, items=items, request_id=str(uuid.uuid4()))
+        results = self._call("Enqueue", request).results
+        check_count("Enqueue", results, items)
+        return [result.key for result in results]
 
     def wake(self, queue: str) -> None:
         """Makes waiting claims look for items now. Call it after rows were inserted by SQL."""
@@ -68,3 +81,38 @@ class Client:
 
     def _call(self, rpc: str, request: Any) -> Any:
         return self._caller.call(rpc, request, until=time.monotonic() + self._timeout).message
+
+
+class AsyncClient:
+    """A `Client` for programs with an event loop. Its calls run in threads and do not block the loop."""
+
+    def __init__(
+        self,
+        address: str | Sequence[str],
+        *,
+        credentials: Credentials | None = None,
+        token: TokenSource | None = None,
+        timeout: float = 60.0,
+    ) -> None:
+        """Makes a client with the options of `Client`."""
+        self._client = Client(address, credentials=credentials, token=token, timeout=timeout)
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        self._client.close()
+
+    async def close(self) -> None:
+        """Closes the connection."""
+        self._client.close()
+
+    async def enqueue(
+        self, queue: str, rows: Iterable[Row], delay: timedelta | float | None = None, trace_parent: str | None = None
+    ) -> list[str]:
+        """Adds rows and returns their keys, as `Client.enqueue` does."""
+        return await asyncio.to_thread(self._client.enqueue, queue, rows, delay, trace_parent)
+
+    async def wake(self, queue: str) -> None:
+        """Makes waiting claims look for items now."""
+        await asyncio.to_thread(self._client.wake, queue)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,42 +12,72 @@ from pathlib import Path
 import grpc
 
 TokenSource = str | Path | Callable[[], str]
-"""A bearer token: the text itself, the path of a file that holds it, or a function that returns it."""
+"""A bearer token: the text itself, the `Path` of a file that holds it, or a function that returns it."""
 
-_TOKEN_FILE_INTERVAL = 10.0
+FILE_INTERVAL = 10.0
+"""The seconds after which files with tokens, certificates and keys are looked at again."""
+
+Pem = bytes | str | Path
+"""The bytes of a PEM text, or the path of a file with it."""
 
 
 @dataclass(frozen=True)
 class Credentials:
     """The security of the connection. Make one with `plaintext` or `tls`."""
 
-    channel: grpc.ChannelCredentials | None
+    encrypted: bool
     allow_plaintext: bool = False
     server_name: str | None = None
+    pems: tuple[Pem | None, ...] = ()
+    """The authorities, the key and the certificate."""
+
+    def versions(self) -> tuple[tuple[int, int, int] | None, ...]:
+        """Returns values that differ after a file was replaced. None: there is no file, or it is missing now."""
+        return tuple(file_version(pem) for pem in self.pems)
+
+    def read(self) -> grpc.ChannelCredentials | None:
+        """Returns the credentials of a new connection. Raises `OSError` if a file cannot be read."""
+        if not self.encrypted:
+            return None
+        texts = (pem if pem is None or isinstance(pem, bytes) else Path(pem).read_bytes() for pem in self.pems)
+        return grpc.ssl_channel_credentials(*texts)
+
+
+def file_version(pem: Pem | None) -> tuple[int, int, int] | None:
+    """Returns a value that differs after a file was replaced."""
+    if pem is None or isinstance(pem, bytes):
+        return None
+    try:
+        status = os.stat(pem)
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def plaintext(*, allow_plaintext: bool = False) -> Credentials:
     """No encryption. Addresses that are not on this machine are refused unless `allow_plaintext` is true."""
-    return Credentials(None, allow_plaintext)
+    return Credentials(False, allow_plaintext)
 
 
 def tls(
-    ca: bytes | None = None,
-    cert: bytes | None = None,
-    key: bytes | None = None,
-    server_name: str | None = None,
+    ca: Pem | None = None, cert: Pem | None = None, key: Pem | None = None, server_name: str | None = None
 ) -> Credentials:
-    """TLS. `ca`, `cert` and `key` are PEM texts.
+    """TLS. `ca`, `cert` and `key` are PEM texts as bytes, or paths of files, which are looked at again every 10 s.
 
     Without `ca` the system's authorities are trusted. With `cert` and `key` the worker identifies itself by them.
-    `server_name` is the name in the broker's certificate if it is not that of the address.
+    `server_name` is the name in the broker's certificate if it is not that of the address. Raises `ValueError` if only
+    one of `cert` and `key` is given, and `OSError` if a file cannot be read.
     """
-    return Credentials(grpc.ssl_channel_credentials(ca, key, cert), server_name=server_name)
+    if (cert is None) != (key is None):
+        raise ValueError("tls: cert and key must be given together")
+    credentials = Credentials(True, server_name=server_name, pems=(ca, key, cert))
+    credentials.read()
+    return credentials
 
 
 def check_plaintext(addresses: list[str], credentials: Credentials) -> None:
     """Raises `ValueError` if an address that is not on this machine would be called without encryption."""
-    if credentials.channel is not None or credentials.allow_plaintext:
+    if credentials.encrypted or credentials.allow_plaintext:
         return
     for address in addresses:
         if not is_loopback(address):
@@ -75,6 +106,9 @@ class Token:
     """A bearer token that can change while the program runs."""
 
     def __init__(self, source: TokenSource) -> None:
+        """Raises `ValueError` if a text is the name of a file: the name would be sent as the token."""
+        if isinstance(source, str) and os.path.exists(source):
+            raise ValueError(f"token: {source} is a file: pass pathlib.Path({source!r})")
         self._source = source
         self._text = ""
         self._read_at = float("-inf")
@@ -95,7 +129,7 @@ class Token:
         if isinstance(self._source, str):
             return self._source
         now = time.monotonic()
-        if fresh or now - self._read_at >= _TOKEN_FILE_INTERVAL:
+        if fresh or now - self._read_at >= FILE_INTERVAL:
             self._text = self._source.read_text().strip()
             self._read_at = now
         return self._text

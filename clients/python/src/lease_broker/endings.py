@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from lease_broker import v1
 from lease_broker.errors import BatchError, Cancelled, Cause, DeadLetter, Release, Retry
@@ -13,80 +13,108 @@ from lease_broker.leases import HeldLease
 from lease_broker.values import duration, row_to_messages
 
 _MAX_ERROR_LENGTH = 1024
+Rpc = Literal["Complete", "Fail", "Release"]
 
 
-@dataclass(slots=True)
-class Completed:
-    """The work is done."""
+class Ending:
+    """How an item ends: the rpc that settles its lease, and the entry of the request."""
 
-    lease: HeldLease
-    message: v1.Completion
-    follow_ups: int = 0
-    """The number of follow-ups in the message."""
+    __slots__ = ("lease", "message", "rpc")
+
+    def __init__(self, lease: HeldLease, rpc: Rpc, message: Any = None) -> None:
+        self.lease = lease
+        self.rpc: Rpc = rpc
+        self.message = message
+        """A v1.Completion, v1.Failure or v1.Release. None: a completion without additions."""
+
+    @property
+    def follow_ups(self) -> int:
+        """The number of rows that the completion adds."""
+        return len(self.message.follow_ups) if self.rpc == "Complete" and self.message is not None else 0
+
+    @property
+    def size(self) -> int:
+        """The bytes that it takes in a request, approximately."""
+        return len(self.lease.id) + 8 if self.message is None else self.message.ByteSize()
+
+    def add_to(self, entries: Any) -> None:
+        """Adds the entry to those of a request."""
+        if self.message is None:
+            entries.add(lease_id=self.lease.id)
+        else:
+            entries.append(self.message)
 
 
-@dataclass(slots=True)
-class Failed:
-    """The work failed."""
-
-    lease: HeldLease
-    message: v1.Failure
-
-
-@dataclass(slots=True)
-class Released:
-    """The work was not done, and the attempt does not count."""
-
-    lease: HeldLease
-    message: v1.Release
-
-
-Ending: TypeAlias = Completed | Failed | Released
-
-
-def completed(lease: HeldLease, result: Result | None = None) -> Completed:
+def completed(lease: HeldLease, result: Result | None = None) -> Ending:
     """Returns the ending of an item whose work is done.
 
     Raises `TypeError` or `ValueError` if a value of a follow-up or of a column cannot be sent.
     """
     if result is None:
-        return Completed(lease, v1.Completion(lease_id=lease.id))
+        return Ending(lease, "Complete")
     follow_ups = [follow_up.to_message() for follow_up in result.follow_ups]
     columns = row_to_messages(result.columns)
-    message = v1.Completion(lease_id=lease.id, follow_ups=follow_ups, columns=columns)
-    return Completed(lease, message, len(follow_ups))
+    return Ending(lease, "Complete", v1.Completion(lease_id=lease.id, follow_ups=follow_ups, columns=columns))
 
 
-def failed(lease: HeldLease, text: str, after: float | None = None, dead: bool = False) -> Failed:
+def failed(lease: HeldLease, text: str, after: float | None = None, dead: bool = False) -> Ending:
     """Returns the ending of an item that failed with a text."""
     message = v1.Failure(
         lease_id=lease.id, error_message=text[:_MAX_ERROR_LENGTH], dead_letter=dead, checkpoint=lease.new_checkpoint
     )
     if after is not None:
         message.retry_delay.CopyFrom(duration(after))
-    return Failed(lease, message)
+    return Ending(lease, "Fail", message)
 
 
-def released(lease: HeldLease, after: float | None = None) -> Released:
+def released(lease: HeldLease, after: float | None = None) -> Ending:
     """Returns the ending of an item that is released."""
     message = v1.Release(lease_id=lease.id, checkpoint=lease.new_checkpoint)
     if after is not None:
         message.delay.CopyFrom(duration(after))
-    return Released(lease, message)
+    return Ending(lease, "Release", message)
+
+
+def of_return(leases: list[HeldLease], is_batch: bool, result: object) -> list[Ending]:
+    """Returns the endings for the value that a handler returned: of the item, or by item of the batch."""
+    if not is_batch:
+        return [of_result(leases[0], result)]
+    if result is not None and not isinstance(result, Mapping):
+        text = f"TypeError: the handler of a batch returned {type(result).__name__} and not a dict or None"
+        return [failed(lease, text) for lease in leases]
+    return [of_result(lease, result.get(lease.item) if result else None) for lease in leases]
 
 
 def of_result(lease: HeldLease, result: object) -> Ending:
-    """Returns the ending for the value that a handler returned: a `Result` or None."""
-    if result is not None and not isinstance(result, Result):
-        return failed(lease, f"TypeError: the handler returned {type(result).__name__} and not a Result or None")
+    """Returns the ending for the result of an item: a `Result`, a mapping with values of columns, or None."""
+    if result is None:
+        return Ending(lease, "Complete")
+    if isinstance(result, Mapping):
+        result = Result(columns=result)
+    if not isinstance(result, Result):
+        text = f"TypeError: the handler returned {type(result).__name__} and not a Result, a mapping or None"
+        return failed(lease, text)
     try:
         return completed(lease, result)
     except (TypeError, ValueError) as error:
         return failed(lease, error_text(error))
 
 
+def of_raise(
+    leases: list[HeldLease], error: BaseException, cause: Cause | None, time_limit: float | None
+) -> list[Ending]:
+    """Returns the endings for the exception that a handler raised. `cause`: why the handler was cancelled."""
+    if not isinstance(error, BatchError):
+        return [of_error(lease, error, cause, time_limit) for lease in leases]
+    errors = error.errors
+    return [
+        of_error(lease, errors[lease.item], cause, time_limit) if lease.item in errors else completed(lease)
+        for lease in leases
+    ]
+
+
 def of_error(lease: HeldLease, error: BaseException, cause: Cause | None, time_limit: float | None) -> Ending:
-    """Returns the ending for the exception that a handler raised. `cause`: why the handler was cancelled, if it was."""
+    """Returns the ending of one item for an exception."""
     match error:
         case Retry():
             return failed(lease, error_text(error), after=error.after)
@@ -101,20 +129,15 @@ def of_error(lease: HeldLease, error: BaseException, cause: Cause | None, time_l
     return failed(lease, error_text(error))
 
 
-def of_batch_error(leases: list[HeldLease], error: BatchError) -> list[Ending]:
-    """Returns the endings of a batch of which some items failed."""
-    return [
-        of_error(lease, error.errors[lease.item], None, None) if lease.item in error.errors else completed(lease)
-        for lease in leases
-    ]
-
-
 def error_text(error: BaseException) -> str:
     """Returns the text of an error that is stored on the row."""
-    message = str(error)
+    try:
+        message = str(error)
+    except Exception:
+        message = ""
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def time_limit_text(time_limit: float | None) -> str:
     """Returns the text for an item whose handler took too long."""
-    return "the time limit has passed" if time_limit is None else f"the time limit of {time_limit:g} s has passed"
+    return "time limit of half of the lease" if time_limit is None else f"time limit of {time_limit:g} s"

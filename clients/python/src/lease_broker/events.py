@@ -6,9 +6,13 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from lease_broker.item import Item
+
+if TYPE_CHECKING:
+    from lease_broker.leases import HeldLease
 
 EventName = Literal[
     "claimed",
@@ -52,9 +56,15 @@ class Event:
 
 Observer = Callable[[Event], None]
 
+_MAX_WAITING = 10_000
+_CLOSE_SECONDS = 5.0
+
 
 class Events:
-    """Counts events and hands them to the observer. An observer that raises is logged once and then ignored."""
+    """Counts events and hands them to the observer, in order and in a thread of its own: the observer may block.
+
+    An observer that raises is logged once and then ignored.
+    """
 
     def __init__(self, queue: str, observer: Observer | None, logger: logging.Logger) -> None:
         self._queue = queue
@@ -62,30 +72,54 @@ class Events:
         self._logger = logger
         self._lock = threading.Lock()
         self._counters: dict[EventName, int] = dict.fromkeys(get_args(EventName), 0)
+        self._waiting: SimpleQueue[Event | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begins to call the observer."""
+        if self._observer is not None:
+            self._thread = threading.Thread(target=self._run, name="lease-broker-events", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Waits until the observer has received all events, for at most 5 s."""
+        self._waiting.put(None)
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(_CLOSE_SECONDS)
+
+    @property
+    def is_behind(self) -> bool:
+        """True if so many events wait for the observer that no further items should be claimed."""
+        return self._observer is not None and self._waiting.qsize() > _MAX_WAITING
 
     def emit(self, name: EventName, item: Item | None = None, **details: Any) -> None:
         """Reports an event."""
         with self._lock:
             self._counters[name] += 1
-        if self._observer is None:
-            return
-        key, attempt, fence = (item.key, item.attempt, item.fencing_token) if item else (None, None, None)
-        try:
-            self._observer(Event(name, self._queue, key, attempt, fence, details, item))
-        except Exception:
-            self._observer = None
-            self._logger.exception("the observer of events raised an error and is ignored from now on")
-
-    def emit_all(self, name: EventName, items: Sequence[Item]) -> None:
-        """Reports an event without details of each item."""
         if self._observer is not None:
-            for item in items:
-                self.emit(name, item)
+            key, attempt, fence = (item.key, item.attempt, item.fencing_token) if item else (None, None, None)
+            self._waiting.put(Event(name, self._queue, key, attempt, fence, details, item))
+
+    def emit_all(self, name: EventName, leases: Sequence[HeldLease]) -> None:
+        """Reports an event without details for the item of each lease."""
+        if self._observer is None:
+            with self._lock:
+                self._counters[name] += len(leases)
             return
-        with self._lock:
-            self._counters[name] += len(items)
+        for lease in leases:
+            self.emit(name, lease.item)
 
     def counters(self) -> dict[str, int]:
         """Returns how often each event has happened."""
         with self._lock:
             return {name: count for name, count in self._counters.items() if count}
+
+    def _run(self) -> None:
+        while (event := self._waiting.get()) is not None:
+            if self._observer is None:
+                continue
+            try:
+                self._observer(event)
+            except Exception:
+                self._observer = None
+                self._logger.exception("the observer of events raised an error and is ignored from now on")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import grpc
@@ -23,7 +23,13 @@ class CallHealth:
     An error with a reason of the broker is an answer, unless the code is UNAVAILABLE: then the broker has no database.
     """
 
-    def __init__(self, address: str | Sequence[str] = "", logger: logging.Logger | None = None) -> None:
+    def __init__(
+        self,
+        address: str | Sequence[str] = "",
+        logger: logging.Logger | None = None,
+        on_change: Callable[[bool], None] = lambda _answers: None,
+    ) -> None:
+        """`on_change` is called when a call is answered after none was (True), and when one is not after one was."""
         self._address = address if isinstance(address, str) else ", ".join(address)
         self._logger = logger
         self._lock = threading.Lock()
@@ -31,6 +37,8 @@ class CallHealth:
         self._cause = ""
         self._has_warned = False
         self._timer: threading.Timer | None = None
+        self._on_change = on_change
+        self._was_answered = False
 
     @property
     def answers(self) -> bool:
@@ -49,7 +57,11 @@ class CallHealth:
 
     def note(self, failure: CallFailure | None) -> None:
         """Notes the end of an attempt. None: it succeeded."""
-        if failure is None or (failure.reason is not None and failure.code is not grpc.StatusCode.UNAVAILABLE):
+        answered = failure is None or (failure.reason is not None and failure.code is not grpc.StatusCode.UNAVAILABLE)
+        if answered != self._was_answered:
+            self._was_answered = answered
+            self._on_change(answered)
+        if failure is None or answered:
             if self._failing_since is not None:
                 self._end()
             return

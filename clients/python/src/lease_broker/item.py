@@ -12,13 +12,9 @@ from lease_broker.values import Columns, Row, columns_from_messages, duration, r
 
 
 class Item:
-    """A leased row. Tests of a handler can make one: `Item("7", {"Customer": "Ada"})`.
+    """A leased row. Tests of a handler can make one: `Item("7", {"Customer": "Ada"})`."""
 
-    `key` is the identity of the row, as the broker writes it. `attempt` is the number of this attempt, 1 for the first.
-    `fencing_token` grows with every lease of this row: systems that you write to can refuse a smaller one.
-    """
-
-    __slots__ = ("_columns", "_lease", "attempt", "fencing_token", "key")
+    __slots__ = ("_columns", "_lease")
 
     def __init__(
         self,
@@ -29,12 +25,24 @@ class Item:
         fencing_token: int = 1,
         lease: v1.Lease | None = None,
     ) -> None:
-        self.key = key
-        self.attempt = attempt
-        self.fencing_token = fencing_token
         self._columns = None if columns is None else Columns(columns)
         # Its fields are translated when the handler asks, because the poller would do it under the worker's lock.
-        self._lease = lease or v1.Lease()
+        self._lease = lease or v1.Lease(item=v1.Item(key=key), attempt=attempt, fencing_token=fencing_token)
+
+    @property
+    def key(self) -> str:
+        """The identity of the row, as the broker writes it."""
+        return self._lease.item.key
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt, 1 for the first."""
+        return self._lease.attempt
+
+    @property
+    def fencing_token(self) -> int:
+        """A number that grows with every lease of this row: systems that you write to can refuse a smaller one."""
+        return self._lease.fencing_token
 
     @property
     def columns(self) -> Row:
@@ -105,4 +113,7 @@ def new_item(columns: Row, delay: timedelta | float | None, trace_parent: str = 
 
 def read_item(lease: v1.Lease) -> Item:
     """Returns the row of a lease."""
-    return Item(lease.item.key, attempt=lease.attempt, fencing_token=lease.fencing_token, lease=lease)
+    item = Item.__new__(Item)
+    item._lease = lease
+    item._columns = None
+    return item

@@ -2,77 +2,60 @@
 
 from __future__ import annotations
 
-import enum
+import asyncio
+import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from lease_broker.errors import Cancelled, Cause
 from lease_broker.item import Item, read_item
-from lease_broker.values import duration_seconds
 
 if TYPE_CHECKING:
     from lease_broker import v1
 
-
-class Phase(enum.Enum):
-    """How far a lease has come. It only moves forward."""
-
-    WAITING = 0
-    """Its handler has not begun."""
-    RUNNING = 1
-    """Its handler runs."""
-    DONE = 2
-    """Its handler has returned. The ending waits while an earlier group is being settled."""
-    SETTLING = 3
-    """The call that settles it is in its first attempt. A heartbeat that finds the lease lost means nothing now."""
-    RESENDING = 4
-    """The call that settles it is being sent again. Heartbeats keep the lease for that time."""
-    ENDED = 5
-    """It is settled, lost or dropped."""
+# How far a lease has come. It only moves forward.
+WAITING, RUNNING, DONE, SETTLING, RESENDING, ENDED = range(6)
+"""WAITING: its handler has not begun. RUNNING: its handler runs. DONE: its handler has returned, and the ending waits
+while an earlier group is being settled. SETTLING: the call that settles it is in its first attempt; a heartbeat that
+finds the lease lost means nothing. RESENDING: that call is being sent again, and heartbeats keep the lease. ENDED: it
+is settled, lost or dropped."""
 
 
 class HeldLease:
-    """A lease. Its fields are guarded by the worker's lock."""
+    """A lease. Its fields are guarded by the worker's lock. Those with a value here are set when it changes."""
 
-    __slots__ = (
-        "deadline",
-        "duration",
-        "id",
-        "in_doubt",
-        "item",
-        "last_answer",
-        "needs_beat",
-        "new_checkpoint",
-        "phase",
-        "run",
-    )
+    phase = WAITING
+    run: Context | None = None
+    """The run of the handler for it."""
+    in_doubt = False
+    """True if no heartbeat has been answered for half of the lease."""
+    new_checkpoint: bytes | None = None
+    """A checkpoint that no heartbeat has stored yet."""
+    needs_beat = False
+    """True if the claim has waited. The moment at which the lease began is then not known until a heartbeat."""
 
     def __init__(self, message: v1.Lease, sent_at: float, now: float) -> None:
         self.id = message.lease_id
         self.item: Item = read_item(message)
-        self.duration = duration_seconds(message.time_left)
-        self.needs_beat = now - sent_at > self.duration / 10
-        """True if the claim has waited. The moment at which the lease began is then not known until a heartbeat."""
-        self.last_answer = now if self.needs_beat else sent_at
-        self.deadline = self.last_answer + self.duration
+        left = message.time_left
+        self.duration = duration = left.seconds + left.nanos / 1_000_000_000
+        if now - sent_at > duration / 10:
+            self.needs_beat, sent_at = True, now
+        self.last_answer = sent_at
+        self.deadline = sent_at + duration
         """The moment of the monotonic clock until which the lease holds. Not later than the database's expiry, except
         until the first heartbeat after a claim that has waited. It can then be later by the time of the answer's way.
         """
-        self.phase = Phase.WAITING
-        self.run: Run | None = None
-        """The run of the handler for it."""
-        self.in_doubt = False
-        """True if no heartbeat has been answered for half of the lease."""
-        self.new_checkpoint: bytes | None = None
-        """A checkpoint that no heartbeat has stored yet."""
 
     def extend(self, sent_at: float, time_left: float) -> None:
         """Notes the answer to a heartbeat that was sent at `sent_at`."""
         self.deadline = sent_at + time_left if self.needs_beat else max(self.deadline, sent_at + time_left)
-        self.needs_beat = False
+        # A claim that was sent again returns the rest of its leases. The heartbeat returns their whole duration.
+        self.duration = max(self.duration, time_left)
+        self.needs_beat = self.in_doubt = False
         self.last_answer = max(self.last_answer, sent_at)
 
     @property
@@ -83,59 +66,43 @@ class HeldLease:
     @property
     def wants_heartbeat(self) -> bool:
         """True while a heartbeat is of use."""
-        return self.phase in (Phase.WAITING, Phase.RUNNING, Phase.DONE, Phase.RESENDING)
+        return self.phase != SETTLING and self.phase != ENDED
 
 
-class Run:
-    """One run of a handler, with the leases that it works on: one, or those of a batch."""
+class Shared:
+    """The parts of a worker that all its contexts use."""
 
-    __slots__ = ("context", "is_stuck", "leases", "slot_replaced")
-
-    def __init__(self, leases: list[HeldLease], context: Context) -> None:
-        self.leases = leases
-        self.context = context
-        self.is_stuck = False
-        self.slot_replaced = False
+    def __init__(self, logger: logging.Logger) -> None:
+        self.logger = logger
+        self.max_checkpoint = 65_536
+        """The largest checkpoint that the queue accepts, as far as the worker knows. The broker refuses others."""
 
 
 # One for all contexts: it is held for moments only, and a lock for each handler costs more.
 _CONTEXT_LOCK = threading.Lock()
 
 
-class CheckpointLimit:
-    """The largest checkpoint that the queue accepts, as far as the worker knows. The broker refuses a larger one."""
-
-    def __init__(self) -> None:
-        self.max_bytes = 65_536
-
-
 class Context:
-    """The second argument of a handler: tells whether it is cancelled and how long it may work, stores checkpoints."""
+    """The run of a handler: whether it was cancelled, and how long its lease holds."""
 
-    __slots__ = (
-        "_cause",
-        "_event",
-        "_leases",
-        "_limit",
-        "_on_cancel",
-        "cancelled_at",
-        "in_doubt",
-        "logger",
-        "started_at",
-    )
+    _cause: Cause | None = None
+    _event: threading.Event | None = None
+    _on_cancel: tuple[Callable[[], None], ...] = ()
+    _task: asyncio.Task[Any] | None = None
+    """The task of the handler, if it has one."""
+    _is_stuck = _slot_replaced = False
+    _started_at = 0.0
+    _cancelled_at = _fail_at = float("inf")
 
-    def __init__(self, leases: list[HeldLease], logger: logging.Logger, limit: CheckpointLimit) -> None:
+    def __init__(self, leases: Sequence[HeldLease] = (), shared: Shared | None = None) -> None:
+        """Without arguments: a context for the test of a handler."""
         self._leases = leases
-        self._limit = limit
-        self._event: threading.Event | None = None
-        self._cause: Cause | None = None
-        self._on_cancel: tuple[Callable[[], None], ...] = ()
-        self.started_at = 0.0
-        """The moment at which the handler began."""
-        self.cancelled_at = float("inf")
-        self.in_doubt = False
-        """True if no heartbeat has been answered for half of the lease."""
-        self.logger = logger
+        self._shared = shared or Shared(logging.getLogger("lease_broker"))
+
+    @property
+    def logger(self) -> logging.Logger:
+        """The worker's log."""
+        return self._shared.logger
 
     @property
     def cancelled(self) -> threading.Event:
@@ -153,9 +120,14 @@ class Context:
         return self._cause
 
     @property
+    def in_doubt(self) -> bool:
+        """True if no heartbeat has been answered for half of the lease."""
+        return any(lease.in_doubt for lease in self._leases)
+
+    @property
     def trace_parent(self) -> str:
         """The W3C trace context of the lease; of the first one in a batch."""
-        return self._leases[0].item.trace_parent
+        return self._leases[0].item.trace_parent if self._leases else ""
 
     def check(self) -> None:
         """Raises `Cancelled` if the handler must stop. Call it between two steps of long work."""
@@ -164,7 +136,7 @@ class Context:
 
     def time_left(self) -> float:
         """Returns the seconds until the lease ends without a further heartbeat; in a batch, the first lease."""
-        return min(lease.deadline for lease in self._leases) - time.monotonic()
+        return min((lease.deadline for lease in self._leases), default=float("inf")) - time.monotonic()
 
     def checkpoint(self, data: bytes, item: Item | None = None) -> None:
         """Stores how far the work has come. The next attempt finds it in `Item.checkpoint`.
@@ -173,34 +145,56 @@ class Context:
         item; without it the checkpoint is stored for all of them. Raises `ValueError` if it is larger than the queue
         accepts, as far as the worker knows.
         """
-        if len(data) > self._limit.max_bytes:
-            raise ValueError(f"the checkpoint has {len(data)} bytes; the queue accepts {self._limit.max_bytes}")
+        limit = self._shared.max_checkpoint
+        if len(data) > limit:
+            raise ValueError(f"the checkpoint has {len(data)} bytes; the queue accepts {limit}")
         for lease in self._leases:
             if item is None or lease.item is item:
                 lease.new_checkpoint = bytes(data)
 
     def is_held(self, item: Item) -> bool:
         """Returns False if the lease of an item of the batch was lost."""
-        return any(lease.item is item and lease.phase is not Phase.ENDED for lease in self._leases)
+        return any(lease.item is item and lease.phase != ENDED for lease in self._leases)
 
     def on_cancel(self, function: Callable[[], None]) -> None:
-        """Calls `function` when the handler is cancelled, or immediately if it is cancelled already."""
+        """Calls `function` when the handler is cancelled, in a thread of its own, or now if it is cancelled already."""
         with _CONTEXT_LOCK:
             if self._cause is None:
                 self._on_cancel += (function,)
                 return
-        function()
+        self._call((function,))
 
-    def _cancel(self, cause: Cause) -> bool:
+    def _set_task(self, task: asyncio.Task[Any]) -> None:
+        with _CONTEXT_LOCK:
+            self._task = task
+            if self._cause is not None:
+                self._cancel_task()
+
+    def _cancel_task(self) -> None:
+        if self._task is not None:
+            # A closed loop has no tasks.
+            with contextlib.suppress(RuntimeError):
+                self._task.get_loop().call_soon_threadsafe(self._task.cancel, self._cause)
+
+    def _cancel(self, cause: Cause, now: float) -> bool:
         """Cancels the handler. Returns False if it is cancelled already."""
         with _CONTEXT_LOCK:
             if self._cause is not None:
                 return False
             self._cause = cause
-            self.cancelled_at = time.monotonic()
+            self._cancelled_at = now
             functions, self._on_cancel = self._on_cancel, ()
             if self._event is not None:
                 self._event.set()
-        for function in functions:
-            function()
+            self._cancel_task()
+        if functions:
+            # The functions are the user's. They may block, and no thread of the worker waits for them.
+            threading.Thread(target=self._call, args=(functions,), name="lease-broker-on-cancel", daemon=True).start()
         return True
+
+    def _call(self, functions: tuple[Callable[[], None], ...]) -> None:
+        for function in functions:
+            try:
+                function()
+            except Exception:
+                self.logger.exception("a function given to on_cancel has raised an error")

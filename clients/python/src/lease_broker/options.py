@@ -1,4 +1,4 @@
-"""The options of a worker."""
+"""The options of a queue of a worker."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ import secrets
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, TypedDict
 
-from lease_broker.credentials import Credentials, Token, plaintext
+from lease_broker.errors import seconds
 from lease_broker.events import Observer
+from lease_broker.handlers import Middleware
 
 _MAX_ITEMS_PER_CALL = 1_000
+_MAX_WORKER_ID = 128
+_DURATIONS = ("lease", "time_limit", "wait", "stuck_after")
 
 
 def default_worker_id() -> str:
@@ -21,11 +26,35 @@ def default_worker_id() -> str:
     return f"{host}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
+class QueueOptions(TypedDict, total=False):
+    """The options of a queue. All can be absent. Durations are seconds or timedeltas."""
+
+    concurrency: int
+    """The number of handlers that run at once. Default: 1."""
+    batch: int | None
+    """The number of items that one handler gets, up to 1,000. Default: None, the handler gets one item."""
+    lease: timedelta | float | None
+    """The duration of the leases. Default: the queue's."""
+    heartbeat: bool
+    """Default: True. Without heartbeats a handler is cancelled after half of its lease."""
+    time_limit: timedelta | float | None
+    """The longest run of a handler. Default: no limit."""
+    wait: timedelta | float
+    """The time that a claim waits for items. Default: 20 s."""
+    stuck_after: timedelta | float
+    """The time after its cancellation at which a handler that still runs is reported. Default: 30 s."""
+    max_stuck: int | None
+    """The number of stuck handlers whose slots are replaced. Default: `concurrency`."""
+    middleware: Sequence[Middleware]
+    """Decorators of the handler, the first one outermost."""
+    on_event: Observer | None
+    """Is called with each event, in a thread of its own."""
+
+
 @dataclass(frozen=True)
 class Options:
-    """The options of a worker. Durations are in seconds. `Worker` documents each of them."""
+    """The checked options of a queue. Durations are in seconds. `QueueOptions` documents each of them."""
 
-    address: str | Sequence[str]
     queue: str
     concurrency: int = 1
     batch: int | None = None
@@ -34,29 +63,39 @@ class Options:
     heartbeat: bool = True
     time_limit: float | None = None
     wait: float = 20.0
-    grace: float = 20.0
     stuck_after: float = 30.0
     max_stuck: int | None = None
-    credentials: Credentials = field(default_factory=plaintext)
-    token: Token | None = None
-    observer: Observer | None = None
+    middleware: Sequence[Middleware] = ()
+    on_event: Observer | None = None
     logger: logging.Logger = field(default_factory=lambda: logging.getLogger("lease_broker"))
+
+    @classmethod
+    def of(cls, queue: str, worker_id: str, logger: logging.Logger, options: QueueOptions) -> Options:
+        """Returns checked options. Raises `ValueError` for an option out of its range."""
+        given: dict[str, Any] = {**options}
+        values: dict[str, Any] = {
+            name: seconds(value) if name in _DURATIONS else value for name, value in given.items()
+        }
+        return cls(queue, worker_id=worker_id, logger=logger, **values)
 
     def __post_init__(self) -> None:
         """Raises `ValueError` for an option out of its range."""
+        if not self.queue:
+            raise ValueError("queue is empty; pass its name")
+        if not 1 <= len(self.worker_id) <= _MAX_WORKER_ID:
+            raise ValueError(f"worker_id has {len(self.worker_id)} characters; it must have 1 to {_MAX_WORKER_ID}")
         for name in ("concurrency", "batch", "max_stuck"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} is {value}; it must be at least 1")
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise ValueError(f"{name} is {value}; it must be a whole number and at least 1")
         if self.batch is not None and self.batch > _MAX_ITEMS_PER_CALL:
             raise ValueError(f"batch is {self.batch}; a call returns at most {_MAX_ITEMS_PER_CALL} items")
         for name in ("lease", "time_limit", "stuck_after"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ValueError(f"{name} is {value}; it must be greater than 0")
-        for name in ("wait", "grace"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must not be negative")
+        if self.wait < 0:
+            raise ValueError(f"wait is {self.wait}; it must not be negative")
 
     @property
     def slot_size(self) -> int:

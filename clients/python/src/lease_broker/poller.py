@@ -24,6 +24,8 @@ _PAUSE_AFTER_EARLY_ANSWER = 0.1
 # The pause after an answer that this program cannot receive.
 _PAUSE_AFTER_LARGE_ANSWER = 5.0
 _RELEASE_SECONDS = 2.0
+# The pause while the observer of events is behind.
+_LOOK_AGAIN = 0.2
 
 
 class Poller:
@@ -85,7 +87,7 @@ class Poller:
             while state.takes_items:
                 if state.may_claim and (slots := state.reserve_slots()) > 0:
                     return slots
-                pause = state.claim_at - time.monotonic()
+                pause = _LOOK_AGAIN if state.events.is_behind else state.claim_at - state.now()
                 state.slots_free.wait(pause if pause > 0 else None)
             return 0
 
@@ -112,7 +114,7 @@ class Poller:
             answer = self._caller.call(
                 "ClaimBatch",
                 request,
-                attempt_timeout=options.wait + 5,
+                attempt_timeout=wait + 5,
                 abort=self._abort,
                 on_retry=lambda: request.ClearField("wait_timeout"),
             )

@@ -5,40 +5,44 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from lease_broker import endings, v1
+from lease_broker import v1
 from lease_broker.calls import ATTEMPT_TIMEOUT, Answer, Caller, check_count, failure_of_next
-from lease_broker.endings import Completed, Ending, Failed, Released
+from lease_broker.endings import Ending, Rpc
 from lease_broker.errors import LeaseBrokerError
 from lease_broker.events import EventName
-from lease_broker.leases import Phase
+from lease_broker.leases import RESENDING, SETTLING
 from lease_broker.poller import MAX_BYTES
 from lease_broker.state import State
 from lease_broker.values import duration
 
-# Limits of one call: items, follow-ups of all items, and bytes, below the broker's 4 MiB.
-_MAX_ITEMS = 1_000
-_MAX_FOLLOW_UPS = 1_000
-_MAX_GROUP_BYTES = 3 * 1024 * 1024
 # Handlers that end together share a call if the settler waits a moment.
 _YIELD_SECONDS = 0.0001
 _MIN_ATTEMPT_TIMEOUT = 1.0
 # Errors of a whole call that the same call meets again.
 _PERMANENT = ("INVALID_FIELD", "LIMIT_EXCEEDED")
 # Errors after which no call of this worker succeeds.
-_FATAL = ("UNAUTHENTICATED", "PERMISSION_DENIED")
+_FATAL = ("UNAUTHENTICATED", "PERMISSION_DENIED", "NOT_FOUND")
 
 # The order decides which of the calls of a group claims the next items.
-_RPCS: dict[str, tuple[type[Ending], type[Any], str]] = {
-    "Complete": (Completed, v1.CompleteRequest, "completions"),
-    "Fail": (Failed, v1.FailRequest, "failures"),
-    "Release": (Released, v1.ReleaseRequest, "releases"),
+_RPCS: dict[Rpc, tuple[type[Any], str, EventName]] = {
+    "Complete": (v1.CompleteRequest, "completions", "completed"),
+    "Fail": (v1.FailRequest, "failures", "failed"),
+    "Release": (v1.ReleaseRequest, "releases", "released"),
 }
 
 
-_APPLIED: dict[type[Ending], EventName] = {Completed: "completed", Failed: "failed", Released: "released"}
+@dataclass(slots=True)
+class Settlement:
+    """A call that settles endings of one kind, and claims items for `slots` slots."""
+
+    rpc: Rpc
+    group: list[Ending]
+    slots: int
+    request: Any
 
 
 class Settler:
@@ -63,17 +67,18 @@ class Settler:
             if state.runs:
                 time.sleep(state.gathering.wait(len(state.runs)) or _YIELD_SECONDS)
             with state.lock:
-                group = take_group(state)
-                state.unsettled = len(group)
-                slots = state.reserve_slots() if group else 0
+                calls = self.take()
             try:
-                if group:
-                    self._settle(group, slots)
+                threads = [threading.Thread(target=self._send, args=(call,), daemon=True) for call in calls[1:]]
+                for thread in threads:
+                    thread.start()
+                for call in calls[:1]:
+                    self._send(call)
+                for thread in threads:
+                    thread.join()
             finally:
                 with state.lock:
-                    state.unsettled = 0
-                    state.return_slots(0)
-                    state.all_ended.notify_all()
+                    self.finish()
 
     def _wait_for_endings(self) -> bool:
         with self._state.lock:
@@ -83,179 +88,142 @@ class Settler:
                 self._state.endings_ready.wait()
             return True
 
-    def _settle(self, group: list[Ending], slots: int) -> None:
-        """Settles a group with one call for each kind of ending. `slots`: the slots to claim items for."""
-        parts = {
-            rpc: part
-            for rpc, (kind, _, _) in _RPCS.items()
-            if (part := [ending for ending in group if isinstance(ending, kind)])
-        }
-        first, *others = parts
-        threads = [threading.Thread(target=self._send, args=(rpc, parts[rpc]), daemon=True) for rpc in others]
-        for thread in threads:
-            thread.start()
-        # A Release claims nothing.
-        claim = self._next_claim(slots) if slots > 0 and first != "Release" else None
-        self._send(first, parts[first], claim, slots)
-        for thread in threads:
-            thread.join()
-
-    def _next_claim(self, slots: int) -> v1.NextClaim:
-        options = self._state.options
-        claim = v1.NextClaim(
-            worker_id=options.worker_id,
-            max_items=slots * options.slot_size,
-            request_id=str(uuid.uuid4()),
-            max_bytes=MAX_BYTES,
-        )
-        if options.lease is not None:
-            claim.lease_duration.CopyFrom(duration(options.lease))
-        return claim
-
-    def _send(self, rpc: str, group: Sequence[Ending], claim: v1.NextClaim | None = None, slots: int = 0) -> None:
-        """Sends a group of one kind until the last of its leases ends, with a claim for `slots` slots."""
+    def take(self) -> list[Settlement]:
+        """Takes endings from the state. Returns one call for each kind of ending. The first one claims items."""
         state = self._state
+        group = state.take_group()
+        parts = {rpc: part for rpc in _RPCS if (part := [ending for ending in group if ending.rpc == rpc])}
+        # A Release claims nothing.
+        slots = state.reserve_slots() if parts and next(iter(parts)) != "Release" else 0
+        calls = []
+        for rpc, part in parts.items():
+            calls.append(self._settlement(rpc, part, slots))
+            slots = 0
+        return calls
 
-        def on_retry() -> None:
-            # From now on heartbeats keep the leases, as it may take a while.
-            with state.lock:
-                for ending in group:
-                    if ending.lease.phase is Phase.SETTLING:
-                        ending.lease.phase = Phase.RESENDING
-                state.next_beat = 0
-                state.clock.notify()
+    def finish(self) -> None:
+        """Notes that all calls of `take` have ended."""
+        self._state.unsettled = 0
+        self._state.return_slots(0)
+        self._state.all_ended.notify_all()
 
-        _, request_type, field = _RPCS[rpc]
-        request = request_type(queue=state.options.queue, **{field: [ending.message for ending in group]})
-        if claim is not None:
-            request.next.CopyFrom(claim)
-        leases: list[v1.Lease] = []
-        sent_at = time.monotonic()
+    def _settlement(self, rpc: Rpc, group: list[Ending], slots: int) -> Settlement:
+        options = self._state.options
+        request_type, field, _ = _RPCS[rpc]
+        request = request_type(queue=options.queue)
+        entries = getattr(request, field)
+        for ending in group:
+            ending.add_to(entries)
+        if slots > 0:
+            claim = request.next
+            claim.worker_id = options.worker_id
+            claim.max_items = slots * options.slot_size
+            claim.request_id = str(uuid.uuid4())
+            claim.max_bytes = MAX_BYTES
+            if options.lease is not None:
+                claim.lease_duration.CopyFrom(duration(options.lease))
+        return Settlement(rpc, group, slots, request)
+
+    def _send(self, call: Settlement) -> None:
+        """Sends a call until the last of its leases ends."""
+        state, group = self._state, call.group
         # A connection that has died is noticed while there is time for a retry.
         timeout = max(min(ending.lease.duration for ending in group) / 2, _MIN_ATTEMPT_TIMEOUT)
         try:
             answer = self._caller.call(
-                rpc,
-                request,
+                call.rpc,
+                call.request,
                 until=lambda: min(max(ending.lease.deadline for ending in group), state.settle_until),
                 attempt_timeout=min(timeout, ATTEMPT_TIMEOUT),
-                on_retry=on_retry,
+                on_retry=lambda: self.note_resent(call),
             )
-            check_count(rpc, answer.message.results, group)
-            self._note(group, answer)
-            if claim is not None:
-                leases, sent_at = self._read_next(claim, answer), answer.sent_at
+            check_count(call.rpc, answer.message.results, group)
         except LeaseBrokerError as error:
-            if claim is not None:
+            if error.reason in _PERMANENT and len(group) > 1:
                 with state.lock:
-                    state.abandoned_requests.append(claim.request_id)
-            self._note_error(rpc, group, error)
-        finally:
-            if slots > 0:
-                with state.lock:
-                    state.accept(leases, slots, sent_at)
+                    self._abandon(call)
+                for ending in group:
+                    self._send(self._settlement(call.rpc, [ending], 0))
+            else:
+                self.note_error(call, error)
+        else:
+            self.note_answer(call, answer)
 
-    def _read_next(self, claim: v1.NextClaim, answer: Answer) -> list[v1.Lease]:
-        """Returns the leases of the claim. If it has failed, the next claim waits as after an error of its own."""
-        state, message = self._state, answer.message
-        state.note_too_large(message.next.too_large)
-        if message.HasField("next_error"):
-            failure = failure_of_next(message.next_error)
-            with state.lock:
-                if failure.applied == "unknown":
-                    state.abandoned_requests.append(claim.request_id)
-                try:
-                    state.claim_at = time.monotonic() + self._caller.pause_after_next(failure)
-                except LeaseBrokerError as error:
-                    self._on_fatal(error)
-        return list(message.next.leases)
-
-    def _note(self, group: Sequence[Ending], answer: Answer) -> None:
-        """Notes the outcome of each ending."""
+    def note_resent(self, call: Settlement) -> None:
+        """Notes that a call is sent again. From now on heartbeats keep the leases, as it may take a while."""
         state = self._state
         with state.lock:
-            completed = []
-            for ending, result in zip(group, answer.message.results, strict=True):
+            for ending in call.group:
+                if ending.lease.phase == SETTLING:
+                    ending.lease.phase = RESENDING
+            state.next_beat = 0
+            state.clock.notify()
+
+    def note_answer(self, call: Settlement, answer: Answer) -> None:
+        """Notes the outcome of each ending, and starts handlers for the next items."""
+        state, message = self._state, answer.message
+        completed = []
+        with state.lock:
+            for ending, result in zip(call.group, message.results, strict=True):
+                lease = ending.lease
                 name = outcome_event(ending, result.outcome, answer)
                 if name == "completed":
-                    completed.append(ending.lease.item)
+                    completed.append(lease)
                 elif name == "refused":
-                    self._refuse(ending, result.refusal)
+                    state.refuse(ending, result.refusal)
                     continue
-                elif name == "failed" and isinstance(ending, Failed):
-                    state.events.emit(name, ending.lease.item, error=ending.message.error_message)
+                elif name == "failed":
+                    state.events.emit(name, lease.item, error=ending.message.error_message)
                 else:
-                    state.events.emit(name, ending.lease.item)
-                state.drop(ending.lease)
+                    state.events.emit(name, lease.item)
+                state.drop(lease)
             state.events.emit_all("completed", completed)
+            if call.slots > 0:
+                if message.HasField("next_error"):
+                    self._note_failed_claim(call, message.next_error)
+                state.note_too_large(message.next.too_large)
+                state.accept(message.next.leases, call.slots, answer.sent_at)
 
-    def _note_error(self, rpc: str, group: Sequence[Ending], error: LeaseBrokerError) -> None:
+    def _note_failed_claim(self, call: Settlement, error: v1.CallError) -> None:
+        """The next claim waits as after an error of its own."""
+        failure = failure_of_next(error)
+        if failure.applied == "unknown":
+            self._state.abandoned_requests.append(call.request.next.request_id)
+        try:
+            self._state.claim_at = self._state.now() + self._caller.pause_after_next(failure)
+        except LeaseBrokerError as fatal:
+            self._on_fatal(fatal)
+
+    def note_error(self, call: Settlement, error: LeaseBrokerError) -> None:
         """Deals with a call that failed as a whole."""
         state = self._state
-        if error.reason in _PERMANENT:
-            if len(group) > 1:
-                for ending in group:
-                    self._send(rpc, [ending])
-                return
-            with state.lock:
-                self._refuse(group[0], v1.Refusal(message=error.message))
-            return
         with state.lock:
-            for ending in group:
+            self._abandon(call)
+            if error.reason in _PERMANENT:
+                state.refuse(call.group[0], v1.Refusal(message=error.message))
+                return
+            for ending in call.group:
                 state.events.emit("unknown", ending.lease.item, error=str(error))
                 state.drop(ending.lease)
-        state.options.logger.warning("%d items may not be settled: %s", len(group), error)
+        state.options.logger.warning("%d items may not be settled: %s", len(call.group), error)
         if error.code in _FATAL and not error.temporary:
             self._on_fatal(error)
 
-    def _refuse(self, ending: Ending, refusal: v1.Refusal) -> None:
-        """Ends an item in another way, because the broker refuses the ending. The same ending can never succeed."""
-        state, lease = self._state, ending.lease
-        problem = f"{refusal.field}: {refusal.message}" if refusal.field else refusal.message
-        state.events.emit("refused", lease.item, reason=problem)
-        lease.phase = Phase.RUNNING
-        if isinstance(ending, Completed):
-            state.settle(endings.failed(lease, f"Refused: {problem}"))
-            return
-        message: Any = ending.message
-        delay = "retry_delay" if isinstance(ending, Failed) else "delay"
-        if message.HasField("checkpoint") and refusal.field != delay:
-            state.refuse_checkpoint(lease, message.checkpoint, refusal.message)
-            message.ClearField("checkpoint")
-        elif message.HasField(delay):
-            message.ClearField(delay)
-        else:
-            state.drop(lease)
-            return
-        state.settle(ending)
+    def _abandon(self, call: Settlement) -> None:
+        """Gives back the slots of a claim without an answer."""
+        if call.slots > 0:
+            self._state.abandoned_requests.append(call.request.next.request_id)
+            self._state.return_slots(call.slots)
+            call.slots = 0
 
 
 def outcome_event(ending: Ending, outcome: v1.Outcome, answer: Answer) -> EventName:
     """Returns the name of the event for an outcome."""
     if outcome == v1.OUTCOME_APPLIED:
-        return _APPLIED[type(ending)]
+        return _RPCS[ending.rpc][2]
     if outcome == v1.OUTCOME_REFUSED:
         return "refused"
     if outcome == v1.OUTCOME_GONE:
         # The row is gone. If an earlier attempt was sent while the lease was held, that attempt has removed the row.
         return "completed" if answer.attempts > 1 and answer.first_sent_at < ending.lease.deadline else "unknown"
     return "lost"
-
-
-def take_group(state: State) -> list[Ending]:
-    """Takes the endings that one call can carry, in the order in which the handlers ended."""
-    group: list[Ending] = []
-    follow_ups = size = 0
-    while state.endings and len(group) < _MAX_ITEMS:
-        ending = state.endings[0]
-        if ending.lease.phase is not Phase.DONE:
-            # The lease was lost while the ending waited.
-            state.endings.popleft()
-            continue
-        follow_ups += ending.follow_ups if isinstance(ending, Completed) else 0
-        size += ending.message.ByteSize()
-        if group and (follow_ups > _MAX_FOLLOW_UPS or size > _MAX_GROUP_BYTES):
-            break
-        ending.lease.phase = Phase.SETTLING
-        group.append(state.endings.popleft())
-    return group

@@ -1,9 +1,11 @@
-"""The state that the threads of a worker share: slots, leases, running handlers, endings that are not settled."""
+"""The state of a queue's worker: slots, leases, handlers, endings to settle. It neither waits nor sends."""
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
@@ -13,19 +15,29 @@ from lease_broker.endings import Ending
 from lease_broker.errors import Cause
 from lease_broker.events import Events
 from lease_broker.gathering import Gathering
-from lease_broker.leases import CheckpointLimit, Context, HeldLease, Phase, Run
+from lease_broker.leases import DONE, ENDED, RESENDING, RUNNING, SETTLING, WAITING, Context, HeldLease, Shared
 from lease_broker.options import Options
 
 if TYPE_CHECKING:
     from lease_broker import v1
 
+# Limits of one call: items, follow-ups of all items, and bytes, below the broker's 4 MiB.
+MAX_ITEMS = 1_000
+_MAX_FOLLOW_UPS = 1_000
+MAX_BYTES = 3 * 1024 * 1024
+# Seconds after which the item of a handler that was cancelled for its time limit is failed.
+_TIME_LIMIT_GRACE = 5.0
+_NEVER = float("inf")
+
 
 class State:
-    """The state of a worker. `lock` guards it. Each thread waits on its own condition."""
+    """The state of a worker of one queue. `lock` guards it. Each thread waits on its own condition."""
 
-    def __init__(self, options: Options, events: Events) -> None:
+    def __init__(self, options: Options, events: Events, clock: Callable[[], float] = time.monotonic) -> None:
         self.options = options
         self.events = events
+        self.now = clock
+        self.shared = Shared(options.logger)
         self.lock = threading.RLock()
         self.slots_free = threading.Condition(self.lock)
         """The poller waits for it: a slot may be free."""
@@ -37,7 +49,7 @@ class State:
         """`stop` waits for it: a handler has returned, or an item was settled."""
         self.free_slots = options.concurrency
         self.held: dict[str, HeldLease] = {}
-        self.runs: set[Run] = set()
+        self.runs: set[Context] = set()
         self.gathering = Gathering(options.concurrency)
         self.endings: deque[Ending] = deque()
         self.unsettled = 0
@@ -45,22 +57,24 @@ class State:
         self.stuck = 0
         self.takes_items = True
         """False as soon as the worker stops."""
-        self.settle_until = float("inf")
+        self.settle_until = _NEVER
         """The moment after which no settlement is sent again, because the worker stops."""
-        self.next_beat = float("inf")
+        self.next_beat = _NEVER
         self.lease_seconds = options.lease or 60.0
         """The duration of the latest lease."""
-        self.checkpoint_limit = CheckpointLimit()
         self.abandoned_requests: list[str] = []
         """The ids of claims without an answer. The broker may have leased items for them."""
         self.claim_at = 0.0
         """The moment before which nothing is claimed, because a claim has failed."""
         self._too_large: set[str] = set()
-        self.start_runs: Callable[[list[Run]], None] = lambda _runs: None
+        self.start_runs: Callable[[list[Context]], None] = lambda _runs: None
+        self.replace_slot: Callable[[], None] = lambda: None
 
     def reserve_slots(self) -> int:
         """Takes the free slots for a claim. Returns their number, which is 0 if the worker takes no items now."""
-        if not self.takes_items or self.stuck > self.options.allowed_stuck or time.monotonic() < self.claim_at:
+        if not self.takes_items or self.stuck > self.options.allowed_stuck or self.now() < self.claim_at:
+            return 0
+        if self.events.is_behind:
             return 0
         slots = min(self.free_slots, self.options.max_slots_per_call)
         self.free_slots -= slots
@@ -78,88 +92,108 @@ class State:
         """True if a claim is useful. The call that settles endings claims the next items itself."""
         return self.free_slots > 0 and self.unsettled == 0 and not self.endings
 
-    def accept(self, messages: list[v1.Lease], slots: int, sent_at: float) -> None:
+    def accept(self, messages: Iterable[v1.Lease], slots: int, sent_at: float) -> None:
         """Starts handlers for the leases of a claim, for which `slots` slots were reserved.
 
         If the worker stops, releases the leases.
         """
-        size = self.options.slot_size
+        size, now, held, shared = self.options.slot_size, self.now(), self.held, self.shared
         # A repeated answer can bring a lease that the worker has already.
-        now = time.monotonic()
-        leases = [HeldLease(message, sent_at, now) for message in messages if message.lease_id not in self.held]
-        started: list[Run] = []
+        leases = [HeldLease(message, sent_at, now) for message in messages if message.lease_id not in held]
+        runs = []
         for first in range(0, len(leases), size):
             group = leases[first : first + size]
-            context = Context(group, self.options.logger, self.checkpoint_limit)
-            run = Run(group, context)
+            run = Context(group, shared)
             for lease in group:
                 lease.run = run
-                self.held[lease.id] = lease
-            self.runs.add(run)
-            started.append(run)
-        self.return_slots(slots - len(started))
+                held[lease.id] = lease
+            runs.append(run)
+        self.events.emit_all("claimed", leases)
+        if not self.takes_items:
+            self.return_slots(slots)
+            self.release_waiting()
+            return
+        self.runs.update(runs)
+        self.return_slots(slots - len(runs))
         if leases:
-            self.events.emit_all("claimed", [lease.item for lease in leases])
             self.lease_seconds = leases[0].duration
             next_beat = now + min(0.0 if lease.needs_beat else beat_period(lease) for lease in leases)
             if next_beat < self.next_beat or not self.options.heartbeat:
                 self.next_beat = next_beat
                 self.clock.notify()
-        if not self.takes_items:
-            self.release_waiting()
-        self.start_runs(started)
+            self.start_runs(runs)
 
-    def begin(self, run: Run) -> list[HeldLease]:
+    def begin(self, run: Context) -> list[HeldLease]:
         """Notes that the handler begins. Returns the leases that it works on: an empty list if all have ended."""
-        now = time.monotonic()
+        run._started_at = now = self.now()
         leases = []
-        for lease in run.leases:
-            if lease.phase is not Phase.WAITING:
+        for lease in run._leases:
+            if lease.phase != WAITING:
                 continue
-            if now >= lease.lost_at:
+            if now >= self.lost_at(lease):
                 # The process has slept since the claim.
-                self.lose(lease, "the lease has ended before the handler was started")
+                self.lose(lease, self.ended_reason)
                 continue
-            lease.phase = Phase.RUNNING
+            lease.phase = RUNNING
             leases.append(lease)
-        self.events.emit_all("started", [lease.item for lease in leases])
-        run.context.started_at = now
+        self.events.emit_all("started", leases)
         if self.options.time_limit is not None:
             self.clock.notify()
         return leases
 
-    def end(self, run: Run, results: list[Ending], wake: bool = True) -> None:
+    def end(self, run: Context, results: list[Ending], wake: bool = True) -> None:
         """Notes that the handler has returned. Ignores the endings of leases that have ended meanwhile.
 
         Without `wake` the caller notifies the settler later.
         """
         self.runs.discard(run)
-        if run.context.started_at:
-            self.gathering.note(time.monotonic() - run.context.started_at)
+        now = self.now()
+        if run._started_at:
+            self.gathering.note(now - run._started_at)
         for ending in results:
-            self.settle(ending, wake)
-        if run.is_stuck:
+            self.settle(ending, now, wake)
+        if run._is_stuck:
             self.stuck -= 1
-        if not run.slot_replaced:
+        if not run._slot_replaced:
             self.return_slots(1)
         if not self.takes_items:
             self.all_ended.notify_all()
 
-    def settle(self, ending: Ending, wake: bool = True) -> None:
+    def settle(self, ending: Ending, now: float, wake: bool = True) -> None:
         """Passes an ending to the settler, unless the lease has ended already."""
-        if ending.lease.phase in (Phase.WAITING, Phase.RUNNING):
-            if time.monotonic() >= ending.lease.deadline:
+        lease = ending.lease
+        if lease.phase == RUNNING or lease.phase == WAITING:
+            if now >= lease.deadline:
                 # The process has slept, and the handler was faster than the keeper.
-                self.lose(ending.lease, "the lease has ended before the handler returned")
+                self.lose(lease, self.ended_reason)
                 return
-            ending.lease.phase = Phase.DONE
+            lease.phase = DONE
             self.endings.append(ending)
             if wake:
                 self.endings_ready.notify()
 
+    def take_group(self) -> list[Ending]:
+        """Takes the endings that one call can carry, in the order in which the handlers ended."""
+        group: list[Ending] = []
+        waiting = self.endings
+        follow_ups = size = 0
+        while waiting and len(group) < MAX_ITEMS:
+            ending = waiting[0]
+            if ending.lease.phase == DONE:
+                follow_ups += ending.follow_ups
+                size += ending.size
+                if group and (follow_ups > _MAX_FOLLOW_UPS or size > MAX_BYTES):
+                    break
+                ending.lease.phase = SETTLING
+                group.append(ending)
+            # Otherwise the lease was lost while the ending waited.
+            waiting.popleft()
+        self.unsettled = len(group)
+        return group
+
     def drop(self, lease: HeldLease) -> None:
         """Forgets a lease that has ended."""
-        lease.phase = Phase.ENDED
+        lease.phase = ENDED
         # The run refers to the lease. Without the circle both are freed now and not by the garbage collector.
         lease.run = None
         self.held.pop(lease.id, None)
@@ -169,15 +203,93 @@ class State:
         self.events.emit("lost", lease.item, reason=reason)
         run = lease.run
         self.drop(lease)
-        if run is not None and run in self.runs and all(other.phase is Phase.ENDED for other in run.leases):
+        if run is not None and run in self.runs and all(other.phase == ENDED for other in run._leases):
             self.cancel(run, "lease_lost", reason)
 
-    def cancel(self, run: Run, cause: Cause, reason: str | None = None) -> None:
+    def cancel(self, run: Context, cause: Cause, reason: str | None = None) -> None:
         """Cancels a handler, unless it is cancelled already."""
-        if run.context._cancel(cause):
-            for lease in run.leases:
+        now = self.now()
+        if run._cancel(cause, now):
+            for lease in run._leases:
                 self.events.emit("cancelled", lease.item, cause=cause, reason=reason)
+            if cause == "time_limit" and self.options.heartbeat:
+                run._fail_at = now + min(_TIME_LIMIT_GRACE, self.options.stuck_after)
             self.clock.notify()
+
+    def lost_at(self, lease: HeldLease) -> float:
+        """Returns the moment at which the worker gives a lease up.
+
+        With heartbeats that is early enough for the handler to stop before another worker starts. Without them a
+        handler has the whole lease.
+        """
+        return lease.lost_at if self.options.heartbeat else lease.deadline
+
+    @property
+    def ended_reason(self) -> str:
+        """The reason of a lease that the worker gives up by its own clock."""
+        return "no heartbeat was answered in time" if self.options.heartbeat else "the lease has ended"
+
+    def watch(self, now: float) -> float:
+        """Acts on the times of all leases and handlers. Returns the moment to look again."""
+        wake = _NEVER
+        for lease in list(self.held.values()):
+            wake = min(wake, self._watch_lease(lease, now))
+        for run in list(self.runs):
+            wake = min(wake, self._watch_run(run, now))
+        return wake
+
+    def _watch_lease(self, lease: HeldLease, now: float) -> float:
+        if lease.phase == SETTLING or lease.phase == RESENDING:
+            return _NEVER
+        lost_at = self.lost_at(lease)
+        if now >= lost_at:
+            self.lose(lease, self.ended_reason)
+            return _NEVER
+        doubt_at = lease.last_answer + lease.duration / 2
+        if now < doubt_at:
+            return min(doubt_at, lost_at)
+        if lease.phase == WAITING:
+            self.settle(endings.released(lease), now)
+        elif lease.run is not None and not self.options.heartbeat:
+            if lease.phase == RUNNING:
+                self.cancel(lease.run, "time_limit")
+        elif not lease.in_doubt:
+            lease.in_doubt = True
+            self.events.emit("heartbeat_missed", lease.item)
+        return lost_at
+
+    def _watch_run(self, run: Context, now: float) -> float:
+        limit = self.options.time_limit
+        if all(lease.phase == WAITING for lease in run._leases) or run._is_stuck:
+            return _NEVER
+        if run._cause is None:
+            if limit is None:
+                return _NEVER
+            if now < run._started_at + limit:
+                return run._started_at + limit
+            self.cancel(run, "time_limit")
+        if now >= run._fail_at:
+            run._fail_at = _NEVER
+            for lease in run._leases:
+                self.settle(endings.failed(lease, endings.time_limit_text(limit)), now)
+        stuck_at = run._cancelled_at + self.options.stuck_after
+        if now < stuck_at:
+            return min(run._fail_at, stuck_at)
+        self._give_up(run)
+        return _NEVER
+
+    def _give_up(self, run: Context) -> None:
+        """Drops the leases of a handler that does not stop, and makes room for another handler."""
+        run._is_stuck = True
+        self.stuck += 1
+        for lease in run._leases:
+            if lease.phase in (WAITING, RUNNING):
+                self.drop(lease)
+            self.events.emit("stuck", lease.item, cause=run._cause, stack=stacks())
+        if self.stuck <= self.options.allowed_stuck:
+            run._slot_replaced = True
+            self.replace_slot()
+            self.return_slots(1)
 
     def note_too_large(self, items: Iterable[v1.TooLargeItem]) -> None:
         """Logs items that the broker cannot send because of their size, each once."""
@@ -186,9 +298,29 @@ class State:
                 self._too_large.add(item.key)
                 self.options.logger.error("item %s is too large to be sent: %d bytes", item.key, item.size_bytes)
 
+    def refuse(self, ending: Ending, refusal: v1.Refusal) -> None:
+        """Ends an item in another way, because the broker refuses the ending. The same ending can never succeed."""
+        lease, message = ending.lease, ending.message
+        problem = f"{refusal.field}: {refusal.message}" if refusal.field else refusal.message
+        self.events.emit("refused", lease.item, reason=problem)
+        lease.phase = RUNNING
+        if ending.rpc == "Complete":
+            self.settle(endings.failed(lease, f"Refused: {problem}"), self.now())
+            return
+        delay = "retry_delay" if ending.rpc == "Fail" else "delay"
+        if message.HasField("checkpoint") and refusal.field != delay:
+            self.refuse_checkpoint(lease, message.checkpoint, refusal.message)
+            message.ClearField("checkpoint")
+        elif message.HasField(delay):
+            message.ClearField(delay)
+        else:
+            self.drop(lease)
+            return
+        self.settle(ending, self.now())
+
     def refuse_checkpoint(self, lease: HeldLease, checkpoint: bytes, problem: str) -> None:
         """Forgets a checkpoint that the broker has refused. Later ones of its size are refused by the context."""
-        self.checkpoint_limit.max_bytes = min(self.checkpoint_limit.max_bytes, max(len(checkpoint) - 1, 0))
+        self.shared.max_checkpoint = min(self.shared.max_checkpoint, max(len(checkpoint) - 1, 0))
         if lease.new_checkpoint == checkpoint:
             lease.new_checkpoint = None
         self.options.logger.error("the checkpoint of item %s was not stored: %s", lease.item.key, problem)
@@ -196,10 +328,35 @@ class State:
     def release_waiting(self) -> None:
         """Releases the leases whose handlers have not begun."""
         for lease in list(self.held.values()):
-            if lease.phase is Phase.WAITING:
-                self.settle(endings.released(lease))
+            if lease.phase == WAITING:
+                self.settle(endings.released(lease), self.now())
+
+    def stop(self) -> None:
+        """Takes no further items."""
+        self.takes_items = False
+        self.slots_free.notify_all()
+        self.release_waiting()
+
+    def cancel_all(self) -> None:
+        """Cancels all handlers, because the worker stops."""
+        for run in list(self.runs):
+            self.cancel(run, "shutdown")
+
+    def leave_handlers(self) -> bool:
+        """Drops the leases of handlers that have not returned. They expire. Returns True if there are such handlers."""
+        for run in self.runs:
+            for lease in run._leases:
+                if lease.phase in (WAITING, RUNNING):
+                    self.drop(lease)
+        return bool(self.runs)
 
 
 def beat_period(lease: HeldLease) -> float:
     """Returns the seconds between two heartbeats of a lease."""
     return max(lease.duration / 3, 0.25)
+
+
+def stacks() -> str:
+    """Returns the stacks of all threads, to show where a handler hangs."""
+    texts = ("".join(traceback.format_stack(frame)) for frame in sys._current_frames().values())
+    return "\n".join(texts)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from typing import Any
 
 try:
     from opentelemetry import context as otel_context
@@ -14,20 +13,29 @@ except ImportError:
     _propagator = None
 
 IS_INSTALLED = _propagator is not None
-"""False: `use_trace_parent` does nothing."""
+"""False: `attach` does nothing."""
 
 
-@contextlib.contextmanager
-def use_trace_parent(trace_parent: str) -> Iterator[None]:
-    """Makes a W3C trace context the current one."""
-    if _propagator is None or not trace_parent:
-        yield
-        return
-    token = otel_context.attach(_propagator.extract({"traceparent": trace_parent}))
-    try:
-        yield
-    finally:
-        otel_context.detach(token)
+def attach(trace_parent: str) -> Any:
+    """Makes a W3C trace context the current one. Returns a token for `detach`, or None.
+
+    A context that is not sampled is left out. A span below it would not be recorded, although the program may record
+    its own.
+    """
+    if _propagator is None or not is_sampled(trace_parent):
+        return None
+    return otel_context.attach(_propagator.extract({"traceparent": trace_parent}))
+
+
+def detach(token: Any) -> None:
+    """Restores the context that was current before `attach`."""
+    otel_context.detach(token)
+
+
+def is_sampled(trace_parent: str) -> bool:
+    """Returns True if the spans of a W3C trace context are recorded."""
+    flags = trace_parent[53:55]
+    return flags != "" and flags[1:] in "13579bdf"
 
 
 def current_trace_parent() -> str:

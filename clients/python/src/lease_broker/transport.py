@@ -1,17 +1,18 @@
-"""The connection to the brokers: channel options, and one method for each rpc."""
+"""The connections to the brokers: a channel for each broker, which calls use in turn."""
 
 from __future__ import annotations
 
 import os
 import socket
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 from typing import Any
 
 import grpc
 
 from lease_broker import v1
-from lease_broker.credentials import Credentials, check_plaintext
+from lease_broker.credentials import FILE_INTERVAL, Credentials, check_plaintext
 
 SERVICE = "leasebroker.v1.LeaseService"
 VERSION = "0.2.0"
@@ -21,7 +22,11 @@ VERSION = "0.2.0"
 _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.enable_retries", 0),
     ("grpc.initial_reconnect_backoff_ms", 200),
+    # Also the time that a connection may take.
+    ("grpc.min_reconnect_backoff_ms", 5_000),
     ("grpc.max_reconnect_backoff_ms", 5_000),
+    # The address of a name can change with each restart of its broker.
+    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     # This is the limit that gRPC 1.71 obeys for the answer to a ping. Its default is 60 s.
@@ -29,23 +34,49 @@ _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.primary_user_agent", f"lease-broker-python/{VERSION}"),
-    ("grpc.service_config", '{"loadBalancingConfig": [{"round_robin": {}}]}'),
 ]
+# Seconds for which a broker gets no calls if there are others: after an error, and after a call without an answer. The
+# connection of a process that hangs stays open, so only calls show that it works again.
+_PASS_OVER, _PASS_OVER_SILENT = 1.0, 30.0
+_RESOLVE_INTERVAL = 5.0
+# Longer than any call.
+_CLOSE_AFTER = 90.0
 
 _REQUESTS: dict[str, tuple[type[Any], type[Any]]] = {
-    "ClaimBatch": (v1.ClaimBatchRequest, v1.ClaimBatchResponse),
-    "Heartbeat": (v1.HeartbeatRequest, v1.HeartbeatResponse),
-    "Complete": (v1.CompleteRequest, v1.CompleteResponse),
-    "Fail": (v1.FailRequest, v1.FailResponse),
-    "Release": (v1.ReleaseRequest, v1.ReleaseResponse),
-    "ReleaseClaims": (v1.ReleaseClaimsRequest, v1.ReleaseClaimsResponse),
-    "Wake": (v1.WakeRequest, v1.WakeResponse),
-    "Enqueue": (v1.EnqueueRequest, v1.EnqueueResponse),
+    rpc: (getattr(v1, f"{rpc}Request"), getattr(v1, f"{rpc}Response"))
+    for rpc in ("ClaimBatch", "Heartbeat", "Complete", "Fail", "Release", "ReleaseClaims", "Wake", "Enqueue")
 }
 
 
+class Broker:
+    """The channel of a broker."""
+
+    def __init__(
+        self, target: str, options: list[tuple[str, Any]], credentials: grpc.ChannelCredentials | None
+    ) -> None:
+        self.target = target
+        self.free_at = 0.0
+        """The moment from which it gets calls again."""
+        if credentials is None:
+            self.channel = grpc.insecure_channel(target, options)
+        else:
+            self.channel = grpc.secure_channel(target, credentials, options)
+        self._methods = {
+            rpc: self.channel.unary_unary(f"/{SERVICE}/{rpc}", request.SerializeToString, response.FromString)
+            for rpc, (request, response) in _REQUESTS.items()
+        }
+
+    def start(self, rpc: str, request: Any, timeout: float, metadata: list[tuple[str, str]]) -> Any:
+        """Sends a request and returns its future."""
+        return self._methods[rpc].future(request, timeout=timeout, metadata=tuple(metadata))
+
+    def call(self, rpc: str, request: Any, timeout: float, metadata: list[tuple[str, str]]) -> Any:
+        """Sends a request and returns its answer. It costs less than `start`, because no other thread is involved."""
+        return self._methods[rpc](request, timeout=timeout, metadata=tuple(metadata))
+
+
 class Transport:
-    """A channel to one broker or to several. A child process that was forked later cannot use it."""
+    """Channels to one broker or to several. A child process that was forked later cannot use them."""
 
     def __init__(self, address: str | Sequence[str], credentials: Credentials) -> None:
         addresses = [address] if isinstance(address, str) else list(address)
@@ -53,105 +84,124 @@ class Transport:
             raise ValueError("address: the list is empty")
         check_plaintext(addresses, credentials)
         self._credentials = credentials
-        self._target, self._options = addresses[0], list(_OPTIONS)
-        if len(addresses) > 1:
-            self._target = target_of_list(addresses)
-            # Without it gRPC sends the whole list as the authority, and servers refuse that.
-            self._options.append(("grpc.default_authority", addresses[0]))
-        if credentials.server_name is not None:
-            self._options.append(("grpc.ssl_target_name_override", credentials.server_name))
+        self._name = addresses[0].removeprefix("dns:///") if addresses[0].startswith("dns:///") else None
+        if len(addresses) > 1 and any(address.startswith("dns:") for address in addresses):
+            raise ValueError("address: a list has host:port; dns:///host:port must be alone")
+        for each in [self._name] if self._name else addresses if len(addresses) > 1 else []:
+            split_address(each)
         self._process = os.getpid()
         self._lock = threading.Lock()
-        self._on_change: Callable[[bool], None] | None = None
-        self._ready = self._closed = False
-        self._last_channel: grpc.Channel | None = None
-        self._channel, self._methods = self._connect()
+        self._closed = False
+        self._next = 0
+        self._old: list[tuple[float, grpc.Channel]] = []
+        """Channels that were replaced, with the moment from which no call needs them."""
+        self._versions = credentials.versions()
+        self._looked_at = self._resolved_at = time.monotonic()
+        self._channel_credentials = credentials.read()
+        self._brokers = [] if self._name else [self._connect(address) for address in addresses]
 
-    def _check_process(self) -> None:
+    def _connect(self, target: str) -> Broker:
+        options = list(_OPTIONS)
+        # The certificate of a broker has the name and not the number that was found for it.
+        name = self._credentials.server_name or (split_address(self._name)[0] if self._name else None)
+        if self._name:
+            options.append(("grpc.default_authority", self._name))
+        if name is not None and self._credentials.encrypted:
+            options.append(("grpc.ssl_target_name_override", name))
+        return Broker(target, options, self._channel_credentials)
+
+    def route(self) -> Broker:
+        """Returns the broker for the next call. Raises `OSError` if its name is unknown."""
         if os.getpid() != self._process:
             raise RuntimeError("the process has forked since the connection was made: make a new one in the child")
+        now = time.monotonic()
+        if now - self._looked_at >= FILE_INTERVAL:
+            self._look_at_files(now)
+        if self._name and not self._brokers:
+            self._resolve()
+        with self._lock:
+            brokers = self._brokers
+            if self._name and now - self._resolved_at >= _RESOLVE_INTERVAL and any(b.free_at > 0 for b in brokers):
+                self._resolved_at = now
+                threading.Thread(target=self._resolve_again, daemon=True).start()
+            in_turn = [(self._next + step) % len(brokers) for step in range(len(brokers))]
+            index = next((index for index in in_turn if brokers[index].free_at <= now), in_turn[0])
+            self._next = index + 1
+            return brokers[index]
 
-    def _connect(self) -> tuple[grpc.Channel, dict[str, Any]]:
-        if self._credentials.channel is None:
-            channel = grpc.insecure_channel(self._target, self._options)
-        else:
-            channel = grpc.secure_channel(self._target, self._credentials.channel, self._options)
-        methods: dict[str, Any] = {
-            rpc: channel.unary_unary(
-                f"/{SERVICE}/{rpc}",
-                request_serializer=request.SerializeToString,
-                response_deserializer=response.FromString,
-            )
-            for rpc, (request, response) in _REQUESTS.items()
-        }
-        return channel, methods
-
-    def start(self, rpc: str, request: Any, timeout: float, metadata: list[tuple[str, str]]) -> Any:
-        """Sends a request and returns its future."""
-        self._check_process()
-        return self._methods[rpc].future(request, timeout=timeout, metadata=tuple(metadata))
-
-    def call(self, rpc: str, request: Any, timeout: float, metadata: list[tuple[str, str]]) -> Any:
-        """Sends a request and returns its answer. It costs less than `start`, because no other thread is involved."""
-        self._check_process()
-        return self._methods[rpc](request, timeout=timeout, metadata=tuple(metadata))
-
-    def reconnect(self) -> None:
-        """Makes new connections for further calls, because a call got no answer in time.
+    def note(self, broker: Broker, *, failed: bool, silent: bool = False) -> None:
+        """Notes the end of a call. `failed`: the next call needs another broker. `silent`: there was no answer in time.
 
         A connection can be dead without an error, for example after a firewall has forgotten it. gRPC needs half a
-        minute to notice. Running calls keep the old connections until the next `reconnect`.
+        minute to notice, so a new one is made.
         """
-        with self._lock:
-            if self._closed:
-                return
-            if self._last_channel is not None:
-                self._last_channel.close()
-            self._last_channel = self._channel
-            self._last_channel.unsubscribe(self._on_state)
-            self._channel, self._methods = self._connect()
-            if self._on_change is not None:
-                self._note_ready(False)
-                self._channel.subscribe(self._on_state)
+        if not failed:
+            broker.free_at = 0.0
+            return
+        broker.free_at = time.monotonic() + (_PASS_OVER_SILENT if silent else _PASS_OVER)
+        if silent:
+            self._replace(broker)
 
-    def watch(self, on_change: Callable[[bool], None]) -> None:
-        """Calls `on_change` with True when a connection to a broker is ready, and with False when the last one ends."""
+    def _replace(self, *old: Broker) -> None:
+        """Makes new channels in the place of others. Calls that run keep the old ones."""
         with self._lock:
-            self._on_change = on_change
-            self._channel.subscribe(self._on_state)
+            for broker in old:
+                if broker in self._brokers and not self._closed:
+                    new = self._connect(broker.target)
+                    new.free_at = broker.free_at
+                    self._brokers[self._brokers.index(broker)] = new
+            self._old += [(time.monotonic() + _CLOSE_AFTER, broker.channel) for broker in old]
 
-    def _on_state(self, state: grpc.ChannelConnectivity) -> None:
+    def _look_at_files(self, now: float) -> None:
+        """Reads certificates again that have changed, and closes old channels."""
+        self._looked_at = now
         with self._lock:
-            self._note_ready(state is grpc.ChannelConnectivity.READY)
+            ended = [channel for close_at, channel in self._old if close_at <= now]
+            self._old = [(close_at, channel) for close_at, channel in self._old if close_at > now]
+        for channel in ended:
+            channel.close()
+        versions = self._credentials.versions()
+        if versions == self._versions:
+            return
+        try:
+            self._channel_credentials = self._credentials.read()
+        except OSError:
+            # The files are being replaced.
+            return
+        self._versions = versions
+        self._replace(*self._brokers)
 
-    def _note_ready(self, ready: bool) -> None:
-        if ready != self._ready and not self._closed and self._on_change is not None:
-            self._ready = ready
-            self._on_change(ready)
+    def _resolve_again(self) -> None:
+        try:
+            self._resolve()
+        except OSError:
+            # The addresses that were found before may work again.
+            return
+
+    def _resolve(self) -> None:
+        host, port = split_address(self._name or "")
+        found = {info[4][0] for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
+        targets = sorted(
+            f"ipv6:[{number}]:{port}" if ":" in str(number) else f"ipv4:{number}:{port}" for number in found
+        )
+        with self._lock:
+            known = {broker.target: broker for broker in self._brokers}
+            self._brokers = [known.pop(target) if target in known else self._connect(target) for target in targets]
+        for broker in known.values():
+            broker.channel.close()
 
     def close(self) -> None:
         """Ends all calls and closes the connections."""
         with self._lock:
             self._closed = True
-            channels = [channel for channel in (self._channel, self._last_channel) if channel is not None]
+            channels = [broker.channel for broker in self._brokers] + [channel for _, channel in self._old]
         for channel in channels:
             channel.close()
 
 
-def target_of_list(addresses: Sequence[str]) -> str:
-    """Returns the target for a list of addresses. gRPC takes only numbers in a list, so names are looked up now.
-
-    Raises `ValueError` if an address has no port, and `OSError` if a name is unknown.
-    """
-    numbers: dict[str, None] = {}
-    for address in addresses:
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdigit():
-            raise ValueError(f"{address!r} is not of the form host:port")
-        for family, _, _, _, found in socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM):
-            # gRPC has no target with both families. Brokers that have a name usually have an address of version 4.
-            if family == socket.AF_INET:
-                numbers[":".join((str(found[0]), port))] = None
-    if not numbers:
-        raise ValueError(f"{addresses}: a list needs addresses of IP version 4; use dns:///name:port for version 6")
-    return "ipv4:" + ",".join(numbers)
+def split_address(address: str) -> tuple[str, int]:
+    """Returns host and port. Raises `ValueError` if the address is not host:port."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise ValueError(f"{address!r} is not of the form host:port")
+    return host.strip("[]"), int(port)

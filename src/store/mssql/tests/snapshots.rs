@@ -297,6 +297,7 @@ fn schema_steps(
 
 /// Returns every batch of the queue, each with the name of its operation. Must be called within a tokio runtime,
 /// because it creates a pool.
+#[expect(clippy::too_many_lines, reason = "a list of all batches")]
 fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     let mut out = String::new();
     let mut show = |what: &str, sql: &str| writeln!(out, "===== {what}\n{sql}\n").expect("room");

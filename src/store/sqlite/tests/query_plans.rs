@@ -147,6 +147,28 @@ fn claim_reads_ready_index_in_order() {
 }
 
 #[test]
+fn suspects_are_found_by_the_list_and_the_key() {
+    for_each_queue(|connection, queue, row| {
+        let broker_tables = lease_broker_sql::sqlite::MIGRATION_0001_BROKER;
+        connection.execute_batch(broker_tables).expect("the list");
+        let sql = &queue.sql.suspects;
+        let list = "lease_broker_suspect_wait (queue=?";
+        for listed in [&sql.has_any, &sql.find_held, &sql.find_waiting] {
+            let steps = query_plan(connection, listed);
+            assert!(steps[0].contains(list), "{steps:?}");
+            let seeks = steps[1..].iter().all(|step| step.starts_with("SEARCH t "));
+            assert!(seeks && steps.len() <= 2, "must not sort: {steps:?}");
+        }
+        let picked = query_plan(connection, &sql.pick_suspect.keys);
+        assert_eq!(picked, [row]);
+        let others = query_plan(connection, &sql.pick_others.keys);
+        assert!(others[0].contains("INDEX item_lease_ready"), "{others:?}");
+        let held = query_plan(connection, &sql.holds_lease);
+        assert!(held[0].contains("INDEX item_lease_due"), "{held:?}");
+    });
+}
+
+#[test]
 fn retried_claim_seeks_its_token() {
     for_each_queue(|connection, queue, _| {
         let steps = query_plan(connection, &queue.sql.find_retried_leases);

@@ -297,7 +297,8 @@ export type Lease = Message<"leasebroker.v1.Lease"> & {
   timeLeft?: Duration | undefined;
 
   /**
-   * The W3C trace context of the lease's span, 55 characters. Use it as the parent of the worker's spans.
+   * The W3C trace context of the lease's span, 55 characters. Use it as the parent of the worker's spans. Empty: the broker
+   * records no spans, and the item's producer has no trace.
    *
    * @generated from field: string trace_parent = 7;
    */

@@ -1,5 +1,6 @@
 package conformance;
 
+import com.example.leasebroker.Credentials;
 import com.example.leasebroker.HandlersLeftException;
 import com.example.leasebroker.Worker;
 import com.google.gson.JsonElement;
@@ -9,9 +10,14 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.Executor;
+import java.util.concurrent.SynchronousQueue;
+import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 
 /**
@@ -64,7 +70,17 @@ public final class Main {
     set(options, "grace_ms", value -> builder.grace(milliseconds(value)));
     set(options, "stuck_after_ms", value -> builder.stuckAfter(milliseconds(value)));
     set(options, "max_stuck", value -> builder.maxStuck(value.getAsInt()));
+    set(options, "executor_threads", value -> builder.executor(executor(value.getAsInt())));
+    if (options.has("ca_file")) {
+      builder.credentials(
+          Credentials.tls(Path.of(text(options, "ca_file")), Path.of(text(options, "cert_file")), Path.of(text(options, "key_file")), null));
+    }
     return builder.build();
+  }
+
+  /** Returns an executor that refuses a handler if all its threads are busy. */
+  private static Executor executor(int threads) {
+    return new ThreadPoolExecutor(threads, threads, 1, TimeUnit.MINUTES, new SynchronousQueue<>());
   }
 
   /** Obeys the commands of stdin. Its end is a stop. */

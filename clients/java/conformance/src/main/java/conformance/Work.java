@@ -25,6 +25,7 @@ import java.util.Map;
 /** The handlers. The column `payload` of an item says as JSON what they do. */
 final class Work {
   private static final Object EFFECTS = new Object();
+  private static final long BLOCK_MILLISECONDS = 10_000;
 
   private final Journal journal;
   private final String effects;
@@ -44,6 +45,10 @@ final class Work {
     String checkpoint = Main.text(script, "checkpoint");
     if (!checkpoint.isEmpty()) {
       context.checkpoint(item, checkpoint.getBytes(StandardCharsets.UTF_8));
+    }
+    String onCancel = Main.text(script, "on_cancel");
+    if (!onCancel.isEmpty()) {
+      context.onCancel(() -> actOnCancel(onCancel));
     }
     long sleep = Main.number(script, "sleep_ms", 0);
     if (Main.flag(script, "ignore_cancel")) {
@@ -74,6 +79,14 @@ final class Work {
       throw new BatchException(errors);
     }
     return results;
+  }
+
+  /** Throws, or blocks for longer than a lease. */
+  private static void actOnCancel(String how) {
+    if (how.equals("raise")) {
+      throw new IllegalStateException("raised in onCancel");
+    }
+    sleepThrough(BLOCK_MILLISECONDS);
   }
 
   /** Sleeps, and ignores interrupts. */

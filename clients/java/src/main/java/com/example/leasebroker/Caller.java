@@ -1,5 +1,7 @@
 package com.example.leasebroker;
 
+import com.example.leasebroker.v1.ClaimBatchResponse;
+import com.example.leasebroker.v1.HeldBack;
 import com.example.leasebroker.v1.LeaseServiceGrpc.LeaseServiceBlockingStub;
 import io.grpc.Context;
 import io.grpc.Metadata;
@@ -16,7 +18,7 @@ import java.util.function.LongSupplier;
  * The one place where requests are sent again. gRPC's own retries are off: they stop after about three seconds, while a
  * settlement is worth sending until its lease ends, and they can be neither observed nor stopped.
  */
-final class Caller {
+class Caller {
   /** The time after which an attempt is given up. Claims that wait add their wait. */
   static final long ATTEMPT_TIMEOUT = 10 * Clock.SECOND;
 
@@ -125,7 +127,20 @@ final class Caller {
 
   /** Sends a request once. */
   <Q, R> Attempt<R> attempt(Method<Q, R> method, Q request, long timeoutNanos, boolean fresh, Abort abort) {
-    LeaseServiceBlockingStub stub = transport.stub().withDeadlineAfter(timeoutNanos, TimeUnit.NANOSECONDS);
+    Transport.Broker broker;
+    try {
+      broker = transport.route();
+      if (!broker.awaitConnection(timeoutNanos)) {
+        transport.noteFailure(broker, true);
+        return failed(Failure.of(Status.Code.UNAVAILABLE, "no connection in time", Failure.APPLIED_NO), abort);
+      }
+    } catch (IOException unknown) {
+      return failed(Failure.of(Status.Code.UNAVAILABLE, "the name of the broker is unknown: " + unknown.getMessage(), Failure.APPLIED_NO), abort);
+    } catch (InterruptedException interrupted) {
+      Thread.currentThread().interrupt();
+      return failed(Failure.of(Status.Code.CANCELLED, "the thread was interrupted", Failure.APPLIED_NO), abort);
+    }
+    LeaseServiceBlockingStub stub = broker.stub().withDeadlineAfter(timeoutNanos, TimeUnit.NANOSECONDS);
     if (token != null) {
       Metadata headers = new Metadata();
       try {
@@ -138,17 +153,29 @@ final class Caller {
     Context previous = abort.context().attach();
     try {
       R message = method.send(stub, request);
+      if (message instanceof ClaimBatchResponse claim && claim.getHeldBack() == HeldBack.HELD_BACK_STOPPING) {
+        transport.noteFailure(broker, false);
+      } else {
+        transport.noteAnswer(broker);
+      }
       onAttempt.accept(null);
       return new Attempt<>(message, null);
     } catch (StatusRuntimeException error) {
       Failure failure = Failure.read(error);
-      if (!abort.isCancelled()) {
-        onAttempt.accept(failure);
+      if (failure.isOfConnection() && !abort.isCancelled()) {
+        transport.noteFailure(broker, failure.isSilent());
       }
-      return new Attempt<>(null, failure);
+      return failed(failure, abort);
     } finally {
       abort.context().detach(previous);
     }
+  }
+
+  private <R> Attempt<R> failed(Failure failure, Abort abort) {
+    if (!abort.isCancelled()) {
+      onAttempt.accept(failure);
+    }
+    return new Attempt<>(null, failure);
   }
 
   /** Notes a request that is about to be sent again. */

@@ -45,7 +45,7 @@ public final class Client implements AutoCloseable {
 
   /** Adds rows that are ready immediately. Returns their keys in order. */
   public List<String> enqueue(String queue, List<? extends Map<String, ?>> rows) {
-    return enqueue(queue, rows, null, "");
+    return enqueue(queue, rows, null, null);
   }
 
   /**
@@ -53,15 +53,17 @@ public final class Client implements AutoCloseable {
    * call adds its rows once, even if it is sent again.
    *
    * @param delay the time until the rows are ready, up to 366 days. Null: they are ready immediately
-   * @param traceParent the W3C trace context that the leases of the rows continue. Empty: none
+   * @param traceParent the W3C trace context that the leases of the rows continue. Empty: none. Null: that of the current span,
+   *     if OpenTelemetry is on the class path
    * @throws LeaseBrokerException if the broker refuses a row. The rows of that call are not added. Those of earlier calls are
    */
   public List<String> enqueue(String queue, List<? extends Map<String, ?>> rows, Duration delay, String traceParent) {
     List<String> keys = new ArrayList<>();
     EnqueueRequest.Builder request = EnqueueRequest.newBuilder();
+    String trace = traceParent == null ? Tracing.current() : traceParent;
     int size = 0;
     for (Map<String, ?> row : rows) {
-      NewItem item = FollowUp.newItem(row, delay, traceParent);
+      NewItem item = FollowUp.newItem(row, delay, trace);
       size += item.getSerializedSize();
       if (request.getItemsCount() == Options.MAX_ITEMS_PER_CALL || request.getItemsCount() > 0 && size > MAX_CALL_BYTES) {
         keys.addAll(send(queue, request));

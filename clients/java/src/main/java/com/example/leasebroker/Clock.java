@@ -12,7 +12,10 @@ final class Clock {
 
   private Clock() {}
 
+  /** Replaces the clock in a test. */
+  static java.util.function.LongSupplier test;
+
   static long now() {
-    return System.nanoTime() - START;
+    return test != null ? test.getAsLong() : System.nanoTime() - START;
   }
 }

@@ -30,8 +30,8 @@ final class ConnectionHealth {
   private boolean hasWarned;
   private boolean closed;
 
-  ConnectionHealth(Options options, Consumer<Event> events) {
-    this(String.join(", ", options.addresses()), options.logger(), events, FIRST_WARNING, NEXT_WARNING);
+  ConnectionHealth(String address, System.Logger logger, Consumer<Event> events) {
+    this(address, logger, events, FIRST_WARNING, NEXT_WARNING);
   }
 
   /** For tests with other times. */

@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.NoSuchElementException;
 import java.util.Optional;
+import java.util.stream.Stream;
 
 /** The run of a handler: whether it is cancelled, how long its lease lasts, and checkpoints. */
 public final class Context {
@@ -19,6 +20,20 @@ public final class Context {
   Context(State state, Run run) {
     this.state = state;
     this.run = run;
+  }
+
+  /** Makes a context for the test of a handler, with leases of a minute. */
+  public static Context of(Item... items) {
+    Options options = Options.of(Queue.of("test", (item, context) -> null), "test", System.getLogger("com.example.leasebroker"));
+    State state = new State(options, new EventLog("test", null, options.logger()));
+    return new Run(state, Stream.of(items).map(HeldLease::new).toList()).context;
+  }
+
+  /** Makes a context for the test of a handler that is cancelled. */
+  public static Context cancelled(Cause cause, Item... items) {
+    Context context = of(items);
+    context.cancel(cause);
+    return context;
   }
 
   /** Returns the reason for which the handler shall stop. Empty: it shall continue. */
@@ -42,7 +57,7 @@ public final class Context {
     }
   }
 
-  /** Runs an action when the handler is cancelled, or immediately if it already is. The action must not block. */
+  /** Runs an action when the handler is cancelled, in a thread of its own, or now if it already is. */
   public void onCancel(Runnable action) {
     synchronized (this) {
       if (cause == null) {
@@ -133,12 +148,17 @@ public final class Context {
       actions = List.copyOf(onCancel);
       onCancel.clear();
     }
-    for (Runnable action : actions) {
-      try {
-        action.run();
-      } catch (RuntimeException | Error error) {
-        logger().log(System.Logger.Level.ERROR, "an action of onCancel threw an exception", error);
-      }
+    if (!actions.isEmpty()) {
+      // The actions are the program's. They may block, and no thread of the worker waits for them.
+      Threads.start("lease-broker-on-cancel", () -> actions.forEach(this::runAction));
+    }
+  }
+
+  private void runAction(Runnable action) {
+    try {
+      action.run();
+    } catch (RuntimeException | Error error) {
+      logger().log(System.Logger.Level.ERROR, "an action of onCancel threw an exception", error);
     }
   }
 

@@ -8,33 +8,45 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.net.InetAddress;
 import java.net.UnknownHostException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.attribute.BasicFileAttributes;
 import java.util.List;
+import java.util.Objects;
+import java.util.function.Supplier;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 
 /** How a connection is protected. */
 public final class Credentials {
-  private final ChannelCredentials channel;
+  private final Supplier<ChannelCredentials> channel;
+
+  /** The files that are read for each new connection. */
+  private final List<Path> files;
+
   private final boolean allowsEveryAddress;
   private final String serverName;
 
-  private Credentials(ChannelCredentials channel, boolean allowsEveryAddress, String serverName) {
+  private Credentials(Supplier<ChannelCredentials> channel, List<Path> files, boolean allowsEveryAddress, String serverName) {
     this.channel = channel;
+    this.files = files;
     this.allowsEveryAddress = allowsEveryAddress;
     this.serverName = serverName;
   }
 
   /** No encryption, the default. Only addresses of this machine are accepted. */
   public static Credentials plaintext() {
-    return new Credentials(InsecureChannelCredentials.create(), false, null);
+    return new Credentials(InsecureChannelCredentials::create, List.of(), false, null);
   }
 
   /** No encryption, and every address is accepted. Use it if the network is trusted. */
   public static Credentials plaintextAllowed() {
-    return new Credentials(InsecureChannelCredentials.create(), true, null);
+    return new Credentials(InsecureChannelCredentials::create, List.of(), true, null);
   }
 
   /** TLS that trusts the system's authorities. */
   public static Credentials tls() {
-    return tls(null, null, null, null);
+    return tls((byte[]) null, null, null, null);
   }
 
   /**
@@ -47,6 +59,45 @@ public final class Credentials {
    * @throws IllegalArgumentException if a text is malformed
    */
   public static Credentials tls(byte[] ca, byte[] cert, byte[] key, String serverName) {
+    ChannelCredentials channel = channel(ca, cert, key);
+    return new Credentials(() -> channel, List.of(), true, serverName);
+  }
+
+  /**
+   * TLS with files, which are looked at again every 10 s. The arguments are as above.
+   *
+   * @throws UncheckedIOException if a file cannot be read
+   * @throws IllegalArgumentException if a text is malformed
+   */
+  public static Credentials tls(Path ca, Path cert, Path key, String serverName) {
+    Supplier<ChannelCredentials> channel = () -> channel(read(ca), read(cert), read(key));
+    channel.get();
+    return new Credentials(channel, Stream.of(ca, cert, key).filter(Objects::nonNull).toList(), true, serverName);
+  }
+
+  private static byte[] read(Path file) {
+    try {
+      return file == null ? null : Files.readAllBytes(file);
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
+    }
+  }
+
+  /** Returns a text that differs after a file was replaced. */
+  String versions() {
+    return files.stream().map(Credentials::version).collect(Collectors.joining(","));
+  }
+
+  private static String version(Path file) {
+    try {
+      BasicFileAttributes found = Files.readAttributes(file, BasicFileAttributes.class);
+      return found.lastModifiedTime() + " " + found.size() + " " + found.fileKey();
+    } catch (IOException missing) {
+      return "missing";
+    }
+  }
+
+  private static ChannelCredentials channel(byte[] ca, byte[] cert, byte[] key) {
     TlsChannelCredentials.Builder tls = TlsChannelCredentials.newBuilder();
     try {
       if (ca != null) {
@@ -61,11 +112,11 @@ public final class Credentials {
     } catch (IOException impossible) {
       throw new UncheckedIOException(impossible);
     }
-    return new Credentials(tls.build(), true, serverName);
+    return tls.build();
   }
 
   ChannelCredentials channel() {
-    return channel;
+    return channel.get();
   }
 
   String serverName() {

@@ -111,9 +111,20 @@ record Failure(Status.Code code, String reason, String message, List<String> fie
     return pushbackNanos != null && pushbackNanos >= 0;
   }
 
+  /** True if the next call needs another broker, because the connection or the broker does not work. */
+  boolean isOfConnection() {
+    return code == Status.Code.UNAVAILABLE || reason.isEmpty() && mayPass();
+  }
+
+  /** True if there was no answer in time. */
+  boolean isSilent() {
+    return code == Status.Code.DEADLINE_EXCEEDED && reason.isEmpty();
+  }
+
   /** True if the same request can succeed later. */
   boolean mayPass() {
-    if (pushbackNanos != null) {
+    // The broker sends a pushback of -1 with its own DEADLINE_EXCEEDED. The next attempt has a deadline of its own.
+    if (pushbackNanos != null && code != Status.Code.DEADLINE_EXCEEDED) {
       return asksToWait();
     }
     return switch (code) {

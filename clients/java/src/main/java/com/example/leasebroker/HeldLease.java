@@ -58,6 +58,15 @@ final class HeldLease {
     deadline = lastAnswer + duration;
   }
 
+  /** A lease of a minute, for the context of a test. */
+  HeldLease(Item item) {
+    id = item.key();
+    this.item = item;
+    duration = 60 * Clock.SECOND;
+    lastAnswer = Clock.now();
+    deadline = lastAnswer + duration;
+  }
+
   /** Takes the answer to a heartbeat that was sent at `sentAt`. */
   void extend(long sentAt, long timeLeft) {
     deadline = unconfirmed ? sentAt + timeLeft : Math.max(deadline, sentAt + timeLeft);

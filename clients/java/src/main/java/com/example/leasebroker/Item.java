@@ -30,6 +30,17 @@ public final class Item {
     traceParent = lease.getTraceParent();
   }
 
+  /** Makes an item for the test of a handler. Its first attempt has the fencing token 1. */
+  public static Item of(String key, Map<String, ?> columns) {
+    return of(key, columns, 1, 1);
+  }
+
+  /** Makes an item for the test of a handler. */
+  public static Item of(String key, Map<String, ?> columns, int attempt, long fencingToken) {
+    var row = com.example.leasebroker.v1.Item.newBuilder().setKey(key).putAllColumns(Values.toProto(columns));
+    return new Item(Lease.newBuilder().setItem(row).setAttempt(attempt).setFencingToken(fencingToken).build());
+  }
+
   /** Returns the identity of the row, as the broker writes it. */
   public String key() {
     return key;

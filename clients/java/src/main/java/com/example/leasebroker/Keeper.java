@@ -26,7 +26,7 @@ final class Keeper {
   private static final int MAX_BEAT_BYTES = 3 << 20;
 
   /** One Heartbeat call. */
-  private static final class Beat {
+  static final class Beat {
     final List<HeldLease> leases = new ArrayList<>();
 
     /** The numbers of the checkpoints that the call carries. */
@@ -45,7 +45,7 @@ final class Keeper {
   private final State state;
   private final Caller caller;
   private final Executor executor;
-  private final Consumer<LeaseBrokerException> onFatal;
+  private final Consumer<? super LeaseBrokerException> onFatal;
   private final Abort abort = new Abort();
 
   /** True after the broker has refused the token of a heartbeat. */
@@ -57,7 +57,7 @@ final class Keeper {
   private long wake;
 
   /** `executor` runs the calls, so that this thread never waits for an answer. */
-  Keeper(State state, Caller caller, Executor executor, Consumer<LeaseBrokerException> onFatal) {
+  Keeper(State state, Caller caller, Executor executor, Consumer<? super LeaseBrokerException> onFatal) {
     this.state = state;
     this.caller = caller;
     this.executor = executor;
@@ -79,17 +79,7 @@ final class Keeper {
     executor.execute(this::warmUp);
     boolean[] ended = new boolean[1];
     while (!ended[0]) {
-      List<Beat> beats = new ArrayList<>();
-      state.update(
-          () -> {
-            long now = Clock.now();
-            wake = now + LONGEST_SLEEP;
-            state.clockChanged = false;
-            List.copyOf(state.held.values()).forEach(lease -> watchLease(lease, now));
-            List.copyOf(state.runs).forEach(run -> watchRun(run, now));
-            addBeats(beats, now);
-          });
-      beats.forEach(beat -> executor.execute(() -> send(beat)));
+      look().forEach(beat -> executor.execute(() -> send(beat)));
       state.read(
           () -> {
             if (!closed && !state.clockChanged) {
@@ -99,6 +89,26 @@ final class Keeper {
             return null;
           });
     }
+  }
+
+  /** Acts on the times of leases and handlers. Returns the heartbeats that are due. */
+  List<Beat> look() {
+    List<Beat> beats = new ArrayList<>();
+    state.update(
+        () -> {
+          long now = Clock.now();
+          wake = now + LONGEST_SLEEP;
+          state.clockChanged = false;
+          List.copyOf(state.held.values()).forEach(lease -> watchLease(lease, now));
+          List.copyOf(state.runs).forEach(run -> watchRun(run, now));
+          addBeats(beats, now);
+        });
+    return beats;
+  }
+
+  /** Returns the moment of the next look. */
+  long wake() {
+    return wake;
   }
 
   /**
@@ -136,7 +146,7 @@ final class Keeper {
     }
     long lostAt = state.lostAt(lease);
     if (now >= lostAt) {
-      state.lose(lease, State.LOST_REASON);
+      state.lose(lease, state.endedReason());
       return;
     }
     lookAt(lostAt);
@@ -253,6 +263,11 @@ final class Keeper {
     if (abort.isCancelled()) {
       return;
     }
+    note(beat, attempt, sentAt);
+  }
+
+  /** Takes the end of the attempt to send a heartbeat. */
+  void note(Beat beat, Caller.Attempt<HeartbeatResponse> attempt, long sentAt) {
     Failure failure =
         attempt.failure() != null ? attempt.failure() : Failure.ofCount(attempt.message().getResultsCount(), beat.leases.size());
     if (failure == null) {

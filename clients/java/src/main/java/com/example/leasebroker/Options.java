@@ -5,13 +5,11 @@ import java.net.UnknownHostException;
 import java.security.SecureRandom;
 import java.time.Duration;
 import java.util.HexFormat;
-import java.util.List;
 import java.util.concurrent.Executor;
 import java.util.function.Consumer;
 
-/** The options of a worker. {@link Worker.Builder} documents each of them. */
+/** The checked options of a queue. {@link Queue} documents each of them. */
 record Options(
-    List<String> addresses,
     String queue,
     String workerId,
     int concurrency,
@@ -20,11 +18,8 @@ record Options(
     boolean heartbeat,
     Duration timeLimit,
     Duration pollWait,
-    Duration grace,
     Duration stuckAfter,
     int maxStuck,
-    Credentials credentials,
-    TokenSource token,
     Consumer<Event> onEvent,
     System.Logger logger,
     Executor executor) {
@@ -34,7 +29,7 @@ record Options(
 
   Options {
     require(!queue.isEmpty(), "queue is empty");
-    require(!workerId.isEmpty(), "workerId is empty; it has 1 to 128 characters");
+    require(!workerId.isEmpty() && workerId.length() <= 128, "workerId has " + workerId.length() + " characters; it must have 1 to 128");
     require(concurrency >= 1, "concurrency is " + concurrency + "; it must be at least 1");
     require(batch >= 0 && batch <= MAX_ITEMS_PER_CALL, "batch is " + batch + "; it must be 1 to " + MAX_ITEMS_PER_CALL);
     require(maxStuck >= 1, "maxStuck is " + maxStuck + "; it must be at least 1");
@@ -42,8 +37,13 @@ record Options(
     require(timeLimit == null || isPositive(timeLimit), "timeLimit is " + timeLimit + "; it must be more than 0");
     require(isPositive(stuckAfter), "stuckAfter is " + stuckAfter + "; it must be more than 0");
     require(!pollWait.isNegative(), "wait is " + pollWait + "; it must not be negative");
-    require(!grace.isNegative(), "grace is " + grace + "; it must not be negative");
-    credentials.check(addresses);
+  }
+
+  static Options of(Queue queue, String workerId, System.Logger logger) {
+    int maxStuck = queue.maxStuck == null ? Math.max(queue.concurrency, 1) : queue.maxStuck;
+    return new Options(
+        queue.name, workerId, queue.concurrency, queue.batch, queue.lease, queue.heartbeat, queue.timeLimit, queue.wait,
+        queue.stuckAfter, maxStuck, queue.onEvent, logger, queue.executor);
   }
 
   /** The number of items that one handler gets. */

@@ -29,10 +29,10 @@ final class Poller {
   private final State state;
   private final Caller caller;
   private final ConnectionHealth health;
-  private final Consumer<LeaseBrokerException> onFatal;
+  private final Consumer<? super LeaseBrokerException> onFatal;
   private final Abort abort = new Abort();
 
-  Poller(State state, Caller caller, ConnectionHealth health, Consumer<LeaseBrokerException> onFatal) {
+  Poller(State state, Caller caller, ConnectionHealth health, Consumer<? super LeaseBrokerException> onFatal) {
     this.state = state;
     this.caller = caller;
     this.health = health;
@@ -92,7 +92,7 @@ final class Poller {
       request.setLeaseDuration(Values.duration(options.lease()));
     }
     long begun = Clock.now();
-    long timeout = options.pollWait().toNanos() + 5 * Clock.SECOND;
+    long timeout = wait.toNanos() + 5 * Clock.SECOND;
     Caller.Limits limits = new Caller.Limits(() -> Clock.NEVER, timeout, abort, request::clearWaitTimeout);
     Caller.Answer<ClaimBatchResponse> answer;
     try {

@@ -22,6 +22,17 @@ final class Runner {
     };
   }
 
+  /** Returns the handler of a queue within its interceptors. */
+  static BatchHandler intercepted(Queue queue) {
+    BatchHandler handler = queue.handler;
+    for (int i = queue.interceptors.size() - 1; i >= 0; i--) {
+      Interceptor interceptor = queue.interceptors.get(i);
+      BatchHandler inner = handler;
+      handler = (items, context) -> interceptor.intercept(items, context, inner);
+    }
+    return handler;
+  }
+
   /** Runs the handler in this thread, and passes the endings of its items to the state. */
   @SuppressWarnings("try") // The scope is only opened and closed.
   void run(Run run) {

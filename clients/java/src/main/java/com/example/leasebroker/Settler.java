@@ -20,6 +20,7 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
+import java.util.function.Predicate;
 
 /** Tells the broker how items have ended, in groups, and claims the next items by the same call. */
 final class Settler {
@@ -31,15 +32,22 @@ final class Settler {
   private static final long YIELD_NANOS = 100_000;
 
   /** The part that the answers to the three settling calls have in common. `nextError` is null if the claim did not fail. */
-  private record Settlement(List<SettleResult> results, ClaimBatchResponse next, CallError nextError) {}
+  record Settlement(List<SettleResult> results, ClaimBatchResponse next, CallError nextError) {}
+
+  /** A call that settles endings of one kind, and claims items for `slots` slots. `next` is null without slots. */
+  record Call(List<Ending> group, int slots, NextClaim next) {}
+
+  /** The order decides which of the calls of a group claims the next items. */
+  private static final List<Predicate<Ending>> KINDS =
+      List.of(ending -> ending.completion() != null, ending -> ending.failure() != null, ending -> ending.release() != null);
 
   private final State state;
   private final Caller caller;
   private final Executor executor;
-  private final Consumer<LeaseBrokerException> onFatal;
+  private final Consumer<? super LeaseBrokerException> onFatal;
   private final Abort abort = new Abort();
 
-  Settler(State state, Caller caller, Executor executor, Consumer<LeaseBrokerException> onFatal) {
+  Settler(State state, Caller caller, Executor executor, Consumer<? super LeaseBrokerException> onFatal) {
     this.state = state;
     this.caller = caller;
     this.executor = executor;
@@ -58,20 +66,14 @@ final class Settler {
         long wait = state.read(() -> state.gathering.await(state.runs.size()));
         LockSupport.parkNanos(Math.max(wait, YIELD_NANOS));
       }
-      List<Ending> group = new ArrayList<>();
-      int[] slots = new int[1];
-      state.update(
-          () -> {
-            takeGroup(group);
-            state.settling = true;
-            slots[0] = state.reserveSlots();
-          });
-      int left = settle(group, slots[0]);
-      state.update(
-          () -> {
-            state.settling = false;
-            state.returnSlots(left);
-          });
+      List<Call> settling = take();
+      if (!settling.isEmpty()) {
+        List<CompletableFuture<Void>> others =
+            settling.stream().skip(1).map(call -> CompletableFuture.runAsync(() -> send(call), executor)).toList();
+        send(settling.get(0));
+        others.forEach(CompletableFuture::join);
+      }
+      finish();
     }
   }
 
@@ -105,7 +107,7 @@ final class Settler {
         continue; // The lease was lost while its ending waited.
       }
       if (Clock.now() >= lease.deadline) {
-        state.lose(lease, State.LOST_REASON);
+        state.lose(lease, state.endedReason());
       } else {
         lease.phase = HeldLease.Phase.SETTLING;
         group.add(ending);
@@ -113,58 +115,78 @@ final class Settler {
     }
   }
 
-  /** Settles a group by at most three calls at the same time. Returns the slots for which nothing was claimed. */
-  private int settle(List<Ending> group, int slots) {
-    List<List<Ending>> parts = new ArrayList<>();
-    parts.add(group.stream().filter(ending -> ending.completion() != null).toList());
-    parts.add(group.stream().filter(ending -> ending.failure() != null).toList());
-    parts.add(group.stream().filter(ending -> ending.release() != null).toList());
-    parts.removeIf(List::isEmpty);
-    if (parts.isEmpty()) {
-      return slots;
-    }
-    // The first call claims the next items. A Release cannot.
-    List<Ending> first = parts.get(0);
-    int claimed = first.get(0).release() == null ? slots : 0;
-    List<CompletableFuture<Void>> others =
-        parts.stream().skip(1).map(part -> CompletableFuture.runAsync(() -> send(part, 0), executor)).toList();
-    send(first, claimed);
-    others.forEach(CompletableFuture::join);
-    return slots - claimed;
+  /** Takes endings from the state. Returns one call for each kind of ending. The first one claims items. */
+  List<Call> take() {
+    List<Call> settling = new ArrayList<>();
+    state.update(
+        () -> {
+          List<Ending> group = new ArrayList<>();
+          takeGroup(group);
+          state.settling = !group.isEmpty();
+          // A Release claims nothing.
+          boolean claims = group.stream().anyMatch(ending -> ending.release() == null);
+          int slots = claims ? state.reserveSlots() : 0;
+          for (Predicate<Ending> kind : KINDS) {
+            List<Ending> part = group.stream().filter(kind).toList();
+            if (!part.isEmpty()) {
+              settling.add(new Call(part, slots, slots > 0 ? nextClaim(slots) : null));
+              slots = 0;
+            }
+          }
+        });
+    return settling;
   }
 
-  /** Settles endings of one kind, and claims for `slots` slots. */
-  private void send(List<Ending> group, int slots) {
-    NextClaim next = slots > 0 ? nextClaim(slots) : null;
+  /** Notes that all calls of `take` have ended. */
+  void finish() {
+    state.update(
+        () -> {
+          state.settling = false;
+          state.returnSlots(0);
+        });
+  }
+
+  /** Sends a call until the last of its leases ends. */
+  private void send(Call call) {
     Caller.Answer<Settlement> answer;
     try {
-      answer = call(group, next);
+      answer = call(call.group, call.next);
     } catch (LeaseBrokerException error) {
-      if (error.refusesRequest()) {
-        state.update(() -> state.returnSlots(slots));
-        sendAlone(group, error);
-        return;
-      }
-      giveUp(group, next, slots, error.getMessage());
-      if (error.refusesCaller()) {
-        onFatal.accept(error);
-      }
+      note(call, error);
       return;
     } catch (Abort.Aborted stopped) {
-      giveUp(group, next, slots, "the worker has stopped");
+      giveUp(call, "the worker has stopped");
       return;
     }
+    note(call, answer);
+  }
+
+  /** Takes the error of a call. */
+  void note(Call call, LeaseBrokerException error) {
+    if (error.refusesRequest()) {
+      state.update(() -> state.returnSlots(call.slots));
+      sendAlone(call.group, error);
+      return;
+    }
+    giveUp(call, error.getMessage());
+    if (error.refusesCaller()) {
+      onFatal.accept(error);
+    }
+  }
+
+  /** Takes the answer to a call. */
+  void note(Call call, Caller.Answer<Settlement> answer) {
     Settlement message = answer.message();
     state.update(
         () -> {
-          note(group, answer);
+          note(call.group, answer);
           if (message.nextError() == null) {
-            state.accept(message.next().getLeasesList(), slots, answer.sentAt(), answer.arrivedAt());
+            state.accept(message.next().getLeasesList(), call.slots, answer.sentAt(), answer.arrivedAt());
           }
         });
     Poller.warnOfTooLarge(state, message.next().getTooLargeList());
     if (message.nextError() != null) {
-      claimFailed(Failure.read(message.nextError()), next, slots);
+      claimFailed(Failure.read(message.nextError()), call.next, call.slots);
     }
   }
 
@@ -187,17 +209,17 @@ final class Settler {
   }
 
   /** Drops the leases of a group that may be settled or not. */
-  private void giveUp(List<Ending> group, NextClaim next, int slots, String error) {
+  private void giveUp(Call call, String error) {
     state.update(
         () -> {
-          if (next != null) {
-            state.abandoned.add(next.getRequestId());
+          if (call.next != null) {
+            state.abandoned.add(call.next.getRequestId());
           }
-          for (Ending ending : group) {
+          for (Ending ending : call.group) {
             state.emit(Event.of(Event.Name.UNKNOWN, ending.lease().item).withError(error));
             state.drop(ending.lease());
           }
-          state.returnSlots(slots);
+          state.returnSlots(call.slots);
         });
   }
 
@@ -208,7 +230,7 @@ final class Settler {
       return;
     }
     for (Ending ending : group) {
-      send(List.of(ending), 0);
+      send(new Call(List.of(ending), 0, null));
     }
   }
 
@@ -246,7 +268,7 @@ final class Settler {
   }
 
   /** The call may take a while: heartbeats keep the leases from now on. */
-  private void keepLeases(List<Ending> group) {
+  void keepLeases(List<Ending> group) {
     state.update(
         () -> {
           for (Ending ending : group) {

@@ -20,9 +20,6 @@ final class State {
   /** The most bytes of a checkpoint that a broker can be configured to store. */
   private static final int MAX_CHECKPOINT_BYTES = 65_536;
 
-  /** The reason of a lease that the worker gives up by itself. */
-  static final String LOST_REASON = "no heartbeat was answered in time";
-
   /** Stands for the duration of a lease while none was seen. */
   private static final long DEFAULT_LEASE = 30 * Clock.SECOND;
 
@@ -95,7 +92,14 @@ final class State {
       effects = new ArrayList<>();
       lock.unlock();
     }
-    follow.forEach(Runnable::run);
+    for (Runnable effect : follow) {
+      try {
+        effect.run();
+      } catch (RuntimeException | Error error) {
+        // The other effects follow all the same.
+        options.logger().log(System.Logger.Level.ERROR, "an effect of the worker's state has failed", error);
+      }
+    }
   }
 
   <T> T read(Supplier<T> look) {
@@ -160,7 +164,7 @@ final class State {
         emit(Event.of(Event.Name.CLAIMED, lease.item));
         if (Clock.now() >= lostAt(lease)) {
           // The process was suspended since the response arrived.
-          lose(lease, LOST_REASON);
+          lose(lease, endedReason());
           continue;
         }
         leases.add(lease);
@@ -192,15 +196,42 @@ final class State {
     effects.add(() -> start.accept(run));
   }
 
+  /** Takes no further items. */
+  void stop() {
+    takesItems = false;
+    slotsFree.signalAll();
+  }
+
+  /** Cancels all handlers, because the worker stops. */
+  void cancelAll() {
+    List.copyOf(runs).forEach(run -> cancel(run, Cause.SHUTDOWN, null));
+  }
+
+  /** Drops the leases of handlers that did not return. They expire. Returns the number of the handlers. */
+  int leaveHandlers() {
+    for (Run run : runs) {
+      run.leases.stream().filter(lease -> lease.phase == HeldLease.Phase.RUNNING).forEach(this::drop);
+    }
+    return runs.size();
+  }
+
+  /** Releases the leases of a handler that could not be started. The caller gives its slot back later. */
+  void refuseStart(Run run) {
+    runs.remove(run);
+    run.leases.forEach(lease -> settle(Ending.released(lease, null)));
+    changed.signalAll();
+  }
+
   /** Takes the endings of a handler that has returned. Endings of leases that are done already are dropped. */
   void end(Run run, List<Ending> results) {
+    // First, because a handler that has returned is not cancelled.
+    runs.remove(run);
     for (HeldLease lease : run.leases) {
       // The process may have been stopped for so long that the keeper has not looked yet.
       if (lease.phase == HeldLease.Phase.RUNNING && Clock.now() >= lostAt(lease)) {
-        lose(lease, LOST_REASON);
+        lose(lease, endedReason());
       }
     }
-    runs.remove(run);
     gathering.note(Clock.now() - run.startedAt);
     results.forEach(this::settle);
     if (run.stuck) {
@@ -226,6 +257,11 @@ final class State {
   void drop(HeldLease lease) {
     lease.phase = HeldLease.Phase.DONE;
     held.remove(lease.id);
+  }
+
+  /** Returns the reason of a lease that the worker gives up by its own clock. */
+  String endedReason() {
+    return options.heartbeat() ? "no heartbeat was answered in time" : "the lease has ended";
   }
 
   /**

@@ -14,8 +14,11 @@ public interface TokenSource {
    */
   String token(boolean fresh) throws IOException;
 
-  /** A token that never changes. */
+  /** A token that never changes. Throws if the text is the name of a file: the name would be sent as the token. */
   static TokenSource of(String token) {
+    if (!token.isBlank() && token.length() < 1_024 && new java.io.File(token).exists()) {
+      throw new IllegalArgumentException("token: " + token + " is a file: use TokenSource.ofFile");
+    }
     return fresh -> token;
   }
 

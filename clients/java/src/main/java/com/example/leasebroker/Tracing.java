@@ -20,7 +20,14 @@ final class Tracing {
   static Scope enter(String traceParent) {
     // version, trace id, span id, flags: 00-32 digits-16 digits-2 digits
     boolean wellFormed = traceParent.matches("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}");
-    return AVAILABLE && wellFormed ? Entered.enter(traceParent) : () -> {};
+    // Below a context that is not sampled no span would be recorded, although the program may record its own.
+    boolean sampled = wellFormed && (Integer.parseInt(traceParent.substring(53), 16) & 1) == 1;
+    return AVAILABLE && sampled ? Entered.enter(traceParent) : () -> {};
+  }
+
+  /** Returns the W3C trace context of the current span, or an empty text. */
+  static String current() {
+    return AVAILABLE ? Entered.current() : "";
   }
 
   private static boolean isAvailable() {
@@ -39,6 +46,11 @@ final class Tracing {
       SpanContext parent = SpanContext.createFromRemoteParent(parts[1], parts[2], TraceFlags.fromHex(parts[3], 0), TraceState.getDefault());
       var scope = Span.wrap(parent).makeCurrent();
       return scope::close;
+    }
+
+    static String current() {
+      SpanContext span = Span.current().getSpanContext();
+      return span.isValid() ? "00-" + span.getTraceId() + "-" + span.getSpanId() + "-" + span.getTraceFlags().asHex() : "";
     }
   }
 }

@@ -1,55 +1,233 @@
 package com.example.leasebroker;
 
 import com.example.leasebroker.v1.LeaseServiceGrpc;
+import io.grpc.ConnectivityState;
 import io.grpc.Grpc;
 import io.grpc.ManagedChannel;
 import io.grpc.ManagedChannelBuilder;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.net.Inet6Address;
+import java.net.InetAddress;
+import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 
-/** A connection to one broker or to several. It connects with the first call. */
+/** The connections to the brokers: a channel for each broker, which calls use in turn. */
 final class Transport {
   static final String VERSION = "0.2.0";
 
-  private final ManagedChannel channel;
+  /** The time after which files of credentials are looked at again. A test shortens it. */
+  static long fileInterval = 10 * Clock.SECOND;
+
+  /** The time in which a connection must be ready. */
+  private static final long CONNECT_TIMEOUT = 5 * Clock.SECOND;
+
+  /**
+   * The times for which a broker gets no calls if there are others: after an error, and after a call without an answer. The
+   * connection of a process that hangs stays open, so only calls show that it works again.
+   */
+  private static final long PASS_OVER = Clock.SECOND;
+
+  private static final long PASS_OVER_SILENT = 30 * Clock.SECOND;
+  private static final long RESOLVE_INTERVAL = 5 * Clock.SECOND;
+
+  /** Longer than any call. */
+  private static final long CLOSE_AFTER = 90 * Clock.SECOND;
+
+  private static final String NAME = "dns:///";
+
+  /** The channel of a broker. */
+  static final class Broker {
+    private final String target;
+    private final ManagedChannel channel;
+
+    /** The moment from which it gets calls again. */
+    private long freeAt;
+
+    private Broker(String target, ManagedChannel channel) {
+      this.target = target;
+      this.channel = channel;
+    }
+
+    LeaseServiceGrpc.LeaseServiceBlockingStub stub() {
+      return LeaseServiceGrpc.newBlockingStub(channel);
+    }
+
+    /** Waits for a connection while one is made. Returns false if that takes too long. */
+    boolean awaitConnection(long timeout) throws InterruptedException {
+      long until = Clock.now() + CONNECT_TIMEOUT;
+      ConnectivityState state = channel.getState(true);
+      while (timeout > CONNECT_TIMEOUT && (state == ConnectivityState.IDLE || state == ConnectivityState.CONNECTING)) {
+        CountDownLatch changed = new CountDownLatch(1);
+        channel.notifyWhenStateChanged(state, changed::countDown);
+        if (!changed.await(until - Clock.now(), TimeUnit.NANOSECONDS)) {
+          return false;
+        }
+        state = channel.getState(false);
+      }
+      return true;
+    }
+  }
+
+  private record Old(ManagedChannel channel, long closeAt) {}
+
+  private final Credentials credentials;
+
+  /** The host and port of a name whose addresses are all used. Null: the addresses are those of a list. */
+  private final String name;
+
+  private List<Broker> brokers = new ArrayList<>();
+  private int next;
+  private boolean closed;
+  private long resolvedAt;
+  private long lookedAt = Clock.now();
+  private String versions;
+
+  /** Channels that were replaced, with the moment from which no call needs them. */
+  private final List<Old> old = new ArrayList<>();
 
   Transport(List<String> addresses, Credentials credentials) {
-    boolean several = addresses.size() > 1;
-    String target = several ? AddressList.target(addresses) : addresses.get(0);
+    this.credentials = credentials;
+    versions = credentials.versions();
+    String first = addresses.get(0);
+    name = first.startsWith(NAME) ? first.substring(NAME.length()) : null;
+    for (String address : addresses) {
+      boolean isPlain = address.matches(".+:[0-9]+") && !address.startsWith("dns:");
+      if (addresses.size() > 1 && !isPlain) {
+        throw new IllegalArgumentException("address: a list has host:port, and not " + address);
+      }
+    }
+    if (name == null) {
+      addresses.forEach(address -> brokers.add(connect(address)));
+    }
+  }
+
+  /** Returns the broker for the next call. Throws if its name is unknown. */
+  synchronized Broker route() throws IOException {
+    long now = Clock.now();
+    if (now - lookedAt >= fileInterval) {
+      lookAtFiles(now);
+    }
+    if (name != null && brokers.isEmpty()) {
+      set(resolve());
+    } else if (name != null && now - resolvedAt >= RESOLVE_INTERVAL && brokers.stream().anyMatch(broker -> broker.freeAt > 0)) {
+      resolvedAt = now;
+      Threads.start("lease-broker-resolver", this::resolveAgain);
+    }
+    int index = next;
+    for (int step = brokers.size() - 1; step >= 0; step--) {
+      int candidate = (next + step) % brokers.size();
+      if (brokers.get(candidate).freeAt <= now) {
+        index = candidate;
+      }
+    }
+    next = (index + 1) % brokers.size();
+    return brokers.get(index % brokers.size());
+  }
+
+  /** Notes that a call of the broker was answered. */
+  synchronized void noteAnswer(Broker broker) {
+    broker.freeAt = 0;
+  }
+
+  /**
+   * Notes that the next call needs another broker. `silent`: there was no answer in time. A connection can be dead without an
+   * error, for example after a firewall has forgotten it, so a new one is made.
+   */
+  synchronized void noteFailure(Broker broker, boolean silent) {
+    broker.freeAt = Clock.now() + (silent ? PASS_OVER_SILENT : PASS_OVER);
+    if (silent) {
+      replace(broker);
+    }
+  }
+
+  /** Connects at once if a connection waits before it tries again. Its waits have no option, and grow to 120 s. */
+  synchronized void reconnect() {
+    brokers.forEach(broker -> broker.channel.resetConnectBackoff());
+  }
+
+  synchronized void close() {
+    closed = true;
+    Stream.concat(brokers.stream().map(broker -> broker.channel), old.stream().map(Old::channel)).forEach(ManagedChannel::shutdownNow);
+  }
+
+  private Broker connect(String target) {
     ManagedChannelBuilder<?> builder =
         Grpc.newChannelBuilder(target, credentials.channel())
             // Caller sends requests again.
             .disableRetry()
             .disableServiceConfigLookUp()
-            .defaultLoadBalancingPolicy("round_robin")
             // Finds a connection that is dead at one end while a claim waits.
             .keepAliveTime(20, TimeUnit.SECONDS)
             .keepAliveTimeout(10, TimeUnit.SECONDS)
             // The broker bounds its responses, but one row may be larger than the default.
             .maxInboundMessageSize(Integer.MAX_VALUE)
             .userAgent("lease-broker-java/" + VERSION);
-    if (several || target.startsWith("dns:")) {
-      // A broker that drains says so by its health, and calls go to another. With a single address there is no other. If a
-      // load balancer is behind it, the health of one broker says nothing about the next.
-      builder.defaultServiceConfig(Map.of("healthCheckConfig", Map.of("serviceName", LeaseServiceGrpc.SERVICE_NAME)));
+    // The certificate of a broker has the name and not the number that was found for it.
+    String authority = credentials.serverName() != null ? credentials.serverName() : name;
+    if (authority != null) {
+      builder.overrideAuthority(authority);
     }
-    if (credentials.serverName() != null) {
-      builder.overrideAuthority(credentials.serverName());
+    return new Broker(target, builder.build());
+  }
+
+  /** Makes a new channel in the place of another one. Calls that run keep the old one. */
+  private void replace(Broker broker) {
+    int index = brokers.indexOf(broker);
+    if (index >= 0 && !closed) {
+      Broker replacement = connect(broker.target);
+      replacement.freeAt = broker.freeAt;
+      brokers.set(index, replacement);
+      old.add(new Old(broker.channel, Clock.now() + CLOSE_AFTER));
     }
-    channel = builder.build();
   }
 
-  LeaseServiceGrpc.LeaseServiceBlockingStub stub() {
-    return LeaseServiceGrpc.newBlockingStub(channel);
+  /** Reads certificates again that have changed, and closes old channels. */
+  private void lookAtFiles(long now) {
+    lookedAt = now;
+    old.stream().filter(each -> each.closeAt <= now).forEach(each -> each.channel.shutdownNow());
+    old.removeIf(each -> each.closeAt <= now);
+    String found = credentials.versions();
+    if (found.equals(versions)) {
+      return;
+    }
+    try {
+      List.copyOf(brokers).forEach(this::replace);
+      versions = found;
+    } catch (UncheckedIOException | IllegalArgumentException changing) {
+      // The files are being replaced.
+    }
   }
 
-  /** Connects at once if the connection waits before it tries again. Its waits have no option, and grow to 120 s. */
-  void reconnect() {
-    channel.resetConnectBackoff();
+  private void resolveAgain() {
+    try {
+      List<String> targets = resolve();
+      synchronized (this) {
+        set(targets);
+      }
+    } catch (IOException unknown) {
+      // The addresses that were found before may work again.
+    }
   }
 
-  void close() {
-    channel.shutdownNow();
+  private List<String> resolve() throws IOException {
+    int colon = name.lastIndexOf(':');
+    String port = name.substring(colon);
+    return Stream.of(InetAddress.getAllByName(name.substring(0, colon)))
+        .map(address -> (address instanceof Inet6Address ? "[" + address.getHostAddress() + "]" : address.getHostAddress()) + port)
+        .distinct().sorted().toList();
+  }
+
+  /** Sets the list of brokers, and keeps the connections of those that remain. */
+  private void set(List<String> targets) {
+    List<Broker> before = brokers;
+    brokers = new ArrayList<>();
+    for (String target : targets) {
+      brokers.add(before.stream().filter(broker -> broker.target.equals(target)).findFirst().orElseGet(() -> connect(target)));
+    }
+    before.stream().filter(broker -> !brokers.contains(broker)).forEach(broker -> broker.channel.shutdown());
   }
 }

@@ -3,57 +3,43 @@ package com.example.leasebroker;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.EnumMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.CompletableFuture;
+import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Executor;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
-import java.util.concurrent.ThreadFactory;
-import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
-import java.util.concurrent.atomic.AtomicInteger;
-import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
 
-/** Works on the items of one queue. Make it with a builder, and use it once. */
+/** Works on the items of one queue, or of several. Make it with a builder, and use it once. */
 public final class Worker {
-  /** The time that a cancelled handler has to return when the worker stops. */
-  private static final long CANCEL_GRACE = 5 * Clock.SECOND;
-
-  /** The time that the last settling calls have after that. */
-  private static final long SETTLE_GRACE = 5 * Clock.SECOND;
-
-  private final Options options;
-  private final EventLog events;
-  private final State state;
+  private final List<QueueWorker> queues;
+  private final List<String> addresses;
+  private final Credentials credentials;
+  private final TokenSource token;
+  private final Duration grace;
+  private final System.Logger logger;
   private final ConnectionHealth health;
-  private final Runner runner;
   private final CountDownLatch stopping = new CountDownLatch(1);
   private final CountDownLatch stopped = new CountDownLatch(1);
   private final AtomicBoolean stopBegun = new AtomicBoolean();
   private volatile boolean hurry;
   private volatile RuntimeException error;
 
-  // These are set by `start`.
-  private ExecutorService calls;
-  private ExecutorService handlers;
-  private Transport transport;
-  private Transport keeperTransport;
-  private Poller poller;
-  private Settler settler;
-  private Keeper keeper;
-  private Thread settlerThread;
-  private Thread keeperThread;
-  private final List<Thread> pollerThreads = new ArrayList<>();
+  /** Is set by `start`. */
+  private QueueWorker.Connections connections;
 
-  private Worker(Options options, BatchHandler handler) {
-    this.options = options;
-    events = new EventLog(options.queue(), options.onEvent(), options.logger());
-    state = new State(options, events);
-    health = new ConnectionHealth(options, events::emit);
-    runner = new Runner(state, handler);
+  private Worker(Builder builder, List<QueueWorker> queues) {
+    this.queues = queues;
+    addresses = parse(builder.address);
+    credentials = builder.credentials;
+    credentials.check(addresses);
+    token = builder.token;
+    grace = builder.grace;
+    logger = builder.logger;
+    health = new ConnectionHealth(String.join(", ", addresses), logger, event -> queues.forEach(queue -> queue.events.emit(event)));
   }
 
   /**
@@ -63,15 +49,12 @@ public final class Worker {
    * @param queue the name of the queue
    */
   public static Builder builder(String address, String queue, Handler handler) {
-    return new Builder(address, queue, 0, Runner.inBatches(handler));
+    return new Builder(address, Queue.of(queue, handler));
   }
 
   /** Begins a worker whose handler gets up to `batch` items, 1 to 1,000. The concurrency is then the number of batches. */
   public static Builder batchBuilder(String address, String queue, int batch, BatchHandler handler) {
-    if (batch < 1) {
-      throw new IllegalArgumentException("batch is " + batch + "; it must be at least 1");
-    }
-    return new Builder(address, queue, batch, handler);
+    return new Builder(address, Queue.ofBatches(queue, batch, handler));
   }
 
   /**
@@ -82,10 +65,10 @@ public final class Worker {
    */
   @SuppressWarnings("try") // The signals are only caught and released.
   public void run() {
-    try (Signals ignored = new Signals(this::onSignal, options.logger())) {
+    try (Signals ignored = new Signals(this::onSignal, logger)) {
       start();
-      await(stopping);
-      stop(options.grace());
+      Threads.await(stopping);
+      stop(grace);
     }
   }
 
@@ -95,29 +78,16 @@ public final class Worker {
    * @throws IllegalStateException if the worker was started before
    */
   public synchronized void start() {
-    if (transport != null) {
+    if (connections != null) {
       throw new IllegalStateException("the worker was started before; make another one");
     }
     if (stopping.getCount() == 0) {
       return;
     }
-    transport = new Transport(options.addresses(), options.credentials());
-    keeperTransport = new Transport(options.addresses(), options.credentials());
-    calls = Executors.newCachedThreadPool(threads("lease-broker-call"));
-    handlers = Executors.newCachedThreadPool(threads("lease-broker-handler"));
-    Executor executor = options.executor() == null ? handlers : options.executor();
-    state.start = run -> executor.execute(() -> runner.run(run));
-    Caller caller = new Caller(transport, options.token(), health::note, this::onRetry);
-    Caller keeperCaller = new Caller(keeperTransport, options.token(), health::note, this::onRetry);
-    poller = new Poller(state, caller, health, this::onFatal);
-    settler = new Settler(state, caller, calls, this::onFatal);
-    keeper = new Keeper(state, keeperCaller, calls, this::onFatal);
+    connections =
+        new QueueWorker.Connections(new Transport(addresses, credentials), new Transport(addresses, credentials), token, health);
     health.start();
-    settlerThread = startThread("lease-broker-settler", settler::run);
-    keeperThread = startThread("lease-broker-keeper", keeper::run);
-    for (int i = 0; i < options.pollers(); i++) {
-      pollerThreads.add(startThread("lease-broker-poller", poller::run));
-    }
+    queues.forEach(queue -> queue.start(connections, this::onFatal));
   }
 
   /**
@@ -128,14 +98,12 @@ public final class Worker {
     if (stopBegun.compareAndSet(false, true)) {
       stopping.countDown();
       try {
-        if (isStarted()) {
-          stopInOrder(grace.toNanos());
-        }
+        stopAll(grace.toNanos());
       } finally {
         stopped.countDown();
       }
     }
-    await(stopped);
+    Threads.await(stopped);
     if (error != null) {
       throw error;
     }
@@ -143,100 +111,72 @@ public final class Worker {
 
   /** Stops with the grace of the options. */
   public void stop() {
-    stop(options.grace());
+    stop(grace);
   }
 
   /**
-   * False if no call was answered for the time of a lease, if too many handlers are stuck, or if the broker has refused the
-   * worker.
+   * False if no call was answered for the time of a lease, if too many handlers are stuck, if a thread of the worker has ended, or
+   * if the broker has refused the worker.
    */
   public boolean health() {
-    boolean isStuck = state.read(() -> state.stuck > options.maxStuck());
-    long lease = state.read(state::longestLease);
-    return error == null && !isStuck && health.failingFor() <= lease;
+    long lease = queues.stream().mapToLong(queue -> queue.state.read(queue.state::longestLease)).max().orElseThrow();
+    return error == null && queues.stream().allMatch(QueueWorker::isHealthy) && health.failingFor() <= lease;
   }
 
-  /** Returns how often each event has happened. */
+  /** Returns how often each event has happened, in all queues. */
   public Map<Event.Name, Long> counters() {
-    return events.counts();
+    Map<Event.Name, Long> all = new EnumMap<>(Event.Name.class);
+    queues.forEach(queue -> queue.events.counts().forEach((name, count) -> all.merge(name, count, Long::sum)));
+    return all;
   }
 
-  private synchronized boolean isStarted() {
-    return transport != null;
+  /** Returns how often each event has happened in one queue. */
+  public Map<Event.Name, Long> counters(String queue) {
+    return queues.stream().filter(each -> each.options.queue().equals(queue)).findFirst().orElseThrow().events.counts();
   }
 
-  private void stopInOrder(long grace) {
-    events.emit(Event.of(Event.Name.STOPPING));
-    state.update(
-        () -> {
-          state.takesItems = false;
-          state.slotsFree.signalAll();
-        });
-    CompletableFuture.delayedExecutor(grace + CANCEL_GRACE + SETTLE_GRACE, TimeUnit.NANOSECONDS, Runnable::run).execute(settler::giveUp);
-    poller.stop();
-    pollerThreads.forEach(Worker::join);
-    CompletableFuture<Void> released = CompletableFuture.runAsync(() -> poller.releaseAbandoned(false), calls);
-    waitForHandlers(grace, () -> hurry);
-    state.update(() -> List.copyOf(state.runs).forEach(run -> state.cancel(run, Cause.SHUTDOWN, null)));
-    waitForHandlers(CANCEL_GRACE, () -> false);
-    state.update(this::leaveHandlers);
-    join(settlerThread);
-    keeper.close();
-    join(keeperThread);
-    released.join();
-    poller.releaseAbandoned(true);
-    calls.shutdown();
-    handlers.shutdown();
+  private void stopAll(long limit) {
+    QueueWorker.Connections used;
+    synchronized (this) {
+      used = connections;
+    }
+    if (used == null) {
+      return;
+    }
+    List<Thread> stops = queues.stream().map(queue -> Threads.start("lease-broker-stop", () -> queue.stop(limit, () -> hurry))).toList();
+    stops.forEach(Threads::join);
     health.close();
-    transport.close();
-    keeperTransport.close();
-    events.emit(Event.of(Event.Name.STOPPED));
-  }
-
-  /** Gives up the leases of handlers that did not return. They expire. The settler ends. */
-  private void leaveHandlers() {
-    if (!state.runs.isEmpty()) {
-      setError(new HandlersLeftException(state.runs.size()));
+    used.calls().close();
+    used.heartbeats().close();
+    int left = queues.stream().mapToInt(queue -> queue.left).sum();
+    if (left > 0) {
+      setError(new HandlersLeftException(left));
     }
-    for (Run run : state.runs) {
-      run.leases.stream().filter(lease -> lease.phase == HeldLease.Phase.RUNNING).forEach(state::drop);
-    }
-    state.settledAll = true;
-    state.endingsReady.signal();
-  }
-
-  /** Waits until all handlers have returned, the time is over, or `stopEarly` is true. */
-  private void waitForHandlers(long limit, BooleanSupplier stopEarly) {
-    long until = Clock.now() + limit;
-    state.read(
-        () -> {
-          long left = until - Clock.now();
-          while (!state.runs.isEmpty() && !stopEarly.getAsBoolean() && left > 0) {
-            try {
-              left = state.changed.awaitNanos(left);
-            } catch (InterruptedException interrupted) {
-              Thread.currentThread().interrupt();
-              return null; // The caller wants an end: the handlers are cancelled now.
-            }
-            left = until - Clock.now();
-          }
-          return null;
-        });
   }
 
   private void onSignal() {
     if (stopping.getCount() == 0) {
       hurry = true;
-      state.update(state.changed::signalAll);
+      queues.forEach(queue -> queue.state.update(queue.state.changed::signalAll));
     }
     stopping.countDown();
   }
 
-  /** Ends the worker, because the broker refuses its calls. */
-  private void onFatal(LeaseBrokerException refused) {
-    setError(refused);
-    options.logger().log(System.Logger.Level.ERROR, "the worker of queue {0} stops: {1}", options.queue(), refused.getMessage());
+  /** Stops the worker in order, because the broker refuses its calls or one of its threads has failed. */
+  private void onFatal(RuntimeException fatal) {
+    setError(fatal);
+    logger.log(System.Logger.Level.ERROR, "the worker stops: {0}", fatal.getMessage());
     stopping.countDown();
+    // `start` has returned to the program, which may not look.
+    Threads.start("lease-broker-stop", this::stopAfterError);
+  }
+
+  private void stopAfterError() {
+    try {
+      stop(grace);
+    } catch (RuntimeException known) {
+      // It was logged, and `stop` of the program throws it too.
+    }
   }
 
   /** Keeps the first error. */
@@ -246,90 +186,27 @@ public final class Worker {
     }
   }
 
-  private void onRetry(Caller.Retrying retry) {
-    Failure failure = retry.failure();
-    String reason = failure.reason().isEmpty() ? null : failure.reason();
-    Duration wait = Duration.ofNanos(retry.waitNanos());
-    events.emit(
-        Event.of(Event.Name.RETRY)
-            .withReason(reason)
-            .withError(failure.message())
-            .withRetry(new Event.Retrying(retry.rpc(), failure.code().name(), retry.attempt(), wait)));
-  }
-
-  private static void await(CountDownLatch latch) {
-    boolean interrupted = false;
-    while (true) {
-      try {
-        latch.await();
-        break;
-      } catch (InterruptedException again) {
-        interrupted = true;
-      }
-    }
-    if (interrupted) {
-      Thread.currentThread().interrupt();
-    }
-  }
-
-  private static void join(Thread thread) {
-    boolean interrupted = false;
-    while (true) {
-      try {
-        thread.join();
-        break;
-      } catch (InterruptedException again) {
-        interrupted = true;
-      }
-    }
-    if (interrupted) {
-      Thread.currentThread().interrupt();
-    }
-  }
-
-  private static Thread startThread(String name, Runnable run) {
-    Thread thread = new Thread(run, name);
-    thread.setDaemon(true);
-    thread.start();
-    return thread;
-  }
-
-  /** Threads are daemons: a handler that never returns does not keep the process. */
-  private static ThreadFactory threads(String name) {
-    AtomicInteger count = new AtomicInteger();
-    return run -> {
-      Thread thread = new Thread(run, name + "-" + count.incrementAndGet());
-      thread.setDaemon(true);
-      return thread;
-    };
-  }
-
   /** The options of a worker. */
   public static final class Builder {
     private final String address;
-    private final String queue;
-    private final int batch;
-    private final BatchHandler handler;
+    private final Queue first;
+    private final List<Queue> queues = new ArrayList<>();
     private String workerId = Options.defaultWorkerId();
-    private int concurrency = 1;
-    private Duration lease;
-    private boolean heartbeat = true;
-    private Duration timeLimit;
-    private Duration wait = Duration.ofSeconds(20);
-    private Duration grace = Duration.ofSeconds(20);
-    private Duration stuckAfter = Duration.ofSeconds(30);
-    private int maxStuck;
+    private Duration grace = Duration.ofSeconds(15);
     private Credentials credentials = Credentials.plaintext();
     private TokenSource token;
-    private Consumer<Event> onEvent;
     private System.Logger logger = System.getLogger("com.example.leasebroker");
-    private Executor executor;
 
-    private Builder(String address, String queue, int batch, BatchHandler handler) {
+    private Builder(String address, Queue first) {
       this.address = address;
-      this.queue = queue;
-      this.batch = batch;
-      this.handler = handler;
+      this.first = first;
+      queues.add(first);
+    }
+
+    /** Adds a queue, which shares the connections of the worker. */
+    public Builder queue(Queue queue) {
+      queues.add(queue);
+      return this;
     }
 
     /**
@@ -341,66 +218,54 @@ public final class Worker {
       return this;
     }
 
-    /** The number of handlers that run at the same time. Default: 1. */
+    /** Sets {@link Queue#concurrency} of the first queue. */
     public Builder concurrency(int handlers) {
-      concurrency = handlers;
+      first.concurrency(handlers);
       return this;
     }
 
-    /** The duration of the leases. Default: the queue's. */
+    /** Sets {@link Queue#lease} of the first queue. */
     public Builder lease(Duration duration) {
-      lease = duration;
+      first.lease(duration);
       return this;
     }
 
-    /**
-     * Turns heartbeats on or off. Default: on. Without them the lease is all the time that a handler has: after half of it the
-     * handler is cancelled with {@link Cause#TIME_LIMIT}.
-     */
+    /** Sets {@link Queue#heartbeat} of the first queue. */
     public Builder heartbeat(boolean on) {
-      heartbeat = on;
+      first.heartbeat(on);
       return this;
     }
 
-    /**
-     * The longest time that a handler may run. It is then cancelled with {@link Cause#TIME_LIMIT}, and its item fails unless the
-     * handler returns within 5 s. Default: no limit.
-     */
+    /** Sets {@link Queue#timeLimit} of the first queue. */
     public Builder timeLimit(Duration limit) {
-      timeLimit = limit;
+      first.timeLimit(limit);
       return this;
     }
 
-    /** The time that a claim waits for items, up to 60 s. Default: 20 s. */
+    /** Sets {@link Queue#wait} of the first queue. */
     public Builder wait(Duration duration) {
-      wait = duration;
+      first.wait(duration);
       return this;
     }
 
     /**
      * The time that handlers have to return when the worker stops. They are then cancelled with {@link Cause#SHUTDOWN} and have
-     * 5 s more. Keep the sum below the time that your supervisor waits. Default: 20 s.
+     * 5 s more. Keep the sum below the time that your supervisor waits. Default: 15 s.
      */
     public Builder grace(Duration duration) {
       grace = duration;
       return this;
     }
 
-    /** The time after its cancellation at which a handler that still runs is reported as stuck. Default: 30 s. */
+    /** Sets {@link Queue#stuckAfter} of the first queue. */
     public Builder stuckAfter(Duration duration) {
-      stuckAfter = duration;
+      first.stuckAfter(duration);
       return this;
     }
 
-    /**
-     * The number of stuck handlers that are replaced by another one. If more are stuck, the worker claims no more items and is
-     * not healthy. Default: as the concurrency.
-     */
+    /** Sets {@link Queue#maxStuck} of the first queue. */
     public Builder maxStuck(int handlers) {
-      if (handlers < 1) {
-        throw new IllegalArgumentException("maxStuck is " + handlers + "; it must be at least 1");
-      }
-      maxStuck = handlers;
+      first.maxStuck(handlers);
       return this;
     }
 
@@ -416,9 +281,9 @@ public final class Worker {
       return this;
     }
 
-    /** Is called with every event, in the thread in which it happens. It must not block. Default: none. */
+    /** Sets {@link Queue#onEvent} of the first queue. */
     public Builder onEvent(Consumer<Event> observer) {
-      onEvent = observer;
+      first.onEvent(observer);
       return this;
     }
 
@@ -428,12 +293,15 @@ public final class Worker {
       return this;
     }
 
-    /**
-     * Runs the handlers. It must start each of them at once, as an executor with a virtual thread per task does. Default: a
-     * pool with one daemon thread per running handler.
-     */
+    /** Adds an interceptor to the first queue: {@link Queue#intercept}. */
+    public Builder intercept(Interceptor interceptor) {
+      first.intercept(interceptor);
+      return this;
+    }
+
+    /** Sets {@link Queue#executor} of the first queue. */
     public Builder executor(Executor value) {
-      executor = value;
+      first.executor(value);
       return this;
     }
 
@@ -443,11 +311,18 @@ public final class Worker {
      * @throws IllegalArgumentException if an option is out of its range
      */
     public Worker build() {
-      Options options =
-          new Options(
-              parse(address), queue, workerId, concurrency, batch, lease, heartbeat, timeLimit, wait, grace, stuckAfter,
-              maxStuck == 0 ? Math.max(concurrency, 1) : maxStuck, credentials, token, onEvent, logger, executor);
-      return new Worker(options, handler);
+      if (grace.isNegative()) {
+        throw new IllegalArgumentException("grace is " + grace + "; it must not be negative");
+      }
+      Set<String> names = new HashSet<>();
+      List<QueueWorker> workers = new ArrayList<>();
+      for (Queue queue : queues) {
+        if (!names.add(queue.name)) {
+          throw new IllegalArgumentException("queue " + queue.name + " was added before");
+        }
+        workers.add(new QueueWorker(Options.of(queue, workerId, logger), Runner.intercepted(queue)));
+      }
+      return new Worker(this, workers);
     }
   }
 

@@ -190,8 +190,8 @@ class ConnectionHealthTest {
       }
       worker.stop(NOW);
       Duration wait = Duration.ofSeconds(20);
-      // The fourth request is the third one, sent again.
-      assertEquals(List.of(NOW, wait, wait, NOW, wait), waits);
+      // The first one waits if the keeper's first call was answered before. The fourth is the third one, sent again.
+      assertEquals(List.of(wait, wait, NOW, wait), waits.subList(1, 5));
     }
   }
 }

@@ -1,31 +1,37 @@
-//! `cancel`: the command that takes leases away from their workers.
+//! `cancel`: takes leases away from their workers.
 
 use std::time::Duration;
 
 use clap::Args;
-use lease_broker_proto::{self as proto, Outcome};
+use clap_complete::ArgValueCandidates;
+use lease_broker_proto::{self as proto, Outcome, start_operation_request::Action};
 
-use super::CommandError;
-use super::client_args::{ClientArgs, proto_duration};
-use super::lease_args::{problem, state_name, with_results};
-use super::output::Row;
+use super::change::{Change, ChangeArgs, OPERATION};
+use super::complete;
+use super::place_args::with_place;
+use crate::cli::CommandError;
+use crate::cli::client_args::proto_duration;
+use crate::cli::lease_args::{problem, state_name, with_results};
+use crate::cli::output::Row;
 
 /// Cancel leases: take items away from their workers
 ///
-/// The workers learn it at their next heartbeat. The attempt is counted: an item without attempts left becomes dead.
+/// Cancels the leases on the items with these keys, at once and with one result per key. Without a key it cancels all leases that fit
+/// the filter, by an operation. Asks before it changes more than one. The workers learn it at their next heartbeat. The attempt is
+/// counted: an item without attempts left becomes dead.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_help = with_place(&format!("{OPERATION} With keys the exit code is 1 if an item had no lease.\n\n\
 Examples:
   lease-broker cancel default 42 --reason 'the worker hangs'
   lease-broker cancel default 42 --fencing-token 7 --reason 'worker-3 hangs'
-  lease-broker cancel default 42 43 --dead-letter --reason 'the order was withdrawn'
-
-The exit code is 1 if an item had no lease.")]
-pub(super) struct Cancel {
+  lease-broker cancel default 42 43 --dead-letter --yes --reason 'the order was withdrawn'
+  lease-broker cancel default --owner pc-7 --reason 'pc-7 is gone'")))]
+pub(in crate::cli) struct Cancel {
     /// Queue of the items
+    #[arg(add = ArgValueCandidates::new(complete::queues))]
     queue: String,
-    /// Keys of the leased items, as `list` and `claim` print them
-    #[arg(required = true, value_name = "KEY")]
+    /// Keys of the leased items, as `list` and `claim` print them [default: all that fit the filter]
+    #[arg(value_name = "KEY", add = ArgValueCandidates::new(complete::leased_keys))]
     keys: Vec<String>,
     /// Reason to store with the items and to tell the workers
     #[arg(long, value_name = "TEXT")]
@@ -40,31 +46,54 @@ pub(super) struct Cancel {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
     fencing_token: Option<i64>,
     #[command(flatten)]
-    client: ClientArgs,
+    change: ChangeArgs,
 }
 
 impl Cancel {
-    pub(super) async fn run(self) -> Result<(), CommandError> {
+    pub(in crate::cli) async fn run(self) -> Result<(), CommandError> {
         if self.fencing_token.is_some() && self.keys.len() != 1 {
             return Err(CommandError::usage(format!(
                 "--fencing-token requires exactly one key; {} were given",
                 self.keys.len()
             )));
         }
+        let held = proto::CancelHeld {
+            delay: self.delay.map(proto_duration),
+            dead_letter: self.dead_letter,
+        };
+        let change = Change {
+            queue: self.queue.clone(),
+            keys: &self.keys,
+            action: Action::CancelLeases(held),
+            reason: self.reason.clone(),
+            args: &self.change,
+        };
+        if self.keys.is_empty() || change.is_dry_run() {
+            return change.run().await;
+        }
+        self.cancel_keys(&change).await
+    }
+
+    /// Cancels the leases on the items with the keys.
+    async fn cancel_keys(&self, change: &Change<'_>) -> Result<(), CommandError> {
+        change.refuse_flags_of_operations()?;
+        let admin = self.change.place.change(Some(&self.queue)).await?;
+        if self.keys.len() > 1 {
+            change.confirm(&admin, false).await?;
+        }
         let cancellation = |key: &String| proto::Cancellation {
             key: key.clone(),
             fencing_token: self.fencing_token.unwrap_or(0),
         };
         let request = proto::CancelLeasesRequest {
-            queue: self.queue,
+            queue: self.queue.clone(),
             cancellations: self.keys.iter().map(cancellation).collect(),
             delay: self.delay.map(proto_duration),
             dead_letter: self.dead_letter,
-            reason: self.reason,
+            reason: self.reason.clone(),
         };
-        let mut client = self.client.connect_admin().await?;
-        let results = client.cancel_leases(request).await?.into_inner().results;
-        let results = with_results(self.keys, results)?;
+        let results = admin.cancel_leases(request).await?.results;
+        let results = with_results(self.keys.clone(), results)?;
         let row = |(key, result): &(String, proto::CancelResult)| {
             let cancelled = result.outcome() == Outcome::Applied;
             let token = Some(result.fencing_token).filter(|token| *token != 0);
@@ -76,7 +105,7 @@ impl Cancel {
                 .data("problem", problem(result.refusal.as_ref()))
         };
         let rows: Vec<Row> = results.iter().map(row).collect();
-        self.client.output.print(&rows, "no items");
+        self.change.place.output().print(&rows, "no items");
         let refusals = results.iter().filter_map(|(key, result)| {
             let refusal = result.refusal.as_ref()?;
             Some(format!("{key}: {}", problem(Some(refusal))))

@@ -1,0 +1,277 @@
+package leasebroker_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"example.com/lease-broker/clients/go"
+	pb "example.com/lease-broker/clients/go/leasebrokerv1"
+)
+
+func TestReplacedCertificateFilesCountFromTheNextConnection(t *testing.T) {
+	a := newAuthority(t)
+	cert, key := a.sign("broker.example")
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients := x509.NewCertPool()
+	clients.AppendCertsFromPEM(a.pem)
+	broker := startScripted(t, grpc.Creds(credentials.NewTLS(&tls.Config{
+		Certificates: []tls.Certificate{pair}, ClientCAs: clients, ClientAuth: tls.RequireAndVerifyClientCert,
+	})), grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: 100 * time.Millisecond}))
+	names := make(chan string, 100)
+	broker.wake = func(ctx context.Context, _ int) error {
+		caller, _ := peer.FromContext(ctx)
+		names <- caller.AuthInfo.(credentials.TLSInfo).State.PeerCertificates[0].Subject.CommonName
+		return nil
+	}
+	folder := t.TempDir()
+	paths := leasebroker.TLSPaths{
+		CA: filepath.Join(folder, "ca"), Cert: filepath.Join(folder, "cert"), Key: filepath.Join(folder, "key"),
+		ServerName: "broker.example",
+	}
+	write := func(name string) {
+		cert, key := a.sign(name)
+		for path, text := range map[string][]byte{paths.CA: a.pem, paths.Cert: cert, paths.Key: key} {
+			if err := os.WriteFile(path, text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	write("old")
+	client := broker.client(t, leasebroker.Credentials(leasebroker.TLSFrom(paths)))
+	deadline := time.Now().Add(30 * time.Second)
+	for _, name := range []string{"old", "new"} {
+		write(name)
+		for found := ""; found != name; {
+			if time.Now().After(deadline) {
+				t.Fatalf("the certificate %q was not used", name)
+			}
+			if err := client.Wake(context.Background(), "work"); err != nil {
+				t.Fatal(err)
+			}
+			found = <-names
+		}
+	}
+}
+
+func TestMissingCertificateFileIsAnError(t *testing.T) {
+	paths := leasebroker.TLSPaths{Cert: "nowhere.pem", Key: "nowhere.pem"}
+	_, err := leasebroker.NewClient("broker.example:1", leasebroker.Credentials(leasebroker.TLSFrom(paths)))
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("NewClient returns %v", err)
+	}
+}
+
+// applied answers a settlement of one item.
+func applied(context.Context, int, *pb.CompleteRequest) (*pb.CompleteResponse, error) {
+	return &pb.CompleteResponse{Results: []*pb.SettleResult{{Outcome: pb.Outcome_OUTCOME_APPLIED}}}, nil
+}
+
+func TestErrorOfAHandlerIsLogged(t *testing.T) {
+	broker := startScripted(t)
+	broker.fail = func(int, *pb.Failure) *pb.SettleResult {
+		return &pb.SettleResult{Outcome: pb.Outcome_OUTCOME_APPLIED}
+	}
+	var log lockedBuffer
+	events := newWatcher(t)
+	worker, err := leasebroker.NewWorker(broker.address, "work",
+		func(context.Context, *item) (*result, error) { return nil, errors.New("no total") },
+		events.option(), leasebroker.Logger(slog.New(slog.NewTextHandler(&log, nil))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	events.wait(leasebroker.EventFailed, 1)
+	_ = worker.Stop(0)
+	if text := log.text(); !strings.Contains(text, "no total") || !strings.Contains(text, "key=1") {
+		t.Errorf("the log is %s", text)
+	}
+}
+
+// lockedBuffer is a log that several goroutines write.
+type lockedBuffer struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(text []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.Write(text)
+}
+
+func (b *lockedBuffer) text() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.String()
+}
+
+func TestFrozenBrokerIsPassedOver(t *testing.T) {
+	frozen, healthy := startScripted(t), startScripted(t)
+	thawed := make(chan struct{})
+	t.Cleanup(func() { close(thawed) })
+	frozen.wake = func(ctx context.Context, _ int) error {
+		select {
+		case <-ctx.Done():
+		case <-thawed:
+		}
+		return ctx.Err()
+	}
+	healthy.wake = func(context.Context, int) error { return nil }
+	client, err := leasebroker.NewClient(frozen.address + "," + healthy.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	// The brokers are called in turn, once both are connected.
+	late := 0
+	for calls := 0; calls < 40; calls++ {
+		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+		if client.Wake(ctx, "work") != nil {
+			late++
+		}
+		cancel()
+		time.Sleep(10 * time.Millisecond)
+	}
+	if late > 1 {
+		t.Errorf("%d of 40 calls were sent to the frozen broker", late)
+	}
+	if frozen.count("Wake") == 1 {
+		t.Error("the frozen broker was never called")
+	}
+}
+
+func TestMiddlewareSurroundsTheHandler(t *testing.T) {
+	broker := startScripted(t)
+	broker.complete = applied
+	var order []string
+	named := func(name string) leasebroker.Middleware {
+		return func(next leasebroker.BatchHandler) leasebroker.BatchHandler {
+			return func(ctx context.Context, items []*leasebroker.Item) (map[*leasebroker.Item]*leasebroker.Result, error) {
+				order = append(order, name+" "+items[0].Key)
+				results, err := next(ctx, items)
+				order = append(order, "after "+name)
+				return results, err
+			}
+		}
+	}
+	events := newWatcher(t)
+	worker, err := leasebroker.NewWorker(broker.address, "work",
+		func(context.Context, *item) (*result, error) { order = append(order, "handler"); return nil, nil },
+		events.option(), leasebroker.Use(named("outer"), named("inner")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	events.wait(leasebroker.EventCompleted, 1)
+	_ = worker.Stop(0)
+	if text := strings.Join(order, ", "); text != "outer 1, inner 1, handler, after inner, after outer" {
+		t.Errorf("the order is %s", text)
+	}
+}
+
+// countingListener counts the connections that it accepts.
+type countingListener struct {
+	net.Listener
+	mu       sync.Mutex
+	accepted int
+}
+
+func (l *countingListener) Accept() (net.Conn, error) {
+	connection, err := l.Listener.Accept()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.accepted++
+	return connection, err
+}
+
+func TestWorkersShareConnections(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener := &countingListener{Listener: inner}
+	broker := &queuesBroker{}
+	server := grpc.NewServer()
+	pb.RegisterLeaseServiceServer(server, broker)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+
+	connection, err := leasebroker.Connect(inner.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := newWatcher(t)
+	var workers []*leasebroker.Worker
+	for _, queue := range []string{"orders", "mails", "bills"} {
+		worker, err := connection.NewWorker(queue, func(context.Context, *item) (*result, error) { return nil, nil }, events.option())
+		if err != nil {
+			t.Fatal(err)
+		}
+		workers = append(workers, worker)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- leasebroker.RunAll(ctx, workers...) }()
+	events.wait(leasebroker.EventCompleted, 3)
+	stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	listener.mu.Lock()
+	defer listener.mu.Unlock()
+	if listener.accepted != 2 {
+		t.Errorf("three workers have %d connections", listener.accepted)
+	}
+}
+
+func lease(id string) *pb.Lease {
+	return &pb.Lease{
+		LeaseId: id, Item: &pb.Item{Key: id}, Attempt: 1, FencingToken: 1, TimeLeft: durationpb.New(10 * time.Second),
+	}
+}
+
+// queuesBroker gives one lease in each queue.
+type queuesBroker struct {
+	pb.UnimplementedLeaseServiceServer
+	served sync.Map
+}
+
+func (b *queuesBroker) ClaimBatch(ctx context.Context, request *pb.ClaimBatchRequest) (*pb.ClaimBatchResponse, error) {
+	if _, served := b.served.LoadOrStore(request.Queue, true); served {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return &pb.ClaimBatchResponse{Leases: []*pb.Lease{lease(request.Queue)}}, nil
+}
+
+func (b *queuesBroker) Complete(context.Context, *pb.CompleteRequest) (*pb.CompleteResponse, error) {
+	return applied(context.Background(), 1, nil)
+}
+
+func (b *queuesBroker) ReleaseClaims(context.Context, *pb.ReleaseClaimsRequest) (*pb.ReleaseClaimsResponse, error) {
+	return &pb.ReleaseClaimsResponse{}, nil
+}

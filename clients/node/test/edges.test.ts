@@ -1,0 +1,147 @@
+/** Certificates that change, brokers that hang or move, options, several queues and middleware, with scripted servers. */
+
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test, type TestContext } from "node:test";
+
+import { create } from "@bufbuild/protobuf";
+import { ServerCredentials } from "@grpc/grpc-js";
+
+import { Caller } from "../src/calls.js";
+import { now } from "../src/clock.js";
+import { Client, type Item, type Middleware, plaintext, tls, Worker } from "../src/index.js";
+import { rpcs, times, Transport } from "../src/transport.js";
+import { type EnqueueRequest, Outcome, WakeRequestSchema } from "../src/v1.js";
+import { startServer } from "./support/scripted_server.js";
+import { quiet } from "./support/work.js";
+
+const request = create(WakeRequestSchema, { queue: "work" });
+const applied = { message: { results: [{ outcome: Outcome.APPLIED }] } };
+const nothing = { message: {} };
+
+function claimed(key: string) {
+  const lease = { leaseId: key, item: { key }, attempt: 1, timeLeft: { seconds: 60n, nanos: 0 } };
+  return { message: { leases: [lease] } };
+}
+
+/** Waits until a condition is met. */
+async function until(condition: () => boolean): Promise<void> {
+  const limit = now() + 15_000;
+  while (!condition()) {
+    assert.ok(now() < limit, "the condition was not met");
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
+/** Writes a self-signed certificate into a folder. */
+function certificate(t: TestContext, name: string) {
+  const folder = mkdtempSync(join(tmpdir(), "lease-broker-"));
+  t.after(() => {
+    rmSync(folder, { recursive: true });
+  });
+  const names = ["-subj", `/CN=${name}`, "-addext", `subjectAltName=DNS:${name}`];
+  const key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "key", "-out", "cert"];
+  execFileSync("openssl", ["req", "-x509", ...key, ...names], { cwd: folder, stdio: "ignore" });
+  return { cert: join(folder, "cert"), key: join(folder, "key"), folder };
+}
+
+test("certificates are read again", async (t) => {
+  const own = certificate(t, "broker.test");
+  const [first, second] = [certificate(t, "first"), certificate(t, "second")];
+  const keyPair = { private_key: readFileSync(own.key), cert_chain: readFileSync(own.cert) };
+  // Only the second certificate is trusted, so the first call fails until the files are replaced.
+  const server = await startServer(t, { wake: [nothing] }, ServerCredentials.createSsl(readFileSync(second.cert), [keyPair], true));
+  const file = (name: "cert" | "key") => ({ file: join(first.folder, name) });
+  const credentials = tls({ ca: { file: own.cert }, cert: file("cert"), key: file("key"), serverName: "broker.test" });
+  const { fileInterval } = times;
+  times.fileInterval = 50;
+  t.after(() => (times.fileInterval = fileInterval));
+  using client = new Client(server.address, { credentials, timeout: "15s" });
+  const waking = client.wake("work");
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  assert.equal(server.arrivals.length, 0);
+  for (const name of ["cert", "key"] as const) writeFileSync(join(first.folder, name), readFileSync(second[name]));
+  await waking;
+});
+
+test("a broker that does not answer is passed over", async (t) => {
+  const frozen = await startServer(t, { wake: ["never"] });
+  const server = await startServer(t, { wake: [nothing] });
+  const transport = new Transport([frozen.address, server.address], plaintext());
+  t.after(() => {
+    transport.close();
+  });
+  const caller = new Caller(transport, null);
+  for (let call = 0; call < 6; call++) await caller.call(rpcs.wake, request, { attemptTimeout: 500 });
+  assert.equal(frozen.arrivals.length, 1);
+});
+
+test("a list has names, and the addresses of a name are used in turn", async (t) => {
+  const server = await startServer(t, { wake: [nothing] });
+  const port = server.address.split(":")[1] ?? "";
+  using list = new Client([`localhost:${port}`, server.address]);
+  using name = new Client(`dns:///localhost:${port}`);
+  for (const client of [list, list, name]) await client.wake("work");
+  assert.equal(server.arrivals.length, 3);
+});
+
+test("the name of a file is no token", () => {
+  assert.throws(() => new Client("127.0.0.1:1", { token: __filename }), /is a file; pass \{ file: /);
+});
+
+test("options out of their range are refused", () => {
+  const create = (queue: string, options: object) => () => new Worker("127.0.0.1:1", queue, () => undefined, options);
+  assert.throws(create("", {}), /queue is empty/);
+  assert.throws(create("work", { concurrency: 2.5 }), /concurrency is 2.5/);
+  assert.throws(create("work", { workerId: "" }), /workerId has 0 characters/);
+});
+
+test("rows of more than 3 MiB are several calls", async (t) => {
+  const keys = { message: { results: [{ key: "1" }, { key: "2" }] } };
+  const server = await startServer(t, { enqueue: [keys, keys, { message: { results: [{ key: "1" }] } }] });
+  using client = new Client(server.address);
+  const rows = Array.from({ length: 5 }, () => ({ payload: "x".repeat(1 << 20) }));
+  assert.equal((await client.enqueue("work", rows)).length, 5);
+  assert.deepEqual(server.arrivals.map(({ request }) => (request as EnqueueRequest).items.length), [2, 2, 1]);
+});
+
+test("queues of a worker share its connections", async (t) => {
+  const seen = new Set<string>();
+  const claim = (request: unknown) => {
+    const { queue } = request as { queue: string };
+    if (seen.has(queue)) return {};
+    seen.add(queue);
+    return claimed(queue).message;
+  };
+  const server = await startServer(t, { claimBatch: [claim], complete: [applied] });
+  const ran: string[] = [];
+  const handler = (item: Item) => void ran.push(item.key);
+  const worker = new Worker(server.address, "work", handler, { logger: quiet, wait: 0 });
+  worker.queue("mails", ([item]) => void ran.push(item?.key ?? ""), { batch: 2 });
+  await worker.start();
+  await until(() => worker.counters().completed === 2);
+  await worker.stop();
+  assert.deepEqual(ran.sort(), ["mails", "work"]);
+  assert.equal(new Set(server.peers).size, 1);
+  assert.equal(worker.counters("mails").completed, 1);
+});
+
+test("middleware surrounds the handler", async (t) => {
+  const server = await startServer(t, { claimBatch: [claimed("1"), nothing], complete: [applied] });
+  const steps: string[] = [];
+  const named = (name: string): Middleware => async (item, _context, next) => {
+    steps.push(`${name} ${(item as Item).key}`);
+    const result = await next();
+    steps.push(`${name} after`);
+    return result;
+  };
+  const middleware = [named("outer"), named("inner")];
+  const worker = new Worker(server.address, "work", () => void steps.push("handler"), { logger: quiet, wait: 0, middleware });
+  await worker.start();
+  await until(() => worker.counters().completed === 1);
+  await worker.stop();
+  assert.deepEqual(steps, ["outer 1", "inner 1", "handler", "inner after", "outer after"]);
+});

@@ -1,0 +1,62 @@
+"""The types of handlers and of middleware."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from lease_broker.item import Item, Result
+from lease_broker.leases import Context
+from lease_broker.values import Row
+
+Returned: TypeAlias = "Result | Row | None"
+"""What a handler returns for an item: a `Result`, values to write into columns of its row, or None."""
+ReturnedByItem: TypeAlias = "Mapping[Item, Returned] | None"
+
+
+class ItemHandler(Protocol):
+    """A handler of one item."""
+
+    def __call__(self, item: Item, /) -> Returned | Awaitable[Returned]: ...
+
+
+class ItemContextHandler(Protocol):
+    """A handler of one item that uses the context."""
+
+    def __call__(self, item: Item, context: Context, /) -> Returned | Awaitable[Returned]: ...
+
+
+class BatchHandler(Protocol):
+    """A handler of a batch of items."""
+
+    def __call__(self, items: list[Item], /) -> ReturnedByItem | Awaitable[ReturnedByItem]: ...
+
+
+class BatchContextHandler(Protocol):
+    """A handler of a batch of items that uses the context."""
+
+    def __call__(self, items: list[Item], context: Context, /) -> ReturnedByItem | Awaitable[ReturnedByItem]: ...
+
+
+AnyHandler: TypeAlias = "ItemHandler | ItemContextHandler | BatchHandler | BatchContextHandler"
+HandlerT = TypeVar("HandlerT", bound=AnyHandler)
+Middleware: TypeAlias = Callable[[Callable[[Any, Context], Any]], Callable[[Any, Context], Any]]
+"""A decorator of handlers: it gets a handler with two parameters, and returns one. The first parameter is the item, or
+the list of items of a batch. The result of an `async def` handler is a coroutine."""
+
+
+def wrap(handler: Callable[..., Any], middleware: Sequence[Middleware]) -> Callable[[Any, Context], Any]:
+    """Returns a handler of an item and a context within its middleware, also if `handler` takes only the item."""
+    parameters = inspect.signature(handler).parameters.values()
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    wrapped = handler if takes_any or len(positional) >= 2 else lambda item, _context: handler(item)
+    for each in reversed(middleware):
+        wrapped = each(wrapped)
+    return wrapped
+
+
+def is_async(handler: Callable[..., Any]) -> bool:
+    """Returns True for an `async def`, and for an object whose `__call__` is one."""
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(vars(type(handler)).get("__call__"))

@@ -1,0 +1,150 @@
+"""The part of a worker that serves one queue: state, handlers, and the threads that claim, settle and keep leases."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from lease_broker.calls import Caller, RetryEvent
+from lease_broker.credentials import Token
+from lease_broker.events import Events
+from lease_broker.handlers import is_async, wrap
+from lease_broker.health import CallHealth
+from lease_broker.keeper import Keeper
+from lease_broker.options import Options
+from lease_broker.poller import Poller
+from lease_broker.runners import AsyncRunner, Runner, ThreadRunner
+from lease_broker.settler import Settler
+from lease_broker.state import State
+from lease_broker.transport import Transport
+
+CANCEL_GRACE = 5.0
+"""The seconds that a cancelled handler has to stop when the worker stops."""
+_LAST_SETTLE_SECONDS = 5.0
+"""The seconds that remain afterwards for settlements that no broker answers."""
+_RESTART_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Connections:
+    """The connections that the queues of a worker share. Heartbeats have their own."""
+
+    calls: Transport
+    heartbeats: Transport
+    health: CallHealth
+    token: Token | None
+
+    def close(self) -> None:
+        """Closes them."""
+        self.health.close()
+        self.calls.close()
+        self.heartbeats.close()
+
+
+class QueueWorker:
+    """Serves one queue."""
+
+    left_handlers = False
+    """True after the stop if handlers still ran."""
+
+    def __init__(self, options: Options, handler: Callable[..., Any] | None) -> None:
+        self.options = options
+        self.handler = handler
+        self.events = Events(options.queue, options.on_event, options.logger)
+        self.state = State(options, self.events)
+        self._threads: dict[str, threading.Thread] = {}
+
+    @property
+    def is_async(self) -> bool:
+        """True if the handler needs an event loop."""
+        return self.handler is not None and is_async(self.handler)
+
+    def start(self, connections: Connections, on_fatal: Callable[[Exception], None]) -> None:
+        """Starts the threads."""
+        if self.handler is None:
+            raise ValueError(f"queue {self.options.queue} has no handler: decorate a function with @worker.handler")
+        state = self.state
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = None
+        handler = wrap(self.handler, self.options.middleware)
+        self._runner: Runner
+        if self.is_async:
+            if loop is None:
+                raise RuntimeError("an async handler needs a running event loop: use run, or start within the loop")
+            self._runner = AsyncRunner(state, handler, loop)
+        else:
+            self._runner = ThreadRunner(state, handler, loop)
+        state.start_runs, state.replace_slot = self._runner.start_runs, self._runner.replace_slot
+        self._on_fatal = on_fatal
+        caller = Caller(connections.calls, connections.token, self._on_retry, connections.health)
+        self._poller = Poller(state, caller, connections.health, on_fatal)
+        self._settler = Settler(state, caller, on_fatal)
+        self._keeper = Keeper(state, connections.heartbeats, caller, connections.health)
+        self.events.start()
+        for name, part in (("poller", self._poller), ("settler", self._settler), ("keeper", self._keeper)):
+            thread = threading.Thread(target=self._guard, args=(part.run,), name=f"lease-broker-{name}", daemon=True)
+            self._threads[name] = thread
+            thread.start()
+
+    @property
+    def is_healthy(self) -> bool:
+        """False if more than `max_stuck` handlers are stuck, or if a thread has ended."""
+        return self.state.stuck <= self.options.allowed_stuck and all(t.is_alive() for t in self._threads.values())
+
+    def stop(self, grace: float, hurry: threading.Event) -> None:
+        """Stops in order. `hurry` cancels the handlers at once."""
+        state = self.state
+        self.events.emit("stopping")
+        with state.lock:
+            state.settle_until = state.now() + grace + CANCEL_GRACE + _LAST_SETTLE_SECONDS
+            state.stop()
+        self._poller.stop()
+        self._threads["poller"].join()
+        self._poller.release_abandoned(forget=False)
+        self._wait_for_handlers(grace, hurry)
+        with state.lock:
+            state.cancel_all()
+        self._wait_for_handlers(CANCEL_GRACE)
+        with state.lock:
+            self.left_handlers = state.leave_handlers()
+        self._settler.close()
+        self._threads["settler"].join()
+        self._keeper.close()
+        self._threads["keeper"].join()
+        self._poller.release_abandoned(forget=True)
+        self._runner.close()
+        self.events.emit("stopped")
+        self.events.close()
+
+    def _wait_for_handlers(self, limit: float, stop_early: threading.Event | None = None) -> None:
+        """Waits until all handlers have returned."""
+        until = self.state.now() + limit
+        with self.state.lock:
+            while self.state.runs and (rest := until - self.state.now()) > 0:
+                if stop_early is not None and stop_early.is_set():
+                    return
+                self.state.all_ended.wait(min(rest, 0.2))
+
+    def _on_retry(self, event: RetryEvent) -> None:
+        self.events.emit(
+            "retry", rpc=event.rpc, code=event.code, reason=event.reason, attempt=event.attempt, wait=event.wait
+        )
+
+    def _guard(self, run: Callable[[], None]) -> None:
+        """Runs a part of the worker. An error that it does not expect stops the worker, in order.
+
+        The part goes on until then: leases are kept, and endings are settled.
+        """
+        while True:
+            try:
+                return run()
+            except Exception as error:
+                self.options.logger.exception("a thread of the worker has failed")
+                self.state.takes_items = False
+                self._on_fatal(error)
+                threading.Event().wait(_RESTART_SECONDS)

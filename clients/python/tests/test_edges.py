@@ -1,0 +1,411 @@
+"""Callbacks, options, queues and middleware, against a scripted server."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from scripted import Certificate, ScriptedServer, error, ok
+from test_settler import complete, extend, lease
+
+from lease_broker import (
+    AsyncClient,
+    Client,
+    Context,
+    Event,
+    Item,
+    LeaseBrokerError,
+    Worker,
+    plaintext,
+    tls,
+    transport,
+    v1,
+)
+from lease_broker.calls import Caller
+from lease_broker.handlers import Returned
+
+
+def fail(request: v1.FailRequest, _context: Any) -> v1.FailResponse:
+    return v1.FailResponse(results=[v1.SettleResult(outcome=v1.OUTCOME_APPLIED) for _ in request.failures])
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    """A server that extends and applies everything."""
+    server = ScriptedServer()
+    for rpc, answer in (("Heartbeat", extend), ("Complete", complete), ("Fail", fail)):
+        server.answer(rpc, answer)
+    server.answer("ReleaseClaims", ok(v1.ReleaseClaimsResponse()))
+    yield server
+    server.close()
+
+
+def leases(server: ScriptedServer, *keys: str, seconds: int = 2) -> None:
+    """Leases these items by the first claim of each queue."""
+    seen: set[str] = set()
+
+    def answer(request: v1.ClaimBatchRequest, _context: Any) -> v1.ClaimBatchResponse:
+        if request.queue in seen:
+            time.sleep(0.1)
+            return v1.ClaimBatchResponse()
+        seen.add(request.queue)
+        return v1.ClaimBatchResponse(leases=[lease(f"{request.queue}-{key}", seconds) for key in keys])
+
+    server.answer("ClaimBatch", answer)
+
+
+def until(condition: Callable[[], object], seconds: float = 15) -> None:
+    """Waits until a condition is met."""
+    limit = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < limit, "the condition was not met"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("kind", ["raises", "blocks"])
+def test_on_cancel_does_not_stop_the_heartbeats(server: ScriptedServer, kind: str) -> None:
+    leases(server, "1", "2")
+    released, called = threading.Event(), threading.Event()
+
+    def callback() -> None:
+        called.set()
+        if kind == "raises":
+            raise RuntimeError("callback")
+        released.wait(30)
+
+    def handler(item: Item, context: Context) -> None:
+        context.on_cancel(callback)
+        context.cancelled.wait(30)
+        if item.key == "work-2":
+            released.wait(30)
+
+    worker = Worker(server.address, "work", handler, concurrency=2, time_limit=0.2, wait=0)
+    worker.start()
+    assert called.wait(10)
+    beats = len(server.requests["Heartbeat"])
+    until(lambda: len(server.requests["Heartbeat"]) > beats + 2)
+    assert worker.health()
+    released.set()
+    worker.stop()
+    assert worker.counters()["completed"] == 2
+
+
+def test_observer_that_blocks_does_not_stop_the_worker(server: ScriptedServer) -> None:
+    leases(server, "1")
+    released = threading.Event()
+
+    def wait(_event: Event) -> None:
+        released.wait(30)
+
+    worker = Worker(server.address, "work", lambda _: None, wait=0, on_event=wait)
+    worker.start()
+    until(lambda: worker.counters().get("completed"))
+    released.set()
+    worker.stop()
+
+
+def test_fatal_error_ends_wait_and_stops_the_worker(server: ScriptedServer) -> None:
+    server.answer("ClaimBatch", error(grpc.StatusCode.NOT_FOUND, "QUEUE_NOT_FOUND", -1))
+    worker = Worker(server.address, "work", lambda _: None)
+    worker.start()
+    assert worker.wait(10)
+    until(lambda: worker.counters().get("stopped"))
+    assert not worker.health()
+    with pytest.raises(LeaseBrokerError, match="QUEUE_NOT_FOUND"):
+        worker.stop()
+
+
+def test_unexpected_error_of_a_thread_stops_the_worker(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    leases(server, "1")
+
+    def broken(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("lease_broker.state.State.watch", broken)
+    worker = Worker(server.address, "work", lambda _: None, wait=0)
+    worker.start()
+    assert worker.wait(10)
+    monkeypatch.undo()
+    with pytest.raises(MemoryError):
+        worker.stop()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"concurrency": 2.5}, "concurrency is 2.5"),
+        ({"batch": "3"}, "batch is 3"),
+        ({"worker_id": ""}, "worker_id has 0 characters"),
+        ({"worker_id": "x" * 129}, "worker_id has 129 characters"),
+    ],
+)
+def test_option_out_of_its_range_is_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        Worker("127.0.0.1:1", "work", lambda _: None, **options)
+
+
+def test_empty_queue_is_refused() -> None:
+    with pytest.raises(ValueError, match="queue is empty"):
+        Worker("127.0.0.1:1", "", lambda _: None)
+
+
+def test_name_of_a_file_is_no_token(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("secret")
+    with pytest.raises(ValueError, match=r"pass pathlib.Path"):
+        Client("127.0.0.1:1", token=str(tmp_path / "token"))
+
+
+def test_rows_of_more_than_three_mib_are_several_calls(server: ScriptedServer) -> None:
+    server.answer(
+        "Enqueue", lambda request, _: v1.EnqueueResponse(results=[v1.EnqueueResult(key="k")] * len(request.items))
+    )
+    with Client(server.address) as client:
+        assert client.enqueue("work", [{"payload": "x" * 1024 * 1024}] * 5) == ["k"] * 5
+    assert [len(request.items) for request in server.requests["Enqueue"]] == [2, 2, 1]
+
+
+def plain_decorator(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*arguments: Any) -> Any:
+        return function(*arguments)
+
+    return wrapper
+
+
+@pytest.mark.parametrize("way", ["start", "run_async"])
+def test_async_handler_behind_a_plain_decorator_runs(server: ScriptedServer, way: str) -> None:
+    leases(server, "1")
+    ran: list[str] = []
+
+    @plain_decorator
+    async def handler(item: Item) -> None:
+        await asyncio.sleep(0.01)
+        ran.append(item.key)
+
+    worker = Worker(server.address, "work", handler, wait=0)
+    if way == "start":
+        worker.start()
+        until(lambda: worker.counters().get("completed"))
+    else:
+
+        async def main() -> None:
+            task = asyncio.create_task(worker.run_async())
+            while not worker.counters().get("completed"):
+                await asyncio.sleep(0.01)
+            worker.request_stop()
+            await task
+
+        asyncio.run(main())
+    worker.stop()
+    assert ran == ["work-1"]
+
+
+def test_async_handler_behind_a_plain_decorator_is_cancelled(server: ScriptedServer) -> None:
+    leases(server, "1")
+
+    @plain_decorator
+    async def handler(_item: Item) -> None:
+        await asyncio.sleep(60)
+
+    worker = Worker(server.address, "work", handler, wait=0, time_limit=0.2)
+    worker.start()
+    until(lambda: worker.counters().get("failed"))
+    worker.stop()
+    assert server.requests["Fail"][0].failures[0].error_message == "time limit of 0.2 s"
+
+
+def test_mapping_is_written_into_columns(server: ScriptedServer) -> None:
+    leases(server, "1")
+
+    def handler(_item: Item) -> Returned:
+        return {"total": 5}
+
+    worker = Worker(server.address, "work", handler, wait=0)
+    worker.start()
+    until(lambda: worker.counters().get("completed"))
+    worker.stop()
+    assert server.requests["Complete"][0].completions[0].columns["total"].int64_value == 5
+
+
+def test_types_of_handlers_are_checked() -> None:
+    worker = Worker("127.0.0.1:1", "work")
+
+    # mypy reports an `ignore` that is of no use, so each of them shows an error.
+    @worker.handler  # type: ignore[type-var]
+    def wrong_result(item: Item) -> int:
+        return 1
+
+    @worker.handler  # type: ignore[type-var]
+    def wrong_argument(item: int) -> None:
+        return
+
+    @worker.handler
+    async def right(items: list[Item], context: Context) -> None:
+        return
+
+
+def test_client_for_asyncio_does_not_block_the_loop(server: ScriptedServer) -> None:
+    answered = threading.Event()
+
+    def answer(_request: Any, _context: Any) -> v1.EnqueueResponse:
+        assert answered.wait(10)
+        return v1.EnqueueResponse(results=[v1.EnqueueResult(key="1")])
+
+    server.answer("Enqueue", answer)
+
+    async def main() -> list[str]:
+        async with AsyncClient(server.address) as client:
+            adding = asyncio.create_task(client.enqueue("work", [{}]))
+            while not server.requests["Enqueue"]:
+                await asyncio.sleep(0.01)
+            answered.set()
+            return await adding
+
+    assert asyncio.run(main()) == ["1"]
+
+
+def test_queues_of_a_worker_share_its_connections(server: ScriptedServer) -> None:
+    leases(server, "1")
+    peers: set[str] = set()
+    claim = server._answers["ClaimBatch"].pop()
+
+    def note_peer(request: Any, context: grpc.ServicerContext) -> Any:
+        peers.add(context.peer())
+        return claim(request, context)
+
+    server.answer("ClaimBatch", note_peer)
+    ran: list[str] = []
+    worker = Worker(server.address, "work", lambda item: ran.append(item.key), wait=0)
+
+    @worker.queue("mails", concurrency=4)
+    async def send(item: Item) -> None:
+        ran.append(item.key)
+
+    def stop() -> None:
+        until(lambda: worker.counters().get("completed") == 2)
+        worker.request_stop()
+
+    threading.Thread(target=stop).start()
+    worker.run()
+    assert sorted(ran) == ["mails-1", "work-1"]
+    assert len(peers) == 1
+    assert worker.counters("mails")["completed"] == 1
+    assert worker.counters()["completed"] == 2
+
+
+def test_middleware_surrounds_the_handler(server: ScriptedServer) -> None:
+    leases(server, "1")
+    steps: list[str] = []
+
+    def named(name: str) -> Any:
+        def middleware(handler: Callable[[Any, Context], Any]) -> Callable[[Any, Context], Any]:
+            def wrapper(item: Item, context: Context) -> Any:
+                steps.append(f"{name} {item.key}")
+                result = handler(item, context)
+                steps.append(f"{name} after")
+                return result
+
+            return wrapper
+
+        return middleware
+
+    worker = Worker(server.address, "work", lambda _: None, wait=0, middleware=[named("outer"), named("inner")])
+    worker.start()
+    until(lambda: worker.counters().get("completed"))
+    worker.stop()
+    assert steps == ["outer work-1", "inner work-1", "inner after", "outer after"]
+
+
+def test_broker_without_an_answer_is_passed_over(server: ScriptedServer) -> None:
+    frozen = ScriptedServer()
+    stop = threading.Event()
+    frozen.answer("Enqueue", lambda _request, _context: stop.wait(30))
+    server.answer("Enqueue", ok(v1.EnqueueResponse(results=[v1.EnqueueResult(key="1")])))
+    try:
+        connection = transport.Transport([frozen.address, server.address], plaintext())
+        caller = Caller(connection)
+        for _ in range(6):
+            caller.call("Enqueue", v1.EnqueueRequest(queue="work", items=[v1.NewItem()]), attempt_timeout=0.5)
+        connection.close()
+    finally:
+        stop.set()
+        frozen.close()
+    assert len(frozen.requests["Enqueue"]) == 1
+
+
+def test_certificates_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, first, second = Certificate("127.0.0.1"), Certificate("first"), Certificate("second")
+    trusted = first.certificate + second.certificate
+    server = ScriptedServer(
+        grpc.ssl_server_credentials([(own.key, own.certificate)], trusted, require_client_auth=True)
+    )
+    names: list[str] = []
+
+    def answer(_request: Any, context: grpc.ServicerContext) -> v1.WakeResponse:
+        found: Any = context.auth_context()["x509_subject_alternative_name"]
+        names.append(next(iter(found)).decode())
+        return v1.WakeResponse()
+
+    server.answer("Wake", answer)
+    (tmp_path / "ca.pem").write_bytes(own.certificate)
+
+    def write(certificate: Certificate) -> None:
+        (tmp_path / "cert.pem").write_bytes(certificate.certificate)
+        (tmp_path / "key.pem").write_bytes(certificate.key)
+
+    write(first)
+    monkeypatch.setattr(transport, "FILE_INTERVAL", 0.05)
+    credentials = tls(tmp_path / "ca.pem", tmp_path / "cert.pem", tmp_path / "key.pem")
+    try:
+        with Client(server.address, credentials=credentials) as client:
+            client.wake("work")
+            write(second)
+            time.sleep(0.1)
+            client.wake("work")
+    finally:
+        server.close()
+    assert names == ["first", "second"]
+
+
+def test_name_is_resolved_again(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = {"broker.example": "127.0.0.9"}
+    port = server.address.rpartition(":")[2]
+
+    def resolve(host: str, port: int, **_options: Any) -> list[Any]:
+        return [(None, None, None, None, (numbers[host], port))]
+
+    monkeypatch.setattr("socket.getaddrinfo", resolve)
+    monkeypatch.setattr(transport, "_RESOLVE_INTERVAL", 0.2)
+    server.answer("Wake", ok(v1.WakeResponse()))
+
+    def move(_request: Any) -> None:
+        numbers["broker.example"] = "127.0.0.1"
+
+    client = Client(f"dns:///broker.example:{port}", credentials=plaintext(allow_plaintext=True), timeout=15)
+    threading.Timer(0.5, move, [None]).start()
+    client.wake("work")
+    client.close()
+
+
+@pytest.mark.parametrize(("flags", "trace_id"), [("01", 0xAB), ("00", 0)])
+def test_handler_runs_in_the_trace_of_a_sampled_lease(server: ScriptedServer, flags: str, trace_id: int) -> None:
+    from opentelemetry import trace
+
+    message = lease("1")
+    message.trace_parent = f"00-{0xAB:032x}-{1:016x}-{flags}"
+    server.answer("ClaimBatch", ok(v1.ClaimBatchResponse(leases=[message])), ok(v1.ClaimBatchResponse()))
+    traces: list[int] = []
+    worker = Worker(
+        server.address, "work", lambda _: traces.append(trace.get_current_span().get_span_context().trace_id), wait=0
+    )
+    worker.start()
+    until(lambda: traces)
+    worker.stop()
+    assert traces == [trace_id]

@@ -1,0 +1,91 @@
+//! The page of broker processes.
+
+use axum::Form;
+use axum::http::StatusCode;
+use axum::response::Response;
+use lease_broker_proto::{BrokerInstance, DrainBrokerRequest, ListBrokersRequest};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::answer::{Failure, page as page_of, redirect};
+use super::format;
+use super::layout::{form_token, frame};
+use super::viewer::Viewer;
+use crate::security::Rpc;
+
+#[derive(Deserialize)]
+pub(super) struct Drain {
+    form: String,
+    id: String,
+}
+
+pub(super) async fn page(viewer: Viewer) -> Result<Response, Failure> {
+    let content = content(&viewer).await?;
+    Ok(page_of(
+        StatusCode::OK,
+        frame(&viewer, "Brokers", true, &content),
+    ))
+}
+
+/// Returns the content of the page, which the script also loads.
+pub(super) async fn content(viewer: &Viewer) -> Result<Markup, Failure> {
+    let listed = viewer
+        .call(async move |api, caller| api.list_brokers(&caller, ListBrokersRequest {}).await)
+        .await?;
+    Ok(html! {
+        div.title { h1 { "Brokers" } p.hint { "Those of the last day." } }
+        div.scroll tabindex="0" role="region" aria-label="Brokers" {
+            table {
+                thead { tr {
+                    th scope="col" { "Address" } th scope="col" { "State" } th scope="col" { "Version" } th scope="col" { "Started" }
+                    th scope="col" { "Last seen" } th scope="col" { "Settings that differ" } th scope="col" { "Actions" }
+                } }
+                tbody { @for broker in &listed.brokers { (row(viewer, broker)) } }
+            }
+        }
+    })
+}
+
+fn row(viewer: &Viewer, broker: &BrokerInstance) -> Markup {
+    let state = match (broker.is_live, broker.is_draining) {
+        (true, false) => "running",
+        (true, true) => "stopping",
+        (false, true) => "stopped",
+        (false, false) => "silent",
+    };
+    let may_drain =
+        broker.is_live && !broker.is_draining && viewer.caller.may_somewhere(Rpc::DrainBroker);
+    html! {
+        tr {
+            th scope="row" { (broker.address) @if broker.is_self { span.hint { " (this one)" } } div.hint { code { (broker.broker_id) } } }
+            td { strong.badge { (state) } }
+            td { (broker.version) }
+            td { (broker.start_time.as_ref().map_or("–".to_owned(), format::ago)) }
+            td { (broker.seen_time.as_ref().map_or("–".to_owned(), format::ago)) }
+            td { @if broker.differing_queues.is_empty() { "none" } @else { (broker.differing_queues.join(", ")) } }
+            td { @if may_drain {
+                details.menu {
+                    summary { "Stop" span.hidden { " " (broker.address) } }
+                    form method="post" action="/brokers/drain" {
+                        (form_token(viewer))
+                        input type="hidden" name="id" value=(broker.broker_id);
+                        p.hint { "It gives no more leases, finishes its calls, and ends." }
+                        button type="submit" { "Stop this broker" }
+                    }
+                }
+            } }
+        }
+    }
+}
+
+pub(super) async fn drain(viewer: Viewer, Form(form): Form<Drain>) -> Result<Response, Failure> {
+    viewer.check_form(&form.form)?;
+    let request = DrainBrokerRequest {
+        broker_id: form.id,
+        reason: "by the dashboard".to_owned(),
+    };
+    viewer
+        .call(async move |api, caller| api.drain_broker(&caller, request).await)
+        .await?;
+    Ok(redirect("/brokers"))
+}

@@ -1,0 +1,125 @@
+//! The page that shows how many items a change concerns, and asks. The form on it starts the operation.
+
+use axum::Form;
+use axum::extract::Path;
+use axum::http::StatusCode;
+use axum::response::Response;
+use lease_broker_proto::start_operation_request::Action;
+use lease_broker_proto::{CancelHeld, Purge, Redrive, StartOperationRequest};
+use maud::html;
+use serde::Deserialize;
+use tonic::Status;
+
+use super::answer::{Failure, page as page_of, redirect};
+use super::filter::Filter;
+use super::format;
+use super::layout::{form_token, frame};
+use super::viewer::Viewer;
+
+#[derive(Deserialize)]
+pub(super) struct Change {
+    form: String,
+    #[serde(rename = "change")]
+    kind: String,
+    #[serde(default)]
+    reason: String,
+    #[serde(default)]
+    rate: String,
+    #[serde(default)]
+    request_id: String,
+    #[serde(flatten)]
+    filter: Filter,
+}
+
+impl Change {
+    fn request(&self, queue: String) -> Result<StartOperationRequest, Failure> {
+        let action = match &*self.kind {
+            "redrive" => Action::Redrive(Redrive::default()),
+            "cancel" => Action::CancelLeases(CancelHeld::default()),
+            "purge" => Action::Purge(Purge {
+                state: self.filter.state().into(),
+            }),
+            _ => return Err(Failure::Forbidden("The form is not one of these pages.")),
+        };
+        let invalid = |_| Status::invalid_argument("rate: must be a number");
+        let rate = match self.rate.trim() {
+            "" => 0,
+            rate => rate.parse().map_err(invalid)?,
+        };
+        Ok(StartOperationRequest {
+            queue,
+            filter: Some(self.filter.to_proto()?),
+            action: Some(action),
+            max_per_second: rate,
+            request_id: self.request_id.clone(),
+            reason: self.reason.clone(),
+            ..StartOperationRequest::default()
+        })
+    }
+
+    /// Returns the change as a question and as the text of the button.
+    fn words(&self) -> (&'static str, &'static str) {
+        match &*self.kind {
+            "redrive" => ("Make these dead items ready again?", "Redrive"),
+            "cancel" => ("Take these leases away from their workers?", "Take away"),
+            _ => ("Delete these rows? This cannot be undone.", "Delete"),
+        }
+    }
+}
+
+pub(super) async fn page(
+    viewer: Viewer,
+    Path(queue): Path<String>,
+    Form(change): Form<Change>,
+) -> Result<Response, Failure> {
+    viewer.check_form(&change.form)?;
+    let request = StartOperationRequest {
+        dry_run: true,
+        ..change.request(queue.clone())?
+    };
+    let counted = viewer
+        .call(async move |api, caller| api.start_operation(&caller, request).await)
+        .await?;
+    let number = format::count(counted.matched, counted.at_least);
+    let (question, button) = change.words();
+    let back = format!(
+        "/queues/{}/items?{}",
+        format::url(&queue),
+        change.filter.query("")
+    );
+    let content = html! {
+        div.narrow {
+            h1 { (question) }
+            p.big { (number) @if counted.matched == 1 { " item of " } @else { " items of " } strong { (queue) } }
+            p.hint { (change.filter.sentence()) }
+            @if counted.matched == 0 { p { "Nothing fits, so nothing would change." } p { a href=(back) { "Back" } } } @else {
+                form method="post" action={ "/queues/" (format::url(&queue)) "/start" } {
+                    (form_token(&viewer))
+                    (change.filter.hidden_fields())
+                    input type="hidden" name="change" value=(change.kind);
+                    input type="hidden" name="request_id" value=(uuid::Uuid::new_v4());
+                    label { "Reason" input type="text" name="reason" maxlength="1024"; }
+                    label { "Items per second, at most" input type="number" name="rate" min="1" placeholder="no limit"; }
+                    div.row { button.strong type="submit" { (button) " " (number) } a href=(back) { "Back" } }
+                }
+            }
+        }
+    };
+    Ok(page_of(
+        StatusCode::OK,
+        frame(&viewer, question, false, &content),
+    ))
+}
+
+pub(super) async fn start(
+    viewer: Viewer,
+    Path(queue): Path<String>,
+    Form(change): Form<Change>,
+) -> Result<Response, Failure> {
+    viewer.check_form(&change.form)?;
+    let request = change.request(queue)?;
+    viewer
+        .call(async move |api, caller| api.start_operation(&caller, request).await)
+        .await?;
+    Ok(redirect("/operations"))
+}

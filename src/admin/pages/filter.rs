@@ -1,0 +1,159 @@
+//! The filter of a list, as the query of its URL and as the fields of a form.
+
+use std::time::{Duration, SystemTime};
+
+use lease_broker_proto::column_value::Kind;
+use lease_broker_proto::{ColumnValue, ItemFilter, ItemState};
+use maud::{Markup, html};
+use prost_types::Timestamp;
+use serde::Deserialize;
+use tonic::Status;
+
+use super::format;
+
+/// The filter of a list.
+#[derive(Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Filter {
+    pub(super) state: String,
+    pub(super) owner: String,
+    pub(super) error: String,
+    pub(super) since: String,
+    pub(super) before: String,
+    pub(super) attempts: String,
+    pub(super) column: String,
+    pub(super) value: String,
+    /// The key of one item. Nothing else is set then.
+    pub(super) key: String,
+    /// The token of the page.
+    pub(super) page: String,
+    pub(super) oldest: bool,
+}
+
+impl Filter {
+    /// Returns the state. The default is dead.
+    pub(super) fn state(&self) -> ItemState {
+        format::state_named(&self.state).unwrap_or(ItemState::Dead)
+    }
+
+    /// Returns the filter of the API.
+    ///
+    /// # Errors
+    /// A status that names the field.
+    pub(super) fn to_proto(&self) -> Result<ItemFilter, Status> {
+        if !self.key.is_empty() {
+            return Ok(ItemFilter {
+                keys: vec![self.key.clone()],
+                ..ItemFilter::default()
+            });
+        }
+        let mut filter = ItemFilter {
+            owner: self.owner.clone(),
+            error_contains: self.error.clone(),
+            state_since: moment("since", &self.since)?,
+            state_before: moment("until", &self.before)?,
+            ..ItemFilter::default()
+        };
+        if !self.attempts.is_empty() {
+            let invalid = |_| Status::invalid_argument("attempts: must be a number");
+            filter.min_attempt = self.attempts.parse().map_err(invalid)?;
+        }
+        if !self.column.is_empty() {
+            let kind = match self.value.parse() {
+                Ok(number) => Kind::Int64Value(number),
+                Err(_) => Kind::StringValue(self.value.clone()),
+            };
+            let value = ColumnValue { kind: Some(kind) };
+            filter.columns.insert(self.column.clone(), value);
+        }
+        Ok(filter)
+    }
+
+    fn fields(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let fields = [
+            ("state", &*self.state),
+            ("owner", &self.owner),
+            ("error", &self.error),
+            ("since", &self.since),
+            ("before", &self.before),
+            ("attempts", &self.attempts),
+            ("column", &self.column),
+            ("value", &self.value),
+            ("key", &self.key),
+        ];
+        fields.into_iter().filter(|(_, value)| !value.is_empty())
+    }
+
+    /// Returns the query of the page with this token.
+    pub(super) fn query(&self, page: &str) -> String {
+        let fields = self.fields().chain([("page", page)]);
+        let fields = fields.filter(|(_, value)| !value.is_empty());
+        let parts: Vec<String> = fields
+            .map(|(name, value)| format!("{name}={}", format::url(value)))
+            .collect();
+        parts.join("&")
+    }
+
+    /// Returns the fields of a form that has this filter.
+    pub(super) fn hidden_fields(&self) -> Markup {
+        html! { @for (name, value) in self.fields() { input type="hidden" name=(name) value=(value); } }
+    }
+
+    /// Returns the filter as a sentence.
+    pub(super) fn sentence(&self) -> String {
+        let parts: Vec<String> = self
+            .fields()
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect();
+        parts.join(", ")
+    }
+}
+
+/// Reads a moment: RFC 3339, or how long ago it was.
+fn moment(field: &str, text: &str) -> Result<Option<Timestamp>, Status> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let ago = |age: Duration| SystemTime::now().checked_sub(age);
+    let moment = match humantime::parse_duration(text) {
+        Ok(age) => ago(age),
+        Err(_) => humantime::parse_rfc3339_weak(text).ok(),
+    };
+    let problem = || {
+        Status::invalid_argument(format!(
+            "{field}: {text:?} is neither a time such as 2027-01-31T02:00:00Z nor an age such as 1h"
+        ))
+    };
+    moment.map(Timestamp::from).map(Some).ok_or_else(problem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filter_comes_back_from_its_query() {
+        let filter = Filter {
+            state: "leased".to_owned(),
+            error: "50 % & more".to_owned(),
+            ..Filter::default()
+        };
+        assert_eq!(
+            filter.query("t"),
+            "state=leased&error=50%20%25%20%26%20more&page=t"
+        );
+        let proto = filter.to_proto().expect("a filter");
+        assert_eq!(proto.error_contains, "50 % & more");
+    }
+
+    #[test]
+    fn malformed_time_names_its_field() {
+        let filter = Filter {
+            since: "yesterday".to_owned(),
+            ..Filter::default()
+        };
+        let refused = filter.to_proto().expect_err("refused");
+        assert!(refused.message().starts_with("since: "), "{refused:?}");
+    }
+}

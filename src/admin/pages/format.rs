@@ -1,0 +1,134 @@
+//! Texts for times, durations, states and values.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use lease_broker_proto::column_value::Kind;
+use lease_broker_proto::{ColumnValue, ItemState};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use prost_types::{Duration as ProtoDuration, Timestamp};
+
+/// Returns a text as part of a URL.
+pub(super) fn url(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}
+
+/// Returns a count with a comma before each three digits.
+pub(super) fn count(number: i64, at_least: bool) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) && digit != '-' {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if at_least {
+        text.push('+');
+    }
+    text
+}
+
+/// Returns a rate per second.
+pub(super) fn rate(rate: f64) -> String {
+    if rate == 0.0 {
+        "0".to_owned()
+    } else if rate < 10.0 {
+        format!("{rate:.1}")
+    } else {
+        format!("{rate:.0}")
+    }
+}
+
+/// Returns a duration in its two largest units.
+pub(super) fn duration(duration: Duration) -> String {
+    let text = humantime::format_duration(Duration::from_secs(duration.as_secs())).to_string();
+    text.split(' ').take(2).collect::<Vec<_>>().join(" ")
+}
+
+pub(super) fn proto_duration(time: ProtoDuration) -> String {
+    duration(Duration::from_secs(time.seconds.max(0).unsigned_abs()))
+}
+
+/// Returns the milliseconds since 1970.
+pub(super) fn millis(time: &Timestamp) -> i64 {
+    time.seconds
+        .saturating_mul(1_000)
+        .saturating_add(i64::from(time.nanos / 1_000_000))
+}
+
+/// Returns a moment as RFC 3339 in whole seconds.
+pub(super) fn moment(time: &Timestamp) -> String {
+    let seconds = u64::try_from(time.seconds).unwrap_or(0);
+    let moment = UNIX_EPOCH + Duration::from_secs(seconds.min(253_402_300_799));
+    humantime::format_rfc3339_seconds(moment).to_string()
+}
+
+/// Returns how long ago a moment was by the clock of this host, or how far it is in the future.
+pub(super) fn ago(time: &Timestamp) -> String {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let now = i64::try_from(now.as_millis()).unwrap_or(i64::MAX);
+    let difference = now.saturating_sub(millis(time));
+    let text = duration(Duration::from_millis(difference.unsigned_abs()));
+    if difference >= 0 {
+        format!("{text} ago")
+    } else {
+        format!("in {text}")
+    }
+}
+
+/// The states in the order of the API.
+pub(super) const STATES: [(ItemState, &str); 5] = [
+    (ItemState::Ready, "ready"),
+    (ItemState::Leased, "leased"),
+    (ItemState::Delayed, "delayed"),
+    (ItemState::Completed, "completed"),
+    (ItemState::Dead, "dead"),
+];
+
+/// Returns the name of a state.
+pub(super) fn state(state: ItemState) -> &'static str {
+    let mut states = STATES.iter();
+    let found = states.find(|(known, _)| *known == state);
+    found.map_or("unknown", |(_, name)| name)
+}
+
+/// Returns the state with this name.
+pub(super) fn state_named(name: &str) -> Option<ItemState> {
+    let mut states = STATES.iter();
+    states
+        .find(|(_, known)| *known == name)
+        .map(|(state, _)| *state)
+}
+
+/// Returns a value as text, at most 2,000 characters.
+pub(super) fn value(value: &ColumnValue) -> String {
+    let text = match &value.kind {
+        None | Some(Kind::NullValue(_)) => "NULL".to_owned(),
+        Some(Kind::BoolValue(value)) => value.to_string(),
+        Some(Kind::Int64Value(value)) => value.to_string(),
+        Some(Kind::DoubleValue(value)) => value.to_string(),
+        Some(Kind::StringValue(value) | Kind::DecimalValue(value)) => value.clone(),
+        Some(Kind::BytesValue(bytes)) => format!("{} bytes", bytes.len()),
+        Some(Kind::TimestampValue(time)) => moment(time),
+    };
+    let mut cut: String = text.chars().take(2_000).collect();
+    if cut.len() < text.len() {
+        cut.push('…');
+    }
+    cut
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_have_commas() {
+        assert_eq!(count(0, false), "0");
+        assert_eq!(count(999, false), "999");
+        assert_eq!(count(10_000, true), "10,000+");
+        assert_eq!(count(1_234_567, false), "1,234,567");
+    }
+}

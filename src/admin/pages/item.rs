@@ -1,0 +1,101 @@
+//! The page of one item.
+
+use axum::extract::{Path, Query};
+use axum::http::StatusCode;
+use axum::response::Response;
+use lease_broker_proto::{GetItemRequest, GetItemResponse, ItemState};
+use maud::{Markup, html};
+
+use super::answer::{Failure, page as page_of};
+use super::filter::Filter;
+use super::format;
+use super::layout::{form_token, frame};
+use super::viewer::Viewer;
+use crate::security::Rpc;
+
+pub(super) async fn page(
+    viewer: Viewer,
+    Path(queue): Path<String>,
+    Query(filter): Query<Filter>,
+) -> Result<Response, Failure> {
+    let request = GetItemRequest {
+        queue: queue.clone(),
+        key: filter.key.clone(),
+    };
+    let found = viewer
+        .call(async move |api, caller| api.get_item(&caller, request).await)
+        .await?;
+    let content = content(&viewer, &queue, &found);
+    let title = format!("{} of {queue}", filter.key);
+    Ok(page_of(
+        StatusCode::OK,
+        frame(&viewer, &title, false, &content),
+    ))
+}
+
+fn content(viewer: &Viewer, queue: &str, found: &GetItemResponse) -> Markup {
+    let item = found.item.clone().unwrap_or_default();
+    let link = format!("/queues/{}", format::url(queue));
+    let may_change = viewer.caller.may(Rpc::StartOperation, queue);
+    html! {
+        div.title { h1 { a href=(link) { (queue) } " · " (item.key) } p { strong.badge { (format::state(item.state())) } } }
+        @if !found.causes.is_empty() {
+            section aria-labelledby="why" { h2 #why { "Why is it not being claimed?" } @for cause in &found.causes { p { (cause) } } }
+        }
+        @if may_change {
+            div.row {
+                @if item.state() == ItemState::Dead { (button(viewer, &link, &item.key, "dead", "redrive", "Redrive …")) }
+                @if item.state() == ItemState::Leased { (button(viewer, &link, &item.key, "leased", "cancel", "Take the lease away …")) }
+            }
+        }
+        section aria-labelledby="lease" {
+            h2 #lease { "Lease" }
+            dl {
+                dt { "Worker" } dd { @if item.owner.is_empty() { "–" } @else { (item.owner) } }
+                dt { "In this state since" } dd { (time(item.state_time.as_ref())) }
+                dt { "Due" } dd { (time(item.due_time.as_ref())) }
+                dt { "Attempts used" } dd { (item.attempt) }
+                dt { "Fencing token" } dd { (item.fencing_token) }
+                dt { "Last error" } dd.text { @if item.error.is_empty() { "–" } @else { (item.error) } }
+                dt { "Checkpoint" } dd { (found.checkpoint_bytes.map_or("–".to_owned(), |bytes| format!("{bytes} bytes"))) }
+                dt { "Trace" } dd { (trace(viewer, &found.trace_parent)) }
+            }
+        }
+        section aria-labelledby="columns" {
+            h2 #columns { "Row" }
+            dl { @for (name, value) in &found.columns { dt { (name) } dd.text { (format::value(value)) } } }
+        }
+    }
+}
+
+fn time(time: Option<&prost_types::Timestamp>) -> Markup {
+    html! {
+        @match time {
+            None => "–",
+            Some(time) => { time datetime=(format::moment(time)) { (format::moment(time)) } " (" (format::ago(time)) ")" }
+        }
+    }
+}
+
+/// Returns the trace id, as a link if the configuration has an address for traces.
+fn trace(viewer: &Viewer, parent: &str) -> Markup {
+    let id = parent.split('-').nth(1).unwrap_or_default();
+    let address = &viewer.state().trace_url;
+    html! {
+        @if id.is_empty() { "–" }
+        @else if address.is_empty() { code { (id) } }
+        @else { a href=(address.replace("{trace_id}", id)) rel="noreferrer" { code { (id) } } }
+    }
+}
+
+fn button(viewer: &Viewer, link: &str, key: &str, state: &str, change: &str, text: &str) -> Markup {
+    html! {
+        form method="post" action={ (link) "/confirm" } {
+            (form_token(viewer))
+            input type="hidden" name="key" value=(key);
+            input type="hidden" name="state" value=(state);
+            input type="hidden" name="change" value=(change);
+            button type="submit" { (text) }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Login by a token, and logout.
+
+use std::sync::Arc;
+
+use axum::Form;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use serde::Deserialize;
+
+use super::answer::{Failure, page as page_of, redirect};
+use super::frame::login_page;
+use super::sessions::COOKIE;
+use super::viewer::{Viewer, cookie, identify};
+use crate::admin::state::AdminState;
+use crate::security::Rpc;
+
+#[derive(Deserialize)]
+pub(super) struct Login {
+    token: String,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Logout {
+    form: String,
+}
+
+pub(super) async fn page(State(state): State<Arc<AdminState>>) -> Response {
+    if state.access.is_none() {
+        return redirect("/");
+    }
+    page_of(StatusCode::OK, login_page(None))
+}
+
+pub(super) async fn log_in(
+    State(state): State<Arc<AdminState>>,
+    Form(login): Form<Login>,
+) -> Response {
+    let Some(access) = &state.access else {
+        return redirect("/");
+    };
+    let token = login.token.trim().as_bytes();
+    let problem = match identify(access, token) {
+        Some(caller) if caller.may_somewhere(Rpc::ListQueues) => {
+            tracing::info!(
+                target: "lease_broker::audit",
+                event = "dashboard.login", identity = caller.name(), "logged in to the dashboard"
+            );
+            let id = state.sessions.begin(token);
+            let mut response = redirect("/");
+            let cookie = format!("{COOKIE}={id}; HttpOnly; SameSite=Strict; Path=/; Max-Age=43200");
+            if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+                response.headers_mut().insert(header::SET_COOKIE, cookie);
+            }
+            return response;
+        }
+        Some(_) => "This identity has none of the roles observer, operator and admin.",
+        None => "The token is not valid.",
+    };
+    tracing::warn!(
+        target: "lease_broker::audit",
+        event = "dashboard.login_failed", "login to the dashboard refused"
+    );
+    page_of(StatusCode::FORBIDDEN, login_page(Some(problem)))
+}
+
+pub(super) async fn log_out(
+    viewer: Viewer,
+    headers: HeaderMap,
+    Form(logout): Form<Logout>,
+) -> Result<Response, Failure> {
+    viewer.check_form(&logout.form)?;
+    if let Some(id) = cookie(&headers) {
+        viewer.state().sessions.end(&id);
+    }
+    Ok(redirect("/login"))
+}

@@ -1,0 +1,176 @@
+//! The page of one queue: charts, the oldest leases, the last failures by their error, and the settings.
+
+use std::collections::BTreeMap;
+
+use axum::extract::Path;
+use axum::http::StatusCode;
+use axum::response::Response;
+use lease_broker_proto::{
+    ItemState, ItemSummary, ListItemsRequest, ListQueuesRequest, QueueSummary,
+};
+use lease_broker_store::Activity;
+use maud::{Markup, html};
+
+use super::answer::{Failure, page as page_of};
+use super::chart::{Line, chart};
+use super::format;
+use super::layout::frame;
+use super::queues::{pause_form, pause_note};
+use super::viewer::Viewer;
+
+/// The number of leases that are shown, and of dead items whose errors are grouped.
+const LEASES: i32 = 10;
+const FAILURES: i32 = 200;
+
+pub(super) async fn page(viewer: Viewer, Path(name): Path<String>) -> Result<Response, Failure> {
+    let content = content(&viewer, &name).await?;
+    Ok(page_of(
+        StatusCode::OK,
+        frame(&viewer, &name, true, &content),
+    ))
+}
+
+/// Returns the content of the page, which the script also loads.
+pub(super) async fn content(viewer: &Viewer, name: &str) -> Result<Markup, Failure> {
+    let list = |state: ItemState, page_size, newest_first| ListItemsRequest {
+        queue: name.to_owned(),
+        state: state.into(),
+        page_size,
+        newest_first,
+        ..ListItemsRequest::default()
+    };
+    let (leases, dead) = (
+        list(ItemState::Leased, LEASES, false),
+        list(ItemState::Dead, FAILURES, true),
+    );
+    let request = ListQueuesRequest {
+        queues: vec![name.to_owned()],
+        ..ListQueuesRequest::default()
+    };
+    let (mut queues, leases, dead) = viewer
+        .call(async move |api, caller| {
+            let queues = api.list_queues(&caller, request).await?.queues;
+            let leases = api.list_items(&caller, leases).await?.items;
+            let dead = api.list_items(&caller, dead).await?.items;
+            Ok((queues, leases, dead))
+        })
+        .await?;
+    let queue = queues.pop().unwrap_or_default();
+    let history = viewer.state().broker.get();
+    let history = history.map(|broker| broker.activity_history().of(name));
+    let link = format!("/queues/{}", format::url(name));
+    Ok(html! {
+        div.title {
+            h1 { (name) }
+            p.hint { "table " code { (queue.table) } }
+            (pause_form(viewer, name, queue.pause.is_some()))
+        }
+        @if let Some(pause) = &queue.pause { (pause_note(pause)) }
+        (counts(&queue, &link))
+        (charts(&history.unwrap_or_default()))
+        section aria-labelledby="leases" {
+            h2 #leases { "Leases that end first" }
+            (lease_table(&leases, &link))
+        }
+        section aria-labelledby="failures" {
+            h2 #failures { "Dead items by error" }
+            (failure_table(&dead, &link))
+        }
+        section {
+            details { summary { "Settings in effect" } pre { (pretty(&queue.settings_json)) } }
+        }
+    })
+}
+
+fn counts(queue: &QueueSummary, link: &str) -> Markup {
+    html! {
+        ul.counts {
+            @for count in &queue.counts {
+                @let state = format::state(count.state());
+                li { a href={ (link) "/items?state=" (state) } {
+                    span.big { (format::count(count.count, count.at_least)) } " " (state)
+                } }
+            }
+            li { span.big { (format::count(queue.waiting_claims, false)) } " waiting claims" }
+        }
+    }
+}
+
+fn charts(history: &[Activity]) -> Markup {
+    let line = |name, class, value: fn(&Activity) -> f64| Line {
+        name,
+        class,
+        values: history.iter().map(value).collect(),
+    };
+    html! {
+        div.charts {
+            (chart("Throughput, 15 minutes", "per second", &[
+                line("added", "one", |sample| sample.enqueued),
+                line("claimed", "two", |sample| sample.claimed),
+                line("completed", "three", |sample| sample.completed),
+            ]))
+            (chart("Trouble, 15 minutes", "per second", &[
+                line("failed", "four", |sample| sample.failed),
+                line("expired", "five", |sample| sample.expired),
+                line("released", "two", |sample| sample.released),
+            ]))
+        }
+    }
+}
+
+fn lease_table(leases: &[ItemSummary], link: &str) -> Markup {
+    html! {
+        @if leases.is_empty() { p.empty { "No item is leased." } } @else {
+            div.scroll tabindex="0" role="region" aria-label="Leases" {
+                table {
+                    thead { tr {
+                        th scope="col" { "Key" } th scope="col" { "Worker" } th scope="col" { "Claimed" }
+                        th scope="col" { "Ends" } th.number scope="col" { "Attempt" }
+                    } }
+                    tbody { @for item in leases { tr {
+                        th scope="row" { a href={ (link) "/item?key=" (format::url(&item.key)) } { (item.key) } }
+                        td { (item.owner) }
+                        td { (item.state_time.as_ref().map_or("–".to_owned(), format::ago)) }
+                        td { (item.due_time.as_ref().map_or("–".to_owned(), format::ago)) }
+                        td.number { (item.attempt) }
+                    } } }
+                }
+            }
+        }
+    }
+}
+
+/// Groups the dead items that died last by the first 80 characters of their errors.
+fn failure_table(dead: &[ItemSummary], link: &str) -> Markup {
+    let mut groups: BTreeMap<String, Vec<&ItemSummary>> = BTreeMap::new();
+    for item in dead {
+        let error: String = item.error.chars().take(80).collect();
+        groups.entry(error).or_default().push(item);
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by_key(|(_, items)| std::cmp::Reverse(items.len()));
+    let is_cut = dead.len() == FAILURES.unsigned_abs() as usize;
+    html! {
+        @if dead.is_empty() { p.empty { "No item is dead." } } @else {
+            @if is_cut { p.hint { "Of the " (dead.len()) " items that died last." } }
+            div.scroll tabindex="0" role="region" aria-label="Errors" {
+                table {
+                    thead { tr { th scope="col" { "Error" } th.number scope="col" { "Items" } th scope="col" { "Last" } th scope="col" { "" } } }
+                    tbody { @for (error, items) in groups.iter().take(20) { tr {
+                        th.text scope="row" { @if error.is_empty() { em { "no text" } } @else { (error) } }
+                        td.number { (items.len()) @if is_cut { "+" } }
+                        td { (items[0].state_time.as_ref().map_or("–".to_owned(), format::ago)) }
+                        td { a href={ (link) "/items?state=dead&error=" (format::url(error)) } { "Show" } }
+                    } } }
+                }
+            }
+        }
+    }
+}
+
+/// Returns a JSON text on several lines.
+fn pretty(json: &str) -> String {
+    let value: Result<serde_json::Value, _> = serde_json::from_str(json);
+    let pretty = value.and_then(|value| serde_json::to_string_pretty(&value));
+    pretty.unwrap_or_else(|_| json.to_owned())
+}

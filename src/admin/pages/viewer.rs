@@ -1,0 +1,124 @@
+//! The viewer of a page: its session, its identity, and the calls that it makes.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use subtle::ConstantTimeEq as _;
+use tonic::Status;
+
+use super::answer::Failure;
+use super::sessions::COOKIE;
+use crate::admin::state::AdminState;
+use crate::grpc::{AdminApi, AdminCaller};
+use crate::security::Access;
+
+/// The viewer of a page.
+pub(super) struct Viewer {
+    state: Arc<AdminState>,
+    pub(super) caller: AdminCaller,
+    /// The token that forms of this viewer carry.
+    pub(super) form: String,
+    /// Whether the viewer has logged in, so that it can log out.
+    pub(super) has_session: bool,
+}
+
+impl FromRequestParts<Arc<AdminState>> for Viewer {
+    type Rejection = Failure;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        state: &Arc<AdminState>,
+    ) -> Result<Self, Failure> {
+        let viewer = |caller, form, has_session| Self {
+            state: state.clone(),
+            caller,
+            form,
+            has_session,
+        };
+        let Some(access) = &state.access else {
+            if !state.allows_changes {
+                let problem = "The pages show rows and change them. On an address of other hosts they need the section [auth] of the \
+                               configuration, or admin.allow_changes.";
+                return Err(Failure::Forbidden(problem));
+            }
+            let form = state.sessions.open_form.clone();
+            return Ok(viewer(AdminCaller::default(), form, false));
+        };
+        // A program or a reverse proxy sends its token with each request. No page of another site can.
+        if let Some(token) = bearer(&parts.headers) {
+            let caller = identify(access, token.as_bytes()).ok_or(Failure::Login)?;
+            return Ok(viewer(caller, state.sessions.open_form.clone(), false));
+        }
+        let id = cookie(&parts.headers).ok_or(Failure::Login)?;
+        let (token, form) = state.sessions.find(&id).ok_or(Failure::Login)?;
+        let Some(caller) = identify(access, &token) else {
+            state.sessions.end(&id);
+            return Err(Failure::Login);
+        };
+        Ok(viewer(caller, form, true))
+    }
+}
+
+/// Returns the caller with this token. `None`: the token is not valid.
+pub(super) fn identify(access: &Access, token: &[u8]) -> Option<AdminCaller> {
+    let identity = access.of_bearer(token).ok()?;
+    Some(AdminCaller::of(identity, IpAddr::V4(Ipv4Addr::LOCALHOST)))
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    value.strip_prefix("Bearer ")
+}
+
+/// Returns the id of the session in the cookie.
+pub(super) fn cookie(headers: &HeaderMap) -> Option<String> {
+    let mut cookies = headers.get_all(header::COOKIE).iter();
+    cookies.find_map(|value| {
+        let mut parts = value.to_str().ok()?.split("; ");
+        parts.find_map(|part| Some(part.strip_prefix(COOKIE)?.strip_prefix('=')?.to_owned()))
+    })
+}
+
+impl Viewer {
+    /// Returns the state of the process.
+    pub(super) fn state(&self) -> &Arc<AdminState> {
+        &self.state
+    }
+
+    /// Checks that a form came from a page of this viewer.
+    ///
+    /// # Errors
+    /// [`Failure::Forbidden`].
+    pub(super) fn check_form(&self, token: &str) -> Result<(), Failure> {
+        if bool::from(token.as_bytes().ct_eq(self.form.as_bytes())) {
+            Ok(())
+        } else {
+            Err(Failure::Forbidden(
+                "The form is too old, or came from another site. Go back, load the page again, and send it again.",
+            ))
+        }
+    }
+
+    /// Makes a call. It runs on the runtime of the broker, to which connections of the database belong.
+    ///
+    /// # Errors
+    /// [`Failure::Starting`] while there is no broker. [`Failure::Call`] with the error of the call.
+    pub(super) async fn call<T: Send + 'static, F>(
+        &self,
+        call: impl FnOnce(AdminApi, AdminCaller) -> F + Send + 'static,
+    ) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Status>> + Send + 'static,
+    {
+        let broker = self.state.broker.get().ok_or(Failure::Starting)?;
+        let api = AdminApi::new(broker.operator().clone());
+        let task = self.state.runtime.spawn(call(api, self.caller.clone()));
+        let answer = task.await;
+        answer
+            .unwrap_or_else(|_| Err(Status::internal("the call was ended")))
+            .map_err(Failure::Call)
+    }
+}

@@ -1,0 +1,147 @@
+//! The rpcs of `AdminService`: those of a running service, or those on a database that this process has opened.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lease_broker_proto as proto;
+use lease_broker_proto::admin_service_client::AdminServiceClient;
+use tokio::time::sleep;
+use tonic::{Response, Status};
+use tonic_types::StatusExt as _;
+
+use crate::broker::Operator;
+use crate::cli::command_error::CommandError;
+use crate::cli::config_args::unknown_queue;
+use crate::cli::connection::Connection;
+use crate::grpc::{AdminApi, AdminCaller};
+
+/// The time between two looks for operations that this process can run.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// The service, or the database.
+#[derive(Clone)]
+pub(super) enum Admin {
+    /// A running service.
+    Service(Box<AdminServiceClient<Connection>>),
+    /// A database that this process has opened.
+    Database(Database),
+}
+
+/// A database that this process has opened.
+#[derive(Clone)]
+pub(super) struct Database {
+    api: AdminApi,
+    operator: Arc<Operator>,
+}
+
+impl Database {
+    pub(super) fn new(operator: Operator) -> Self {
+        let operator = Arc::new(operator);
+        Self {
+            api: AdminApi::new(operator.clone()),
+            operator,
+        }
+    }
+}
+
+macro_rules! rpcs {
+    ($($rpc:ident($request:ident) -> $response:ident;)*) => {
+        impl Admin {$(
+            pub(super) async fn $rpc(
+                &self,
+                request: proto::$request,
+            ) -> Result<proto::$response, CommandError> {
+                let answer = match self {
+                    Self::Service(client) => {
+                        // Boxed, because the futures of calls are large.
+                        let mut client = client.clone();
+                        Box::pin(async move { client.$rpc(request).await })
+                            .await
+                            .map(Response::into_inner)
+                    }
+                    Self::Database(database) => {
+                        Box::pin(database.api.$rpc(&AdminCaller::default(), request)).await
+                    }
+                };
+                match answer {
+                    Ok(answer) => Ok(answer),
+                    Err(status) => Err(self.error(status).await),
+                }
+            }
+        )*}
+    };
+}
+
+rpcs! {
+    list_queues(ListQueuesRequest) -> ListQueuesResponse;
+    list_items(ListItemsRequest) -> ListItemsResponse;
+    get_item(GetItemRequest) -> GetItemResponse;
+    pause_queue(PauseQueueRequest) -> PauseQueueResponse;
+    resume_queue(ResumeQueueRequest) -> ResumeQueueResponse;
+    cancel_leases(CancelLeasesRequest) -> CancelLeasesResponse;
+    start_operation(StartOperationRequest) -> StartOperationResponse;
+    get_operation(GetOperationRequest) -> GetOperationResponse;
+    list_operations(ListOperationsRequest) -> ListOperationsResponse;
+    cancel_operation(CancelOperationRequest) -> CancelOperationResponse;
+    list_brokers(ListBrokersRequest) -> ListBrokersResponse;
+    drain_broker(DrainBrokerRequest) -> DrainBrokerResponse;
+}
+
+impl Admin {
+    /// Runs operations of the database in this process, for as long as it is polled. For a service it does nothing: brokers run them.
+    pub(super) async fn run_operations(&self) -> Infallible {
+        let Self::Database(database) = self else {
+            return pending().await;
+        };
+        loop {
+            // Without a right to write no operation was started. An error of the store is shown by the call that looks.
+            let _ = Box::pin(database.operator.run_operations()).await;
+            sleep(INTERVAL).await;
+        }
+    }
+
+    /// Returns whether operations run in this process.
+    pub(super) fn runs_operations(&self) -> bool {
+        matches!(self, Self::Database(_))
+    }
+
+    /// Returns the names of the queues.
+    pub(super) async fn queue_names(&self) -> Vec<String> {
+        match self {
+            Self::Database(database) => {
+                let names = database.operator.queue_names();
+                names.map(str::to_owned).collect()
+            }
+            Self::Service(client) => {
+                let request = proto::ListQueuesRequest::default();
+                let mut client = client.clone();
+                let listed = Box::pin(client.list_queues(request)).await;
+                let listed = listed.map(Response::into_inner).unwrap_or_default();
+                listed.queues.into_iter().map(|row| row.queue).collect()
+            }
+        }
+    }
+
+    /// Turns a status into the error of a command.
+    async fn error(&self, status: Status) -> CommandError {
+        let Some(info) = status.get_details_error_info() else {
+            return status.into();
+        };
+        match &*info.reason {
+            "QUEUE_NOT_FOUND" => {
+                let names = self.queue_names().await;
+                let queue = info.metadata.get("queue").map(String::as_str);
+                unknown_queue(names.iter().map(String::as_str), queue)
+            }
+            "PURGE_NOT_ALLOWED" | "STORE_MISCONFIGURED" => {
+                CommandError::usage(status.message().to_owned())
+            }
+            "STORE_UNAVAILABLE" if self.runs_operations() => {
+                CommandError::io(status.message().to_owned())
+            }
+            _ => status.into(),
+        }
+    }
+}

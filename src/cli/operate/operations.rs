@@ -1,0 +1,200 @@
+//! `operations`: shows and cancels operations on many items.
+
+use clap::{Args, Subcommand};
+use clap_complete::ArgValueCandidates;
+use lease_broker_proto as proto;
+
+use super::admin::Admin;
+use super::complete;
+use super::list::{Limit, parse_limit};
+use super::operation_row::{
+    operation_fingerprint, operation_record, operation_row, operation_state,
+};
+use super::place_args::{PlaceArgs, with_place};
+use super::progress::check_end;
+use super::watch::{Entry, Look, watch};
+use crate::cli::CommandError;
+use crate::cli::output::note;
+
+/// Show operations on many items: those of redrive, cancel and purge
+///
+/// Without an id it lists the operations, the latest first. Operations that ended more than ten days ago are deleted.
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = with_place("\
+Fields of --output json and csv: operation_id; queue; action (redrive, cancel or purge); items (the state of the items); state
+(running, done, cancelled or failed); changed, refused, examined (numbers of items); create_time, end_time; limit; max_per_second;
+filter; actor; reason; error (the first refusal, or why it failed); broker_id (the broker that runs it); cancelled_by.
+
+Examples:
+  lease-broker operations
+  lease-broker operations --queue rainfall --running
+  lease-broker operations --watch
+  lease-broker operations 018f3a52-6a0e-4b8e-9d7c-2f1f0a3b5c6d --watch
+  lease-broker operations cancel 018f3a52-6a0e-4b8e-9d7c-2f1f0a3b5c6d
+
+With an id and --watch the command ends with the operation. The exit code is then 4 if it did not do all its work."))]
+pub(in crate::cli) struct Operations {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// Id of the operation to show [default: list operations]
+    #[arg(add = ArgValueCandidates::new(complete::operations))]
+    id: Option<String>,
+    /// Only operations on this queue
+    #[arg(long, value_name = "QUEUE", conflicts_with = "id", add = ArgValueCandidates::new(complete::queues))]
+    queue: Option<String>,
+    /// Only operations that run
+    #[arg(long, conflicts_with = "id")]
+    running: bool,
+    /// Maximum number of operations to list, or `all`
+    #[arg(long, value_name = "N", default_value = "20", value_parser = parse_limit)]
+    limit: Limit,
+    /// Look again each second. A terminal is drawn again. A pipe gets a line for each operation that changes
+    #[arg(long)]
+    watch: bool,
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Cancel(CancelOperation),
+}
+
+/// Stop an operation
+///
+/// The items that it has changed stay as they are.
+#[derive(Debug, Args)]
+#[command(after_help = with_place("\
+Examples:
+  lease-broker operations cancel 018f3a52-6a0e-4b8e-9d7c-2f1f0a3b5c6d"))]
+struct CancelOperation {
+    /// Id of the operation
+    #[arg(add = ArgValueCandidates::new(complete::operations))]
+    id: String,
+    /// Reason, for the audit log of the service
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    reason: String,
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+impl Operations {
+    pub(in crate::cli) async fn run(self) -> Result<(), CommandError> {
+        if let Some(Command::Cancel(cancel)) = self.command {
+            return cancel.run().await;
+        }
+        let admin = self.place.look(None).await?;
+        match &self.id {
+            Some(id) => self.show(&admin, id).await,
+            None => self.list(&admin).await,
+        }
+    }
+
+    async fn show(&self, admin: &Admin, id: &str) -> Result<(), CommandError> {
+        let request = proto::GetOperationRequest {
+            operation_id: id.to_owned(),
+        };
+        if !self.watch {
+            let found = admin.get_operation(request).await?.operation;
+            let record = operation_record(&found.unwrap_or_default());
+            self.place.output().print_record(&record);
+            return Ok(());
+        }
+        let mut last = proto::Operation::default();
+        let look = async || {
+            let found = admin.get_operation(request.clone()).await?.operation;
+            last = found.unwrap_or_default();
+            Ok(Look {
+                entries: vec![entry(&last)],
+                is_over: last.state() != proto::OperationState::Running,
+            })
+        };
+        watch(self.place.output(), "", look).await?;
+        check_end(&last)
+    }
+
+    async fn list(&self, admin: &Admin) -> Result<(), CommandError> {
+        let empty = "no operations";
+        let output = self.place.output();
+        if self.watch {
+            let look = async || {
+                let (operations, _) = self.find(admin).await?;
+                Ok(Look {
+                    entries: operations.iter().map(entry).collect(),
+                    is_over: false,
+                })
+            };
+            return watch(output, empty, look).await;
+        }
+        let (operations, has_more) = self.find(admin).await?;
+        let rows: Vec<_> = operations.iter().map(operation_row).collect();
+        output.print(&rows, empty);
+        if has_more {
+            note("there are more operations: --limit N lists N, --limit all lists all");
+        }
+        Ok(())
+    }
+
+    /// Returns the operations, and whether there are more than the limit allows.
+    async fn find(&self, admin: &Admin) -> Result<(Vec<proto::Operation>, bool), CommandError> {
+        let limit = match self.limit {
+            Limit::Items(limit) => limit,
+            Limit::All => usize::MAX,
+        };
+        let mut request = proto::ListOperationsRequest {
+            queue: self.queue.clone().unwrap_or_default(),
+            running_only: self.running,
+            page_size: i32::try_from(limit.saturating_add(1).min(1_000)).unwrap_or(1_000),
+            page_token: String::new(),
+        };
+        let mut operations = Vec::new();
+        loop {
+            let page = admin.list_operations(request.clone()).await?;
+            operations.extend(page.operations);
+            if page.next_page_token.is_empty() || operations.len() > limit {
+                break;
+            }
+            request.page_token = page.next_page_token;
+        }
+        let has_more = operations.len() > limit;
+        operations.truncate(limit);
+        Ok((operations, has_more))
+    }
+}
+
+fn entry(operation: &proto::Operation) -> Entry {
+    Entry {
+        name: operation.operation_id.clone(),
+        fingerprint: operation_fingerprint(operation),
+        row: operation_row(operation),
+    }
+}
+
+impl CancelOperation {
+    async fn run(self) -> Result<(), CommandError> {
+        let admin = self.place.change(None).await?;
+        let request = proto::CancelOperationRequest {
+            operation_id: self.id,
+            reason: self.reason,
+        };
+        let cancelled = admin.cancel_operation(request).await?.operation;
+        let operation = cancelled.unwrap_or_default();
+        let sentence = format!(
+            "operation {} is {}; it has changed {} items",
+            operation.operation_id,
+            operation_state(&operation),
+            operation.changed
+        );
+        self.place
+            .output()
+            .print_result(&sentence, &operation_row(&operation));
+        Ok(())
+    }
+}

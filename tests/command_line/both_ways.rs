@@ -1,0 +1,235 @@
+//! The commands for operators do the same at the service and on the database.
+
+use serde_json::{Value, json};
+
+use crate::command_line::workspace::{QUEUES, Workspace};
+use crate::support::process::{CommandOutput, program};
+
+/// Runs a command at the service and on the database.
+pub(crate) fn both(workspace: &Workspace, arguments: &str) -> [CommandOutput; 2] {
+    let url = workspace.process.as_ref().expect("a service").url();
+    [
+        workspace.run(&format!("{arguments} --address {url}")),
+        workspace.store(arguments),
+    ]
+}
+
+/// Returns the lines of JSON output without the fields that change from one moment to the next.
+fn stable(output: &CommandOutput) -> Vec<Value> {
+    let mut lines = output.json();
+    for line in &mut lines {
+        let fields = line.as_object_mut().expect("an object");
+        fields.retain(|name, _| {
+            !name.ends_with("_seconds")
+                && !name.ends_with("_per_second")
+                && !["is_self", "seen_time", "waiting_claims"].contains(&&**name)
+        });
+    }
+    lines
+}
+
+#[test]
+fn looks_are_the_same_both_ways() {
+    let workspace = Workspace::serving();
+    let id = workspace.lease();
+    workspace.call(&format!("fail work {id} --error broken --dead-letter"));
+    workspace.lease();
+    workspace.call("pause outbox --reason later");
+    for command in [
+        "stats",
+        "stats --exact",
+        "list work",
+        "list work --state dead --newest",
+        "list work --state dead --error rok --since 1h --limit all",
+        "list work --state dead --before 1h",
+        "show work 1",
+        "show work 2",
+        "operations",
+        "brokers",
+    ] {
+        let [service, database] = both(&workspace, &format!("{command} --output json"));
+        assert_eq!(service.code, 0, "{service:?}");
+        assert_eq!(stable(&service), stable(&database), "{command}");
+        let [service, database] = both(&workspace, command);
+        assert_eq!(
+            (service.code, database.code),
+            (0, 0),
+            "{service:?} {database:?}"
+        );
+        let header = |output: &CommandOutput| {
+            let line = output.out.lines().next().map(str::to_owned);
+            line.map(|line| {
+                line.split_whitespace()
+                    .map(str::to_owned)
+                    .collect::<Vec<_>>()
+            })
+        };
+        assert_eq!(header(&service), header(&database), "{command}");
+    }
+}
+
+#[test]
+fn errors_are_the_same_both_ways() {
+    let workspace = Workspace::serving();
+    for (command, code, part) in [
+        ("list wrok", 64, "did you mean work?"),
+        ("show work x", 1, "key"),
+        ("show work 77", 1, "ITEM_NOT_FOUND"),
+        ("pause wrok", 64, "configured are outbox, work"),
+        ("list work --column payload=x", 1, "filterable"),
+        (
+            "operations 00000000-0000-4000-8000-000000000000",
+            1,
+            "OPERATION_NOT_FOUND",
+        ),
+        ("operations cancel nothing", 1, "operation_id"),
+        ("drain nobody", 1, "lease-broker brokers"),
+        ("redrive wrok --yes", 64, "did you mean work?"),
+        ("cancel work x --reason y", 1, "x: "),
+        ("list work --newest", 64, "--state dead"),
+    ] {
+        let [service, database] = both(&workspace, command);
+        assert_eq!(service.code, code, "{command}: {service:?}");
+        assert!(service.err.contains(part), "{command}: {service:?}");
+        assert_eq!(
+            (database.code, database.err),
+            (service.code, service.err),
+            "{command}"
+        );
+    }
+}
+
+#[test]
+fn show_has_columns_lease_and_trace() {
+    let workspace = Workspace::serving();
+    workspace.call("enqueue work --set payload=hello --set number=5");
+    workspace.call("claim work --worker somebody --lease 1h");
+    let [service, _] = both(&workspace, "show work 1 --output json");
+    let item = &service.json()[0];
+    assert_eq!(
+        item["columns"],
+        json!({"id": 1, "payload": "hello", "number": 5})
+    );
+    assert_eq!(
+        (&item["state"], &item["owner"], &item["attempt"]),
+        (&json!("leased"), &json!("somebody"), &json!(1))
+    );
+    assert_eq!(item["trace_id"].as_str().map(str::len), Some(32));
+    assert!(
+        item["due_in_seconds"]
+            .as_f64()
+            .is_some_and(|left| left > 3_000.0)
+    );
+    assert!(item["causes"][0].is_string(), "{item}");
+    let [table, _] = both(&workspace, "show work 1");
+    for line in [
+        "column payload   hello",
+        "owner            somebody",
+        "cause ",
+    ] {
+        assert!(table.out.contains(line), "{line}: {table:?}");
+    }
+}
+
+#[test]
+fn pause_and_resume_work_both_ways() {
+    let workspace = Workspace::serving();
+    workspace.call("enqueue work --set payload=x");
+    let url = workspace.process.as_ref().expect("a service").url();
+    let service = format!("--address {url}");
+    for way in [&service, "--config queues.toml --store q.db"] {
+        let paused = workspace.run(&format!("pause work --mode both --reason later {way}"));
+        let text =
+            "queue work is paused: it gives no leases and refuses new items; reason: later\n";
+        assert_eq!((paused.code, &*paused.out), (0, text), "{paused:?}");
+        let empty: [Value; 0] = [];
+        assert_eq!(workspace.call("claim work").json(), empty);
+        let refused = workspace.call("enqueue work --set payload=x");
+        assert_eq!(refused.code, 1, "{refused:?}");
+        assert!(refused.err.contains("QUEUE_PAUSED"), "{refused:?}");
+        let stats = workspace.run(&format!("stats --output json {way}")).json();
+        let work = stats
+            .iter()
+            .find(|row| row["queue"] == "work")
+            .expect("a row");
+        assert_eq!(
+            (&work["paused"], &work["pause_reason"]),
+            (&json!("both"), &json!("later"))
+        );
+        let resumed = workspace.run(&format!("resume work {way}"));
+        assert_eq!(
+            resumed.out, "queue work is not paused any more\n",
+            "{resumed:?}"
+        );
+        let again = workspace.run(&format!("resume work --output json {way}"));
+        assert_eq!(again.json()[0]["was_paused"], json!(false), "{again:?}");
+        let id = workspace.call("claim work").json()[0]["lease_id"].clone();
+        let id = id.as_str().expect("an id");
+        workspace.call(&format!("release work {id}"));
+    }
+}
+
+#[test]
+fn pause_with_an_end_shows_it() {
+    let workspace = Workspace::serving();
+    let paused = workspace.call("pause work --until 2h").json();
+    let [start, end] = ["pause_time", "until"].map(|name| {
+        let moment = paused[0][name].as_str().expect("a moment");
+        let format = &time::format_description::well_known::Rfc3339;
+        time::OffsetDateTime::parse(moment, format).expect("RFC 3339")
+    });
+    let length = (end - start).whole_minutes();
+    assert!((118..=121).contains(&length), "{paused:?}");
+    let refused = workspace.call("pause work --until yesterday");
+    assert_eq!(refused.code, 64, "{refused:?}");
+}
+
+#[test]
+fn flags_and_variables_name_one_place() {
+    let workspace = Workspace::serving();
+    let url = workspace.process.as_ref().expect("a service").url();
+    let both = workspace.store(&format!("stats --address {url}"));
+    assert_eq!(both.code, 64, "{both:?}");
+    assert!(both.err.contains("remove one of them"), "{both:?}");
+    // The service of the workspace has the queues `outbox` and `work`, and the file has another one.
+    workspace.write(
+        "other.toml",
+        "[queues.other]\nmanaged_columns = { payload = 'text' }",
+    );
+    let apply = workspace.run("schema apply --config other.toml --store other.db");
+    assert_eq!(apply.code, 0, "{apply:?}");
+    let looks = |arguments: &[&str], variables: &[(&str, &str)]| {
+        let mut command = program();
+        command
+            .current_dir(workspace.folder.path())
+            .args(["stats", "--output", "csv"]);
+        command.args(arguments).envs(variables.iter().copied());
+        let output = command.output().expect("a process");
+        String::from_utf8(output.stdout)
+            .expect("UTF-8")
+            .contains("other")
+    };
+    let address = ("LEASE_BROKER_ADDRESS", &*url);
+    let config = ("LEASE_BROKER_CONFIG", "other.toml");
+    assert!(looks(&["--store", "other.db"], &[address, config]));
+    assert!(looks(
+        &["--config", "other.toml", "--store", "other.db"],
+        &[address]
+    ));
+    assert!(!looks(&[], &[address, config]));
+    assert!(!looks(&["--address", &url], &[config]));
+}
+
+#[test]
+fn database_is_looked_at_while_no_broker_runs() {
+    let workspace = Workspace::with(QUEUES);
+    assert_eq!(workspace.store("schema apply").code, 0);
+    for (command, text) in [
+        ("operations", "no operations\n"),
+        ("brokers", "no brokers\n"),
+        ("list work", "no items in this state\n"),
+    ] {
+        let printed = workspace.store(command);
+        assert_eq!((printed.code, &*printed.out), (0, text), "{printed:?}");
+    }
+}

@@ -1,0 +1,56 @@
+//! Tests of `brokers` and `drain`.
+
+use serde_json::json;
+
+use crate::command_line::both_ways::both;
+use crate::command_line::workspace::Workspace;
+use crate::support::process::BrokerProcess;
+use crate::support::timeout::wait_until_blocking;
+
+#[test]
+fn brokers_are_listed_and_drained() {
+    let mut workspace = Workspace::serving();
+    let mut second = BrokerProcess::serve(&workspace.path("q.db"), &workspace.path("queues.toml"));
+    let address = second.url().replace("http://", "");
+    wait_until_blocking("both are listed", || {
+        workspace.call("brokers").json().len() == 2
+    });
+    for listed in both(&workspace, "brokers --output json") {
+        assert!(
+            listed
+                .json()
+                .iter()
+                .all(|broker| broker["state"] == json!("running"))
+        );
+    }
+    let wrong = workspace.call("drain 127.0.0.1:1");
+    assert_eq!(wrong.code, 1, "{wrong:?}");
+    let told = workspace.call(&format!("drain {address} --reason update"));
+    assert_eq!(told.json()[0]["address"], json!(address), "{told:?}");
+    assert!(second.wait().success());
+    let first = workspace.process.as_mut().expect("a service");
+    assert!(first.is_running());
+    let listed = workspace.call("brokers").json();
+    let stopped = listed
+        .iter()
+        .find(|broker| broker["address"] == json!(address));
+    assert_ne!(stopped.expect("a row")["state"], json!("running"));
+}
+
+#[test]
+fn drain_waits_for_the_end_of_the_broker_that_answers() {
+    let mut workspace = Workspace::serving();
+    let broker = workspace.call("brokers").json();
+    let id = broker[0]["broker_id"].as_str().expect("an id");
+    let drained = workspace.call(&format!("drain {} --wait --timeout 2s", &id[..8]));
+    assert_eq!(drained.code, 0, "{drained:?}");
+    assert_eq!(drained.json()[0]["state"], json!("gone"));
+    assert!(
+        workspace
+            .process
+            .as_mut()
+            .expect("a service")
+            .wait()
+            .success()
+    );
+}

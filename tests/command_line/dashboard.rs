@@ -1,0 +1,202 @@
+//! The dashboard on the admin port: its pages, its forms, and its login.
+
+use std::net::SocketAddr;
+
+use crate::command_line::workspace::{QUEUES, Workspace};
+use crate::support::http::{HttpResponse, get, send, send_with_headers};
+use crate::support::process::BrokerProcess;
+
+/// Starts a broker with more configuration, with its admin port on a free port.
+fn serving(toml: &str, prepare: impl FnOnce(&Workspace)) -> (Workspace, SocketAddr) {
+    let mut workspace = Workspace::with("");
+    let tokens = workspace.path("tokens").display().to_string();
+    let toml = toml.replace("'tokens'", &format!("'{tokens}'"));
+    let toml = format!("admin.listen = '127.0.0.1:0'\n{QUEUES}\n{toml}");
+    workspace.write("queues.toml", &toml);
+    prepare(&workspace);
+    workspace.serve();
+    let process: &mut BrokerProcess = workspace.process.as_mut().expect("a service");
+    let admin = process.admin_address();
+    (workspace, admin)
+}
+
+/// Sends a form.
+fn post(admin: SocketAddr, path: &str, cookie: &str, body: &str) -> HttpResponse {
+    let headers = format!(
+        "Host: {admin}\r\nOrigin: http://{admin}\r\n{cookie}Content-Type: application/x-www-form-urlencoded\r\n"
+    );
+    send_with_headers(admin, "POST", path, &headers, body)
+}
+
+/// Returns the token of the first form on a page.
+fn form_of(page: &HttpResponse) -> &str {
+    let (_, rest) = page
+        .body
+        .split_once("name=\"form\" value=\"")
+        .expect("a form");
+    rest.split_once('"').expect("an end").0
+}
+
+/// Adds an item and makes it dead.
+fn add_dead(workspace: &Workspace, payload: &str) {
+    let database = workspace.database();
+    let sql = "INSERT INTO work (payload, lease_state, lease_state_time, lease_error) VALUES (?1, 4, 1000, ?1)";
+    database.execute(sql, [payload]).expect("a dead item");
+}
+
+#[test]
+fn every_page_is_served_with_its_headers() {
+    let (workspace, admin) = serving("", |_| ());
+    add_dead(&workspace, "x");
+    for path in [
+        "/",
+        "/queues/work",
+        "/queues/work/items?state=dead",
+        "/queues/work/items?state=ready&owner=a&error=b&since=1h&before=1m&attempts=1",
+        "/queues/work/item?key=1",
+        "/operations",
+        "/brokers",
+    ] {
+        let page = get(admin, path);
+        assert_eq!(page.status, 200, "{path}: {page:?}");
+        assert!(page.body.contains("<main"), "{path}");
+        for header in [
+            "content-security-policy: default-src 'none'; style-src 'self'; script-src 'self'",
+            "referrer-policy: no-referrer",
+            "x-content-type-options: nosniff",
+        ] {
+            assert!(page.head.contains(header), "{path}: {header}");
+        }
+    }
+    assert_eq!(get(admin, "/queues/other").status, 404);
+    assert_eq!(get(admin, "/queues/work/item?key=99").status, 404);
+    assert_eq!(get(admin, "/queues/work/items?since=yesterday").status, 400);
+    for file in ["/style.css", "/live.js"] {
+        assert_eq!(get(admin, file).status, 200, "{file}");
+    }
+}
+
+#[test]
+fn markup_in_a_row_is_shown_as_text() {
+    let (workspace, admin) = serving("", |_| ());
+    add_dead(&workspace, "<img src=x onerror=alert(1)>");
+    for path in [
+        "/queues/work",
+        "/queues/work/items?state=dead",
+        "/queues/work/item?key=1",
+    ] {
+        let page = get(admin, path);
+        assert!(
+            page.body.contains("&lt;img src=x onerror=alert(1)&gt;"),
+            "{path}"
+        );
+        assert!(!page.body.contains("<img"), "{path}");
+    }
+}
+
+#[test]
+fn pause_and_redrive_by_forms() {
+    let (workspace, admin) = serving("", |_| ());
+    add_dead(&workspace, "a");
+    let page = get(admin, "/");
+    let form = form_of(&page).to_owned();
+    let paused = post(
+        admin,
+        "/pause",
+        "",
+        &format!("form={form}&queue=work&mode=claims&reason=night"),
+    );
+    assert_eq!(paused.status, 303, "{paused:?}");
+    assert!(get(admin, "/").body.contains("night"));
+    let resumed = post(admin, "/resume", "", &format!("form={form}&queue=work"));
+    assert_eq!(resumed.status, 303, "{resumed:?}");
+    let asked = post(
+        admin,
+        "/queues/work/confirm",
+        "",
+        &format!("form={form}&change=redrive&state=dead"),
+    );
+    assert_eq!(asked.status, 200, "{asked:?}");
+    assert!(asked.body.contains("Redrive 1"), "{}", asked.body);
+    let (_, rest) = asked
+        .body
+        .split_once("name=\"request_id\" value=\"")
+        .expect("an id");
+    let id = rest.split_once('"').expect("an end").0;
+    let started = post(
+        admin,
+        "/queues/work/start",
+        "",
+        &format!("form={form}&change=redrive&state=dead&request_id={id}&reason=fixed"),
+    );
+    assert_eq!(started.status, 303, "{started:?}");
+    let operations = get(admin, "/operations");
+    assert!(operations.body.contains("fixed"), "{}", operations.body);
+}
+
+#[test]
+fn form_of_another_page_is_refused() {
+    let (_workspace, admin) = serving("", |_| ());
+    let forged = post(admin, "/pause", "", "form=0&queue=work&mode=claims");
+    assert_eq!(forged.status, 403, "{forged:?}");
+    let foreign = format!(
+        "Host: {admin}\r\nOrigin: http://evil.example\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+    );
+    let foreign = send_with_headers(
+        admin,
+        "POST",
+        "/pause",
+        &foreign,
+        "form=0&queue=work&mode=claims",
+    );
+    assert_eq!(foreign.status, 403, "{foreign:?}");
+    assert!(!get(admin, "/").body.contains("class=\"paused\""));
+}
+
+#[test]
+fn page_needs_a_login_where_callers_have_identities() {
+    let auth = "
+[auth]
+tokens_file = 'tokens'
+[[auth.identities]]
+name = 'eye'
+token = 'eye'
+roles = { observer = ['work'] }
+";
+    let mut token = String::new();
+    let (_workspace, admin) = serving(auth, |workspace| {
+        let made = workspace.run("token new eye --tokens-file tokens");
+        token = made.out.trim().to_owned();
+    });
+    let unknown = get(admin, "/");
+    assert_eq!(unknown.status, 303, "{unknown:?}");
+    assert!(unknown.head.contains("location: /login"));
+    let wrong = post(admin, "/login", "", "token=wrong");
+    assert_eq!(wrong.status, 403, "{wrong:?}");
+    let login = post(admin, "/login", "", &format!("token={token}"));
+    assert_eq!(login.status, 303, "{login:?}");
+    let (_, cookie) = login.head.split_once("set-cookie: ").expect("a cookie");
+    assert!(cookie.contains("httponly; samesite=strict"), "{cookie}");
+    let cookie = cookie.split_once(';').expect("an end").0;
+    let headers = format!("Host: {admin}\r\nCookie: {cookie}\r\n");
+    let page = send_with_headers(admin, "GET", "/", &headers, "");
+    assert_eq!(page.status, 200, "{page:?}");
+    assert!(page.body.contains(">work<"), "{}", page.body);
+    // The observer sees its queue only, and no button that changes one.
+    assert!(!page.body.contains("outbox"), "{}", page.body);
+    assert!(!page.body.contains("action=\"/pause\""), "{}", page.body);
+    let form = form_of(&page).to_owned();
+    let cookie = format!("Cookie: {cookie}\r\n");
+    let denied = post(
+        admin,
+        "/pause",
+        &cookie,
+        &format!("form={form}&queue=work&mode=claims"),
+    );
+    assert_eq!(denied.status, 403, "{denied:?}");
+    let out = post(admin, "/logout", &cookie, &format!("form={form}"));
+    assert_eq!(out.status, 303, "{out:?}");
+    let gone = send_with_headers(admin, "GET", "/", &headers, "");
+    assert_eq!(gone.status, 303, "{gone:?}");
+    assert_eq!(send(admin, "GET", "/queues/work", "").status, 303);
+}
