@@ -584,7 +584,10 @@ fn expect_few_rows(results: &[Vec<Row>]) {
                 let digits: String = rows.chars().take_while(char::is_ascii_digit).collect();
                 digits.parse::<usize>().ok()
             });
-            assert!(rows.is_none_or(|rows| rows <= PAGE + SORTED), "{line}: {plan}");
+            assert!(
+                rows.is_none_or(|rows| rows <= PAGE + SORTED),
+                "{line}: {plan}"
+            );
         }
     }
 }
