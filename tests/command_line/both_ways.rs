@@ -114,7 +114,8 @@ fn show_has_columns_lease_and_trace() {
         (&item["state"], &item["owner"], &item["attempt"]),
         (&json!("leased"), &json!("somebody"), &json!(1))
     );
-    assert_eq!(item["trace_id"].as_str().map(str::len), Some(32));
+    // Nobody records a trace here.
+    assert!(item["trace_id"].is_null(), "{item}");
     assert!(
         item["due_in_seconds"]
             .as_f64()

@@ -242,7 +242,8 @@ fn flags_override_environment_settings() {
     assert_eq!(output.status.code(), Some(64), "{stderr}");
     assert!(stderr.contains("flag --listen"), "{stderr}");
     let output = crate::support::process::program()
-        .arg("stats")
+        .args(["stats", "--store"])
+        .arg(workspace.path("q.db"))
         .env("LEASE_BROKER_LIMITS__MAX_ITEMS", "many")
         .output()
         .expect("it runs");

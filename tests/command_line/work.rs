@@ -130,7 +130,8 @@ fn environment_of_the_command_describes_the_item() {
     lines.sort_unstable();
     let is_trace = |line: &&str| line.starts_with("TRACEPARENT=");
     let (trace, own): (Vec<&str>, Vec<&str>) = lines.into_iter().partition(is_trace);
-    assert_eq!(trace[0].len(), "TRACEPARENT=".len() + 55);
+    // The broker exports no traces, and the producer has none.
+    assert_eq!(trace, ["TRACEPARENT="]);
     let url = workspace.process.as_ref().expect("a service").url();
     assert_eq!(
         own,

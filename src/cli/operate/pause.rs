@@ -18,7 +18,7 @@ use crate::cli::CommandError;
 #[derive(Debug, Args)]
 #[command(after_help = with_place("\
 Examples:
-  lease-broker pause rainfall --reason 'the mail server is down'
+  lease-broker pause rainfall --reason maintenance
   lease-broker pause rainfall --until 2h                          end the pause by itself
   lease-broker pause rainfall --mode enqueue --reason 'draining'  let workers empty the queue"))]
 pub(in crate::cli) struct Pause {
