@@ -124,8 +124,8 @@ fn show_has_columns_lease_and_trace() {
     assert!(item["causes"][0].is_string(), "{item}");
     let [table, _] = both(&workspace, "show work 1");
     for line in [
-        "column payload   hello",
-        "owner            somebody",
+        "column payload    hello",
+        "owner             somebody",
         "cause ",
     ] {
         assert!(table.out.contains(line), "{line}: {table:?}");

@@ -20,7 +20,7 @@ use crate::cli::CommandError;
 Examples:
   lease-broker pause rainfall --reason maintenance
   lease-broker pause rainfall --until 2h                          end the pause by itself
-  lease-broker pause rainfall --mode enqueue --reason 'draining'  let workers empty the queue"))]
+  lease-broker pause rainfall --mode enqueue --reason draining   let workers empty the queue"))]
 pub(in crate::cli) struct Pause {
     /// Queue to pause
     #[arg(add = ArgValueCandidates::new(complete::queues))]
