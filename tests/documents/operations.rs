@@ -209,7 +209,6 @@ $ lease-broker claim orders > claimed.txt
 ```
 ";
     let mut operator = night(lease);
-    operator.set_variable("LEASE_BROKER_CONFIG", PathBuf::from("queues.toml"));
     let stop = "stop all brokers on the file";
     run_with_a_stop(&mut operator, "Restore from a backup", stop);
 }

@@ -245,7 +245,11 @@ impl Session {
         }
         let text = text.replace(" --address http://127.0.0.1:50051", "");
         let text = self.store.as_shown(&text, &self.configuration);
-        text.lines().map(without_volatile_parts).collect()
+        // A page shows what a command found, not how to watch it meanwhile.
+        text.lines()
+            .filter(|line| !line.starts_with("lease-broker: operation "))
+            .map(without_volatile_parts)
+            .collect()
     }
 
     fn with_free_ports(&mut self, text: &str) -> String {
