@@ -126,7 +126,11 @@ fn outcome(text: &str) -> (i32, String, Option<proto::Refusal>) {
 
 impl Machine {
     fn new(options: &Json) -> Self {
-        let number = |name: &str| options[name].as_u64().map(|number| number as usize);
+        let number = |name: &str| {
+            options[name]
+                .as_u64()
+                .map(|number| usize::try_from(number).expect("a size"))
+        };
         let mut own = Options::new("127.0.0.1:1".to_owned(), "orders".to_owned());
         own.concurrency = number("slots").unwrap_or(1);
         own.batch = number("batch").unwrap_or(1);
@@ -196,7 +200,11 @@ impl Machine {
             "time" => {}
             "returned" => self.end_handler(step),
             "checkpoint" => {
-                let bytes = vec![0; step["bytes"].as_u64().expect("a number") as usize];
+                let bytes = vec![
+                    0;
+                    usize::try_from(step["bytes"].as_u64().expect("a number"))
+                        .expect("a size")
+                ];
                 let lease = self.ids[step["lease"].as_str().expect("a lease")];
                 state.save_checkpoint(lease, &bytes).expect("saved");
             }
@@ -206,7 +214,7 @@ impl Machine {
             "answer" | "failed" | "resent" => self.answer(step),
             "stop" => state.update(|shared| shared.claims = Claims::Stopped),
             "cancel" => state.update(super::state::Shared::cancel_all),
-            "leave" => state.update(|shared| shared.leave_handlers()),
+            "leave" => state.update(super::state::Shared::leave_handlers),
             other => panic!("unknown event {other}"),
         }
     }
