@@ -6,30 +6,29 @@ import time
 
 import grpc
 import pytest
-from scripted import ScriptedServer, ok
+from conftest import Broker
 
 from lease_broker import plaintext, v1
 from lease_broker.calls import CallFailure, note_failure
 from lease_broker.transport import Transport
 
 
-def test_channel_reconnects_between_two_calls() -> None:
-    server = ScriptedServer()
-    address = server.address
-    transport = Transport(address, plaintext())
-    server.answer("Wake", ok(v1.WakeResponse()))
-    transport.route().call("Wake", v1.WakeRequest(), 10, [])
-    server.close()
+def test_channel_reconnects_between_two_calls(broker: Broker) -> None:
+    # Not a server of this process, whose own work would also drive the channel.
+    transport = Transport(broker.address, plaintext())
+    request = v1.WakeRequest(queue="work")
+    transport.route().call("Wake", request, 10, [])
+    broker.kill()
     failure = CallFailure(grpc.StatusCode.UNAVAILABLE, None, "refused", None)
-    for _ in range(5):
+    # As the retries of a settlement do.
+    for pause in (0.06, 0.14, 0.3, 0.55, 0.0):
+        route = transport.route()
         with pytest.raises(grpc.RpcError):
-            transport.route().call("Wake", v1.WakeRequest(), 5, [])
-        note_failure(transport, transport.route(), failure)
-        time.sleep(0.1)
-    server = ScriptedServer(address=address)
-    server.answer("Wake", ok(v1.WakeResponse()))
-    # Longer than gRPC's backoff after five failures. No call is made meanwhile.
-    time.sleep(6)
-    transport.route().call("Wake", v1.WakeRequest(), 5, [])
+            route.call("Wake", request, 5, [])
+        note_failure(transport, route, failure)
+        time.sleep(pause)
+    broker.start()
+    # Longer than gRPC's backoff. No call is made meanwhile.
+    time.sleep(3)
+    transport.route().call("Wake", request, 5, [])
     transport.close()
-    server.close()
