@@ -57,6 +57,7 @@ class Broker:
         self.target = target
         self.free_at = 0.0
         """The moment from which it gets calls again."""
+        self._connects = False
         if credentials is None:
             self.channel = grpc.insecure_channel(target, options)
         else:
@@ -65,6 +66,18 @@ class Broker:
             rpc: self.channel.unary_unary(f"/{SERVICE}/{rpc}", request.SerializeToString, response.FromString)
             for rpc, (request, response) in _REQUESTS.items()
         }
+
+    def connect(self, wanted: bool) -> None:
+        """Lets the channel connect between calls. Without calls or a subscriber gRPC makes no progress."""
+        if wanted != self._connects:
+            self._connects = wanted
+            if wanted:
+                self.channel.subscribe(self._on_state, try_to_connect=True)
+            else:
+                self.channel.unsubscribe(self._on_state)
+
+    def _on_state(self, _state: grpc.ChannelConnectivity) -> None:
+        """The next call shows whether the broker answers."""
 
     def start(self, rpc: str, request: Any, timeout: float, metadata: list[tuple[str, str]]) -> Any:
         """Sends a request and returns its future."""
@@ -135,6 +148,9 @@ class Transport:
         A connection can be dead without an error, for example after a firewall has forgotten it. gRPC needs half a
         minute to notice, so a new one is made.
         """
+        with self._lock:
+            if not self._closed:
+                broker.connect(failed and not silent)
         if not failed:
             broker.free_at = 0.0
             return
