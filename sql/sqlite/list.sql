@@ -1,22 +1,16 @@
--- Purpose: list items of one state, those that have been in it longest first, or page by page in the order of the key. Operators run
---   it by hand.
+-- Purpose: list items of one state, those that have been in it longest first.
 -- Sections: `list_dead` for dead items; `list_completed` for completed items; `list_by_index` for ready, leased and delayed
---   items. `list_first` and `list_next` return a page of the items in the order of the key.
--- Parameters: ?1 maximum number of rows. `list_first` and `list_next`: ?1 to ?3 key values of the last item of the page before; ?4
---   maximum number of rows; ?5 state.
+--   items.
+-- Parameters: ?1 maximum number of rows.
 -- Locks: none; a read in WAL mode does not wait for a writer.
 -- Indexes: dead (list_dead), whose order is that of the list; the index of the state (list_by_index). `list_completed` reads
---   and sorts the whole table, because no filtered index has the completed items. Key (list_first, list_next).
+--   and sorts the whole table, because no filtered index has the completed items.
 -- Why `list_by_index` sorts only the first 10000 items of the index (or the first ?1, if that is more): otherwise the cost would
 --   grow with the table. The index has another order than the list: ready items have the queue's order, leases the order of
 --   their tokens, delayed items that of their due times. So the list of a larger state can miss the oldest items. The due index
 --   holds leases too; a list of delayed items reads and skips those that are due earlier.
 -- Why the state is a literal and not a parameter: SQLite uses a filtered index only if the text of the statement proves that all
 --   rows that it asks for are in the index.
--- Why pages have the order of the key: a page can begin after any key, and all pages together read the table once. Items whose state
---   changes meanwhile do not move.
--- Why `+` before the state in a page: without it SQLite could read an index that begins with the state, and sort all rows of the
---   state for each page.
 
 -- :: list_by_index
 SELECT *
@@ -40,17 +34,3 @@ FROM {table}
 WHERE {lease_state} = 3
 ORDER BY {lease_state_time}, {key}
 LIMIT ?1
-
--- :: list_first
-SELECT {key}, {lease_owner}, {lease_state_time}, {lease_due_time}, {lease_attempt}, {lease_fence}, {lease_error}
-FROM {table}
-WHERE +{lease_state} = ?5{key_not_null}
-ORDER BY {key}
-LIMIT ?4
-
--- :: list_next
-SELECT {key}, {lease_owner}, {lease_state_time}, {lease_due_time}, {lease_attempt}, {lease_fence}, {lease_error}
-FROM {table}
-WHERE ({key}) > ({key_parameters}) AND +{lease_state} = ?5{key_not_null}
-ORDER BY {key}
-LIMIT ?4

@@ -3,6 +3,7 @@
 
 mod admin;
 mod archive;
+mod audit_args;
 mod brokers;
 mod cancel;
 mod change;

@@ -30,7 +30,6 @@ mod instance;
 mod item_bytes;
 mod key_source;
 mod list_parameters;
-mod list_statements;
 mod migrations;
 mod mirror;
 mod new_item;

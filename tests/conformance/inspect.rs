@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::lease_id::{self, InvalidLeaseId, LeaseOrigin, LeaseOwner};
-use lease_broker_store::Stats;
+use lease_broker_store::{ItemSearch, Stats};
 use lease_broker_value::Value;
 
+use super::search::{find_all, keys, search};
 use crate::harness::Harness;
 use crate::harness::fixture::{
     Fixture, HOUR, MINUTE, about, by, fail, new_item, queue, release, text,
@@ -162,29 +163,19 @@ pub(crate) async fn pages_list_every_item_in_the_order_of_the_key<H: Harness>() 
         // The first in the order of the queue.
         assert_eq!(fixture.one().await.lease.key.to_string(), "[\"c\",9]");
         for limit in 1..=5 {
-            let (mut keys, mut last) = (Vec::new(), None);
-            loop {
-                let page = fixture
-                    .store
-                    .list_after(fixture.queue, State::Ready, last, limit);
-                let page = page.await.expect("a page");
-                assert!(page.len() <= limit);
-                keys.extend(page.iter().map(|item| item.key.to_string()));
-                last = match page.into_iter().nth(limit - 1) {
-                    Some(item) => Some(item.key),
-                    None => break,
-                };
-            }
+            let pages = ItemSearch {
+                limit,
+                ..search(State::Ready)
+            };
+            let found = find_all(&fixture, pages).await;
             let expected = ["[\"a\",1]", "[\"a\",3]", "[\"b\",0]", "[\"b\",1]"];
-            assert_eq!(keys, expected, "{limit} per page");
+            assert_eq!(keys(&found), expected, "{limit} per page");
         }
-        let leased = fixture
-            .store
-            .list_after(fixture.queue, State::Leased, None, 9);
-        let leased = leased.await.expect("a page");
-        assert_eq!(leased.len(), 1);
-        assert_eq!(leased[0].owner.as_deref(), Some("worker"));
-        assert!(leased[0].due_time.is_some() && leased[0].state_time.is_some());
+        let found = find_all(&fixture, search(State::Leased)).await;
+        assert_eq!(found.len(), 1);
+        let leased = &found[0].listed;
+        assert_eq!(leased.owner.as_deref(), Some("worker"));
+        assert!(leased.due_time.is_some() && leased.state_time.is_some());
     }
 }
 

@@ -50,7 +50,7 @@ pub(super) async fn find_all(broker: &Broker, mut search: ItemSearch) -> Vec<Fou
     }
 }
 
-fn keys(items: &[FoundItem]) -> Vec<String> {
+pub(super) fn keys(items: &[FoundItem]) -> Vec<String> {
     let keys = items.iter().map(|item| item.listed.key.to_string());
     keys.collect()
 }

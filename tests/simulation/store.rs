@@ -463,16 +463,6 @@ impl Inspect for SimulatedStore {
         Ok(Vec::new())
     }
 
-    async fn list_after(
-        &self,
-        _: QueueIndex,
-        _: State,
-        _: Option<Key>,
-        _: usize,
-    ) -> Result<Vec<ListedItem>, StoreError> {
-        Ok(Vec::new())
-    }
-
     async fn item_facts(&self, _: QueueIndex, _: Key) -> Result<ItemFacts, StoreError> {
         Err(unsupported())
     }

@@ -5,9 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
 use lease_broker_model::queue::OnComplete;
 use lease_broker_store::mssql::MssqlReader;
-use lease_broker_store::{ForeignLock, Inspect as _, Instance, ItemFacts, QueueIndex};
+use lease_broker_store::{
+    Browse as _, ForeignLock, Inspect as _, Instance, ItemFacts, ItemFilter, ItemSearch,
+    QueueIndex, SearchPosition,
+};
 use uuid::Uuid;
 
 use crate::harness::fixture::{Fixture, queue};
@@ -19,6 +23,19 @@ const QUEUE: QueueIndex = QueueIndex(0);
 const PASSWORD: &str = "Only-reads-1";
 const TABLE: &str = "CREATE TABLE item (id int NOT NULL PRIMARY KEY, payload nvarchar(50));
     INSERT item (id) VALUES (1), (2), (3)";
+
+/// Returns the search for the ready items whose keys follow `last`.
+fn ready_after(last: Option<Key>) -> ItemSearch {
+    ItemSearch {
+        state: State::Ready,
+        filter: ItemFilter::default(),
+        not_after: None,
+        after: last.map(|key| SearchPosition { time: None, key }),
+        newest_first: false,
+        limit: 9,
+        max_examined: 9,
+    }
+}
 
 async fn facts(reader: &MssqlReader, key: &str) -> ItemFacts {
     let key = reader.parse_key(QUEUE, key).expect("a key");
@@ -80,8 +97,9 @@ async fn select_on_the_table_is_enough_to_look() {
     assert_eq!(stats.count_of(State::Ready), 3);
     let listed = reader.list(QUEUE, State::Ready, 2).await.expect("a list");
     let last = listed.last().map(|item| item.key.clone());
-    let page = reader.list_after(QUEUE, State::Ready, last, 9).await;
-    assert_eq!(page.expect("a page").len(), 1);
+    let page = reader.find_items(QUEUE, ready_after(last)).await;
+    let page = page.expect("a page");
+    assert_eq!(page.items.len(), 1);
     let unknown = facts(&reader, "2").await;
     assert!(
         unknown.row.is_some() && unknown.lock.is_none(),

@@ -56,16 +56,6 @@ impl Inspect for SlowStore {
         }])
     }
 
-    async fn list_after(
-        &self,
-        _: QueueIndex,
-        _: State,
-        _: Option<Key>,
-        _: usize,
-    ) -> Result<Vec<ListedItem>, StoreError> {
-        unimplemented!()
-    }
-
     async fn item_facts(&self, _: QueueIndex, _: Key) -> Result<ItemFacts, StoreError> {
         unimplemented!()
     }

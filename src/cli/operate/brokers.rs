@@ -9,6 +9,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::admin::Admin;
+use super::audit_args::AuditArgs;
 use super::complete;
 use super::place_args::{PlaceArgs, with_place};
 use crate::cli::CommandError;
@@ -55,14 +56,8 @@ pub(in crate::cli) struct Drain {
     /// Id of the broker, the beginning of the id, or its address, as `brokers` prints them
     #[arg(add = ArgValueCandidates::new(complete::brokers))]
     broker: String,
-    /// Reason, for the audit log of the service
-    #[arg(
-        long,
-        value_name = "TEXT",
-        default_value = "",
-        hide_default_value = true
-    )]
-    reason: String,
+    #[command(flatten)]
+    audit: AuditArgs,
     /// Wait until the broker was not seen for 15 seconds
     #[arg(long)]
     wait: bool,
@@ -76,7 +71,7 @@ impl Drain {
         let found = find(list(&admin).await?, &self.broker)?;
         let request = proto::DrainBrokerRequest {
             broker_id: found.broker_id.clone(),
-            reason: self.reason,
+            reason: self.audit.reason,
         };
         let told = admin.drain_broker(request).await?.broker;
         let told = told.unwrap_or_default();

@@ -5,6 +5,7 @@ use clap_complete::ArgValueCandidates;
 use lease_broker_proto as proto;
 
 use super::admin::Admin;
+use super::audit_args::AuditArgs;
 use super::complete;
 use super::list::{Limit, parse_limit};
 use super::operation_row::{
@@ -73,14 +74,8 @@ struct CancelOperation {
     /// Id of the operation
     #[arg(add = ArgValueCandidates::new(complete::operations))]
     id: String,
-    /// Reason, for the audit log of the service
-    #[arg(
-        long,
-        value_name = "TEXT",
-        default_value = "",
-        hide_default_value = true
-    )]
-    reason: String,
+    #[command(flatten)]
+    audit: AuditArgs,
     #[command(flatten)]
     place: PlaceArgs,
 }
@@ -182,7 +177,7 @@ impl CancelOperation {
         let admin = self.place.change(None).await?;
         let request = proto::CancelOperationRequest {
             operation_id: self.id,
-            reason: self.reason,
+            reason: self.audit.reason,
         };
         let cancelled = admin.cancel_operation(request).await?.operation;
         let operation = cancelled.unwrap_or_default();

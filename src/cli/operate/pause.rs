@@ -5,6 +5,7 @@ use clap_complete::ArgValueCandidates;
 use lease_broker_proto as proto;
 use prost_types::Timestamp;
 
+use super::audit_args::AuditArgs;
 use super::complete;
 use super::place_args::{PlaceArgs, with_place};
 use super::queue_row::{pause_row, pause_text};
@@ -88,14 +89,8 @@ pub(in crate::cli) struct Resume {
     /// Queue to resume
     #[arg(add = ArgValueCandidates::new(complete::queues))]
     queue: String,
-    /// Reason, for the audit log of the service
-    #[arg(
-        long,
-        value_name = "TEXT",
-        default_value = "",
-        hide_default_value = true
-    )]
-    reason: String,
+    #[command(flatten)]
+    audit: AuditArgs,
     #[command(flatten)]
     place: PlaceArgs,
 }
@@ -105,7 +100,7 @@ impl Resume {
         let admin = self.place.change(Some(&self.queue)).await?;
         let request = proto::ResumeQueueRequest {
             queue: self.queue.clone(),
-            reason: self.reason,
+            reason: self.audit.reason,
         };
         let ended = admin.resume_queue(request).await?.ended;
         let queue = &self.queue;

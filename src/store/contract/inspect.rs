@@ -50,18 +50,6 @@ pub trait Inspect: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<ListedItem>, StoreError>;
 
-    /// Lists the next items in `state` in the order of the key: up to `limit` items whose keys follow `after`, or the first ones.
-    /// Rows with NULL in a key column are left out.
-    ///
-    /// The calls that list all items read the table once together.
-    async fn list_after(
-        &self,
-        queue: QueueIndex,
-        state: State,
-        after: Option<Key>,
-        limit: usize,
-    ) -> Result<Vec<ListedItem>, StoreError>;
-
     /// Collects the facts from which an operator learns why the item with this key is not being claimed. They are of about one
     /// moment, and not of exactly one.
     ///
@@ -105,16 +93,6 @@ macro_rules! inspect_by_field {
                 limit: usize,
             ) -> Result<Vec<$crate::ListedItem>, $crate::StoreError> {
                 self.$field.list(queue, state, limit).await
-            }
-
-            async fn list_after(
-                &self,
-                queue: $crate::QueueIndex,
-                state: lease_broker_model::item_state::State,
-                after: Option<lease_broker_model::key::Key>,
-                limit: usize,
-            ) -> Result<Vec<$crate::ListedItem>, $crate::StoreError> {
-                self.$field.list_after(queue, state, after, limit).await
             }
 
             async fn item_facts(

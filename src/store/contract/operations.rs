@@ -1,7 +1,7 @@
 //! Operations on many items: rows that any broker runs on, batch by batch.
 //!
 //! The store keeps the row of an operation and applies its batches. The broker finds the items of a batch with
-//! [`Inspect::find_items`](super::Inspect::find_items). A batch changes items and the row in one transaction, so a broker that is
+//! [`Browse::find_items`](super::Browse::find_items). A batch changes items and the row in one transaction, so a broker that is
 //! killed neither repeats a batch nor loses one.
 
 use std::time::Duration;

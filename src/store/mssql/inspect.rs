@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use lease_broker_model::item_state::State;
-use lease_broker_model::key::Key;
 use lease_broker_model::millis::duration_between;
-use tiberius::{Row, ToSql};
+use tiberius::Row;
 
 use super::decode;
 use super::error::RetrySafety;
@@ -64,35 +63,10 @@ impl MssqlOperations {
     ) -> Result<Vec<ListedItem>, StoreError> {
         let queue = self.queue(queue)?;
         let limit = i32::try_from(limit).unwrap_or(i32::MAX);
-        let sql = &queue.sql.list.of_state[state as usize];
+        let sql = &queue.sql.list[state as usize];
         let results = self
             .pool
             .query(sql, &[&limit], RetrySafety::Idempotent)
-            .await?;
-        queue.read_list(&results)
-    }
-
-    pub(super) async fn list_after(
-        &self,
-        queue: QueueIndex,
-        state: State,
-        after: Option<&Key>,
-        limit: usize,
-    ) -> Result<Vec<ListedItem>, StoreError> {
-        let queue = self.queue(queue)?;
-        let sql = match after {
-            None => &queue.sql.list.first,
-            Some(_) => &queue.sql.list.next,
-        };
-        let lists = QueueStatements::position_list(after, None);
-        let limit = i32::try_from(limit).unwrap_or(i32::MAX);
-        let state = i32::from(state.code());
-        let mut parameters = lists.parameters();
-        let rest: [&dyn ToSql; 2] = [&limit, &state];
-        parameters.extend(rest);
-        let results = self
-            .pool
-            .query(sql, &parameters, RetrySafety::Idempotent)
             .await?;
         queue.read_list(&results)
     }

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::queue::{ClaimStrategy, OnComplete, QueueSpec, SoftLockColumn};
@@ -18,7 +19,6 @@ use super::exact_times::exact_times;
 use super::item_bytes::ItemBytes;
 use super::key_source::KeySource;
 use super::list_parameters::{ListEntry, ListParameters};
-use super::list_statements::ListStatements;
 use super::purge_statements::PurgeStatements;
 use super::quote::quote;
 use super::server_info::TextBytes;
@@ -34,6 +34,7 @@ use crate::queue_columns::QueueColumns;
 use crate::template::{Placeholders, render};
 use crate::{ItemSize, MAX_PASSED_OVER, MAX_TOO_LARGE, StoreError};
 
+const LIST: &str = lease_broker_sql::mssql::LIST;
 const STATS: &str = lease_broker_sql::mssql::STATS;
 
 /// The statements of a queue, and the parts of its table that they use.
@@ -89,7 +90,8 @@ pub(super) struct Statements {
     pub(super) reap: String,
     pub(super) stats: String,
     pub(super) exact_stats: String,
-    pub(super) list: ListStatements,
+    /// The listing of each state, in the order of [`State::ALL`].
+    pub(super) list: [String; 5],
     pub(super) why: WhyStatements,
     pub(super) redrive: String,
     pub(super) purge: PurgeStatements,
@@ -237,7 +239,7 @@ impl QueueStatements {
         let checkpoint =
             checkpoint.and_then(|_| table.column(spec.soft_lock.name(SoftLockColumn::Checkpoint)));
         let statements = Statements {
-            list: ListStatements::new(&placeholders, &columns.key, table),
+            list: State::ALL.map(|state| render_list(&placeholders, state)),
             why: WhyStatements::new(&placeholders),
             claim: claim_forms(sql, &placeholders, Suspects::End, table.has_triggers),
             claim_of_share: claim_forms(sql, &placeholders, Suspects::Choose, table.has_triggers),
@@ -487,6 +489,13 @@ fn render_set_full_aside(sql: &LeaseSql, placeholders: &Placeholders) -> String 
     placeholders.insert("pick_ready", pick);
     placeholders.insert("full_counter_text", FULL_COUNTER_TEXT.to_owned());
     render(sql.claim, "set_full_aside", &placeholders)
+}
+
+/// Renders the listing of the items in a state.
+fn render_list(placeholders: &Placeholders, state: State) -> String {
+    let mut placeholders = placeholders.clone();
+    placeholders.insert("state", state.code().to_string());
+    render(LIST, "list", &placeholders)
 }
 
 /// Renders the batch of a heartbeat.

@@ -103,22 +103,6 @@ impl Inspect for MssqlReader {
             .await
     }
 
-    async fn list_after(
-        &self,
-        queue: QueueIndex,
-        state: State,
-        after: Option<Key>,
-        limit: usize,
-    ) -> Result<Vec<ListedItem>, StoreError> {
-        self.operations
-            .run(async move |operations| {
-                operations
-                    .list_after(queue, state, after.as_ref(), limit)
-                    .await
-            })
-            .await
-    }
-
     async fn item_facts(&self, queue: QueueIndex, key: Key) -> Result<ItemFacts, StoreError> {
         self.operations
             .run(async move |operations| operations.item_facts(queue, &key).await)

@@ -74,27 +74,6 @@ pub(super) fn list(
     read_list(statement.query([limit])?, queue, now)
 }
 
-/// Lists the next items in the order of the key. See [`Inspect::list_after`](crate::Inspect::list_after).
-pub(super) fn list_after(
-    connection: &Connection,
-    queue: &QueueStatements,
-    state: State,
-    after: Option<&Key>,
-    limit: usize,
-    now: i64,
-) -> Result<Vec<ListedItem>, StoreError> {
-    let mut statement = connection.prepare_cached(match after {
-        None => &queue.sql.list_first,
-        Some(_) => &queue.sql.list_next,
-    })?;
-    if let Some(key) = after {
-        bind_key(&mut statement, key)?;
-    }
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    bind(&mut statement, 4, &[&limit, &state.code()])?;
-    read_list(statement.raw_query(), queue, now)
-}
-
 fn read_list(
     mut rows: Rows<'_>,
     queue: &QueueStatements,

@@ -74,14 +74,14 @@ pub(super) fn start(
     Ok(StartedOperation::Started(stored))
 }
 
-/// Reads an operation. See [`Inspect::operation`](crate::Inspect::operation).
+/// Reads an operation. See [`Browse::operation`](crate::Browse::operation).
 pub(super) fn read(connection: &Connection, id: Uuid) -> Result<Option<Operation>, StoreError> {
     let mut statement = connection.prepare_cached(&READ)?;
     let found = statement.query_row([Token(&id)], |row| Ok(read_row(row)));
     found.optional()?.transpose()
 }
 
-/// Lists operations. See [`Inspect::operations`](crate::Inspect::operations).
+/// Lists operations. See [`Browse::operations`](crate::Browse::operations).
 pub(super) fn list(
     connection: &Connection,
     queues: &[String],

@@ -97,7 +97,7 @@ pub(super) fn has_tables(connection: &Connection) -> Result<bool, StoreError> {
     Ok(find.exists([])?)
 }
 
-/// Returns the pauses of all queues. See [`Inspect::pauses`](crate::Inspect::pauses).
+/// Returns the pauses of all queues. See [`Browse::pauses`](crate::Browse::pauses).
 pub(super) fn read_all(connection: &Connection, now: i64) -> Result<Vec<QueuePause>, StoreError> {
     let mut statement = connection.prepare_cached(&READ_ALL)?;
     let mut rows = statement.query(("", now))?;

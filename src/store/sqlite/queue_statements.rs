@@ -104,8 +104,6 @@ pub(super) struct Statements {
     pub(super) oldest_lease: String,
     /// One statement for each state, in the order of [`State::ALL`].
     pub(super) list: [String; 5],
-    pub(super) list_first: String,
-    pub(super) list_next: String,
     pub(super) why: WhyStatements,
     pub(super) pick_dead: String,
     pub(super) redrive: String,
@@ -275,8 +273,6 @@ impl Statements {
             oldest_ready: text(STATS, "oldest_ready"),
             oldest_lease: of_state(State::Leased, STATS, "oldest_lease"),
             list: State::ALL.map(|state| state_index::list(spec, state, placeholders)),
-            list_first: text(state_index::LIST, "list_first"),
-            list_next: text(state_index::LIST, "list_next"),
             why: WhyStatements::new(placeholders),
             pick_dead: text(sql.redrive, "pick_dead"),
             redrive: with("redriven_checkpoint", "", sql.redrive, "redrive"),

@@ -169,19 +169,6 @@ impl Inspect for SqliteReader {
         self.read(queue, list).await
     }
 
-    async fn list_after(
-        &self,
-        queue: QueueIndex,
-        state: State,
-        after: Option<Key>,
-        limit: usize,
-    ) -> Result<Vec<ListedItem>, StoreError> {
-        let list = move |connection: &Connection, queue: &QueueStatements, now| {
-            inspect::list_after(connection, queue, state, after.as_ref(), limit, now)
-        };
-        self.read(queue, list).await
-    }
-
     async fn item_facts(&self, queue: QueueIndex, key: Key) -> Result<ItemFacts, StoreError> {
         let collect = move |connection: &Connection, queue: &QueueStatements, now| {
             why::item_facts(connection, queue, &key, now)

@@ -70,7 +70,7 @@ fn walk(queue: &QueueStatements, state: State) -> Walk {
     }
 }
 
-/// Finds a page of items. See [`Inspect::find_items`](crate::Inspect::find_items).
+/// Finds a page of items. See [`Browse::find_items`](crate::Browse::find_items).
 pub(super) fn find_items(
     connection: &Connection,
     queue: &QueueStatements,
@@ -215,7 +215,7 @@ fn conditions(
     Ok((format!("coalesce({}, 0)", parts.join(" AND ")), values))
 }
 
-/// Finds items by key. See [`Inspect::find_keys`](crate::Inspect::find_keys).
+/// Finds items by key. See [`Browse::find_keys`](crate::Browse::find_keys).
 pub(super) fn find_keys(
     connection: &Connection,
     queue: &QueueStatements,
@@ -241,7 +241,7 @@ pub(super) fn find_keys(
     Ok(found)
 }
 
-/// Reads an item with its columns. See [`Inspect::read_item`](crate::Inspect::read_item).
+/// Reads an item with its columns. See [`Browse::read_item`](crate::Browse::read_item).
 pub(super) fn read_item(
     connection: &Connection,
     queue: &QueueStatements,

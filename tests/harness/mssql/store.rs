@@ -46,16 +46,6 @@ impl<T: Inspect> Inspect for Shared<T> {
         shared(self.0.list(queue, state, limit)).await
     }
 
-    async fn list_after(
-        &self,
-        queue: QueueIndex,
-        state: State,
-        after: Option<Key>,
-        limit: usize,
-    ) -> Result<Vec<ListedItem>, StoreError> {
-        shared(self.0.list_after(queue, state, after, limit)).await
-    }
-
     async fn item_facts(&self, queue: QueueIndex, key: Key) -> Result<ItemFacts, StoreError> {
         shared(self.0.item_facts(queue, key)).await
     }

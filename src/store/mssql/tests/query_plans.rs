@@ -198,7 +198,7 @@ impl ProfiledQueue {
         }
     }
 
-    /// Asks why the items are not claimed, lists leases after the first, and checks the plans.
+    /// Asks why the items are not claimed, and checks the plans.
     async fn inspect(&mut self, leases: &[LeaseRef]) {
         let key = ListParameters::new(vec![
             self.statements()
@@ -217,13 +217,6 @@ impl ProfiledQueue {
                 ("SELECT", "MIN(d.lb_p)", BY_KEY),
             ],
         );
-        let position = QueueStatements::position_list(Some(&leases[0].key), None);
-        let sql = self.statements().sql.list.next.clone();
-        let mut parameters = position.parameters();
-        let rest: [&dyn ToSql; 2] = [&1, &1];
-        parameters.extend(rest);
-        let results = self.run(&sql, &parameters).await;
-        expect(&results, &[("SELECT", "AS lb_error", BY_KEY)]);
     }
 
     /// Completes and checks the plans. `columns` are written into each row. `is_retry`: the leases were completed before.

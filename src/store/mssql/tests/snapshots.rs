@@ -143,13 +143,11 @@ fn archive_table(spec: &QueueSpec, name: &str, archived: &[Column]) -> Table {
 }
 
 /// Returns the batches that only read.
-fn batches_for_operators(queue: &QueueStatements) -> [(&'static str, String); 8] {
+fn batches_for_operators(queue: &QueueStatements) -> [(&'static str, String); 6] {
     let (list, why) = (&queue.sql.list, &queue.sql.why);
     [
         ("stats", queue.sql.stats.clone()),
-        ("list dead", list.of_state[State::Dead as usize].clone()),
-        ("list, first page", list.first.clone()),
-        ("list, next page", list.next.clone()),
+        ("list dead", list[State::Dead as usize].clone()),
         ("why", why.facts.clone()),
         ("why, wait for a lock", why.wait.clone()),
         ("why, wait on Babelfish", why.wait_by_update.clone()),

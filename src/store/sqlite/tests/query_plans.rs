@@ -327,19 +327,6 @@ fn lists_limit_rows_of_state_index_before_sorting() {
 }
 
 #[test]
-fn pages_of_a_list_walk_in_key_order() {
-    for_each_queue(|connection, queue, _| {
-        for sql in [&queue.sql.list_first, &queue.sql.list_next] {
-            let steps = query_plan(connection, sql);
-            assert_eq!(steps.len(), 1, "must not sort: {steps:?}");
-        }
-        let steps = query_plan(connection, &queue.sql.list_next);
-        assert!(steps[0].starts_with("SEARCH item USING"), "{steps:?}");
-        assert!(!steps[0].contains("lease_"), "{steps:?}");
-    });
-}
-
-#[test]
 fn place_of_an_item_is_counted_as_claims_read() {
     for_each_queue(|connection, queue, row| {
         let why = &queue.sql.why;
