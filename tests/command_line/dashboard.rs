@@ -30,10 +30,15 @@ fn post(admin: SocketAddr, path: &str, cookie: &str, body: &str) -> HttpResponse
 
 /// Returns the token of the first form on a page.
 fn form_of(page: &HttpResponse) -> &str {
+    field_of(page, "form")
+}
+
+/// Returns the value of the first hidden field with this name.
+fn field_of<'a>(page: &'a HttpResponse, name: &str) -> &'a str {
     let (_, rest) = page
         .body
-        .split_once("name=\"form\" value=\"")
-        .expect("a form");
+        .split_once(&format!("name=\"{name}\" value=\""))
+        .expect(name);
     rest.split_once('"').expect("an end").0
 }
 
@@ -118,11 +123,7 @@ fn pause_and_redrive_by_forms() {
     );
     assert_eq!(asked.status, 200, "{asked:?}");
     assert!(asked.body.contains("Redrive 1"), "{}", asked.body);
-    let (_, rest) = asked
-        .body
-        .split_once("name=\"request_id\" value=\"")
-        .expect("an id");
-    let id = rest.split_once('"').expect("an end").0;
+    let id = field_of(&asked, "request_id");
     let started = post(
         admin,
         "/queues/work/start",

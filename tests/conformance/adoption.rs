@@ -229,7 +229,8 @@ pub(crate) async fn unique_constraint_serves_as_key<H: Harness>() {
     );
 }
 
-pub(crate) async fn rows_with_a_null_key_are_skipped<H: Harness>() {
+/// Returns a queue with two items: the key of the first is NULL, and that of the second is `a`.
+pub(super) async fn with_a_null_key<H: Harness>() -> Fixture<H> {
     let table = item_table("item")
         .column("code", Kind::Text)
         .unique(&["code"]);
@@ -239,6 +240,11 @@ pub(crate) async fn rows_with_a_null_key_are_skipped<H: Harness>() {
     fixture.insert([1]).await;
     let row = [("id", Value::Int(2)), ("code", text("a"))];
     fixture.harness.insert("item", &row).await;
+    fixture
+}
+
+pub(crate) async fn rows_with_a_null_key_are_skipped<H: Harness>() {
+    let fixture = with_a_null_key::<H>().await;
     assert_eq!(keys(&fixture.claim(9).await), ["a"]);
 }
 

@@ -8,9 +8,10 @@ use lease_broker_model::key::Key;
 use lease_broker_store::{Ending, FoundItem, FoundItems, ItemFilter, ItemSearch, NewItem};
 use lease_broker_value::Value;
 
+use super::adoption::with_a_null_key;
 use crate::harness::Harness;
 use crate::harness::fixture::{
-    Broker, Fixture, HOUR, MINUTE, SECOND, call, fail, item_table, new_item, queue, text,
+    Broker, Fixture, HOUR, MINUTE, SECOND, call, fail, new_item, queue, text,
 };
 use crate::harness::table::{Kind, Table};
 
@@ -292,15 +293,7 @@ pub(crate) async fn search_pages_over_keys_of_several_columns<H: Harness>() {
 }
 
 pub(crate) async fn rows_with_a_null_key_are_not_found<H: Harness>() {
-    let table = item_table("item")
-        .column("code", Kind::Text)
-        .unique(&["code"]);
-    let mut spec = queue("item");
-    spec.key = vec!["code".to_owned()];
-    let fixture = Fixture::<H>::over(&[table], vec![spec]).await;
-    fixture.insert([1]).await;
-    let row = [("id", Value::Int(2)), ("code", text("a"))];
-    fixture.harness.insert("item", &row).await;
+    let fixture = with_a_null_key::<H>().await;
     let dead = ("lease_state", Value::Int(4));
     for state in [State::Ready, State::Dead] {
         let found = find_all(&fixture, search(state)).await;

@@ -27,7 +27,6 @@ pub(super) struct Filter {
     pub(super) key: String,
     /// The token of the page.
     pub(super) page: String,
-    pub(super) oldest: bool,
 }
 
 impl Filter {

@@ -30,7 +30,7 @@ pub(super) async fn page(
         filter: Some(filter.to_proto()?),
         page_size: PAGE,
         page_token: filter.page.clone(),
-        newest_first: state == ItemState::Dead && !filter.oldest,
+        newest_first: state == ItemState::Dead,
     };
     let names = ListQueuesRequest {
         queues: vec![queue.clone()],

@@ -218,15 +218,25 @@ impl From<StoredValue> for Value {
     }
 }
 
+/// The form of a [`SearchPosition`] in the database and in page tokens: its time and the text of its key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct StoredPlace(pub(super) Option<i64>, pub(super) String);
+
+impl From<&SearchPosition> for StoredPlace {
+    fn from(position: &SearchPosition) -> Self {
+        Self(position.time, position.key.to_string())
+    }
+}
+
 /// The place at which the next batch of an operation begins.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Position {
     /// The number of keys of the selection that were visited.
     #[serde(default)]
     pub(super) keys: usize,
-    /// The last row that was looked at: its time and its key. `None`: the search begins.
+    /// The last row that was looked at. `None`: the search begins.
     #[serde(default)]
-    pub(super) after: Option<(Option<i64>, String)>,
+    pub(super) after: Option<StoredPlace>,
     /// Whether the present search through the leases has changed an item.
     #[serde(default)]
     pub(super) has_changed: bool,
@@ -242,11 +252,6 @@ impl Position {
     /// Writes the position for the database.
     pub(super) fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
-    }
-
-    /// Remembers the last row that was looked at.
-    pub(super) fn set_after(&mut self, end: Option<&SearchPosition>) {
-        self.after = end.map(|end| (end.time, end.key.to_string()));
     }
 }
 

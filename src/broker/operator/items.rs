@@ -9,7 +9,7 @@ use lease_broker_store::{
     SearchPosition,
 };
 
-use super::definition::ItemSelection;
+use super::definition::{ItemSelection, StoredPlace};
 use super::{Operator, filter_error, page_token};
 use crate::broker::error::Error;
 
@@ -161,15 +161,27 @@ impl Operator {
     /// Reads a position that [`write_position`] has written.
     fn read_position(&self, queue: QueueIndex, text: &str) -> Result<SearchPosition, Error> {
         let invalid = || Error::invalid("page_token", "is no next_page_token of this service");
-        let (time, key) =
-            serde_json::from_str::<(Option<i64>, String)>(text).map_err(|_| invalid())?;
-        let key = self.inspect.parse_key(queue, &key).map_err(|_| invalid())?;
-        Ok(SearchPosition { time, key })
+        let place: StoredPlace = serde_json::from_str(text).map_err(|_| invalid())?;
+        self.search_position(queue, &place).map_err(|_| invalid())
+    }
+
+    /// Reads a place that the database or a page token has.
+    ///
+    /// # Errors
+    /// The reason why its key is none of the queue.
+    pub(super) fn search_position(
+        &self,
+        queue: QueueIndex,
+        place: &StoredPlace,
+    ) -> Result<SearchPosition, String> {
+        let StoredPlace(time, key) = place;
+        let key = self.inspect.parse_key(queue, key)?;
+        Ok(SearchPosition { time: *time, key })
     }
 }
 
 fn write_position(end: &SearchPosition) -> String {
-    serde_json::to_string(&(end.time, end.key.to_string())).unwrap_or_default()
+    serde_json::to_string(&StoredPlace::from(end)).unwrap_or_default()
 }
 
 /// Checks the number of entries on a page.

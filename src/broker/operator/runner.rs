@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::Operator;
-use super::definition::{Definition, OperationChange, Position};
+use super::definition::{Definition, OperationChange, Position, StoredPlace};
 use crate::broker::error::Error;
 use crate::broker::lease_recorder::LeaseRecorder;
 
@@ -291,23 +291,16 @@ impl OperationRunner {
                 position,
             });
         }
-        let after = match &position.after {
-            None => None,
-            Some((time, key)) => Some(SearchPosition {
-                time: *time,
-                key: self
-                    .store
-                    .parse_key(queue, key)
-                    .map_err(StoreError::Misconfigured)?,
-            }),
-        };
+        let after = position.after.as_ref();
+        let after = after.map(|place| self.operator.search_position(queue, place));
+        let after = after.transpose().map_err(StoreError::Misconfigured)?;
         let search = ItemSearch {
             not_after: Some(operation.create_time),
             ..definition.search(after, wanted, MAX_EXAMINED)
         };
         let found = self.store.find_items(queue, search).await?;
         position.has_changed |= !found.items.is_empty();
-        position.set_after(found.end.as_ref());
+        position.after = found.end.as_ref().map(StoredPlace::from);
         let mut is_last = found.end.is_none();
         // A heartbeat moves a lease in the order of the search. So the leases are searched until there is none left.
         if is_last && state == State::Leased && position.has_changed {
