@@ -519,7 +519,7 @@ impl Broker {
         self.metrics.clock_offset_seconds()
     }
 
-    /// Returns what all brokers together have done lately.
+    /// Returns the event rates of all brokers together in the last 15 minutes.
     pub fn activity_history(&self) -> &Arc<ActivityHistory> {
         &self.activity_history
     }

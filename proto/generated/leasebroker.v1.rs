@@ -1786,7 +1786,7 @@ pub struct QueueSummary {
     /// The pause. Absent: the queue is not paused.
     #[prost(message, optional, tag = "8")]
     pub pause: ::core::option::Option<QueuePause>,
-    /// What all brokers together have done per second lately.
+    /// The events per second of all brokers together, over about 30 s.
     #[prost(message, optional, tag = "9")]
     pub rates: ::core::option::Option<QueueRates>,
     /// The operations that run on the queue.
@@ -2086,13 +2086,13 @@ pub struct Operation {
     /// The identity of the caller who cancelled it. Empty: it was not cancelled, or the service has no identities.
     #[prost(string, tag = "19")]
     pub cancelled_by: ::prost::alloc::string::String,
-    /// What it does.
+    /// The action.
     #[prost(oneof = "operation::Action", tags = "3, 4, 5")]
     pub action: ::core::option::Option<operation::Action>,
 }
 /// Nested message and enum types in `Operation`.
 pub mod operation {
-    /// What it does.
+    /// The action.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum Action {
         /// Makes dead items ready.
@@ -2161,13 +2161,13 @@ pub struct StartOperationRequest {
     /// The reason, cut to 1,024 characters. The workers whose leases are cancelled learn it.
     #[prost(string, tag = "10")]
     pub reason: ::prost::alloc::string::String,
-    /// What to do. Required.
+    /// The action. Required.
     #[prost(oneof = "start_operation_request::Action", tags = "3, 4, 5")]
     pub action: ::core::option::Option<start_operation_request::Action>,
 }
 /// Nested message and enum types in `StartOperationRequest`.
 pub mod start_operation_request {
-    /// What to do. Required.
+    /// The action. Required.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum Action {
         /// Makes dead items ready.

@@ -34,11 +34,11 @@ pub struct Instance {
     pub draining: bool,
     /// The hashes of each queue's settings, by the queue's name.
     pub settings: BTreeMap<String, SettingsHash>,
-    /// What it has done lately, by the queue's name.
+    /// The rates of its events, by the queue's name.
     pub activity: BTreeMap<String, Activity>,
 }
 
-/// What a broker does with one queue: events per second, over about 30 s.
+/// The rates of a broker's events on one queue, per second, over about 30 s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Activity {

@@ -1,10 +1,9 @@
 //! The contract between the broker and a database that holds leases, and the two stores that keep it.
 //!
 //! Six traits are the contract. [`Leases`] gives, extends and ends leases. [`Upkeep`] keeps the database in order. [`Operate`] has
-//! the changes of operators. [`Inspect`] and [`Browse`] only look, and [`Facts`] says what is known without looking. A [`Store`] has
-//! all six. [`sqlite`] and [`mssql`]
-//! implement them, and one conformance suite (`tests/conformance`) checks both. [`schema`] is the contract for the command
-//! that prepares tables.
+//! the changes of operators. [`Inspect`] and [`Browse`] read the database and change nothing. [`Facts`] needs no call to the database.
+//! A [`Store`] has all six. [`sqlite`] and [`mssql`] implement them, and one conformance suite (`tests/conformance`) checks both.
+//! [`schema`] is the contract for the command that prepares tables.
 //!
 //! This crate cannot import the broker: the broker's crate depends on it. It reads no configuration file either, so the types
 //! that describe a queue are in [`lease_broker_model`]. The statements are in `lease_broker_sql`. Only [`sqlite`] names rusqlite,

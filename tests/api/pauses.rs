@@ -167,8 +167,11 @@ async fn no_lease_begins_after_the_answer_to_a_pause() {
         Arc::new(AtomicU64::new(0)),
         Arc::new(AtomicU64::new(0)),
     );
+    // The last pause within which each worker began and ended a claim.
+    let seen: Arc<[AtomicU64]> = (0..64).map(|_| AtomicU64::new(0)).collect();
     let workers = (0..64).map(|number| {
         let client = clients[number % 3].as_worker(&format!("worker-{number}"));
+        let seen = seen.clone();
         let (paused, stop) = (paused.clone(), stop.clone());
         let (violations, leased) = (violations.clone(), leased.clone());
         tokio::spawn(async move {
@@ -180,6 +183,9 @@ async fn no_lease_begins_after_the_answer_to_a_pause() {
                 // The call began and ended within one pause.
                 if before != 0 && before == after && !claimed.is_empty() {
                     violations.fetch_add(1, Ordering::SeqCst);
+                }
+                if before == after {
+                    seen[number].store(before, Ordering::SeqCst);
                 }
                 leased.fetch_add(claimed.len() as u64, Ordering::SeqCst);
                 for lease in claimed {
@@ -195,8 +201,13 @@ async fn no_lease_begins_after_the_answer_to_a_pause() {
         let answer = pause(&clients[number as usize % 3], request(PauseMode::Claims)).await;
         let answer = answer.expect("paused");
         paused.store(u64::from(number), Ordering::SeqCst);
-        // Each worker claims in this time.
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        with_timeout(async {
+            let is_here = |seen: &AtomicU64| seen.load(Ordering::SeqCst) == u64::from(number);
+            while !seen.iter().all(is_here) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await;
         let time = answer.pause_time.expect("a time");
         let millis = time.seconds * 1_000 + i64::from(time.nanos / 1_000_000);
         let sql = format!(

@@ -72,7 +72,7 @@ pub(super) async fn kill_all(broker: &Broker) {
     broker.try_settle(failures.collect()).await.expect("failed");
 }
 
-/// Makes an item dead as another program would. Nobody knows when.
+/// Makes an item dead as another program would. The time at which it became dead is not known.
 pub(super) async fn kill_unnoticed<H: Harness>(fixture: &Fixture<H>, id: i64) {
     for set in [
         ("lease_state", Value::Int(4)),

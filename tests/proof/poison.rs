@@ -33,7 +33,7 @@ pub enum Rule {
     AloneInClaim,
     /// A suspect is the only item that its worker holds. It waits for ever.
     AloneAtWorker,
-    /// A suspect is the only item that its worker holds, and it waits for a bounded time. This is what ships.
+    /// A suspect is the only item that its worker holds, and it waits for a bounded time. The broker has this rule.
     AloneAtWorkerSoon,
     /// As [`Rule::AloneAtWorkerSoon`], but a worker begins the next item of a run before the completion of the last was applied.
     BeginsAhead,

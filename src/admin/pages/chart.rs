@@ -12,7 +12,7 @@ pub(super) struct Line<'a> {
     pub(super) values: Vec<f64>,
 }
 
-/// Returns a small line without axes. `label` describes it for those who do not see it.
+/// Returns a small line without axes. A screen reader reads `label`.
 pub(super) fn sparkline(values: &[f64], label: &str) -> Markup {
     let (width, height) = (120.0, 28.0);
     let top = values.iter().copied().fold(0.0_f64, f64::max);

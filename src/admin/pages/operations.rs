@@ -84,7 +84,7 @@ fn row(viewer: &Viewer, operation: &Operation) -> Markup {
     }
 }
 
-/// Returns what an operation does.
+/// Returns the name of an operation's action.
 pub(super) fn kind(operation: &Operation) -> &'static str {
     match &operation.action {
         Some(operation::Action::Redrive(_)) => "redrive",
