@@ -9,6 +9,8 @@ pub struct LeaseSql {
     pub cancel: &'static str,
     /// `claim.sql`
     pub claim: &'static str,
+    /// `groups.sql`
+    pub groups: &'static str,
     /// `heartbeat.sql`
     pub heartbeat: &'static str,
     /// `leases.sql`. Empty for SQLite, which has no such file.
@@ -31,6 +33,7 @@ pub mod mssql {
     pub const LEASE_SQL: super::LeaseSql = super::LeaseSql {
         cancel: CANCEL,
         claim: CLAIM,
+        groups: GROUPS,
         heartbeat: HEARTBEAT,
         leases: LEASES,
         reap: REAP,
@@ -52,6 +55,8 @@ pub mod mssql {
     pub const ENQUEUE_ONCE: &str = include_str!("mssql/enqueue_once.sql");
     /// `mssql/epoch.sql`
     pub const EPOCH: &str = include_str!("mssql/epoch.sql");
+    /// `mssql/groups.sql`
+    pub const GROUPS: &str = include_str!("mssql/groups.sql");
     /// `mssql/heartbeat.sql`
     pub const HEARTBEAT: &str = include_str!("mssql/heartbeat.sql");
     /// `mssql/instance.sql`
@@ -102,6 +107,7 @@ pub mod sqlite {
     pub const LEASE_SQL: super::LeaseSql = super::LeaseSql {
         cancel: CANCEL,
         claim: CLAIM,
+        groups: GROUPS,
         heartbeat: HEARTBEAT,
         leases: "",
         reap: REAP,
@@ -123,6 +129,8 @@ pub mod sqlite {
     pub const ENQUEUE_ONCE: &str = include_str!("sqlite/enqueue_once.sql");
     /// `sqlite/epoch.sql`
     pub const EPOCH: &str = include_str!("sqlite/epoch.sql");
+    /// `sqlite/groups.sql`
+    pub const GROUPS: &str = include_str!("sqlite/groups.sql");
     /// `sqlite/heartbeat.sql`
     pub const HEARTBEAT: &str = include_str!("sqlite/heartbeat.sql");
     /// `sqlite/instance.sql`

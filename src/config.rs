@@ -11,6 +11,7 @@ mod changes;
 mod collector_address;
 mod duration;
 mod error;
+mod groups;
 mod jwt;
 mod layer;
 mod locate;

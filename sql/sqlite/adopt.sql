@@ -10,6 +10,7 @@
 --   index. `create_archive` creates the table that completed items move to, and `archive_index` the index by which
 --   retention finds its old rows. `read_record` and `read_fence` return the record of a table. `strange_states` returns the number
 --   of rows whose state is not a number from 0 to 4, in a column that the table had before.
+--   `set_policy` gives the row of the queue the rules of its groups. Claims of brokers with other rules get no lease from then on.
 -- Parameters: `read_record`, `read_fence`: ?1 name of the table. `backfill_next`, `backfill_row`: ?1 to ?3 key values. Others have none: everything is in the text, so that a person can run it.
 -- Locks: the write lock of the file, once per step. `backfill` changes at most 10,000 rows per statement, and the service at most
 --   2,000 rows per transaction, so other writers get their turn. None to find rows.
@@ -129,6 +130,12 @@ SELECT EXISTS (SELECT 1 FROM {table} WHERE {backfill_if_present}{backfill_match}
 -- :: ready_index
 {record}CREATE INDEX {ready_index} ON {table} ({ready_columns}){ready_filter}
 
+-- :: group_index
+{record}CREATE INDEX {group_index} ON {table} ({group_columns}){group_filter}
+
+-- :: busy_index
+{record}CREATE INDEX {busy_index} ON {table} ({busy_columns}){busy_filter}
+
 -- :: due_index
 {record}CREATE INDEX {due_index} ON {table} ({due_columns}){due_filter}
 
@@ -140,6 +147,10 @@ SELECT EXISTS (SELECT 1 FROM {table} WHERE {backfill_if_present}{backfill_match}
 
 -- :: completed_index
 {record}CREATE INDEX {completed_index} ON {table} ({completed_columns}){completed_filter}
+
+-- :: set_policy
+UPDATE lease_broker_queue SET policy = {policy}, turn = NULL, round_start = NULL, round_wrapped = 0, group_max_leases = NULL
+WHERE queue = {queue_literal}
 
 -- :: create_archive
 CREATE TABLE {archive} ({archive_definitions})

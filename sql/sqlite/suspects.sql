@@ -28,7 +28,7 @@ SELECT {t_key}, s.rowid, s.ready_time
 FROM lease_broker_suspect AS s CROSS JOIN {table} AS t ON {suspect_match}
 WHERE s.queue = ?4 AND s.worker IS NULL AND t.{lease_state} = 0 AND t.{lease_fence} = s.fence
 ORDER BY s.ready_time, s.rowid
-LIMIT 1
+LIMIT {waiting}
 
 -- :: holds_lease
 SELECT 1

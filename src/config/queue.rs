@@ -10,6 +10,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use super::duration;
+use super::groups::{GroupConfig, RateConfig};
 
 /// The settings of one queue, or of the section `queue_defaults`.
 ///
@@ -28,6 +29,10 @@ pub(super) struct QueueConfig {
     #[serde(default)]
     pub(super) checkpoint: CheckpointConfig,
     pub(super) order: Option<OrderConfig>,
+    pub(super) group: Option<GroupConfig>,
+    #[serde(default)]
+    pub(super) max_leases: u32,
+    pub(super) rate: Option<RateConfig>,
     #[serde(with = "duration")]
     pub(super) lease_duration: Duration,
     #[serde(with = "duration")]

@@ -6,6 +6,7 @@ use lease_broker_model::item_state::{Backoff, RetryPolicy};
 use lease_broker_model::queue::{KeepFor, LeaseBounds, OnComplete, Order, QueueSpec};
 
 use super::error::InvalidSetting;
+use super::groups::{check_groups, groups, limits};
 use super::queue::{
     BackoffConfig, CheckpointConfig, CheckpointLimit, KeepForConfig, Names, QueueConfig,
 };
@@ -32,6 +33,9 @@ impl QueueConfig {
             ("key", !matches!(self.key, Names::None)),
             ("columns", self.columns.is_some()),
             ("writable", !self.writable.is_empty()),
+            ("group", self.group.is_some()),
+            ("max_leases", self.max_leases > 0),
+            ("rate", self.rate.is_some()),
             ("managed_columns", self.managed_columns.is_some()),
             ("purge", self.purge.is_some()),
         ];
@@ -118,6 +122,8 @@ impl QueueConfig {
             key,
             columns: self.columns,
             order: self.order.map_or(Order::By(Vec::new()), Order::from),
+            groups: groups(self.group, &key_path)?,
+            limits: limits(self.max_leases, self.rate, &key_path)?,
             lease,
             retry,
             on_complete,
@@ -137,6 +143,7 @@ impl QueueConfig {
             allows_purge,
         };
         check_writable(&spec, &key_path("writable"))?;
+        check_groups(&spec, &key_path)?;
         Ok(spec)
     }
 

@@ -5,6 +5,7 @@
 //! such as the backoff after a failure, is tested without a store.
 
 pub mod call_source;
+pub mod group;
 pub mod item_state;
 pub mod key;
 pub mod key_bytes;
@@ -13,6 +14,7 @@ pub mod lease_trace;
 pub mod millis;
 pub mod network;
 pub mod queue;
+pub mod rate;
 pub mod sampling;
 pub mod text;
 pub mod trace_context;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use lease_broker_value::Value;
 use serde::Deserialize;
 
+use crate::group::{Groups, QueueLimits};
 use crate::item_state::{RetryPolicy, State};
 
 /// One configured queue. `deploy/config.default.toml` documents the settings behind the fields.
@@ -22,6 +23,10 @@ pub struct QueueSpec {
     pub columns: Option<Vec<String>>,
     /// The order in which ready items are claimed.
     pub order: Order,
+    /// The groups of items that keep an order or take turns. `None`: the queue has no groups.
+    pub groups: Option<Groups>,
+    /// The limits of leases and rates. The row of the queue in the database decides about their values.
+    pub limits: QueueLimits,
     /// The default, shortest and longest duration of a lease.
     pub lease: LeaseBounds,
     /// The maximum number of attempts, and the delays between them.
@@ -104,6 +109,11 @@ impl QueueSpec {
         let has_checkpoints = self.max_checkpoint_bytes.is_some();
         let columns = SoftLockColumn::ALL.into_iter();
         columns.filter(move |column| *column != SoftLockColumn::Checkpoint || has_checkpoints)
+    }
+
+    /// Returns whether claims take turns, because the queue has groups or limits.
+    pub const fn takes_turns(&self) -> bool {
+        self.groups.is_some() || !self.limits.is_none()
     }
 
     /// Returns whether a claim writes the worker's id into a column of the table's own.

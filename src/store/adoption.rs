@@ -91,6 +91,14 @@ impl Unfit {
         }
     }
 
+    /// Returns problems that `schema apply` cures.
+    pub(super) fn lacking(problems: Vec<String>) -> Self {
+        Self {
+            lacks_parts: !problems.is_empty(),
+            problems,
+        }
+    }
+
     /// Adds the problems of another queue.
     pub(super) fn add(&mut self, other: Self) {
         self.problems.extend(other.problems);
@@ -165,6 +173,33 @@ pub(super) fn add_indexes(
         }
     }
     steps
+}
+
+/// Returns the purpose of the step that drops an index which the queue does not use.
+pub(super) fn drop_unused_purpose(role: IndexRole) -> String {
+    format!(
+        "drop the {} index, which the queue does not use",
+        role.name()
+    )
+}
+
+/// Returns the purpose of the step that stores the policy of the groups.
+pub(super) fn set_policy_purpose(queue: &QueueSpec, policy: &str) -> String {
+    format!(
+        "make {policy:?} the rule of the groups of queue {:?}",
+        queue.name
+    )
+}
+
+/// Returns one sentence for each index in `unused`, the indexes of the table that [`IndexRole::unused`] names.
+pub(super) fn unused_indexes(queue: &QueueSpec, unused: &[(IndexRole, String)]) -> Vec<String> {
+    let problem = |(_, name): &(IndexRole, String)| {
+        format!(
+            "table {:?} has the index {name}, with which a broker with other settings could claim items that queue {:?} holds back",
+            queue.table, queue.name
+        )
+    };
+    unused.iter().map(problem).collect()
 }
 
 /// Returns the purpose of the step that creates the tables of the record.
@@ -286,10 +321,7 @@ pub(super) fn missing_parts<Kind>(
                 }),
         ),
     }
-    Unfit {
-        lacks_parts: !missing.is_empty(),
-        problems: missing,
-    }
+    Unfit::lacking(missing)
 }
 
 /// Returns one sentence for each index that the queue would have to replace and that adoption did not add.

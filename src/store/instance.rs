@@ -183,6 +183,11 @@ impl SettingsHash {
                 has_checkpoints,
             )
         );
+        // Added only where it is set, so that the hash of other queues stays as it was.
+        let rows = match &queue.groups {
+            Some(groups) => format!("{rows}{groups:?}"),
+            None => rows,
+        };
         let rules = format!(
             "{:?}",
             (

@@ -20,6 +20,8 @@ pub(super) struct QueueColumns<Kind> {
     pub(super) filterable: Vec<Column<Kind>>,
     /// The columns, other than soft-lock columns, that an archive keeps.
     pub(super) archived: Vec<Column<Kind>>,
+    /// The column of the groups. `None`: the queue has no groups.
+    pub(super) group: Option<Column<Kind>>,
     /// The queue's order. The key comes last and breaks ties. A queue without order has the key alone.
     pub(super) order: Vec<OrderColumn>,
 }
@@ -62,6 +64,9 @@ impl<Kind: Clone> QueueColumns<Kind> {
         for mirror in &queue.mirror {
             find(&mirror.column, "mirror");
         }
+        if let Some(groups) = &queue.groups {
+            find(&groups.column, "group");
+        }
         let others = || {
             let columns = table.columns.iter();
             columns.filter(|column| !queue.soft_lock.contains(&column.name))
@@ -88,6 +93,8 @@ impl<Kind: Clone> QueueColumns<Kind> {
         if !problems.is_empty() {
             return Err(problems);
         }
+        let group = queue.groups.as_ref();
+        let group = group.and_then(|groups| table.column(&groups.column).cloned());
         let is_mirror = |column: &Column<Kind>| {
             let mut mirrors = queue.mirror.iter();
             mirrors.any(|mirror| mirror.column.eq_ignore_ascii_case(&column.name))
@@ -100,10 +107,53 @@ impl<Kind: Clone> QueueColumns<Kind> {
             writable,
             filterable,
             archived: archived.cloned().collect(),
+            group,
             order: order(queue, &key),
             key,
         })
     }
+}
+
+impl<Kind> QueueColumns<Kind> {
+    /// Returns the queue's order as it counts inside a group. The column of the groups orders nothing there.
+    pub(super) fn order_in_group(&self) -> Vec<OrderColumn> {
+        let is_group = |part: &OrderColumn| {
+            let group = self.group.as_ref();
+            group.is_some_and(|group| group.name.eq_ignore_ascii_case(&part.column))
+        };
+        let order = self.order.iter().filter(|part| !is_group(part));
+        order.cloned().collect()
+    }
+}
+
+/// Returns a sentence about the column of the groups if its values cannot name groups. `fits`: whether its type can.
+pub(super) fn group_problem<Kind>(
+    queue: &QueueSpec,
+    table: &Table<Kind>,
+    fits: impl Fn(&Column<Kind>) -> bool,
+) -> Option<String> {
+    let groups = queue.groups.as_ref()?;
+    let column = table.column(&groups.column)?;
+    (!fits(column)).then(|| {
+        format!(
+            "the column {:?} of table {:?} is {}, which the setting group of queue {:?} cannot use: name a column of an integer, text, \
+             uuid, date, time or decimal type that an index can have",
+            column.name, queue.table, column.declared, queue.name
+        )
+    })
+}
+
+/// Returns a warning if rows can have NULL in the column of the groups.
+pub(super) fn group_warning<Kind>(queue: &QueueSpec, table: &Table<Kind>) -> Option<String> {
+    let groups = queue.groups.as_ref()?;
+    let column = table.column(&groups.column)?;
+    column.nullable.then(|| {
+        format!(
+            "the column {:?} of table {:?}, which the setting group of queue {:?} names, can be NULL. Rows with NULL belong to no group: \
+             they keep no order and have no limit, and all of them together get one turn per round",
+            column.name, queue.table, queue.name
+        )
+    })
 }
 
 /// Returns one sentence for each column that the setting `writable` names and that a settlement must not write.

@@ -66,7 +66,10 @@ mod suspects;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod turn;
+mod turn_statements;
 mod types;
+mod walk;
 mod why;
 mod why_statements;
 mod writer;
@@ -167,6 +170,9 @@ impl SqliteStore {
             .iter()
             .map(|queue| QueueStatements::new(&connection, queue, sql))
             .collect::<Result<_, _>>()?;
+        for queue in &*queues {
+            turn::fill_row(&connection, queue)?;
+        }
         let context = WriteContext::new(connection, queues.clone(), clock.clone())?;
         let reader = ReadConnection::over(connection::open(path)?, path);
         let reader =

@@ -18,6 +18,7 @@ mod example_item;
 mod expire;
 mod follow_ups;
 mod foreign_keys;
+mod groups;
 mod heartbeat;
 mod inspect;
 mod instances;
@@ -265,6 +266,35 @@ macro_rules! conformance {
                     unknown_column_refuses_its_own_completion
                     constraint_refuses_its_own_completion
                     unknown_column_is_refused_even_for_a_lost_lease
+                }
+                groups {
+                    strict_group_has_one_lease_at_a_time
+                    empty_queue_is_not_held_back
+                    groups_take_turns_across_brokers
+                    calls_of_a_group_commit_get_different_groups
+                    delayed_item_holds_back_only_those_behind
+                    dead_item_lets_its_group_go_on_or_halts_it
+                    row_inserted_ahead_waits_for_the_lease
+                    expired_item_is_the_head_of_its_group_again
+                    suspect_behind_a_delayed_item_stops_nobody
+                    order_of_a_group_is_the_order_of_the_queue
+                    rows_without_a_group_have_one_turn_per_round
+                    parallel_groups_share_a_claim_evenly
+                    parallel_group_is_held_back_at_its_limit
+                    many_busy_groups_are_walked_in_parts
+                    queue_has_at_most_its_number_of_leases
+                    queue_gives_items_out_at_its_rate
+                    row_of_the_queue_decides_about_limits
+                    broker_with_another_policy_gives_no_leases
+                    broker_without_groups_is_refused
+                    removal_drops_the_indexes_of_groups
+                    every_kind_of_column_can_name_groups
+                    column_that_cannot_name_groups_is_refused
+                    nullable_group_column_is_warned_of
+                    groups_work_without_filtered_indexes
+                    queue_without_an_order_can_have_parallel_groups
+                    item_that_does_not_fit_keeps_its_place
+                    new_items_of_clients_join_their_groups
                 }
                 foreign_keys {
                     keys_that_refuse_or_change_removals_are_warned_of

@@ -7,6 +7,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lease_broker_model::group::QueueLimits;
 use lease_broker_model::item_state::{Backoff, RetryPolicy, State};
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
@@ -50,6 +51,8 @@ pub(crate) fn queue(table: &str) -> QueueSpec {
                 jitter: 0.0,
             },
         },
+        groups: None,
+        limits: QueueLimits::default(),
         on_complete: OnComplete::Keep,
         soft_lock: SoftLock::default(),
         writable: Vec::new(),

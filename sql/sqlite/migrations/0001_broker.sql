@@ -89,15 +89,28 @@ CREATE TABLE lease_broker_instance (
     drain INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 
--- One row per queue that an operator has paused. pause_mode: 1 claims get no lease, 2 no client adds items, 3 both. NULL: the pause has
--- ended. Until pause_until; NULL: it does not end by itself.
+-- One row per queue that an operator has paused, or that has groups or limits. pause_mode: 1 claims get no lease, 2 no client adds items,
+-- 3 both. NULL: there is no pause. Until pause_until; NULL: it does not end by itself. `policy` has the rules of the groups: brokers
+-- with other rules give no leases. `turn` is the group that had the last turn; NULL: a round begins. A round that a claim has left
+-- ends at round_start. round_wrapped is 1 if it has begun again with the first group. Limits: 0 is none, NULL is one that the
+-- configuration can still set. `arrival` is the theoretical arrival time of the rate, in microseconds.
 CREATE TABLE lease_broker_queue (
     queue TEXT PRIMARY KEY NOT NULL,
     pause_mode INTEGER CHECK (pause_mode BETWEEN 1 AND 3),
     pause_time INTEGER,
     pause_until INTEGER,
     pause_actor TEXT,
-    pause_reason TEXT
+    pause_reason TEXT,
+    policy TEXT,
+    turn,
+    round_start,
+    round_wrapped INTEGER NOT NULL DEFAULT 0,
+    arrival INTEGER,
+    max_leases INTEGER,
+    rate_items INTEGER,
+    rate_micros INTEGER,
+    rate_burst INTEGER,
+    group_max_leases INTEGER
 ) WITHOUT ROWID;
 
 -- One row per operation on many items, by the request id of the call that started it. `kind` is redrive, cancel_leases or purge.

@@ -49,6 +49,25 @@ pub struct Claimed {
     pub is_paused: bool,
     /// True if ready items were kept from this call because of [suspects](super::suspects).
     pub is_held_back: bool,
+    /// Why the call got fewer items than are ready, if groups or limits of the queue are the reason. With [`Self::has_more`], the
+    /// walk over the groups was cut: the next operation goes on with it.
+    pub limited: Option<Limited>,
+    /// The number of groups that the call has looked at.
+    pub visited: usize,
+}
+
+/// The reason why ready items are not leased in a queue with groups or limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limited {
+    /// Each group that has ready items is held back: by a lease, by an item before them, or by the limit of its leases.
+    GroupsBusy,
+    /// The queue has as many leases as it may have.
+    MaxLeases,
+    /// The rate of the queue is used up.
+    Rate {
+        /// The time until the next item can be given out.
+        wait: Duration,
+    },
 }
 
 /// A ready item that is too large for a claim.

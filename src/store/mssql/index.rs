@@ -149,7 +149,9 @@ pub(super) fn find<'a>(
         let holds_states = match (&index.filter, queue.filtered_indexes) {
             // The index of the primary key may have the same columns, and it is unique.
             _ if !table.reports_filters => !index.unique,
-            (Filter::Condition(filter), true) => filter_matches(filter, state, role.states()),
+            (Filter::Condition(filter), true) => {
+                filter_matches(filter, &role.condition(queue, state))
+            }
             (Filter::Hidden, true) => expected == Some(index),
             (Filter::None, false) => led_by_state,
             _ => false,
@@ -177,22 +179,20 @@ pub(super) fn has_hidden_filter(
     used(queue, columns, table).any(|index| index.filter == Filter::Hidden)
 }
 
-/// Returns whether `filter`, as the server writes it, is the condition `states` on the column `state`. The server adds brackets
-/// and parentheses, and may write IN as OR.
-fn filter_matches(filter: &str, state: &str, states: &str) -> bool {
+/// Returns whether `filter`, as the server writes it, is `condition`, a condition on the column of the state without brackets. The
+/// server adds brackets and parentheses, and may write IN as OR.
+fn filter_matches(filter: &str, condition: &str) -> bool {
     let normalize = |text: &str| -> String {
         let kept = text.chars().filter(|c| !"[]() ".contains(*c));
         kept.collect::<String>().to_ascii_lowercase()
     };
-    let (filter, state) = (normalize(filter), normalize(state));
-    let as_or = states
-        .trim_start_matches("IN ")
-        .trim_matches(['(', ')'])
-        .split(", ")
-        .map(|one| format!("{state}={one}"))
-        .collect::<Vec<_>>()
-        .join("or");
-    filter == normalize(&format!("{state}{states}")) || filter == as_or
+    let filter = normalize(filter);
+    let as_or = condition.rsplit_once(" IN ").map(|(state, states)| {
+        let states = states.trim_matches(['(', ')']).split(", ");
+        let equal = states.map(|one| format!("{}={one}", normalize(state)));
+        equal.collect::<Vec<_>>().join("or")
+    });
+    filter == normalize(condition) || Some(filter) == as_or
 }
 
 /// Sets the placeholders of the names that new indexes get.
@@ -219,7 +219,10 @@ pub(super) fn set_columns_and_hints(
     for role in IndexRole::ALL {
         let sorted_by = sort_list(&role.columns(queue, columns), "", quote);
         let (indexed, filter) = if queue.filtered_indexes {
-            (sorted_by, format!(" WHERE {state} {}", role.states()))
+            (
+                sorted_by,
+                format!(" WHERE {}", role.condition(queue, &state)),
+            )
         } else {
             (format!("{state}, {sorted_by}"), String::new())
         };
@@ -233,6 +236,25 @@ pub(super) fn set_columns_and_hints(
         // Server refuses it with error 8622. Without filters the state leads each index.
         let by_state = hint(&index, !queue.filtered_indexes);
         let (hints, literal_name) = match role {
+            IndexRole::Ready if queue.groups.is_some() => (vec![], "unused_literal"),
+            IndexRole::Group | IndexRole::Busy if queue.groups.is_none() => {
+                (vec![], "unused_literal")
+            }
+            // A queue with groups has its ready items in the group index.
+            IndexRole::Group => {
+                let mut hints = vec![
+                    ("ready_hint", by_state.clone()),
+                    ("group_hint", hint(&index, false)),
+                    ("group_seek_hint", hint(&index, true)),
+                ];
+                if !queue.filtered_indexes {
+                    hints.push(("dead_hint", by_state));
+                    hints.push(("busy_hint", hint(&index, true)));
+                }
+                (hints, "ready_literal")
+            }
+            IndexRole::Busy if !queue.filtered_indexes => (vec![], "unused_literal"),
+            IndexRole::Busy => (vec![("busy_hint", hint(&index, true))], "unused_literal"),
             // Without filtered indexes there is no index of dead items. Redrive finds them in the ready index.
             IndexRole::Ready if !queue.filtered_indexes => (
                 vec![("ready_hint", by_state.clone()), ("dead_hint", by_state)],

@@ -54,7 +54,14 @@ fn problems(queue: &QueueSpec, table: &Table) -> Vec<String> {
             )
         })
     };
-    queue.soft_lock_columns().filter_map(problem).collect()
+    let mut problems: Vec<String> = queue.soft_lock_columns().filter_map(problem).collect();
+    if queue.takes_turns() {
+        problems.push(format!(
+            "queue {:?} has groups or limits, which the store on SQL Server does not have yet: remove the settings",
+            queue.name
+        ));
+    }
+    problems
 }
 
 /// The decimals of a time in the broker's statements. A column with fewer decimals would round the time, and a comparison of

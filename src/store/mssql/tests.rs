@@ -11,6 +11,7 @@ mod snapshots;
 use std::io::Write as _;
 use std::time::Duration;
 
+use lease_broker_model::group::QueueLimits;
 use lease_broker_model::item_state::{Backoff, RetryPolicy};
 use lease_broker_model::queue::{
     ClaimStrategy, KeepFor, LeaseBounds, OnComplete, Order, QueueSpec, SoftLock,
@@ -53,6 +54,8 @@ pub(super) fn spec(table: &str) -> QueueSpec {
                 jitter: 0.0,
             },
         },
+        groups: None,
+        limits: QueueLimits::default(),
         on_complete: OnComplete::Keep,
         soft_lock: SoftLock::default(),
         writable: Vec::new(),

@@ -14,18 +14,19 @@ use super::soft_lock_types::queue_columns;
 use super::types::ColumnType;
 use super::{
     added_parts, backfill, connection, epoch, foreign_keys, index, instance, migrations,
-    placeholders, remove,
+    placeholders, remove, turn,
 };
 use crate::added_parts::AddedParts;
 use crate::adoption::{
     self, ARCHIVED_SOFT_LOCK, IndexStatus, ManagedKey, Unfit, add_columns, add_indexes,
     archive_name, create_archive_purpose, create_record_purpose, create_table_purpose,
-    create_time_index_purpose, foreign_indexes, forget_table_purpose, missing_parts,
-    needs_time_index, no_table, with,
+    create_time_index_purpose, drop_unused_purpose, foreign_indexes, forget_table_purpose,
+    missing_parts, needs_time_index, no_table, set_policy_purpose, unused_indexes, with,
 };
 use crate::epoch::NewEpoch;
 use crate::foreign_keys::warnings;
-use crate::queue_columns::QueueColumns;
+use crate::index_role::IndexRole;
+use crate::queue_columns::{QueueColumns, group_warning};
 use crate::schema::{Progress, Removal, Schema, Step};
 use crate::template::Placeholders;
 use crate::{BrokerList, StoreError, Survey};
@@ -156,6 +157,23 @@ impl Schema for SqliteSchema {
                 step(purpose, role.section(), &placeholders).reading_all_rows()
             },
         ));
+        for (role, name) in IndexRole::unused(queue, &queue.table) {
+            if table.index(&name).is_some() && (managed || added.has_index(&name)) {
+                let purpose = drop_unused_purpose(role);
+                changes.push(remove::drop_index(
+                    purpose,
+                    &placeholders,
+                    &queue.table,
+                    &name,
+                ));
+            }
+        }
+        if let Some(policy) = turn::other_policy(&self.connection, queue)? {
+            let values = [("policy", text_literal(&policy))];
+            let placeholders = with(&placeholders, values);
+            let purpose = set_policy_purpose(queue, &policy);
+            changes.push(step(purpose, "set_policy", &placeholders));
+        }
         if let Some(name) = archive_name(queue) {
             let archive = Table::read(&self.connection, name)?;
             if archive.is_none() {
@@ -275,7 +293,11 @@ impl Schema for SqliteSchema {
 
     fn warnings(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
         let keys = foreign_keys::read(&self.connection, &queue.table)?;
-        Ok(warnings(queue, &keys))
+        let mut all = warnings(queue, &keys);
+        if let Some(table) = Table::read(&self.connection, &queue.table)? {
+            all.extend(group_warning(queue, &table));
+        }
+        Ok(all)
     }
 
     fn suggestions(&mut self, _: &QueueSpec) -> Result<Vec<String>, StoreError> {
@@ -305,13 +327,11 @@ impl SqliteSchema {
             None => None,
         };
         let indexes = index_status(queue, &columns, &table);
-        Ok(missing_parts(
-            queue,
-            &table,
-            &columns,
-            indexes,
-            archive.as_ref(),
-        ))
+        let mut unfit = missing_parts(queue, &table, &columns, indexes, archive.as_ref());
+        let mut unused = IndexRole::unused(queue, &queue.table);
+        unused.retain(|(_, name)| table.index(name).is_some());
+        unfit.add(Unfit::lacking(unused_indexes(queue, &unused)));
+        Ok(unfit)
     }
 }
 

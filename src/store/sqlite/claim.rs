@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use lease_broker_model::key::Key;
 use lease_broker_model::millis::millis_rounded_up;
-use rusqlite::{CachedStatement, Connection};
+use rusqlite::{CachedStatement, Connection, Row};
 
 use super::epoch;
 use super::error::broken_constraint;
@@ -14,11 +14,13 @@ use super::ready_item::{Picked, ReadyItem, read_leased};
 use super::statement::{Token, bind, bind_key};
 use super::suspect_statements::PickStatements;
 use super::suspects::{self, WaitingSuspect};
+use super::turn::Turn;
+use super::walk::Walk;
 use super::writer::WriteContext;
 use crate::item_size::{FULL_COUNTER_TEXT, too_large_text};
 use crate::{
-    ClaimCall, Claimed, ClaimedItem, MAX_PASSED_OVER, MAX_TOO_LARGE, QueueIndex, Rejection, Share,
-    StoreError, TooLargeItem,
+    ClaimCall, Claimed, ClaimedItem, Limited, MAX_PASSED_OVER, MAX_TOO_LARGE, QueueIndex,
+    Rejection, Share, StoreError, TooLargeItem,
 };
 
 /// Serves claim calls one after the other. See [`Leases::claim`](crate::Leases::claim).
@@ -39,6 +41,9 @@ pub(super) fn claim(
     let mut statements = ClaimStatements::new(context, queue, reads_sizes || reads_twice)?;
     let is_paused = pause::is_held(&context.connection, &queue.spec.name, statements.now)?;
     let has_suspects = suspects::has_any(&context.connection, queue)?;
+    let mut turn = Turn::begin(&context.connection, queue, calls, statements.now)?;
+    // Why the calls after the present one get nothing, if groups or limits are the reason.
+    let mut limited = None;
     // No more items are ready. The remaining calls skip the query.
     let mut none_ready = false;
     let mut room = Some(max_bytes);
@@ -57,11 +62,21 @@ pub(super) fn claim(
             results.push(claimed);
             continue;
         }
+        let retried = claimed.items.len();
+        let bounded = turn.as_ref().map(|turn| turn.bound(call));
         if claimed.items.is_empty() && is_paused {
             claimed.is_paused = true;
-        } else if claimed.items.is_empty() && !none_ready {
+        } else if let Some(limit) = turn.as_ref().and_then(|turn| turn.allowance.exhausted())
+            && claimed.items.is_empty()
+        {
+            claimed.limited = Some(limit);
+        } else if claimed.items.is_empty() && none_ready {
+            claimed.limited = limited;
+        } else if claimed.items.is_empty() {
+            let call = bounded.as_ref().unwrap_or(call);
+            let walk = turn.as_mut().and_then(|turn| turn.walk.as_mut());
             let (share, suspect) = if has_suspects {
-                statements.choose_share(call)?
+                statements.choose_share(call, walk.as_deref())?
             } else {
                 (Share::All, None)
             };
@@ -72,6 +87,15 @@ pub(super) fn claim(
                 });
                 continue;
             }
+            let mut found = match walk {
+                Some(walk) if share != Share::Suspect => {
+                    let beyond = if reads_sizes { MAX_PASSED_OVER } else { 0 };
+                    let wanted = call.max_items + beyond.min(call.max_items * MAX_PASSED_OVER);
+                    Some(walk.find(wanted)?)
+                }
+                _ => None,
+            };
+            statements.heads = found.as_ref().map(|found| found.keys.clone());
             if reads_sizes {
                 let is_first = room == Some(max_bytes);
                 let left = room.unwrap_or_default();
@@ -91,6 +115,23 @@ pub(super) fn claim(
                 fits = leased.is_some();
                 claimed = leased.unwrap_or_default();
             }
+            if let (Some(turn), true) = (&mut turn, fits) {
+                if let (Some(walk), Some(found)) = (&mut turn.walk, found.take()) {
+                    let is_cut = !found.is_round_over && claimed.items.len() < call.max_items;
+                    if claimed.items.is_empty() && found.has_busy_group {
+                        claimed.limited = Some(Limited::GroupsBusy);
+                    }
+                    claimed.visited = std::mem::take(&mut walk.visits);
+                    let last = claimed.items.last().map(|item| &item.lease.key);
+                    let all_looked_at = !claimed.has_more && claimed.items.len() < call.max_items;
+                    let is_complete = claimed.items.len() == found.keys.len() || all_looked_at;
+                    walk.finish(found, last, is_complete);
+                    claimed.has_more |= is_cut;
+                    none_ready &= !is_cut;
+                }
+                turn.take(claimed.items.len() - retried);
+                limited = limited.or(claimed.limited);
+            }
             if share != Share::All {
                 (none_ready, claimed.is_held_back) = (false, true);
             }
@@ -109,6 +150,9 @@ pub(super) fn claim(
         }
         results.push(claimed);
     }
+    if let Some(turn) = turn {
+        turn.end()?;
+    }
     Ok(results)
 }
 
@@ -126,6 +170,8 @@ struct ClaimStatements<'a> {
     epoch_fence: i64,
     /// Whether `pick_ready` returns only keys and times.
     picks_keys: bool,
+    /// The items from which the present call picks, if a walk over groups has found them.
+    heads: Option<Vec<Key>>,
     find_retried_leases: CachedStatement<'a>,
     pick_ready: CachedStatement<'a>,
     lease_row: CachedStatement<'a>,
@@ -139,7 +185,13 @@ impl<'a> ClaimStatements<'a> {
         picks_keys: bool,
     ) -> Result<Self, StoreError> {
         let statement = |sql: &str| context.connection.prepare_cached(sql);
-        let pick_ready = pick_statement(&queue.sql.pick_ready, picks_keys);
+        let groups = queue
+            .sql
+            .turn
+            .as_ref()
+            .and_then(|turn| turn.groups.as_ref());
+        let pick_ready = groups.map_or(&queue.sql.pick_ready, |groups| &groups.read_head);
+        let pick_ready = pick_statement(pick_ready, picks_keys);
         Ok(Self {
             call_index: 0,
             connection: &context.connection,
@@ -147,6 +199,7 @@ impl<'a> ClaimStatements<'a> {
             now: context.now(),
             epoch_fence: epoch::read_fence(&context.connection, &queue.sql.read_fence)?,
             picks_keys,
+            heads: None,
             find_retried_leases: statement(&queue.sql.find_retried_leases)?,
             pick_ready: statement(pick_ready)?,
             lease_row: statement(&queue.sql.lease_row)?,
@@ -159,13 +212,18 @@ impl<'a> ClaimStatements<'a> {
     fn choose_share(
         &mut self,
         call: &ClaimCall,
+        walk: Option<&Walk<'_>>,
     ) -> Result<(Share, Option<WaitingSuspect>), StoreError> {
-        let (share, suspect) = suspects::find_share(self.connection, self.queue, call, self.now)?;
+        let found = suspects::find_share(self.connection, self.queue, call, walk, self.now);
+        let (share, suspect) = found?;
         let sql = &self.queue.sql;
-        let pick = match share {
-            Share::All | Share::Nothing => &sql.pick_ready,
-            Share::Others => &sql.suspects.pick_others,
-            Share::Suspect => &sql.suspects.pick_suspect,
+        let groups = sql.turn.as_ref().and_then(|turn| turn.groups.as_ref());
+        let pick = match (share, groups) {
+            (Share::All | Share::Nothing, None) => &sql.pick_ready,
+            (Share::All | Share::Nothing, Some(groups)) => &groups.read_head,
+            (Share::Others, None) => &sql.suspects.pick_others,
+            (Share::Others, Some(groups)) => &groups.read_other_head,
+            (Share::Suspect, _) => &sql.suspects.pick_suspect,
         };
         let pick = pick_statement(pick, self.picks_keys);
         self.pick_ready = self.connection.prepare_cached(pick)?;
@@ -192,26 +250,54 @@ impl<'a> ClaimStatements<'a> {
 
     /// Returns the first ready items for the call. `None`: one that was read does not fit.
     fn pick_ready(&mut self, call: &ClaimCall) -> Result<Option<Vec<ReadyItem>>, StoreError> {
-        bind(&mut self.pick_ready, 8, &[&to_sql_limit(call.max_items)])?;
-        let mut rows = self.pick_ready.raw_query();
+        let (queue, now, epoch_fence) = (self.queue, self.now, self.epoch_fence);
+        let picks_keys = self.picks_keys;
         let mut items = Vec::new();
         let mut bytes = 0;
-        while let Some(row) = rows.next()? {
-            let ready = if self.picks_keys {
-                ReadyItem::read_key(self.queue, row)?
+        let mut fits = true;
+        self.visit_ready(call.max_items, &mut |row| {
+            let ready = if picks_keys {
+                ReadyItem::read_key(queue, row)?
             } else {
-                ReadyItem::read(self.queue, call, row, self.now, self.epoch_fence)?
+                ReadyItem::read(queue, call, row, now, epoch_fence)?
             };
             if let Picked::Item(item) = &ready.picked {
-                let size = self.queue.item_size.of(item);
+                let size = queue.item_size.of(item);
                 bytes += size;
-                if bytes > call.max_bytes || size > self.queue.spec.max_item_bytes {
-                    return Ok(None);
-                }
+                fits = bytes <= call.max_bytes && size <= queue.spec.max_item_bytes;
             }
             items.push(ready);
+            Ok(fits)
+        })?;
+        Ok(fits.then_some(items))
+    }
+
+    /// Visits the rows from which the present call picks, up to `limit`, until `visit` returns false.
+    fn visit_ready(
+        &mut self,
+        limit: usize,
+        visit: &mut dyn FnMut(&Row<'_>) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        let Some(heads) = &self.heads else {
+            bind(&mut self.pick_ready, 8, &[&to_sql_limit(limit)])?;
+            let mut rows = self.pick_ready.raw_query();
+            while let Some(row) = rows.next()? {
+                if !visit(row)? {
+                    break;
+                }
+            }
+            return Ok(());
+        };
+        for key in heads.iter().take(limit) {
+            bind_key(&mut self.pick_ready, key)?;
+            let mut rows = self.pick_ready.raw_query();
+            if let Some(row) = rows.next()?
+                && !visit(row)?
+            {
+                break;
+            }
         }
-        Ok(Some(items))
+        Ok(())
     }
 
     /// Leases these items to the call. Returns `None` if one does not fit. [`Claimed::has_more`] is set if an item was made
@@ -253,16 +339,15 @@ impl<'a> ClaimStatements<'a> {
         let (mut fitting, mut oversized) = (Vec::new(), Vec::new());
         let limit = call.max_items + MAX_PASSED_OVER;
         let mut looked_at = 0;
-        bind(&mut self.pick_ready, 8, &[&to_sql_limit(limit)])?;
-        let mut rows = self.pick_ready.raw_query();
+        let (connection, queue) = (self.connection, self.queue);
         // The rows are changed after the query has ended, because it reads the index that the changes write.
-        while fitting.len() < call.max_items {
-            claimed.has_more = looked_at == limit;
-            let Some(row) = rows.next()? else { break };
+        let visited = if call.max_items == 0 { 0 } else { limit };
+        self.visit_ready(visited, &mut |row| {
             looked_at += 1;
-            let ready = ReadyItem::read_key(self.queue, row)?;
-            let size_bytes = read_size(self.connection, self.queue, ready.key())?;
-            if size_bytes > self.queue.spec.max_item_bytes {
+            let ready = ReadyItem::read_key(queue, row)?;
+            let size_bytes = read_size(connection, queue, ready.key())?;
+            claimed.has_more = false;
+            if size_bytes > queue.spec.max_item_bytes {
                 oversized.push((ready.key().clone(), size_bytes));
                 claimed.has_more = oversized.len() == MAX_SET_ASIDE;
             } else if size_bytes > call.max_bytes {
@@ -279,11 +364,9 @@ impl<'a> ClaimStatements<'a> {
                     fitting.push(ready);
                 }
             }
-            if claimed.has_more {
-                break;
-            }
-        }
-        drop(rows);
+            Ok(!claimed.has_more && fitting.len() < call.max_items)
+        })?;
+        claimed.has_more |= looked_at == limit && fitting.len() < call.max_items;
         for (key, size_bytes) in oversized {
             let error = too_large_text(size_bytes, self.queue.spec.max_item_bytes);
             self.set_aside(&self.queue.sql.set_aside, &key, &error)?;

@@ -20,7 +20,7 @@ pub(super) fn all_with_status(
     IndexRole::of(queue).map(move |role| (role, status(role, queue, columns, table)))
 }
 
-/// Returns the status of the index with the role's name. Only the order of the ready index matters: with another order,
+/// Returns the status of the index with the role's name. Only the order of the indexes that claims read matters: with another order,
 /// each claim would sort all ready items. The state may lead the index or filter it.
 fn status(
     role: IndexRole,
@@ -31,13 +31,19 @@ fn status(
     let Some(index) = table.index(&role.index_name(queue, &queue.table)) else {
         return IndexStatus::Missing;
     };
-    if role != IndexRole::Ready || queue.order == Order::None {
+    let decides = match role {
+        IndexRole::Ready => queue.order != Order::None,
+        IndexRole::Group | IndexRole::Busy => true,
+        _ => false,
+    };
+    if !decides {
         return IndexStatus::Usable;
     }
     let state = queue.soft_lock.name(SoftLockColumn::State);
+    let sorted_by = role.columns(queue, columns);
     let in_order = match &*index.columns {
-        [first, rest @ ..] if first.is(state) && sorts_by(rest, &columns.order) => true,
-        all => sorts_by(all, &columns.order),
+        [first, rest @ ..] if first.is(state) && sorts_by(rest, &sorted_by) => true,
+        all => sorts_by(all, &sorted_by),
     };
     if in_order {
         IndexStatus::Usable
@@ -60,6 +66,14 @@ pub(super) fn set_names(placeholders: &mut Placeholders, queue: &QueueSpec) {
         let name = role.index_name(queue, &queue.table);
         placeholders.insert(role.section(), quote(&name));
     }
+    if queue.groups.is_some() {
+        // Ready items are in this index.
+        let group_index = placeholders[IndexRole::Group.section()].clone();
+        placeholders.insert(IndexRole::Ready.section(), group_index.clone());
+        if !queue.filtered_indexes {
+            placeholders.insert(IndexRole::Busy.section(), group_index);
+        }
+    }
 }
 
 /// Sets the placeholders of the indexes' columns and filters. If indexes cannot be filtered, the state is a column instead.
@@ -72,7 +86,10 @@ pub(super) fn set_columns(
     for role in IndexRole::ALL {
         let sorted_by = sort_list(&role.columns(queue, columns), "", quote);
         let (indexed, filter) = if queue.filtered_indexes {
-            (sorted_by, format!(" WHERE {state} {}", role.states()))
+            (
+                sorted_by,
+                format!(" WHERE {}", role.condition(queue, &state)),
+            )
         } else {
             let indexed = match role {
                 // Without an order, a claim may take any ready item.

@@ -3,10 +3,11 @@
 use lease_broker_model::queue::{OnComplete, Order, QueueSpec, SoftLockColumn};
 
 use super::catalogue::Table;
-use super::quote::{quote, quote_all};
+use super::quote::{quote, quote_all, text_literal};
 use super::types::ColumnType;
 use super::{index, mirror};
 use crate::Stats;
+use crate::index_role::IndexRole;
 use crate::queue_columns::{QueueColumns, reversed, soft_lock_placeholders, sort_list};
 use crate::template::Placeholders;
 
@@ -14,6 +15,7 @@ use crate::template::Placeholders;
 pub(super) fn of_queue(queue: &QueueSpec) -> Placeholders {
     let mut placeholders = soft_lock_placeholders(&queue.soft_lock, quote);
     placeholders.insert("table", quote(&queue.table));
+    placeholders.insert("queue_literal", text_literal(&queue.name));
     let checkpoint = quote(queue.soft_lock.name(SoftLockColumn::Checkpoint));
     for (placeholder, text) in [
         ("checkpoint_definition", format!(",\n    {checkpoint} BLOB")),
@@ -65,11 +67,17 @@ pub(super) fn of_table(
         .map(|column| format!(", {}", quote(&column.name)))
         .collect();
     let order = sort_list(&columns.order, "", quote);
+    set_group_placeholders(&mut placeholders, queue, columns);
+    // Reads of ready items follow their index.
+    let ready_order = match columns.group {
+        Some(_) => IndexRole::Group.columns(queue, columns),
+        None => columns.order.clone(),
+    };
     let order_by = match queue.order {
         Order::None => String::new(),
-        Order::By(_) => format!("ORDER BY {order}"),
+        Order::By(_) => format!("ORDER BY {}", sort_list(&ready_order, "", quote)),
     };
-    let reverse = sort_list(&reversed(&columns.order), "", quote);
+    let reverse = sort_list(&reversed(&ready_order), "", quote);
     let (reverse_order_by, last_sample) = match queue.order {
         Order::None => (String::new(), 0),
         Order::By(_) => (format!("ORDER BY {reverse}"), Stats::READY_SAMPLE),
@@ -113,9 +121,42 @@ pub(super) fn of_table(
     placeholders.insert("order_by", order_by);
     index::set_columns(&mut placeholders, queue, columns);
     mirror::set_placeholders(&mut placeholders, queue, table);
+    // The first waiting suspects can be held back by their groups.
+    let waiting = if queue.groups.is_some() { 100 } else { 1 };
+    placeholders.insert("waiting", waiting.to_string());
     // A statement that writes columns or a checkpoint is rendered when it is needed.
     placeholders.insert("written_columns", String::new());
     placeholders.insert("except_suspects", String::new());
     placeholders.insert("written_checkpoint", String::new());
     placeholders
+}
+
+/// Sets the placeholders of the groups (`groups.sql`), if the queue has groups.
+fn set_group_placeholders(
+    placeholders: &mut Placeholders,
+    queue: &QueueSpec,
+    columns: &QueueColumns<ColumnType>,
+) {
+    let (Some(groups), Some(group)) = (&queue.groups, &columns.group) else {
+        return;
+    };
+    let order = columns.order_in_group();
+    let names = order.iter().map(|part| quote(&part.column));
+    let state = format!("b.{}", quote(queue.soft_lock.name(SoftLockColumn::State)));
+    let busy_states = if queue.filtered_indexes {
+        IndexRole::Busy.condition(queue, &state)
+    } else {
+        "1".to_owned()
+    };
+    let behind_states = if groups.halts() { "2, 4" } else { "2" };
+    for (placeholder, text) in [
+        ("group", quote(&group.name)),
+        ("group_order", sort_list(&order, "", quote)),
+        ("t_group_order", sort_list(&order, "t.", quote)),
+        ("order_columns", names.collect::<Vec<_>>().join(", ")),
+        ("busy_states", busy_states),
+        ("behind_states", behind_states.to_owned()),
+    ] {
+        placeholders.insert(placeholder, text);
+    }
 }

@@ -21,6 +21,7 @@ use super::quote::{quote, quote_all};
 use super::state_counts::CountStatements;
 use super::state_index;
 use super::suspect_statements::{PickStatements, SuspectStatements};
+use super::turn_statements::TurnStatements;
 use super::types::ColumnType;
 use super::why_statements::WhyStatements;
 use crate::adoption::{archive_columns, archive_name, with};
@@ -70,6 +71,8 @@ pub(super) struct Statements {
     pub(super) find_retried_leases: String,
     pub(super) pick_ready: PickStatements,
     pub(super) suspects: SuspectStatements,
+    /// `None`: the queue has neither groups nor limits.
+    pub(super) turn: Option<TurnStatements>,
     pub(super) lease_row: String,
     pub(super) read_lease: String,
     pub(super) read_size: String,
@@ -235,6 +238,7 @@ impl Statements {
             find_retried_leases: text(sql.claim, "find_retried_leases"),
             pick_ready: PickStatements::new(sql.claim, "pick_ready", &item_columns, placeholders),
             suspects: SuspectStatements::new(sql, &item_columns, placeholders),
+            turn: TurnStatements::new(sql, spec, &item_columns, placeholders),
             lease_row: text(sql.claim, "lease_row"),
             read_lease: text(sql.claim, "read_lease"),
             read_size: text(sql.claim, "read_size"),

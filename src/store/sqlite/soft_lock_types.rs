@@ -6,7 +6,7 @@ use rusqlite::Connection;
 use super::catalogue::Table;
 use super::types::ColumnType;
 use crate::StoreError;
-use crate::queue_columns::QueueColumns;
+use crate::queue_columns::{QueueColumns, group_problem};
 
 /// Finds the columns that `queue` uses, or the reasons why they cannot serve, one sentence each: those of [`QueueColumns::new`],
 /// and soft-lock columns of a wrong type.
@@ -56,6 +56,12 @@ pub(super) fn queue_columns(
             ));
         }
     }
+    problems.extend(group_problem(queue, table, |column| {
+        !matches!(
+            column.kind,
+            ColumnType::Real | ColumnType::Numeric | ColumnType::Any
+        )
+    }));
     Ok(QueueColumns::new(queue, table, problems))
 }
 

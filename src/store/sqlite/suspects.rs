@@ -6,6 +6,7 @@ use rusqlite::{Connection, ToSql};
 
 use super::queue_statements::QueueStatements;
 use super::statement::{bind, bind_key};
+use super::walk::Walk;
 use crate::{ClaimCall, Holding, Share, StoreError, share_of};
 
 /// The suspect that waits longest.
@@ -30,11 +31,12 @@ pub(super) fn find_share(
     connection: &Connection,
     queue: &QueueStatements,
     call: &ClaimCall,
+    walk: Option<&Walk<'_>>,
     now: i64,
 ) -> Result<(Share, Option<WaitingSuspect>), StoreError> {
     let sql = &queue.sql.suspects;
     let values: &[&dyn ToSql] = &[&queue.spec.name, &now, &call.worker];
-    let waiting = find_waiting(connection, queue)?;
+    let waiting = find_waiting(connection, queue, walk)?;
     let holding = if finds(connection, &sql.find_held, values)? {
         Holding::Suspect
     } else if waiting.is_some() && finds(connection, &sql.holds_lease, values)? {
@@ -45,7 +47,12 @@ pub(super) fn find_share(
     };
     let patience = millis_rounded_up(queue.spec.lease.default);
     let is_overdue = |waiting: &WaitingSuspect| now.saturating_sub(waiting.ready_time) >= patience;
-    Ok((share_of(holding, waiting.as_ref().map(is_overdue)), waiting))
+    let share = share_of(holding, waiting.as_ref().map(is_overdue));
+    Ok(match (share, walk) {
+        // Suspects whose groups hold them back may wait. They must not be leased together with others.
+        (Share::All, Some(_)) => (Share::Others, waiting),
+        _ => (share, waiting),
+    })
 }
 
 /// Notes that a worker has leased a suspect. `fence` is the fencing token of the lease.
@@ -82,21 +89,26 @@ pub(super) fn forget(connection: &Connection, queue: &QueueStatements) -> Result
     )
 }
 
+/// Returns the suspect that waits longest, among those that their groups do not hold back.
 fn find_waiting(
     connection: &Connection,
     queue: &QueueStatements,
+    walk: Option<&Walk<'_>>,
 ) -> Result<Option<WaitingSuspect>, StoreError> {
     let mut statement = connection.prepare_cached(&queue.sql.suspects.find_waiting)?;
     bind(&mut statement, 4, &[&queue.spec.name])?;
     let mut rows = statement.raw_query();
-    let Some(row) = rows.next()? else {
-        return Ok(None);
-    };
-    Ok(Some(WaitingSuspect {
-        key: queue.read_key(row)?,
-        entry: row.get(queue.key_len)?,
-        ready_time: row.get(queue.key_len + 1)?,
-    }))
+    while let Some(row) = rows.next()? {
+        let key = queue.read_key(row)?;
+        if walk.map_or(Ok(true), |walk| walk.can_lease(&key))? {
+            return Ok(Some(WaitingSuspect {
+                key,
+                entry: row.get(queue.key_len)?,
+                ready_time: row.get(queue.key_len + 1)?,
+            }));
+        }
+    }
+    Ok(None)
 }
 
 /// Returns whether a statement returns a row.

@@ -10,6 +10,7 @@ mod tests;
 
 use std::time::Duration;
 
+use lease_broker_model::group::QueueLimits;
 use lease_broker_model::item_state::{Backoff, RetryPolicy};
 use lease_broker_model::queue::{
     ClaimStrategy, KeepFor, LeaseBounds, OnComplete, Order, QueueSpec, SoftLock,
@@ -111,6 +112,8 @@ pub const fn recur_after() -> Duration {
 pub(crate) fn queue(on_complete: OnComplete) -> QueueSpec {
     let hour = Duration::from_secs(3_600);
     QueueSpec {
+        groups: None,
+        limits: QueueLimits::default(),
         name: "item".to_owned(),
         table: "item".to_owned(),
         key: Vec::new(),

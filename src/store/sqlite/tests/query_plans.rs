@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use lease_broker_model::group::QueueLimits;
 use lease_broker_model::item_state::{Backoff, RetryPolicy, State};
 use lease_broker_model::queue::{
     KeepFor, LeaseBounds, OnComplete, Order, OrderColumn, QueueSpec, SoftLock,
@@ -60,6 +61,8 @@ fn spec(order: Order, filtered_indexes: bool) -> QueueSpec {
                 jitter: 0.0,
             },
         },
+        groups: None,
+        limits: QueueLimits::default(),
         on_complete: OnComplete::Archive("done".to_owned()),
         soft_lock: SoftLock::default(),
         writable: Vec::new(),

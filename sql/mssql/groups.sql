@@ -1,0 +1,1 @@
+-- Purpose: lets claims take turns in a queue that has groups or limits.

@@ -1,0 +1,107 @@
+-- Purpose: let claims take turns in a queue that has groups or limits: read and write the turn, count leases, find the groups whose
+--   items can be leased.
+-- Sections: `read_row` and `write_row` read and write the row of the queue. `count_leased` counts leases for the limit of the queue. A
+--   claim on a queue with groups walks from group to group. A `visit_…` returns the first ready item of the next group, the group,
+--   and `strict_block` or `parallel_block`: `visit_first` begins, `visit_after` goes on behind ?2, `visit_until` begins and ends
+--   with ?3, `visit_between` goes on and ends with ?3, and `visit_one` returns the group ?2 itself. `is_first` tells whether the first
+--   ready item of the group ?2 comes before its delayed items, and before its dead ones if the queue halts at them. `pick_of_group` and
+--   `pick_without_group` return the first ready items of a group, and those without one. `read_head` reads an item that was found.
+--   `find_group` returns the group of an item. `read_policy` is for `schema plan`. `fill_row` runs when a broker starts. It gives the row the policy and the limits that it
+--   does not have yet.
+-- Parameters: ?1 queue; ?2 and ?3 groups; ?4 a number of rows, or the maximum number of leases of a group. `read_head` and
+--   `find_group`: ?1 to ?3 key values. `fill_row`: ?2 policy; ?3 to ?7 limits. A limit of 0 is no limit. NULL: it is missing.
+-- Locks: the write lock of the file, so claims take turns.
+-- Indexes: group (visits, picks), busy (blocks), token (count_leased), key (read_head). Without filtered indexes the group index serves
+--   for the busy one, and the due index for the token one.
+-- Why a statement per visit, and no recursive one: each visit costs two seeks, about as much as to run it. SQLite has no round trips.
+-- Why a block is a number: 1 holds the group back, and 2 can. Strict groups: 1, an item is leased; 2, one is delayed (or dead),
+--   perhaps behind the first ready one. Parallel groups: the number of leases, counted up to ?4.
+-- Why `is_first` compares whole rows by ORDER BY: the order can have several columns, directions and NULLs.
+-- Why {busy_states} has the words of the index: SQLite uses a filtered index only if the condition has the terms of its filter.
+
+-- :: read_row
+SELECT policy, turn, round_start, round_wrapped, arrival, max_leases, rate_items, rate_micros, rate_burst, group_max_leases
+FROM lease_broker_queue
+WHERE queue = ?1
+
+-- :: write_row
+UPDATE lease_broker_queue SET turn = ?2, round_start = ?3, round_wrapped = ?4, arrival = ?5 WHERE queue = ?1
+
+-- :: count_leased
+SELECT count(*) FROM (SELECT 1 FROM {table} INDEXED BY {state_index} WHERE {lease_state} = 1 LIMIT ?4)
+
+-- :: strict_block
+CASE WHEN EXISTS (SELECT 1 FROM {table} AS b INDEXED BY {busy_index}
+        WHERE {busy_states} AND b.{group} = t.{group} AND b.{lease_state} = 1) THEN 1
+    WHEN EXISTS (SELECT 1 FROM {table} AS b INDEXED BY {busy_index}
+        WHERE {busy_states} AND b.{group} = t.{group} AND b.{lease_state} IN ({behind_states})) THEN 2
+    ELSE 0 END
+
+-- :: parallel_block
+(SELECT count(*) FROM (SELECT 1 FROM {table} AS b INDEXED BY {busy_index}
+        WHERE {busy_states} AND b.{group} = t.{group} AND b.{lease_state} = 1 LIMIT ?4))
+
+-- :: visit
+SELECT {t_key}, t.{group}, {block}
+FROM {table} AS t INDEXED BY {group_index}
+WHERE t.{lease_state} = 0 AND {bounds}{key_not_null}
+ORDER BY t.{group}, {t_group_order}
+LIMIT 1
+
+-- :: visit_first
+t.{group} IS NOT NULL
+
+-- :: visit_after
+t.{group} > ?2
+
+-- :: visit_until
+t.{group} <= ?3
+
+-- :: visit_between
+t.{group} > ?2 AND t.{group} <= ?3
+
+-- :: visit_one
+t.{group} = ?2
+
+-- :: is_first
+SELECT lb_state
+FROM (SELECT * FROM (SELECT {lease_state} AS lb_state, {order_columns} FROM {table} INDEXED BY {group_index}
+        WHERE {lease_state} = 0 AND {group} = ?2{key_not_null} ORDER BY {group_order} LIMIT 1){first_behind})
+ORDER BY {group_order}
+LIMIT 1
+
+-- :: first_behind
+UNION ALL SELECT * FROM (SELECT b.{lease_state} AS lb_state, {order_columns} FROM {table} AS b INDEXED BY {busy_index}
+        WHERE {busy_states} AND b.{group} = ?2 AND b.{lease_state} = {behind_state} ORDER BY {group_order} LIMIT 1)
+
+-- :: pick_of_group
+SELECT {key} FROM {table} INDEXED BY {group_index}
+WHERE {lease_state} = 0 AND {group} = ?2{key_not_null}
+ORDER BY {group_order}
+LIMIT ?4
+
+-- :: pick_without_group
+SELECT {key} FROM {table} INDEXED BY {group_index}
+WHERE {lease_state} = 0 AND {group} IS NULL{key_not_null}
+ORDER BY {group_order}
+LIMIT ?4
+
+-- :: read_head
+SELECT {key}, {lease_state_time}{item_columns}
+FROM {table}
+WHERE {key_match} AND {lease_state} = 0{except_suspects}
+
+-- :: find_group
+SELECT {group} FROM {table} WHERE {key_match}
+
+-- :: read_policy
+SELECT policy FROM lease_broker_queue WHERE queue = ?1
+
+-- :: fill_row
+INSERT INTO lease_broker_queue (queue, policy, max_leases, rate_items, rate_micros, rate_burst, group_max_leases)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+ON CONFLICT (queue) DO UPDATE SET policy = COALESCE(policy, excluded.policy), max_leases = COALESCE(max_leases, excluded.max_leases),
+    rate_items = COALESCE(rate_items, excluded.rate_items),
+    rate_micros = CASE WHEN rate_items IS NULL THEN excluded.rate_micros ELSE rate_micros END,
+    rate_burst = CASE WHEN rate_items IS NULL THEN excluded.rate_burst ELSE rate_burst END,
+    group_max_leases = COALESCE(group_max_leases, excluded.group_max_leases)

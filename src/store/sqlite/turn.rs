@@ -1,0 +1,239 @@
+//! The turn of a claim in a queue with groups or limits: reads the row of the queue, and writes it back.
+//!
+//! The writer has the write lock of the file during the whole claim. So claims take turns, at all brokers.
+
+use lease_broker_model::queue::QueueSpec;
+use rusqlite::types::Value as SqlValue;
+use rusqlite::{Connection, OptionalExtension as _, Row, ToSql};
+
+use super::catalogue::Table;
+use super::queue_statements::QueueStatements;
+use super::statement::{bind, borrowed};
+use super::turn_statements::TurnStatements;
+use super::walk::{Walk, WalkPosition};
+use crate::template::{Placeholders, render};
+use crate::turn::{Allowance, StoredLimits, check_policy, max_visits, policy};
+use crate::{ClaimCall, StoreError};
+
+const GROUPS: &str = lease_broker_sql::sqlite::GROUPS;
+
+/// The turn of one claim.
+pub(super) struct Turn<'a> {
+    connection: &'a Connection,
+    queue: &'a QueueStatements,
+    sql: &'a TurnStatements,
+    limits: StoredLimits,
+    arrival: Option<i64>,
+    /// The present time in microseconds.
+    now: i64,
+    given: usize,
+    before: WalkPosition,
+    pub(super) allowance: Allowance,
+    /// `None`: the queue has no groups.
+    pub(super) walk: Option<Walk<'a>>,
+}
+
+impl<'a> Turn<'a> {
+    /// Begins the turn of a claim with these calls. `now`: in milliseconds. `None`: claims of the queue take no turns.
+    ///
+    /// # Errors
+    /// [`StoreError::Misconfigured`] if the row has another policy than the queue.
+    pub(super) fn begin(
+        connection: &'a Connection,
+        queue: &'a QueueStatements,
+        calls: &[ClaimCall],
+        now: i64,
+    ) -> Result<Option<Self>, StoreError> {
+        let Some(sql) = &queue.sql.turn else {
+            return Ok(None);
+        };
+        let stored = read_row(connection, sql, &queue.spec)?;
+        check_policy(
+            &queue.spec,
+            stored.as_ref().and_then(|row| row.policy.as_deref()),
+        )?;
+        let StoredRow {
+            position,
+            arrival,
+            limits,
+            ..
+        } = stored.unwrap_or_default();
+        let leased = match limits.max_leases() {
+            Some(max) => count_leased(connection, sql, max)?,
+            None => 0,
+        };
+        let wanted = calls.iter().map(|call| call.max_items).sum();
+        let now = now.saturating_mul(1_000);
+        Ok(Some(Self {
+            connection,
+            queue,
+            sql,
+            arrival,
+            now,
+            given: 0,
+            before: position.clone(),
+            allowance: Allowance::new(&limits, leased, arrival, now),
+            walk: sql.groups.as_ref().map(|groups| {
+                let group_max_leases = limits.group_max_leases.unwrap_or(0);
+                Walk::new(
+                    connection,
+                    queue,
+                    groups,
+                    (position, group_max_leases),
+                    max_visits(wanted),
+                )
+            }),
+            limits,
+        }))
+    }
+
+    /// Returns the call with as many items as the limits allow.
+    pub(super) fn bound(&self, call: &ClaimCall) -> ClaimCall {
+        ClaimCall {
+            max_items: self.allowance.bound(call.max_items),
+            ..call.clone()
+        }
+    }
+
+    /// Counts items that were leased.
+    pub(super) fn take(&mut self, count: usize) {
+        self.allowance.take(count);
+        self.given += count;
+    }
+
+    /// Ends the turn: stores the position and the rate, if they have changed.
+    pub(super) fn end(self) -> Result<(), StoreError> {
+        let position = self.walk.map_or(self.before.clone(), |walk| walk.position);
+        let rate = self.limits.rate().filter(|_| self.given > 0);
+        if position == self.before && rate.is_none() {
+            return Ok(());
+        }
+        let arrival = rate.map_or(self.arrival, |rate| {
+            Some(rate.after(self.arrival, self.now, self.given))
+        });
+        let mut write = self.connection.prepare_cached(&self.sql.write_row)?;
+        let (turn, start) = (borrowed(&position.turn), borrowed(&position.round_start));
+        let name = &self.queue.spec.name;
+        let values: &[&dyn ToSql] = &[name, &turn, &start, &position.wrapped, &arrival];
+        bind(&mut write, 1, values)?;
+        write.raw_execute()?;
+        Ok(())
+    }
+}
+
+/// The row of a queue.
+struct StoredRow {
+    policy: Option<String>,
+    position: WalkPosition,
+    arrival: Option<i64>,
+    limits: StoredLimits,
+}
+
+impl Default for StoredRow {
+    fn default() -> Self {
+        Self {
+            policy: None,
+            position: WalkPosition {
+                turn: SqlValue::Null,
+                round_start: SqlValue::Null,
+                wrapped: false,
+            },
+            arrival: None,
+            limits: StoredLimits::default(),
+        }
+    }
+}
+
+fn read_row(
+    connection: &Connection,
+    sql: &TurnStatements,
+    queue: &QueueSpec,
+) -> Result<Option<StoredRow>, StoreError> {
+    let mut read = connection.prepare_cached(&sql.read_row)?;
+    bind(&mut read, 1, &[&queue.name])?;
+    let mut rows = read.raw_query();
+    let convert = |row: &Row<'_>| {
+        Ok::<_, StoreError>(StoredRow {
+            policy: row.get(0)?,
+            position: WalkPosition {
+                turn: row.get(1)?,
+                round_start: row.get(2)?,
+                wrapped: row.get(3)?,
+            },
+            arrival: row.get(4)?,
+            limits: StoredLimits {
+                max_leases: row.get(5)?,
+                rate_items: row.get(6)?,
+                rate_micros: row.get(7)?,
+                rate_burst: row.get(8)?,
+                group_max_leases: row.get(9)?,
+            },
+        })
+    };
+    rows.next()?.map(convert).transpose()
+}
+
+fn count_leased(
+    connection: &Connection,
+    sql: &TurnStatements,
+    max: usize,
+) -> Result<usize, StoreError> {
+    let mut count = connection.prepare_cached(&sql.count_leased)?;
+    let null = rusqlite::types::Null;
+    let max = i64::try_from(max).unwrap_or(i64::MAX);
+    bind(&mut count, 1, &[&null, &null, &null, &max])?;
+    let mut rows = count.raw_query();
+    let counted: i64 = rows.next()?.map_or(Ok(0), |row| row.get(0))?;
+    Ok(usize::try_from(counted).unwrap_or_default())
+}
+
+/// Gives the row of a queue the policy and the limits that it does not have yet, and logs the limits of the configuration that do not
+/// count because the row has others.
+pub(super) fn fill_row(connection: &Connection, queue: &QueueStatements) -> Result<(), StoreError> {
+    let Some(sql) = &queue.sql.turn else {
+        return Ok(());
+    };
+    let own = StoredLimits::of(&queue.spec);
+    let (name, policy) = (&queue.spec.name, policy(&queue.spec));
+    connection.execute(
+        &sql.fill_row,
+        (
+            name,
+            policy,
+            own.max_leases,
+            own.rate_items,
+            own.rate_micros,
+            own.rate_burst,
+            own.group_max_leases,
+        ),
+    )?;
+    let row = read_row(connection, sql, &queue.spec)?.unwrap_or_default();
+    for limit in own.differences(&row.limits) {
+        tracing::warn!(
+            queue = queue.spec.name,
+            limit,
+            "limit of the configuration does not count: the database has another one"
+        );
+    }
+    if let Err(error) = check_policy(&queue.spec, row.policy.as_deref()) {
+        tracing::error!(queue = queue.spec.name, %error, "claims get no leases");
+    }
+    Ok(())
+}
+
+/// Returns the policy of the queue if the row has another one. `None`: the row has this policy, or none yet.
+pub(super) fn other_policy(
+    connection: &Connection,
+    queue: &QueueSpec,
+) -> Result<Option<String>, StoreError> {
+    let table = Table::read(connection, "lease_broker_queue")?;
+    let has_policy = table.is_some_and(|table| table.column("policy").is_some());
+    if !queue.takes_turns() || !has_policy {
+        return Ok(None);
+    }
+    let stored = render(GROUPS, "read_policy", &Placeholders::new());
+    let stored = connection.query_row(&stored, [&queue.name], |row| row.get(0));
+    let stored: Option<String> = stored.optional()?.flatten();
+    let own = policy(queue);
+    Ok(stored.is_some_and(|stored| stored != own).then_some(own))
+}

@@ -1,0 +1,114 @@
+//! The SQL statements of queues with groups or limits. Rendered once, when the store opens.
+
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::QueueSpec;
+use lease_broker_sql::LeaseSql;
+
+use super::state_index;
+use super::suspect_statements::PickStatements;
+use crate::adoption::with;
+use crate::template::{Placeholders, render};
+
+/// The SQL text of the statements.
+pub(super) struct TurnStatements {
+    pub(super) read_row: String,
+    pub(super) write_row: String,
+    pub(super) count_leased: String,
+    pub(super) fill_row: String,
+    /// `None`: the queue has limits and no groups.
+    pub(super) groups: Option<GroupStatements>,
+}
+
+/// The statements of a walk over groups.
+pub(super) struct GroupStatements {
+    pub(super) visit_first: String,
+    pub(super) visit_after: String,
+    pub(super) visit_until: String,
+    pub(super) visit_between: String,
+    pub(super) visit_one: String,
+    /// `None`: the groups keep no order.
+    pub(super) is_first: Option<String>,
+    pub(super) pick_of_group: String,
+    pub(super) pick_without_group: String,
+    pub(super) find_group: String,
+    /// Reads an item that was found.
+    pub(super) read_head: PickStatements,
+    /// Reads it unless it is a suspect.
+    pub(super) read_other_head: PickStatements,
+}
+
+impl TurnStatements {
+    /// Renders the statements. `None`: the queue has neither groups nor limits.
+    pub(super) fn new(
+        sql: &LeaseSql,
+        queue: &QueueSpec,
+        item_columns: &str,
+        placeholders: &Placeholders,
+    ) -> Option<Self> {
+        queue.takes_turns().then(|| {
+            let text = |section| render(sql.groups, section, placeholders);
+            let groups = queue.groups.as_ref();
+            Self {
+                read_row: text("read_row"),
+                write_row: text("write_row"),
+                count_leased: state_index::render(
+                    queue,
+                    State::Leased,
+                    sql.groups,
+                    "count_leased",
+                    placeholders,
+                ),
+                fill_row: text("fill_row"),
+                groups: groups.map(|groups| {
+                    let is_strict = groups.is_strict();
+                    GroupStatements::new(sql, is_strict, item_columns, placeholders)
+                }),
+            }
+        })
+    }
+}
+
+impl GroupStatements {
+    fn new(
+        sql: &LeaseSql,
+        is_strict: bool,
+        item_columns: &str,
+        placeholders: &Placeholders,
+    ) -> Self {
+        let text = |section| render(sql.groups, section, placeholders);
+        let block = if is_strict {
+            "strict_block"
+        } else {
+            "parallel_block"
+        };
+        let visit = |bounds| {
+            let parts = [("block", text(block)), ("bounds", text(bounds))];
+            render(sql.groups, "visit", &with(placeholders, parts))
+        };
+        let heads = |placeholders: &Placeholders| {
+            PickStatements::new(sql.groups, "read_head", item_columns, placeholders)
+        };
+        let except = render(sql.suspects, "except_suspects", placeholders);
+        Self {
+            visit_first: visit("visit_first"),
+            visit_after: visit("visit_after"),
+            visit_until: visit("visit_until"),
+            visit_between: visit("visit_between"),
+            visit_one: visit("visit_one"),
+            is_first: is_strict.then(|| {
+                let behind = placeholders["behind_states"].split(", ").map(|state| {
+                    let state = [("behind_state", state.to_owned())];
+                    let behind = render(sql.groups, "first_behind", &with(placeholders, state));
+                    format!("\n    {behind}")
+                });
+                let behind = [("first_behind", behind.collect())];
+                render(sql.groups, "is_first", &with(placeholders, behind))
+            }),
+            pick_of_group: text("pick_of_group"),
+            pick_without_group: text("pick_without_group"),
+            find_group: text("find_group"),
+            read_head: heads(placeholders),
+            read_other_head: heads(&with(placeholders, [("except_suspects", except)])),
+        }
+    }
+}

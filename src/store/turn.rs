@@ -1,0 +1,234 @@
+//! The row of a queue with groups or limits: whose turn it is, and how many items a claim may lease. Both stores share this part.
+
+use lease_broker_model::group::GroupOrder;
+use lease_broker_model::queue::QueueSpec;
+use lease_broker_model::rate::Rate;
+
+use super::contract::Limited;
+use super::error::StoreError;
+
+/// The policy of a queue without groups.
+const NO_GROUPS: &str = "no groups";
+
+/// Returns the policy of the queue's groups as the database stores it.
+pub(super) fn policy(queue: &QueueSpec) -> String {
+    let groups = queue.groups.as_ref();
+    groups.map_or_else(|| NO_GROUPS.to_owned(), |groups| groups.policy())
+}
+
+/// Compares the policy of the row with that of the queue.
+///
+/// # Errors
+/// [`StoreError::Misconfigured`] if they differ: brokers with different rules must not serve a queue together.
+pub(super) fn check_policy(queue: &QueueSpec, stored: Option<&str>) -> Result<(), StoreError> {
+    let own = policy(queue);
+    match stored {
+        Some(stored) if stored == own => Ok(()),
+        _ => Err(StoreError::Misconfigured(format!(
+            "the groups of queue {:?} are {own:?} in this broker's configuration and {:?} in the database: give all brokers the same \
+             setting, and run `lease-broker schema apply` with it",
+            queue.name,
+            stored.unwrap_or("not set")
+        ))),
+    }
+}
+
+/// The limits that the configuration of a queue sets, as the row stores them. `None`: the configuration does not set the limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct StoredLimits {
+    /// The maximum number of leases of the queue. 0: any number.
+    pub(super) max_leases: Option<i64>,
+    /// The items of the rate. 0: there is no rate.
+    pub(super) rate_items: Option<i64>,
+    /// The time of the rate, in microseconds.
+    pub(super) rate_micros: Option<i64>,
+    /// The burst of the rate.
+    pub(super) rate_burst: Option<i64>,
+    /// The maximum number of leases of a group. 0: any number.
+    pub(super) group_max_leases: Option<i64>,
+}
+
+impl StoredLimits {
+    /// Returns the limits of the configuration.
+    pub(super) fn of(queue: &QueueSpec) -> Self {
+        let rate = queue.limits.rate;
+        let group = queue.groups.as_ref().map(|groups| groups.order);
+        let group_max_leases = match group {
+            Some(GroupOrder::Parallel { max_leases }) => max_leases.map(i64::from),
+            _ => None,
+        };
+        Self {
+            max_leases: queue.limits.max_leases.map(i64::from),
+            rate_items: rate.map(|rate| i64::from(rate.items)),
+            rate_micros: rate.map(|rate| rate.per_micros()),
+            rate_burst: rate.map(|rate| i64::from(rate.burst)),
+            group_max_leases,
+        }
+    }
+
+    /// Returns the rate. A number that no broker writes counts as none.
+    pub(super) fn rate(&self) -> Option<Rate> {
+        let number = |value: Option<i64>| value.and_then(|value| u32::try_from(value).ok());
+        let micros = self
+            .rate_micros
+            .and_then(|micros| u64::try_from(micros).ok());
+        Some(Rate {
+            items: number(self.rate_items).filter(|items| *items > 0)?,
+            per: std::time::Duration::from_micros(micros.filter(|micros| *micros > 0)?),
+            burst: number(self.rate_burst).filter(|burst| *burst > 0)?,
+        })
+    }
+
+    /// Returns the limit of leases of the queue.
+    pub(super) fn max_leases(&self) -> Option<usize> {
+        let max = usize::try_from(self.max_leases?).ok();
+        max.filter(|max| *max > 0)
+    }
+
+    /// Returns the names of the limits that `self`, the configuration, sets to other values than `row`, the database.
+    pub(super) fn differences(&self, row: &Self) -> Vec<&'static str> {
+        let differs = |own: Option<i64>, row: Option<i64>| own.is_some() && own != row;
+        let rate = differs(self.rate_items, row.rate_items)
+            || differs(self.rate_micros, row.rate_micros)
+            || differs(self.rate_burst, row.rate_burst);
+        let all = [
+            ("max_leases", differs(self.max_leases, row.max_leases)),
+            ("rate", rate),
+            (
+                "group.max_leases",
+                differs(self.group_max_leases, row.group_max_leases),
+            ),
+        ];
+        let names = all.into_iter().filter(|(_, differs)| *differs);
+        names.map(|(name, _)| name).collect()
+    }
+}
+
+/// The number of items that a claim may lease, and the reason why it may not lease more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Allowance {
+    /// `None`: any number.
+    pub(super) left: Option<usize>,
+    /// The limit that `left` comes from.
+    pub(super) limit: Option<Limited>,
+}
+
+impl Allowance {
+    /// Returns the allowance of a claim. `leased`: the leases of the queue, counted up to its limit. Times are in microseconds.
+    pub(super) fn new(
+        limits: &StoredLimits,
+        leased: usize,
+        arrival: Option<i64>,
+        now: i64,
+    ) -> Self {
+        let cap = limits.max_leases();
+        let cap = cap.map(|cap| (cap.saturating_sub(leased), Limited::MaxLeases));
+        let rate = limits.rate().map(|rate| {
+            let tokens = usize::try_from(rate.tokens(arrival, now)).unwrap_or(usize::MAX);
+            // The wait for the token after those that are there.
+            let spent = rate.after(arrival, now, tokens);
+            let wait = rate.wait(Some(spent), now);
+            (tokens, Limited::Rate { wait })
+        });
+        let least = cap.into_iter().chain(rate).min_by_key(|(left, _)| *left);
+        Self {
+            left: least.map(|(left, _)| left),
+            limit: least.map(|(_, limit)| limit),
+        }
+    }
+
+    /// Returns how many of `wanted` items may be leased.
+    pub(super) fn bound(&self, wanted: usize) -> usize {
+        self.left.map_or(wanted, |left| left.min(wanted))
+    }
+
+    /// Counts items that were leased.
+    pub(super) fn take(&mut self, count: usize) {
+        self.left = self.left.map(|left| left.saturating_sub(count));
+    }
+
+    /// Returns the limit if nothing is left.
+    pub(super) fn exhausted(&self) -> Option<Limited> {
+        self.limit.filter(|_| self.left == Some(0))
+    }
+}
+
+/// The number of groups that a claim looks at before it lets other operations run.
+pub(super) fn max_visits(wanted: usize) -> usize {
+    /// The maximum, so that a claim does not hold the queue's row long.
+    const MAX_VISITS: usize = 1_000;
+    wanted.saturating_mul(4).saturating_add(64).min(MAX_VISITS)
+}
+
+/// Distributes `wanted` items over groups, evenly. `sizes` are the numbers of items that each group can give. Returns for each item
+/// its group and its place in the group.
+///
+/// Every group gives its first item before any gives a second one, so groups take turns inside a claim too.
+pub(super) fn distribute(sizes: &[usize], wanted: usize) -> Vec<(usize, usize)> {
+    let mut items = Vec::new();
+    let mut place = 0;
+    while items.len() < wanted {
+        let before = items.len();
+        for (group, _) in sizes.iter().enumerate().filter(|(_, size)| **size > place) {
+            items.push((group, place));
+        }
+        if items.len() == before {
+            break;
+        }
+        place += 1;
+    }
+    items.truncate(wanted);
+    items
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn groups_take_turns_inside_a_claim() {
+        let items = distribute(&[3, 0, 1, 2], 5);
+        assert_eq!(items, [(0, 0), (2, 0), (3, 0), (0, 1), (3, 1)]);
+        assert_eq!(distribute(&[1, 1], 9), [(0, 0), (1, 0)]);
+        assert_eq!(distribute(&[], 9), []);
+    }
+
+    #[test]
+    fn the_stricter_limit_decides() {
+        let limits = StoredLimits {
+            max_leases: Some(5),
+            rate_items: Some(10),
+            rate_micros: Some(1_000_000),
+            rate_burst: Some(4),
+            group_max_leases: None,
+        };
+        let allowance = |leased| Allowance::new(&limits, leased, None, 0);
+        let wait = Duration::from_millis(100);
+        assert_eq!(allowance(0).left, Some(4));
+        assert_eq!(allowance(0).limit, Some(Limited::Rate { wait }));
+        assert_eq!(allowance(3).left, Some(2));
+        assert_eq!(allowance(7).exhausted(), Some(Limited::MaxLeases));
+        let mut first = allowance(0);
+        first.take(4);
+        assert_eq!(first.exhausted(), Some(Limited::Rate { wait }));
+    }
+
+    #[test]
+    fn zero_is_no_limit() {
+        let limits = StoredLimits {
+            max_leases: Some(0),
+            rate_items: Some(0),
+            ..StoredLimits::default()
+        };
+        let allowance = Allowance::new(&limits, 99, None, 0);
+        assert_eq!((allowance.left, allowance.limit), (None, None));
+        let config = StoredLimits {
+            max_leases: Some(3),
+            ..StoredLimits::default()
+        };
+        assert_eq!(config.differences(&limits), ["max_leases"]);
+        assert!(StoredLimits::default().differences(&limits).is_empty());
+    }
+}
