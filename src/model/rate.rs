@@ -74,7 +74,8 @@ impl Rate {
         if self.tokens(arrival, now) > 0 {
             return Duration::ZERO;
         }
-        let free = self.time_of(i64::from(self.burst) - 1);
+        // The longest time ahead at which a token is free. It is rounded down, unlike the times that are added up.
+        let free = (i64::from(self.burst) - 1) * self.per_micros() / i64::from(self.items);
         let wait = self.present(arrival, now) - now - free;
         Duration::from_micros(wait.max(1).unsigned_abs())
     }
