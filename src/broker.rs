@@ -37,6 +37,7 @@ mod clock_watch;
 mod error;
 mod fail_fast_leases;
 mod group_commit;
+mod held_back;
 mod instances;
 mod lease_recorder;
 mod lease_tracer;
@@ -85,6 +86,7 @@ pub use self::admission::{
 pub use self::call_context::CallContext;
 pub use self::calls::SettledAndClaimed;
 pub use self::error::{Error, OverloadCause};
+pub use self::held_back::HeldBack;
 pub use self::instances::Identity;
 pub use self::lease_recorder::LeaseObserver;
 pub use self::operation_metrics::{Operation, OperationCount, OperationObserver};
@@ -100,7 +102,7 @@ pub use self::requests::{
 };
 pub use self::store_failures::StoreFailure;
 pub use self::store_health::StoreStatus;
-pub use self::undelivered::{DeliveredLease, Delivery, HeldBack, UndeliveredLeases};
+pub use self::undelivered::{DeliveredLease, Delivery, UndeliveredLeases};
 
 use self::activity::ActivityMeter;
 use self::claim_dispatcher::ClaimDispatcher;
@@ -407,6 +409,7 @@ impl Broker {
             &self.tasks,
             store.clone(),
             (config.polling, config.jitter_seed),
+            spec.takes_turns(),
             wakeups.clone(),
             Arc::new(leased_queue),
             spans.of(Operation::Claim),

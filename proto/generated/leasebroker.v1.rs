@@ -45,11 +45,14 @@ pub struct ClaimBatchResponse {
     #[prost(message, repeated, tag = "2")]
     pub too_large: ::prost::alloc::vec::Vec<TooLargeItem>,
     /// Why there is no lease. HELD_BACK_UNSPECIFIED if there is one.
-    ///
-    /// Numbers 4 and 5 are kept for the time at which the next item becomes ready and the time to wait before the next claim,
-    /// 8 and 9 for the columns of all leases in lists by column.
     #[prost(enumeration = "HeldBack", tag = "3")]
     pub held_back: i32,
+    /// The time to wait before the next claim. An earlier one would get nothing. Absent: it is not known. A worker may claim again at once,
+    /// with a wait_timeout.
+    ///
+    /// Number 4 is kept for the time at which the next item becomes ready, 8 and 9 for the columns of all leases in lists by column.
+    #[prost(message, optional, tag = "5")]
+    pub retry_after: ::core::option::Option<::prost_types::Duration>,
 }
 /// A ready item that a claim passed over because of its size.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -540,6 +543,12 @@ pub enum HeldBack {
     Released = 4,
     /// The queue is paused.
     Paused = 5,
+    /// Items are ready, and their groups hold them back: by a lease, by an item before them, or by a limit.
+    GroupsBusy = 6,
+    /// The queue has as many leases as it may have.
+    MaxLeases = 7,
+    /// The rate of the queue is used up. retry_after has the time until the next item can be given out.
+    Rate = 8,
 }
 impl HeldBack {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -554,6 +563,9 @@ impl HeldBack {
             Self::Stopping => "HELD_BACK_STOPPING",
             Self::Released => "HELD_BACK_RELEASED",
             Self::Paused => "HELD_BACK_PAUSED",
+            Self::GroupsBusy => "HELD_BACK_GROUPS_BUSY",
+            Self::MaxLeases => "HELD_BACK_MAX_LEASES",
+            Self::Rate => "HELD_BACK_RATE",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -565,6 +577,9 @@ impl HeldBack {
             "HELD_BACK_STOPPING" => Some(Self::Stopping),
             "HELD_BACK_RELEASED" => Some(Self::Released),
             "HELD_BACK_PAUSED" => Some(Self::Paused),
+            "HELD_BACK_GROUPS_BUSY" => Some(Self::GroupsBusy),
+            "HELD_BACK_MAX_LEASES" => Some(Self::MaxLeases),
+            "HELD_BACK_RATE" => Some(Self::Rate),
             _ => None,
         }
     }

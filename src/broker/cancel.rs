@@ -130,6 +130,10 @@ impl Broker {
         if has_entered(State::Ready) {
             queue.wakeups.notify_item_ready_in(Duration::ZERO);
         }
+        if queue.spec.takes_turns() && has_entered(State::Dead) {
+            // The end of a lease can free other items.
+            queue.wakeups.notify_item_ready_in(Duration::ZERO);
+        }
         if has_entered(State::Delayed) {
             queue.wakeups.notify_item_ready_in(delay);
         }

@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 
 use lease_broker_model::call_source::{CallSource, SourceNumber};
 use lease_broker_store::{
-    Beginning, ClaimCall, Claimed, Leases, Rejection, StoreError, TooLargeItem,
+    Beginning, ClaimCall, Claimed, Leases, Limited, Rejection, StoreError, TooLargeItem,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -30,8 +30,9 @@ use super::admission::{Arrival, Arrivals, ClaimPlace, FairQueue, Held, InTurn, S
 use super::call_context::CallContext;
 use super::error::Error;
 use super::group_commit::{MAX_GROUP_ITEMS, broker_stopped};
+use super::held_back::{HeldBack, LastReason};
 use super::statement_spans::StatementSpans;
-use super::undelivered::{HeldBack, LeasedQueue, UndeliveredLeases};
+use super::undelivered::{LeasedQueue, UndeliveredLeases};
 use super::wakeups::Wakeups;
 use crate::call_trace::RecordedCall;
 use crate::config::Polling;
@@ -42,6 +43,10 @@ const MAX_GROUP_BYTES: usize = 32 << 20;
 const UNCOUNTED_BYTES: usize = 16 << 10;
 /// The largest number of claims in one store operation.
 const MAX_GROUP_CALLS: usize = 256;
+/// The time after which a walk over groups without success ends, although it has not looked at all groups.
+const LONGEST_WALK: Duration = Duration::from_millis(200);
+/// The pause after a walk without success, as a multiple of its duration.
+const WALK_PAUSE: u32 = 40;
 /// With fewer waiting claims than this, those whose callers are gone are not removed early.
 const MIN_PRUNE_THRESHOLD: usize = 1_024;
 
@@ -50,8 +55,8 @@ pub(super) struct ClaimDispatcher {
     messages: mpsc::UnboundedSender<Message>,
     arrivals: Arrivals,
     leased_queue: Arc<LeasedQueue>,
-    /// Whether the queue was paused at the last store operation.
-    is_paused: Arc<AtomicBool>,
+    /// Why the last store operation left claims without items.
+    last_reason: Arc<LastReason>,
 }
 
 /// A message to the task.
@@ -119,11 +124,12 @@ impl Drop for PlaceHolder {
 }
 
 impl ClaimDispatcher {
-    /// Starts the task. `seed`: of the jitter between polls. It ends when `draining` is cancelled, after it has answered every waiting claim with no leases.
+    /// Starts the task. `seed`: of the jitter between polls. `takes_turns`: whether the queue has groups or limits. It ends when `draining` is cancelled, after it has answered every waiting claim with no leases.
     pub(super) fn spawn(
         tasks: &TaskTracker,
         store: Arc<dyn Leases>,
         (polling, seed): (Polling, u64),
+        takes_turns: bool,
         wakeups: Arc<Wakeups>,
         leased_queue: Arc<LeasedQueue>,
         spans: StatementSpans,
@@ -147,15 +153,16 @@ impl ClaimDispatcher {
             max_group_calls: MAX_GROUP_CALLS,
             random: StdRng::seed_from_u64(seed),
             shedding: Shedding::new(arrivals.clone(), leased_queue.budgets.clone()),
-            is_paused: Arc::default(),
+            last_reason: Arc::default(),
+            takes_turns,
         };
-        let is_paused = task.is_paused.clone();
+        let last_reason = task.last_reason.clone();
         tasks.spawn(task.run(inbox, draining));
         Self {
             messages,
             arrivals,
             leased_queue,
-            is_paused,
+            last_reason,
         }
     }
 
@@ -202,7 +209,7 @@ impl ClaimDispatcher {
         };
         if self.messages.send(Message::Claim(claim)).is_err() {
             // The task has ended because the broker drains.
-            return Ok(self.empty(Vec::new(), HeldBack::Stopping));
+            return Ok(self.empty(Vec::new(), (HeldBack::Stopping, None)));
         }
         let Some(wait_until) = wait_until else {
             return answer
@@ -219,14 +226,18 @@ impl ClaimDispatcher {
         if !status.in_flight.load(Ordering::Acquire) {
             answer.close();
         }
-        answer.await.unwrap_or_else(|_| {
-            Ok(self.empty(status.take_too_large(), nothing_ready(&self.is_paused)))
-        })
+        answer
+            .await
+            .unwrap_or_else(|_| Ok(self.empty(status.take_too_large(), self.last_reason.get())))
     }
 
     /// Returns the answer to a claim that gets no lease.
-    fn empty(&self, too_large: Vec<TooLargeItem>, held_back: HeldBack) -> UndeliveredLeases {
-        UndeliveredLeases::none(too_large, held_back, self.leased_queue.clone())
+    fn empty(
+        &self,
+        too_large: Vec<TooLargeItem>,
+        reason: (HeldBack, Option<Duration>),
+    ) -> UndeliveredLeases {
+        UndeliveredLeases::none(too_large, reason, self.leased_queue.clone())
     }
 }
 
@@ -256,8 +267,10 @@ struct DispatcherTask {
     /// The source of the jitter.
     random: StdRng,
     shedding: Shedding,
-    /// Whether the queue was paused at the last store operation.
-    is_paused: Arc<AtomicBool>,
+    /// Whether the queue has groups or limits.
+    takes_turns: bool,
+    /// Why the last store operation left claims without items.
+    last_reason: Arc<LastReason>,
 }
 
 impl DispatcherTask {
@@ -274,7 +287,13 @@ impl DispatcherTask {
             tokio::select! {
                 biased;
                 () = draining.cancelled() => break,
-                () = self.wakeups.items_ready.notified(), if !none_waiting => woken = true,
+                () = self.wakeups.items_ready.notified(), if !none_waiting => {
+                    woken = true;
+                    if self.takes_turns {
+                        // Leases end here, so they probably end at other brokers too, which can free items.
+                        self.poll_interval = self.polling.min_interval;
+                    }
+                }
                 () = tokio::time::sleep_until(self.next_poll), if !none_waiting => {
                     self.poll_interval = (self.poll_interval * 2).min(self.polling.max_interval);
                     woken = true;
@@ -302,12 +321,12 @@ impl DispatcherTask {
         }
         // The broker drains. Waiting claims get no leases, and neither do claims that are sent before the inbox closes.
         for claim in self.waiting.take_all().chain(self.arrived.take_all()) {
-            claim.answer_empty(HeldBack::Stopping, &self.leased_queue);
+            claim.answer_empty((HeldBack::Stopping, None), &self.leased_queue);
         }
         inbox.close();
         while let Some(message) = inbox.recv().await {
             if let Message::Claim(claim) = message {
-                claim.answer_empty(HeldBack::Stopping, &self.leased_queue);
+                claim.answer_empty((HeldBack::Stopping, None), &self.leased_queue);
             }
         }
     }
@@ -328,7 +347,7 @@ impl DispatcherTask {
             withdrawn.extend(claims.remove(is_withdrawn));
         }
         for claim in withdrawn {
-            claim.answer_empty(HeldBack::Released, &self.leased_queue);
+            claim.answer_empty((HeldBack::Released, None), &self.leased_queue);
         }
         // No store operation runs now, because the task waits for each before it receives messages.
         let _ = done.send(());
@@ -342,6 +361,8 @@ impl DispatcherTask {
     ) {
         let mut none_ready = false;
         self.is_held_back = false;
+        let start_of_walk = Instant::now();
+        let mut token_wait = None;
         while !draining.is_cancelled() {
             // Claims that arrive meanwhile have their turn among those that are left. Once no item is ready, they wait for
             // the end of this loop.
@@ -387,8 +408,9 @@ impl DispatcherTask {
             // Claims that the store has not looked at all ready items for. The next operation serves them.
             let mut unserved = Vec::new();
             let mut without_items = Vec::new();
-            let is_paused = results.iter().any(|claimed| claimed.is_paused);
-            self.is_paused.store(is_paused, Ordering::Relaxed);
+            token_wait = self.last_reason.note(&results);
+            // A walk over groups that was cut goes on, unless it has taken long.
+            let has_walked_enough = start_of_walk.elapsed() > LONGEST_WALK;
             for (claim, claimed) in group.into_iter().zip(results) {
                 // A claim with a request id can get the few leases that its token holds while other items are ready.
                 none_ready |= claimed.items.len() < claim.call.max_items
@@ -400,7 +422,10 @@ impl DispatcherTask {
                 if !claimed.too_large.is_empty() && claimed.items.is_empty() {
                     claim.status.set_too_large(claimed.too_large);
                     self.without_share.push(claim);
-                } else if claimed.items.is_empty() && claimed.has_more {
+                } else if claimed.items.is_empty()
+                    && claimed.has_more
+                    && !(has_walked_enough && claimed.limited == Some(Limited::GroupsBusy))
+                {
                     unserved.push(claim);
                 } else if claimed.items.is_empty() && claimed.is_held_back {
                     self.without_share.push(claim);
@@ -430,7 +455,15 @@ impl DispatcherTask {
         }
         // Jitter keeps brokers on the same table from polling at the same moments.
         let jitter = self.random.random_range(0.75..1.25);
-        self.next_poll = Instant::now() + self.poll_interval.mul_f64(jitter);
+        let mut pause = self.poll_interval.mul_f64(jitter);
+        if let Some(wait) = token_wait {
+            // Nothing is given out before.
+            pause = pause.min(wait);
+        } else if self.last_reason.get().0 == HeldBack::GroupsBusy {
+            // Polls of a queue with many blocked groups take a small part of the database's time.
+            pause = pause.max(start_of_walk.elapsed() * WALK_PAUSE);
+        }
+        self.next_poll = Instant::now() + pause;
     }
 
     /// Reserves the bytes of the items that a store operation reads. `None`: too few are free.
@@ -534,7 +567,7 @@ impl DispatcherTask {
     /// Lets a claim wait that found no item, or answers it without items if it does not wait any longer.
     fn wait_or_answer_empty(&mut self, mut claim: PendingClaim) {
         if claim.wait_until.is_none_or(|until| until <= Instant::now()) {
-            claim.answer_empty(nothing_ready(&self.is_paused), &self.leased_queue);
+            claim.answer_empty(self.last_reason.get(), &self.leased_queue);
             return;
         }
         let budgets = &self.leased_queue.budgets;
@@ -559,16 +592,6 @@ impl DispatcherTask {
     }
 }
 
-/// Returns why a claim gets no lease when no item is ready for it. `is_paused`: whether the queue was paused at the last store
-/// operation.
-fn nothing_ready(is_paused: &AtomicBool) -> HeldBack {
-    if is_paused.load(Ordering::Relaxed) {
-        HeldBack::Paused
-    } else {
-        HeldBack::NothingReady
-    }
-}
-
 impl InTurn for PendingClaim {
     fn source(&self) -> SourceNumber {
         let source = self.source.as_ref();
@@ -587,9 +610,9 @@ impl PendingClaim {
     }
 
     /// Answers the claim without leases.
-    fn answer_empty(self, held_back: HeldBack, leased_queue: &Arc<LeasedQueue>) {
+    fn answer_empty(self, reason: (HeldBack, Option<Duration>), leased_queue: &Arc<LeasedQueue>) {
         let too_large = self.status.take_too_large();
-        let empty = UndeliveredLeases::none(too_large, held_back, leased_queue.clone());
+        let empty = UndeliveredLeases::none(too_large, reason, leased_queue.clone());
         let _ = self.caller.send(Ok(empty));
     }
 

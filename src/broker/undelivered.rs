@@ -28,6 +28,7 @@ use lease_broker_store::{
 
 use super::admission::{Budgets, Held};
 use super::group_commit::GroupCommit;
+use super::held_back::HeldBack;
 use super::lease_tracer::LeaseTracer;
 
 /// Leases of one claim until they are put into a response. Those that are dropped are released at once, in the background, unless
@@ -41,6 +42,8 @@ pub struct UndeliveredLeases {
     too_large: Vec<TooLargeItem>,
     /// Why there is no lease. `None`: there is one.
     held_back: Option<HeldBack>,
+    /// The time to wait before the next claim. `None`: it is not known.
+    retry_after: Option<Duration>,
     /// The duration that the claim asked for.
     duration: Duration,
     /// True: the call has a request id, so the leases are kept if the caller is gone.
@@ -48,21 +51,6 @@ pub struct UndeliveredLeases {
     /// True: those leases that fitted are in the response. The others are left here.
     has_response: bool,
     queue: Arc<LeasedQueue>,
-}
-
-/// Why a claim gets no lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeldBack {
-    /// No item is ready.
-    NothingReady,
-    /// The ready items that the claim looked at are larger than its response may be.
-    TooLarge,
-    /// The queue is paused.
-    Paused,
-    /// The broker stops.
-    Stopping,
-    /// The claim was ended by a release of its request id.
-    Released,
 }
 
 /// The parts of a queue that its leases need on their way to a worker.
@@ -109,6 +97,7 @@ impl UndeliveredLeases {
             items: claimed.items,
             too_large: claimed.too_large,
             held_back: None,
+            retry_after: None,
             duration: call.duration,
             has_request_id: call.has_request_id,
             has_response: false,
@@ -119,7 +108,7 @@ impl UndeliveredLeases {
     /// Returns the answer to a claim that gets no lease.
     pub(super) fn none(
         too_large: Vec<TooLargeItem>,
-        held_back: HeldBack,
+        (held_back, retry_after): (HeldBack, Option<Duration>),
         queue: Arc<LeasedQueue>,
     ) -> Self {
         Self {
@@ -127,6 +116,7 @@ impl UndeliveredLeases {
                 ([_, ..], HeldBack::NothingReady) => HeldBack::TooLarge,
                 (_, held_back) => held_back,
             }),
+            retry_after,
             items: Vec::new(),
             bytes: 0,
             counted: None,
@@ -151,6 +141,11 @@ impl UndeliveredLeases {
     /// Returns why there is no lease. `None`: there is one.
     pub fn held_back(&self) -> Option<HeldBack> {
         self.held_back
+    }
+
+    /// Returns the time to wait before the next claim, if there is no lease and the time is known.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
     }
 
     /// Takes the items that were passed over because each is larger than the response may be.

@@ -171,7 +171,7 @@ pub(super) fn settle(
     wakeups: Arc<[Arc<Wakeups>]>,
     spans: &QueueSpans,
 ) -> GroupCommit<Settlement, Settled> {
-    let on_complete = spec.on_complete.clone();
+    let (on_complete, takes_turns) = (spec.on_complete.clone(), spec.takes_turns());
     GroupCommit::spawn(
         &tasks.tasks,
         &tasks.close,
@@ -187,6 +187,11 @@ pub(super) fn settle(
                         let ending = &settlement.ending;
                         wake_after_settlement(ending, state, queue, &on_complete, &wakeups);
                     }
+                }
+                let ended = |result: &Settled| result.state().is_some();
+                if takes_turns && results.iter().any(ended) {
+                    // The end of a lease can free other items of its group, or the place of a lease.
+                    wakeups[queue.0].items_ready.notify_one();
                 }
                 Ok(results)
             }

@@ -113,6 +113,9 @@ pub(super) fn held_back_to_proto(held_back: HeldBack) -> proto::HeldBack {
         HeldBack::Paused => proto::HeldBack::Paused,
         HeldBack::Stopping => proto::HeldBack::Stopping,
         HeldBack::Released => proto::HeldBack::Released,
+        HeldBack::GroupsBusy => proto::HeldBack::GroupsBusy,
+        HeldBack::MaxLeases => proto::HeldBack::MaxLeases,
+        HeldBack::Rate => proto::HeldBack::Rate,
     }
 }
 

@@ -21,6 +21,7 @@ use super::messages::{
     releases_from_proto, renewals_from_proto, request_id_from_proto, settle_results,
     too_large_to_proto,
 };
+use super::protobuf_time::duration_to_proto;
 use super::response_body::Unsent;
 use super::rpc_spans::NoLeases;
 use super::status;
@@ -436,7 +437,7 @@ fn deliver(
     let column_names = leases.columns();
     let counted = leases.take_counted_bytes();
     let too_large = too_large_to_proto(leases.take_too_large());
-    let held_back = leases.held_back();
+    let (held_back, retry_after) = (leases.held_back(), leases.retry_after());
     let (leases, delivery) = leases.deliver(owner, max_bytes);
     let mut converted = Vec::with_capacity(leases.size_hint().1.unwrap_or_default());
     converted.extend(leases.map(|lease| lease_to_proto(&column_names, lease)));
@@ -448,6 +449,7 @@ fn deliver(
         leases: converted,
         too_large,
         held_back: held_back.into(),
+        retry_after: retry_after.map(duration_to_proto),
     };
     (response, Unsent::new(counted, delivery))
 }

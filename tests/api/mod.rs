@@ -14,6 +14,7 @@ mod deadlines;
 mod draining;
 mod enqueue_once;
 mod fairness;
+mod groups;
 mod health;
 mod incomplete_requests;
 mod invalid_fields;

@@ -240,9 +240,7 @@ pub(crate) async fn order_of_a_group_is_the_order_of_the_queue<H: Harness>() {
     }
     let first = fixture.claim(9).await;
     assert_eq!(keys(&first), ["2", "4"]);
-    fixture
-        .settle(&first[0].lease, fail(Some(HOUR)))
-        .await;
+    fixture.settle(&first[0].lease, fail(Some(HOUR))).await;
     assert!(claims(&fixture, 9).await.is_empty(), "1 and 3 come after 2");
     insert(&fixture, 0, "a").await;
     assert!(claims(&fixture, 9).await.is_empty(), "0 has no rank");

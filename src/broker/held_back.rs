@@ -1,0 +1,61 @@
+//! The reasons why a claim gets no lease.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use lease_broker_store::{Claimed, Limited};
+use tokio::time::Instant;
+
+/// Why a claim gets no lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeldBack {
+    /// No item is ready.
+    NothingReady,
+    /// The ready items that the claim looked at are larger than its response may be.
+    TooLarge,
+    /// The queue is paused.
+    Paused,
+    /// The broker stops.
+    Stopping,
+    /// The claim was ended by a release of its request id.
+    Released,
+    /// Items are ready, and their groups hold them back.
+    GroupsBusy,
+    /// The queue has as many leases as it may have.
+    MaxLeases,
+    /// The rate of the queue is used up.
+    Rate,
+}
+
+/// Why the last store operation of a queue left claims without items.
+pub(super) struct LastReason(Mutex<(HeldBack, Option<Instant>)>);
+
+impl Default for LastReason {
+    fn default() -> Self {
+        Self(Mutex::new((HeldBack::NothingReady, None)))
+    }
+}
+
+impl LastReason {
+    /// Notes the results of a store operation. Returns the time until the rate of the queue allows an item, if that is the reason.
+    pub(super) fn note(&self, results: &[Claimed]) -> Option<Duration> {
+        let is_paused = results.iter().any(|claimed| claimed.is_paused);
+        let limited = results.iter().find_map(|claimed| claimed.limited);
+        let (held_back, wait) = match limited {
+            _ if is_paused => (HeldBack::Paused, None),
+            None => (HeldBack::NothingReady, None),
+            Some(Limited::GroupsBusy) => (HeldBack::GroupsBusy, None),
+            Some(Limited::MaxLeases) => (HeldBack::MaxLeases, None),
+            Some(Limited::Rate { wait }) => (HeldBack::Rate, Some(wait)),
+        };
+        let until = wait.and_then(|wait| Instant::now().checked_add(wait));
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (held_back, until);
+        wait
+    }
+
+    /// Returns the reason, and the time to wait before the next claim, if it is known.
+    pub(super) fn get(&self) -> (HeldBack, Option<Duration>) {
+        let (held_back, until) = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        (held_back, until.map(|until| until - Instant::now()))
+    }
+}
