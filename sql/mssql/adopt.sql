@@ -9,6 +9,7 @@
 --   that one of the sections from `lease_state` to `lease_checkpoint` defines, the last one only for a queue with checkpoints. `backfill_needed` returns 1 if a row needs the backfill. `backfill` visits the next 2,000 rows in key order,
 --   gives rows whose mirror columns show a final state that state, fills soft-lock columns that are NULL, and returns the
 --   numbers of rows visited and changed; it runs again until it visits no row. The sections `…_index` each create one index.
+--   `set_policy` gives the row of the queue the rules of its groups. Claims of brokers with other rules get no lease from then on.
 --   `create_archive` creates the table that completed items move to, and `archive_index` the index by which retention finds its
 --   old rows.
 -- Parameters: none. Everything is in the text, so that a person can run it. {nullable} is NOT NULL or NULL, see below.
@@ -183,6 +184,20 @@ BEGIN
 {record}CREATE INDEX {ready_index} ON {table} ({ready_columns}){ready_filter}{online}{filegroup};
 END
 
+-- :: group_index
+SET QUOTED_IDENTIFIER, ANSI_NULLS ON; SET LOCK_TIMEOUT -1;
+IF INDEXPROPERTY(OBJECT_ID({table_literal}), {index_literal}, 'IndexID') IS NULL
+BEGIN
+{record}CREATE INDEX {group_index} ON {table} ({group_columns}){group_filter}{online}{filegroup};
+END
+
+-- :: busy_index
+SET QUOTED_IDENTIFIER, ANSI_NULLS ON; SET LOCK_TIMEOUT -1;
+IF INDEXPROPERTY(OBJECT_ID({table_literal}), {index_literal}, 'IndexID') IS NULL
+BEGIN
+{record}CREATE INDEX {busy_index} ON {table} ({busy_columns}){busy_filter}{online}{filegroup};
+END
+
 -- :: due_index
 SET QUOTED_IDENTIFIER, ANSI_NULLS ON; SET LOCK_TIMEOUT -1;
 IF INDEXPROPERTY(OBJECT_ID({table_literal}), {index_literal}, 'IndexID') IS NULL
@@ -219,6 +234,10 @@ EXEC sp_rename {new_index_literal}, {old_name}, N'INDEX';
 IF OBJECT_ID(N'lease_broker_added') IS NOT NULL
 DELETE lease_broker_added WHERE table_name = {recorded_table} AND kind = 'index' AND name = {name};
 COMMIT TRANSACTION
+
+-- :: set_policy
+UPDATE lease_broker_queue SET policy = {policy}, turn = NULL, round_start = NULL, round_wrapped = 0, group_max_leases = NULL
+WHERE queue = {queue_literal}
 
 -- :: create_archive
 IF OBJECT_ID({archive_literal}) IS NULL

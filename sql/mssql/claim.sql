@@ -3,7 +3,8 @@
 -- Sections: `claim` is the batch. It contains `pick_ready` and `lease_columns`. With claim_strategy = "app_lock" it also contains
 --   `claim_lock`. If any of the calls has a request id, it contains `find_retried_claims`, `except_answered` and
 --   `read_retried_claims`. A claim that is tried again contains them too: the broker then treats every call as one with a
---   request id. If the items can be larger than the responses, the batch also contains the sections that begin with
+--   request id. In a queue with groups or limits the sections of groups.sql stand in place of `hold_claims` and `pick_ready`. If the
+--   items can be larger than the responses, the batch also contains the sections that begin with
 --   `size_`, and `fit_items`, `leased_items` and `read_passed_over`. `fit_items` contains `measure_items`, unless the bounds of
 --   the sizes are exact. `set_full_aside` is a batch of its own. It runs after a claim that failed because a counter would
 --   overflow, and makes the items with full counters dead. The sections of suspects.sql are in the batch too. @P1: the number of ready items to look at.
@@ -184,7 +185,7 @@ BEGIN
     SET @call = (SELECT MIN(c.lb_o) FROM @calls AS c);
     WHILE @call IS NOT NULL
     BEGIN
-        SELECT @wanted = c.lb_n, @bytes = c.lb_b, @slot = c.lb_slot FROM @calls AS c WHERE c.lb_o = @call;
+        SELECT @wanted = c.lb_n, @bytes = c.lb_b, @slot = c.lb_slot FROM @calls AS c WHERE c.lb_o = @call;{bound_wanted}
         UPDATE i
         SET lb_slot = @slot + r.lb_k
         FROM (SELECT n.lb_p, ROW_NUMBER() OVER (ORDER BY n.lb_p) AS lb_k,
@@ -226,7 +227,7 @@ DECLARE @lock_deadline datetime2(3) = DATEADD(second, 5, @now);
 DECLARE @fence bigint = (SELECT e.fence FROM lease_broker_epoch AS e);
 BEGIN TRANSACTION;
 {find_retried_claims}DECLARE @total int = (SELECT COALESCE(SUM(j.n), 0) FROM OPENJSON(@P6) WITH (o int '$.o', n int '$.n') AS j {except_answered});
-DECLARE @picked TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations}, lb_f bigint NOT NULL, lb_since datetime2(3) NULL{size_columns});
+DECLARE @picked TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations}, lb_f bigint NOT NULL, lb_since datetime2(3) NULL{turn_column}{size_columns});
 {claim_lock}{hold_claims}
 {pick_ready}
 {find_suspects}{fit_items}IF EXISTS (SELECT 1 FROM @picked{leased_items})
@@ -242,14 +243,14 @@ DECLARE @picked TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations}, lb_f b
         INNER JOIN {table} AS t WITH ({by_key}) ON {join_picked_on_key}
     WHERE 1 = CASE WHEN t.{lease_state} = 0 AND t.{lease_fence} = p.lb_f THEN 1 END
     OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@total = 1));
-{note_lease}COMMIT TRANSACTION;
+{note_lease}{end_turn}COMMIT TRANSACTION;
 {read_retried_claims}{lease_columns}, p.lb_since
 FROM (SELECT TOP (@total) * FROM @picked{leased_items}) AS p INNER JOIN {table} AS t WITH ({by_key}) ON {join_picked_on_key}
 WHERE 1 = CASE WHEN t.{lease_state} = 1 AND t.{lease_fence} = CASE WHEN p.lb_f < @fence THEN @fence ELSE p.lb_f END + 1 THEN 1 END
 ORDER BY p.lb_p
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@total = 1));{read_passed_over}
 {read_held_back}
-{tell_pause}
+{tell_pause}{tell_limits}
 
 -- :: set_full_aside
 /* lease-broker set aside {queue_comment} */

@@ -1,1 +1,274 @@
--- Purpose: lets claims take turns in a queue that has groups or limits.
+-- Purpose: lets claims take turns in a queue that has groups or limits. A claim on such a queue contains most sections.
+-- Sections: in the claim, `take_turn` stands in place of `hold_claims` of pause.sql. It takes the turn, reads the row of the queue and
+--   counts what the limits allow; with groups it contains `declare_walk`. `walk` stands in place of `pick_ready`: it goes from group to
+--   group, by the sections `visit_…`, and then locks the items that it has found. It contains `strict_size` or `parallel_size`, which
+--   tell how many items of a group can be leased, and `give_more` for groups that can give several. `first_of_group` returns the state of the first item of a group that is ready or holds others
+--   back. `end_turn` writes the row back before COMMIT, and `tell_limits` tells the broker why there are no more leases. `suspect_is_free`
+--   is a condition of suspects.sql. `set_policy`, in adopt.sql, and `fill_row` are batches of their own: the broker runs `fill_row`
+--   when it starts.
+-- Parameters: those of claim.sql. `fill_row`: @P1: queue. @P2: policy. @P3 to @P7: limits as text; empty: missing.
+-- Results: `tell_limits`: a row with lb_limited (max_leases, rate, busy or an empty text), the microseconds until the next token, whether
+--   the walk was cut, and the number of groups that it has looked at. `fill_row`: the policy and the limits of the row.
+-- Locks, in order: X on the row of the queue until COMMIT. S for a moment on leases of the queue (limit of leases), and on leased,
+--   delayed and dead items of the groups that are visited. U on the items that are leased; READPAST skips those that others have locked.
+-- Indexes: token (limit of leases), group (visits), busy (sizes), the key (locks). Without filtered indexes the group index serves for
+--   the busy one.
+-- Why the row of the queue is updated first: every engine makes a second claim wait at an update, also one that ignores lock hints. So no
+--   two claims look at a group at the same time, and they cannot deadlock over rows. A claim that waits in vain fails with 1222.
+-- Why the first ready item is found without READPAST and then locked: a claim that skips a locked item would lease the next one of
+--   the group, out of order. If the item is locked by another program, its group gives nothing this time.
+-- Why READUNCOMMITTED in visits: they wait for no other program. An item that is not committed is locked, so it is not leased.
+-- Why sizes are read with locks: a settlement that has not committed can still be rolled back.
+-- Why @now is read again after the row was updated: the wait can last seconds.
+-- Why {busy_states} has the words of the index: a planner whose statistics know of no leases would otherwise choose an index that
+--   is not sorted by group, and read all of it in each visit.
+-- Why the first visit of a round has no lower bound: NULL sorts before all groups and names none.
+-- Why `first_of_group` compares whole rows by ORDER BY: the order can have several columns, directions and NULLs.
+-- Why the rate is one number, the theoretical arrival time: see src/model/rate.rs. It is in microseconds since 2000.
+
+-- :: take_turn
+DECLARE @pause_mode int, @pause_until datetime2(3), @paused int = 0, @policy nvarchar(400), @max_leases bigint, @rate_items bigint,
+    @rate_micros bigint, @rate_burst bigint, @arrival bigint, @clock bigint, @latest bigint, @tokens bigint, @left bigint, @wait bigint = 0,
+    @limited varchar(16) = '', @is_cut int = 0, @visits int = 0, @given int = 0;{declare_walk}
+UPDATE lease_broker_queue SET claims = claims + 1 WHERE queue = {queue_literal};
+SELECT @pause_mode = q.pause_mode, @pause_until = q.pause_until, @policy = q.policy, @max_leases = q.max_leases,
+    @rate_items = q.rate_items, @rate_micros = q.rate_micros, @rate_burst = q.rate_burst, @arrival = q.arrival{read_walk}
+FROM lease_broker_queue AS q
+WHERE q.queue = {queue_literal};
+SET @policy = COALESCE(@policy, N'not set');
+IF @policy COLLATE Latin1_General_100_BIN2 <> {policy} THROW 51227, @policy, 1;
+SELECT @now = SYSUTCDATETIME(), @clock = DATEDIFF_BIG(microsecond, '2000-01-01', SYSUTCDATETIME());
+IF @max_leases > 0
+    SELECT @left = CASE WHEN l.lb_n < @max_leases THEN @max_leases - l.lb_n ELSE 0 END, @limited = 'max_leases'
+    FROM (SELECT COUNT(*) AS lb_n
+        FROM (SELECT TOP (@max_leases) 1 AS lb_one FROM {table} AS b WITH (ROWLOCK{leased_hint}) WHERE b.{lease_state} = 1) AS c) AS l;
+IF @rate_items > 0 AND @rate_micros > 0 AND @rate_burst > 0
+BEGIN
+    SET @latest = @clock + (@rate_burst * @rate_micros + @rate_items - 1) / @rate_items + 1000000;
+    SET @arrival = CASE WHEN @arrival > @latest THEN @latest WHEN @arrival > @clock THEN @arrival ELSE @clock END;
+    SET @tokens = @rate_burst - ((@arrival - @clock) * @rate_items + @rate_micros - 1) / @rate_micros;
+    IF @tokens < 0 SET @tokens = 0;
+    SET @wait = @arrival - @clock + (@tokens * @rate_micros + @rate_items - 1) / @rate_items - (@rate_burst - 1) * @rate_micros / @rate_items;
+    IF @wait < 1 SET @wait = 1;
+    IF @left IS NULL OR @tokens < @left SELECT @left = @tokens, @limited = 'rate';
+END;
+IF @left < @total SET @total = @left;
+ELSE SET @limited = '';
+IF @pause_mode IN (1, 3) AND (@pause_until IS NULL OR @pause_until > @now)
+    SELECT @paused = 1, @total = 0;
+
+-- :: declare_walk
+
+DECLARE @turn {group_variable}, @at {group_variable}, @group {group_variable}, @round_start {group_variable}, @stored_start {group_variable}, @wrapped int,
+    @stored_wrapped int, @begins_round int,
+    @is_over int, @has_busy int, @group_count int, @size int, @each int, @group_max_leases int, @most_visits int;
+DECLARE @claimable TABLE (lb_place int NOT NULL, lb_turn int NOT NULL, {key_declarations}, {group_declaration}, lb_size int NOT NULL,
+    PRIMARY KEY (lb_place, lb_turn));
+
+-- :: read_walk
+,
+    @turn = CONVERT({group_variable}, q.turn), @stored_start = CONVERT({group_variable}, q.round_start),
+    @stored_wrapped = q.round_wrapped,
+    @group_max_leases = q.group_max_leases
+
+-- :: walk
+BEGIN
+    DELETE FROM @claimable;
+    SELECT @at = @turn, @is_over = 0, @has_busy = 0, @group_count = 0,
+        @begins_round = CASE WHEN @turn IS NULL AND @stored_start IS NULL THEN 1 ELSE 0 END,
+        @wrapped = CASE WHEN @stored_start IS NULL THEN 0 ELSE @stored_wrapped END, @round_start = COALESCE(@stored_start, @turn),
+        @most_visits = @visits + CASE WHEN {pick_count} < 234 THEN {pick_count} * 4 + 64 ELSE 1000 END;
+    WHILE @group_count < {pick_count} AND @is_over = 0 AND @visits < @most_visits
+    BEGIN
+        SELECT @visits = @visits + 1, @group = NULL;
+        IF @wrapped = 0 AND @at IS NULL
+            {visit_first}
+        ELSE IF @wrapped = 0
+            {visit_after}
+        ELSE IF @at IS NULL
+            {visit_until}
+        ELSE
+            {visit_between}
+        IF @group IS NOT NULL
+        BEGIN
+            SET @at = @group;
+            IF @round_start IS NULL SET @round_start = @group;
+            {size}
+            IF @size > 0
+            BEGIN
+                INSERT @claimable (lb_place, lb_turn, {key_names}, lb_group, lb_size)
+                SELECT TOP (1) 0, @visits, {t_key_columns}, t.{group}, @size
+                FROM {table} AS t WITH (READUNCOMMITTED{group_seek_hint})
+                WHERE t.{lease_state} = 0 AND t.{group} = {group_value}{key_not_null}
+                ORDER BY {t_group_order};
+                SET @group_count = @group_count + @@ROWCOUNT;
+            END
+            ELSE SET @has_busy = 1;
+        END
+        ELSE
+        BEGIN
+            IF @wrapped = 0
+            BEGIN
+                INSERT @claimable (lb_place, lb_turn, {key_names}, lb_group, lb_size)
+                SELECT TOP (1) 0, @visits, {t_key_columns}, NULL, 2147483647
+                FROM {table} AS t WITH (READUNCOMMITTED{group_hint})
+                WHERE t.{lease_state} = 0 AND t.{group} IS NULL{key_not_null}
+                ORDER BY {t_group_order};
+                SET @group_count = @group_count + @@ROWCOUNT;
+            END;
+            IF @wrapped = 1 OR @begins_round = 1 SET @is_over = 1;
+            SELECT @at = NULL, @wrapped = 1;
+        END;
+    END;
+    SET @is_cut = CASE WHEN @is_over = 0 AND @group_count < {pick_count} THEN 1 ELSE 0 END;
+    {give_more}
+    INSERT @picked (lb_p, {key_names}, lb_f, lb_since, lb_turn{size_name})
+    SELECT ROW_NUMBER() OVER (ORDER BY p.lb_place, p.lb_turn), {t_key_columns}, t.{lease_fence}, t.{lease_state_time},
+        CASE p.lb_place WHEN 0 THEN p.lb_turn END{size_value}
+    FROM (SELECT TOP ({pick_count}) * FROM @claimable ORDER BY lb_place, lb_turn) AS p
+        INNER JOIN {table} AS t WITH (UPDLOCK, {by_key}{skip_locked}) ON {join_picked_on_key}
+    WHERE 1 = CASE WHEN t.{lease_state} = 0 AND (t.{group} = p.lb_group OR t.{group} IS NULL AND p.lb_group IS NULL){except_suspects} THEN 1 END
+    OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR ({pick_count} = 1));
+    IF @is_over = 1 AND @has_busy = 1 AND @limited = '' AND NOT EXISTS (SELECT 1 FROM @picked) SET @limited = 'busy';
+    IF @is_cut = 1 AND @limited = '' SET @limited = 'busy';
+END;
+
+-- :: visit
+SELECT TOP (1) @group = t.{group}
+            FROM {table} AS t WITH (READUNCOMMITTED{group_hint})
+            WHERE t.{lease_state} = 0 AND {bounds}{key_not_null}
+            ORDER BY t.{group}, {t_group_order};
+
+-- :: visit_first
+t.{group} IS NOT NULL
+
+-- :: visit_after
+t.{group} > {at_value}
+
+-- :: visit_until
+t.{group} <= {round_start_value}
+
+-- :: visit_between
+t.{group} > {at_value} AND t.{group} <= {round_start_value}
+
+-- :: strict_size
+SET @size = CASE WHEN EXISTS (SELECT 1 FROM {table} AS b WITH (ROWLOCK{busy_hint})
+                    WHERE {busy_states} AND b.{group} = {group_value} AND b.{lease_state} = 1) THEN 0
+                WHEN EXISTS (SELECT 1 FROM {table} AS b WITH (ROWLOCK{busy_hint})
+                    WHERE {busy_states} AND b.{group} = {group_value} AND b.{lease_state} IN ({behind_states})) THEN -1
+                ELSE 1 END;
+            IF @size < 0
+                SET @size = CASE (SELECT TOP (1) f.lb_state FROM {first_of_group} AS f ORDER BY {f_group_order}) WHEN 0 THEN 1 ELSE 0 END;
+
+-- :: parallel_size
+SET @size = CASE WHEN @group_max_leases > 0 THEN @group_max_leases - (SELECT COUNT(*)
+                    FROM (SELECT TOP (@group_max_leases) 1 AS lb_one FROM {table} AS b WITH (ROWLOCK{busy_hint})
+                        WHERE {busy_states} AND b.{group} = {group_value} AND b.{lease_state} = 1) AS l)
+                ELSE 2147483647 END;
+
+-- :: first_of_group
+(SELECT * FROM (SELECT TOP (1) CONVERT(int, b.{lease_state}) AS lb_state, {b_order_columns} FROM {table} AS b WITH (READUNCOMMITTED{group_seek_hint})
+                        WHERE b.{lease_state} = 0 AND b.{group} = {of_group}{b_key_not_null} ORDER BY {b_group_order}) AS r{first_behind})
+
+-- :: first_behind
+UNION ALL SELECT * FROM (SELECT TOP (1) CONVERT(int, b.{lease_state}) AS lb_state, {b_order_columns} FROM {table} AS b WITH (ROWLOCK{busy_hint})
+                        WHERE {busy_states} AND b.{group} = {of_group} AND b.{lease_state} = {behind_state} ORDER BY {b_group_order}) AS r{behind_state}
+
+-- :: give_more
+IF @is_over = 1 AND @group_count > 0 AND @group_count < {pick_count} AND EXISTS (SELECT 1 FROM @claimable AS c WHERE c.lb_size > 1)
+    BEGIN
+        SET @each = ({pick_count} + @group_count - 1) / @group_count;
+        WHILE @each > 0
+        BEGIN
+            DELETE FROM @claimable WHERE lb_place > 0;
+            INSERT @claimable (lb_place, lb_turn, {key_names}, lb_group, lb_size)
+            SELECT m.lb_place, c.lb_turn, {m_key_names}, c.lb_group, c.lb_size
+            FROM (SELECT * FROM @claimable) AS c CROSS APPLY (
+                SELECT TOP (@each) ROW_NUMBER() OVER (ORDER BY {t_group_order}) - 1 AS lb_place, {t_key_as_stored}
+                FROM {table} AS t WITH (READUNCOMMITTED{group_seek_hint})
+                WHERE t.{lease_state} = 0 AND t.{group} = c.lb_group{key_not_null}
+                ORDER BY {t_group_order}) AS m
+            WHERE m.lb_place > 0 AND m.lb_place < c.lb_size;
+            INSERT @claimable (lb_place, lb_turn, {key_names}, lb_group, lb_size)
+            SELECT m.lb_place, c.lb_turn, {m_key_names}, NULL, c.lb_size
+            FROM (SELECT * FROM @claimable WHERE lb_place = 0 AND lb_group IS NULL) AS c CROSS JOIN (
+                SELECT TOP (@each) ROW_NUMBER() OVER (ORDER BY {t_group_order}) - 1 AS lb_place, {t_key_as_stored}
+                FROM {table} AS t WITH (READUNCOMMITTED{group_hint})
+                WHERE t.{lease_state} = 0 AND t.{group} IS NULL{key_not_null}
+                ORDER BY {t_group_order}) AS m
+            WHERE m.lb_place > 0;
+            IF (SELECT COUNT(*) FROM @claimable) >= {pick_count}
+                    OR NOT EXISTS (SELECT 1 FROM @claimable AS c WHERE c.lb_place = @each - 1 AND c.lb_size > @each)
+                BREAK;
+            SET @each = @each * 2;
+        END;
+    END;
+
+-- :: bound_wanted
+
+        IF @wanted > @total - @leased SET @wanted = @total - @leased;
+
+-- :: count_given
+SET @given = (SELECT COUNT(*) FROM @picked{leased_items});
+
+-- :: end_walk
+SET @group = @turn;
+IF @given > 0
+    SELECT TOP (1) @group = c.lb_group
+    FROM (SELECT * FROM @picked{leased_items}) AS i INNER JOIN @claimable AS c ON c.lb_place = 0 AND c.lb_turn = i.lb_turn
+    ORDER BY c.lb_turn DESC;
+ELSE IF @is_cut = 1
+    SET @group = @at;
+IF @given > 0 OR @is_cut = 0 SELECT @round_start = NULL, @wrapped = 0;
+
+-- :: end_turn
+IF @given > 0 OR @is_cut = 1
+    UPDATE lease_broker_queue
+    SET arrival = CASE WHEN @given > 0 AND @tokens IS NOT NULL
+            THEN @arrival + (@given * @rate_micros + @rate_items - 1) / @rate_items ELSE arrival END{write_walk}
+    WHERE queue = {queue_literal};
+
+-- :: write_walk
+, turn = @group, round_start = @round_start, round_wrapped = @wrapped
+
+-- :: tell_limits
+
+SELECT @limited AS lb_limited, @wait AS lb_wait, @is_cut AS lb_cut, @visits AS lb_visits;
+
+-- :: suspect_is_free
+ AND (t.{group} IS NULL OR 1 = CASE WHEN {suspect_size} THEN 1 END)
+
+-- :: strict_suspect
+NOT EXISTS (SELECT 1 FROM {table} AS b WITH (ROWLOCK{busy_hint})
+        WHERE {busy_states} AND b.{group} = t.{group} AND b.{lease_state} = 1)
+        AND EXISTS (SELECT 1 FROM (SELECT TOP (1) f.* FROM {first_of_group} AS f ORDER BY {f_group_order}) AS h WHERE h.lb_state = 0 AND {h_key_match})
+
+-- :: parallel_suspect
+@group_max_leases IS NULL OR @group_max_leases = 0 OR @group_max_leases > (SELECT COUNT(*) FROM {table} AS b WITH (ROWLOCK{busy_hint})
+        WHERE {busy_states} AND b.{group} = t.{group} AND b.{lease_state} = 1)
+
+-- :: fill_row
+/* lease-broker fill row */
+SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @max_leases int = CONVERT(int, NULLIF(@P3, N'')), @items int = CONVERT(int, NULLIF(@P4, N'')),
+    @micros bigint = CONVERT(bigint, NULLIF(@P5, N'')), @burst int = CONVERT(int, NULLIF(@P6, N'')), @of_group int = CONVERT(int, NULLIF(@P7, N''));
+BEGIN TRANSACTION;
+UPDATE q
+SET policy = COALESCE(q.policy, @P2), max_leases = COALESCE(q.max_leases, @max_leases),
+    rate_micros = CASE WHEN q.rate_items IS NULL THEN @micros ELSE q.rate_micros END,
+    rate_burst = CASE WHEN q.rate_items IS NULL THEN @burst ELSE q.rate_burst END,
+    rate_items = COALESCE(q.rate_items, @items), group_max_leases = COALESCE(q.group_max_leases, @of_group)
+FROM lease_broker_queue AS q WITH (UPDLOCK, ROWLOCK, SERIALIZABLE)
+WHERE q.queue = @P1;
+IF @@ROWCOUNT = 0
+    INSERT lease_broker_queue (queue, policy, max_leases, rate_items, rate_micros, rate_burst, group_max_leases)
+    VALUES (@P1, @P2, @max_leases, @items, @micros, @burst, @of_group);
+COMMIT TRANSACTION;
+SELECT q.policy AS lb_w, CONVERT(bigint, q.max_leases) AS lb_n, CONVERT(bigint, q.rate_items) AS lb_items, q.rate_micros AS lb_micros,
+    CONVERT(bigint, q.rate_burst) AS lb_burst, CONVERT(bigint, q.group_max_leases) AS lb_group
+FROM lease_broker_queue AS q
+WHERE q.queue = @P1;
+
+-- :: read_policy
+IF COL_LENGTH(N'lease_broker_queue', N'policy') IS NOT NULL
+    EXEC sp_executesql N'SELECT q.policy AS lb_w FROM lease_broker_queue AS q WHERE q.queue = @queue', N'@queue nvarchar(128)', {queue_literal};

@@ -53,7 +53,7 @@ SELECT TOP (1) {d_key_columns}, d.id, d.fence, d.ready_time
 FROM (SELECT s.id, s.fence, s.ready_time, {s_key_as_names} FROM lease_broker_suspect AS s
         WHERE s.queue = {queue_literal} AND s.worker IS NULL) AS d
     INNER JOIN {table} AS t WITH ({by_key}) ON {join_due_on_key}
-WHERE t.{lease_state} = 0 AND t.{lease_fence} = d.fence
+WHERE t.{lease_state} = 0 AND t.{lease_fence} = d.fence{suspect_is_free}
 ORDER BY d.ready_time, d.id
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN);
 IF EXISTS (SELECT 1 FROM @suspect) AND EXISTS (
@@ -69,7 +69,7 @@ IF EXISTS (
     SET @holding = 'suspect';
 SET @share = CASE
     WHEN @holding = 'suspect' THEN 'nothing'
-    WHEN NOT EXISTS (SELECT 1 FROM @suspect) THEN 'all'
+    WHEN NOT EXISTS (SELECT 1 FROM @suspect) THEN '{share_without_suspect}'
     WHEN @holding = 'nothing' THEN 'suspect'
     WHEN EXISTS (SELECT 1 FROM @suspect WHERE lb_ready <= DATEADD(millisecond, -{patience}, @now)) THEN 'nothing'
     ELSE 'others' END;

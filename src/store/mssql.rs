@@ -68,6 +68,7 @@ mod tests;
 mod trace;
 mod trace_statements;
 mod trials;
+mod turn;
 mod types;
 mod utf16;
 mod value_limits;
@@ -195,16 +196,18 @@ impl MssqlStore {
         pool.probe(PROBE_SQL).await?;
         let location = format!("{} at {}", connection.server_info, pool.address());
         drop(connection);
+        let operations = MssqlOperations {
+            pool: pool.clone(),
+            queues: tables.into(),
+        };
+        for index in 0..queues.len() {
+            operations.fill_row(QueueIndex(index)).await?;
+        }
         Ok(Self {
             location,
             secret,
             signing_secrets: Arc::new(SigningSecrets::new(&secrets)),
-            reader: MssqlReader {
-                operations: MssqlOperations {
-                    pool: pool.clone(),
-                    queues: tables.into(),
-                },
-            },
+            reader: MssqlReader { operations },
         })
     }
 

@@ -340,7 +340,7 @@ impl Harness for MssqlHarness {
             earlier.collect::<Vec<_>>().join(", ")
         };
         let operators = format!(
-            "UPDATE lease_broker_queue SET {}; UPDATE lease_broker_operation SET {}; ",
+            "UPDATE lease_broker_queue SET {}, arrival = arrival - 1000 * CONVERT(bigint, {millis}); UPDATE lease_broker_operation SET {}; ",
             earlier(&["pause_time", "pause_until"]),
             earlier(&["create_time", "end_time", "until_time"])
         );

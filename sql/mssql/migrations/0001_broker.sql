@@ -102,15 +102,30 @@ CREATE TABLE lease_broker_instance (
     drain bit NOT NULL CONSTRAINT DF_lease_broker_instance_drain DEFAULT 0
 )
 GO
--- One row per queue that an operator has paused. pause_mode: 1 claims get no lease, 2 no client adds items, 3 both. NULL: the pause has
--- ended. Until pause_until; NULL: it does not end by itself.
+-- One row per queue that an operator has paused, or that has groups or limits. pause_mode: 1 claims get no lease, 2 no client adds items,
+-- 3 both. NULL: there is no pause. Until pause_until; NULL: it does not end by itself. Each claim on a queue with groups or limits
+-- raises `claims`, and so takes its turn. `policy` has the rules of the groups: brokers with other rules give no leases. `turn` is the
+-- group that had the last turn; NULL: a round begins. A round that a claim has left ends at round_start. round_wrapped is 1 if it
+-- has begun again with the first group. Limits: 0 is none, NULL is one that the configuration can still set. `arrival` is the
+-- theoretical arrival time of the rate, in microseconds since 2000.
 CREATE TABLE lease_broker_queue (
     queue nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL CONSTRAINT PK_lease_broker_queue PRIMARY KEY,
     pause_mode smallint NULL CONSTRAINT CK_lease_broker_queue_pause_mode CHECK (pause_mode BETWEEN 1 AND 3),
     pause_time datetime2(3) NULL,
     pause_until datetime2(3) NULL,
     pause_actor nvarchar(2048) NULL,
-    pause_reason nvarchar(2048) NULL
+    pause_reason nvarchar(2048) NULL,
+    claims bigint NOT NULL CONSTRAINT DF_lease_broker_queue_claims DEFAULT 0,
+    policy nvarchar(400) COLLATE Latin1_General_100_BIN2 NULL,
+    turn sql_variant NULL,
+    round_start sql_variant NULL,
+    round_wrapped smallint NOT NULL CONSTRAINT DF_lease_broker_queue_round_wrapped DEFAULT 0,
+    arrival bigint NULL,
+    max_leases int NULL,
+    rate_items int NULL,
+    rate_micros bigint NULL,
+    rate_burst int NULL,
+    group_max_leases int NULL
 )
 GO
 -- One row per operation on many items, by the request id of the call that started it. `kind` is redrive, cancel_leases or purge.

@@ -11,8 +11,9 @@ use super::decode::{self, integer};
 use super::error::of_schema_change;
 use super::migrations::{migrate, second_set, with_migration_lock};
 use super::partitions::{self, Partitions, is_whole};
-use super::quote::{quote, quote_table, text_literal};
+use super::quote::{bare_table, quote, quote_table, text_literal};
 use super::soft_lock_types::{NOT_NULL_COLUMNS, queue_columns};
+use super::turn::{other_policy, unused_indexes};
 use super::types::ColumnType;
 use super::{
     Settings, added_parts, backfill, dependents, epoch, index, instance, placeholders, remove,
@@ -21,12 +22,13 @@ use super::{
 use crate::added_parts::AddedParts;
 use crate::adoption::{
     self, ARCHIVED_SOFT_LOCK, IndexStatus, ManagedKey, Unfit, archive_name, create_archive_purpose,
-    create_record_purpose, create_table_purpose, create_time_index_purpose, foreign_indexes,
-    forget_table_purpose, missing_parts, needs_time_index, no_table, with,
+    create_record_purpose, create_table_purpose, create_time_index_purpose, drop_unused_purpose,
+    foreign_indexes, forget_table_purpose, missing_parts, needs_time_index, no_table,
+    set_policy_purpose, with,
 };
 use crate::epoch::NewEpoch;
 use crate::index_role::IndexRole;
-use crate::queue_columns::QueueColumns;
+use crate::queue_columns::{QueueColumns, group_warning};
 use crate::schema::{Progress, Removal, Schema, Step, Trial};
 use crate::template::Placeholders;
 use crate::{BrokerList, StoreError, Survey};
@@ -242,6 +244,22 @@ pub(super) async fn plan(
         filegroup: filegroup.as_deref(),
     };
     changes.extend(add_indexes(queue, &table, &columns, &placeholders, builds));
+    for (role, name) in unused_indexes(queue, &table, &bare_table(&queue.table)) {
+        if managed || added.has_index(&name) {
+            let purpose = drop_unused_purpose(role);
+            changes.push(remove::drop_index(
+                purpose,
+                &placeholders,
+                &queue.table,
+                &name,
+            ));
+        }
+    }
+    if let Some(policy) = other_policy(connection, queue).await? {
+        let placeholders = with(&placeholders, [("policy", text_literal(&policy))]);
+        let purpose = set_policy_purpose(queue, &policy);
+        changes.push(step(purpose, "set_policy", &placeholders));
+    }
     if let Some(name) = archive_name(queue) {
         let archive = Table::read(connection, name).await?;
         if archive.is_none() {
@@ -337,13 +355,10 @@ pub(super) async fn unfit(
     };
     let indexes = index::all_with_status(queue, &columns, &table)
         .map(|(role, status)| (index::name(role, queue), status));
-    Ok(missing_parts(
-        queue,
-        &table,
-        &columns,
-        indexes,
-        archive.as_ref(),
-    ))
+    let mut unfit = missing_parts(queue, &table, &columns, indexes, archive.as_ref());
+    let unused = unused_indexes(queue, &table, &bare_table(&queue.table));
+    unfit.add(Unfit::lacking(adoption::unused_indexes(queue, &unused)));
+    Ok(unfit)
 }
 
 /// Returns the warnings about the queue's table and its dependents, one sentence each.
@@ -356,6 +371,7 @@ async fn warnings(
     if let Some(table) = Table::read(connection, &queue.table).await? {
         warnings.extend(partitions::warnings(connection, queue, &table).await?);
         warnings.extend(unsent_columns(queue, &table));
+        warnings.extend(group_warning(queue, &table));
     }
     Ok(warnings)
 }

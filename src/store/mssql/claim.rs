@@ -14,6 +14,7 @@ use super::list_parameters::{ListEntry, ListParameters};
 use super::operations::MssqlOperations;
 use super::pause_parts::is_pause;
 use super::queue_statements::{ClaimBatches, ClaimForms, QueueStatements};
+use super::turn::{self, LimitAnswer};
 use super::{suspects, types};
 use crate::{ClaimCall, Claimed, ClaimedItem, QueueIndex, StoreError, TooLargeItem};
 
@@ -49,13 +50,17 @@ impl MssqlOperations {
                         .await?;
                     claimed[index].is_held_back = answer.is_held_back;
                     claimed[index].is_paused = answer.is_paused;
+                    answer.limits.apply(&mut claimed[index], &calls[index]);
                 }
                 room = room.saturating_sub(claimed[index].bytes);
             }
         }
-        for claimed in &mut claimed {
+        for (claimed, call) in claimed.iter_mut().zip(calls) {
             claimed.is_paused |= answer.is_paused;
             claimed.is_paused &= claimed.items.is_empty();
+            if !answer.is_held_back {
+                answer.limits.apply(claimed, call);
+            }
         }
         let mut bytes = 0;
         for (index, call) in calls.iter().enumerate() {
@@ -110,6 +115,9 @@ impl MssqlOperations {
             if !failure.may_run_again(RetrySafety::Idempotent)
                 || !tries.wait_for_next(&failure).await
             {
+                if let Some(error) = turn::policy_error(&queue.spec, &failure) {
+                    return Err(error);
+                }
                 // If the rows show the worker's id, a constraint can have refused that id.
                 return Err(if queue.spec.shows_worker() {
                     into_rejection(failure)
@@ -129,6 +137,8 @@ impl MssqlOperations {
                 answer.is_held_back = true;
             } else if is_pause(row) {
                 answer.is_paused = true;
+            } else if let Some(limits) = turn::limit_answer(row) {
+                answer.limits = limits?;
             } else if is_passed_over(row) {
                 let index = decode::request_index(row, 0, calls.len())?;
                 read_passed_over(queue, row, &mut claimed[index])?;
@@ -151,6 +161,21 @@ struct ClaimAnswer {
     is_held_back: bool,
     /// The queue is paused.
     is_paused: bool,
+    /// Groups and limits.
+    limits: LimitAnswer,
+}
+
+impl LimitAnswer {
+    /// Tells a call why it got fewer items than it wanted.
+    fn apply(self, claimed: &mut Claimed, call: &ClaimCall) {
+        if claimed.items.len() < call.max_items {
+            claimed.has_more |= self.is_cut;
+            claimed.visited = self.visited;
+            if claimed.items.is_empty() {
+                claimed.limited = self.limited;
+            }
+        }
+    }
 }
 
 /// Returns whether the items that the calls ask for always fit, because the types of the columns limit their size.
@@ -271,8 +296,12 @@ impl Attempt {
             return Ok(results);
         }
         let tokens: HashSet<Uuid> = without_id.map(|call| call.token).collect();
-        let is_lease =
-            |row: &&Row| !is_passed_over(row) && !is_pause(row) && !suspects::is_held_back(row);
+        let is_lease = |row: &&Row| {
+            !is_passed_over(row)
+                && !is_pause(row)
+                && !suspects::is_held_back(row)
+                && turn::limit_answer(row).is_none()
+        };
         for row in results.iter().flatten().filter(is_lease) {
             if tokens.contains(&decode::token(row, 0)?) {
                 return Ok(results);

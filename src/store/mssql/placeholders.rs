@@ -6,8 +6,9 @@ use super::catalogue::{Column, Table, collate};
 use super::quote::{quote, quote_table, text_literal};
 use super::statement_parts::queue_comment;
 use super::types::ColumnType;
-use super::{index, mirror, pause_parts};
+use super::{index, mirror, pause_parts, turn};
 use crate::Stats;
+use crate::index_role::IndexRole;
 use crate::queue_columns::{QueueColumns, reversed, soft_lock_placeholders, sort_list};
 use crate::template::Placeholders;
 
@@ -81,15 +82,21 @@ pub(super) fn of_table(
     let except_deleted = if deletes { " AND l.lb_kind <> 0" } else { "" };
     placeholders.insert("except_deleted", except_deleted.to_owned());
     let order = sort_list(&columns.order, "t.", quote);
+    turn::set_table_placeholders(&mut placeholders, queue, columns);
+    // Reads of ready items follow their index.
+    let ready_order = match columns.group {
+        Some(_) => IndexRole::Group.columns(queue, columns),
+        None => columns.order.clone(),
+    };
     let pick_order = match queue.order {
         // Any order: the order of the index that the server chooses.
         Order::None => "(SELECT NULL)".to_owned(),
-        Order::By(_) => order.clone(),
+        Order::By(_) => sort_list(&ready_order, "t.", quote),
     };
     let (reverse_order, last_sample) = match queue.order {
         Order::None => (pick_order.clone(), 0),
         Order::By(_) => {
-            let reverse = reversed(&columns.order);
+            let reverse = reversed(&ready_order);
             (sort_list(&reverse, "t.", quote), Stats::READY_SAMPLE)
         }
     };

@@ -27,7 +27,7 @@ use super::statement_parts::{ALL_DUE, render_cancel, roll_back_on_error, with_le
 use super::trace_statements::TraceStatements;
 use super::types::{self, ColumnType};
 use super::why_statements::WhyStatements;
-use super::{index, partitions, placeholders, suspects};
+use super::{index, partitions, placeholders, suspects, turn};
 use crate::adoption::archive_columns;
 use crate::item_size::FULL_COUNTER_TEXT;
 use crate::queue_columns::QueueColumns;
@@ -228,6 +228,7 @@ impl QueueStatements {
             ClaimStrategy::AppLock => render(sql.claim, "claim_lock", &placeholders) + "\n",
         };
         placeholders.insert("claim_lock", claim_lock);
+        turn::set_placeholders(&mut placeholders, sql, spec);
         suspects::set_placeholders(&mut placeholders, sql, spec);
         let lease_columns = render(sql.claim, "lease_columns", &placeholders);
         placeholders.insert("lease_columns", lease_columns);
@@ -241,8 +242,18 @@ impl QueueStatements {
         let statements = Statements {
             list: State::ALL.map(|state| render_list(&placeholders, state)),
             why: WhyStatements::new(&placeholders),
-            claim: claim_forms(sql, &placeholders, Suspects::End, table.has_triggers),
-            claim_of_share: claim_forms(sql, &placeholders, Suspects::Choose, table.has_triggers),
+            claim: claim_forms(
+                sql,
+                spec,
+                &placeholders,
+                (Suspects::End, table.has_triggers),
+            ),
+            claim_of_share: claim_forms(
+                sql,
+                spec,
+                &placeholders,
+                (Suspects::Choose, table.has_triggers),
+            ),
             set_full_aside: guard(render_set_full_aside(sql, &placeholders)),
             extend: guard(render_extend(sql, &placeholders)),
             extend_with_checkpoints: checkpoint
@@ -397,12 +408,13 @@ fn set_size_placeholders(placeholders: &mut Placeholders, spec: &QueueSpec, byte
 /// Renders all forms of a claim.
 fn claim_forms(
     sql: &LeaseSql,
+    queue: &QueueSpec,
     placeholders: &Placeholders,
-    suspects: Suspects,
-    has_triggers: bool,
+    (suspects, has_triggers): (Suspects, bool),
 ) -> ClaimForms {
     let render = |within_bytes, with_retries| {
-        let batch = render_claim(sql, placeholders, suspects, (within_bytes, with_retries));
+        let parts = (within_bytes, with_retries);
+        let batch = render_claim(sql, queue, placeholders, suspects, parts);
         roll_back_on_error(batch, has_triggers)
     };
     let batches = |within_bytes| ClaimBatches {
@@ -419,6 +431,7 @@ fn claim_forms(
 /// tokens may already hold leases.
 fn render_claim(
     sql: &LeaseSql,
+    queue: &QueueSpec,
     placeholders: &Placeholders,
     suspects: Suspects,
     (within_bytes, with_retries): (bool, bool),
@@ -429,7 +442,10 @@ fn render_claim(
         Suspects::Choose => suspects::set_in_claim_of_share(&mut placeholders, sql),
     }
     let pick = |placeholders: &Placeholders| {
-        let pick = render(sql.claim, "pick_ready", placeholders);
+        let pick = match queue.groups {
+            Some(_) => turn::walk(placeholders, sql, queue),
+            None => render(sql.claim, "pick_ready", placeholders),
+        };
         match suspects {
             Suspects::End => pick,
             Suspects::Choose => suspects::pick_share(placeholders, sql, pick),
@@ -467,6 +483,7 @@ fn render_claim(
         placeholders.insert(section, text);
     }
     placeholders.insert("pick_count", "@total".to_owned());
+    turn::set_end(&mut placeholders, sql, queue);
     let mut pick_ready = pick(&placeholders);
     if suspects == Suspects::Choose {
         let choose = render(sql.suspects, "choose_share", &placeholders);

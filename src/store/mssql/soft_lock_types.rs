@@ -6,8 +6,9 @@
 use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 
 use super::catalogue::{Column, Table};
+use super::turn::can_name_groups;
 use super::types::ColumnType;
-use crate::queue_columns::QueueColumns;
+use crate::queue_columns::{QueueColumns, group_problem};
 
 /// The soft-lock columns that are never NULL.
 pub(super) const NOT_NULL_COLUMNS: [SoftLockColumn; 4] = [
@@ -55,12 +56,7 @@ fn problems(queue: &QueueSpec, table: &Table) -> Vec<String> {
         })
     };
     let mut problems: Vec<String> = queue.soft_lock_columns().filter_map(problem).collect();
-    if queue.takes_turns() {
-        problems.push(format!(
-            "queue {:?} has groups or limits, which the store on SQL Server does not have yet: remove the settings",
-            queue.name
-        ));
-    }
+    problems.extend(group_problem(queue, table, can_name_groups));
     problems
 }
 

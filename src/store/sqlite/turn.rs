@@ -228,7 +228,7 @@ pub(super) fn other_policy(
 ) -> Result<Option<String>, StoreError> {
     let table = Table::read(connection, "lease_broker_queue")?;
     let has_policy = table.is_some_and(|table| table.column("policy").is_some());
-    if !queue.takes_turns() || !has_policy {
+    if !has_policy {
         return Ok(None);
     }
     let stored = render(GROUPS, "read_policy", &Placeholders::new());

@@ -5,12 +5,14 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use lease_broker_model::group::{GroupOrder, Groups, QueueLimits};
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::queue::{
     ClaimStrategy, Mirror, MirrorValue, OnComplete, Order, OrderColumn, QueueSpec, SoftLockColumn,
 };
+use lease_broker_model::rate::Rate;
 use lease_broker_sql::mssql::LEASE_SQL;
 use lease_broker_value::Value;
 use uuid::Uuid;
@@ -783,4 +785,69 @@ async fn awkward_names() {
     }
     let table = table(&["k'e]y: nvarchar(40)", "{table}: int", "GO; DROP: xml"], 1);
     insta::assert_snapshot!(render(&spec, &table, &["k'e]y", "{table}", "GO; DROP"]));
+}
+
+/// Claims of queues with groups and limits. Other batches do not depend on them.
+#[tokio::test]
+async fn claims_of_a_queue_with_groups() {
+    let limits = QueueLimits {
+        max_leases: Some(500),
+        rate: Some(Rate {
+            items: 100,
+            per: Duration::from_secs(1),
+            burst: 100,
+        }),
+    };
+    let orders = [
+        Some(GroupOrder::Strict { halts: false }),
+        Some(GroupOrder::Strict { halts: true }),
+        Some(GroupOrder::Parallel {
+            max_leases: Some(5),
+        }),
+        None,
+    ];
+    let mut all = String::new();
+    for order in orders {
+        let mut spec = spec("Orders");
+        spec.order = Order::By(vec![OrderColumn {
+            column: "Priority".to_owned(),
+            descending: true,
+        }]);
+        spec.groups = order.map(|order| Groups {
+            column: "Customer".to_owned(),
+            order,
+        });
+        spec.limits = limits;
+        let mut table = table(
+            &[
+                "Order_ID: bigint identity",
+                "Customer: varchar(40)",
+                "Priority: int",
+            ],
+            1,
+        );
+        table.columns[1].code_page = Some(1252);
+        let columns = queue_columns(&spec, &table).expect("the columns are there");
+        let queue = QueueStatements::new(
+            &spec,
+            &table,
+            None,
+            columns,
+            KeySource::Identity(1),
+            TextBytes::Conversion,
+            &LEASE_SQL,
+        );
+        let (claim, share) = (&queue.sql.claim, &queue.sql.claim_of_share);
+        let what = spec
+            .groups
+            .map_or("no groups".to_owned(), |groups| groups.policy());
+        for (form, sql) in [
+            ("small items", &claim.small.new),
+            ("within bytes, retries", &claim.within_bytes.with_retries),
+            ("while there are suspects", &share.small.new),
+        ] {
+            write!(all, "===== {what}: {form}\n{sql}\n\n").expect("text");
+        }
+    }
+    insta::assert_snapshot!(all);
 }
