@@ -5,6 +5,7 @@ mod harness;
 mod support;
 
 mod conformance;
+mod groups;
 mod injection;
 mod model;
 mod replay;

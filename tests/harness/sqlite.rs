@@ -55,6 +55,10 @@ impl Harness for SqliteHarness {
         }
     }
 
+    fn moves_clock() -> bool {
+        true
+    }
+
     async fn create(&self, table: &Table) {
         let sql = create_table(table);
         self.connect().execute_batch(&sql).expect(&sql);
