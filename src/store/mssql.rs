@@ -69,6 +69,7 @@ mod trace;
 mod trace_statements;
 mod trials;
 mod turn;
+mod turn_parts;
 mod types;
 mod utf16;
 mod value_limits;

@@ -1,6 +1,6 @@
 //! The row of a queue with groups or limits: whose turn it is, and how many items a claim may lease. Both stores share this part.
 
-use lease_broker_model::group::GroupOrder;
+use lease_broker_model::group::{GroupOrder, Groups};
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_model::rate::Rate;
 
@@ -13,7 +13,7 @@ const NO_GROUPS: &str = "no groups";
 /// Returns the policy of the queue's groups as the database stores it.
 pub(super) fn policy(queue: &QueueSpec) -> String {
     let groups = queue.groups.as_ref();
-    groups.map_or_else(|| NO_GROUPS.to_owned(), |groups| groups.policy())
+    groups.map_or_else(|| NO_GROUPS.to_owned(), Groups::policy)
 }
 
 /// Compares the policy of the row with that of the queue.

@@ -25,7 +25,7 @@ const GROUPS: i64 = 8;
 /// The number of items that a load completes.
 const ITEMS: usize = 300;
 /// How long a load may run.
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_secs(180);
 
 fn table() -> Table {
     Table::new("item")

@@ -1,4 +1,5 @@
-//! A rule that is not built yet: strict groups. Items with the same value in a column are processed one after the other.
+//! Strict groups: items with the same value in a column are processed one after the other. The stores have the rule with runs of one
+//! item; longer runs are not built yet.
 //!
 //! The promises: two leases of a group never exist at the same time, except those of one *run*, which one claim took together. Items
 //! go in order: none is leased or completed while one before it is unfinished. Only the first item of a run counts an attempt,
@@ -26,7 +27,7 @@ const MAX_ATTEMPTS: u8 = 2;
 /// What claims and settlements do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// As the text of this file says. This is the rule to build.
+    /// As the text of this file says. This is the rule of the stores.
     Strict,
     /// Claims take no turns. They check the state of the item again when they change it.
     NoTurns,

@@ -244,22 +244,15 @@ pub(super) async fn plan(
         filegroup: filegroup.as_deref(),
     };
     changes.extend(add_indexes(queue, &table, &columns, &placeholders, builds));
-    for (role, name) in unused_indexes(queue, &table, &bare_table(&queue.table)) {
-        if managed || added.has_index(&name) {
-            let purpose = drop_unused_purpose(role);
-            changes.push(remove::drop_index(
-                purpose,
-                &placeholders,
-                &queue.table,
-                &name,
-            ));
-        }
-    }
-    if let Some(policy) = other_policy(connection, queue).await? {
-        let placeholders = with(&placeholders, [("policy", text_literal(&policy))]);
-        let purpose = set_policy_purpose(queue, &policy);
-        changes.push(step(purpose, "set_policy", &placeholders));
-    }
+    let unused = unused_indexes(queue, &table, &bare_table(&queue.table));
+    let unused = unused
+        .into_iter()
+        .filter(|(_, name)| managed || added.has_index(name));
+    changes.extend(unused.map(|(role, name)| {
+        let purpose = drop_unused_purpose(role);
+        remove::drop_index(purpose, &placeholders, &queue.table, &name)
+    }));
+    changes.extend(change_policy(connection, queue, &placeholders).await?);
     if let Some(name) = archive_name(queue) {
         let archive = Table::read(connection, name).await?;
         if archive.is_none() {
@@ -282,6 +275,20 @@ pub(super) async fn plan(
     }
     steps.append(&mut changes);
     Ok(steps)
+}
+
+/// Returns the step that stores the rule of the queue's groups, if the database has another one.
+async fn change_policy(
+    connection: &mut Connection,
+    queue: &QueueSpec,
+    placeholders: &Placeholders,
+) -> Result<Option<Step>, StoreError> {
+    let policy = other_policy(connection, queue).await?;
+    Ok(policy.map(|policy| {
+        let placeholders = with(placeholders, [("policy", text_literal(&policy))]);
+        let purpose = set_policy_purpose(queue, &policy);
+        step(purpose, "set_policy", &placeholders)
+    }))
 }
 
 /// Returns a sentence if rows have values that are no states in a column for the state that the table had before. NULL is

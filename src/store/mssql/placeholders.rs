@@ -6,7 +6,7 @@ use super::catalogue::{Column, Table, collate};
 use super::quote::{quote, quote_table, text_literal};
 use super::statement_parts::queue_comment;
 use super::types::ColumnType;
-use super::{index, mirror, pause_parts, turn};
+use super::{index, mirror, pause_parts, turn_parts};
 use crate::Stats;
 use crate::index_role::IndexRole;
 use crate::queue_columns::{QueueColumns, reversed, soft_lock_placeholders, sort_list};
@@ -82,7 +82,7 @@ pub(super) fn of_table(
     let except_deleted = if deletes { " AND l.lb_kind <> 0" } else { "" };
     placeholders.insert("except_deleted", except_deleted.to_owned());
     let order = sort_list(&columns.order, "t.", quote);
-    turn::set_table_placeholders(&mut placeholders, queue, columns);
+    turn_parts::set_table_placeholders(&mut placeholders, queue, columns);
     // Reads of ready items follow their index.
     let ready_order = match columns.group {
         Some(_) => IndexRole::Group.columns(queue, columns),

@@ -27,7 +27,7 @@ use super::statement_parts::{ALL_DUE, render_cancel, roll_back_on_error, with_le
 use super::trace_statements::TraceStatements;
 use super::types::{self, ColumnType};
 use super::why_statements::WhyStatements;
-use super::{index, partitions, placeholders, suspects, turn};
+use super::{index, partitions, placeholders, suspects, turn_parts};
 use crate::adoption::archive_columns;
 use crate::item_size::FULL_COUNTER_TEXT;
 use crate::queue_columns::QueueColumns;
@@ -228,7 +228,7 @@ impl QueueStatements {
             ClaimStrategy::AppLock => render(sql.claim, "claim_lock", &placeholders) + "\n",
         };
         placeholders.insert("claim_lock", claim_lock);
-        turn::set_placeholders(&mut placeholders, sql, spec);
+        turn_parts::set_placeholders(&mut placeholders, sql, spec);
         suspects::set_placeholders(&mut placeholders, sql, spec);
         let lease_columns = render(sql.claim, "lease_columns", &placeholders);
         placeholders.insert("lease_columns", lease_columns);
@@ -239,21 +239,13 @@ impl QueueStatements {
         let checkpoint = spec.max_checkpoint_bytes;
         let checkpoint =
             checkpoint.and_then(|_| table.column(spec.soft_lock.name(SoftLockColumn::Checkpoint)));
+        let claims =
+            |suspects| claim_forms(sql, spec, &placeholders, (suspects, table.has_triggers));
         let statements = Statements {
             list: State::ALL.map(|state| render_list(&placeholders, state)),
             why: WhyStatements::new(&placeholders),
-            claim: claim_forms(
-                sql,
-                spec,
-                &placeholders,
-                (Suspects::End, table.has_triggers),
-            ),
-            claim_of_share: claim_forms(
-                sql,
-                spec,
-                &placeholders,
-                (Suspects::Choose, table.has_triggers),
-            ),
+            claim: claims(Suspects::End),
+            claim_of_share: claims(Suspects::Choose),
             set_full_aside: guard(render_set_full_aside(sql, &placeholders)),
             extend: guard(render_extend(sql, &placeholders)),
             extend_with_checkpoints: checkpoint
@@ -443,7 +435,7 @@ fn render_claim(
     }
     let pick = |placeholders: &Placeholders| {
         let pick = match queue.groups {
-            Some(_) => turn::walk(placeholders, sql, queue),
+            Some(_) => turn_parts::walk(placeholders, sql, queue),
             None => render(sql.claim, "pick_ready", placeholders),
         };
         match suspects {
@@ -483,7 +475,7 @@ fn render_claim(
         placeholders.insert(section, text);
     }
     placeholders.insert("pick_count", "@total".to_owned());
-    turn::set_end(&mut placeholders, sql, queue);
+    turn_parts::set_end(&mut placeholders, sql, queue);
     let mut pick_ready = pick(&placeholders);
     if suspects == Suspects::Choose {
         let choose = render(sql.suspects, "choose_share", &placeholders);

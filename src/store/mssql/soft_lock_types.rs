@@ -6,7 +6,7 @@
 use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 
 use super::catalogue::{Column, Table};
-use super::turn::can_name_groups;
+use super::turn_parts::can_name_groups;
 use super::types::ColumnType;
 use crate::queue_columns::{QueueColumns, group_problem};
 

@@ -1,231 +1,21 @@
-//! The turn of a claim in a queue with groups or limits: the parts of `groups.sql` in the batches, and what the batches answer.
+//! The turn of a claim in a queue with groups or limits: what the batches answer, and the row of the queue.
 
-use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
-use lease_broker_sql::LeaseSql;
+use lease_broker_model::queue::QueueSpec;
 use tiberius::{Row, ToSql};
 
-use super::catalogue::{Column, Table, collate};
+use super::catalogue::Table;
 use super::connection::Connection;
 use super::decode;
 use super::error::OperationFailure;
+use super::index;
 use super::operations::MssqlOperations;
-use super::quote::{quote, text_literal};
-use super::types::ColumnType;
+use super::quote::text_literal;
 use crate::index_role::IndexRole;
-use crate::queue_columns::{QueueColumns, sort_list};
 use crate::template::{Placeholders, render};
 use crate::turn::{StoredLimits, check_policy, policy};
 use crate::{Limited, QueueIndex, StoreError};
 
 const GROUPS: &str = lease_broker_sql::mssql::GROUPS;
-
-/// The placeholders of a claim that are empty if claims take no turns.
-const PARTS: [&str; 6] = [
-    "turn_column",
-    "bound_wanted",
-    "end_turn",
-    "tell_limits",
-    "suspect_is_free",
-    "share_without_suspect",
-];
-
-/// Returns whether a column of this type can name groups: values have an order that does not depend on rounding, and an index can
-/// have it.
-pub(super) fn can_name_groups(column: &Column) -> bool {
-    let declared = column.declared.to_ascii_lowercase();
-    let is_long = declared.contains("(max)") || ["text", "ntext", "image"].contains(&&*declared);
-    let fits = matches!(
-        column.kind,
-        ColumnType::Int(..)
-            | ColumnType::Bool
-            | ColumnType::Text
-            | ColumnType::Binary
-            | ColumnType::Decimal
-            | ColumnType::DateTime
-            | ColumnType::DateTimeOffset
-            | ColumnType::Date
-            | ColumnType::Time
-            | ColumnType::Guid
-    );
-    fits && !is_long
-}
-
-/// Sets the placeholders of the groups that depend on the table.
-pub(super) fn set_table_placeholders(
-    placeholders: &mut Placeholders,
-    queue: &QueueSpec,
-    columns: &QueueColumns<ColumnType>,
-) {
-    placeholders.insert("policy", text_literal(&policy(queue)));
-    let (Some(groups), Some(group)) = (&queue.groups, &columns.group) else {
-        return;
-    };
-    let order = columns.order_in_group();
-    let sorted = |prefix| sort_list(&order, prefix, quote);
-    let state = format!("b.{}", quote(queue.soft_lock.name(SoftLockColumn::State)));
-    let busy_states = if queue.filtered_indexes {
-        IndexRole::Busy.condition(queue, &state)
-    } else {
-        "1 = 1".to_owned()
-    };
-    let listed = order
-        .iter()
-        .map(|part| format!("b.{}", quote(&part.column)));
-    let present = columns.key.iter().filter(|column| column.nullable);
-    let present = present.map(|column| format!(" AND b.{} IS NOT NULL", quote(&column.name)));
-    let is_key = |column: &&Column| column.name != group.name;
-    let same_key = columns.key.iter().filter(is_key).map(|column| {
-        let name = quote(&column.name);
-        format!("h.{name} = t.{name}")
-    });
-    let same_key: Vec<String> = std::iter::once("1 = 1".to_owned())
-        .chain(same_key)
-        .collect();
-    let names: Vec<String> = (1..=columns.key.len())
-        .map(|number| format!("m.lb_k{number}"))
-        .collect();
-    for (placeholder, text) in [
-        ("group", quote(&group.name)),
-        ("group_variable", variable_type(group)),
-        (
-            "group_declaration",
-            super::placeholders::declaration("lb_group", group, "NULL"),
-        ),
-        ("group_value", value_of("@group", group)),
-        ("at_value", value_of("@at", group)),
-        ("round_start_value", value_of("@round_start", group)),
-        ("t_group_order", sorted("t.")),
-        ("b_group_order", sorted("b.")),
-        ("f_group_order", sorted("f.")),
-        ("b_order_columns", listed.collect::<Vec<_>>().join(", ")),
-        ("b_key_not_null", present.collect::<Vec<_>>().concat()),
-        ("busy_states", busy_states),
-        (
-            "behind_states",
-            if groups.halts() { "2, 4" } else { "2" }.to_owned(),
-        ),
-        ("m_key_names", names.join(", ")),
-        ("h_key_match", same_key.join(" AND ")),
-    ] {
-        placeholders.insert(placeholder, text);
-    }
-}
-
-/// Returns the type of a variable for the name of a group. A variable of type `char` or `varchar` would have the code page of the
-/// database, which may lack letters of the column's.
-fn variable_type(group: &Column) -> String {
-    let length = group.declared.split_once('(').map(|(_, length)| length);
-    match (group.code_page, length) {
-        (Some(_), Some(length)) => format!("nvarchar({length}"),
-        (Some(_), None) => "nvarchar(1)".to_owned(),
-        (None, _) => group.declared.clone(),
-    }
-}
-
-/// Returns the value of a variable as a value of the column, so that the server seeks in its index.
-fn value_of(variable: &str, group: &Column) -> String {
-    let collate = collate(group);
-    match group.code_page {
-        Some(_) => format!("CONVERT({}, {variable}{collate}){collate}", group.declared),
-        None => variable.to_owned(),
-    }
-}
-
-/// Sets the placeholders of the claim's sections. Queues without groups and limits have none of them.
-pub(super) fn set_placeholders(placeholders: &mut Placeholders, sql: &LeaseSql, queue: &QueueSpec) {
-    for part in PARTS {
-        placeholders.insert(part, String::new());
-    }
-    placeholders.insert("share_without_suspect", "all".to_owned());
-    if !queue.takes_turns() {
-        return;
-    }
-    let section = |placeholders: &Placeholders, name| render(sql.groups, name, placeholders);
-    let optional = |placeholders: &Placeholders, name| match queue.groups {
-        Some(_) => section(placeholders, name),
-        None => String::new(),
-    };
-    for name in ["declare_walk", "read_walk", "write_walk"] {
-        let text = optional(placeholders, name);
-        let text = match name {
-            "declare_walk" if !text.is_empty() => format!("\n{text}"),
-            _ => text,
-        };
-        placeholders.insert(name, text);
-    }
-    placeholders.insert("hold_claims", section(placeholders, "take_turn"));
-    for (placeholder, name) in [
-        ("bound_wanted", "bound_wanted"),
-        ("tell_limits", "tell_limits"),
-    ] {
-        placeholders.insert(
-            placeholder,
-            format!("\n{}", section(placeholders, name).trim_start()),
-        );
-    }
-    let Some(groups) = &queue.groups else {
-        return;
-    };
-    placeholders.insert("turn_column", ", lb_turn int NULL".to_owned());
-    placeholders.insert("share_without_suspect", "others".to_owned());
-    for bounds in ["visit_first", "visit_after", "visit_until", "visit_between"] {
-        placeholders.insert("bounds", section(placeholders, bounds));
-        placeholders.insert(bounds, section(placeholders, "visit"));
-    }
-    let first_of_group = |placeholders: &mut Placeholders, of_group: String| {
-        placeholders.insert("of_group", of_group);
-        let states = placeholders["behind_states"].clone();
-        let behind = states.split(", ").map(|state| {
-            let mut placeholders = placeholders.clone();
-            placeholders.insert("behind_state", state.to_owned());
-            format!(
-                "\n                    {}",
-                section(&placeholders, "first_behind")
-            )
-        });
-        let behind = behind.collect();
-        placeholders.insert("first_behind", behind);
-        let text = section(placeholders, "first_of_group");
-        placeholders.insert("first_of_group", text);
-    };
-    let (size, suspect) = if groups.is_strict() {
-        ("strict_size", "strict_suspect")
-    } else {
-        ("parallel_size", "parallel_suspect")
-    };
-    let of_variable = placeholders["group_value"].clone();
-    first_of_group(placeholders, of_variable);
-    placeholders.insert("size", section(placeholders, size));
-    let of_row = format!("t.{}", placeholders["group"]);
-    first_of_group(placeholders, of_row);
-    placeholders.insert("suspect_size", section(placeholders, suspect));
-    placeholders.insert("suspect_is_free", section(placeholders, "suspect_is_free"));
-}
-
-/// Sets the section that writes the turn back. `leased_items` is set.
-pub(super) fn set_end(placeholders: &mut Placeholders, sql: &LeaseSql, queue: &QueueSpec) {
-    if !queue.takes_turns() {
-        return;
-    }
-    let names: &[&str] = match queue.groups {
-        Some(_) => &["count_given", "end_walk", "end_turn"],
-        None => &["count_given", "end_turn"],
-    };
-    let sections = names
-        .iter()
-        .map(|name| render(sql.groups, name, placeholders) + "\n");
-    let text = sections.collect();
-    placeholders.insert("end_turn", text);
-}
-
-/// Renders the walk over groups, which picks up to `pick_count` items.
-pub(super) fn walk(placeholders: &Placeholders, sql: &LeaseSql, queue: &QueueSpec) -> String {
-    let mut placeholders = placeholders.clone();
-    let can_give_more = render(sql.groups, "give_more", &placeholders);
-    placeholders.insert("give_more", can_give_more);
-    debug_assert!(queue.groups.is_some());
-    render(sql.groups, "walk", &placeholders)
-}
 
 /// The part of a claim's answer about groups and limits.
 #[derive(Clone, Copy, Default)]
@@ -287,8 +77,9 @@ impl MssqlOperations {
             own.group_max_leases,
         ]
         .map(text);
-        let [a, b, c, d, e] = &limits;
-        let parameters: [&dyn ToSql; 7] = [&queue.name, &policy, a, b, c, d, e];
+        let names: [&dyn ToSql; 2] = [&queue.name, &policy];
+        let limits = limits.iter().map(|limit| limit as &dyn ToSql);
+        let parameters: Vec<&dyn ToSql> = names.into_iter().chain(limits).collect();
         let batch = render(GROUPS, "fill_row", &Placeholders::new());
         let results = self.query_twice(&batch, &parameters).await?;
         let row = decode::single_row(&results, 0)?;
@@ -340,6 +131,6 @@ pub(super) fn unused_indexes(
     bare_table: &str,
 ) -> Vec<(IndexRole, String)> {
     let mut unused = IndexRole::unused(queue, bare_table);
-    unused.retain(|(_, name)| super::index::named(table, name).is_some());
+    unused.retain(|(_, name)| index::named(table, name).is_some());
     unused
 }

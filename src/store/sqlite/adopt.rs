@@ -157,23 +157,7 @@ impl Schema for SqliteSchema {
                 step(purpose, role.section(), &placeholders).reading_all_rows()
             },
         ));
-        for (role, name) in IndexRole::unused(queue, &queue.table) {
-            if table.index(&name).is_some() && (managed || added.has_index(&name)) {
-                let purpose = drop_unused_purpose(role);
-                changes.push(remove::drop_index(
-                    purpose,
-                    &placeholders,
-                    &queue.table,
-                    &name,
-                ));
-            }
-        }
-        if let Some(policy) = turn::other_policy(&self.connection, queue)? {
-            let values = [("policy", text_literal(&policy))];
-            let placeholders = with(&placeholders, values);
-            let purpose = set_policy_purpose(queue, &policy);
-            changes.push(step(purpose, "set_policy", &placeholders));
-        }
+        changes.extend(self.group_changes(queue, &table, &added, &placeholders)?);
         if let Some(name) = archive_name(queue) {
             let archive = Table::read(&self.connection, name)?;
             if archive.is_none() {
@@ -310,6 +294,31 @@ impl Schema for SqliteSchema {
 }
 
 impl SqliteSchema {
+    /// Returns the steps that remove what only another rule of groups needs, and store the rule of the queue's groups.
+    fn group_changes(
+        &self,
+        queue: &QueueSpec,
+        table: &Table,
+        added: &AddedParts,
+        placeholders: &Placeholders,
+    ) -> Result<Vec<Step>, StoreError> {
+        let managed = queue.managed_columns.is_some();
+        let unused = IndexRole::unused(queue, &queue.table).into_iter();
+        let unused = unused
+            .filter(|(_, name)| table.index(name).is_some() && (managed || added.has_index(name)));
+        let drop_index = |(role, name): (IndexRole, String)| {
+            let purpose = drop_unused_purpose(role);
+            remove::drop_index(purpose, placeholders, &queue.table, &name)
+        };
+        let mut changes: Vec<Step> = unused.map(drop_index).collect();
+        if let Some(policy) = turn::other_policy(&self.connection, queue)? {
+            let placeholders = with(placeholders, [("policy", text_literal(&policy))]);
+            let purpose = set_policy_purpose(queue, &policy);
+            changes.push(step(purpose, "set_policy", &placeholders));
+        }
+        Ok(changes)
+    }
+
     /// Returns the reasons for which `serve` would refuse the queue.
     pub(super) fn unfit(&self, queue: &QueueSpec) -> Result<Unfit, StoreError> {
         let table = match Table::read(&self.connection, &queue.table) {

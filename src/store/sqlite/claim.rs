@@ -15,12 +15,12 @@ use super::statement::{Token, bind, bind_key};
 use super::suspect_statements::PickStatements;
 use super::suspects::{self, WaitingSuspect};
 use super::turn::Turn;
-use super::walk::Walk;
+use super::walk::{Found, Walk};
 use super::writer::WriteContext;
 use crate::item_size::{FULL_COUNTER_TEXT, too_large_text};
 use crate::{
-    ClaimCall, Claimed, ClaimedItem, Limited, MAX_PASSED_OVER, MAX_TOO_LARGE, QueueIndex,
-    Rejection, Share, StoreError, TooLargeItem,
+    ClaimCall, Claimed, ClaimedItem, MAX_PASSED_OVER, MAX_TOO_LARGE, QueueIndex, Rejection, Share,
+    StoreError, TooLargeItem,
 };
 
 /// Serves claim calls one after the other. See [`Leases::claim`](crate::Leases::claim).
@@ -62,7 +62,6 @@ pub(super) fn claim(
             results.push(claimed);
             continue;
         }
-        let retried = claimed.items.len();
         let bounded = turn.as_ref().map(|turn| turn.bound(call));
         if claimed.items.is_empty() && is_paused {
             claimed.is_paused = true;
@@ -87,15 +86,8 @@ pub(super) fn claim(
                 });
                 continue;
             }
-            let mut found = match walk {
-                Some(walk) if share != Share::Suspect => {
-                    let beyond = if reads_sizes { MAX_PASSED_OVER } else { 0 };
-                    let wanted = call.max_items + beyond.min(call.max_items * MAX_PASSED_OVER);
-                    Some(walk.find(wanted)?)
-                }
-                _ => None,
-            };
-            statements.heads = found.as_ref().map(|found| found.keys.clone());
+            let walk = walk.filter(|_| share != Share::Suspect);
+            let mut found = statements.find_heads(walk, call, reads_sizes)?;
             if reads_sizes {
                 let is_first = room == Some(max_bytes);
                 let left = room.unwrap_or_default();
@@ -116,20 +108,7 @@ pub(super) fn claim(
                 claimed = leased.unwrap_or_default();
             }
             if let (Some(turn), true) = (&mut turn, fits) {
-                if let (Some(walk), Some(found)) = (&mut turn.walk, found.take()) {
-                    let is_cut = !found.is_round_over && claimed.items.len() < call.max_items;
-                    if claimed.items.is_empty() && found.has_busy_group {
-                        claimed.limited = Some(Limited::GroupsBusy);
-                    }
-                    claimed.visited = std::mem::take(&mut walk.visits);
-                    let last = claimed.items.last().map(|item| &item.lease.key);
-                    let all_looked_at = !claimed.has_more && claimed.items.len() < call.max_items;
-                    let is_complete = claimed.items.len() == found.keys.len() || all_looked_at;
-                    walk.finish(found, last, is_complete);
-                    claimed.has_more |= is_cut;
-                    none_ready &= !is_cut;
-                }
-                turn.take(claimed.items.len() - retried);
+                none_ready &= !turn.end_call(found.take(), call, &mut claimed);
                 limited = limited.or(claimed.limited);
             }
             if share != Share::All {
@@ -232,6 +211,19 @@ impl<'a> ClaimStatements<'a> {
             bind_key(&mut self.pick_ready, &suspect.key)?;
         }
         Ok((share, suspect))
+    }
+
+    /// Finds the items from which the present call picks, if it walks over groups.
+    fn find_heads(
+        &mut self,
+        walk: Option<&mut Walk<'_>>,
+        call: &ClaimCall,
+        reads_sizes: bool,
+    ) -> Result<Option<Found>, StoreError> {
+        let wanted = wanted_heads(call, reads_sizes);
+        let found = walk.map(|walk| walk.find(wanted)).transpose()?;
+        self.heads = found.as_ref().map(|found| found.keys.clone());
+        Ok(found)
     }
 
     /// Returns the leases that an earlier try of this call got.
@@ -458,6 +450,15 @@ impl ClaimStatements<'_> {
             }
             _ => error.into(),
         }
+    }
+}
+
+/// Returns the number of items that a walk looks for. A claim that reads sizes can pass over some.
+fn wanted_heads(call: &ClaimCall, reads_sizes: bool) -> usize {
+    match call.max_items {
+        0 => 0,
+        max if reads_sizes => max + MAX_PASSED_OVER,
+        max => max,
     }
 }
 

@@ -10,10 +10,10 @@ use super::catalogue::Table;
 use super::queue_statements::QueueStatements;
 use super::statement::{bind, borrowed};
 use super::turn_statements::TurnStatements;
-use super::walk::{Walk, WalkPosition};
+use super::walk::{Found, Walk, WalkPosition};
 use crate::template::{Placeholders, render};
 use crate::turn::{Allowance, StoredLimits, check_policy, max_visits, policy};
-use crate::{ClaimCall, StoreError};
+use crate::{ClaimCall, Claimed, Limited, StoreError};
 
 const GROUPS: &str = lease_broker_sql::sqlite::GROUPS;
 
@@ -95,10 +95,31 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Counts items that were leased.
-    pub(super) fn take(&mut self, count: usize) {
+    /// Counts the items that a call has leased, and moves the position of the walk behind their groups. `found`: the items that the
+    /// walk found for the call. Returns whether the walk was cut, so that more items may be ready.
+    pub(super) fn end_call(
+        &mut self,
+        found: Option<Found>,
+        call: &ClaimCall,
+        claimed: &mut Claimed,
+    ) -> bool {
+        let count = claimed.items.len();
         self.allowance.take(count);
         self.given += count;
+        let (Some(walk), Some(found)) = (&mut self.walk, found) else {
+            return false;
+        };
+        let is_cut = !found.is_round_over && count < call.max_items;
+        if count == 0 && found.has_busy_group {
+            claimed.limited = Some(Limited::GroupsBusy);
+        }
+        claimed.visited = std::mem::take(&mut walk.visits);
+        let all_looked_at = !claimed.has_more && count < call.max_items;
+        let is_complete = count == found.keys.len() || all_looked_at;
+        let last = claimed.items.last().map(|item| &item.lease.key);
+        walk.finish(found, last, is_complete);
+        claimed.has_more |= is_cut;
+        is_cut
     }
 
     /// Ends the turn: stores the position and the rate, if they have changed.

@@ -1,0 +1,118 @@
+//! The settings `group`, `max_leases` and `rate`.
+
+use std::time::Duration;
+
+use lease_broker_model::group::{GroupOrder, Groups, QueueLimits};
+use lease_broker_model::queue::QueueSpec;
+use lease_broker_model::rate::Rate;
+
+use crate::configuration::test_sources::from_file;
+
+fn queue(settings: &'static str) -> QueueSpec {
+    let config = from_file(settings).expect(settings);
+    config.queues[0].clone()
+}
+
+fn groups(settings: &'static str) -> Option<Groups> {
+    queue(settings).groups
+}
+
+fn of_customer(order: GroupOrder) -> Option<Groups> {
+    let column = "Customer".to_owned();
+    Some(Groups { column, order })
+}
+
+#[test]
+fn groups_are_strict_by_default() {
+    let strict = of_customer(GroupOrder::Strict { halts: false });
+    assert_eq!(groups("[queues.a]\ngroup = 'Customer'"), strict);
+    assert_eq!(
+        groups("[queues.a]\ngroup = { column = 'Customer', max_leases = 1, on_dead = 'continue' }"),
+        strict
+    );
+    assert_eq!(
+        groups("[queues.a.group]\ncolumn = 'Customer'\non_dead = 'halt'"),
+        of_customer(GroupOrder::Strict { halts: true })
+    );
+    assert_eq!(groups("[queues.a]"), None);
+    assert!(!queue("[queues.a]").takes_turns());
+}
+
+#[test]
+fn groups_without_an_order_can_have_several_leases() {
+    for (settings, max_leases) in [
+        (
+            "[queues.a]\norder = 'none'\ngroup = { column = 'Customer', order = 'none' }",
+            None,
+        ),
+        (
+            "[queues.a]\ngroup = { column = 'Customer', order = 'none', max_leases = 0 }",
+            None,
+        ),
+        (
+            "[queues.a]\ngroup = { column = 'Customer', order = 'none', max_leases = 7 }",
+            Some(7),
+        ),
+    ] {
+        let expected = of_customer(GroupOrder::Parallel { max_leases });
+        assert_eq!(groups(settings), expected);
+    }
+}
+
+#[test]
+fn limits_of_a_queue_are_read() {
+    let limited = queue("[queues.a]\nmax_leases = 500\nrate = { items = 100, per = '1m' }");
+    let rate = Rate {
+        items: 100,
+        per: Duration::from_secs(60),
+        burst: 100,
+    };
+    let limits = QueueLimits {
+        max_leases: Some(500),
+        rate: Some(rate),
+    };
+    assert_eq!(limited.limits, limits);
+    assert!(limited.takes_turns());
+    let burst = queue("[queues.a]\nrate = { items = 100, per = '1s', burst = 3 }");
+    assert_eq!(burst.limits.rate.map(|rate| rate.burst), Some(3));
+}
+
+#[test]
+fn settings_that_contradict_each_other_are_refused() {
+    for (settings, key) in [
+        (
+            "group = { column = 'C', max_leases = 2 }",
+            "group.max_leases",
+        ),
+        (
+            "group = { column = 'C', order = 'none', max_leases = 1001 }",
+            "group.max_leases",
+        ),
+        (
+            "group = { column = 'C', order = 'none', on_dead = 'halt' }",
+            "group.on_dead",
+        ),
+        ("group = 'C'\norder = 'none'", "group.order"),
+        ("group = 'C'\non_complete = { recur = '1m' }", "group.order"),
+        ("group = 'C'\nwritable = ['c']", "group.column"),
+        ("group = 'C'\nmirror.completed = { c = 1 }", "group.column"),
+        ("group = 'lease_owner'", "group.column"),
+        (
+            "group = { column = 'C', rate = { items = 1, per = '1s' } }",
+            "group",
+        ),
+        ("group = ''", "group.column"),
+        ("max_leases = 10001", "max_leases"),
+        ("rate = { items = 0, per = '1s' }", "rate.items"),
+        ("rate = { items = 1, per = '1s', burst = 0 }", "rate.burst"),
+        ("rate = { items = 1, per = '2days' }", "rate.per"),
+        ("rate = { items = 1 }", "rate"),
+    ] {
+        let text: &'static str = format!("[queues.a]\n{settings}").leak();
+        let error = from_file(text).expect_err(text);
+        assert!(
+            error.key.starts_with(&format!("queues.a.{key}")),
+            "{settings}: {error}"
+        );
+    }
+}
