@@ -19,6 +19,8 @@ const (
 	maxStartDelay = 250 * time.Millisecond
 	// earlyAnswerPause follows an empty response of a broker that stops, and one that came early.
 	earlyAnswerPause = 100 * time.Millisecond
+	// longestPause is the longest pause before the next claim that a broker can ask for. Limits of a queue can change.
+	longestPause = time.Minute
 	// releaseTimeout bounds the release of abandoned claims.
 	releaseTimeout = 2 * time.Second
 	// maxResponseBytes lets the broker's own limits decide how large a response is.
@@ -101,7 +103,10 @@ func (p *poller) claim(ctx context.Context, slots int) error {
 	}
 	warnOfTooLarge(p.state, answer.message.GetTooLarge())
 	stops := answer.message.GetHeldBack() == pb.HeldBack_HELD_BACK_STOPPING
-	if stops || len(answer.message.GetLeases()) == 0 && time.Since(begun) < wait/2 {
+	if after := answer.message.GetRetryAfter(); after != nil && len(answer.message.GetLeases()) == 0 {
+		// A limit of the queue gives no item before.
+		sleep(ctx, min(after.AsDuration(), longestPause))
+	} else if stops || len(answer.message.GetLeases()) == 0 && time.Since(begun) < wait/2 {
 		sleep(ctx, earlyAnswerPause/2+time.Duration(rand.Int64N(int64(earlyAnswerPause))))
 	}
 	return nil

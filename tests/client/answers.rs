@@ -261,6 +261,37 @@ async fn claim_after_a_stopping_broker_uses_a_new_connection() {
 }
 
 #[tokio::test]
+async fn claim_waits_as_long_as_a_limit_of_the_queue_asks() {
+    const PAUSE: Duration = Duration::from_millis(300);
+    let limited = proto::ClaimBatchResponse {
+        held_back: HeldBack::Rate.into(),
+        retry_after: Some(prost_types::Duration {
+            seconds: 0,
+            nanos: 300_000_000,
+        }),
+        ..proto::ClaimBatchResponse::default()
+    };
+    let empty = proto::ClaimBatchResponse {
+        held_back: HeldBack::NothingReady.into(),
+        ..proto::ClaimBatchResponse::default()
+    };
+    let broker = Scripted::with_answers(Answers {
+        claims: [limited, empty].into(),
+        ..Answers::default()
+    });
+    let address = broker.serve(None).await.to_string();
+    let start = std::time::Instant::now();
+    // The first answer does not say that the queue is empty.
+    let worker = Worker::new(address, "work").until_empty().start(complete);
+    let worker = worker.expect("it starts");
+    with_timeout(worker.wait())
+        .await
+        .expect("the queue is empty");
+    assert_eq!(broker.calls().len(), 2);
+    assert!(start.elapsed() >= PAUSE);
+}
+
+#[tokio::test]
 async fn value_of_a_newer_api_is_an_error_and_not_null() {
     let text = proto::column_value::Kind::StringValue("x".to_owned());
     let columns = [("new", None), ("old", Some(text))];

@@ -49,6 +49,14 @@
 //   UNAVAILABLE          LEASE_ID_TOO_NEW      a newer instance of the service issued a lease id (with RetryInfo). Only
 //                                              from calls with lease ids, while instances of two versions run
 //   FAILED_PRECONDITION  STORE_MISCONFIGURED   the database refuses the operation until its schema or login is corrected
+//   FAILED_PRECONDITION  QUEUE_PAUSED          the queue is paused for Enqueue. The call can be sent again when an operator has
+//                                              ended the pause
+//   FAILED_PRECONDITION  OPERATION_RUNNING     only AdminService: the queue runs an operation of this kind. The metadata has
+//                                              operation_id
+//   FAILED_PRECONDITION  PURGE_NOT_ALLOWED     only AdminService: the rows of the table may not be deleted
+//   NOT_FOUND            ITEM_NOT_FOUND        only AdminService: no row has the key
+//   NOT_FOUND            OPERATION_NOT_FOUND   only AdminService: there is no such operation
+//   NOT_FOUND            BROKER_NOT_FOUND      only AdminService: no such broker was seen in the last day
 //   DEADLINE_EXCEEDED    DEADLINE_EXCEEDED     the caller's deadline is about to pass
 //   UNIMPLEMENTED        RPC_UNKNOWN           the service has no such rpc: the client is of another version
 //   UNIMPLEMENTED        COMPRESSION_UNSUPPORTED  the request is compressed. Turn the compression of the client off: the
@@ -129,6 +137,14 @@ const (
 	HeldBack_HELD_BACK_STOPPING HeldBack = 3
 	// The claim was ended by ReleaseClaims.
 	HeldBack_HELD_BACK_RELEASED HeldBack = 4
+	// The queue is paused.
+	HeldBack_HELD_BACK_PAUSED HeldBack = 5
+	// Items are ready, and their groups hold them back: by a lease, by an item before them, or by a limit.
+	HeldBack_HELD_BACK_GROUPS_BUSY HeldBack = 6
+	// The queue has as many leases as it may have.
+	HeldBack_HELD_BACK_MAX_LEASES HeldBack = 7
+	// The rate of the queue is used up. retry_after has the time until the next item can be given out.
+	HeldBack_HELD_BACK_RATE HeldBack = 8
 )
 
 // Enum value maps for HeldBack.
@@ -139,6 +155,10 @@ var (
 		2: "HELD_BACK_TOO_LARGE",
 		3: "HELD_BACK_STOPPING",
 		4: "HELD_BACK_RELEASED",
+		5: "HELD_BACK_PAUSED",
+		6: "HELD_BACK_GROUPS_BUSY",
+		7: "HELD_BACK_MAX_LEASES",
+		8: "HELD_BACK_RATE",
 	}
 	HeldBack_value = map[string]int32{
 		"HELD_BACK_UNSPECIFIED":   0,
@@ -146,6 +166,10 @@ var (
 		"HELD_BACK_TOO_LARGE":     2,
 		"HELD_BACK_STOPPING":      3,
 		"HELD_BACK_RELEASED":      4,
+		"HELD_BACK_PAUSED":        5,
+		"HELD_BACK_GROUPS_BUSY":   6,
+		"HELD_BACK_MAX_LEASES":    7,
+		"HELD_BACK_RATE":          8,
 	}
 )
 
@@ -504,7 +528,10 @@ type ClaimBatchResponse struct {
 	// larger than the service's limits.max_item_bytes becomes dead when a claim meets it.
 	TooLarge []*TooLargeItem `protobuf:"bytes,2,rep,name=too_large,json=tooLarge,proto3" json:"too_large,omitempty"`
 	// Why there is no lease. HELD_BACK_UNSPECIFIED if there is one.
-	HeldBack      HeldBack `protobuf:"varint,3,opt,name=held_back,json=heldBack,proto3,enum=leasebroker.v1.HeldBack" json:"held_back,omitempty"`
+	HeldBack HeldBack `protobuf:"varint,3,opt,name=held_back,json=heldBack,proto3,enum=leasebroker.v1.HeldBack" json:"held_back,omitempty"`
+	// The time to wait before the next claim. An earlier one would get nothing. Absent: it is not known. A worker may claim again at once,
+	// with a wait_timeout.
+	RetryAfter    *durationpb.Duration `protobuf:"bytes,5,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"` // Number 4 is kept for the time at which the next item becomes ready, 8 and 9 for the columns of all leases in lists by column.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -558,6 +585,13 @@ func (x *ClaimBatchResponse) GetHeldBack() HeldBack {
 		return x.HeldBack
 	}
 	return HeldBack_HELD_BACK_UNSPECIFIED
+}
+
+func (x *ClaimBatchResponse) GetRetryAfter() *durationpb.Duration {
+	if x != nil {
+		return x.RetryAfter
+	}
+	return nil
 }
 
 // A ready item that a claim passed over because of its size.
@@ -2660,11 +2694,13 @@ const file_leasebroker_v1_lease_broker_proto_rawDesc = "" +
 	"\fwait_timeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\vwaitTimeout\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x06 \x01(\tR\trequestId\x12\x1b\n" +
-	"\tmax_bytes\x18\a \x01(\x05R\bmaxBytes\"\xb5\x01\n" +
+	"\tmax_bytes\x18\a \x01(\x05R\bmaxBytes\"\xf1\x01\n" +
 	"\x12ClaimBatchResponse\x12-\n" +
 	"\x06leases\x18\x01 \x03(\v2\x15.leasebroker.v1.LeaseR\x06leases\x129\n" +
 	"\ttoo_large\x18\x02 \x03(\v2\x1c.leasebroker.v1.TooLargeItemR\btooLarge\x125\n" +
-	"\theld_back\x18\x03 \x01(\x0e2\x18.leasebroker.v1.HeldBackR\bheldBack\"?\n" +
+	"\theld_back\x18\x03 \x01(\x0e2\x18.leasebroker.v1.HeldBackR\bheldBack\x12:\n" +
+	"\vretry_after\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"retryAfter\"?\n" +
 	"\fTooLargeItem\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1d\n" +
 	"\n" +
@@ -2838,13 +2874,17 @@ const file_leasebroker_v1_lease_broker_proto_rawDesc = "" +
 	"\aresults\x18\x02 \x03(\v2\x1d.leasebroker.v1.EnqueueResultR\aresultsJ\x04\b\x01\x10\x02R\x04keys\"F\n" +
 	"\rEnqueueResult\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12#\n" +
-	"\ralready_added\x18\x02 \x01(\bR\falreadyAdded*\x8b\x01\n" +
+	"\ralready_added\x18\x02 \x01(\bR\falreadyAdded*\xea\x01\n" +
 	"\bHeldBack\x12\x19\n" +
 	"\x15HELD_BACK_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17HELD_BACK_NOTHING_READY\x10\x01\x12\x17\n" +
 	"\x13HELD_BACK_TOO_LARGE\x10\x02\x12\x16\n" +
 	"\x12HELD_BACK_STOPPING\x10\x03\x12\x16\n" +
-	"\x12HELD_BACK_RELEASED\x10\x04*v\n" +
+	"\x12HELD_BACK_RELEASED\x10\x04\x12\x14\n" +
+	"\x10HELD_BACK_PAUSED\x10\x05\x12\x19\n" +
+	"\x15HELD_BACK_GROUPS_BUSY\x10\x06\x12\x18\n" +
+	"\x14HELD_BACK_MAX_LEASES\x10\a\x12\x12\n" +
+	"\x0eHELD_BACK_RATE\x10\b*v\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fOUTCOME_APPLIED\x10\x01\x12\x16\n" +
@@ -2946,75 +2986,76 @@ var file_leasebroker_v1_lease_broker_proto_depIdxs = []int32{
 	7,  // 2: leasebroker.v1.ClaimBatchResponse.leases:type_name -> leasebroker.v1.Lease
 	6,  // 3: leasebroker.v1.ClaimBatchResponse.too_large:type_name -> leasebroker.v1.TooLargeItem
 	0,  // 4: leasebroker.v1.ClaimBatchResponse.held_back:type_name -> leasebroker.v1.HeldBack
-	8,  // 5: leasebroker.v1.Lease.item:type_name -> leasebroker.v1.Item
-	42, // 6: leasebroker.v1.Lease.expire_time:type_name -> google.protobuf.Timestamp
-	41, // 7: leasebroker.v1.Lease.time_left:type_name -> google.protobuf.Duration
-	42, // 8: leasebroker.v1.Lease.ready_time:type_name -> google.protobuf.Timestamp
-	36, // 9: leasebroker.v1.Item.columns:type_name -> leasebroker.v1.Item.ColumnsEntry
-	42, // 10: leasebroker.v1.ColumnValue.timestamp_value:type_name -> google.protobuf.Timestamp
-	43, // 11: leasebroker.v1.ColumnValue.null_value:type_name -> google.protobuf.NullValue
-	2,  // 12: leasebroker.v1.Refusal.reason:type_name -> leasebroker.v1.RefusalReason
-	12, // 13: leasebroker.v1.HeartbeatRequest.renewals:type_name -> leasebroker.v1.Renewal
-	41, // 14: leasebroker.v1.HeartbeatRequest.lease_duration:type_name -> google.protobuf.Duration
-	14, // 15: leasebroker.v1.HeartbeatResponse.results:type_name -> leasebroker.v1.HeartbeatResult
-	1,  // 16: leasebroker.v1.HeartbeatResult.outcome:type_name -> leasebroker.v1.Outcome
-	42, // 17: leasebroker.v1.HeartbeatResult.expire_time:type_name -> google.protobuf.Timestamp
-	41, // 18: leasebroker.v1.HeartbeatResult.time_left:type_name -> google.protobuf.Duration
-	3,  // 19: leasebroker.v1.HeartbeatResult.state:type_name -> leasebroker.v1.ItemState
-	10, // 20: leasebroker.v1.HeartbeatResult.refusal:type_name -> leasebroker.v1.Refusal
-	17, // 21: leasebroker.v1.CompleteRequest.completions:type_name -> leasebroker.v1.Completion
-	16, // 22: leasebroker.v1.CompleteRequest.next:type_name -> leasebroker.v1.NextClaim
-	41, // 23: leasebroker.v1.NextClaim.lease_duration:type_name -> google.protobuf.Duration
-	18, // 24: leasebroker.v1.Completion.follow_ups:type_name -> leasebroker.v1.FollowUp
-	37, // 25: leasebroker.v1.Completion.columns:type_name -> leasebroker.v1.Completion.ColumnsEntry
-	33, // 26: leasebroker.v1.FollowUp.item:type_name -> leasebroker.v1.NewItem
-	29, // 27: leasebroker.v1.CompleteResponse.results:type_name -> leasebroker.v1.SettleResult
-	5,  // 28: leasebroker.v1.CompleteResponse.next:type_name -> leasebroker.v1.ClaimBatchResponse
-	20, // 29: leasebroker.v1.CompleteResponse.next_error:type_name -> leasebroker.v1.CallError
-	38, // 30: leasebroker.v1.CallError.metadata:type_name -> leasebroker.v1.CallError.MetadataEntry
-	41, // 31: leasebroker.v1.CallError.retry_delay:type_name -> google.protobuf.Duration
-	22, // 32: leasebroker.v1.FailRequest.failures:type_name -> leasebroker.v1.Failure
-	16, // 33: leasebroker.v1.FailRequest.next:type_name -> leasebroker.v1.NextClaim
-	41, // 34: leasebroker.v1.Failure.retry_delay:type_name -> google.protobuf.Duration
-	39, // 35: leasebroker.v1.Failure.columns:type_name -> leasebroker.v1.Failure.ColumnsEntry
-	29, // 36: leasebroker.v1.FailResponse.results:type_name -> leasebroker.v1.SettleResult
-	5,  // 37: leasebroker.v1.FailResponse.next:type_name -> leasebroker.v1.ClaimBatchResponse
-	20, // 38: leasebroker.v1.FailResponse.next_error:type_name -> leasebroker.v1.CallError
-	25, // 39: leasebroker.v1.ReleaseRequest.releases:type_name -> leasebroker.v1.Release
-	41, // 40: leasebroker.v1.Release.delay:type_name -> google.protobuf.Duration
-	29, // 41: leasebroker.v1.ReleaseResponse.results:type_name -> leasebroker.v1.SettleResult
-	1,  // 42: leasebroker.v1.SettleResult.outcome:type_name -> leasebroker.v1.Outcome
-	3,  // 43: leasebroker.v1.SettleResult.state:type_name -> leasebroker.v1.ItemState
-	10, // 44: leasebroker.v1.SettleResult.refusal:type_name -> leasebroker.v1.Refusal
-	33, // 45: leasebroker.v1.EnqueueRequest.items:type_name -> leasebroker.v1.NewItem
-	40, // 46: leasebroker.v1.NewItem.columns:type_name -> leasebroker.v1.NewItem.ColumnsEntry
-	41, // 47: leasebroker.v1.NewItem.delay:type_name -> google.protobuf.Duration
-	35, // 48: leasebroker.v1.EnqueueResponse.results:type_name -> leasebroker.v1.EnqueueResult
-	9,  // 49: leasebroker.v1.Item.ColumnsEntry.value:type_name -> leasebroker.v1.ColumnValue
-	9,  // 50: leasebroker.v1.Completion.ColumnsEntry.value:type_name -> leasebroker.v1.ColumnValue
-	9,  // 51: leasebroker.v1.Failure.ColumnsEntry.value:type_name -> leasebroker.v1.ColumnValue
-	9,  // 52: leasebroker.v1.NewItem.ColumnsEntry.value:type_name -> leasebroker.v1.ColumnValue
-	4,  // 53: leasebroker.v1.LeaseService.ClaimBatch:input_type -> leasebroker.v1.ClaimBatchRequest
-	11, // 54: leasebroker.v1.LeaseService.Heartbeat:input_type -> leasebroker.v1.HeartbeatRequest
-	15, // 55: leasebroker.v1.LeaseService.Complete:input_type -> leasebroker.v1.CompleteRequest
-	21, // 56: leasebroker.v1.LeaseService.Fail:input_type -> leasebroker.v1.FailRequest
-	24, // 57: leasebroker.v1.LeaseService.Release:input_type -> leasebroker.v1.ReleaseRequest
-	27, // 58: leasebroker.v1.LeaseService.ReleaseClaims:input_type -> leasebroker.v1.ReleaseClaimsRequest
-	30, // 59: leasebroker.v1.LeaseService.Wake:input_type -> leasebroker.v1.WakeRequest
-	32, // 60: leasebroker.v1.LeaseService.Enqueue:input_type -> leasebroker.v1.EnqueueRequest
-	5,  // 61: leasebroker.v1.LeaseService.ClaimBatch:output_type -> leasebroker.v1.ClaimBatchResponse
-	13, // 62: leasebroker.v1.LeaseService.Heartbeat:output_type -> leasebroker.v1.HeartbeatResponse
-	19, // 63: leasebroker.v1.LeaseService.Complete:output_type -> leasebroker.v1.CompleteResponse
-	23, // 64: leasebroker.v1.LeaseService.Fail:output_type -> leasebroker.v1.FailResponse
-	26, // 65: leasebroker.v1.LeaseService.Release:output_type -> leasebroker.v1.ReleaseResponse
-	28, // 66: leasebroker.v1.LeaseService.ReleaseClaims:output_type -> leasebroker.v1.ReleaseClaimsResponse
-	31, // 67: leasebroker.v1.LeaseService.Wake:output_type -> leasebroker.v1.WakeResponse
-	34, // 68: leasebroker.v1.LeaseService.Enqueue:output_type -> leasebroker.v1.EnqueueResponse
-	61, // [61:69] is the sub-list for method output_type
-	53, // [53:61] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	41, // 5: leasebroker.v1.ClaimBatchResponse.retry_after:type_name -> google.protobuf.Duration
+	8,  // 6: leasebroker.v1.Lease.item:type_name -> leasebroker.v1.Item
+	42, // 7: leasebroker.v1.Lease.expire_time:type_name -> google.protobuf.Timestamp
+	41, // 8: leasebroker.v1.Lease.time_left:type_name -> google.protobuf.Duration
+	42, // 9: leasebroker.v1.Lease.ready_time:type_name -> google.protobuf.Timestamp
+	36, // 10: leasebroker.v1.Item.columns:type_name -> leasebroker.v1.Item.ColumnsEntry
+	42, // 11: leasebroker.v1.ColumnValue.timestamp_value:type_name -> google.protobuf.Timestamp
+	43, // 12: leasebroker.v1.ColumnValue.null_value:type_name -> google.protobuf.NullValue
+	2,  // 13: leasebroker.v1.Refusal.reason:type_name -> leasebroker.v1.RefusalReason
+	12, // 14: leasebroker.v1.HeartbeatRequest.renewals:type_name -> leasebroker.v1.Renewal
+	41, // 15: leasebroker.v1.HeartbeatRequest.lease_duration:type_name -> google.protobuf.Duration
+	14, // 16: leasebroker.v1.HeartbeatResponse.results:type_name -> leasebroker.v1.HeartbeatResult
+	1,  // 17: leasebroker.v1.HeartbeatResult.outcome:type_name -> leasebroker.v1.Outcome
+	42, // 18: leasebroker.v1.HeartbeatResult.expire_time:type_name -> google.protobuf.Timestamp
+	41, // 19: leasebroker.v1.HeartbeatResult.time_left:type_name -> google.protobuf.Duration
+	3,  // 20: leasebroker.v1.HeartbeatResult.state:type_name -> leasebroker.v1.ItemState
+	10, // 21: leasebroker.v1.HeartbeatResult.refusal:type_name -> leasebroker.v1.Refusal
+	17, // 22: leasebroker.v1.CompleteRequest.completions:type_name -> leasebroker.v1.Completion
+	16, // 23: leasebroker.v1.CompleteRequest.next:type_name -> leasebroker.v1.NextClaim
+	41, // 24: leasebroker.v1.NextClaim.lease_duration:type_name -> google.protobuf.Duration
+	18, // 25: leasebroker.v1.Completion.follow_ups:type_name -> leasebroker.v1.FollowUp
+	37, // 26: leasebroker.v1.Completion.columns:type_name -> leasebroker.v1.Completion.ColumnsEntry
+	33, // 27: leasebroker.v1.FollowUp.item:type_name -> leasebroker.v1.NewItem
+	29, // 28: leasebroker.v1.CompleteResponse.results:type_name -> leasebroker.v1.SettleResult
+	5,  // 29: leasebroker.v1.CompleteResponse.next:type_name -> leasebroker.v1.ClaimBatchResponse
+	20, // 30: leasebroker.v1.CompleteResponse.next_error:type_name -> leasebroker.v1.CallError
+	38, // 31: leasebroker.v1.CallError.metadata:type_name -> leasebroker.v1.CallError.MetadataEntry
+	41, // 32: leasebroker.v1.CallError.retry_delay:type_name -> google.protobuf.Duration
+	22, // 33: leasebroker.v1.FailRequest.failures:type_name -> leasebroker.v1.Failure
+	16, // 34: leasebroker.v1.FailRequest.next:type_name -> leasebroker.v1.NextClaim
+	41, // 35: leasebroker.v1.Failure.retry_delay:type_name -> google.protobuf.Duration
+	39, // 36: leasebroker.v1.Failure.columns:type_name -> leasebroker.v1.Failure.ColumnsEntry
+	29, // 37: leasebroker.v1.FailResponse.results:type_name -> leasebroker.v1.SettleResult
+	5,  // 38: leasebroker.v1.FailResponse.next:type_name -> leasebroker.v1.ClaimBatchResponse
+	20, // 39: leasebroker.v1.FailResponse.next_error:type_name -> leasebroker.v1.CallError
+	25, // 40: leasebroker.v1.ReleaseRequest.releases:type_name -> leasebroker.v1.Release
+	41, // 41: leasebroker.v1.Release.delay:type_name -> google.protobuf.Duration
+	29, // 42: leasebroker.v1.ReleaseResponse.results:type_name -> leasebroker.v1.SettleResult
+	1,  // 43: leasebroker.v1.SettleResult.outcome:type_name -> leasebroker.v1.Outcome
+	3,  // 44: leasebroker.v1.SettleResult.state:type_name -> leasebroker.v1.ItemState
+	10, // 45: leasebroker.v1.SettleResult.refusal:type_name -> leasebroker.v1.Refusal
+	33, // 46: leasebroker.v1.EnqueueRequest.items:type_name -> leasebroker.v1.NewItem
+	40, // 47: leasebroker.v1.NewItem.columns:type_name -> leasebroker.v1.NewItem.ColumnsEntry
+	41, // 48: leasebroker.v1.NewItem.delay:type_name -> google.protobuf.Duration
+	35, // 49: leasebroker.v1.EnqueueResponse.results:type_name -> leasebroker.v1.EnqueueResult
+	9,  // 50: leasebroker.v1.Item.ColumnsEntry.value:type_name -> leasebroker.v1.ColumnValue
+	9,  // 51: leasebroker.v1.Completion.ColumnsEntry.value:type_name -> leasebroker.v1.ColumnValue
+	9,  // 52: leasebroker.v1.Failure.ColumnsEntry.value:type_name -> leasebroker.v1.ColumnValue
+	9,  // 53: leasebroker.v1.NewItem.ColumnsEntry.value:type_name -> leasebroker.v1.ColumnValue
+	4,  // 54: leasebroker.v1.LeaseService.ClaimBatch:input_type -> leasebroker.v1.ClaimBatchRequest
+	11, // 55: leasebroker.v1.LeaseService.Heartbeat:input_type -> leasebroker.v1.HeartbeatRequest
+	15, // 56: leasebroker.v1.LeaseService.Complete:input_type -> leasebroker.v1.CompleteRequest
+	21, // 57: leasebroker.v1.LeaseService.Fail:input_type -> leasebroker.v1.FailRequest
+	24, // 58: leasebroker.v1.LeaseService.Release:input_type -> leasebroker.v1.ReleaseRequest
+	27, // 59: leasebroker.v1.LeaseService.ReleaseClaims:input_type -> leasebroker.v1.ReleaseClaimsRequest
+	30, // 60: leasebroker.v1.LeaseService.Wake:input_type -> leasebroker.v1.WakeRequest
+	32, // 61: leasebroker.v1.LeaseService.Enqueue:input_type -> leasebroker.v1.EnqueueRequest
+	5,  // 62: leasebroker.v1.LeaseService.ClaimBatch:output_type -> leasebroker.v1.ClaimBatchResponse
+	13, // 63: leasebroker.v1.LeaseService.Heartbeat:output_type -> leasebroker.v1.HeartbeatResponse
+	19, // 64: leasebroker.v1.LeaseService.Complete:output_type -> leasebroker.v1.CompleteResponse
+	23, // 65: leasebroker.v1.LeaseService.Fail:output_type -> leasebroker.v1.FailResponse
+	26, // 66: leasebroker.v1.LeaseService.Release:output_type -> leasebroker.v1.ReleaseResponse
+	28, // 67: leasebroker.v1.LeaseService.ReleaseClaims:output_type -> leasebroker.v1.ReleaseClaimsResponse
+	31, // 68: leasebroker.v1.LeaseService.Wake:output_type -> leasebroker.v1.WakeResponse
+	34, // 69: leasebroker.v1.LeaseService.Enqueue:output_type -> leasebroker.v1.EnqueueResponse
+	62, // [62:70] is the sub-list for method output_type
+	54, // [54:62] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_leasebroker_v1_lease_broker_proto_init() }

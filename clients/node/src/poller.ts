@@ -6,7 +6,7 @@ import { create } from "@bufbuild/protobuf";
 
 import type { AbandonedClaims } from "./abandoned.js";
 import { Aborted, type Caller, pause } from "./calls.js";
-import { durationMessage, now } from "./clock.js";
+import { durationMessage, durationMilliseconds, now } from "./clock.js";
 import { LeaseBrokerError } from "./errors.js";
 import type { CallHealth } from "./health.js";
 import type { State } from "./state.js";
@@ -17,6 +17,8 @@ import { ClaimBatchRequestSchema, HeldBack, type Lease, type TooLargeItem } from
 const MAX_START_DELAY = 250;
 /** The pause after an empty response that came early, in milliseconds. A broker that stops answers waiting claims so. */
 const PAUSE_AFTER_EARLY_ANSWER = 100;
+/** The longest pause before the next claim that a broker can ask for, in milliseconds. Limits of a queue can change. */
+const LONGEST_PAUSE = 60_000;
 /** The pause after a response that this program could not receive, in milliseconds. */
 const PAUSE_AFTER_REFUSAL = 5_000;
 /** The number of keys of too large items that are remembered. */
@@ -87,7 +89,10 @@ export class Poller {
       ({ sentAt } = answer);
       reportTooLarge(state, answer.message.tooLarge);
       const isEarly = leases.length === 0 && now() - begun < wait / 2;
+      const { retryAfter } = answer.message;
       if (isEarly || answer.message.heldBack === HeldBack.STOPPING) rest = PAUSE_AFTER_EARLY_ANSWER * (0.5 + Math.random());
+      // A limit of the queue gives no item before.
+      if (leases.length === 0 && retryAfter !== undefined) rest = Math.min(durationMilliseconds(retryAfter), LONGEST_PAUSE);
     } catch (error) {
       rest = this.#fail(error, request.requestId);
     }

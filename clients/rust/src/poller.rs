@@ -10,13 +10,15 @@ use super::calls::{CallOptions, Caller};
 use super::errors::{Applied, CallError};
 use super::health::ConnectionHealth;
 use super::state::State;
-use super::values::{after, duration_to_proto};
+use super::values::{after, duration_from_proto, duration_to_proto};
 use lease_broker_proto::{self as proto, HeldBack};
 
 /// Spreads the first claims of workers that start together.
 const MAX_START_DELAY: Duration = Duration::from_millis(250);
 /// Follows an empty response that came early: the broker stops.
 const EARLY_ANSWER_PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause before the next claim that a broker can ask for. Limits of a queue can change.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Bounds the release of abandoned claims.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Lets the broker's own limits decide how large a response is.
@@ -106,17 +108,29 @@ impl Poller {
         };
         let is_empty = answer.message.leases.is_empty();
         // Without these, the queue has no item that the worker can get.
+        let held_back = answer.message.held_back();
         let is_ended = matches!(
-            answer.message.held_back(),
-            HeldBack::Stopping | HeldBack::Released
+            held_back,
+            HeldBack::Stopping
+                | HeldBack::Released
+                | HeldBack::GroupsBusy
+                | HeldBack::MaxLeases
+                | HeldBack::Rate
         );
+        let retry_after = answer.message.retry_after.is_some();
+        let retry_after =
+            retry_after.then(|| duration_from_proto(answer.message.retry_after).min(LONGEST_PAUSE));
         warn_of_too_large(&self.state, &answer.message.too_large);
         self.state
             .accept(answer.message.leases, slots, answer.times);
         if is_empty && options.until_empty && !is_ended {
             self.state.update(super::state::Shared::end_claims);
-        } else if is_empty && begun.elapsed() < wait / 2 {
-            let pause = EARLY_ANSWER_PAUSE.mul_f64(rand::random_range(0.5..1.5));
+        } else if is_empty
+            && (retry_after.is_some() || options.until_empty || begun.elapsed() < wait / 2)
+        {
+            // A limit of the queue gives no item before.
+            let pause = retry_after
+                .unwrap_or_else(|| EARLY_ANSWER_PAUSE.mul_f64(rand::random_range(0.5..1.5)));
             stopping
                 .run_until_cancelled(tokio::time::sleep(pause))
                 .await;

@@ -12,7 +12,7 @@ from lease_broker.calls import Abort, Aborted, Caller
 from lease_broker.errors import LeaseBrokerError
 from lease_broker.health import CallHealth
 from lease_broker.state import State
-from lease_broker.values import duration
+from lease_broker.values import duration, duration_seconds
 
 MAX_BYTES = 1 << 30
 """The size of an answer in bytes that a worker accepts. The broker's own limit is lower."""
@@ -21,6 +21,8 @@ MAX_BYTES = 1 << 30
 _MAX_START_DELAY = 0.25
 # A broker that stops answers waiting claims early, without items. The next claim waits a little.
 _PAUSE_AFTER_EARLY_ANSWER = 0.1
+# The longest pause before the next claim that a broker can ask for. Limits of a queue can change.
+_LONGEST_PAUSE = 60.0
 # The pause after an answer that this program cannot receive.
 _PAUSE_AFTER_LARGE_ANSWER = 5.0
 _RELEASE_SECONDS = 2.0
@@ -110,6 +112,7 @@ class Poller:
         messages: list[v1.Lease] = []
         sent_at = begun
         stopping = False
+        retry_after: float | None = None
         try:
             answer = self._caller.call(
                 "ClaimBatch",
@@ -120,6 +123,8 @@ class Poller:
             )
             messages, sent_at = list(answer.message.leases), answer.sent_at
             stopping = answer.message.held_back == v1.HELD_BACK_STOPPING
+            if answer.message.HasField("retry_after"):
+                retry_after = duration_seconds(answer.message.retry_after)
             state.note_too_large(answer.message.too_large)
         except BaseException:
             with state.lock:
@@ -128,5 +133,8 @@ class Poller:
         finally:
             with state.lock:
                 state.accept(messages, slots, sent_at)
-        if stopping or (not messages and time.monotonic() - begun < wait / 2):
+        if not messages and retry_after is not None:
+            # A limit of the queue gives no item before.
+            self._abort.wait(min(retry_after, _LONGEST_PAUSE))
+        elif stopping or (not messages and time.monotonic() - begun < wait / 2):
             self._abort.wait(_PAUSE_AFTER_EARLY_ANSWER * random.uniform(0.5, 1.5))

@@ -16,6 +16,10 @@ class HeldBack(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     HELD_BACK_TOO_LARGE: _ClassVar[HeldBack]
     HELD_BACK_STOPPING: _ClassVar[HeldBack]
     HELD_BACK_RELEASED: _ClassVar[HeldBack]
+    HELD_BACK_PAUSED: _ClassVar[HeldBack]
+    HELD_BACK_GROUPS_BUSY: _ClassVar[HeldBack]
+    HELD_BACK_MAX_LEASES: _ClassVar[HeldBack]
+    HELD_BACK_RATE: _ClassVar[HeldBack]
 
 class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -50,6 +54,10 @@ HELD_BACK_NOTHING_READY: HeldBack
 HELD_BACK_TOO_LARGE: HeldBack
 HELD_BACK_STOPPING: HeldBack
 HELD_BACK_RELEASED: HeldBack
+HELD_BACK_PAUSED: HeldBack
+HELD_BACK_GROUPS_BUSY: HeldBack
+HELD_BACK_MAX_LEASES: HeldBack
+HELD_BACK_RATE: HeldBack
 OUTCOME_UNSPECIFIED: Outcome
 OUTCOME_APPLIED: Outcome
 OUTCOME_LEASE_LOST: Outcome
@@ -90,14 +98,16 @@ class ClaimBatchRequest(_message.Message):
     def __init__(self, queue: _Optional[str] = ..., worker_id: _Optional[str] = ..., max_items: _Optional[int] = ..., lease_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., wait_timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., request_id: _Optional[str] = ..., max_bytes: _Optional[int] = ...) -> None: ...
 
 class ClaimBatchResponse(_message.Message):
-    __slots__ = ("leases", "too_large", "held_back")
+    __slots__ = ("leases", "too_large", "held_back", "retry_after")
     LEASES_FIELD_NUMBER: _ClassVar[int]
     TOO_LARGE_FIELD_NUMBER: _ClassVar[int]
     HELD_BACK_FIELD_NUMBER: _ClassVar[int]
+    RETRY_AFTER_FIELD_NUMBER: _ClassVar[int]
     leases: _containers.RepeatedCompositeFieldContainer[Lease]
     too_large: _containers.RepeatedCompositeFieldContainer[TooLargeItem]
     held_back: HeldBack
-    def __init__(self, leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., too_large: _Optional[_Iterable[_Union[TooLargeItem, _Mapping]]] = ..., held_back: _Optional[_Union[HeldBack, str]] = ...) -> None: ...
+    retry_after: _duration_pb2.Duration
+    def __init__(self, leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., too_large: _Optional[_Iterable[_Union[TooLargeItem, _Mapping]]] = ..., held_back: _Optional[_Union[HeldBack, str]] = ..., retry_after: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class TooLargeItem(_message.Message):
     __slots__ = ("key", "size_bytes")

@@ -23,6 +23,9 @@ final class Poller {
   /** Follows an empty response of a broker that stops, and one that came early. */
   private static final long EARLY_ANSWER_PAUSE = Clock.SECOND / 10;
 
+  /** The longest pause before the next claim that a broker can ask for. Limits of a queue can change. */
+  private static final long LONGEST_PAUSE = 60 * Clock.SECOND;
+
   /** The time that the release of abandoned claims may take. */
   private static final long RELEASE_TIMEOUT = 2 * Clock.SECOND;
 
@@ -112,7 +115,10 @@ final class Poller {
     state.update(() -> state.accept(response.getLeasesList(), slots, answer.sentAt(), answer.arrivedAt()));
     warnOfTooLarge(state, response.getTooLargeList());
     boolean stops = response.getHeldBack() == HeldBack.HELD_BACK_STOPPING;
-    if (stops || response.getLeasesCount() == 0 && Clock.now() - begun < wait.toNanos() / 2) {
+    if (response.hasRetryAfter() && response.getLeasesCount() == 0) {
+      // A limit of the queue gives no item before.
+      abort.sleep(Math.min(Values.nanos(response.getRetryAfter()), LONGEST_PAUSE));
+    } else if (stops || response.getLeasesCount() == 0 && Clock.now() - begun < wait.toNanos() / 2) {
       abort.sleep(ThreadLocalRandom.current().nextLong(EARLY_ANSWER_PAUSE / 2, EARLY_ANSWER_PAUSE * 3 / 2));
     }
   }
