@@ -1914,6 +1914,53 @@ pub struct ResumeQueueResponse {
     #[prost(message, optional, tag = "1")]
     pub ended: ::core::option::Option<QueuePause>,
 }
+/// The limits of a queue.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct QueueLimits {
+    /// The maximum number of leases over all brokers, 0 to 10,000. 0: any number. Absent in a request: not changed.
+    #[prost(int32, optional, tag = "1")]
+    pub max_leases: ::core::option::Option<i32>,
+    /// The number of items that are given out per time. Absent in a request: not changed. Absent in a response: there is no rate.
+    #[prost(message, optional, tag = "2")]
+    pub rate: ::core::option::Option<QueueRate>,
+    /// The maximum number of leases of a group, 0 to 1,000. 0: any number. Absent in a request: not changed. Only for groups without an
+    /// order.
+    #[prost(int32, optional, tag = "3")]
+    pub group_max_leases: ::core::option::Option<i32>,
+}
+/// The number of items that a queue gives out. In any w seconds at most burst + w × items / per are given out.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct QueueRate {
+    /// The number of items, 0 to 1,000,000. 0: there is no rate.
+    #[prost(int32, tag = "1")]
+    pub items: i32,
+    /// The time in which so many items are given out, 1 ms to 1 day.
+    #[prost(message, optional, tag = "2")]
+    pub per: ::core::option::Option<::prost_types::Duration>,
+    /// The number of items that can be given out at once after a quiet time, 1 to 1,000,000. 0 in a request: `items`.
+    #[prost(int32, tag = "3")]
+    pub burst: i32,
+}
+/// Changes limits of a queue.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SetQueueLimitsRequest {
+    /// The name of the queue. Required.
+    #[prost(string, tag = "1")]
+    pub queue: ::prost::alloc::string::String,
+    /// The limits to change. Absent: none.
+    #[prost(message, optional, tag = "2")]
+    pub limits: ::core::option::Option<QueueLimits>,
+    /// The reason, cut to 1,024 characters. It is written into the audit log.
+    #[prost(string, tag = "3")]
+    pub reason: ::prost::alloc::string::String,
+}
+/// The result of a SetQueueLimits call.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SetQueueLimitsResponse {
+    /// The limits of the queue, after the change. max_leases and group_max_leases are set.
+    #[prost(message, optional, tag = "1")]
+    pub limits: ::core::option::Option<QueueLimits>,
+}
 /// Selects items of one state. An item has to fit all fields that are set.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ItemFilter {
@@ -2650,6 +2697,38 @@ pub mod admin_service_client {
                 .insert(GrpcMethod::new("leasebroker.v1.AdminService", "ResumeQueue"));
             self.inner.unary(req, path, codec).await
         }
+        /// Changes limits of a queue whose configuration sets groups or limits. They count for all brokers, from the next claim on, and stay after
+        /// restarts: the configuration's limits do not count any more. A call without limits changes nothing and returns them.
+        ///
+        /// Errors: INVALID_FIELD (limits: the queue has neither groups nor limits in its configuration; limits.group_max_leases: the groups of the
+        /// queue keep an order, or it has none; limits.rate.per), LIMIT_EXCEEDED (limits.max_leases, limits.rate.items, limits.rate.burst,
+        /// limits.group_max_leases), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        pub async fn set_queue_limits(
+            &mut self,
+            request: impl tonic::IntoRequest<super::SetQueueLimitsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SetQueueLimitsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasebroker.v1.AdminService/SetQueueLimits",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("leasebroker.v1.AdminService", "SetQueueLimits"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
         /// Starts an operation on all items of a queue that fit a filter: redrive, cancel leases, or purge. The role for a purge is admin.
         ///
         /// The operation is stored in the database, and any broker continues it if the one that runs it stops. It changes up to 500 items in
@@ -2942,6 +3021,19 @@ pub mod admin_service_server {
             request: tonic::Request<super::ResumeQueueRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ResumeQueueResponse>,
+            tonic::Status,
+        >;
+        /// Changes limits of a queue whose configuration sets groups or limits. They count for all brokers, from the next claim on, and stay after
+        /// restarts: the configuration's limits do not count any more. A call without limits changes nothing and returns them.
+        ///
+        /// Errors: INVALID_FIELD (limits: the queue has neither groups nor limits in its configuration; limits.group_max_leases: the groups of the
+        /// queue keep an order, or it has none; limits.rate.per), LIMIT_EXCEEDED (limits.max_leases, limits.rate.items, limits.rate.burst,
+        /// limits.group_max_leases), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        async fn set_queue_limits(
+            &self,
+            request: tonic::Request<super::SetQueueLimitsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SetQueueLimitsResponse>,
             tonic::Status,
         >;
         /// Starts an operation on all items of a queue that fit a filter: redrive, cancel leases, or purge. The role for a purge is admin.
@@ -3329,6 +3421,51 @@ pub mod admin_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ResumeQueueSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/leasebroker.v1.AdminService/SetQueueLimits" => {
+                    #[allow(non_camel_case_types)]
+                    struct SetQueueLimitsSvc<T: AdminService>(pub Arc<T>);
+                    impl<
+                        T: AdminService,
+                    > tonic::server::UnaryService<super::SetQueueLimitsRequest>
+                    for SetQueueLimitsSvc<T> {
+                        type Response = super::SetQueueLimitsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::SetQueueLimitsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AdminService>::set_queue_limits(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = SetQueueLimitsSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -4,11 +4,12 @@
 --   group, by the sections `visit_…`, and then locks the items that it has found. It contains `strict_size` or `parallel_size`, which
 --   tell how many items of a group can be leased, and `give_more` for groups that can give several. `first_of_group` returns the state of the first item of a group that is ready or holds others
 --   back. `end_turn` writes the row back before COMMIT, and `tell_limits` tells the broker why there are no more leases. `suspect_is_free`
---   is a condition of suspects.sql. `set_policy`, in adopt.sql, and `fill_row` are batches of their own: the broker runs `fill_row`
---   when it starts.
--- Parameters: those of claim.sql. `fill_row`: @P1: queue. @P2: policy. @P3 to @P7: limits as text; empty: missing.
+--   is a condition of suspects.sql. `set_policy`, in adopt.sql, `fill_row` and `set_limits` are batches of their own: the broker runs
+--   `fill_row` when it starts, and `set_limits` is the change of an operator. Both contain `read_row`.
+-- Parameters: those of claim.sql. `fill_row`: @P1: queue. @P2: policy. @P3 to @P7: limits as text; empty: missing. `set_limits`: @P1:
+--   queue. @P2 to @P6: limits; empty: not changed.
 -- Results: `tell_limits`: a row with lb_limited (max_leases, rate, busy or an empty text), the microseconds until the next token, whether
---   the walk was cut, and the number of groups that it has looked at. `fill_row`: the policy and the limits of the row.
+--   the walk was cut, and the number of groups that it has looked at. `fill_row`, `set_limits`: the policy and the limits of the row.
 -- Locks, in order: X on the row of the queue until COMMIT. S for a moment on leases of the queue (limit of leases), and on leased,
 --   delayed and dead items of the groups that are visited. U on the items that are leased; READPAST skips those that others have locked.
 -- Indexes: token (limit of leases), group (visits), busy (sizes), the key (locks). Without filtered indexes the group index serves for
@@ -264,6 +265,21 @@ IF @@ROWCOUNT = 0
     INSERT lease_broker_queue (queue, policy, max_leases, rate_items, rate_micros, rate_burst, group_max_leases)
     VALUES (@P1, @P2, @max_leases, @items, @micros, @burst, @of_group);
 COMMIT TRANSACTION;
+{read_row}
+
+-- :: set_limits
+/* lease-broker set limits */
+SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @max_leases int = CONVERT(int, NULLIF(@P2, N'')), @items int = CONVERT(int, NULLIF(@P3, N'')),
+    @micros bigint = CONVERT(bigint, NULLIF(@P4, N'')), @burst int = CONVERT(int, NULLIF(@P5, N'')), @of_group int = CONVERT(int, NULLIF(@P6, N''));
+UPDATE lease_broker_queue
+SET max_leases = COALESCE(@max_leases, max_leases), rate_micros = CASE WHEN @items IS NULL THEN rate_micros ELSE @micros END,
+    rate_burst = CASE WHEN @items IS NULL THEN rate_burst ELSE @burst END, rate_items = COALESCE(@items, rate_items),
+    group_max_leases = COALESCE(@of_group, group_max_leases)
+WHERE queue = @P1;
+{read_row}
+
+-- :: read_row
 SELECT q.policy AS lb_w, CONVERT(bigint, q.max_leases) AS lb_n, CONVERT(bigint, q.rate_items) AS lb_items, q.rate_micros AS lb_micros,
     CONVERT(bigint, q.rate_burst) AS lb_burst, CONVERT(bigint, q.group_max_leases) AS lb_group
 FROM lease_broker_queue AS q

@@ -7,9 +7,10 @@
 --   ready item of the group ?2 comes before its delayed items, and before its dead ones if the queue halts at them. `pick_of_group` and
 --   `pick_without_group` return the first ready items of a group, and those without one. `read_head` reads an item that was found.
 --   `find_group` returns the group of an item. `read_policy` is for `schema plan`. `fill_row` runs when a broker starts. It gives the row the policy and the limits that it
---   does not have yet.
+--   does not have yet. `set_limits` is the change of an operator.
 -- Parameters: ?1 queue; ?2 and ?3 groups; ?4 a number of rows, or the maximum number of leases of a group. `read_head` and
---   `find_group`: ?1 to ?3 key values. `fill_row`: ?2 policy; ?3 to ?7 limits. A limit of 0 is no limit. NULL: it is missing.
+--   `find_group`: ?1 to ?3 key values. `fill_row` and `set_limits`: ?2 policy; ?3 to ?7 limits. A limit of
+--   0 is no limit. NULL: it is missing, or not changed.
 -- Locks: the write lock of the file, so claims take turns.
 -- Indexes: group (visits, picks), busy (blocks), token (count_leased), key (read_head). Without filtered indexes the group index serves
 --   for the busy one, and the due index for the token one.
@@ -93,6 +94,13 @@ WHERE {key_match} AND {lease_state} = 0{except_suspects}
 
 -- :: find_group
 SELECT {group} FROM {table} WHERE {key_match}
+
+-- :: set_limits
+UPDATE lease_broker_queue
+SET max_leases = COALESCE(?3, max_leases), rate_items = COALESCE(?4, rate_items),
+    rate_micros = CASE WHEN ?4 IS NULL THEN rate_micros ELSE ?5 END, rate_burst = CASE WHEN ?4 IS NULL THEN rate_burst ELSE ?6 END,
+    group_max_leases = COALESCE(?7, group_max_leases)
+WHERE queue = ?1
 
 -- :: read_policy
 SELECT policy FROM lease_broker_queue WHERE queue = ?1

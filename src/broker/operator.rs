@@ -6,6 +6,7 @@ mod brokers;
 mod definition;
 mod items;
 mod leases;
+mod limits;
 mod operations;
 mod page_token;
 mod pauses;

@@ -11,6 +11,7 @@ mod change_kind;
 pub(super) mod complete;
 mod filter_args;
 mod item_row;
+mod limits;
 mod list;
 mod operation_row;
 mod operations;
@@ -29,6 +30,7 @@ mod watch;
 
 pub(super) use self::brokers::{Brokers, Drain};
 pub(super) use self::cancel::Cancel;
+pub(super) use self::limits::Limits;
 pub(super) use self::list::List;
 pub(super) use self::operations::Operations;
 pub(super) use self::pause::{Pause, Resume};

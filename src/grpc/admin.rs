@@ -3,6 +3,7 @@
 mod api;
 mod audit;
 mod caller;
+mod limits;
 mod messages;
 
 pub use self::api::AdminApi;

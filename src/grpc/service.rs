@@ -293,6 +293,16 @@ impl AdminService for Service {
         .await
     }
 
+    async fn set_queue_limits(
+        &self,
+        request: Request<proto::SetQueueLimitsRequest>,
+    ) -> RpcResult<proto::SetQueueLimitsResponse> {
+        self.operate(request, async |admin, caller, request| {
+            admin.set_queue_limits(caller, request).await
+        })
+        .await
+    }
+
     async fn start_operation(
         &self,
         request: Request<proto::StartOperationRequest>,

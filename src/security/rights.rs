@@ -34,6 +34,8 @@ pub enum Rpc {
     PauseQueue,
     /// Ends the pause of a queue.
     ResumeQueue,
+    /// Changes limits of a queue.
+    SetQueueLimits,
     /// Starts an operation on many items. A purge needs the role admin.
     StartOperation,
     /// Returns an operation.
@@ -59,7 +61,7 @@ pub enum RpcService {
 
 impl Rpc {
     /// All rpcs.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::ClaimBatch,
         Self::Heartbeat,
         Self::Complete,
@@ -74,6 +76,7 @@ impl Rpc {
         Self::GetItem,
         Self::PauseQueue,
         Self::ResumeQueue,
+        Self::SetQueueLimits,
         Self::StartOperation,
         Self::GetOperation,
         Self::ListOperations,
@@ -91,6 +94,7 @@ impl Rpc {
             | Self::GetItem
             | Self::PauseQueue
             | Self::ResumeQueue
+            | Self::SetQueueLimits
             | Self::StartOperation
             | Self::GetOperation
             | Self::ListOperations
@@ -126,6 +130,7 @@ impl Rpc {
             Self::GetItem => "GetItem",
             Self::PauseQueue => "PauseQueue",
             Self::ResumeQueue => "ResumeQueue",
+            Self::SetQueueLimits => "SetQueueLimits",
             Self::StartOperation => "StartOperation",
             Self::GetOperation => "GetOperation",
             Self::ListOperations => "ListOperations",
@@ -148,6 +153,7 @@ impl Rpc {
             Self::CancelLeases
             | Self::PauseQueue
             | Self::ResumeQueue
+            | Self::SetQueueLimits
             | Self::StartOperation
             | Self::CancelOperation => &[Operator, Admin],
             Self::ListQueues

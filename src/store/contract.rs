@@ -9,6 +9,7 @@ mod inspect;
 mod item_search;
 mod latest_time;
 mod leases;
+mod limits;
 mod new_items;
 mod operate;
 mod operations;
@@ -38,6 +39,7 @@ pub use self::item_search::{
 };
 pub use self::latest_time::LatestTime;
 pub use self::leases::Leases;
+pub use self::limits::{LimitChange, QueueLimitValues};
 pub use self::new_items::{FollowUp, NewItem};
 pub use self::operate::{KEEP_OPERATIONS_FOR, Operate};
 pub use self::operations::{

@@ -100,9 +100,10 @@ use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
     AppliedBatch, BrokerOrders, CancelResults, Cancellation, CancelledLease, Checkpoints,
     ClaimCall, Claimed, Database, EnqueueOnce, EnqueuedOnce, Facts, Instance, LatestTime, Leases,
-    NewItem, NewOperation, NewPause, Operate, Operation, OperationBatch, PoolStatus, PurgeStep,
-    Purged, QueueIndex, QueuePause, Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn,
-    SettleResults, Settlement, StartedOperation, StoreError, TraceNote, Upkeep,
+    LimitChange, NewItem, NewOperation, NewPause, Operate, Operation, OperationBatch, PoolStatus,
+    PurgeStep, Purged, QueueIndex, QueueLimitValues, QueuePause, Reaped, ReleasedClaims, Renewal,
+    Renewed, RetentionTurn, SettleResults, Settlement, StartedOperation, StoreError, TraceNote,
+    Upkeep,
 };
 
 /// Statement of the health check: it succeeds only if the database accepts writes.
@@ -406,6 +407,17 @@ impl Operate for MssqlStore {
     async fn resume(&self, queue: QueueIndex) -> Result<Option<QueuePause>, StoreError> {
         self.run(async move |operations: MssqlOperations| operations.resume(queue).await)
             .await
+    }
+
+    async fn set_limits(
+        &self,
+        queue: QueueIndex,
+        change: LimitChange,
+    ) -> Result<QueueLimitValues, StoreError> {
+        self.run(async move |operations: MssqlOperations| {
+            operations.set_limits(queue, change).await
+        })
+        .await
     }
 
     async fn start_operation(

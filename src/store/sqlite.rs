@@ -108,10 +108,10 @@ use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
     AppliedBatch, BrokerOrders, CancelResults, Cancellation, CancelledLease, Checkpoints,
     ClaimCall, Claimed, Database, EnqueueOnce, EnqueuedOnce, Facts, Instance, LatestTime, Leases,
-    NewItem, NewOperation, NewPause, Operate, Operation, OperationBatch, PoolStatus, PurgeStep,
-    Purged, QueueIndex, QueuePause, Reaped, Refusal, ReleasedClaims, Renewal, Renewed,
-    RetentionTurn, SettleResults, Settled, Settlement, StartedOperation, StoreError, TraceNote,
-    Upkeep,
+    LimitChange, NewItem, NewOperation, NewPause, Operate, Operation, OperationBatch, PoolStatus,
+    PurgeStep, Purged, QueueIndex, QueueLimitValues, QueuePause, Reaped, Refusal, ReleasedClaims,
+    Renewal, Renewed, RetentionTurn, SettleResults, Settled, Settlement, StartedOperation,
+    StoreError, TraceNote, Upkeep,
 };
 
 /// A [`Store`](super::Store) on an SQLite file.
@@ -427,6 +427,15 @@ impl Operate for SqliteStore {
     async fn resume(&self, queue: QueueIndex) -> Result<Option<QueuePause>, StoreError> {
         let resume = move |context: &WriteContext| pause::resume(context, queue);
         self.writer.run(resume).await
+    }
+
+    async fn set_limits(
+        &self,
+        queue: QueueIndex,
+        change: LimitChange,
+    ) -> Result<QueueLimitValues, StoreError> {
+        let set = move |context: &WriteContext| turn::set_limits(context, queue, &change);
+        self.writer.run(set).await
     }
 
     async fn start_operation(

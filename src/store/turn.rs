@@ -4,7 +4,7 @@ use lease_broker_model::group::{GroupOrder, Groups};
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_model::rate::Rate;
 
-use super::contract::Limited;
+use super::contract::{LimitChange, Limited, QueueLimitValues};
 use super::error::StoreError;
 
 /// The policy of a queue without groups.
@@ -63,6 +63,31 @@ impl StoredLimits {
             rate_micros: rate.map(|rate| rate.per_micros()),
             rate_burst: rate.map(|rate| i64::from(rate.burst)),
             group_max_leases,
+        }
+    }
+
+    /// Returns the limits that a change sets.
+    pub(super) fn of_change(change: &LimitChange) -> Self {
+        let micros = |per: std::time::Duration| i64::try_from(per.as_micros()).unwrap_or(i64::MAX);
+        Self {
+            max_leases: change.max_leases.map(i64::from),
+            rate_items: change.rate.map(|(items, ..)| i64::from(items)),
+            rate_micros: change.rate.map(|(_, per, _)| micros(per)),
+            rate_burst: change.rate.map(|(.., burst)| i64::from(burst)),
+            group_max_leases: change.group_max_leases.map(i64::from),
+        }
+    }
+
+    /// Returns the limits as operators see them.
+    pub(super) fn values(&self) -> QueueLimitValues {
+        let count = |limit: Option<i64>| {
+            let limit = limit.and_then(|limit| u32::try_from(limit).ok());
+            limit.filter(|limit| *limit > 0)
+        };
+        QueueLimitValues {
+            max_leases: count(self.max_leases),
+            rate: self.rate(),
+            group_max_leases: count(self.group_max_leases),
         }
     }
 

@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
-use lease_broker_proto::{ClaimBatchResponse, HeldBack};
+use lease_broker_proto::{
+    ClaimBatchResponse, HeldBack, QueueLimits, QueueRate, SetQueueLimitsRequest,
+};
 use tokio::time::Instant;
+use tonic::Code;
 
 use crate::api::waiting_claims::{NO_POLLS, WAIT};
+use crate::support::api_error::assert_field_error;
 use crate::support::client::{Client, lease_ids, payload};
 use crate::support::server::Server;
 use crate::support::timeout::with_timeout;
@@ -79,4 +83,82 @@ async fn waiting_claim_gets_the_next_token_of_a_rate() {
     let leases = with_timeout(waiting).await.expect("a claim");
     assert_eq!(leases.len(), 1);
     assert!(start.elapsed() + Duration::from_millis(2) >= PER);
+}
+
+#[tokio::test]
+async fn operator_changes_limits_and_wakes_a_waiting_claim() {
+    let (_server, client) = server("max_leases = 1\n").await;
+    client.enqueue(&["a", "b"]).await;
+    assert_eq!(claim(&client, 9).await.leases.len(), 1);
+    let waiting = tokio::spawn({
+        let (client, request) = (client.clone(), client.waiting_claim_request(9, WAIT));
+        async move { client.try_claim(request).await }
+    });
+    client.wait_until_received().await;
+    let change = |limits| SetQueueLimitsRequest {
+        queue: "work".to_owned(),
+        limits,
+        reason: "a second server".to_owned(),
+    };
+    let limits = QueueLimits {
+        max_leases: Some(2),
+        ..QueueLimits::default()
+    };
+    let mut admin = client.admin.clone();
+    let set = admin.set_queue_limits(change(Some(limits))).await;
+    let set = set.expect("changed").into_inner().limits.expect("limits");
+    assert_eq!((set.max_leases, set.rate), (Some(2), None));
+    let leases = with_timeout(waiting).await.expect("a task");
+    assert_eq!(leases.expect("a claim").len(), 1);
+    let read = admin.set_queue_limits(change(None)).await;
+    assert_eq!(read.expect("read").into_inner().limits, Some(set));
+}
+
+#[tokio::test]
+async fn limits_that_a_queue_cannot_have_are_refused() {
+    let (_server, client) = server("").await;
+    let send = async |limits: QueueLimits| {
+        let request = SetQueueLimitsRequest {
+            queue: "work".to_owned(),
+            limits: Some(limits),
+            ..SetQueueLimitsRequest::default()
+        };
+        client.admin.clone().set_queue_limits(request).await
+    };
+    let invalid = |outcome, field| {
+        assert_field_error(outcome, Code::InvalidArgument, "INVALID_FIELD", field);
+    };
+    let rate = |items, per: Option<Duration>| QueueLimits {
+        rate: Some(QueueRate {
+            items,
+            per: per.map(|per| per.try_into().expect("a duration")),
+            burst: 0,
+        }),
+        ..QueueLimits::default()
+    };
+    let max_leases = |max| QueueLimits {
+        max_leases: Some(max),
+        ..QueueLimits::default()
+    };
+    invalid(send(max_leases(-1)).await, "limits.max_leases");
+    let error = send(max_leases(10_001)).await.expect_err("refused");
+    assert!(error.message().contains("10000"), "{error}");
+    invalid(send(rate(1, None)).await, "limits.rate.per");
+    let days = Duration::from_secs(2 * 86_400);
+    invalid(send(rate(1, Some(days))).await, "limits.rate.per");
+    let of_group = QueueLimits {
+        group_max_leases: Some(2),
+        ..QueueLimits::default()
+    };
+    invalid(send(of_group).await, "limits.group_max_leases");
+    let plain = Server::start().await;
+    let client = plain.client().await;
+    let request = SetQueueLimitsRequest {
+        queue: "work".to_owned(),
+        ..SetQueueLimitsRequest::default()
+    };
+    invalid(
+        client.admin.clone().set_queue_limits(request).await,
+        "limits",
+    );
 }

@@ -27,6 +27,7 @@ const COMMANDS: [&str; 35] = [
     "why",
     "pause",
     "resume",
+    "limits",
     "redrive",
     "cancel",
     "purge",

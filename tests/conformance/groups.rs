@@ -7,7 +7,7 @@ use lease_broker_model::group::{GroupOrder, Groups, QueueLimits};
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{Order, QueueSpec};
 use lease_broker_model::rate::Rate;
-use lease_broker_store::{Claimed, Limited, StoreError};
+use lease_broker_store::{Claimed, LimitChange, Limited, StoreError};
 use lease_broker_value::Value;
 
 use crate::harness::Harness;
@@ -404,6 +404,63 @@ pub(crate) async fn row_of_the_queue_decides_about_limits<H: Harness>() {
     let restarted = fixture.harness.open(&[spec]).await.expect("open");
     let restarted = Broker::new(restarted);
     assert_eq!(restarted.claim(9).await.len(), 1);
+}
+
+pub(crate) async fn operators_change_limits_of_a_running_queue<H: Harness>() {
+    let spec = QueueSpec {
+        limits: QueueLimits {
+            max_leases: Some(1),
+            rate: None,
+        },
+        ..grouped(GroupOrder::Parallel { max_leases: None })
+    };
+    let fixture = items::<H>(spec, &["a", "a", "a", "b", "b", "c"]).await;
+    let other = fixture.another().await;
+    let set = async |change| {
+        let set = other.store.set_limits(other.queue, change);
+        set.await.expect("changed")
+    };
+    let unchanged = set(LimitChange::default()).await;
+    assert_eq!((unchanged.max_leases, unchanged.rate), (Some(1), None));
+    assert_eq!(fixture.claim(9).await.len(), 1);
+    let change = LimitChange {
+        max_leases: Some(3),
+        ..LimitChange::default()
+    };
+    assert_eq!(set(change).await.max_leases, Some(3));
+    assert_eq!(fixture.claim(9).await.len(), 2);
+    let change = LimitChange {
+        max_leases: Some(0),
+        rate: Some((1, HOUR, 1)),
+        group_max_leases: Some(2),
+    };
+    let limits = set(change).await;
+    let rate = Rate {
+        items: 1,
+        per: HOUR,
+        burst: 1,
+    };
+    assert_eq!(limits.rate, Some(rate));
+    assert_eq!(
+        (limits.max_leases, limits.group_max_leases),
+        (None, Some(2))
+    );
+    assert_eq!(fixture.claim(9).await.len(), 1);
+    let change = LimitChange {
+        rate: Some((0, Duration::ZERO, 0)),
+        ..LimitChange::default()
+    };
+    assert_eq!(set(change).await.rate, None);
+    // Groups a and b have two leases at most.
+    let rest = fixture.claim(9).await.len();
+    assert!(rest <= 1, "{rest}");
+    // A restart changes nothing.
+    let restarted = Broker::new(fixture.harness.open(&fixture.queues).await.expect("open"));
+    let kept = restarted
+        .store
+        .set_limits(restarted.queue, LimitChange::default());
+    let kept = kept.await.expect("limits");
+    assert_eq!((kept.max_leases, kept.rate), (None, None));
 }
 
 pub(crate) async fn broker_with_another_policy_gives_no_leases<H: Harness>() {

@@ -285,6 +285,7 @@ macro_rules! conformance {
                     queue_has_at_most_its_number_of_leases
                     queue_gives_items_out_at_its_rate
                     row_of_the_queue_decides_about_limits
+                    operators_change_limits_of_a_running_queue
                     broker_with_another_policy_gives_no_leases
                     broker_without_groups_is_refused
                     removal_drops_the_indexes_of_groups

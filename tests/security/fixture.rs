@@ -11,7 +11,8 @@ use lease_broker_proto::start_operation_request::Action;
 use lease_broker_proto::{
     CancelLeasesRequest, ClaimBatchRequest, CompleteRequest, EnqueueRequest, FailRequest,
     HeartbeatRequest, ItemState, ListItemsRequest, PauseQueueRequest, Redrive,
-    ReleaseClaimsRequest, ReleaseRequest, ResumeQueueRequest, StartOperationRequest, WakeRequest,
+    ReleaseClaimsRequest, ReleaseRequest, ResumeQueueRequest, SetQueueLimitsRequest,
+    StartOperationRequest, WakeRequest,
 };
 use prost::Message;
 use rcgen::KeyPair;
@@ -297,6 +298,14 @@ pub(crate) async fn call(
             admin,
             resume_queue,
             ResumeQueueRequest {
+                queue,
+                ..Default::default()
+            }
+        ),
+        "SetQueueLimits" => send!(
+            admin,
+            set_queue_limits,
+            SetQueueLimitsRequest {
                 queue,
                 ..Default::default()
             }

@@ -14,7 +14,7 @@ use crate::support::skipped::skipped;
 use crate::support::timeout::with_timeout;
 
 /// Each rpc with the roles that may send it: the table of `docs/security.md`.
-const TABLE: [(&str, &[&str]); 13] = [
+const TABLE: [(&str, &[&str]); 14] = [
     ("ClaimBatch", &["worker", "admin"]),
     ("Heartbeat", &["worker", "admin"]),
     ("Complete", &["worker", "admin"]),
@@ -25,6 +25,7 @@ const TABLE: [(&str, &[&str]); 13] = [
     ("ListItems", &["observer", "operator", "admin"]),
     ("PauseQueue", &["operator", "admin"]),
     ("ResumeQueue", &["operator", "admin"]),
+    ("SetQueueLimits", &["operator", "admin"]),
     ("StartOperation", &["operator", "admin"]),
     ("Wake", &["worker", "producer", "admin"]),
     ("Enqueue", &["producer", "admin"]),

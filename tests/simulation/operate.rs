@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lease_broker_store::{
-    AppliedBatch, BrokerOrders, NewOperation, NewPause, Operate, Operation, OperationBatch,
-    QueueIndex, QueuePause, StartedOperation, StoreError,
+    AppliedBatch, BrokerOrders, LimitChange, NewOperation, NewPause, Operate, Operation,
+    OperationBatch, QueueIndex, QueueLimitValues, QueuePause, StartedOperation, StoreError,
 };
 use uuid::Uuid;
 
@@ -18,6 +18,14 @@ impl Operate for SimulatedStore {
     }
 
     async fn resume(&self, _: QueueIndex) -> Result<Option<QueuePause>, StoreError> {
+        Err(unsupported())
+    }
+
+    async fn set_limits(
+        &self,
+        _: QueueIndex,
+        _: LimitChange,
+    ) -> Result<QueueLimitValues, StoreError> {
         Err(unsupported())
     }
 

@@ -80,6 +80,7 @@ rpcs! {
     get_item(GetItemRequest) -> GetItemResponse;
     pause_queue(PauseQueueRequest) -> PauseQueueResponse;
     resume_queue(ResumeQueueRequest) -> ResumeQueueResponse;
+    set_queue_limits(SetQueueLimitsRequest) -> SetQueueLimitsResponse;
     cancel_leases(CancelLeasesRequest) -> CancelLeasesResponse;
     start_operation(StartOperationRequest) -> StartOperationResponse;
     get_operation(GetOperationRequest) -> GetOperationResponse;

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::audit::audited;
 use super::caller::AdminCaller;
+use super::limits::{limits_from_proto, limits_to_proto};
 use super::messages::{
     brokers_to_proto, instance_to_proto, item_list_to_proto, list_items_from_proto,
     one_item_to_proto, operation_to_proto, pause_mode_from_proto, pause_to_proto,
@@ -110,6 +111,23 @@ impl AdminApi {
         let ended = audited(caller, rpc, queue, "", &request.reason, resumed)?;
         Ok(proto::ResumeQueueResponse {
             ended: ended.map(pause_to_proto),
+        })
+    }
+
+    /// Changes limits of a queue.
+    pub async fn set_queue_limits(
+        &self,
+        caller: &AdminCaller,
+        request: proto::SetQueueLimitsRequest,
+    ) -> Answer<proto::SetQueueLimitsResponse> {
+        let (rpc, queue) = (Rpc::SetQueueLimits, &request.queue);
+        caller.check(rpc, queue)?;
+        let change = limits_from_proto(request.limits.unwrap_or_default())?;
+        let detail = format!("{change:?}");
+        let changed = self.operator.set_limits(queue, change).await;
+        let limits = audited(caller, rpc, queue, &detail, &request.reason, changed)?;
+        Ok(proto::SetQueueLimitsResponse {
+            limits: Some(limits_to_proto(limits)),
         })
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use uuid::Uuid;
 
+use super::limits::{LimitChange, QueueLimitValues};
 use super::operations::{
     AppliedBatch, BrokerOrders, NewOperation, Operation, OperationBatch, StartedOperation,
 };
@@ -25,6 +26,14 @@ pub trait Operate: Send + Sync + 'static {
 
     /// Ends the pause of a queue, and returns it. `None`: the queue was not paused.
     async fn resume(&self, queue: QueueIndex) -> Result<Option<QueuePause>, StoreError>;
+
+    /// Changes limits of a queue, and returns its limits. They count from the next claim on, at any broker. A queue that has neither groups
+    /// nor limits in its configuration does not obey them.
+    async fn set_limits(
+        &self,
+        queue: QueueIndex,
+        change: LimitChange,
+    ) -> Result<QueueLimitValues, StoreError>;
 
     /// Stores an operation, unless one with its id exists or the queue runs one of its kind. Deletes operations that ended more than
     /// [`KEEP_OPERATIONS_FOR`] ago.

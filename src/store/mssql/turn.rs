@@ -6,14 +6,14 @@ use tiberius::{Row, ToSql};
 use super::catalogue::Table;
 use super::connection::Connection;
 use super::decode;
-use super::error::OperationFailure;
+use super::error::{OperationFailure, RetrySafety};
 use super::index;
 use super::operations::MssqlOperations;
 use super::quote::text_literal;
 use crate::index_role::IndexRole;
 use crate::template::{Placeholders, render};
 use crate::turn::{StoredLimits, check_policy, policy};
-use crate::{Limited, QueueIndex, StoreError};
+use crate::{LimitChange, Limited, QueueIndex, QueueLimitValues, StoreError};
 
 const GROUPS: &str = lease_broker_sql::mssql::GROUPS;
 
@@ -59,6 +59,25 @@ pub(super) fn policy_error(queue: &QueueSpec, failure: &OperationFailure) -> Opt
 }
 
 impl MssqlOperations {
+    pub(super) async fn set_limits(
+        &self,
+        queue: QueueIndex,
+        change: LimitChange,
+    ) -> Result<QueueLimitValues, StoreError> {
+        let name = &self.queue(queue)?.spec.name;
+        let limits = texts(&StoredLimits::of_change(&change));
+        let limits = limits.iter().map(|limit| limit as &dyn ToSql);
+        let parameters: Vec<&dyn ToSql> =
+            std::iter::once(name as &dyn ToSql).chain(limits).collect();
+        let results = self
+            .pool
+            .query(&batch("set_limits"), &parameters, RetrySafety::Idempotent)
+            .await?;
+        let rows = decode::result_set(&results, 0)?;
+        let limits = rows.first().map(read_row).transpose()?;
+        Ok(limits.unwrap_or_default().1.values())
+    }
+
     /// Gives the row of a queue the policy and the limits that it does not have yet, and logs the limits of the configuration that do
     /// not count because the row has others.
     pub(super) async fn fill_row(&self, queue: QueueIndex) -> Result<(), StoreError> {
@@ -68,30 +87,12 @@ impl MssqlOperations {
         }
         let own = StoredLimits::of(queue);
         let policy = policy(queue);
-        let text = |limit: Option<i64>| limit.map(|limit| limit.to_string()).unwrap_or_default();
-        let limits = [
-            own.max_leases,
-            own.rate_items,
-            own.rate_micros,
-            own.rate_burst,
-            own.group_max_leases,
-        ]
-        .map(text);
+        let limits = texts(&own);
         let names: [&dyn ToSql; 2] = [&queue.name, &policy];
         let limits = limits.iter().map(|limit| limit as &dyn ToSql);
         let parameters: Vec<&dyn ToSql> = names.into_iter().chain(limits).collect();
-        let batch = render(GROUPS, "fill_row", &Placeholders::new());
-        let results = self.query_twice(&batch, &parameters).await?;
-        let row = decode::single_row(&results, 0)?;
-        let stored = decode::optional_text(row, 0)?;
-        let limit = |column| decode::optional_integer(row, column);
-        let stored_limits = StoredLimits {
-            max_leases: limit(1)?,
-            rate_items: limit(2)?,
-            rate_micros: limit(3)?,
-            rate_burst: limit(4)?,
-            group_max_leases: limit(5)?,
-        };
+        let results = self.query_twice(&batch("fill_row"), &parameters).await?;
+        let (stored, stored_limits) = read_row(decode::single_row(&results, 0)?)?;
         for limit in own.differences(&stored_limits) {
             tracing::warn!(
                 queue = queue.name,
@@ -104,6 +105,37 @@ impl MssqlOperations {
         }
         Ok(())
     }
+}
+
+/// Renders a batch that changes the row of a queue and reads it.
+fn batch(section: &str) -> String {
+    let read = render(GROUPS, "read_row", &Placeholders::new());
+    render(GROUPS, section, &Placeholders::from([("read_row", read)]))
+}
+
+/// Returns limits as the parameters of a batch. Empty: the limit is missing.
+fn texts(limits: &StoredLimits) -> [String; 5] {
+    let limits = [
+        limits.max_leases,
+        limits.rate_items,
+        limits.rate_micros,
+        limits.rate_burst,
+        limits.group_max_leases,
+    ];
+    limits.map(|limit| limit.map(|limit| limit.to_string()).unwrap_or_default())
+}
+
+/// Reads the policy and the limits of a row.
+fn read_row(row: &Row) -> Result<(Option<String>, StoredLimits), StoreError> {
+    let limit = |column| decode::optional_integer(row, column);
+    let limits = StoredLimits {
+        max_leases: limit(1)?,
+        rate_items: limit(2)?,
+        rate_micros: limit(3)?,
+        rate_burst: limit(4)?,
+        group_max_leases: limit(5)?,
+    };
+    Ok((decode::optional_text(row, 0)?, limits))
 }
 
 /// Returns the policy of the queue if the row has another one. `None`: the row has this policy, or none yet.

@@ -11,9 +11,10 @@ use super::queue_statements::QueueStatements;
 use super::statement::{bind, borrowed};
 use super::turn_statements::TurnStatements;
 use super::walk::{Found, Walk, WalkPosition};
+use super::writer::WriteContext;
 use crate::template::{Placeholders, render};
 use crate::turn::{Allowance, StoredLimits, check_policy, max_visits, policy};
-use crate::{ClaimCall, Claimed, Limited, StoreError};
+use crate::{ClaimCall, Claimed, LimitChange, Limited, QueueIndex, QueueLimitValues, StoreError};
 
 const GROUPS: &str = lease_broker_sql::sqlite::GROUPS;
 
@@ -240,6 +241,35 @@ pub(super) fn fill_row(connection: &Connection, queue: &QueueStatements) -> Resu
         tracing::error!(queue = queue.spec.name, %error, "claims get no leases");
     }
     Ok(())
+}
+
+/// Changes limits of a queue. See [`Operate::set_limits`](crate::Operate::set_limits).
+pub(super) fn set_limits(
+    context: &WriteContext,
+    queue: QueueIndex,
+    change: &LimitChange,
+) -> Result<QueueLimitValues, StoreError> {
+    let queue = context.queue(queue)?;
+    let Some(sql) = &queue.sql.turn else {
+        return Ok(QueueLimitValues::default());
+    };
+    let new = StoredLimits::of_change(change);
+    let null = rusqlite::types::Null;
+    let set = render(GROUPS, "set_limits", &Placeholders::new());
+    let mut set = context.connection.prepare_cached(&set)?;
+    let values: &[&dyn ToSql] = &[
+        &queue.spec.name,
+        &null,
+        &new.max_leases,
+        &new.rate_items,
+        &new.rate_micros,
+        &new.rate_burst,
+        &new.group_max_leases,
+    ];
+    bind(&mut set, 1, values)?;
+    set.raw_execute()?;
+    let row = read_row(&context.connection, sql, &queue.spec)?.unwrap_or_default();
+    Ok(row.limits.values())
 }
 
 /// Returns the policy of the queue if the row has another one. `None`: the row has this policy, or none yet.

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use lease_broker_model::key::Key;
 use lease_broker_store::{
     AppliedBatch, BrokerList, BrokerOrders, Browse, FoundItems, ItemRecord, ItemSearch,
-    NewOperation, NewPause, Operate, Operation, OperationBatch, QueueIndex, QueuePause,
-    StartedOperation, StoreError,
+    LimitChange, NewOperation, NewPause, Operate, Operation, OperationBatch, QueueIndex,
+    QueueLimitValues, QueuePause, StartedOperation, StoreError,
 };
 use uuid::Uuid;
 
@@ -72,6 +72,14 @@ impl<T: Operate> Operate for Shared<T> {
 
     async fn resume(&self, queue: QueueIndex) -> Result<Option<QueuePause>, StoreError> {
         shared(self.0.resume(queue)).await
+    }
+
+    async fn set_limits(
+        &self,
+        queue: QueueIndex,
+        change: LimitChange,
+    ) -> Result<QueueLimitValues, StoreError> {
+        shared(self.0.set_limits(queue, change)).await
     }
 
     async fn start_operation(

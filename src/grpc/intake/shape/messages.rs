@@ -85,6 +85,7 @@ pub(in crate::grpc::intake) fn message_of(rpc: Rpc) -> &'static Schema {
         Rpc::GetItem => &GET_ITEM,
         Rpc::PauseQueue => &PAUSE_QUEUE,
         Rpc::ResumeQueue => &RESUME_QUEUE,
+        Rpc::SetQueueLimits => &SET_QUEUE_LIMITS,
         Rpc::StartOperation => &START_OPERATION,
         Rpc::GetOperation => &GET_OPERATION,
         Rpc::ListOperations => &LIST_OPERATIONS,
@@ -157,6 +158,12 @@ schema!(GET_ITEM, proto::GetItemRequest, 1 "queue" Name, 2 "key" Text);
 schema!(PAUSE_QUEUE, proto::PauseQueueRequest,
     1 "queue" Name, 2 "mode" Number, 3 "reason" Text, 4 "until" Message(&TIME));
 schema!(RESUME_QUEUE, proto::ResumeQueueRequest, 1 "queue" Name, 2 "reason" Text);
+schema!(SET_QUEUE_LIMITS, proto::SetQueueLimitsRequest,
+    1 "queue" Name, 2 "limits" Message(&QUEUE_LIMITS), 3 "reason" Text);
+schema!(QUEUE_LIMITS, proto::QueueLimits,
+    1 "limits.max_leases" Number, 2 "limits.rate" Message(&QUEUE_RATE), 3 "limits.group_max_leases" Number);
+schema!(QUEUE_RATE, proto::QueueRate,
+    1 "limits.rate.items" Number, 2 "limits.rate.per" Message(&TIME), 3 "limits.rate.burst" Number);
 schema!(START_OPERATION, proto::StartOperationRequest,
     1 "queue" Name, 2 "filter" Message(&FILTER), 3 "redrive" Message(&REDRIVE), 4 "cancel_leases" Message(&CANCEL_HELD),
     5 "purge" Message(&PURGE), 6 "limit" Number, 7 "max_per_second" Number, 8 "dry_run" Number, 9 "request_id" Name,

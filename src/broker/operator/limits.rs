@@ -1,0 +1,78 @@
+//! Limits of queues.
+
+use std::time::Duration;
+
+use lease_broker_model::group::{GroupOrder, Groups, QueueLimits};
+use lease_broker_model::rate::Rate;
+use lease_broker_store::{LimitChange, QueueLimitValues};
+
+use super::Operator;
+use crate::broker::error::Error;
+
+impl Operator {
+    /// Changes limits of a queue, wakes its claims that wait at this broker, and returns the limits. A change without limits only
+    /// returns them.
+    ///
+    /// # Errors
+    /// [`Error::QueueNotFound`], an invalid field, an exceeded limit, and those of the store.
+    pub async fn set_limits(
+        &self,
+        queue: &str,
+        change: LimitChange,
+    ) -> Result<QueueLimitValues, Error> {
+        let (index, spec) = self.queue(queue)?;
+        if !spec.takes_turns() && change == LimitChange::default() {
+            return Ok(QueueLimitValues::default());
+        }
+        if !spec.takes_turns() {
+            let problem = "the queue has neither groups nor limits in its configuration, so its claims obey none: set group, \
+                           max_leases or rate there";
+            return Err(Error::invalid("limits", problem));
+        }
+        let order = spec.groups.as_ref().map(|groups| groups.order);
+        let has_parallel_groups = matches!(order, Some(GroupOrder::Parallel { .. }));
+        if change.group_max_leases.is_some() && !has_parallel_groups {
+            let problem = "needs groups with order = \"none\" in the configuration of the queue";
+            return Err(Error::invalid("limits.group_max_leases", problem));
+        }
+        let mut counts = vec![
+            (
+                "limits.max_leases",
+                change.max_leases,
+                QueueLimits::MAX_LEASES,
+            ),
+            (
+                "limits.group_max_leases",
+                change.group_max_leases,
+                Groups::MAX_LEASES,
+            ),
+        ];
+        if let Some((items, per, burst)) = change.rate {
+            counts.push(("limits.rate.items", Some(items), Rate::MAX_ITEMS));
+            counts.push(("limits.rate.burst", Some(burst), Rate::MAX_ITEMS));
+            check_per(items, per)?;
+        }
+        for (field, count, max) in counts {
+            if let Some(count) = count.filter(|count| *count > max) {
+                let problem = format!("is more than {max}");
+                return Err(Error::limit(field, problem, &count, &max));
+            }
+        }
+        let limits = self.store()?.set_limits(index, change).await?;
+        if let Some(wakeups) = self.wakeups(index) {
+            wakeups.notify_item_ready_in(Duration::ZERO);
+        }
+        Ok(limits)
+    }
+}
+
+/// Checks the time of a rate.
+fn check_per(items: u32, per: Duration) -> Result<(), Error> {
+    let [shortest, longest] = Rate::PER;
+    if items == 0 || (shortest..=longest).contains(&per) {
+        return Ok(());
+    }
+    let [shortest, longest] = Rate::PER.map(humantime::format_duration);
+    let problem = format!("must be {shortest} to {longest}");
+    Err(Error::invalid("limits.rate.per", problem))
+}
