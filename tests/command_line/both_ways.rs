@@ -186,6 +186,36 @@ fn pause_with_an_end_shows_it() {
 }
 
 #[test]
+fn limits_are_shown_and_changed_both_ways() {
+    let mut workspace =
+        Workspace::with("[queues.work]\nmanaged_columns = { payload = 'text' }\nmax_leases = 1\n");
+    workspace.serve();
+    let url = workspace.process.as_ref().expect("a service").url();
+    let service = format!("--address {url}");
+    for (way, max) in [(&*service, 2), ("--config queues.toml --store q.db", 3)] {
+        let set = workspace.run(&format!(
+            "limits work --max-leases {max} --rate 100/1m --burst 7 --reason test {way}"
+        ));
+        let text = format!("limits of queue work: {max} leases, 100/1m items with a burst of 7\n");
+        assert_eq!((set.code, &*set.out), (0, &*text), "{set:?}");
+        let row = workspace
+            .run(&format!("limits work --output json {way}"))
+            .json()[0]
+            .clone();
+        assert_eq!(
+            (&row["max_leases"], &row["rate"], &row["burst"]),
+            (&json!(max), &json!("100/1m"), &json!(7))
+        );
+        let none = workspace.run(&format!("limits work --max-leases 0 --rate none {way}"));
+        assert_eq!(none.out, "queue work has no limits\n", "{none:?}");
+        for refused in ["--rate 5", "--burst 5", "--max-leases -1"] {
+            let refused = workspace.run(&format!("limits work {refused} {way}"));
+            assert_eq!(refused.code, 64, "{refused:?}");
+        }
+    }
+}
+
+#[test]
 fn flags_and_variables_name_one_place() {
     let workspace = Workspace::serving();
     let url = workspace.process.as_ref().expect("a service").url();

@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::command_line::workspace::Workspace;
 use crate::support::skipped::skipped;
 
-const COMMANDS: [&str; 35] = [
+const COMMANDS: [&str; 36] = [
     "serve",
     "demo",
     "schema plan",

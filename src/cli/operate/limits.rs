@@ -21,7 +21,7 @@ use crate::cli::output::Row;
 Examples:
   lease-broker limits calls
   lease-broker limits calls --max-leases 50 --rate 100/1m --burst 10
-  lease-broker limits calls --rate none --reason \"the quota was lifted\""))]
+  lease-broker limits calls --rate none --reason contract"))]
 pub(in crate::cli) struct Limits {
     /// Queue
     #[arg(add = ArgValueCandidates::new(complete::queues))]
