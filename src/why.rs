@@ -22,6 +22,11 @@ pub fn causes(facts: &ItemFacts, queue: &QueueSpec) -> Vec<Cause> {
     if is_ready && row.attempt > 0 && row.owner.is_none() && !row.has_token {
         causes.push(Cause::Suspect);
     }
+    if is_ready && queue.takes_turns() {
+        let groups = queue.groups.as_ref();
+        causes.extend(groups.map(|groups| Cause::Group(groups.is_strict())));
+        causes.push(Cause::Limits);
+    }
     let waits_for_broker = !matches!(row.state, None | Some(State::Completed | State::Dead));
     if waits_for_broker {
         causes.extend(facts.lock.clone().map(Cause::Locked));

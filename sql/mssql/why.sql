@@ -1,7 +1,8 @@
 -- Purpose: finds out why an item is not being claimed. Operators run it by hand. A login with SELECT on the table is enough.
 -- Sections: `facts` is one batch: the row, a test for locks, the place of the item among the ready ones, and the brokers. If the test
 --   finds a lock, `wait` waits for it on one session, and `find_blocker` asks on another session which session holds it.
---   `wait_by_update` does the same as `wait` on Babelfish, which ignores lock hints; it needs UPDATE.
+--   `same_group` is a condition of the
+--   place in a queue with groups. `wait_by_update` does the same as `wait` on Babelfish, which ignores lock hints; it needs UPDATE.
 -- Parameters: @P1 to @P4 as in every statement with lists (sql/README.md). @P5: number of keys, 1, or 0 if no row can have the key.
 --   @P6: JSON array with the key, {i: 0, k1 to k3}. @P7: maximum number of ready items to read. @P8: the time without an
 --   announcement after which a broker no longer counts as running, in seconds. `find_blocker`: @P1: the session that waits.
@@ -27,6 +28,7 @@
 --   would need the hash of the row's key. Both show other sessions only with VIEW SERVER STATE, or VIEW DATABASE STATE on Azure SQL
 --   Database. Babelfish lacks both.
 -- Why the ready items are read as in claim.sql, with the same hint, conditions and order: the place must be that of a claim.
+-- Why {same_group}: only the items of its own group come before an item. Groups take turns.
 -- Why OBJECT_ID: a statement on a table that does not exist would fail, and with it the batch.
 -- Why {key_list}, FORCE ORDER and the other hints: see cancel.sql and leases.sql.
 
@@ -55,7 +57,7 @@ OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 INSERT @ready (lb_p, {key_names})
 SELECT TOP (@P7) ROW_NUMBER() OVER (ORDER BY {pick_order}), {t_key_columns}
 FROM {table} AS t WITH (READPAST, READCOMMITTEDLOCK{ready_hint})
-WHERE t.{lease_state} = 0{key_not_null}
+WHERE t.{lease_state} = 0{key_not_null}{same_group}
 ORDER BY {pick_order}
 OPTION (KEEPFIXED PLAN, OPTIMIZE FOR (@P7 = 1));
 SELECT MIN(d.lb_p) AS lb_p, (SELECT COUNT(*) FROM @ready) AS lb_n
@@ -68,6 +70,10 @@ IF OBJECT_ID(N'lease_broker_instance') IS NOT NULL
         CONVERT(int, i.draining) AS lb_n, i.settings AS lb_settings, i.activity AS lb_activity
     FROM lease_broker_instance AS i
     WHERE i.seen_time > DATEADD(second, -@P8, @now);
+
+-- :: same_group
+AND EXISTS (SELECT g.lb_group FROM (SELECT t.{group} AS lb_group FROM {key_list} INNER JOIN {table} AS t ON {join_list_on_key}) AS g
+        INTERSECT SELECT t.{group})
 
 -- :: wait
 /* lease-broker why {queue_comment} */

@@ -29,6 +29,10 @@ pub enum Cause {
     Behind(Ahead, bool),
     /// The item is ready and the first of its queue.
     First,
+    /// The item is ready, and its group can hold it back. True: the groups keep an order.
+    Group(bool),
+    /// The item is ready, and the queue has limits.
+    Limits,
     /// The item is ready, and its last lease expired.
     Suspect,
     /// The item was ready, and another transaction was changing its row.
@@ -59,6 +63,8 @@ impl Cause {
             Self::Dead => "dead",
             Self::Behind(..) => "behind",
             Self::First => "first",
+            Self::Group(_) => "group",
+            Self::Limits => "limits",
             Self::Suspect => "suspect",
             Self::Changing => "changing",
             Self::Locked(_) => "locked",
@@ -119,6 +125,11 @@ impl Cause {
             Self::First => format!(
                 "It is the first of the ready items, so the next claim gets it: if it stays ready, no worker claims from {queue}."
             ),
+            Self::Group(true) => "The items of its group go one after the other, so it waits while an item of the group is leased, or while \
+                one before it is delayed; then its group waits for its turn."
+                .to_owned(),
+            Self::Group(false) => "Its group waits for its turn, and while the group has as many leases as it may have.".to_owned(),
+            Self::Limits => format!("The queue can have limits of leases and of items per time: lease-broker limits {queue}"),
             Self::Suspect => "Its last lease expired, so it may have ended the process of its worker: only a worker that holds no other \
                 lease gets it."
                 .to_owned(),

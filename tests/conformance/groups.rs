@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use lease_broker_model::group::{GroupOrder, Groups, QueueLimits};
 use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
 use lease_broker_model::queue::{Order, QueueSpec};
 use lease_broker_model::rate::Rate;
-use lease_broker_store::{Claimed, LimitChange, Limited, StoreError};
+use lease_broker_store::{Ahead, Claimed, LimitChange, Limited, StoreError};
 use lease_broker_value::Value;
 
 use crate::harness::Harness;
@@ -675,6 +676,16 @@ pub(crate) async fn item_that_does_not_fit_keeps_its_place<H: Harness>() {
     assert!(none.items.is_empty());
     assert_eq!(none.too_large.len(), 3);
     assert_eq!(keys(&fixture.claim(9).await), ["1", "3", "4"]);
+}
+
+pub(crate) async fn only_items_of_its_group_come_before_an_item<H: Harness>() {
+    let fixture = items::<H>(grouped(STRICT), &["a", "b", "a", "", "a", ""]).await;
+    for (id, ahead) in [(1, 0), (3, 1), (5, 2), (2, 0), (4, 0), (6, 1)] {
+        let key = Key(Box::new([Value::Int(id)]));
+        let facts = fixture.store.item_facts(fixture.queue, key);
+        let row = facts.await.expect("facts").row.expect("a row");
+        assert_eq!(row.ahead, Some(Ahead::Exactly(ahead)), "{id}");
+    }
 }
 
 pub(crate) async fn new_items_of_clients_join_their_groups<H: Harness>() {

@@ -295,6 +295,7 @@ macro_rules! conformance {
                     groups_work_without_filtered_indexes
                     queue_without_an_order_can_have_parallel_groups
                     item_that_does_not_fit_keeps_its_place
+                    only_items_of_its_group_come_before_an_item
                     new_items_of_clients_join_their_groups
                 }
                 foreign_keys {

@@ -16,7 +16,12 @@ pub(super) struct WhyStatements {
 
 impl WhyStatements {
     pub(super) fn new(placeholders: &Placeholders) -> Self {
-        let placeholders = with_key_list(&LEASE_SQL, placeholders);
+        let mut placeholders = with_key_list(&LEASE_SQL, placeholders);
+        let same_group = match placeholders.contains_key("group") {
+            true => format!("\n    {}", render(WHY, "same_group", &placeholders)),
+            false => String::new(),
+        };
+        placeholders.insert("same_group", same_group);
         let section = |name| render(WHY, name, &placeholders);
         Self {
             facts: section("facts"),

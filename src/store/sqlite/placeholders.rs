@@ -140,6 +140,9 @@ fn set_group_placeholders(
     let (Some(groups), Some(group)) = (&queue.groups, &columns.group) else {
         return;
     };
+    let of_key = (1..).zip(&columns.key);
+    let of_key = of_key.map(|(number, column)| format!("g.{} = ?{number}", quote(&column.name)));
+    placeholders.insert("g_key_match", of_key.collect::<Vec<_>>().join(" AND "));
     let order = columns.order_in_group();
     let names = order.iter().map(|part| quote(&part.column));
     let state = format!("b.{}", quote(queue.soft_lock.name(SoftLockColumn::State)));

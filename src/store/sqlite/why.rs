@@ -92,6 +92,9 @@ fn count_ahead(
     let mut statement = connection.prepare_cached(&queue.sql.why.find_ready)?;
     let limit = i64::try_from(ItemFacts::AHEAD_LIMIT + 1).unwrap_or(i64::MAX);
     bind(&mut statement, 4, &[&limit])?;
+    if queue.spec.groups.is_some() {
+        bind_key(&mut statement, key)?;
+    }
     let mut rows = statement.raw_query();
     let mut ready = 0;
     while let Some(row) = rows.next()? {

@@ -14,7 +14,13 @@ pub(super) struct WhyStatements {
 
 impl WhyStatements {
     pub(super) fn new(placeholders: &Placeholders) -> Self {
-        let text = |section| render(WHY, section, placeholders);
+        let mut placeholders = placeholders.clone();
+        let same_group = match placeholders.contains_key("group") {
+            true => format!(" {}", render(WHY, "same_group", &placeholders)),
+            false => String::new(),
+        };
+        placeholders.insert("same_group", same_group);
+        let text = |section| render(WHY, section, &placeholders);
         Self {
             read_row: text("read_row"),
             find_ready: text("find_ready"),
