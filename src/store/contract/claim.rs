@@ -47,7 +47,7 @@ pub struct Claimed {
     pub has_more: bool,
     /// True: the queue is paused, so the call got no new lease.
     pub is_paused: bool,
-    /// True if ready items were kept from this call because of [suspects](super::suspects).
+    /// True if ready items were kept from this call because of suspects.
     pub is_held_back: bool,
 }
 
