@@ -31,5 +31,6 @@ def run(cell: Cell) -> None:
     assert all(row.state == COMPLETED for row in innocent), [row for row in innocent if row.state != COMPLETED]
     most = max(row.attempt for row in innocent)
     assert most <= 2, f"an innocent item has used {most} attempts"
-    cell.notes.append(f"{len(cell.workers)} processes, {sum(row.attempt - 1 for row in innocent)} attempts lost by neighbours")
+    lost = sum(row.attempt - 1 for row in innocent)
+    cell.notes.append(f"{len(cell.workers)} processes, {lost} attempts lost by neighbours")
     check_all(cell)
