@@ -1,4 +1,4 @@
-"""2 workers with 2 slots each, 40 items of 200 ms: a worker leases items only for free slots, and both get a fair part."""
+"""2 workers with 2 slots each, 40 items of 200 ms: leases only for free slots, and both workers get a fair part."""
 
 import time
 from collections import defaultdict
