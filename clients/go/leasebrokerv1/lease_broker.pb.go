@@ -49,6 +49,14 @@
 //   UNAVAILABLE          LEASE_ID_TOO_NEW      a newer instance of the service issued a lease id (with RetryInfo). Only
 //                                              from calls with lease ids, while instances of two versions run
 //   FAILED_PRECONDITION  STORE_MISCONFIGURED   the database refuses the operation until its schema or login is corrected
+//   FAILED_PRECONDITION  QUEUE_PAUSED          the queue is paused for Enqueue. The call can be sent again when an operator has
+//                                              ended the pause
+//   FAILED_PRECONDITION  OPERATION_RUNNING     only AdminService: the queue runs an operation of this kind. The metadata has
+//                                              operation_id
+//   FAILED_PRECONDITION  PURGE_NOT_ALLOWED     only AdminService: the rows of the table may not be deleted
+//   NOT_FOUND            ITEM_NOT_FOUND        only AdminService: no row has the key
+//   NOT_FOUND            OPERATION_NOT_FOUND   only AdminService: there is no such operation
+//   NOT_FOUND            BROKER_NOT_FOUND      only AdminService: no such broker was seen in the last day
 //   DEADLINE_EXCEEDED    DEADLINE_EXCEEDED     the caller's deadline is about to pass
 //   UNIMPLEMENTED        RPC_UNKNOWN           the service has no such rpc: the client is of another version
 //   UNIMPLEMENTED        COMPRESSION_UNSUPPORTED  the request is compressed. Turn the compression of the client off: the
@@ -129,6 +137,8 @@ const (
 	HeldBack_HELD_BACK_STOPPING HeldBack = 3
 	// The claim was ended by ReleaseClaims.
 	HeldBack_HELD_BACK_RELEASED HeldBack = 4
+	// The queue is paused.
+	HeldBack_HELD_BACK_PAUSED HeldBack = 5
 )
 
 // Enum value maps for HeldBack.
@@ -139,6 +149,7 @@ var (
 		2: "HELD_BACK_TOO_LARGE",
 		3: "HELD_BACK_STOPPING",
 		4: "HELD_BACK_RELEASED",
+		5: "HELD_BACK_PAUSED",
 	}
 	HeldBack_value = map[string]int32{
 		"HELD_BACK_UNSPECIFIED":   0,
@@ -146,6 +157,7 @@ var (
 		"HELD_BACK_TOO_LARGE":     2,
 		"HELD_BACK_STOPPING":      3,
 		"HELD_BACK_RELEASED":      4,
+		"HELD_BACK_PAUSED":        5,
 	}
 )
 
@@ -2838,13 +2850,14 @@ const file_leasebroker_v1_lease_broker_proto_rawDesc = "" +
 	"\aresults\x18\x02 \x03(\v2\x1d.leasebroker.v1.EnqueueResultR\aresultsJ\x04\b\x01\x10\x02R\x04keys\"F\n" +
 	"\rEnqueueResult\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12#\n" +
-	"\ralready_added\x18\x02 \x01(\bR\falreadyAdded*\x8b\x01\n" +
+	"\ralready_added\x18\x02 \x01(\bR\falreadyAdded*\xa1\x01\n" +
 	"\bHeldBack\x12\x19\n" +
 	"\x15HELD_BACK_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17HELD_BACK_NOTHING_READY\x10\x01\x12\x17\n" +
 	"\x13HELD_BACK_TOO_LARGE\x10\x02\x12\x16\n" +
 	"\x12HELD_BACK_STOPPING\x10\x03\x12\x16\n" +
-	"\x12HELD_BACK_RELEASED\x10\x04*v\n" +
+	"\x12HELD_BACK_RELEASED\x10\x04\x12\x14\n" +
+	"\x10HELD_BACK_PAUSED\x10\x05*v\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fOUTCOME_APPLIED\x10\x01\x12\x16\n" +

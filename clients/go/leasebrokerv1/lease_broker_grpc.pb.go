@@ -49,6 +49,14 @@
 //   UNAVAILABLE          LEASE_ID_TOO_NEW      a newer instance of the service issued a lease id (with RetryInfo). Only
 //                                              from calls with lease ids, while instances of two versions run
 //   FAILED_PRECONDITION  STORE_MISCONFIGURED   the database refuses the operation until its schema or login is corrected
+//   FAILED_PRECONDITION  QUEUE_PAUSED          the queue is paused for Enqueue. The call can be sent again when an operator has
+//                                              ended the pause
+//   FAILED_PRECONDITION  OPERATION_RUNNING     only AdminService: the queue runs an operation of this kind. The metadata has
+//                                              operation_id
+//   FAILED_PRECONDITION  PURGE_NOT_ALLOWED     only AdminService: the rows of the table may not be deleted
+//   NOT_FOUND            ITEM_NOT_FOUND        only AdminService: no row has the key
+//   NOT_FOUND            OPERATION_NOT_FOUND   only AdminService: there is no such operation
+//   NOT_FOUND            BROKER_NOT_FOUND      only AdminService: no such broker was seen in the last day
 //   DEADLINE_EXCEEDED    DEADLINE_EXCEEDED     the caller's deadline is about to pass
 //   UNIMPLEMENTED        RPC_UNKNOWN           the service has no such rpc: the client is of another version
 //   UNIMPLEMENTED        COMPRESSION_UNSUPPORTED  the request is compressed. Turn the compression of the client off: the
@@ -207,7 +215,7 @@ type LeaseServiceClient interface {
 	// Errors: INVALID_FIELD (request_id: not a UUID, or an earlier call with this id had other items;
 	// items[i].columns["name"]: the column is unknown, the service itself sets it, it cannot hold the value, or a constraint
 	// of the table refuses the value; items[i].delay; items[i].trace_parent), LIMIT_EXCEEDED (items, items[i].delay),
-	// QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. If a row with the key
+	// QUEUE_NOT_FOUND, QUEUE_PAUSED, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. If a row with the key
 	// or another unique value of an item exists: ALREADY_EXISTS with the reason ALREADY_EXISTS (items[i]).
 	Enqueue(ctx context.Context, in *EnqueueRequest, opts ...grpc.CallOption) (*EnqueueResponse, error)
 }
@@ -387,7 +395,7 @@ type LeaseServiceServer interface {
 	// Errors: INVALID_FIELD (request_id: not a UUID, or an earlier call with this id had other items;
 	// items[i].columns["name"]: the column is unknown, the service itself sets it, it cannot hold the value, or a constraint
 	// of the table refuses the value; items[i].delay; items[i].trace_parent), LIMIT_EXCEEDED (items, items[i].delay),
-	// QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. If a row with the key
+	// QUEUE_NOT_FOUND, QUEUE_PAUSED, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. If a row with the key
 	// or another unique value of an item exists: ALREADY_EXISTS with the reason ALREADY_EXISTS (items[i]).
 	Enqueue(context.Context, *EnqueueRequest) (*EnqueueResponse, error)
 	mustEmbedUnimplementedLeaseServiceServer()

@@ -16,6 +16,7 @@ class HeldBack(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     HELD_BACK_TOO_LARGE: _ClassVar[HeldBack]
     HELD_BACK_STOPPING: _ClassVar[HeldBack]
     HELD_BACK_RELEASED: _ClassVar[HeldBack]
+    HELD_BACK_PAUSED: _ClassVar[HeldBack]
 
 class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -50,6 +51,7 @@ HELD_BACK_NOTHING_READY: HeldBack
 HELD_BACK_TOO_LARGE: HeldBack
 HELD_BACK_STOPPING: HeldBack
 HELD_BACK_RELEASED: HeldBack
+HELD_BACK_PAUSED: HeldBack
 OUTCOME_UNSPECIFIED: Outcome
 OUTCOME_APPLIED: Outcome
 OUTCOME_LEASE_LOST: Outcome
