@@ -14,7 +14,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use tokio::time::Instant;
 
 use crate::crash::workload::Workload;
-use crate::support::client::{Client, duration, key, lease_ids};
+use crate::support::client::{Client, duration, key};
 use crate::support::database;
 use crate::support::process::BrokerProcess;
 use crate::support::timeout::{wait_until, with_timeout};
