@@ -2,15 +2,18 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
@@ -23,8 +26,11 @@ use crate::config;
 
 /// The time limit from the acceptance of a connection to the last header of its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_millis(500);
-/// The time limit of a connection. Each connection carries one request.
+/// The time limit of a connection. Each connection carries one request. One that follows a live page has no limit.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
+/// The bytes of an answer that the kernel takes before the client reads them. The default is up to 4 MiB, so that a viewer of a live page
+/// that reads nothing would hold many snapshots.
+const SEND_BUFFER: usize = 64 << 10;
 /// The pause after a connection could not be accepted, for example because the process has no file descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -34,6 +40,8 @@ pub struct AdminPort {
     router: SharedRouter,
     allow_changes: bool,
     hosts: HostCheck,
+    /// Cancelled when the router is replaced.
+    replaced: Mutex<CancellationToken>,
     stop: CancellationToken,
     thread: Option<JoinHandle<()>>,
 }
@@ -52,16 +60,20 @@ pub fn start(settings: &config::Admin, state: AdminState) -> io::Result<Option<A
         return Ok(None);
     };
     let address = listener.local_addr()?;
+    // Accepted connections inherit it.
+    SockRef::from(&listener).set_send_buffer_size(SEND_BUFFER)?;
     listener.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let allow_changes = are_changes_allowed(settings.allow_changes, address);
     let hosts = HostCheck::new(&settings.hosts);
+    let replaced = CancellationToken::new();
     let shared = SharedRouter::new(RwLock::new(router(
         Arc::new(state),
         allow_changes,
         hosts.clone(),
+        replaced.clone(),
     )));
     let router = shared.clone();
     let stop = CancellationToken::new();
@@ -81,6 +93,7 @@ pub fn start(settings: &config::Admin, state: AdminState) -> io::Result<Option<A
         router,
         allow_changes,
         hosts,
+        replaced: Mutex::new(replaced),
         stop,
         thread: Some(thread),
     }))
@@ -92,10 +105,17 @@ impl AdminPort {
         self.address
     }
 
-    /// Reports on other parts of the process from now on.
+    /// Reports on other parts of the process from now on. Live pages connect again, and then show those.
     pub fn show(&self, state: AdminState) {
-        let router = router(Arc::new(state), self.allow_changes, self.hosts.clone());
+        let (state, hosts, replaced) = (
+            Arc::new(state),
+            self.hosts.clone(),
+            CancellationToken::new(),
+        );
+        let router = router(state, self.allow_changes, hosts, replaced.clone());
         *self.router.write().unwrap_or_else(PoisonError::into_inner) = router;
+        let mut former = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *former, replaced).cancel();
     }
 }
 
@@ -134,12 +154,11 @@ async fn serve(listener: TcpListener, router: SharedRouter) {
         match listener.accept().await {
             Ok((stream, address)) => {
                 let router = router.read().unwrap_or_else(PoisonError::into_inner);
-                let (seat, router) = (seats.take(address.ip()), router.clone());
+                let (seat, router) = (Arc::new(seats.take(address.ip())), router.clone());
                 tokio::spawn(async move {
-                    let answered = answer(stream, router, &seat);
                     tokio::select! {
-                        // A client that is too slow is disconnected.
-                        _ = tokio::time::timeout(CONNECTION_TIMEOUT, answered) => {}
+                        _ = answer(stream, router, &seat) => {}
+                        () = is_too_slow(&seat) => {}
                         () = seat.ended() => {}
                     }
                 });
@@ -149,11 +168,20 @@ async fn serve(listener: TcpListener, router: SharedRouter) {
     }
 }
 
-/// Answers the one request of a connection.
-async fn answer(stream: TcpStream, router: Router, seat: &Seat) -> hyper::Result<()> {
+/// Waits for the time limit of a connection.
+async fn is_too_slow(seat: &Seat) {
+    tokio::time::sleep(CONNECTION_TIMEOUT).await;
+    if seat.follows() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Answers the one request of a connection. The request carries the seat as an extension.
+async fn answer(stream: TcpStream, router: Router, seat: &Arc<Seat>) -> hyper::Result<()> {
     let router = TowerToHyperService::new(router);
-    let service = service_fn(|request| {
+    let service = service_fn(|mut request: Request<Incoming>| {
         seat.has_request();
+        request.extensions_mut().insert(seat.clone());
         router.call(request)
     });
     http1::Builder::new()

@@ -7,7 +7,7 @@ use crate::support::http::{HttpResponse, get, send, send_with_headers};
 use crate::support::process::BrokerProcess;
 
 /// Starts a broker with more configuration, with its admin port on a free port.
-fn serving(toml: &str, prepare: impl FnOnce(&Workspace)) -> (Workspace, SocketAddr) {
+pub(crate) fn serving(toml: &str, prepare: impl FnOnce(&Workspace)) -> (Workspace, SocketAddr) {
     let mut workspace = Workspace::with("");
     let tokens = workspace.path("tokens").display().to_string();
     let toml = toml.replace("'tokens'", &format!("'{tokens}'"));
@@ -21,7 +21,7 @@ fn serving(toml: &str, prepare: impl FnOnce(&Workspace)) -> (Workspace, SocketAd
 }
 
 /// Sends a form.
-fn post(admin: SocketAddr, path: &str, cookie: &str, body: &str) -> HttpResponse {
+pub(crate) fn post(admin: SocketAddr, path: &str, cookie: &str, body: &str) -> HttpResponse {
     let headers = format!(
         "Host: {admin}\r\nOrigin: http://{admin}\r\n{cookie}Content-Type: application/x-www-form-urlencoded\r\n"
     );
@@ -29,7 +29,7 @@ fn post(admin: SocketAddr, path: &str, cookie: &str, body: &str) -> HttpResponse
 }
 
 /// Returns the token of the first form on a page.
-fn form_of(page: &HttpResponse) -> &str {
+pub(crate) fn form_of(page: &HttpResponse) -> &str {
     field_of(page, "form")
 }
 
@@ -136,7 +136,7 @@ fn pause_and_redrive_by_forms() {
 }
 
 #[test]
-fn form_of_another_page_is_refused() {
+pub(crate) fn form_of_another_page_is_refused() {
     let (_workspace, admin) = serving("", |_| ());
     let forged = post(admin, "/pause", "", "form=0&queue=work&mode=claims");
     assert_eq!(forged.status, 403, "{forged:?}");

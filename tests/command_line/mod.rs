@@ -11,6 +11,7 @@ mod connect;
 mod connections;
 mod container;
 mod dashboard;
+mod dashboard_events;
 mod demo;
 mod deployment;
 mod doctor;

@@ -1,16 +1,19 @@
-//! The page of broker processes.
+//! The content of the page of broker processes.
 
 use axum::Form;
-use axum::http::StatusCode;
 use axum::response::Response;
-use lease_broker_proto::{BrokerInstance, DrainBrokerRequest, ListBrokersRequest};
+use lease_broker_proto::{
+    BrokerInstance, DrainBrokerRequest, ListBrokersRequest, ListBrokersResponse,
+};
 use maud::{Markup, html};
 use serde::Deserialize;
+use tonic::Status;
 
-use super::answer::{Failure, page as page_of, redirect};
+use super::answer::{Failure, redirect};
 use super::format;
-use super::layout::{form_token, frame};
+use super::layout::form_token;
 use super::viewer::Viewer;
+use crate::grpc::{AdminApi, AdminCaller};
 use crate::security::Rpc;
 
 #[derive(Deserialize)]
@@ -19,20 +22,17 @@ pub(super) struct Drain {
     id: String,
 }
 
-pub(super) async fn page(viewer: Viewer) -> Result<Response, Failure> {
-    let content = content(&viewer).await?;
-    Ok(page_of(
-        StatusCode::OK,
-        frame(&viewer, "Brokers", true, &content),
-    ))
+/// Reads what the page shows to a caller.
+pub(super) async fn read(
+    api: &AdminApi,
+    caller: &AdminCaller,
+) -> Result<ListBrokersResponse, Status> {
+    api.list_brokers(caller, ListBrokersRequest {}).await
 }
 
-/// Returns the content of the page, which the script also loads.
-pub(super) async fn content(viewer: &Viewer) -> Result<Markup, Failure> {
-    let listed = viewer
-        .call(async move |api, caller| api.list_brokers(&caller, ListBrokersRequest {}).await)
-        .await?;
-    Ok(html! {
+/// Draws the content of the page.
+pub(super) fn content(viewer: &Viewer, listed: &ListBrokersResponse) -> Markup {
+    html! {
         div.title { h1 { "Brokers" } p.hint { "Those of the last day." } }
         div.scroll tabindex="0" role="region" aria-label="Brokers" {
             table {
@@ -43,7 +43,7 @@ pub(super) async fn content(viewer: &Viewer) -> Result<Markup, Failure> {
                 tbody { @for broker in &listed.brokers { (row(viewer, broker)) } }
             }
         }
-    })
+    }
 }
 
 fn row(viewer: &Viewer, broker: &BrokerInstance) -> Markup {

@@ -107,7 +107,7 @@ pub(super) async fn page(
     };
     Ok(page_of(
         StatusCode::OK,
-        frame(&viewer, question, false, &content),
+        frame(&viewer, question, None, &content),
     ))
 }
 

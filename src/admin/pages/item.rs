@@ -29,7 +29,7 @@ pub(super) async fn page(
     let title = format!("{} of {queue}", filter.key);
     Ok(page_of(
         StatusCode::OK,
-        frame(&viewer, &title, false, &content),
+        frame(&viewer, &title, None, &content),
     ))
 }
 

@@ -62,7 +62,7 @@ pub(super) async fn page(
         frame(
             &viewer,
             &format!("{} items of {queue}", format::state(state)),
-            false,
+            None,
             &content,
         ),
     ))

@@ -5,8 +5,14 @@ use maud::{DOCTYPE, Markup, html};
 use super::frame::head;
 use super::viewer::Viewer;
 
-/// Returns a whole page. `live`: the path of its fresh content; the script replaces the element `main` with it.
-pub(super) fn frame(viewer: &Viewer, title: &str, live: bool, content: &Markup) -> Markup {
+/// Returns a whole page. `events`: the path of its events, by which the script keeps the element `main` fresh. `None`: the page stays
+/// as it is.
+pub(super) fn frame(
+    viewer: &Viewer,
+    title: &str,
+    events: Option<&str>,
+    content: &Markup,
+) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -28,10 +34,10 @@ pub(super) fn frame(viewer: &Viewer, title: &str, live: bool, content: &Markup) 
                                 button.quiet type="submit" { "Log out" }
                             }
                         }
-                        @if live { span #live.live role="status" aria-live="polite" { } }
+                        @if events.is_some() { span #live.live role="status" aria-live="polite" { } }
                     }
                 }
-                main #content tabindex="-1" data-live[live] { (content) }
+                main #content tabindex="-1" data-events=[events] { (content) }
                 script src="/live.js" defer { }
             }
         }

@@ -1,85 +1,93 @@
-//! The page of one queue: charts, the oldest leases, the last failures by their error, and the settings.
+//! The content of the page of one queue: charts, the oldest leases, the last failures by their error, and the settings.
 
 use std::collections::BTreeMap;
 
-use axum::extract::Path;
-use axum::http::StatusCode;
-use axum::response::Response;
 use lease_broker_proto::{
     ItemState, ItemSummary, ListItemsRequest, ListQueuesRequest, QueueSummary,
 };
 use lease_broker_store::Activity;
 use maud::{Markup, html};
+use tonic::Status;
 
-use super::answer::{Failure, page as page_of};
 use super::chart::{Line, chart};
 use super::format;
-use super::layout::frame;
 use super::queues::{pause_form, pause_note};
 use super::viewer::Viewer;
+use crate::grpc::{AdminApi, AdminCaller};
 
 /// The number of leases that are shown, and of dead items whose errors are grouped.
 const LEASES: i32 = 10;
 const FAILURES: i32 = 200;
 
-pub(super) async fn page(viewer: Viewer, Path(name): Path<String>) -> Result<Response, Failure> {
-    let content = content(&viewer, &name).await?;
-    Ok(page_of(
-        StatusCode::OK,
-        frame(&viewer, &name, true, &content),
-    ))
+/// What the page of a queue shows.
+pub(super) struct QueueContent {
+    queue: QueueSummary,
+    /// The leases that end first.
+    leases: Vec<ItemSummary>,
+    /// The items that died last.
+    dead: Vec<ItemSummary>,
 }
 
-/// Returns the content of the page, which the script also loads.
-pub(super) async fn content(viewer: &Viewer, name: &str) -> Result<Markup, Failure> {
-    let list = |state: ItemState, page_size, newest_first| ListItemsRequest {
-        queue: name.to_owned(),
-        state: state.into(),
-        page_size,
-        newest_first,
-        ..ListItemsRequest::default()
+/// Reads what the page of this queue shows to a caller.
+pub(super) async fn read(
+    api: &AdminApi,
+    caller: &AdminCaller,
+    name: &str,
+) -> Result<QueueContent, Status> {
+    let list = async |state: ItemState, page_size, newest_first| {
+        let request = ListItemsRequest {
+            queue: name.to_owned(),
+            state: state.into(),
+            page_size,
+            newest_first,
+            ..ListItemsRequest::default()
+        };
+        api.list_items(caller, request).await
     };
-    let (leases, dead) = (
-        list(ItemState::Leased, LEASES, false),
-        list(ItemState::Dead, FAILURES, true),
-    );
     let request = ListQueuesRequest {
         queues: vec![name.to_owned()],
         ..ListQueuesRequest::default()
     };
-    let (mut queues, leases, dead) = viewer
-        .call(async move |api, caller| {
-            let queues = api.list_queues(&caller, request).await?.queues;
-            let leases = api.list_items(&caller, leases).await?.items;
-            let dead = api.list_items(&caller, dead).await?.items;
-            Ok((queues, leases, dead))
-        })
-        .await?;
-    let queue = queues.pop().unwrap_or_default();
+    let mut queues = api.list_queues(caller, request).await?.queues;
+    Ok(QueueContent {
+        queue: queues.pop().unwrap_or_default(),
+        leases: list(ItemState::Leased, LEASES, false).await?.items,
+        dead: list(ItemState::Dead, FAILURES, true).await?.items,
+    })
+}
+
+/// Draws the content of the page.
+pub(super) fn content(viewer: &Viewer, content: &QueueContent) -> Markup {
+    let QueueContent {
+        queue,
+        leases,
+        dead,
+    } = content;
+    let name = &queue.queue;
     let history = viewer.state().broker.get();
     let history = history.map(|broker| broker.activity_history().of(name));
     let link = format!("/queues/{}", format::url(name));
-    Ok(html! {
+    html! {
         div.title {
             h1 { (name) }
             p.hint { "table " code { (queue.table) } }
             (pause_form(viewer, name, queue.pause.is_some()))
         }
         @if let Some(pause) = &queue.pause { (pause_note(pause)) }
-        (counts(&queue, &link))
+        (counts(queue, &link))
         (charts(&history.unwrap_or_default()))
         section aria-labelledby="leases" {
             h2 #leases { "Leases that end first" }
-            (lease_table(&leases, &link))
+            (lease_table(leases, &link))
         }
         section aria-labelledby="failures" {
             h2 #failures { "Dead items by error" }
-            (failure_table(&dead, &link))
+            (failure_table(dead, &link))
         }
         section {
             details { summary { "Settings in effect" } pre { (pretty(&queue.settings_json)) } }
         }
-    })
+    }
 }
 
 fn counts(queue: &QueueSummary, link: &str) -> Markup {

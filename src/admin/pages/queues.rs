@@ -1,19 +1,21 @@
-//! The page of all queues, and the forms that pause and resume one.
+//! The content of the page of all queues, and the forms that pause and resume one.
 
 use axum::Form;
-use axum::http::StatusCode;
 use axum::response::Response;
 use lease_broker_proto::{
-    ListQueuesRequest, PauseMode, PauseQueueRequest, QueuePause, QueueSummary, ResumeQueueRequest,
+    ListQueuesRequest, ListQueuesResponse, PauseMode, PauseQueueRequest, QueuePause, QueueSummary,
+    ResumeQueueRequest,
 };
 use maud::{Markup, html};
 use serde::Deserialize;
+use tonic::Status;
 
-use super::answer::{Failure, page as page_of, redirect};
+use super::answer::{Failure, redirect};
 use super::chart::sparkline;
 use super::format;
-use super::layout::{form_token, frame};
+use super::layout::form_token;
 use super::viewer::Viewer;
+use crate::grpc::{AdminApi, AdminCaller};
 use crate::security::Rpc;
 
 #[derive(Deserialize)]
@@ -31,23 +33,21 @@ pub(super) struct Resume {
     queue: String,
 }
 
-pub(super) async fn page(viewer: Viewer) -> Result<Response, Failure> {
-    let content = content(&viewer).await?;
-    Ok(page_of(
-        StatusCode::OK,
-        frame(&viewer, "Queues", true, &content),
-    ))
+/// Reads what the page shows to a caller.
+pub(super) async fn read(
+    api: &AdminApi,
+    caller: &AdminCaller,
+) -> Result<ListQueuesResponse, Status> {
+    api.list_queues(caller, ListQueuesRequest::default()).await
 }
 
-/// Returns the content of the page, which the script also loads.
-pub(super) async fn content(viewer: &Viewer) -> Result<Markup, Failure> {
-    let request = ListQueuesRequest::default();
-    let listed = viewer
-        .call(async move |api, caller| api.list_queues(&caller, request).await)
-        .await?;
-    let queues = listed.queues;
+/// Draws the content of the page, without the queues that the viewer may not see.
+pub(super) fn content(viewer: &Viewer, listed: &ListQueuesResponse) -> Markup {
+    let queues = listed.queues.iter();
+    let queues = queues.filter(|queue| viewer.caller.may(Rpc::ListQueues, &queue.queue));
+    let queues: Vec<&QueueSummary> = queues.collect();
     let paused = queues.iter().filter(|queue| queue.pause.is_some()).count();
-    Ok(html! {
+    html! {
         div.title {
             h1 { "Queues" }
             p.hint {
@@ -75,7 +75,7 @@ pub(super) async fn content(viewer: &Viewer) -> Result<Markup, Failure> {
                 }
             }
         }
-    })
+    }
 }
 
 fn row(viewer: &Viewer, queue: &QueueSummary) -> Markup {
