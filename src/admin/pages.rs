@@ -23,6 +23,7 @@ mod operations;
 mod queue;
 mod queues;
 mod sessions;
+mod states;
 mod viewer;
 
 use std::sync::Arc;
@@ -45,6 +46,7 @@ const MAX_FORM_BYTES: usize = 16 << 10;
 
 const STYLE: &str = include_str!("pages/style.css");
 const SCRIPT: &str = include_str!("pages/live.js");
+const ICON: &str = include_str!("pages/icon.svg");
 
 /// Returns the routes of the pages. Live pages stay connected until `replaced` is cancelled.
 pub(super) fn routes(
@@ -83,6 +85,7 @@ pub(super) fn routes(
             "/live.js",
             get(async || file("text/javascript; charset=utf-8", SCRIPT)),
         )
+        .route("/icon.svg", get(async || file("image/svg+xml", ICON)))
         .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
         .layer(Extension(Arc::new(feed)))
         .layer(Extension(replaced))

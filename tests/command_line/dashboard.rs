@@ -67,7 +67,7 @@ fn every_page_is_served_with_its_headers() {
         assert!(page.body.contains("<main"), "{path}");
         for header in [
             "content-security-policy: default-src 'none'; style-src 'self'; script-src 'self'",
-            "referrer-policy: no-referrer",
+            "referrer-policy: same-origin",
             "x-content-type-options: nosniff",
         ] {
             assert!(page.head.contains(header), "{path}: {header}");

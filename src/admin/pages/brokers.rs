@@ -35,10 +35,10 @@ pub(super) fn content(viewer: &Viewer, listed: &ListBrokersResponse) -> Markup {
     html! {
         div.title { h1 { "Brokers" } p.hint { "Those of the last day." } }
         div.scroll tabindex="0" role="region" aria-label="Brokers" {
-            table {
+            table.cards {
                 thead { tr {
                     th scope="col" { "Address" } th scope="col" { "State" } th scope="col" { "Version" } th scope="col" { "Started" }
-                    th scope="col" { "Last seen" } th scope="col" { "Settings that differ" } th scope="col" { "Actions" }
+                    th scope="col" { "Last seen" } th scope="col" { "Settings that differ" } th scope="col" { span.hidden { "Actions" } }
                 } }
                 tbody { @for broker in &listed.brokers { (row(viewer, broker)) } }
             }
@@ -56,21 +56,21 @@ fn row(viewer: &Viewer, broker: &BrokerInstance) -> Markup {
     let may_drain =
         broker.is_live && !broker.is_draining && viewer.caller.may_somewhere(Rpc::DrainBroker);
     html! {
-        tr {
+        tr #{ "broker-" (broker.broker_id) } {
             th scope="row" { (broker.address) @if broker.is_self { span.hint { " (this one)" } } div.hint { code { (broker.broker_id) } } }
-            td { strong.badge { (state) } }
-            td { (broker.version) }
-            td { (broker.start_time.as_ref().map_or("–".to_owned(), format::ago)) }
-            td { (broker.seen_time.as_ref().map_or("–".to_owned(), format::ago)) }
-            td { @if broker.differing_queues.is_empty() { "none" } @else { (broker.differing_queues.join(", ")) } }
-            td { @if may_drain {
+            td data-label="state" { strong class={ "badge dot " (state) } { (state) } }
+            td data-label="version" { (broker.version) }
+            td data-label="started" { (broker.start_time.as_ref().map_or("–".to_owned(), format::ago)) }
+            td data-label="last seen" { (broker.seen_time.as_ref().map_or("–".to_owned(), format::ago)) }
+            td.text data-label="settings that differ" { @if broker.differing_queues.is_empty() { "none" } @else { (broker.differing_queues.join(", ")) } }
+            td.actions { @if may_drain {
                 details.menu {
                     summary { "Stop" span.hidden { " " (broker.address) } }
                     form method="post" action="/brokers/drain" {
                         (form_token(viewer))
                         input type="hidden" name="id" value=(broker.broker_id);
                         p.hint { "It gives no more leases, finishes its calls, and ends." }
-                        button type="submit" { "Stop this broker" }
+                        button.strong type="submit" { "Stop this broker" }
                     }
                 }
             } }

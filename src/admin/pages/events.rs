@@ -26,6 +26,7 @@ use tonic::Status;
 use super::answer::Failure;
 use super::feed::{Feed, Snapshot, Snapshots};
 use super::live_page::{Content, LivePage};
+use super::queues::View;
 use super::viewer::Viewer;
 use crate::admin::seats::{MAX_VIEWERS, Seat};
 use crate::admin::state::AdminState;
@@ -48,6 +49,7 @@ pub(super) async fn send(
     Extension(replaced): Extension<CancellationToken>,
     Extension(seat): Extension<Arc<Seat>>,
     Query(page): Query<LivePage>,
+    Query(view): Query<View>,
     headers: HeaderMap,
     viewer: Viewer,
 ) -> Result<Response, Failure> {
@@ -62,6 +64,7 @@ pub(super) async fn send(
     }
     let follower = Follower {
         snapshots: feed.follow(page),
+        view,
         state,
         headers,
         seat,
@@ -81,6 +84,7 @@ pub(super) async fn send(
 /// A connection that follows a live page.
 struct Follower {
     snapshots: Snapshots<Reading>,
+    view: View,
     state: Arc<AdminState>,
     /// The headers of the request. They identify the viewer again for each event, because the session can end.
     headers: HeaderMap,
@@ -109,7 +113,7 @@ impl Follower {
                 changed = self.snapshots.changed() => {
                     changed.ok()?;
                     let snapshot = self.snapshots.borrow_and_update().clone()?;
-                    event(&Viewer::of(&self.state, &self.headers).ok()?, &snapshot)
+                    event(&Viewer::of(&self.state, &self.headers).ok()?, &self.view, &snapshot)
                 }
                 () = tokio::time::sleep(COMMENT_INTERVAL) => ":\n\n".to_owned(),
                 () = self.replaced.cancelled() => return None,
@@ -135,9 +139,9 @@ impl AsRef<[u8]> for Part {
 }
 
 /// Returns a snapshot as an event for a viewer.
-fn event(viewer: &Viewer, snapshot: &Snapshot<Reading>) -> String {
+fn event(viewer: &Viewer, view: &View, snapshot: &Snapshot<Reading>) -> String {
     let (name, data) = match &snapshot.content {
-        Ok(content) => ("message", content.draw(viewer).into_string()),
+        Ok(content) => ("message", content.draw(viewer, view).into_string()),
         Err(status) => ("problem", status.message().to_owned()),
     };
     let mut text = format!("id: {}\nevent: {name}\n", snapshot.number);

@@ -3,10 +3,15 @@
 (() => {
   const main = document.querySelector("main[data-events]");
   const note = document.getElementById("live");
-  if (!main || !note) return;
+  const pulse = document.getElementById("pulse");
+  if (!main || !note || !pulse) return;
 
-  // The note is a live region. It changes only if its text does, so that a screen reader is not disturbed.
-  const say = (text) => { if (note.textContent !== text) note.textContent = text; };
+  // The note is a live region. It changes only if its text does, so that a screen reader is not disturbed. No text: all is well.
+  const say = (text) => {
+    if (note.textContent !== text) note.textContent = text;
+    pulse.textContent = text ? "not live" : "live";
+    pulse.classList.toggle("still", text !== "");
+  };
 
   // Makes `old` equal to `fresh` and changes only what differs. So focus, selected text, scroll positions and open menus stay. Rows
   // keep their identity by their id. Whether a menu is open, and what was typed, is not in the attributes.

@@ -1,6 +1,6 @@
 //! The pages that stay fresh while they are open: what each of them reads, and how it is drawn for a viewer.
 
-use axum::extract::Path;
+use axum::extract::{Path, Query};
 use axum::http::StatusCode;
 use axum::response::Response;
 use lease_broker_proto::{ListBrokersResponse, ListOperationsResponse, ListQueuesResponse};
@@ -9,38 +9,40 @@ use serde::Deserialize;
 use tonic::Status;
 
 use super::answer::{Failure, page as page_of};
-use super::layout::frame;
+use super::layout::{Section, frame};
 use super::queue::QueueContent;
+use super::queues::View;
 use super::viewer::Viewer;
 use super::{brokers, format, operations, queue, queues};
 use crate::grpc::{AdminApi, AdminCaller};
 use crate::security::Rpc;
 
 /// Answers with the page of all queues.
-pub(super) async fn queues(viewer: Viewer) -> Result<Response, Failure> {
-    answer(viewer, LivePage::Queues).await
+pub(super) async fn queues(viewer: Viewer, Query(view): Query<View>) -> Result<Response, Failure> {
+    answer(viewer, LivePage::Queues, view).await
 }
 
 /// Answers with the page of one queue.
 pub(super) async fn queue(viewer: Viewer, Path(queue): Path<String>) -> Result<Response, Failure> {
-    answer(viewer, LivePage::Queue { queue }).await
+    answer(viewer, LivePage::Queue { queue }, View::default()).await
 }
 
 /// Answers with the page of operations.
 pub(super) async fn operations(viewer: Viewer) -> Result<Response, Failure> {
-    answer(viewer, LivePage::Operations).await
+    answer(viewer, LivePage::Operations, View::default()).await
 }
 
 /// Answers with the page of brokers.
 pub(super) async fn brokers(viewer: Viewer) -> Result<Response, Failure> {
-    answer(viewer, LivePage::Brokers).await
+    answer(viewer, LivePage::Brokers, View::default()).await
 }
 
-async fn answer(viewer: Viewer, live: LivePage) -> Result<Response, Failure> {
-    let (title, events) = (live.title().to_owned(), live.events());
+async fn answer(viewer: Viewer, live: LivePage, view: View) -> Result<Response, Failure> {
+    let (title, section) = (live.title().to_owned(), live.section());
+    let events = format!("{}{}", live.events(), view.query());
     let read = async move |api, caller| live.read(api, caller).await;
-    let content = viewer.call(read).await?.draw(&viewer);
-    let page = frame(&viewer, &title, Some(&events), &content);
+    let content = viewer.call(read).await?.draw(&viewer, &view);
+    let page = frame(&viewer, (&title, section), Some(&events), &content);
     Ok(page_of(StatusCode::OK, page))
 }
 
@@ -69,6 +71,14 @@ impl LivePage {
             Self::Queue { queue } => queue,
             Self::Operations => "Operations",
             Self::Brokers => "Brokers",
+        }
+    }
+
+    fn section(&self) -> Section {
+        match self {
+            Self::Queues | Self::Queue { .. } => Section::Queues,
+            Self::Operations => Section::Operations,
+            Self::Brokers => Section::Brokers,
         }
     }
 
@@ -113,9 +123,9 @@ impl LivePage {
 
 impl Content {
     /// Draws the content for a viewer, without the queues that the viewer may not see.
-    pub(super) fn draw(&self, viewer: &Viewer) -> Markup {
+    pub(super) fn draw(&self, viewer: &Viewer, view: &View) -> Markup {
         match self {
-            Self::Queues(listed) => queues::content(viewer, listed),
+            Self::Queues(listed) => queues::content(viewer, listed, view),
             Self::Queue(read) => queue::content(viewer, read),
             Self::Operations(listed) => operations::content(viewer, listed),
             Self::Brokers(listed) => brokers::content(viewer, listed),

@@ -46,13 +46,13 @@ pub(super) fn content(viewer: &Viewer, listed: &ListOperationsResponse) -> Marku
     let operations: Vec<&Operation> = visible.take(SHOWN).collect();
     html! {
         div.title { h1 { "Operations" } p.hint { "The last 100. They are kept for ten days." } }
-        @if operations.is_empty() { p.empty { "No operation was started yet." } } @else {
+        @if operations.is_empty() { p.empty { "No operation was started yet. Redriving, cancelling and deleting items starts one." } } @else {
             div.scroll tabindex="0" role="region" aria-label="Operations" {
-                table {
+                table.cards {
                     thead { tr {
                         th scope="col" { "Operation" } th scope="col" { "Queue" } th scope="col" { "State" }
                         th.number scope="col" { "Changed" } th.number scope="col" { "Looked at" } th.number scope="col" { "Refused" }
-                        th scope="col" { "Started" } th scope="col" { "Reason" } th scope="col" { "Actions" }
+                        th scope="col" { "Started" } th scope="col" { "Reason" } th scope="col" { span.hidden { "Actions" } }
                     } }
                     tbody { @for operation in &operations { (row(viewer, operation)) } }
                 }
@@ -72,21 +72,21 @@ fn row(viewer: &Viewer, operation: &Operation) -> Markup {
     let may_cancel = operation.state() == OperationState::Running
         && viewer.caller.may(Rpc::CancelOperation, &operation.queue);
     html! {
-        tr {
+        tr #{ "operation-" (operation.operation_id) } {
             th scope="row" { (kind(operation)) div.hint { code { (operation.operation_id) } } }
-            td { a href={ "/queues/" (format::url(&operation.queue)) } { (operation.queue) } }
-            td { strong.badge { (state) } @if !operation.error.is_empty() { div.note { (operation.error) } } }
-            td.number { (format::count(operation.changed, false)) }
-            td.number { (format::count(operation.examined, false)) }
-            td.number { (format::count(operation.refused, false)) }
-            td { (operation.create_time.as_ref().map_or("–".to_owned(), format::ago))
+            td data-label="queue" { a href={ "/queues/" (format::url(&operation.queue)) } { (operation.queue) } }
+            td data-label="state" { strong class={ "badge dot " (state) } { (state) } @if !operation.error.is_empty() { div.note { (operation.error) } } }
+            td.number data-label="changed" { (format::count(operation.changed, false)) }
+            td.number data-label="looked at" { (format::count(operation.examined, false)) }
+            td.number data-label="refused" { (format::count(operation.refused, false)) }
+            td data-label="started" { (operation.create_time.as_ref().map_or("–".to_owned(), format::ago))
                 @if !operation.actor.is_empty() { div.hint { "by " (operation.actor) } } }
-            td.text { (operation.reason) }
-            td { @if may_cancel {
+            td.text data-label="reason" { (operation.reason) }
+            td.actions { @if may_cancel {
                 form method="post" action="/operations/cancel" {
                     (form_token(viewer))
                     input type="hidden" name="id" value=(operation.operation_id);
-                    button type="submit" { "Stop" }
+                    button type="submit" { "Stop" span.hidden { " " (kind(operation)) " of " (operation.queue) } }
                 }
             } }
         }
