@@ -1,6 +1,6 @@
 // Each button and each form does what it says.
 import assert from "node:assert/strict";
-import { items, queue, serving } from "./queues.mjs";
+import { items, serving } from "./queues.mjs";
 
 // Answers the question of a change, and waits until its operation is done. Returns the row of the operation.
 async function confirm(page, button, reason) {
@@ -11,7 +11,7 @@ async function confirm(page, button, reason) {
   return row;
 }
 
-const count = async (broker, state) => (await broker.call("list", "orders", "--state", state)).length;
+const count = async (broker, state) => (await broker.call("list", "orders", "--state", state, "--limit", "100000")).length;
 
 export default {
   async pause_and_resume(test) {
@@ -103,7 +103,7 @@ export default {
   },
 
   async change_that_is_not_possible_says_why(test) {
-    const broker = await serving(test, queue("orders") + queue("rainfall"));
+    const broker = await serving(test);
     const page = await test.open(`${broker.url}/queues/orders/items?state=dead`, { expectErrors: true });
     await page.locator("#marked").getByRole("button", { name: "Redrive …" }).click();
     await page.getByText("no item is marked").waitFor();
@@ -115,8 +115,8 @@ export default {
     const broker = await serving(test);
     const page = await test.open(`${broker.url}/brokers`, { expectErrors: true });
     await page.locator("summary", { hasText: "Stop" }).click();
-    await page.getByRole("button", { name: "Stop this broker" }).click();
-    await page.getByText("stopping", { exact: true }).waitFor();
+    // It can end before it answers the next request.
+    await page.getByRole("button", { name: "Stop this broker" }).click({ noWaitAfter: true });
     const [code] = await broker.exited;
     assert.equal(code, 0);
   },

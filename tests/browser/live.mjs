@@ -55,7 +55,7 @@ export default {
     const page = await test.open(`${broker.url}/queues/orders`);
     await page.getByRole("link", { name: "no stock" }).focus();
     await broker.enqueue("orders", items(5));
-    await page.getByRole("link", { name: "7 ready" }).waitFor();
+    await page.getByRole("link", { name: "6 ready" }).waitFor();
     await events(page, 1);
     assert.equal(await page.evaluate(() => document.activeElement.textContent), "no stock");
   },

@@ -17,8 +17,8 @@ async function guarded(test) {
   return { broker, tokens };
 }
 
-async function logIn(test, broker, token) {
-  const page = await test.open(broker.url);
+async function logIn(test, broker, token, options) {
+  const page = await test.open(broker.url, options);
   await page.getByLabel("Token").fill(token);
   await page.getByRole("button", { name: "Log in" }).click();
   await page.getByRole("button", { name: "Log out" }).waitFor();
@@ -78,12 +78,12 @@ export default {
     await page.goto(`${broker.url}/queues/orders/items?state=dead`);
     assert.deepEqual(await buttons(page), ["Redrive …", "Delete …"]);
     await page.goto(`${broker.url}/brokers`);
-    assert.equal((await buttons(page)).filter((text) => text.startsWith("Stop")).length, 2);
+    assert.ok((await buttons(page)).includes("Stop this broker"));
   },
 
   async page_leads_to_the_login_when_its_session_has_ended(test) {
     const { broker, tokens } = await guarded(test);
-    const page = await logIn(test, broker, tokens.observer);
+    const page = await logIn(test, broker, tokens.observer, { expectErrors: true });
     await page.locator("#pulse", { hasText: /^live$/ }).waitFor();
     const other = await page.context().newPage();
     await other.goto(broker.url);

@@ -22,6 +22,8 @@ struct Change {
     reason: String,
     rate: String,
     request_id: String,
+    /// The form is that of the marked items.
+    is_for_marked: bool,
     filter: Filter,
 }
 
@@ -37,11 +39,17 @@ impl Change {
             reason: field("reason"),
             rate: field("rate"),
             request_id: field("request_id"),
+            is_for_marked: !field("marked").is_empty(),
             filter: Filter::of(fields),
         }
     }
 
     fn request(&self, queue: String) -> Result<StartOperationRequest, Failure> {
+        // Without a key the filter would fit all items.
+        if self.is_for_marked && self.filter.keys.is_empty() {
+            let problem = "no item is marked: mark some in the list, or change all items that fit";
+            return Err(Status::invalid_argument(problem).into());
+        }
         let action = match &*self.kind {
             "redrive" => Action::Redrive(Redrive::default()),
             "cancel" => Action::CancelLeases(CancelHeld::default()),

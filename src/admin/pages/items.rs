@@ -185,6 +185,7 @@ fn change_forms(viewer: &Viewer, queue: &str, filter: &Filter) -> Markup {
                 form #marked method="post" action=(action) {
                     (form_token(viewer))
                     input type="hidden" name="state" value=(state);
+                    input type="hidden" name="marked" value="1";
                     span { "Marked items:" }
                     @for (change, text) in &changes { button type="submit" name="change" value=(change) { (text) " …" } }
                 }
