@@ -42,7 +42,7 @@ fn several_workers_are_killed() {
 #[test]
 fn no_worker_is_killed_on_request() {
     let workspace = Workspace::with("");
-    let printed = workspace.run("demo --events 200 --workers 1 --kill 0 --keep kept.db");
+    let printed = workspace.run("demo --events 200 --workers 1 --kill 0 --database kept.db");
     let line = passed(&printed);
     assert!(line.contains("events=200 completed=200"), "{line}");
     assert!(!printed.out.contains("was killed"), "{printed:?}");
@@ -55,7 +55,7 @@ fn wrong_flags_exit_64() {
     workspace.write("kept.db", "");
     for (flags, named) in [
         ("--workers 2 --kill 2", "--kill 2"),
-        ("--keep kept.db", "--keep"),
+        ("--database kept.db", "--database"),
         ("--lease 1ms", "--lease"),
     ] {
         let refused = workspace.run(&format!("demo {flags}"));
