@@ -95,7 +95,7 @@ fn markup_in_a_row_is_shown_as_text() {
             page.body.contains("&lt;img src=x onerror=alert(1)&gt;"),
             "{path}"
         );
-        assert!(!page.body.contains("<img"), "{path}");
+        assert!(!page.body.contains("<img src=x"), "{path}");
     }
 }
 

@@ -25,7 +25,9 @@ use crate::cli::output::print_line;
 /// The interval at which rows are added.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The numbers of rows that are added at these intervals, in turn. They rise and fall, as real work does.
-const ROWS: [u32; 12] = [40, 60, 90, 120, 150, 170, 180, 160, 130, 100, 70, 50];
+const ROWS: [u32; 12] = [120, 180, 270, 360, 450, 510, 540, 480, 390, 300, 210, 150];
+/// The number of workers. With more of them, items would hardly be seen in the state leased.
+const WORKERS: u32 = 2;
 /// The time for which the broker can start and stop.
 const PROCESS_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -80,7 +82,7 @@ fn start_workers(demo: &Demo, address: &str) -> Result<Vec<WorkerProcess>, Comma
             lets_rows_fail: true,
         })
     };
-    let workers = (1..=demo.workers).map(|n| start(format!("worker-{n}"), Role::Process));
+    let workers = (1..=WORKERS).map(|n| start(format!("worker-{n}"), Role::Process));
     let transfer = std::iter::once_with(|| start("transfer".to_owned(), Role::Transfer));
     workers.chain(transfer).collect()
 }
