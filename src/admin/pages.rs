@@ -35,7 +35,7 @@ use axum::{Extension, Router};
 use tokio_util::sync::CancellationToken;
 
 use self::answer::file;
-use self::events::LiveFeed;
+use self::events::{Live, LiveFeed};
 use self::live_page::LivePage;
 pub use self::sessions::Sessions;
 use super::state::AdminState;
@@ -61,6 +61,10 @@ pub(super) fn routes(
             calls::make(&state, AdminCaller::default(), read).await
         })
     });
+    let live = Live {
+        feed: Arc::new(feed),
+        replaced,
+    };
     Router::new()
         .route("/", get(live_page::queues))
         .route("/pause", post(queues::pause))
@@ -87,6 +91,5 @@ pub(super) fn routes(
         )
         .route("/icon.svg", get(async || file("image/svg+xml", ICON)))
         .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
-        .layer(Extension(Arc::new(feed)))
-        .layer(Extension(replaced))
+        .layer(Extension(live))
 }

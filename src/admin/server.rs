@@ -169,7 +169,7 @@ async fn serve(listener: TcpListener, shared: SharedService) {
                 let (seat, service) = (Arc::new(seats.take(address.ip())), service.clone());
                 tokio::spawn(async move {
                     tokio::select! {
-                        _ = answer(stream, service, &seat) => {}
+                        () = answer(stream, service, &seat) => {}
                         () = is_too_slow(&seat) => {}
                         () = seat.ended() => {}
                     }

@@ -47,8 +47,8 @@ fn send(address: SocketAddr, authority: &Authority, request: &str, body: &str) -
 fn admin_port_speaks_tls_with_the_certificate_of_the_server() {
     let authority = Authority::new();
     let mut workspace = Workspace::with("");
-    let signed = authority.sign(&["127.0.0.1"]);
-    let [certificate, key] = signed.write(workspace.folder.path(), "server");
+    let own = authority.sign(&["127.0.0.1"]);
+    let [certificate, key] = own.write(workspace.folder.path(), "server");
     let address = free_port();
     let made = workspace.run("token new eye --tokens-file tokens");
     let token = made.out.trim();
@@ -74,8 +74,8 @@ fn admin_port_speaks_tls_with_the_certificate_of_the_server() {
     let process = workspace.process.as_mut().expect("a service");
     let line = format!("admin port: https://{address}\n");
     while process.next_line() != line {}
-    let live = send(address, &authority, "GET /livez HTTP/1.1", "");
-    assert!(live.starts_with("http/1.1 200"), "{live}");
+    let probe = send(address, &authority, "GET /livez HTTP/1.1", "");
+    assert!(probe.starts_with("http/1.1 200"), "{probe}");
     // The cookie of the session never leaves by plain text.
     let login = "POST /login HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded";
     let answer = send(address, &authority, login, &format!("token={token}"));

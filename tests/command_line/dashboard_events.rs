@@ -48,8 +48,8 @@ fn hundred_viewers_cost_one_reading_a_second() {
     let begin = Instant::now();
     let last = until(&mut viewers[0], |event| event.id >= first + 3).id;
     let took = begin.elapsed();
-    let least = Duration::from_millis(900) * u32::try_from(last - first).expect("few");
-    assert!(took >= least, "{} readings in {took:?}", last - first);
+    let minimum = Duration::from_millis(900) * u32::try_from(last - first).expect("few");
+    assert!(took >= minimum, "{} readings in {took:?}", last - first);
     for viewer in &mut viewers[1..] {
         let seen = until(viewer, |event| event.id >= last);
         assert!(seen.data.contains("outbox"), "{seen:?}");

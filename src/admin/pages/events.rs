@@ -42,11 +42,18 @@ const READ_TIMEOUT: Duration = Duration::from_secs(60);
 pub(super) type Reading = Result<Content, Status>;
 pub(super) type LiveFeed = Feed<LivePage, Reading>;
 
+/// What all connections share.
+#[derive(Clone)]
+pub(super) struct Live {
+    pub(super) feed: Arc<LiveFeed>,
+    /// Cancelled when live pages must connect again.
+    pub(super) replaced: CancellationToken,
+}
+
 /// Sends events until the viewer goes.
 pub(super) async fn send(
     State(state): State<Arc<AdminState>>,
-    Extension(feed): Extension<Arc<LiveFeed>>,
-    Extension(replaced): Extension<CancellationToken>,
+    Extension(live): Extension<Live>,
     Extension(seat): Extension<Arc<Seat>>,
     Query(page): Query<LivePage>,
     Query(view): Query<View>,
@@ -63,12 +70,12 @@ pub(super) async fn send(
         return Ok((StatusCode::SERVICE_UNAVAILABLE, text).into_response());
     }
     let follower = Follower {
-        snapshots: feed.follow(page),
+        snapshots: live.feed.follow(page),
         view,
         state,
         headers,
         seat,
-        replaced,
+        replaced: live.replaced,
         unread: None,
         is_new: true,
     };

@@ -26,11 +26,14 @@ pub(super) struct Snapshot<C> {
 /// A viewer's end of the feed. It holds the newest snapshot only. `None`: the page has not been read yet.
 pub(super) type Snapshots<C> = watch::Receiver<Option<Arc<Snapshot<C>>>>;
 
+/// A page's end of the feed, to which its snapshots are written.
+type Sender<C> = watch::Sender<Option<Arc<Snapshot<C>>>>;
+
 /// The feed of all live pages. `P` identifies a page, and `C` is what it shows.
 pub(super) struct Feed<P, C> {
     read: Box<dyn Fn(P) -> BoxFuture<'static, C> + Send + Sync>,
     /// The pages that somebody looks at.
-    pages: Mutex<HashMap<P, watch::Sender<Option<Arc<Snapshot<C>>>>>>,
+    pages: Mutex<HashMap<P, Sender<C>>>,
     /// Held by the page that is being read. The number of readings so far.
     turn: tokio::sync::Mutex<u64>,
 }
@@ -90,7 +93,7 @@ where
         is_followed
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<P, watch::Sender<Option<Arc<Snapshot<C>>>>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<P, Sender<C>>> {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,7 @@
 //! The content of the page of all queues, and the forms that pause and resume one.
 
 use std::cmp::Reverse;
+use std::fmt::Write as _;
 
 use axum::Form;
 use axum::response::Response;
@@ -49,11 +50,14 @@ pub(super) struct View {
 impl View {
     /// Returns the view as the end of a query.
     pub(super) fn query(&self) -> String {
-        let fields = [("find", &self.find), ("sort", &self.sort)];
-        let fields = fields.iter().filter(|(_, value)| !value.is_empty());
-        fields
-            .map(|(name, value)| format!("&{name}={}", format::url(value)))
-            .collect()
+        let mut query = String::new();
+        for (name, value) in [("find", &self.find), ("sort", &self.sort)] {
+            if !value.is_empty() {
+                // Writing to a text does not fail.
+                let _ = write!(query, "&{name}={}", format::url(value));
+            }
+        }
+        query
     }
 
     fn fits(&self, queue: &QueueSummary) -> bool {

@@ -128,7 +128,8 @@ impl KeptBroker {
             let mut address = String::new();
             while let Some(line) = lines.next_line().await.map_err(|error| failed(&error))? {
                 if let Some((_, rest)) = line.split_once("listens on ") {
-                    address = rest.split(',').next().unwrap_or_default().to_owned();
+                    let end = rest.find(',').unwrap_or(rest.len());
+                    rest[..end].clone_into(&mut address);
                 }
                 if let Some(dashboard) = line.strip_prefix("admin port: ") {
                     return Ok((address, dashboard.to_owned()));
