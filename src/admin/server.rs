@@ -28,7 +28,8 @@ use crate::config;
 use crate::security::ServerTls;
 
 /// The time limit from the acceptance of a connection, or from its handshake, to the last header of its request.
-const REQUEST_TIMEOUT: Duration = Duration::from_millis(500);
+/// Browsers open connections before they need them, and a page would lose its style if one ended at the moment of its use.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time limit of a connection. Each connection carries one request. One that follows a live page has no limit.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 /// The bytes of an answer that the kernel takes before the client reads them. The default is up to 4 MiB, so that a viewer of a live page

@@ -1,5 +1,6 @@
 // Live pages: changes appear, the keyboard's place is kept, and a broker that was killed is found again.
 import assert from "node:assert/strict";
+import { stat, writeFile } from "node:fs/promises";
 import { items, serving } from "./queues.mjs";
 
 // Waits until the page has got this number of further events.
@@ -58,6 +59,18 @@ export default {
     await page.getByRole("link", { name: "6 ready" }).waitFor();
     await events(page, 1);
     assert.equal(await page.evaluate(() => document.activeElement.textContent), "no stock");
+  },
+
+  async lost_database_is_shown_above_the_last_content(test) {
+    const broker = await serving(test);
+    const page = await test.open(broker.url);
+    await page.locator("#pulse", { hasText: /^live$/ }).waitFor();
+    const { size } = await stat(broker.path("store.db"));
+    await writeFile(broker.path("store.db"), Buffer.alloc(size, 7));
+    await writeFile(broker.path("store.db-wal"), "");
+    await page.getByRole("status").getByText("Not refreshed: the store is unavailable: the file of the database cannot be used").waitFor();
+    await page.locator("#pulse", { hasText: "not live" }).waitFor();
+    await page.locator("#queue-orders").getByRole("link", { name: "4", exact: true }).waitFor();
   },
 
   async broker_is_killed_and_restarted_under_the_page(test) {

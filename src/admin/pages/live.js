@@ -79,7 +79,7 @@
     source = new EventSource(main.dataset.events);
     watch();
     source.onmessage = (event) => { show(event.data); say(""); watch(); };
-    source.addEventListener("problem", (event) => { say(`The database does not answer: ${event.data}`); watch(); });
+    source.addEventListener("problem", (event) => { say(`Not refreshed: ${event.data}`); watch(); });
     source.onerror = () => {
       if (source && source.readyState === EventSource.CLOSED) explain();
       else { clearTimeout(late); say("The broker does not answer. Trying again."); }
