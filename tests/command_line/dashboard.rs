@@ -20,6 +20,24 @@ pub(crate) fn serving(toml: &str, prepare: impl FnOnce(&Workspace)) -> (Workspac
     (workspace, admin)
 }
 
+/// Starts a broker whose only identity is an observer. Returns also the observer's token.
+pub(crate) fn serving_an_observer() -> (Workspace, SocketAddr, String) {
+    let auth = "
+[auth]
+tokens_file = 'tokens'
+[[auth.identities]]
+name = 'eye'
+token = 'eye'
+roles = { observer = ['work'] }
+";
+    let mut token = String::new();
+    let (workspace, admin) = serving(auth, |workspace| {
+        let made = workspace.run("token new eye --tokens-file tokens");
+        token = made.out.trim().to_owned();
+    });
+    (workspace, admin, token)
+}
+
 /// Sends a form.
 pub(crate) fn post(admin: SocketAddr, path: &str, cookie: &str, body: &str) -> HttpResponse {
     let headers = format!(
@@ -156,19 +174,7 @@ pub(crate) fn form_of_another_page_is_refused() {
 
 #[test]
 fn page_needs_a_login_where_callers_have_identities() {
-    let auth = "
-[auth]
-tokens_file = 'tokens'
-[[auth.identities]]
-name = 'eye'
-token = 'eye'
-roles = { observer = ['work'] }
-";
-    let mut token = String::new();
-    let (_workspace, admin) = serving(auth, |workspace| {
-        let made = workspace.run("token new eye --tokens-file tokens");
-        token = made.out.trim().to_owned();
-    });
+    let (_workspace, admin, token) = serving_an_observer();
     let unknown = get(admin, "/");
     assert_eq!(unknown.status, 303, "{unknown:?}");
     assert!(unknown.head.contains("location: /login"));

@@ -1,10 +1,10 @@
-//! The events of the dashboard's live pages: what they cost, who gets them, and when they end.
+//! The events of the dashboard's live pages: their cost, their viewers, and their end.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::command_line::dashboard::{form_of, post, serving};
+use crate::command_line::dashboard::{form_of, post, serving, serving_an_observer};
 use crate::support::event_stream::{Event, EventStream};
 use crate::support::http::{get, send_with_headers};
 use crate::support::timeout::wait_until_blocking;
@@ -126,19 +126,7 @@ fn change_is_in_the_next_events() {
 
 #[test]
 fn events_end_with_the_session_and_show_its_queues() {
-    let auth = "
-[auth]
-tokens_file = 'tokens'
-[[auth.identities]]
-name = 'eye'
-token = 'eye'
-roles = { observer = ['work'] }
-";
-    let mut token = String::new();
-    let (_workspace, admin) = serving(auth, |workspace| {
-        let made = workspace.run("token new eye --tokens-file tokens");
-        token = made.out.trim().to_owned();
-    });
+    let (_workspace, admin, token) = serving_an_observer();
     assert_eq!(get(admin, QUEUES).status, 303, "to the login");
     let login = post(admin, "/login", "", &format!("token={token}"));
     let (_, cookie) = login.head.split_once("set-cookie: ").expect("a cookie");

@@ -42,7 +42,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(60);
 pub(super) type Reading = Result<Content, Status>;
 pub(super) type LiveFeed = Feed<LivePage, Reading>;
 
-/// What all connections share.
+/// The state that all connections share.
 #[derive(Clone)]
 pub(super) struct Live {
     pub(super) feed: Arc<LiveFeed>,

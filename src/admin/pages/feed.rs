@@ -1,4 +1,4 @@
-//! The feed of live pages: what they show is read once a second, however many viewers there are.
+//! The feed of live pages: it reads the data of a page once a second, for any number of viewers.
 //!
 //! All viewers of a page share its snapshots. Pages are read one at a time, and after each reading the feed rests for as long as it
 //! took. So all live pages together use at most half of one connection to the database. If many different pages are open, each is
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 /// The time between two readings of a page, at least.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a page showed at a moment.
+/// The data of a page at one moment.
 pub(super) struct Snapshot<C> {
     /// The number of readings of all pages up to this one.
     pub(super) number: u64,
@@ -29,7 +29,7 @@ pub(super) type Snapshots<C> = watch::Receiver<Option<Arc<Snapshot<C>>>>;
 /// A page's end of the feed, to which its snapshots are written.
 type Sender<C> = watch::Sender<Option<Arc<Snapshot<C>>>>;
 
-/// The feed of all live pages. `P` identifies a page, and `C` is what it shows.
+/// The feed of all live pages. `P` identifies a page, and `C` is its data.
 pub(super) struct Feed<P, C> {
     read: Box<dyn Fn(P) -> BoxFuture<'static, C> + Send + Sync>,
     /// The pages that somebody looks at.
@@ -62,7 +62,7 @@ where
         sender.subscribe()
     }
 
-    /// Reads a page again and again, until nobody looks at it.
+    /// Reads a page repeatedly, until it has no viewer.
     async fn keep_fresh(self: Arc<Self>, page: P) {
         loop {
             tokio::time::sleep(INTERVAL).await;

@@ -105,7 +105,7 @@ impl LivePage {
         }
     }
 
-    /// Reads what the page shows to a caller.
+    /// Reads the data of the page that the caller may see.
     ///
     /// # Errors
     /// The error of the call.

@@ -27,7 +27,7 @@ pub(super) struct Cancel {
     id: String,
 }
 
-/// Reads what the page shows to a caller.
+/// Reads the data of the page that the caller may see.
 pub(super) async fn read(
     api: &AdminApi,
     caller: &AdminCaller,

@@ -21,7 +21,7 @@ use crate::security::Rpc;
 const LEASES: i32 = 10;
 const FAILURES: i32 = 200;
 
-/// What the page of a queue shows.
+/// The data of the page of a queue.
 pub(super) struct QueueContent {
     queue: QueueSummary,
     /// The leases that end first.
@@ -30,7 +30,7 @@ pub(super) struct QueueContent {
     dead: Vec<ItemSummary>,
 }
 
-/// Reads what the page of this queue shows to a caller.
+/// Reads the data of this queue's page that the caller may see.
 pub(super) async fn read(
     api: &AdminApi,
     caller: &AdminCaller,

@@ -101,7 +101,7 @@ const COLUMNS: [(&str, &str, &str); 10] = [
     ("failed", "failed", "Failed per second"),
 ];
 
-/// Reads what the page shows to a caller.
+/// Reads the data of the page that the caller may see.
 pub(super) async fn read(
     api: &AdminApi,
     caller: &AdminCaller,

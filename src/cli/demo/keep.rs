@@ -70,7 +70,7 @@ pub(super) async fn serve(
     broker.stop().await
 }
 
-/// Starts the workers, which also let some rows fail, and the transfer worker. Nobody reads their journals.
+/// Starts the workers, which also let some rows fail, and the transfer worker. Their journals are not read.
 fn start_workers(demo: &Demo, address: &str) -> Result<Vec<WorkerProcess>, CommandError> {
     let start = |name: String, role: Role| {
         start_built_in(&BuiltIn {
