@@ -123,7 +123,7 @@ async fn pause_with_an_end_ends_by_itself() {
     let server = Server::start().await;
     let client = server.client().await;
     client.enqueue(&["a"]).await;
-    let until = std::time::SystemTime::now() + Duration::from_secs(5);
+    let until = std::time::SystemTime::now() + Duration::from_secs(2);
     let ending = PauseQueueRequest {
         until: Some(until.into()),
         ..request(PauseMode::Claims)

@@ -33,7 +33,7 @@ roles = { observer = ['work'] }
     let mut token = String::new();
     let (workspace, admin) = serving(auth, |workspace| {
         let made = workspace.run("token new eye --tokens-file tokens");
-        token = made.out.trim().to_owned();
+        made.out.trim().clone_into(&mut token);
     });
     (workspace, admin, token)
 }
