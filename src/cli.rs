@@ -1,7 +1,7 @@
 //! The command line: one module per command, and the modules that several commands share.
 //!
 //! `serve` and `demo` run a broker in this process or in a child process. `adopt`, `schema`, `why`, `secret`, `backup` and `restore`
-//! open the store directly, so they work while no broker runs. The commands of [`operate`] can do both. `token` and `auth` need no
+//! open the store directly, so they work while no broker runs. The commands of `operate` can do both. `token` and `auth` need no
 //! broker. The other commands call a running broker over gRPC.
 
 mod adopt;

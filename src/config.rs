@@ -29,7 +29,7 @@ mod variables;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lease_broker_model::queue::QueueSpec;
@@ -84,6 +84,12 @@ pub struct Config {
 }
 
 impl Config {
+    /// Returns the file of the certificate with which the admin port speaks TLS. `None`: it speaks plain text.
+    pub fn admin_certificate(&self) -> Option<&Path> {
+        let tls = self.server.tls.as_ref().filter(|_| self.admin.tls);
+        tls.map(|tls| tls.certificate.as_path())
+    }
+
     /// Returns the number of threads that serve calls: the setting, or a default derived from the number of cores.
     ///
     /// With SQL Server the default is one thread per core. With `SQLite` it is one less, at least 1. The `SQLite` store
@@ -290,6 +296,10 @@ impl Document {
     fn check(self) -> Result<Config, InvalidSetting> {
         self.server.check()?;
         self.check_auth()?;
+        if self.admin.tls && self.server.tls.is_none() {
+            let reason = "needs the section [server.tls], whose certificate the admin port uses";
+            return Err(InvalidSetting::new("admin.tls", reason));
+        }
         self.store.check()?;
         self.limits.check()?;
         self.budgets.check()?;

@@ -8,7 +8,7 @@
 -- Locks, in order:
 --   `choose_share`: the application lock of the queue's suspects, for up to 5 s. S for a moment on rows of the list, of suspects and of
 --   leases. Then the locks of a claim, and X on a row of the list. COMMIT releases all of them.
---   `forget`: the same application lock, if it is free. S for a moment on suspects, and X on rows of the list.
+--   `forget`: the same application lock, for up to 1 s. S for a moment on suspects, and X on rows of the list.
 -- Indexes: lease_broker_suspect_wait (all reads of the list), the key, token (`choose_share`).
 -- Why a list: no index of the queue finds suspects among ready items, and each claim must know whether there are any. The list is empty
 --   while no lease expires, and then a claim only looks at its first entry.
@@ -20,6 +20,8 @@
 -- Why a batch for each call, unlike other claims: the leases that one call gets decide about the next call of the same worker.
 -- Why the application lock: two claims of one worker, over two connections, would otherwise both find that it holds nothing.
 -- Why `forget` takes the lock before any other: a claim that holds it waits for rows of the list.
+-- Why `forget` waits for the lock, which it can do without: Babelfish 4.3 ends the whole server when a session has failed five times
+--   to get an application lock. Claims hold it for a few milliseconds.
 -- Why the leases of a worker are found by the index of the tokens: it holds all leases and nothing else. Only claims read it so while a
 --   suspect waits, and only until they find a lease of the worker.
 -- Why CONVERT: the keys are stored as sql_variant, as in lease_broker_request_key.
@@ -107,7 +109,7 @@ IF EXISTS (SELECT 1 FROM lease_broker_suspect AS s WHERE s.queue = {queue_litera
 BEGIN
     BEGIN TRANSACTION;
     DECLARE @suspects_lock_result int, @suspects_lock_name nvarchar(255) = {suspects_lock};
-    EXEC @suspects_lock_result = sp_getapplock @Resource = @suspects_lock_name, @LockMode = 'Exclusive', @LockTimeout = 0;
+    EXEC @suspects_lock_result = sp_getapplock @Resource = @suspects_lock_name, @LockMode = 'Exclusive', @LockTimeout = 1000;
     IF @suspects_lock_result >= 0
         DELETE FROM lease_broker_suspect
         WHERE id IN (

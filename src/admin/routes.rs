@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
 use axum::{Json, Router, middleware};
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use super::answers::{readiness, version};
 use super::host_check::{self, HostCheck};
@@ -26,8 +27,14 @@ const CHANGES_REFUSED: &str =
 
 type Shared = State<Arc<AdminState>>;
 
-/// Builds the router. Without `allow_changes`, requests that would change something are refused.
-pub(super) fn router(state: Arc<AdminState>, allow_changes: bool, hosts: HostCheck) -> Router {
+/// Builds the router. Without `allow_changes`, requests that would change something are refused. Live pages stay connected until
+/// `replaced` is cancelled.
+pub(super) fn router(
+    state: Arc<AdminState>,
+    allow_changes: bool,
+    hosts: HostCheck,
+    replaced: CancellationToken,
+) -> Router {
     let level = if allow_changes {
         put(log_level::change)
     } else {
@@ -51,7 +58,7 @@ pub(super) fn router(state: Arc<AdminState>, allow_changes: bool, hosts: HostChe
         )
         .route("/log/level", level.get(log_level::read))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .merge(pages::routes())
+        .merge(pages::routes(&state, replaced))
         .layer(middleware::from_fn_with_state(hosts, host_check::check))
         .with_state(state)
 }

@@ -1,10 +1,13 @@
 //! The places of the admin port's connections. A further connection is always accepted: if there are too many, the one goes
 //! that has waited longest, and first of all one that has sent no request. So clients that are silent, or that do not read,
 //! keep no probe out.
+//!
+//! A connection that follows a live page has another place, for as long as the page is open. If all of these are taken, a further
+//! one is refused, because each of them is in use.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lease_broker_model::network::network;
 use tokio_util::sync::CancellationToken;
@@ -12,10 +15,19 @@ use tokio_util::sync::CancellationToken;
 /// The maximum number of open connections, from all addresses and from one.
 const MAX: usize = 64;
 const MAX_PER_ADDRESS: usize = 16;
+/// The maximum number of connections that follow a live page.
+pub(super) const MAX_VIEWERS: usize = 100;
+
+/// The places of all connections.
+#[derive(Default)]
+pub(super) struct Seats(Mutex<Places>);
 
 /// The places that are taken, in the order in which they were taken.
 #[derive(Default)]
-pub(super) struct Seats(Mutex<Vec<Arc<Taken>>>);
+struct Places {
+    visitors: Vec<Arc<Taken>>,
+    viewers: Vec<Arc<Taken>>,
+}
 
 struct Taken {
     network: IpAddr,
@@ -38,19 +50,24 @@ impl Seats {
             has_request: AtomicBool::new(false),
             end: CancellationToken::new(),
         });
-        let mut seats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut places = self.lock();
+        let seats = &mut places.visitors;
         let is_neighbour = |seat: &Arc<Taken>| seat.network == taken.network;
         if seats.iter().filter(|seat| is_neighbour(seat)).count() >= MAX_PER_ADDRESS {
-            end_oldest(&mut seats, is_neighbour);
+            end_oldest(seats, is_neighbour);
         } else if seats.len() >= MAX {
-            end_oldest(&mut seats, |_| true);
+            end_oldest(seats, |_| true);
         }
         seats.push(taken.clone());
-        drop(seats);
+        drop(places);
         Seat {
             seats: self.clone(),
             taken,
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Places> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -73,16 +90,46 @@ impl Seat {
         self.taken.has_request.store(true, Ordering::Relaxed);
     }
 
+    /// Gives the connection the place of one that follows a live page. Returns false, and changes nothing, if all of them are taken.
+    pub(super) fn follow(&self) -> bool {
+        let mut places = self.seats.lock();
+        if places.viewers.len() >= MAX_VIEWERS {
+            return false;
+        }
+        places.remove(&self.taken);
+        places.viewers.push(self.taken.clone());
+        true
+    }
+
+    /// Returns whether the connection follows a live page.
+    pub(super) fn follows(&self) -> bool {
+        let places = self.seats.lock();
+        let mut viewers = places.viewers.iter();
+        viewers.any(|seat| Arc::ptr_eq(seat, &self.taken))
+    }
+
+    /// Tells the connection to end.
+    pub(super) fn end(&self) {
+        self.taken.end.cancel();
+    }
+
     /// Waits until the connection must end.
     pub(super) async fn ended(&self) {
         self.taken.end.cancelled().await;
     }
 }
 
+impl Places {
+    fn remove(&mut self, taken: &Arc<Taken>) {
+        for seats in [&mut self.visitors, &mut self.viewers] {
+            seats.retain(|seat| !Arc::ptr_eq(seat, taken));
+        }
+    }
+}
+
 impl Drop for Seat {
     fn drop(&mut self) {
-        let mut seats = self.seats.0.lock().unwrap_or_else(PoisonError::into_inner);
-        seats.retain(|seat| !Arc::ptr_eq(seat, &self.taken));
+        self.seats.lock().remove(&self.taken);
     }
 }
 
@@ -136,5 +183,28 @@ mod tests {
             .map(|_| seats.take(address(0)))
             .collect();
         assert_eq!(ended(&kept), [0; 0]);
+    }
+
+    #[test]
+    fn viewers_have_places_of_their_own() {
+        let seats = Arc::new(Seats::default());
+        let viewers: Vec<Seat> = (0..MAX_VIEWERS)
+            .map(|_| {
+                let seat = seats.take(address(0));
+                assert!(seat.follow());
+                seat
+            })
+            .collect();
+        let mut taken: Vec<Seat> = (0..MAX_PER_ADDRESS)
+            .map(|_| seats.take(address(0)))
+            .collect();
+        assert!(!taken[0].follow());
+        assert!(!taken[0].follows());
+        taken.push(seats.take(address(0)));
+        assert_eq!(ended(&taken), [0], "one that is refused keeps its place");
+        assert_eq!(ended(&viewers), [0; 0]);
+        drop(viewers);
+        assert!(taken[1].follow());
+        assert!(taken[1].follows());
     }
 }

@@ -2,16 +2,21 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::host_check::HostCheck;
@@ -20,26 +25,40 @@ use super::routes::router;
 use super::seats::{Seat, Seats};
 use super::state::AdminState;
 use crate::config;
+use crate::security::ServerTls;
 
-/// The time limit from the acceptance of a connection to the last header of its request.
-const REQUEST_TIMEOUT: Duration = Duration::from_millis(500);
-/// The time limit of a connection. Each connection carries one request.
+/// The time limit from the acceptance of a connection, or from its handshake, to the last header of its request.
+/// Browsers open connections before they need them, and a page would lose its style if one ended at the moment of its use.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+/// The time limit of a connection. Each connection carries one request. One that follows a live page has no limit.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
+/// The bytes of an answer that the kernel takes before the client reads them. The default is up to 4 MiB, so that a viewer of a live page
+/// that reads nothing would hold many snapshots.
+const SEND_BUFFER: usize = 64 << 10;
 /// The pause after a connection could not be accepted, for example because the process has no file descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A running admin port. Dropping it closes the port.
 pub struct AdminPort {
     address: SocketAddr,
-    router: SharedRouter,
+    shared: SharedService,
     allow_changes: bool,
     hosts: HostCheck,
+    /// Cancelled when the router is replaced.
+    replaced: Mutex<CancellationToken>,
     stop: CancellationToken,
     thread: Option<JoinHandle<()>>,
 }
 
-/// The router of the connections that are accepted next.
-type SharedRouter = Arc<RwLock<Router>>;
+/// The service of the connections that are accepted next.
+#[derive(Clone)]
+struct Service {
+    router: Router,
+    /// `None`: plain text.
+    tls: Option<Arc<ServerTls>>,
+}
+
+type SharedService = Arc<RwLock<Service>>;
 
 /// Opens the admin port. Returns `None` if the configuration turns it off.
 ///
@@ -52,18 +71,26 @@ pub fn start(settings: &config::Admin, state: AdminState) -> io::Result<Option<A
         return Ok(None);
     };
     let address = listener.local_addr()?;
+    // Accepted connections inherit it.
+    SockRef::from(&listener).set_send_buffer_size(SEND_BUFFER)?;
     listener.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let allow_changes = are_changes_allowed(settings.allow_changes, address);
     let hosts = HostCheck::new(&settings.hosts);
-    let shared = SharedRouter::new(RwLock::new(router(
-        Arc::new(state),
-        allow_changes,
-        hosts.clone(),
-    )));
-    let router = shared.clone();
+    let replaced = CancellationToken::new();
+    let service = Service {
+        tls: state.tls.clone(),
+        router: router(
+            Arc::new(state),
+            allow_changes,
+            hosts.clone(),
+            replaced.clone(),
+        ),
+    };
+    let shared = SharedService::new(RwLock::new(service));
+    let served = shared.clone();
     let stop = CancellationToken::new();
     let stopped = stop.clone();
     let thread = std::thread::Builder::new()
@@ -71,16 +98,17 @@ pub fn start(settings: &config::Admin, state: AdminState) -> io::Result<Option<A
         .spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = serve(listener, shared) => {}
+                    () = serve(listener, served) => {}
                     () = stopped.cancelled() => {}
                 }
             });
         })?;
     Ok(Some(AdminPort {
         address,
-        router,
+        shared,
         allow_changes,
         hosts,
+        replaced: Mutex::new(replaced),
         stop,
         thread: Some(thread),
     }))
@@ -92,10 +120,15 @@ impl AdminPort {
         self.address
     }
 
-    /// Reports on other parts of the process from now on.
+    /// Reports on other parts of the process from now on. Live pages connect again, and then show those.
     pub fn show(&self, state: AdminState) {
-        let router = router(Arc::new(state), self.allow_changes, self.hosts.clone());
-        *self.router.write().unwrap_or_else(PoisonError::into_inner) = router;
+        let (hosts, replaced) = (self.hosts.clone(), CancellationToken::new());
+        let tls = state.tls.clone();
+        let router = router(Arc::new(state), self.allow_changes, hosts, replaced.clone());
+        let service = Service { router, tls };
+        *self.shared.write().unwrap_or_else(PoisonError::into_inner) = service;
+        let mut former = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *former, replaced).cancel();
     }
 }
 
@@ -124,7 +157,7 @@ fn bind(settings: &config::Admin) -> io::Result<Option<TcpListener>> {
 }
 
 /// Accepts connections until the future is dropped.
-async fn serve(listener: TcpListener, router: SharedRouter) {
+async fn serve(listener: TcpListener, shared: SharedService) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "admin port failed"),
@@ -133,13 +166,12 @@ async fn serve(listener: TcpListener, router: SharedRouter) {
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {
-                let router = router.read().unwrap_or_else(PoisonError::into_inner);
-                let (seat, router) = (seats.take(address.ip()), router.clone());
+                let service = shared.read().unwrap_or_else(PoisonError::into_inner);
+                let (seat, service) = (Arc::new(seats.take(address.ip())), service.clone());
                 tokio::spawn(async move {
-                    let answered = answer(stream, router, &seat);
                     tokio::select! {
-                        // A client that is too slow is disconnected.
-                        _ = tokio::time::timeout(CONNECTION_TIMEOUT, answered) => {}
+                        () = answer(stream, service, &seat) => {}
+                        () = is_too_slow(&seat) => {}
                         () = seat.ended() => {}
                     }
                 });
@@ -149,17 +181,41 @@ async fn serve(listener: TcpListener, router: SharedRouter) {
     }
 }
 
-/// Answers the one request of a connection.
-async fn answer(stream: TcpStream, router: Router, seat: &Seat) -> hyper::Result<()> {
+/// Waits for the time limit of a connection.
+async fn is_too_slow(seat: &Seat) {
+    tokio::time::sleep(CONNECTION_TIMEOUT).await;
+    if seat.follows() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Makes the handshake of a connection, if there is one, and answers its one request. A failure concerns the client only.
+async fn answer(stream: TcpStream, service: Service, seat: &Arc<Seat>) {
+    let Some(tls) = service.tls else {
+        return answer_on(stream, service.router, seat).await;
+    };
+    let acceptor = TlsAcceptor::from(tls.state().admin.clone());
+    if let Ok(stream) = acceptor.accept(stream).await {
+        answer_on(stream, service.router, seat).await;
+    }
+}
+
+/// Answers the one request of a connection. The request carries the seat as an extension.
+async fn answer_on<S>(stream: S, router: Router, seat: &Arc<Seat>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let router = TowerToHyperService::new(router);
-    let service = service_fn(|request| {
+    let service = service_fn(|mut request: Request<Incoming>| {
         seat.has_request();
+        request.extensions_mut().insert(seat.clone());
         router.call(request)
     });
-    http1::Builder::new()
+    let answered = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(REQUEST_TIMEOUT)
         .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), service)
-        .await
+        .serve_connection(TokioIo::new(stream), service);
+    // A client that does not take its answer is gone.
+    let _ = answered.await;
 }

@@ -12,7 +12,7 @@ use super::pulse::Pulse;
 use crate::broker::Broker;
 use crate::config::StoreKind;
 use crate::logging::LogLevel;
-use crate::security::Access;
+use crate::security::{Access, ServerTls};
 use crate::telemetry::Telemetry;
 
 /// The parts of the process that the admin port reports on.
@@ -37,6 +37,8 @@ pub struct AdminState {
     pub runtime: Handle,
     /// Decides who the viewer of a page is. `None`: the service has no identities.
     pub access: Option<Arc<Access>>,
+    /// The certificate of the port. `None`: it speaks no TLS.
+    pub tls: Option<Arc<ServerTls>>,
     /// The sessions of viewers.
     pub sessions: Arc<Sessions>,
     /// Whether the pages work without identities: the port is on a loopback address, or `admin.allow_changes` is set.

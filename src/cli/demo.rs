@@ -11,6 +11,7 @@
 
 mod args;
 mod journal;
+mod keep;
 mod kill;
 mod language;
 mod programs;
@@ -58,15 +59,20 @@ impl Demo {
             Workers::start(&self, &programs, service.address(), folder.path()).await?;
         let worked = self.work(&mut service, &mut workers).await;
         let stopped = workers.stop().await;
-        let summary = Summary::read(service.events(), &workers, service.file())?;
+        let file = service.file().to_owned();
+        let summary = Summary::read(service.events(), &workers, &file)?;
         service.stop().await;
         print_line!("\n{}", summary.table());
         worked?;
         stopped?;
-        if let Some(kept) = &self.keep {
+        if let Some(kept) = &self.database {
             print_line!("the database is in {}", kept.display());
         }
-        summary.verdict(self.kill, start.elapsed())
+        summary.verdict(self.kill, start.elapsed())?;
+        if self.keep {
+            keep::serve(&self, &file, summary.events(), &folder).await?;
+        }
+        Ok(())
     }
 
     /// Follows the workers until every row is completed and the outbox is empty. Kills workers on the way.

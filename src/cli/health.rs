@@ -1,5 +1,6 @@
 //! `health`: asks a running service whether it serves calls.
 
+mod own_certificate;
 pub(super) mod readiness;
 
 use std::path::PathBuf;
@@ -65,7 +66,8 @@ impl Health {
             )
         })?;
         let address = readiness::reachable(listen);
-        let asked = tokio::time::timeout(self.client.timeout, readiness::ask(address)).await;
+        let asked = readiness::ask(address, settings.admin_certificate());
+        let asked = tokio::time::timeout(self.client.timeout, asked).await;
         let answer = match asked {
             Ok(Ok(answer)) => answer,
             Ok(Err(cause)) => {

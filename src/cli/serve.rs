@@ -28,7 +28,7 @@ use crate::broker::{Broker, LeaseOperations, Operation};
 use crate::config::{Change, Config, Flag, OtelVariables, StoreKind};
 use crate::logging::{self, Logging};
 use crate::process::{self, Pauses};
-use crate::security::{Access, Security};
+use crate::security::{Access, Security, ServerTls};
 use crate::telemetry::{SpanCounters, Telemetry};
 
 /// Serve the configured queues over gRPC
@@ -58,7 +58,8 @@ pub(super) struct Serve {
     log_level: Option<String>,
 }
 
-/// The files that the store `sqlite` has open, and those of all other parts besides connections of clients.
+/// The files that the store `sqlite` has open, and those of all other parts besides connections of clients. The admin port takes up to
+/// 164 of these.
 const SQLITE_FILES: usize = 8;
 const OTHER_FILES: usize = 192;
 /// The number of connections without which the service does not start.
@@ -130,6 +131,7 @@ impl Serve {
         let started_broker = Arc::default();
         let mut pages = Pages {
             access: security.access.clone(),
+            tls: security.tls.clone(),
             sessions: Arc::default(),
         };
         let state = admin_state(
@@ -156,7 +158,12 @@ impl Serve {
         let address = layers.server.address();
         announce(&layers.config, &location, address, example.as_deref());
         if let Some(port) = &admin_port {
-            print_line!("admin port: http://{}", port.address());
+            let scheme = if layers.config.admin.tls {
+                "https"
+            } else {
+                "http"
+            };
+            print_line!("admin port: {scheme}://{}", port.address());
         }
 
         let _watchdog = service_manager::ready();
@@ -188,6 +195,7 @@ impl Serve {
                             if let Some(port) = &admin_port {
                                 let broker = Arc::new(OnceLock::from(new.broker.clone()));
                                 pages.access.clone_from(&new.access);
+                                pages.tls.clone_from(&new.tls);
                                 let state = admin_state(&new.config, &new.telemetry, &broker, logging, started, &pages);
                                 port.show(state);
                             }
@@ -372,6 +380,7 @@ fn start_admin_port(
 /// The parts of the dashboard that outlive a configuration, and those who may see it.
 struct Pages {
     access: Option<Arc<Access>>,
+    tls: Option<Arc<ServerTls>>,
     sessions: Arc<admin::Sessions>,
 }
 
@@ -386,6 +395,7 @@ fn admin_state(
     admin::AdminState {
         runtime: tokio::runtime::Handle::current(),
         access: pages.access.clone(),
+        tls: pages.tls.clone().filter(|_| config.admin.tls),
         sessions: pages.sessions.clone(),
         allows_changes: config.admin.allows_changes(),
         trace_url: config.admin.trace_url.clone(),

@@ -15,6 +15,8 @@ pub struct Admin {
     pub listen: Option<SocketAddr>,
     /// True: requests that change something are allowed although the port does not listen on a loopback address.
     pub allow_changes: bool,
+    /// True: the port speaks TLS, with the certificate of `server.tls`.
+    pub tls: bool,
     /// The address of a trace in a viewer of traces, with `{trace_id}` in place of the id. Empty: the dashboard links no traces.
     pub trace_url: String,
     /// The names by which clients call the port, besides its IP addresses and `localhost`.

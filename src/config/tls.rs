@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::error::InvalidSetting;
 
-/// Settings of TLS on the gRPC port.
+/// Settings of TLS on the gRPC port. The admin port has the certificate too if `admin.tls` is set.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tls {

@@ -1,4 +1,4 @@
-//! TLS on the gRPC port: the broker's certificate, and the check of the certificates of clients.
+//! TLS on the gRPC port and on the admin port: the broker's certificate, and the check of the certificates of clients.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -33,6 +33,8 @@ pub struct ServerTls {
 /// The state for new connections.
 pub(crate) struct State {
     pub(crate) config: Arc<ServerConfig>,
+    /// That of the admin port: HTTP/1.1, and clients are not asked for a certificate.
+    pub(crate) admin: Arc<ServerConfig>,
     /// `None`: clients have no certificates.
     verifier: Option<Arc<ClientVerifier>>,
 }
@@ -161,26 +163,31 @@ impl Contents {
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(versions)
             .map_err(|error| error.to_string())?;
+        let admin = builder.clone().with_no_client_auth();
         let verifier = self.verifier(settings, provider)?.map(Arc::new);
         let builder = match &verifier {
             None => builder.with_no_client_auth(),
             Some(verifier) => builder.with_client_cert_verifier(verifier.clone()),
         };
-        let mut config = builder
-            .with_single_cert(chain, key)
-            .map_err(|error| match error {
-                rustls::Error::InconsistentKeys(_) => {
-                    let reason = "the certificate in server.tls.certificate has another key";
-                    problem("key", &settings.key, reason)
-                }
-                error => certificate_problem(&error),
-            })?;
+        let key_problem = |error| match error {
+            rustls::Error::InconsistentKeys(_) => {
+                let reason = "the certificate in server.tls.certificate has another key";
+                problem("key", &settings.key, reason)
+            }
+            error => certificate_problem(&error),
+        };
+        let admin = admin.with_single_cert(chain.clone(), key.clone_key());
+        let mut admin = admin.map_err(key_problem)?;
+        admin.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let config = builder.with_single_cert(chain, key);
+        let mut config = config.map_err(key_problem)?;
         config.alpn_protocols = vec![b"h2".to_vec()];
         // A resumed session would skip the check against authorities that have changed.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(State {
             config: Arc::new(config),
+            admin: Arc::new(admin),
             verifier,
         })
     }

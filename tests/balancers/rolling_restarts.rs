@@ -212,10 +212,15 @@ async fn nginx_and_a_policy_hide_restarts() {
         return;
     };
     assert_no_call_failed(&clients.with_policy);
-    // nginx does not see that a broker drains, so a restart can cost a client the calls that it sends at that moment.
+    // nginx does not see that a broker drains, so a restart can cost a client the calls that it sends at that moment. On a slow
+    // machine the moment is longer.
     for (language, seen) in &clients.without {
         let failed = seen.failures.len();
-        assert!(failed <= 2 * RESTARTS, "{language}: {failed}");
+        assert!(
+            failed * 20 <= seen.calls,
+            "{language}: {failed} of {}",
+            seen.calls
+        );
         for failure in &seen.failures {
             assert_eq!(failure.code(), Code::Unavailable, "{language}");
         }

@@ -1,13 +1,19 @@
-//! `demo`: its checks pass at every size, a worker is killed even if the rows run out, and workers of other languages share
-//! the table.
+//! `demo`: its checks pass at every size, a worker is killed even if the rows run out, workers of other languages share the table,
+//! and its dashboard can be kept.
 
 use std::ffi::OsStr;
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpStream;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Stdio;
 
 use crate::command_line::workspace::Workspace;
+use crate::support::http::get;
 use crate::support::process::{CommandOutput, program};
+use crate::support::signal;
 use crate::support::skipped::skipped;
+use crate::support::timeout::wait_until_blocking;
 
 /// Asserts that the demo passed, and returns its last line.
 fn passed(printed: &CommandOutput) -> &str {
@@ -42,7 +48,7 @@ fn several_workers_are_killed() {
 #[test]
 fn no_worker_is_killed_on_request() {
     let workspace = Workspace::with("");
-    let printed = workspace.run("demo --events 200 --workers 1 --kill 0 --keep kept.db");
+    let printed = workspace.run("demo --events 200 --workers 1 --kill 0 --database kept.db");
     let line = passed(&printed);
     assert!(line.contains("events=200 completed=200"), "{line}");
     assert!(!printed.out.contains("was killed"), "{printed:?}");
@@ -55,7 +61,7 @@ fn wrong_flags_exit_64() {
     workspace.write("kept.db", "");
     for (flags, named) in [
         ("--workers 2 --kill 2", "--kill 2"),
-        ("--keep kept.db", "--keep"),
+        ("--database kept.db", "--database"),
         ("--lease 1ms", "--lease"),
     ] {
         let refused = workspace.run(&format!("demo {flags}"));
@@ -141,4 +147,34 @@ fn missing_toolchain_exits_69_with_its_name() {
         refused.err.contains("--language go: go is missing"),
         "{refused:?}"
     );
+}
+
+#[test]
+fn kept_demo_serves_its_dashboard_until_it_is_told_to_stop() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut child = program()
+        .args(["demo", "--events", "900", "--workers", "1", "--kill", "0"])
+        .arg("--keep")
+        .current_dir(folder.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut output = BufReader::new(child.stdout.take().expect("standard output is piped"));
+    let dashboard = loop {
+        let mut line = String::new();
+        let read = output.read_line(&mut line).expect("a line");
+        assert_ne!(read, 0, "the demo ended");
+        if let Some(address) = line.strip_prefix("dashboard: http://") {
+            break address.trim().parse().expect("an address");
+        }
+    };
+    // Rows are added and completed, and some of them fail.
+    wait_until_blocking("a row has failed", || {
+        let page = get(dashboard, "/queues/rainfall").body;
+        page.contains("is not calibrated")
+    });
+    signal::send(&child, "TERM");
+    let status = child.wait().expect("the demo ends");
+    assert!(status.success(), "{status}");
+    assert!(TcpStream::connect(dashboard).is_err(), "the broker ended");
 }

@@ -1,6 +1,7 @@
 //! Tests of the command line: they run the real program and check its output and its exit codes.
 
 mod admin;
+mod admin_tls;
 mod adopt;
 mod bench;
 mod both_ways;
@@ -11,6 +12,7 @@ mod connect;
 mod connections;
 mod container;
 mod dashboard;
+mod dashboard_events;
 mod demo;
 mod deployment;
 mod doctor;

@@ -7,6 +7,7 @@ use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
@@ -84,6 +85,12 @@ impl Terminal {
         }
         self.shown.clear();
         self.keyboard.write_all(keys.as_bytes()).expect("typed");
+    }
+
+    /// Interrupts the program, as a terminal does on Ctrl-C. This one cannot: it controls no session.
+    pub(crate) fn interrupt(&self) {
+        let process = Pid::from_child(&self.child);
+        kill_process(process, Signal::INT).expect("interrupted");
     }
 
     /// Waits until the program ends. Returns its exit code and the rest of the screen.

@@ -47,7 +47,8 @@ fn terminal_is_drawn_again_and_cut() {
     terminal.answer("Ctrl-C", "");
     terminal.answer("outbox", "");
     workspace.call("pause work --reason lunch");
-    terminal.answer("claims", "\u{3}");
+    terminal.answer("claims", "");
+    terminal.interrupt();
     let (_, screen) = terminal.end();
     let widest = screen.lines().map(|line| line.trim_end().chars().count());
     assert!(widest.max().unwrap_or(0) <= 80, "{screen:?}");

@@ -1,4 +1,5 @@
-//! Runs the READMEs of the worker libraries, from an empty folder beside a clone, on the table of `clients/README.md`.
+//! Runs the READMEs of the worker libraries, from an empty folder beside a clone, on the table of `clients/README.md`. The page for
+//! C# has no library: the commands on it that need no .NET are run.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
@@ -91,6 +92,22 @@ fn orders(database: &Path) -> String {
                FROM (SELECT * FROM Orders ORDER BY Order_ID)";
     let row = connection.query_row(sql, [], |row| row.get(0));
     row.expect("the orders are read")
+}
+
+#[test]
+fn page_of_csharp_shows_what_its_commands_print() {
+    let mut reader = Session::start(Store::Sqlite);
+    for (page, heading) in [
+        ("clients/README.md", "One example for all libraries"),
+        ("clients/csharp/README.md", "`lease-broker work`"),
+    ] {
+        reader.run(&section(page, heading));
+    }
+    let orders = orders(&reader.path("orders.db"));
+    assert_eq!(
+        orders,
+        "Ada - 1 3, Grace - 1 3, Edsger - 1 3, Barbara - 0 4"
+    );
 }
 
 #[test]

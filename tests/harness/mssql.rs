@@ -305,7 +305,7 @@ impl Harness for MssqlHarness {
         Ok(Arc::new(Shared(reader)))
     }
 
-    /// Moves the state time and the due time of all rows into the past.
+    /// Moves all times in the database into the past.
     async fn advance(&self, by: Duration) {
         let millis = i32::try_from(by.as_millis()).expect("milliseconds in 32 bits");
         let updates: String = {
@@ -333,6 +333,9 @@ impl Harness for MssqlHarness {
         let instances = format!(
             "UPDATE lease_broker_instance SET seen_time = DATEADD(millisecond, -{millis}, seen_time); "
         );
+        let suspects = format!(
+            "UPDATE lease_broker_suspect SET ready_time = DATEADD(millisecond, -{millis}, ready_time); "
+        );
         let earlier = |columns: &[&str]| {
             let earlier = columns
                 .iter()
@@ -345,7 +348,7 @@ impl Harness for MssqlHarness {
             earlier(&["create_time", "end_time", "until_time"])
         );
         let sql = format!(
-            "SET XACT_ABORT ON; BEGIN TRANSACTION; {updates}{requests}{instances}{operators}COMMIT TRANSACTION"
+            "SET XACT_ABORT ON; BEGIN TRANSACTION; {updates}{requests}{instances}{suspects}{operators}COMMIT TRANSACTION"
         );
         self.batch(&sql).await;
     }

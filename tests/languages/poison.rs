@@ -109,7 +109,9 @@ fn neighbours_of_poison_live_with_the_rust_library() {
 #[test]
 fn neighbours_of_poison_live_with_the_python_library() {
     let Some(python) = python_with_grpc() else {
-        skipped("no Python with grpcio; name one in LEASE_BROKER_TEST_PYTHON");
+        skipped(
+            "no Python with grpcio and googleapis-common-protos; name one in LEASE_BROKER_TEST_PYTHON",
+        );
         return;
     };
     let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/python/src");

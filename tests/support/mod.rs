@@ -10,6 +10,7 @@ pub(crate) mod certificates;
 pub(crate) mod client;
 pub(crate) mod database;
 pub(crate) mod earlier_program;
+pub(crate) mod event_stream;
 pub(crate) mod frames;
 pub(crate) mod http;
 pub(crate) mod ports;

@@ -8,7 +8,7 @@ pub(crate) fn python_with_grpc() -> Option<PathBuf> {
     let python = std::env::var_os("LEASE_BROKER_TEST_PYTHON").unwrap_or_else(|| "python3".into());
     let mut check = Command::new(&python);
     check
-        .args(["-c", "import grpc, grpc_tools"])
+        .args(["-c", "import grpc, grpc_tools, google.rpc"])
         .stderr(Stdio::null());
     check
         .status()

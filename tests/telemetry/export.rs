@@ -108,8 +108,10 @@ async fn refused_call_has_its_status_but_is_no_error_of_the_broker() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn worker_learns_whether_its_lease_is_recorded() {
+    let collector = Collector::start(Protocol::Grpc).await;
     for (ratio, flags) in [("0", "-00"), ("1", "-01")] {
-        let broker = Fixture::start(&format!("sample_ratio = {ratio}"), &[]);
+        let settings = format!("sample_ratio = {ratio}");
+        let broker = Fixture::exporting(&collector, Protocol::Grpc, &settings);
         broker.client.enqueue(&["x"]).await;
         let lease = broker.client.claim_one().await;
         assert!(

@@ -36,6 +36,9 @@ type settings struct {
 	GraceMS      *float64  `json:"grace_ms"`
 	StuckAfterMS float64   `json:"stuck_after_ms"`
 	MaxStuck     int       `json:"max_stuck"`
+	CAFile       string    `json:"ca_file"`
+	CertFile     string    `json:"cert_file"`
+	KeyFile      string    `json:"key_file"`
 	Effects      string    `json:"effects"`
 	Noop         bool      `json:"noop"`
 	Raw          bool      `json:"raw"`
@@ -145,6 +148,10 @@ func newWorker(given settings, out *journal) (*leasebroker.Worker, error) {
 	}
 	if given.MaxStuck != 0 {
 		options = append(options, leasebroker.MaxStuck(given.MaxStuck))
+	}
+	if given.CAFile != "" {
+		files := leasebroker.TLSPaths{CA: given.CAFile, Cert: given.CertFile, Key: given.KeyFile}
+		options = append(options, leasebroker.Credentials(leasebroker.TLSFrom(files)))
 	}
 	work := &work{effects: given.Effects, noop: given.Noop, out: out}
 	if given.Batch > 0 {

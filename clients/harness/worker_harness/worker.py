@@ -32,6 +32,8 @@ class WorkerProcess:
         self._counts: Counter[tuple[str, str | None]] = Counter()
         """The number of events by name, and by name and key."""
         self._changed = threading.Condition()
+        self._has_output = True
+        """The process can still write events."""
         self._journal = (folder / f"{name}.jsonl").open("w")
         with (folder / f"{name}.stderr").open("w") as errors:
             self._process = subprocess.Popen(
@@ -59,6 +61,9 @@ class WorkerProcess:
                 self._counts[event["ev"], event.get("key")] += "key" in event
                 self._changed.notify_all()
         self._journal.close()
+        with self._changed:
+            self._has_output = False
+            self._changed.notify_all()
 
     def named(self, name: str, key: str | None = None) -> list[Event]:
         """Returns the events with this name, all or those of one item."""
@@ -82,7 +87,7 @@ class WorkerProcess:
     def wait(self, condition: Callable[[WorkerProcess], bool], seconds: float = 60) -> None:
         """Waits until the events meet a condition."""
         with self._changed:
-            if not self._changed.wait_for(lambda: condition(self) or not self._reader.is_alive(), seconds):
+            if not self._changed.wait_for(lambda: condition(self) or not self._has_output, seconds):
                 raise AssertionError(f"{self.name} after {seconds} s: {dict(self.counts())}")
         if not condition(self):
             raise AssertionError(f"{self.name} ended early: {dict(self.counts())}")

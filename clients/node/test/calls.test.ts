@@ -126,9 +126,12 @@ test("a call ends when its time is over", async (t) => {
 });
 
 test("an attempt without a response is given up and retried", async (t) => {
-  const { caller: calls, retries } = await caller(t, { wake: ["never", done] });
-  await calls.call(rpcs.wake, request, { attemptTimeout: 1_000 });
+  const { server, caller: calls, retries } = await caller(t, { wake: [done, "never", done] });
+  // An attempt may also end while it connects, so the connection is made before.
+  await calls.call(rpcs.wake, request);
+  await calls.call(rpcs.wake, request, { attemptTimeout: 500 });
   assert.deepEqual(retries.map((retry) => retry.code), ["DEADLINE_EXCEEDED"]);
+  assert.equal(server.arrivals.length, 3);
 });
 
 test("a server that accepts connections and says nothing is connected to again", async (t) => {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import grpc
@@ -32,3 +33,16 @@ def test_channel_reconnects_between_two_calls(broker: Broker) -> None:
     time.sleep(3)
     transport.route().call("Wake", request, 5, [])
     transport.close()
+
+
+def test_close_while_a_channel_reconnects_ends_no_thread_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors: list[object] = []
+    before = set(threading.enumerate())
+    monkeypatch.setattr(threading, "excepthook", lambda args: errors.append(args.exc_value))
+    transport = Transport("127.0.0.1:1", plaintext())
+    transport.note(transport.route(), failed=True)
+    pollers = set(threading.enumerate()) - before
+    transport.close()
+    for poller in pollers:
+        poller.join(5)
+    assert errors == []

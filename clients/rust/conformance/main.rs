@@ -6,11 +6,14 @@ mod raw;
 mod script;
 
 use std::io::{self, BufRead as _};
+use std::path::PathBuf;
 use std::process::exit;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lease_broker_client::{BatchDone, Context, Item, RunningWorker, Worker, WorkerError};
+use lease_broker_client::{
+    BatchDone, Context, Credentials, Item, RunningWorker, TlsFiles, Worker, WorkerError,
+};
 use serde_json::{Value as Json, json};
 
 use self::journal::{Journal, print};
@@ -52,6 +55,16 @@ impl Options {
             }
             text => text.as_str().unwrap_or_default().to_owned(),
         }
+    }
+
+    /// Returns the files for TLS. `None`: plaintext.
+    fn credentials(&self) -> Option<Credentials> {
+        let file = |name| self.text(name).map(PathBuf::from);
+        Some(Credentials::tls_files(TlsFiles {
+            ca: Some(file("ca_file")?),
+            identity: file("cert_file").zip(file("key_file")),
+            server_name: None,
+        }))
     }
 
     fn concurrency(&self) -> usize {
@@ -150,6 +163,9 @@ fn start_worker(
         });
     if let Some(id) = options.text("worker_id") {
         worker = worker.worker_id(id);
+    }
+    if let Some(credentials) = options.credentials() {
+        worker = worker.credentials(credentials);
     }
     if let Some(max_stuck) = options.count("max_stuck") {
         worker = worker.max_stuck(max_stuck);

@@ -25,7 +25,8 @@ pub(super) fn page(status: StatusCode, markup: Markup) -> Response {
     let mut response = (status, Html(markup.into_string())).into_response();
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, POLICY),
-        (header::REFERRER_POLICY, "no-referrer"),
+        // With `no-referrer`, browsers send forms of the page with the origin `null`, which the host check refuses.
+        (header::REFERRER_POLICY, "same-origin"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::CACHE_CONTROL, "no-store"),
     ] {
@@ -56,13 +57,17 @@ impl From<Status> for Failure {
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
+        /// The seconds after which a page is loaded again while the broker starts.
+        const RETRY: u32 = 3;
+
+        let refresh = matches!(self, Self::Starting).then_some(RETRY);
         let (code, title, text) = match self {
             Self::Login => return redirect("/login"),
             Self::Forbidden(text) => (StatusCode::FORBIDDEN, "Not allowed", text.to_owned()),
             Self::Starting => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "The broker is starting",
-                "The store is being opened. Load this page again in a moment.".to_owned(),
+                "The store is being opened.".to_owned(),
             ),
             Self::Call(status) => {
                 let (code, title) = match status.code() {
@@ -78,7 +83,7 @@ impl IntoResponse for Failure {
                 (code, title, status.message().to_owned())
             }
         };
-        page(code, message_page(title, &text))
+        page(code, message_page(title, &text, refresh))
     }
 }
 

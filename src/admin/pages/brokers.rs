@@ -1,16 +1,19 @@
-//! The page of broker processes.
+//! The content of the page of broker processes.
 
 use axum::Form;
-use axum::http::StatusCode;
 use axum::response::Response;
-use lease_broker_proto::{BrokerInstance, DrainBrokerRequest, ListBrokersRequest};
+use lease_broker_proto::{
+    BrokerInstance, DrainBrokerRequest, ListBrokersRequest, ListBrokersResponse,
+};
 use maud::{Markup, html};
 use serde::Deserialize;
+use tonic::Status;
 
-use super::answer::{Failure, page as page_of, redirect};
+use super::answer::{Failure, redirect};
 use super::format;
-use super::layout::{form_token, frame};
+use super::layout::form_token;
 use super::viewer::Viewer;
+use crate::grpc::{AdminApi, AdminCaller};
 use crate::security::Rpc;
 
 #[derive(Deserialize)]
@@ -19,31 +22,28 @@ pub(super) struct Drain {
     id: String,
 }
 
-pub(super) async fn page(viewer: Viewer) -> Result<Response, Failure> {
-    let content = content(&viewer).await?;
-    Ok(page_of(
-        StatusCode::OK,
-        frame(&viewer, "Brokers", true, &content),
-    ))
+/// Reads the data of the page that the caller may see.
+pub(super) async fn read(
+    api: &AdminApi,
+    caller: &AdminCaller,
+) -> Result<ListBrokersResponse, Status> {
+    api.list_brokers(caller, ListBrokersRequest {}).await
 }
 
-/// Returns the content of the page, which the script also loads.
-pub(super) async fn content(viewer: &Viewer) -> Result<Markup, Failure> {
-    let listed = viewer
-        .call(async move |api, caller| api.list_brokers(&caller, ListBrokersRequest {}).await)
-        .await?;
-    Ok(html! {
+/// Draws the content of the page.
+pub(super) fn content(viewer: &Viewer, listed: &ListBrokersResponse) -> Markup {
+    html! {
         div.title { h1 { "Brokers" } p.hint { "Those of the last day." } }
         div.scroll tabindex="0" role="region" aria-label="Brokers" {
-            table {
+            table.cards {
                 thead { tr {
                     th scope="col" { "Address" } th scope="col" { "State" } th scope="col" { "Version" } th scope="col" { "Started" }
-                    th scope="col" { "Last seen" } th scope="col" { "Settings that differ" } th scope="col" { "Actions" }
+                    th scope="col" { "Last seen" } th scope="col" { "Settings that differ" } th scope="col" { span.hidden { "Actions" } }
                 } }
                 tbody { @for broker in &listed.brokers { (row(viewer, broker)) } }
             }
         }
-    })
+    }
 }
 
 fn row(viewer: &Viewer, broker: &BrokerInstance) -> Markup {
@@ -56,21 +56,21 @@ fn row(viewer: &Viewer, broker: &BrokerInstance) -> Markup {
     let may_drain =
         broker.is_live && !broker.is_draining && viewer.caller.may_somewhere(Rpc::DrainBroker);
     html! {
-        tr {
+        tr #{ "broker-" (broker.broker_id) } {
             th scope="row" { (broker.address) @if broker.is_self { span.hint { " (this one)" } } div.hint { code { (broker.broker_id) } } }
-            td { strong.badge { (state) } }
-            td { (broker.version) }
-            td { (broker.start_time.as_ref().map_or("–".to_owned(), format::ago)) }
-            td { (broker.seen_time.as_ref().map_or("–".to_owned(), format::ago)) }
-            td { @if broker.differing_queues.is_empty() { "none" } @else { (broker.differing_queues.join(", ")) } }
-            td { @if may_drain {
+            td data-label="state" { strong class={ "badge dot " (state) } { (state) } }
+            td data-label="version" { (broker.version) }
+            td data-label="started" { (broker.start_time.as_ref().map_or("–".to_owned(), format::ago)) }
+            td data-label="last seen" { (broker.seen_time.as_ref().map_or("–".to_owned(), format::ago)) }
+            td.text data-label="settings that differ" { @if broker.differing_queues.is_empty() { "none" } @else { (broker.differing_queues.join(", ")) } }
+            td.actions { @if may_drain {
                 details.menu {
                     summary { "Stop" span.hidden { " " (broker.address) } }
                     form method="post" action="/brokers/drain" {
                         (form_token(viewer))
                         input type="hidden" name="id" value=(broker.broker_id);
                         p.hint { "It gives no more leases, finishes its calls, and ends." }
-                        button type="submit" { "Stop this broker" }
+                        button.strong type="submit" { "Stop this broker" }
                     }
                 }
             } }

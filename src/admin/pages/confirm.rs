@@ -7,32 +7,49 @@ use axum::response::Response;
 use lease_broker_proto::start_operation_request::Action;
 use lease_broker_proto::{CancelHeld, Purge, Redrive, StartOperationRequest};
 use maud::html;
-use serde::Deserialize;
 use tonic::Status;
 
 use super::answer::{Failure, page as page_of, redirect};
-use super::filter::Filter;
+use super::filter::{Fields, Filter};
 use super::format;
-use super::layout::{form_token, frame};
+use super::layout::{Section, form_token, frame};
 use super::viewer::Viewer;
 
-#[derive(Deserialize)]
-pub(super) struct Change {
+/// A change of the items that fit a filter.
+struct Change {
     form: String,
-    #[serde(rename = "change")]
     kind: String,
-    #[serde(default)]
     reason: String,
-    #[serde(default)]
     rate: String,
-    #[serde(default)]
     request_id: String,
-    #[serde(flatten)]
+    /// The form is that of the marked items.
+    is_for_marked: bool,
     filter: Filter,
 }
 
 impl Change {
+    fn of(fields: &Fields) -> Self {
+        let field = |name: &str| {
+            let found = fields.iter().find(|(known, _)| known == name);
+            found.map_or_else(String::new, |(_, value)| value.clone())
+        };
+        Self {
+            form: field("form"),
+            kind: field("change"),
+            reason: field("reason"),
+            rate: field("rate"),
+            request_id: field("request_id"),
+            is_for_marked: !field("marked").is_empty(),
+            filter: Filter::of(fields),
+        }
+    }
+
     fn request(&self, queue: String) -> Result<StartOperationRequest, Failure> {
+        // Without a key the filter would fit all items.
+        if self.is_for_marked && self.filter.keys.is_empty() {
+            let problem = "no item is marked: mark some in the list, or change all items that fit";
+            return Err(Status::invalid_argument(problem).into());
+        }
         let action = match &*self.kind {
             "redrive" => Action::Redrive(Redrive::default()),
             "cancel" => Action::CancelLeases(CancelHeld::default()),
@@ -70,8 +87,9 @@ impl Change {
 pub(super) async fn page(
     viewer: Viewer,
     Path(queue): Path<String>,
-    Form(change): Form<Change>,
+    Form(fields): Form<Fields>,
 ) -> Result<Response, Failure> {
+    let change = Change::of(&fields);
     viewer.check_form(&change.form)?;
     let request = StartOperationRequest {
         dry_run: true,
@@ -88,7 +106,7 @@ pub(super) async fn page(
         change.filter.query("")
     );
     let content = html! {
-        div.narrow {
+        div.narrow.panel {
             h1 { (question) }
             p.big { (number) @if counted.matched == 1 { " item of " } @else { " items of " } strong { (queue) } }
             p.hint { (change.filter.sentence()) }
@@ -98,24 +116,25 @@ pub(super) async fn page(
                     (change.filter.hidden_fields())
                     input type="hidden" name="change" value=(change.kind);
                     input type="hidden" name="request_id" value=(uuid::Uuid::new_v4());
-                    label { "Reason" input type="text" name="reason" maxlength="1024"; }
+                    label { "Reason, for your colleagues" input type="text" name="reason" maxlength="1024"; }
                     label { "Items per second, at most" input type="number" name="rate" min="1" placeholder="no limit"; }
-                    div.row { button.strong type="submit" { (button) " " (number) } a href=(back) { "Back" } }
+                    div.row { button.strong.bad[change.kind == "purge"] type="submit" { (button) " " (number) } a href=(back) { "Back" } }
                 }
             }
         }
     };
     Ok(page_of(
         StatusCode::OK,
-        frame(&viewer, question, false, &content),
+        frame(&viewer, (question, Section::Queues), None, &content),
     ))
 }
 
 pub(super) async fn start(
     viewer: Viewer,
     Path(queue): Path<String>,
-    Form(change): Form<Change>,
+    Form(fields): Form<Fields>,
 ) -> Result<Response, Failure> {
+    let change = Change::of(&fields);
     viewer.check_form(&change.form)?;
     let request = change.request(queue)?;
     viewer

@@ -6,14 +6,15 @@ use lease_broker_proto::column_value::Kind;
 use lease_broker_proto::{ColumnValue, ItemFilter, ItemState};
 use maud::{Markup, html};
 use prost_types::Timestamp;
-use serde::Deserialize;
 use tonic::Status;
 
 use super::format;
 
+/// The fields of a form or of a query, in their order. A name can come several times.
+pub(super) type Fields = Vec<(String, String)>;
+
 /// The filter of a list.
-#[derive(Clone, Default, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Filter {
     pub(super) state: String,
     pub(super) owner: String,
@@ -23,13 +24,43 @@ pub(super) struct Filter {
     pub(super) attempts: String,
     pub(super) column: String,
     pub(super) value: String,
-    /// The key of one item. Nothing else is set then.
-    pub(super) key: String,
+    /// The keys of single items. If there are some, nothing else but the state counts.
+    pub(super) keys: Vec<String>,
     /// The token of the page.
     pub(super) page: String,
 }
 
 impl Filter {
+    /// Reads a filter from fields. Others are ignored.
+    pub(super) fn of(fields: &Fields) -> Self {
+        let mut filter = Self::default();
+        for (name, value) in fields {
+            let field = match &**name {
+                "state" => &mut filter.state,
+                "owner" => &mut filter.owner,
+                "error" => &mut filter.error,
+                "since" => &mut filter.since,
+                "before" => &mut filter.before,
+                "attempts" => &mut filter.attempts,
+                "column" => &mut filter.column,
+                "value" => &mut filter.value,
+                "page" => &mut filter.page,
+                "key" => {
+                    filter.keys.push(value.clone());
+                    continue;
+                }
+                _ => continue,
+            };
+            field.clone_from(value);
+        }
+        filter
+    }
+
+    /// Returns whether the filter selects some items of a state only.
+    pub(super) fn selects(&self) -> bool {
+        self.fields().any(|(name, _)| name != "state")
+    }
+
     /// Returns the state. The default is dead.
     pub(super) fn state(&self) -> ItemState {
         format::state_named(&self.state).unwrap_or(ItemState::Dead)
@@ -40,9 +71,9 @@ impl Filter {
     /// # Errors
     /// A status that names the field.
     pub(super) fn to_proto(&self) -> Result<ItemFilter, Status> {
-        if !self.key.is_empty() {
+        if !self.keys.is_empty() {
             return Ok(ItemFilter {
-                keys: vec![self.key.clone()],
+                keys: self.keys.clone(),
                 ..ItemFilter::default()
             });
         }
@@ -78,9 +109,10 @@ impl Filter {
             ("attempts", &self.attempts),
             ("column", &self.column),
             ("value", &self.value),
-            ("key", &self.key),
         ];
-        fields.into_iter().filter(|(_, value)| !value.is_empty())
+        let keys = self.keys.iter().map(|key| ("key", &**key));
+        let fields = fields.into_iter().chain(keys);
+        fields.filter(|(_, value)| !value.is_empty())
     }
 
     /// Returns the query of the page with this token.
@@ -100,10 +132,15 @@ impl Filter {
 
     /// Returns the filter as a sentence.
     pub(super) fn sentence(&self) -> String {
-        let parts: Vec<String> = self
-            .fields()
-            .map(|(name, value)| format!("{name} {value}"))
-            .collect();
+        const MOST: usize = 10;
+
+        let mut parts = vec![format!("state {}", format::state(self.state()))];
+        if self.keys.len() > MOST {
+            parts.push(format!("{} marked items", self.keys.len()));
+            return parts.join(", ");
+        }
+        let fields = self.fields().filter(|(name, _)| *name != "state");
+        parts.extend(fields.map(|(name, value)| format!("{name} {value}")));
         parts.join(", ")
     }
 }
@@ -136,14 +173,17 @@ mod tests {
         let filter = Filter {
             state: "leased".to_owned(),
             error: "50 % & more".to_owned(),
+            keys: vec!["1".to_owned(), "2".to_owned()],
             ..Filter::default()
         };
         assert_eq!(
             filter.query("t"),
-            "state=leased&error=50%20%25%20%26%20more&page=t"
+            "state=leased&error=50%20%25%20%26%20more&key=1&key=2&page=t"
         );
-        let proto = filter.to_proto().expect("a filter");
-        assert_eq!(proto.error_contains, "50 % & more");
+        let fields = filter.fields();
+        let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(Filter::of(&fields.collect()), filter);
+        assert_eq!(filter.to_proto().expect("a filter").keys, ["1", "2"]);
     }
 
     #[test]

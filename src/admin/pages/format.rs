@@ -28,6 +28,15 @@ pub(super) fn count(number: i64, at_least: bool) -> String {
     text
 }
 
+/// Returns a number with its noun.
+pub(super) fn number(number: usize, one: &str, many: &str) -> String {
+    let noun = if number == 1 { one } else { many };
+    format!(
+        "{} {noun}",
+        count(i64::try_from(number).unwrap_or(i64::MAX), false)
+    )
+}
+
 /// Returns a rate per second.
 pub(super) fn rate(rate: f64) -> String {
     if rate == 0.0 {

@@ -7,29 +7,31 @@ use lease_broker_proto::{GetItemRequest, GetItemResponse, ItemState};
 use maud::{Markup, html};
 
 use super::answer::{Failure, page as page_of};
-use super::filter::Filter;
+use super::filter::{Fields, Filter};
 use super::format;
-use super::layout::{form_token, frame};
+use super::layout::{Section, form_token, frame};
+use super::states::state_badge;
 use super::viewer::Viewer;
 use crate::security::Rpc;
 
 pub(super) async fn page(
     viewer: Viewer,
     Path(queue): Path<String>,
-    Query(filter): Query<Filter>,
+    Query(fields): Query<Fields>,
 ) -> Result<Response, Failure> {
+    let key = Filter::of(&fields).keys.pop().unwrap_or_default();
     let request = GetItemRequest {
         queue: queue.clone(),
-        key: filter.key.clone(),
+        key: key.clone(),
     };
     let found = viewer
         .call(async move |api, caller| api.get_item(&caller, request).await)
         .await?;
     let content = content(&viewer, &queue, &found);
-    let title = format!("{} of {queue}", filter.key);
+    let title = format!("{key} of {queue}");
     Ok(page_of(
         StatusCode::OK,
-        frame(&viewer, &title, false, &content),
+        frame(&viewer, (&title, Section::Queues), None, &content),
     ))
 }
 
@@ -38,16 +40,20 @@ fn content(viewer: &Viewer, queue: &str, found: &GetItemResponse) -> Markup {
     let link = format!("/queues/{}", format::url(queue));
     let may_change = viewer.caller.may(Rpc::StartOperation, queue);
     html! {
-        div.title { h1 { a href=(link) { (queue) } " · " (item.key) } p { strong.badge { (format::state(item.state())) } } }
-        @if !found.causes.is_empty() {
-            section aria-labelledby="why" { h2 #why { "Why is it not being claimed?" } @for cause in &found.causes { p { (cause) } } }
-        }
-        @if may_change {
-            div.row {
-                @if item.state() == ItemState::Dead { (button(viewer, &link, &item.key, "dead", "redrive", "Redrive …")) }
-                @if item.state() == ItemState::Leased { (button(viewer, &link, &item.key, "leased", "cancel", "Take the lease away …")) }
+        div.title {
+            h1 { a href=(link) { (queue) } span.sep { " / " } (item.key) }
+            p { (state_badge(item.state())) }
+            @if may_change {
+                div.row.actions {
+                    @if item.state() == ItemState::Dead { (button(viewer, &link, &item.key, "dead", "redrive", "Redrive …")) }
+                    @if item.state() == ItemState::Leased { (button(viewer, &link, &item.key, "leased", "cancel", "Take the lease away …")) }
+                }
             }
         }
+        @if !found.causes.is_empty() {
+            section.why aria-labelledby="why" { h2 #why { "Why is it not being claimed?" } @for cause in &found.causes { p.text { (cause) } } }
+        }
+        div.columns {
         section aria-labelledby="lease" {
             h2 #lease { "Lease" }
             dl {
@@ -64,6 +70,7 @@ fn content(viewer: &Viewer, queue: &str, found: &GetItemResponse) -> Markup {
         section aria-labelledby="columns" {
             h2 #columns { "Row" }
             dl { @for (name, value) in &found.columns { dt { (name) } dd.text { (format::value(value)) } } }
+        }
         }
     }
 }

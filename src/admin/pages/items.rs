@@ -7,9 +7,10 @@ use lease_broker_proto::{ItemState, ListItemsRequest, ListItemsResponse, ListQue
 use maud::{Markup, html};
 
 use super::answer::{Failure, page as page_of};
-use super::filter::Filter;
+use super::filter::{Fields, Filter};
 use super::format;
-use super::layout::{form_token, frame};
+use super::layout::{Section, form_token, frame};
+use super::states::state_links;
 use super::viewer::Viewer;
 use crate::security::Rpc;
 
@@ -21,8 +22,9 @@ const MAX_PARTS: usize = 10;
 pub(super) async fn page(
     viewer: Viewer,
     Path(queue): Path<String>,
-    Query(filter): Query<Filter>,
+    Query(fields): Query<Fields>,
 ) -> Result<Response, Failure> {
+    let filter = Filter::of(&fields);
     let state = filter.state();
     let request = ListItemsRequest {
         queue: queue.clone(),
@@ -61,8 +63,11 @@ pub(super) async fn page(
         StatusCode::OK,
         frame(
             &viewer,
-            &format!("{} items of {queue}", format::state(state)),
-            false,
+            (
+                &format!("{} items of {queue}", format::state(state)),
+                Section::Queues,
+            ),
+            None,
             &content,
         ),
     ))
@@ -77,42 +82,40 @@ fn content(
 ) -> Markup {
     let link = format!("/queues/{}", format::url(queue));
     let state = filter.state();
+    let may_change = viewer.caller.may(Rpc::StartOperation, queue);
     html! {
-        div.title {
-            h1 { a href=(link) { (queue) } " · " (format::state(state)) " items" }
-        }
+        div.title { h1 { a href=(link) { (queue) } span.sep { " / " } (format::state(state)) " items" } }
+        (state_links(&link, state))
         (filter_form(filter, columns))
         @if listed.items.is_empty() {
             p.empty {
                 "No item fits" @if !listed.next_page_token.is_empty() { " among the " (format::count(listed.examined, false)) " rows looked at so far" } "."
             }
         } @else {
-            (table(&link, listed))
-            p.hint {
-                (listed.items.len()) " shown, " (format::count(listed.examined, false)) " rows looked at."
-                @if !listed.next_page_token.is_empty() { " More may follow." }
-            }
+            @if may_change { (change_forms(viewer, queue, filter)) }
+            (table(&link, listed, may_change && !changes(viewer, queue, state).is_empty()))
         }
         div.pages {
-            @if !filter.page.is_empty() { a href={ "?" (filter.query("")) } { "First page" } }
-            @if !listed.next_page_token.is_empty() { a rel="next" href={ "?" (filter.query(&listed.next_page_token)) } { "Next page" } }
+            @if !listed.items.is_empty() {
+                p.hint role="status" {
+                    (format::number(listed.items.len(), "item", "items")) " shown, " (format::count(listed.examined, false)) " rows looked at."
+                    @if !listed.next_page_token.is_empty() { " More may follow." }
+                }
+            }
+            @if !filter.page.is_empty() { a.button href={ "?" (filter.query("")) } { "First page" } }
+            @if !listed.next_page_token.is_empty() { a.button rel="next" href={ "?" (filter.query(&listed.next_page_token)) } { "Next page" } }
         }
-        @if viewer.caller.may(Rpc::StartOperation, queue) { (change_forms(viewer, queue, filter)) }
     }
 }
 
 fn filter_form(filter: &Filter, columns: &[String]) -> Markup {
     html! {
         form.filter method="get" {
-            label { "State"
-                select name="state" {
-                    @for (state, name) in format::STATES { option value=(name) selected[state == filter.state()] { (name) } }
-                }
-            }
+            input type="hidden" name="state" value=(format::state(filter.state()));
             label { "Worker" input type="text" name="owner" value=(filter.owner) maxlength="128"; }
             label { "Error contains" input type="text" name="error" value=(filter.error) maxlength="256"; }
-            label { "In the state since" input type="text" name="since" value=(filter.since) placeholder="1h or 2027-01-31T02:00:00Z"; }
-            label { "until" input type="text" name="before" value=(filter.before) placeholder="10m"; }
+            label { "In the state since" input type="text" name="since" value=(filter.since) placeholder="1h" title="An age such as 1h, or a time such as 2027-01-31T02:00:00Z"; }
+            label { "In the state until" input type="text" name="before" value=(filter.before) placeholder="10m" title="An age such as 10m, or a time such as 2027-01-31T02:00:00Z"; }
             label { "Attempts, at least" input type="number" name="attempts" min="0" value=(filter.attempts); }
             @if !columns.is_empty() {
                 label { "Column"
@@ -123,57 +126,74 @@ fn filter_form(filter: &Filter, columns: &[String]) -> Markup {
                 }
                 label { "equals" input type="text" name="value" value=(filter.value); }
             }
-            button type="submit" { "Filter" }
+            div.row {
+                button type="submit" { "Filter" }
+                @if filter.selects() { a href={ "?state=" (format::state(filter.state())) } { "Show all" } }
+            }
         }
     }
 }
 
-fn table(link: &str, listed: &ListItemsResponse) -> Markup {
+/// Returns the items as a table. `can_mark`: each row has a box, which belongs to the form of the changes.
+fn table(link: &str, listed: &ListItemsResponse, can_mark: bool) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Items" {
-            table {
+            table.cards {
                 thead { tr {
+                    @if can_mark { th scope="col" { span.hidden { "Mark" } } }
                     th scope="col" { "Key" } th scope="col" { "Worker" } th scope="col" { "Since" } th scope="col" { "Due" }
                     th.number scope="col" { "Attempts" } th scope="col" { "Last error" }
                 } }
                 tbody { @for item in &listed.items { tr {
+                    @if can_mark { td.mark { input type="checkbox" name="key" value=(item.key) form="marked" aria-label={ "Mark " (item.key) }; } }
                     th scope="row" { a href={ (link) "/item?key=" (format::url(&item.key)) } { (item.key) } }
-                    td { (item.owner) }
-                    td { @if let Some(time) = &item.state_time { time datetime=(format::moment(time)) title=(format::moment(time)) { (format::ago(time)) } } @else { "–" } }
-                    td { (item.due_time.as_ref().map_or("–".to_owned(), format::ago)) }
-                    td.number { (item.attempt) }
-                    td.text { (item.error) }
+                    td.long data-label="worker" { (item.owner) }
+                    td data-label="since" { @if let Some(time) = &item.state_time { time datetime=(format::moment(time)) title=(format::moment(time)) { (format::ago(time)) } } @else { "–" } }
+                    td data-label="due" { (item.due_time.as_ref().map_or("–".to_owned(), format::ago)) }
+                    td.number data-label="attempts" { (item.attempt) }
+                    td.text data-label="error" { (item.error) }
                 } } }
             }
         }
     }
 }
 
-/// Returns the forms that change all items that fit the filter. The next page shows their number and asks.
+/// Returns the changes that a viewer can make to items in a state, each with the text of its button.
+fn changes(viewer: &Viewer, queue: &str, state: ItemState) -> Vec<(&'static str, &'static str)> {
+    let may_purge = viewer.caller.may_purge(queue);
+    let all = [
+        ("redrive", "Redrive", state == ItemState::Dead),
+        ("cancel", "Take the leases away", state == ItemState::Leased),
+        (
+            "purge",
+            "Delete",
+            may_purge && matches!(state, ItemState::Dead | ItemState::Completed),
+        ),
+    ];
+    let possible = all.into_iter().filter(|(_, _, is_possible)| *is_possible);
+    possible.map(|(change, text, _)| (change, text)).collect()
+}
+
+/// Returns the forms that change the marked items, or all items that fit the filter. The next page shows their number and asks.
 fn change_forms(viewer: &Viewer, queue: &str, filter: &Filter) -> Markup {
     let action = format!("/queues/{}/confirm", format::url(queue));
-    let button = |change: &str, text: &str| {
-        html! {
-            form method="post" action=(action) {
-                (form_token(viewer))
-                (filter.hidden_fields())
-                input type="hidden" name="change" value=(change);
-                button type="submit" { (text) }
-            }
-        }
-    };
+    let changes = changes(viewer, queue, filter.state());
+    let state = format::state(filter.state());
     html! {
-        section.changes aria-labelledby="changes" {
-            h2 #changes { "All items that fit" }
-            div.row {
-                @match filter.state() {
-                    ItemState::Dead => {
-                        (button("redrive", "Redrive …"))
-                        @if viewer.caller.may_purge(queue) { (button("purge", "Delete …")) }
-                    }
-                    ItemState::Leased => { (button("cancel", "Take the leases away …")) }
-                    ItemState::Completed if viewer.caller.may_purge(queue) => { (button("purge", "Delete …")) }
-                    _ => { p.hint { "Nothing to change in this state." } }
+        @if !changes.is_empty() {
+            div.changes {
+                form #marked method="post" action=(action) {
+                    (form_token(viewer))
+                    input type="hidden" name="state" value=(state);
+                    input type="hidden" name="marked" value="1";
+                    span { "Marked items:" }
+                    @for (change, text) in &changes { button type="submit" name="change" value=(change) { (text) " …" } }
+                }
+                form method="post" action=(action) {
+                    (form_token(viewer))
+                    (filter.hidden_fields())
+                    span { @if filter.selects() { "All that fit:" } @else { "All " (state) " items:" } }
+                    @for (change, text) in &changes { button type="submit" name="change" value=(change) { (text) " …" } }
                 }
             }
         }

@@ -2,25 +2,44 @@
 
 use maud::{DOCTYPE, Markup, html};
 
-use super::frame::head;
+use super::frame::{brand, head};
 use super::viewer::Viewer;
 
-/// Returns a whole page. `live`: the path of its fresh content; the script replaces the element `main` with it.
-pub(super) fn frame(viewer: &Viewer, title: &str, live: bool, content: &Markup) -> Markup {
+/// A part of the navigation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Section {
+    Queues,
+    Operations,
+    Brokers,
+}
+
+/// Returns a whole page. `events`: the path of its events, by which the script keeps the element `main` fresh. `None`: the page stays
+/// as it is.
+pub(super) fn frame(
+    viewer: &Viewer,
+    (title, section): (&str, Section),
+    events: Option<&str>,
+    content: &Markup,
+) -> Markup {
+    let link = |to: Section, path: &str, text: &str| {
+        let current = (to == section).then_some("page");
+        html! { a href=(path) aria-current=[current] { (text) } }
+    };
     html! {
         (DOCTYPE)
         html lang="en" {
-            (head(title))
+            (head(title, None))
             body {
                 a.skip href="#content" { "Skip to the content" }
                 header {
                     nav aria-label="Pages" {
-                        a.brand href="/" { "lease-broker" }
-                        a href="/" { "Queues" }
-                        a href="/operations" { "Operations" }
-                        a href="/brokers" { "Brokers" }
+                        (brand())
+                        (link(Section::Queues, "/", "Queues"))
+                        (link(Section::Operations, "/operations", "Operations"))
+                        (link(Section::Brokers, "/brokers", "Brokers"))
                     }
                     div.who {
+                        @if events.is_some() { span #pulse.pulse { } }
                         @if !viewer.caller.name().is_empty() { span { (viewer.caller.name()) } }
                         @if viewer.has_session {
                             form method="post" action="/logout" {
@@ -28,10 +47,11 @@ pub(super) fn frame(viewer: &Viewer, title: &str, live: bool, content: &Markup) 
                                 button.quiet type="submit" { "Log out" }
                             }
                         }
-                        @if live { span #live.live role="status" aria-live="polite" { } }
                     }
                 }
-                main #content tabindex="-1" data-live[live] { (content) }
+                @if events.is_some() { p #live.banner role="status" aria-live="polite" { } }
+                main #content tabindex="-1" data-events=[events] { (content) }
+                footer { "lease-broker " (env!("CARGO_PKG_VERSION")) " on " (viewer.state().store.name()) }
                 script src="/live.js" defer { }
             }
         }

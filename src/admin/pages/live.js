@@ -1,34 +1,112 @@
-// Keeps the content of a live page fresh: loads the page every two seconds and replaces its content. The page works without it.
+// Keeps the content of a live page fresh by server-sent events. The page works without this script.
 "use strict";
 (() => {
-  const main = document.querySelector("main[data-live]");
+  const main = document.querySelector("main[data-events]");
   const note = document.getElementById("live");
-  if (!main || !note) return;
-  let failures = 0;
-  let text = "";
-  const say = (next) => { if (next !== text) { text = next; note.textContent = next; } };
-  const isBusy = () => main.querySelector("details[open]") || main.querySelector("input:focus, select:focus, button:focus");
-  const load = async () => {
-    if (!document.hidden && !isBusy()) {
-      try {
-        const answer = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
-        if (answer.redirected || answer.status === 401) { location.reload(); return; }
-        if (!answer.ok) throw new Error(String(answer.status));
-        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-        const fresh = page.querySelector("main[data-live]");
-        if (fresh && !isBusy()) {
-          const focus = document.activeElement && document.activeElement.getAttribute("href");
-          main.innerHTML = fresh.innerHTML;
-          if (focus) { const same = main.querySelector(`a[href="${CSS.escape(focus)}"]`); if (same) same.focus({ preventScroll: true }); }
-        }
-        failures = 0;
-        say("");
-      } catch {
-        failures += 1;
-        say("The service does not answer. Trying again.");
-      }
-    }
-    setTimeout(load, Math.min(2000 * (failures + 1), 10000));
+  const pulse = document.getElementById("pulse");
+  if (!main || !note || !pulse) return;
+
+  // The note is a live region. It changes only if its text does, so that a screen reader is not disturbed. No text: all is well.
+  const say = (text) => {
+    if (note.textContent !== text) note.textContent = text;
+    pulse.textContent = text ? "not live" : "live";
+    pulse.classList.toggle("still", text !== "");
   };
-  setTimeout(load, 2000);
+
+  // Makes `old` equal to `fresh` and changes only what differs. So focus, selected text, scroll positions and open menus stay. Rows
+  // keep their identity by their id. Whether a menu is open, and what was typed, is not in the attributes.
+  const morph = (old, fresh) => {
+    for (const { name } of [...old.attributes]) {
+      if (name !== "open" && !fresh.hasAttribute(name)) old.removeAttribute(name);
+    }
+    for (const { name, value } of fresh.attributes) {
+      if (name !== "open" && old.getAttribute(name) !== value) old.setAttribute(name, value);
+    }
+    let place = old.firstChild;
+    for (const next of [...fresh.childNodes]) {
+      const isElsewhere = next.id && place && place.id !== next.id;
+      const known = isElsewhere && [...old.children].find((child) => child.id === next.id);
+      if (known) {
+        old.insertBefore(known, place);
+        place = known;
+      }
+      const isSame = place && place.nodeType === next.nodeType && place.nodeName === next.nodeName && (place.id || "") === (next.id || "");
+      if (!isSame) {
+        old.insertBefore(next, place);
+        continue;
+      }
+      const { nextSibling } = place;
+      if (place.nodeType === Node.ELEMENT_NODE) morph(place, next);
+      else if (place.data !== next.data) place.data = next.data;
+      place = nextSibling;
+    }
+    while (place) {
+      const { nextSibling } = place;
+      place.remove();
+      place = nextSibling;
+    }
+  };
+
+  const show = (html) => {
+    const fresh = document.createElement("template");
+    fresh.innerHTML = html;
+    const copy = main.cloneNode(false);
+    copy.append(fresh.content);
+    morph(main, copy);
+  };
+
+  const LATE = 10000;
+  const REFUSED_PAUSE = 15000;
+  let source;
+  let late;
+  const watch = () => {
+    clearTimeout(late);
+    const since = Date.now();
+    const tell = () => {
+      say(`No news for ${Math.round((Date.now() - since) / 1000)} s. The page shows what was known before.`);
+    };
+    late = setTimeout(tell, LATE);
+  };
+
+  const close = () => {
+    clearTimeout(late);
+    if (source) source.close();
+    source = undefined;
+  };
+
+  const open = () => {
+    close();
+    source = new EventSource(main.dataset.events);
+    watch();
+    source.onmessage = (event) => { show(event.data); say(""); watch(); };
+    source.addEventListener("problem", (event) => { say(`Not refreshed: ${event.data}`); watch(); });
+    source.onerror = () => {
+      if (source && source.readyState === EventSource.CLOSED) explain();
+      else { clearTimeout(late); say("The broker does not answer. Trying again."); }
+    };
+  };
+
+  // The browser does not tell why the service has refused the events, so this asks again. A login that has ended leads to its page.
+  const explain = async () => {
+    close();
+    const abort = new AbortController();
+    try {
+      const answer = await fetch(main.dataset.events, { signal: abort.signal, cache: "no-store" });
+      if (answer.redirected) { location.reload(); return; }
+      if (!answer.ok) {
+        const text = await answer.text();
+        say(answer.headers.get("content-type").startsWith("text/plain") ? text : "The broker refuses to keep this page fresh. Load it again.");
+      }
+    } catch {
+      say("The broker does not answer. Trying again.");
+    }
+    abort.abort();
+    setTimeout(() => { if (!document.hidden) open(); }, REFUSED_PAUSE);
+  };
+
+  // A page that nobody sees is not kept fresh. A browser opens few connections to one server.
+  document.addEventListener("visibilitychange", () => { if (document.hidden) close(); else open(); });
+  window.addEventListener("pagehide", close);
+  window.addEventListener("pageshow", (event) => { if (event.persisted) open(); });
+  if (!document.hidden) open();
 })();

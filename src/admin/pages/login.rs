@@ -48,7 +48,9 @@ pub(super) async fn log_in(
             );
             let id = state.sessions.begin(token);
             let mut response = redirect("/");
-            let cookie = format!("{COOKIE}={id}; HttpOnly; SameSite=Strict; Path=/; Max-Age=43200");
+            let secure = state.tls.as_ref().map_or("", |_| "; Secure");
+            let cookie =
+                format!("{COOKIE}={id}; HttpOnly; SameSite=Strict; Path=/; Max-Age=43200{secure}");
             if let Ok(cookie) = HeaderValue::from_str(&cookie) {
                 response.headers_mut().insert(header::SET_COOKIE, cookie);
             }

@@ -1,19 +1,25 @@
-//! The page of operations on many items.
+//! The content of the page of operations on many items.
 
 use axum::Form;
-use axum::http::StatusCode;
 use axum::response::Response;
 use lease_broker_proto::{
-    CancelOperationRequest, ListOperationsRequest, Operation, OperationState, operation,
+    CancelOperationRequest, ListOperationsRequest, ListOperationsResponse, Operation,
+    OperationState, operation,
 };
 use maud::{Markup, html};
 use serde::Deserialize;
+use tonic::Status;
 
-use super::answer::{Failure, page as page_of, redirect};
+use super::answer::{Failure, redirect};
 use super::format;
-use super::layout::{form_token, frame};
+use super::layout::form_token;
 use super::viewer::Viewer;
+use crate::grpc::{AdminApi, AdminCaller};
 use crate::security::Rpc;
+
+/// The number of operations that are shown, and of those that are looked at. A viewer does not see the operations on all queues.
+const SHOWN: usize = 100;
+const LOOKED_AT: i32 = 1_000;
 
 #[derive(Deserialize)]
 pub(super) struct Cancel {
@@ -21,35 +27,38 @@ pub(super) struct Cancel {
     id: String,
 }
 
-pub(super) async fn page(viewer: Viewer) -> Result<Response, Failure> {
-    let content = content(&viewer).await?;
-    Ok(page_of(
-        StatusCode::OK,
-        frame(&viewer, "Operations", true, &content),
-    ))
+/// Reads the data of the page that the caller may see.
+pub(super) async fn read(
+    api: &AdminApi,
+    caller: &AdminCaller,
+) -> Result<ListOperationsResponse, Status> {
+    let request = ListOperationsRequest {
+        page_size: LOOKED_AT,
+        ..ListOperationsRequest::default()
+    };
+    api.list_operations(caller, request).await
 }
 
-/// Returns the content of the page, which the script also loads.
-pub(super) async fn content(viewer: &Viewer) -> Result<Markup, Failure> {
-    let request = ListOperationsRequest::default();
-    let listed = viewer
-        .call(async move |api, caller| api.list_operations(&caller, request).await)
-        .await?;
-    Ok(html! {
+/// Draws the content of the page, without the operations on queues that the viewer may not see.
+pub(super) fn content(viewer: &Viewer, listed: &ListOperationsResponse) -> Markup {
+    let operations = listed.operations.iter();
+    let visible = operations.filter(|one| viewer.caller.may(Rpc::ListOperations, &one.queue));
+    let operations: Vec<&Operation> = visible.take(SHOWN).collect();
+    html! {
         div.title { h1 { "Operations" } p.hint { "The last 100. They are kept for ten days." } }
-        @if listed.operations.is_empty() { p.empty { "No operation was started yet." } } @else {
+        @if operations.is_empty() { p.empty { "No operation was started yet. Redriving, cancelling and deleting items starts one." } } @else {
             div.scroll tabindex="0" role="region" aria-label="Operations" {
-                table {
+                table.cards {
                     thead { tr {
                         th scope="col" { "Operation" } th scope="col" { "Queue" } th scope="col" { "State" }
                         th.number scope="col" { "Changed" } th.number scope="col" { "Looked at" } th.number scope="col" { "Refused" }
-                        th scope="col" { "Started" } th scope="col" { "Reason" } th scope="col" { "Actions" }
+                        th scope="col" { "Started" } th scope="col" { "Reason" } th scope="col" { span.hidden { "Actions" } }
                     } }
-                    tbody { @for operation in &listed.operations { (row(viewer, operation)) } }
+                    tbody { @for operation in &operations { (row(viewer, operation)) } }
                 }
             }
         }
-    })
+    }
 }
 
 fn row(viewer: &Viewer, operation: &Operation) -> Markup {
@@ -63,21 +72,21 @@ fn row(viewer: &Viewer, operation: &Operation) -> Markup {
     let may_cancel = operation.state() == OperationState::Running
         && viewer.caller.may(Rpc::CancelOperation, &operation.queue);
     html! {
-        tr {
+        tr #{ "operation-" (operation.operation_id) } {
             th scope="row" { (kind(operation)) div.hint { code { (operation.operation_id) } } }
-            td { a href={ "/queues/" (format::url(&operation.queue)) } { (operation.queue) } }
-            td { strong.badge { (state) } @if !operation.error.is_empty() { div.note { (operation.error) } } }
-            td.number { (format::count(operation.changed, false)) }
-            td.number { (format::count(operation.examined, false)) }
-            td.number { (format::count(operation.refused, false)) }
-            td { (operation.create_time.as_ref().map_or("–".to_owned(), format::ago))
+            td data-label="queue" { a href={ "/queues/" (format::url(&operation.queue)) } { (operation.queue) } }
+            td data-label="state" { strong class={ "badge dot " (state) } { (state) } @if !operation.error.is_empty() { div.note { (operation.error) } } }
+            td.number data-label="changed" { (format::count(operation.changed, false)) }
+            td.number data-label="looked at" { (format::count(operation.examined, false)) }
+            td.number data-label="refused" { (format::count(operation.refused, false)) }
+            td data-label="started" { (operation.create_time.as_ref().map_or("–".to_owned(), format::ago))
                 @if !operation.actor.is_empty() { div.hint { "by " (operation.actor) } } }
-            td.text { (operation.reason) }
-            td { @if may_cancel {
+            td.text data-label="reason" { (operation.reason) }
+            td.actions { @if may_cancel {
                 form method="post" action="/operations/cancel" {
                     (form_token(viewer))
                     input type="hidden" name="id" value=(operation.operation_id);
-                    button type="submit" { "Stop" }
+                    button type="submit" { "Stop" span.hidden { " " (kind(operation)) " of " (operation.queue) } }
                 }
             } }
         }

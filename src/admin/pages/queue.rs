@@ -1,85 +1,95 @@
-//! The page of one queue: charts, the oldest leases, the last failures by their error, and the settings.
+//! The content of the page of one queue: charts, the oldest leases, the last failures by their error, and the settings.
 
 use std::collections::BTreeMap;
 
-use axum::extract::Path;
-use axum::http::StatusCode;
-use axum::response::Response;
 use lease_broker_proto::{
     ItemState, ItemSummary, ListItemsRequest, ListQueuesRequest, QueueSummary,
 };
 use lease_broker_store::Activity;
 use maud::{Markup, html};
+use tonic::Status;
 
-use super::answer::{Failure, page as page_of};
 use super::chart::{Line, chart};
 use super::format;
-use super::layout::frame;
+use super::layout::form_token;
 use super::queues::{pause_form, pause_note};
 use super::viewer::Viewer;
+use crate::grpc::{AdminApi, AdminCaller};
+use crate::security::Rpc;
 
 /// The number of leases that are shown, and of dead items whose errors are grouped.
 const LEASES: i32 = 10;
 const FAILURES: i32 = 200;
 
-pub(super) async fn page(viewer: Viewer, Path(name): Path<String>) -> Result<Response, Failure> {
-    let content = content(&viewer, &name).await?;
-    Ok(page_of(
-        StatusCode::OK,
-        frame(&viewer, &name, true, &content),
-    ))
+/// The data of the page of a queue.
+pub(super) struct QueueContent {
+    queue: QueueSummary,
+    /// The leases that end first.
+    leases: Vec<ItemSummary>,
+    /// The items that died last.
+    dead: Vec<ItemSummary>,
 }
 
-/// Returns the content of the page, which the script also loads.
-pub(super) async fn content(viewer: &Viewer, name: &str) -> Result<Markup, Failure> {
-    let list = |state: ItemState, page_size, newest_first| ListItemsRequest {
-        queue: name.to_owned(),
-        state: state.into(),
-        page_size,
-        newest_first,
-        ..ListItemsRequest::default()
+/// Reads the data of this queue's page that the caller may see.
+pub(super) async fn read(
+    api: &AdminApi,
+    caller: &AdminCaller,
+    name: &str,
+) -> Result<QueueContent, Status> {
+    let list = async |state: ItemState, page_size, newest_first| {
+        let request = ListItemsRequest {
+            queue: name.to_owned(),
+            state: state.into(),
+            page_size,
+            newest_first,
+            ..ListItemsRequest::default()
+        };
+        api.list_items(caller, request).await
     };
-    let (leases, dead) = (
-        list(ItemState::Leased, LEASES, false),
-        list(ItemState::Dead, FAILURES, true),
-    );
     let request = ListQueuesRequest {
         queues: vec![name.to_owned()],
         ..ListQueuesRequest::default()
     };
-    let (mut queues, leases, dead) = viewer
-        .call(async move |api, caller| {
-            let queues = api.list_queues(&caller, request).await?.queues;
-            let leases = api.list_items(&caller, leases).await?.items;
-            let dead = api.list_items(&caller, dead).await?.items;
-            Ok((queues, leases, dead))
-        })
-        .await?;
-    let queue = queues.pop().unwrap_or_default();
+    let mut queues = api.list_queues(caller, request).await?.queues;
+    Ok(QueueContent {
+        queue: queues.pop().unwrap_or_default(),
+        leases: list(ItemState::Leased, LEASES, false).await?.items,
+        dead: list(ItemState::Dead, FAILURES, true).await?.items,
+    })
+}
+
+/// Draws the content of the page.
+pub(super) fn content(viewer: &Viewer, content: &QueueContent) -> Markup {
+    let QueueContent {
+        queue,
+        leases,
+        dead,
+    } = content;
+    let name = &queue.queue;
     let history = viewer.state().broker.get();
     let history = history.map(|broker| broker.activity_history().of(name));
     let link = format!("/queues/{}", format::url(name));
-    Ok(html! {
+    html! {
         div.title {
             h1 { (name) }
             p.hint { "table " code { (queue.table) } }
-            (pause_form(viewer, name, queue.pause.is_some()))
+            div.actions { (pause_form(viewer, name, queue.pause.is_some())) }
         }
-        @if let Some(pause) = &queue.pause { (pause_note(pause)) }
-        (counts(&queue, &link))
+        @if let Some(pause) = &queue.pause { div.banner.warn { (pause_note(pause)) } }
+        (counts(queue, &link))
         (charts(&history.unwrap_or_default()))
         section aria-labelledby="leases" {
             h2 #leases { "Leases that end first" }
-            (lease_table(&leases, &link))
+            (lease_table(leases, &link))
         }
         section aria-labelledby="failures" {
             h2 #failures { "Dead items by error" }
-            (failure_table(&dead, &link))
+            (failure_table(viewer, name, dead, &link))
         }
         section {
-            details { summary { "Settings in effect" } pre { (pretty(&queue.settings_json)) } }
+            details.settings { summary { "Settings in effect" } pre tabindex="0" { (pretty(&queue.settings_json)) } }
         }
-    })
+    }
 }
 
 fn counts(queue: &QueueSummary, link: &str) -> Markup {
@@ -87,11 +97,12 @@ fn counts(queue: &QueueSummary, link: &str) -> Markup {
         ul.counts {
             @for count in &queue.counts {
                 @let state = format::state(count.state());
-                li { a href={ (link) "/items?state=" (state) } {
-                    span.big { (format::count(count.count, count.at_least)) } " " (state)
+                @let tone = if count.count == 0 { "zero" } else { state };
+                li { a class=(tone) href={ (link) "/items?state=" (state) } {
+                    span.big { (format::count(count.count, count.at_least)) } " " span class={ "dot " (state) } { (state) }
                 } }
             }
-            li { span.big { (format::count(queue.waiting_claims, false)) } " waiting claims" }
+            li { div.zero[queue.waiting_claims == 0] { span.big { (format::count(queue.waiting_claims, false)) } " waiting claims" } }
         }
     }
 }
@@ -104,12 +115,12 @@ fn charts(history: &[Activity]) -> Markup {
     };
     html! {
         div.charts {
-            (chart("Throughput, 15 minutes", "per second", &[
+            (chart("Throughput", &[
                 line("added", "one", |sample| sample.enqueued),
                 line("claimed", "two", |sample| sample.claimed),
                 line("completed", "three", |sample| sample.completed),
             ]))
-            (chart("Trouble, 15 minutes", "per second", &[
+            (chart("Trouble", &[
                 line("failed", "four", |sample| sample.failed),
                 line("expired", "five", |sample| sample.expired),
                 line("released", "two", |sample| sample.released),
@@ -122,17 +133,17 @@ fn lease_table(leases: &[ItemSummary], link: &str) -> Markup {
     html! {
         @if leases.is_empty() { p.empty { "No item is leased." } } @else {
             div.scroll tabindex="0" role="region" aria-label="Leases" {
-                table {
+                table.cards {
                     thead { tr {
                         th scope="col" { "Key" } th scope="col" { "Worker" } th scope="col" { "Claimed" }
                         th scope="col" { "Ends" } th.number scope="col" { "Attempt" }
                     } }
-                    tbody { @for item in leases { tr {
+                    tbody { @for item in leases { tr #{ "lease-" (item.key) } {
                         th scope="row" { a href={ (link) "/item?key=" (format::url(&item.key)) } { (item.key) } }
-                        td { (item.owner) }
-                        td { (item.state_time.as_ref().map_or("–".to_owned(), format::ago)) }
-                        td { (item.due_time.as_ref().map_or("–".to_owned(), format::ago)) }
-                        td.number { (item.attempt) }
+                        td.long data-label="worker" { (item.owner) }
+                        td data-label="claimed" { (item.state_time.as_ref().map_or("–".to_owned(), format::ago)) }
+                        td data-label="ends" { (item.due_time.as_ref().map_or("–".to_owned(), format::ago)) }
+                        td.number data-label="attempt" { (item.attempt) }
                     } } }
                 }
             }
@@ -141,7 +152,7 @@ fn lease_table(leases: &[ItemSummary], link: &str) -> Markup {
 }
 
 /// Groups the dead items that died last by the first 80 characters of their errors.
-fn failure_table(dead: &[ItemSummary], link: &str) -> Markup {
+fn failure_table(viewer: &Viewer, queue: &str, dead: &[ItemSummary], link: &str) -> Markup {
     let mut groups: BTreeMap<String, Vec<&ItemSummary>> = BTreeMap::new();
     for item in dead {
         let error: String = item.error.chars().take(80).collect();
@@ -150,20 +161,37 @@ fn failure_table(dead: &[ItemSummary], link: &str) -> Markup {
     let mut groups: Vec<_> = groups.into_iter().collect();
     groups.sort_by_key(|(_, items)| std::cmp::Reverse(items.len()));
     let is_cut = dead.len() == FAILURES.unsigned_abs() as usize;
+    let may_redrive = viewer.caller.may(Rpc::StartOperation, queue);
     html! {
         @if dead.is_empty() { p.empty { "No item is dead." } } @else {
             @if is_cut { p.hint { "Of the " (dead.len()) " items that died last." } }
             div.scroll tabindex="0" role="region" aria-label="Errors" {
-                table {
-                    thead { tr { th scope="col" { "Error" } th.number scope="col" { "Items" } th scope="col" { "Last" } th scope="col" { "" } } }
+                table.cards {
+                    thead { tr { th scope="col" { "Error" } th.number scope="col" { "Items" } th scope="col" { "Last" } th scope="col" { span.hidden { "Actions" } } } }
                     tbody { @for (error, items) in groups.iter().take(20) { tr {
-                        th.text scope="row" { @if error.is_empty() { em { "no text" } } @else { (error) } }
-                        td.number { (items.len()) @if is_cut { "+" } }
-                        td { (items[0].state_time.as_ref().map_or("–".to_owned(), format::ago)) }
-                        td { a href={ (link) "/items?state=dead&error=" (format::url(error)) } { "Show" } }
+                        th.text scope="row" {
+                            @if error.is_empty() { em { "no text" } } @else {
+                                a href={ (link) "/items?state=dead&error=" (format::url(error)) } { (error) }
+                            }
+                        }
+                        td.number data-label="items" { (items.len()) @if is_cut { "+" } }
+                        td data-label="last" { (items[0].state_time.as_ref().map_or("–".to_owned(), format::ago)) }
+                        td.actions { @if may_redrive && !error.is_empty() { (redrive_form(viewer, error, link)) } }
                     } } }
                 }
             }
+        }
+    }
+}
+
+/// Returns the form that redrives the dead items with an error. The next page shows their number and asks.
+fn redrive_form(viewer: &Viewer, error: &str, link: &str) -> Markup {
+    html! {
+        form method="post" action={ (link) "/confirm" } {
+            (form_token(viewer))
+            input type="hidden" name="state" value="dead";
+            input type="hidden" name="error" value=(error);
+            button type="submit" name="change" value="redrive" { "Redrive …" span.hidden { " items with " (error) } }
         }
     }
 }

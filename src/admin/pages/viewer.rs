@@ -10,6 +10,7 @@ use subtle::ConstantTimeEq as _;
 use tonic::Status;
 
 use super::answer::Failure;
+use super::calls;
 use super::sessions::COOKIE;
 use crate::admin::state::AdminState;
 use crate::grpc::{AdminApi, AdminCaller};
@@ -32,33 +33,7 @@ impl FromRequestParts<Arc<AdminState>> for Viewer {
         parts: &mut Parts,
         state: &Arc<AdminState>,
     ) -> Result<Self, Failure> {
-        let viewer = |caller, form, has_session| Self {
-            state: state.clone(),
-            caller,
-            form,
-            has_session,
-        };
-        let Some(access) = &state.access else {
-            if !state.allows_changes {
-                let problem = "The pages show rows and change them. On an address of other hosts they need the section [auth] of the \
-                               configuration, or admin.allow_changes.";
-                return Err(Failure::Forbidden(problem));
-            }
-            let form = state.sessions.open_form.clone();
-            return Ok(viewer(AdminCaller::default(), form, false));
-        };
-        // A program or a reverse proxy sends its token with each request. No page of another site can.
-        if let Some(token) = bearer(&parts.headers) {
-            let caller = identify(access, token.as_bytes()).ok_or(Failure::Login)?;
-            return Ok(viewer(caller, state.sessions.open_form.clone(), false));
-        }
-        let id = cookie(&parts.headers).ok_or(Failure::Login)?;
-        let (token, form) = state.sessions.find(&id).ok_or(Failure::Login)?;
-        let Some(caller) = identify(access, &token) else {
-            state.sessions.end(&id);
-            return Err(Failure::Login);
-        };
-        Ok(viewer(caller, form, true))
+        Self::of(state, &parts.headers)
     }
 }
 
@@ -83,6 +58,40 @@ pub(super) fn cookie(headers: &HeaderMap) -> Option<String> {
 }
 
 impl Viewer {
+    /// Returns the viewer whose browser sends these headers.
+    ///
+    /// # Errors
+    /// [`Failure::Login`] and [`Failure::Forbidden`].
+    pub(super) fn of(state: &Arc<AdminState>, headers: &HeaderMap) -> Result<Self, Failure> {
+        let viewer = |caller, form, has_session| Self {
+            state: state.clone(),
+            caller,
+            form,
+            has_session,
+        };
+        let Some(access) = &state.access else {
+            if !state.allows_changes {
+                let problem = "The pages show rows and change them. On an address of other hosts they need the section [auth] of the \
+                               configuration, or admin.allow_changes.";
+                return Err(Failure::Forbidden(problem));
+            }
+            let form = state.sessions.open_form.clone();
+            return Ok(viewer(AdminCaller::default(), form, false));
+        };
+        // A program or a reverse proxy sends its token with each request. No page of another site can.
+        if let Some(token) = bearer(headers) {
+            let caller = identify(access, token.as_bytes()).ok_or(Failure::Login)?;
+            return Ok(viewer(caller, state.sessions.open_form.clone(), false));
+        }
+        let id = cookie(headers).ok_or(Failure::Login)?;
+        let (token, form) = state.sessions.find(&id).ok_or(Failure::Login)?;
+        let Some(caller) = identify(access, &token) else {
+            state.sessions.end(&id);
+            return Err(Failure::Login);
+        };
+        Ok(viewer(caller, form, true))
+    }
+
     /// Returns the state of the process.
     pub(super) fn state(&self) -> &Arc<AdminState> {
         &self.state
@@ -102,7 +111,7 @@ impl Viewer {
         }
     }
 
-    /// Makes a call. It runs on the runtime of the broker, to which connections of the database belong.
+    /// Makes a call with the rights of the viewer.
     ///
     /// # Errors
     /// [`Failure::Starting`] while there is no broker. [`Failure::Call`] with the error of the call.
@@ -113,12 +122,10 @@ impl Viewer {
     where
         F: Future<Output = Result<T, Status>> + Send + 'static,
     {
-        let broker = self.state.broker.get().ok_or(Failure::Starting)?;
-        let api = AdminApi::new(broker.operator().clone());
-        let task = self.state.runtime.spawn(call(api, self.caller.clone()));
-        let answer = task.await;
-        answer
-            .unwrap_or_else(|_| Err(Status::internal("the call was ended")))
-            .map_err(Failure::Call)
+        if self.state.broker.get().is_none() {
+            return Err(Failure::Starting);
+        }
+        let made = calls::make(&self.state, self.caller.clone(), call).await;
+        made.map_err(Failure::Call)
     }
 }

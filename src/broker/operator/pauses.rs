@@ -15,7 +15,7 @@ impl Operator {
     /// 1970-01-01T00:00:00Z.
     ///
     /// # Errors
-    /// [`Error::QueueNotFound`], [`Error::LimitExceeded`] (`until`), and those of the store.
+    /// [`Error::QueueNotFound`], [`Error::InvalidField`] and [`Error::LimitExceeded`] (`until`), and those of the store.
     pub async fn pause_queue(
         &self,
         actor: &Actor,
@@ -25,7 +25,9 @@ impl Operator {
         until: Option<i64>,
     ) -> Result<QueuePause, Error> {
         let (index, _) = self.queue(queue)?;
-        let now = time::UtcDateTime::now().unix_timestamp() * 1_000;
+        let now = time::UtcDateTime::now().unix_timestamp_nanos() / 1_000_000;
+        // Until the year 292,000,000.
+        let now = i64::try_from(now).unwrap_or(i64::MAX);
         let latest = now.saturating_add(i64::try_from(MAX_PAUSE.as_millis()).unwrap_or(i64::MAX));
         match until {
             Some(until) if until <= now => {

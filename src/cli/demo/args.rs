@@ -27,7 +27,8 @@ Examples:
   lease-broker demo --events 2000 --workers 2 --kill 0
   lease-broker demo --language python         # every second worker is a Python program
   lease-broker demo --language go,java --workers 6
-  lease-broker demo --keep rainfall.db        # keep the database, to read it with the sqlite3 shell")]
+  lease-broker demo --keep                    # leave a broker running, and look at its dashboard
+  lease-broker demo --database rainfall.db    # keep the database, to read it with the sqlite3 shell")]
 pub(crate) struct Demo {
     /// Number of rows in the table. If all are completed before the workers could be killed, the demo adds more
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -47,7 +48,11 @@ pub(crate) struct Demo {
     /// Languages of the workers. They take turns with the built-in worker, beginning with the first language
     #[arg(long, value_name = "LANGUAGE", value_enum, value_delimiter = ',')]
     pub(super) language: Vec<Language>,
+    /// When all rows are completed, serve the table and its dashboard, add further rows, and let workers complete them, until
+    /// Ctrl-C. One row in a thousand fails for good, so that there are dead items to redrive
+    #[arg(long)]
+    pub(super) keep: bool,
     /// Write the database to FILE and keep it. FILE must not exist
     #[arg(long, value_name = "FILE")]
-    pub(super) keep: Option<PathBuf>,
+    pub(super) database: Option<PathBuf>,
 }

@@ -93,7 +93,8 @@ mod tests {
                 lease: Duration::from_secs(60),
                 kill: 1,
                 language: Vec::new(),
-                keep: None,
+                keep: false,
+                database: None,
             };
             let service = DemoService::start(&demo, &folder).await.expect("a broker");
             let url = format!("http://{}", service.address());

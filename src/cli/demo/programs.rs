@@ -53,7 +53,15 @@ impl Program {
     ) -> Result<WorkerProcess, CommandError> {
         match self {
             Self::BuiltIn => {
-                start_built_in(format!("worker-{n}"), Role::Process, address, batch, folder)
+                let name = format!("worker-{n}");
+                start_built_in(&BuiltIn {
+                    journal: folder.join(format!("{name}.jsonl")),
+                    name,
+                    role: Role::Process,
+                    address: address.to_string(),
+                    batch,
+                    lets_rows_fail: false,
+                })
             }
             Self::Library(language, program) => {
                 let name = format!("{}-{n}", language.name());
@@ -67,23 +75,32 @@ impl Program {
     }
 }
 
+/// A worker of this program.
+pub(super) struct BuiltIn {
+    pub(super) name: String,
+    pub(super) role: Role,
+    /// The address and port of the broker.
+    pub(super) address: String,
+    pub(super) batch: u32,
+    pub(super) journal: PathBuf,
+    /// True: one row in a thousand fails for good at its first attempt.
+    pub(super) lets_rows_fail: bool,
+}
+
 /// Starts a worker of this program.
-pub(super) fn start_built_in(
-    name: String,
-    role: Role,
-    address: SocketAddr,
-    batch: u32,
-    folder: &Path,
-) -> Result<WorkerProcess, CommandError> {
+pub(super) fn start_built_in(worker: &BuiltIn) -> Result<WorkerProcess, CommandError> {
+    let name = &worker.name;
     let program = std::env::current_exe()
         .map_err(|error| CommandError::io(format!("cannot start {name}: {error}")))?;
-    let journal = folder.join(format!("{name}.jsonl"));
     let mut command = Command::new(program);
     command
-        .args(["demo-worker", "--role", role.name(), "--name", &name])
-        .args(["--address", &format!("http://{address}")])
-        .args(["--batch", &batch.to_string()])
+        .args(["demo-worker", "--role", worker.role.name(), "--name", name])
+        .args(["--address", &format!("http://{}", worker.address)])
+        .args(["--batch", &worker.batch.to_string()])
         .arg("--journal")
-        .arg(&journal);
-    WorkerProcess::start(name, role, command, journal)
+        .arg(&worker.journal);
+    if worker.lets_rows_fail {
+        command.arg("--lets-rows-fail");
+    }
+    WorkerProcess::start(name.clone(), worker.role, command, worker.journal.clone())
 }

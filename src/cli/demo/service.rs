@@ -42,11 +42,11 @@ pub(super) struct DemoService {
 impl DemoService {
     /// Creates the table as another program would, adopts it as a queue, and serves it on a free port.
     pub(super) async fn start(demo: &Demo, folder: &TempDir) -> Result<Self, CommandError> {
-        let file = match &demo.keep {
+        let file = match &demo.database {
             None => folder.path().join("rainfall.db"),
             Some(kept) if kept.exists() => {
                 return Err(CommandError::usage(format!(
-                    "--keep {}: the file exists; name a new file",
+                    "--database {}: the file exists; name a new file",
                     kept.display()
                 )));
             }
@@ -159,9 +159,14 @@ async fn read<T>(
     }
 }
 
+/// Returns the path of the configuration file.
+pub(super) fn config_file(folder: &TempDir) -> PathBuf {
+    folder.path().join("demo.toml")
+}
+
 fn load_config(demo: &Demo, folder: &TempDir) -> Result<Config, CommandError> {
-    let file = folder.path().join("demo.toml");
-    std::fs::write(&file, table::config_text(demo.lease))
+    let file = config_file(folder);
+    std::fs::write(&file, table::config_text(demo.lease, demo.keep))
         .map_err(|error| CommandError::io(format!("{}: {error}", file.display())))?;
     let sources = Sources {
         file: Some(file),

@@ -79,6 +79,11 @@ impl Summary {
         })
     }
 
+    /// Returns the number of rows that were inserted.
+    pub(super) fn events(&self) -> u64 {
+        self.events
+    }
+
     /// Returns a table with one line per worker: its numbers of items claimed, completed and lost, and how it ended.
     pub(super) fn table(&self) -> String {
         let mut table = output::table();

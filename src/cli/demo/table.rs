@@ -17,16 +17,22 @@ pub(super) const OUTBOX: QueueIndex = QueueIndex(0);
 /// The time that an insertion waits for a lock of the broker.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Returns the configuration file: the adopted table, and an outbox that completions fill and a transfer worker drains.
-pub(super) fn config_text(lease: Duration) -> String {
+/// Returns the configuration file: the adopted table, and an outbox that completions fill and a transfer worker drains. `is_kept`: the
+/// table goes on to grow, so completed rows are deleted after ten minutes.
+pub(super) fn config_text(lease: Duration, is_kept: bool) -> String {
     let lease = humantime::format_duration(lease);
+    let deletion = if is_kept {
+        "purge = true\nkeep_for = { completed = \"10m\" }\n"
+    } else {
+        ""
+    };
     format!(
         "[queues.rainfall]
 table = \"Rainfall_Events\"
 writable = [\"Litres\"]
 lease_duration = \"{lease}\"
 max_attempts = 0
-[queues.rainfall.mirror]
+{deletion}[queues.rainfall.mirror]
 ready = {{ Processed = 0 }}
 completed = {{ Processed = 1 }}
 

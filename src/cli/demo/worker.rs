@@ -45,6 +45,9 @@ pub(in crate::cli) struct DemoWorker {
     journal: PathBuf,
     #[arg(long, value_enum)]
     role: Role,
+    /// Let one row in a thousand fail for good at its first attempt
+    #[arg(long)]
+    lets_rows_fail: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -128,13 +131,20 @@ impl DemoWorker {
         if self.role == Role::Transfer {
             journal.write_moved(leases.iter().map(|lease| (key(lease), event_id(lease))))?;
         }
+        let (failing, completions): (Vec<_>, Vec<_>) = leases
+            .iter()
+            .zip(completions)
+            .partition(|(lease, _)| self.lets_fail(lease));
+        self.fail(client, failing.into_iter().map(|(lease, _)| lease))
+            .await?;
+        let (leases, completions): (Vec<_>, Vec<_>) = completions.into_iter().unzip();
         let request = proto::CompleteRequest {
             queue: self.role.queue(),
             completions,
             next: None,
         };
         // Recorded first: the demo kills only a worker that has not sent the completion of its batch.
-        journal.write(Action::Completing, leases.iter().map(key))?;
+        journal.write(Action::Completing, leases.iter().copied().map(key))?;
         let call = async || client.complete(request.clone()).await;
         let results = retry_while_unavailable(call).await?.results;
         for action in [Action::Completed, Action::Lost] {
@@ -144,6 +154,44 @@ impl DemoWorker {
                 .zip(&results)
                 .filter(|(_, result)| (result.outcome() == proto::Outcome::Applied) == applied);
             journal.write(action, done.map(|(lease, _)| key(lease)))?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether the row of a lease fails. It succeeds after a redrive.
+    fn lets_fail(&self, lease: &proto::Lease) -> bool {
+        let is_chosen = |id: i64| id % 1_000 == 0;
+        self.lets_rows_fail
+            && lease.fencing_token == 1
+            && matches!(column(lease, "Event_ID"), Some(Kind::Int64Value(id)) if is_chosen(id))
+    }
+
+    /// Makes the items of leases dead.
+    async fn fail(
+        &self,
+        client: &mut LeaseServiceClient<Channel>,
+        leases: impl Iterator<Item = &proto::Lease>,
+    ) -> Result<(), CommandError> {
+        let failure = |lease: &proto::Lease| {
+            let station = match column(lease, "Station") {
+                Some(Kind::StringValue(station)) => station,
+                _ => "the station".to_owned(),
+            };
+            proto::Failure {
+                lease_id: lease.lease_id.clone(),
+                error_message: format!("{station} is not calibrated"),
+                dead_letter: true,
+                ..proto::Failure::default()
+            }
+        };
+        let request = proto::FailRequest {
+            queue: self.role.queue(),
+            failures: leases.map(failure).collect(),
+            ..proto::FailRequest::default()
+        };
+        if !request.failures.is_empty() {
+            let call = async || client.fail(request.clone()).await;
+            retry_while_unavailable(call).await?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::args::Demo;
 use super::journal::{self, Entry};
-use super::programs::{Programs, start_built_in};
+use super::programs::{BuiltIn, Programs, start_built_in};
 use super::service::POLL_INTERVAL;
 use super::worker::Role;
 use super::worker_process::WorkerProcess;
@@ -57,7 +57,14 @@ impl Workers {
             let worker = program.start(n, address, demo.batch, folder)?;
             workers.processes.push(worker);
         }
-        let transfer = start_built_in("transfer".to_owned(), Role::Transfer, address, 500, folder);
+        let transfer = start_built_in(&BuiltIn {
+            name: "transfer".to_owned(),
+            role: Role::Transfer,
+            address: address.to_string(),
+            batch: 500,
+            journal: folder.join("transfer.jsonl"),
+            lets_rows_fail: false,
+        });
         workers.processes.push(transfer?);
         Ok(workers)
     }

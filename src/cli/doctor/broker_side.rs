@@ -36,7 +36,8 @@ async fn check_admin_port(config: &Config, limit: Duration) -> Finding {
         return finding(Verdict::Skipped, "admin.listen names no port".to_owned());
     };
     let address = readiness::reachable(listen);
-    match tokio::time::timeout(limit, readiness::ask(address)).await {
+    let asked = readiness::ask(address, config.admin_certificate());
+    match tokio::time::timeout(limit, asked).await {
         Err(_) => {
             let limit = format_duration(limit);
             let detail = format!(

@@ -2,13 +2,19 @@
 
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
 
 use http_body_util::{BodyExt as _, Empty};
 use hyper::client::conn::http1;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::own_certificate::client_config;
 
 /// The fields of the answer that a health check needs.
 #[derive(Deserialize)]
@@ -42,14 +48,33 @@ pub(in crate::cli) fn reachable(listen: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, listen.port())
 }
 
-/// Asks the admin port.
+/// Asks the admin port. `certificate`: the file of the certificate with which the port speaks TLS. `None`: plain text.
 ///
 /// # Errors
-/// The port cannot be reached, or the answer is not that of a broker.
+/// The port cannot be reached, has another certificate, or the answer is not that of a broker.
 pub(in crate::cli) async fn ask(
     address: SocketAddr,
+    certificate: Option<&Path>,
 ) -> Result<Readiness, Box<dyn Error + Send + Sync>> {
     let stream = TcpStream::connect(address).await?;
+    match certificate {
+        None => ask_on(stream, address).await,
+        Some(certificate) => {
+            let config = Arc::new(client_config(certificate)?);
+            let connector = TlsConnector::from(config);
+            let stream = connector.connect(address.ip().into(), stream).await?;
+            ask_on(stream, address).await
+        }
+    }
+}
+
+async fn ask_on<S>(
+    stream: S,
+    address: SocketAddr,
+) -> Result<Readiness, Box<dyn Error + Send + Sync>>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let connection = tokio::spawn(connection);
     let request = Request::get("/readyz").header("host", address.to_string());

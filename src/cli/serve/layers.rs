@@ -12,7 +12,7 @@ use crate::broker::{self, Broker, LeaseOperations};
 use crate::config::Config;
 use crate::grpc::{self, RunningServer};
 use crate::process;
-use crate::security::{Access, Security};
+use crate::security::{Access, Security, ServerTls};
 use crate::telemetry::Telemetry;
 
 /// A configuration with what it opens. Nothing has started yet.
@@ -30,6 +30,8 @@ pub(super) struct Layers {
     pub(super) telemetry: Arc<Telemetry>,
     /// Identities and roles. `None`: every caller may do everything.
     pub(super) access: Option<Arc<Access>>,
+    /// The certificate of the server. `None`: it speaks no TLS.
+    pub(super) tls: Option<Arc<ServerTls>>,
     /// Notified when the files of certificates, tokens and keys must be read again.
     pub(super) read_files: Arc<Notify>,
 }
@@ -70,7 +72,8 @@ impl Layers {
             spans: telemetry.spans(),
             sampler: config.telemetry.sampler(),
         };
-        let (access, read_files) = (security.access.clone(), security.read_now());
+        let (access, tls) = (security.access.clone(), security.tls.clone());
+        let read_files = security.read_now();
         let server = grpc::serve_observed(listener, broker.clone(), &config, security, observers);
         let server = server.map_err(|error| failed(&error))?;
         broker.announce(broker::Identity {
@@ -83,6 +86,7 @@ impl Layers {
             server,
             telemetry,
             access,
+            tls,
             read_files,
         })
     }

@@ -47,7 +47,7 @@ pub struct Claimed {
     pub has_more: bool,
     /// True: the queue is paused, so the call got no new lease.
     pub is_paused: bool,
-    /// True if ready items were kept from this call because of [suspects](super::suspects).
+    /// True if ready items were kept from this call because of suspects.
     pub is_held_back: bool,
     /// Why the call got fewer items than are ready, if groups or limits of the queue are the reason. With [`Self::has_more`], the
     /// walk over the groups was cut: the next operation goes on with it.

@@ -39,7 +39,7 @@ pub trait Leases: Send + Sync + 'static {
     /// [`max_items`](ClaimCall::max_items) and [`max_bytes`](ClaimCall::max_bytes), and no item goes to two calls. A
     /// lease counts one more attempt and raises the item's fencing token by one.
     ///
-    /// A [suspect](super::suspects) is leased alone, to a worker that holds nothing else. [`is_held_back`](Claimed::is_held_back) is
+    /// A suspect is leased alone, to a worker that holds nothing else. [`is_held_back`](Claimed::is_held_back) is
     /// set for the calls that could not get all ready items because of suspects.
     ///
     /// The new items of all calls together have at most `max_bytes`, or there is only one. Further items then stay ready, and

@@ -84,7 +84,7 @@ pub(super) fn is_told_to_drain(connection: &Connection, broker: &Uuid) -> Result
     Ok(connection.prepare_cached(&sql)?.exists([Token(broker)])?)
 }
 
-/// Lists all rows. See [`Inspect::brokers`](crate::Inspect::brokers).
+/// Lists all rows. See [`Browse::brokers`](crate::Browse::brokers).
 pub(super) fn list(connection: &Connection, now: i64) -> Result<BrokerList, StoreError> {
     let mut read = connection.prepare(&render(INSTANCE, "list", &Placeholders::new()))?;
     let brokers = read.query_map([now], |row| {

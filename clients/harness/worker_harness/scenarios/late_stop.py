@@ -32,14 +32,18 @@ def run(cell: Cell) -> None:
         assert (row.state, row.attempt, row.checkpoint) == (READY, 0, f"half {number}".encode()), row
     assert rows[stubborn].state == LEASED or rows[stubborn].attempt == 1, rows[stubborn]
 
+    # An item whose lease has expired is leased alone and first.
+    cell.database.wait_for("work", {"ready": 3})
     second = cell.worker(broker.address, concurrency=3, lease_ms=LEASE_MS)
-    second.wait_for("started", 3)
+    assert second.wait_for("started")["key"] == stubborn, second.events
+    assert second.named("started", stubborn)[0]["attempt"] == 2, second.events
+    third = cell.worker(broker.address, concurrency=3, lease_ms=LEASE_MS)
+    third.wait_for("started", 2)
     for number, key in enumerate(obedient):
-        [started] = second.named("started", key)
+        [started] = third.named("started", key)
         assert (started["attempt"], started["checkpoint"]) == (1, f"half {number}"), started
-    [started] = second.named("started", stubborn)
-    assert started["attempt"] == 2, started
     second.stop(0)
     second.wait_for_end(MAX_SECONDS, code=1)
+    third.finish(grace_ms=0)
     cell.database.wait_for("work", {"ready": 3}, seconds=15)
     check_all(cell)

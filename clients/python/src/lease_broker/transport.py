@@ -76,6 +76,14 @@ class Broker:
             else:
                 self.channel.unsubscribe(self._on_state)
 
+    def close(self) -> None:
+        """Ends all calls and closes the connection."""
+        if self._connects:
+            self.connect(False)
+            # gRPC's thread for subscribers looks every 0.2 s. On a closed channel it dies with a traceback.
+            time.sleep(0.25)
+        self.channel.close()
+
     def _on_state(self, _state: grpc.ChannelConnectivity) -> None:
         """The next call shows whether the broker answers."""
 
@@ -106,8 +114,8 @@ class Transport:
         self._lock = threading.Lock()
         self._closed = False
         self._next = 0
-        self._old: list[tuple[float, grpc.Channel]] = []
-        """Channels that were replaced, with the moment from which no call needs them."""
+        self._old: list[tuple[float, Broker]] = []
+        """Brokers whose channels were replaced, with the moment from which no call needs them."""
         self._versions = credentials.versions()
         self._looked_at = self._resolved_at = time.monotonic()
         self._channel_credentials = credentials.read()
@@ -166,16 +174,16 @@ class Transport:
                     new = self._connect(broker.target)
                     new.free_at = broker.free_at
                     self._brokers[self._brokers.index(broker)] = new
-            self._old += [(time.monotonic() + _CLOSE_AFTER, broker.channel) for broker in old]
+            self._old += [(time.monotonic() + _CLOSE_AFTER, broker) for broker in old]
 
     def _look_at_files(self, now: float) -> None:
         """Reads certificates again that have changed, and closes old channels."""
         self._looked_at = now
         with self._lock:
-            ended = [channel for close_at, channel in self._old if close_at <= now]
-            self._old = [(close_at, channel) for close_at, channel in self._old if close_at > now]
-        for channel in ended:
-            channel.close()
+            ended = [broker for close_at, broker in self._old if close_at <= now]
+            self._old = [(close_at, broker) for close_at, broker in self._old if close_at > now]
+        for broker in ended:
+            broker.close()
         versions = self._credentials.versions()
         if versions == self._versions:
             return
@@ -204,15 +212,15 @@ class Transport:
             known = {broker.target: broker for broker in self._brokers}
             self._brokers = [known.pop(target) if target in known else self._connect(target) for target in targets]
         for broker in known.values():
-            broker.channel.close()
+            broker.close()
 
     def close(self) -> None:
         """Ends all calls and closes the connections."""
         with self._lock:
             self._closed = True
-            channels = [broker.channel for broker in self._brokers] + [channel for _, channel in self._old]
-        for channel in channels:
-            channel.close()
+            brokers = self._brokers + [broker for _, broker in self._old]
+        for broker in brokers:
+            broker.close()
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -225,12 +225,12 @@ class EdgesTest {
   @Test
   void traceThatIsNotSampledIsLeftOut() {
     String trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0";
-    try (Tracing.Scope scope = Tracing.enter(trace + "0")) {
-      assertEquals("", Tracing.current());
-    }
-    try (Tracing.Scope scope = Tracing.enter(trace + "1")) {
-      assertEquals(trace + "1", Tracing.current());
-      assertTrue(Span.current().getSpanContext().isRemote());
-    }
+    Tracing.Scope scope = Tracing.enter(trace + "0");
+    assertEquals("", Tracing.current());
+    scope.close();
+    scope = Tracing.enter(trace + "1");
+    assertEquals(trace + "1", Tracing.current());
+    assertTrue(Span.current().getSpanContext().isRemote());
+    scope.close();
   }
 }

@@ -1,0 +1,25 @@
+//! Calls of `AdminService` in this process.
+
+use tonic::Status;
+
+use crate::admin::state::AdminState;
+use crate::grpc::{AdminApi, AdminCaller};
+
+/// Makes a call. It runs on the runtime of the broker, to which connections of the database belong.
+///
+/// # Errors
+/// Those of the call. `UNAVAILABLE` while the broker starts.
+pub(super) async fn make<T: Send + 'static, F>(
+    state: &AdminState,
+    caller: AdminCaller,
+    call: impl FnOnce(AdminApi, AdminCaller) -> F + Send + 'static,
+) -> Result<T, Status>
+where
+    F: Future<Output = Result<T, Status>> + Send + 'static,
+{
+    let broker = state.broker.get();
+    let broker = broker.ok_or_else(|| Status::unavailable("the broker is starting"))?;
+    let api = AdminApi::new(broker.operator().clone());
+    let answer = state.runtime.spawn(call(api, caller)).await;
+    answer.unwrap_or_else(|_| Err(Status::internal("the call was ended")))
+}

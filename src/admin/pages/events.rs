@@ -1,0 +1,162 @@
+//! `GET /events`: server-sent events with the content of a live page, as long as the page is open.
+//!
+//! | event | data |
+//! |---|---|
+//! | `message` | the new content of the page, as HTML |
+//! | `problem` | the reason why there is no new content, as text |
+//!
+//! The id of an event is the number of its reading. Without an event for 15 s a comment shows that the connection lives. The next
+//! event is drawn when the network has taken the last one, so a viewer that reads nothing holds one.
+
+use std::convert::Infallible;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::body::{Body, Bytes};
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use futures_util::stream;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+use super::answer::Failure;
+use super::feed::{Feed, Snapshot, Snapshots};
+use super::live_page::{Content, LivePage};
+use super::queues::View;
+use super::viewer::Viewer;
+use crate::admin::seats::{MAX_VIEWERS, Seat};
+use crate::admin::state::AdminState;
+
+/// The time after which a browser connects again, in milliseconds.
+const RETRY: &str = "retry: 2000\n\n";
+/// The longest silence.
+const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
+/// The time limit for a viewer to read an event.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What a live page shows, or why that could not be read.
+pub(super) type Reading = Result<Content, Status>;
+pub(super) type LiveFeed = Feed<LivePage, Reading>;
+
+/// The state that all connections share.
+#[derive(Clone)]
+pub(super) struct Live {
+    pub(super) feed: Arc<LiveFeed>,
+    /// Cancelled when live pages must connect again.
+    pub(super) replaced: CancellationToken,
+}
+
+/// Sends events until the viewer goes.
+pub(super) async fn send(
+    State(state): State<Arc<AdminState>>,
+    Extension(live): Extension<Live>,
+    Extension(seat): Extension<Arc<Seat>>,
+    Query(page): Query<LivePage>,
+    Query(view): Query<View>,
+    headers: HeaderMap,
+    viewer: Viewer,
+) -> Result<Response, Failure> {
+    if !page.is_visible(&viewer) {
+        return Err(Failure::Forbidden("You have no role for this page."));
+    }
+    if !seat.follow() {
+        let text = format!(
+            "{MAX_VIEWERS} live pages are open at this broker, which is the maximum. Close one, or load the page again to refresh it."
+        );
+        return Ok((StatusCode::SERVICE_UNAVAILABLE, text).into_response());
+    }
+    let follower = Follower {
+        snapshots: live.feed.follow(page),
+        view,
+        state,
+        headers,
+        seat,
+        replaced: live.replaced,
+        unread: None,
+        is_new: true,
+    };
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    let body = Body::from_stream(stream::unfold(follower, Follower::next));
+    Ok((headers, body).into_response())
+}
+
+/// A connection that follows a live page.
+struct Follower {
+    snapshots: Snapshots<Reading>,
+    view: View,
+    state: Arc<AdminState>,
+    /// The headers of the request. They identify the viewer again for each event, because the session can end.
+    headers: HeaderMap,
+    seat: Arc<Seat>,
+    replaced: CancellationToken,
+    /// Ends when the network has taken the last event. `None`: there was none.
+    unread: Option<oneshot::Receiver<()>>,
+    /// Nothing was sent yet.
+    is_new: bool,
+}
+
+impl Follower {
+    /// Returns the next part of the response. `None`: the response ends, and the browser connects again.
+    async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
+        if let Some(unread) = self.unread.take()
+            && tokio::time::timeout(READ_TIMEOUT, unread).await.is_err()
+        {
+            self.seat.end();
+            return None;
+        }
+        let text = if self.is_new {
+            self.is_new = false;
+            RETRY.to_owned()
+        } else {
+            tokio::select! {
+                changed = self.snapshots.changed() => {
+                    changed.ok()?;
+                    let snapshot = self.snapshots.borrow_and_update().clone()?;
+                    event(&Viewer::of(&self.state, &self.headers).ok()?, &self.view, &snapshot)
+                }
+                () = tokio::time::sleep(COMMENT_INTERVAL) => ":\n\n".to_owned(),
+                () = self.replaced.cancelled() => return None,
+            }
+        };
+        let (sent, unread) = oneshot::channel();
+        self.unread = Some(unread);
+        let part = Part { text, _sent: sent };
+        Some((Ok(Bytes::from_owner(part)), self))
+    }
+}
+
+/// A part of the response, until the network has taken it.
+struct Part {
+    text: String,
+    _sent: oneshot::Sender<()>,
+}
+
+impl AsRef<[u8]> for Part {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
+}
+
+/// Returns a snapshot as an event for a viewer.
+fn event(viewer: &Viewer, view: &View, snapshot: &Snapshot<Reading>) -> String {
+    let (name, data) = match &snapshot.content {
+        Ok(content) => ("message", content.draw(viewer, view).into_string()),
+        Err(status) => ("problem", status.message().to_owned()),
+    };
+    let mut text = format!("id: {}\nevent: {name}\n", snapshot.number);
+    // A carriage return ends a line of an event too.
+    for line in data.split(['\n', '\r']) {
+        // Writing to a text does not fail.
+        let _ = writeln!(text, "data: {line}");
+    }
+    text.push('\n');
+    text
+}

@@ -1,0 +1,123 @@
+// Each button and each form does what it says.
+import assert from "node:assert/strict";
+import { items, serving } from "./queues.mjs";
+
+// Answers the question of a change, and waits until its operation is done. Returns the row of the operation.
+async function confirm(page, button, reason) {
+  await page.getByLabel("Reason, for your colleagues").fill(reason);
+  await page.getByRole("button", { name: button }).click();
+  const row = page.getByRole("row", { name: reason });
+  await row.getByText("done", { exact: true }).waitFor();
+  return row;
+}
+
+const count = async (broker, state) => (await broker.call("list", "orders", "--state", state, "--limit", "100000")).length;
+
+export default {
+  async pause_and_resume(test) {
+    const broker = await serving(test);
+    for (const [path, mode, shown] of [["/", "claims", "paused"], ["/queues/orders", "both", "paused for claims and new items"]]) {
+      const page = await test.open(broker.url + path);
+      const menu = page.locator("details.menu").filter({ hasText: "Pause orders" });
+      await menu.locator("summary").click();
+      await menu.getByLabel("Reason").fill("at night");
+      await menu.getByLabel("What is refused").selectOption(mode);
+      await menu.getByRole("button", { name: "Pause orders" }).click();
+      await page.getByText(shown, { exact: true }).waitFor();
+      await page.getByText("at night").waitFor();
+      assert.deepEqual(await broker.call("claim", "orders", "--limit", "1"), []);
+      await page.goto(broker.url + path);
+      await page.getByRole("button", { name: "Resume orders" }).click();
+      await page.locator("#queue-orders summary").waitFor();
+    }
+  },
+
+  async dead_items_of_an_error_are_redriven(test) {
+    const broker = await serving(test);
+    const page = await test.open(`${broker.url}/queues/orders`);
+    await page.getByRole("button", { name: "Redrive … items with no stock" }).click();
+    await page.getByText("3 items of orders").waitFor();
+    await confirm(page, "Redrive 3", "stock is back");
+    assert.equal(await count(broker, "dead"), 1);
+  },
+
+  async marked_items_are_redriven(test) {
+    const broker = await serving(test);
+    const page = await test.open(`${broker.url}/queues/orders/items?state=dead`);
+    for (const key of [2, 4]) await page.getByLabel(`Mark ${key}`).check();
+    await page.locator("#marked").getByRole("button", { name: "Redrive …" }).click();
+    await page.getByText("2 items of orders").waitFor();
+    await confirm(page, "Redrive 2", "these two");
+    const left = await broker.call("list", "orders", "--state", "dead");
+    assert.deepEqual(left.map((item) => item.key).sort(), ["1", "3"]);
+  },
+
+  async all_items_that_fit_are_deleted(test) {
+    const broker = await serving(test);
+    const page = await test.open(`${broker.url}/queues/orders/items?state=dead`);
+    await page.getByLabel("Error contains").fill("stock");
+    await page.getByLabel("Column").selectOption("number");
+    await page.getByLabel("equals").fill("2");
+    await page.getByRole("button", { name: "Filter" }).click();
+    await page.getByText("1 item shown").waitFor();
+    await page.getByText("All that fit:").locator("..").getByRole("button", { name: "Delete …" }).click();
+    await confirm(page, "Delete 1", "a test");
+    assert.equal(await count(broker, "dead"), 3);
+  },
+
+  async leases_are_taken_away(test) {
+    const broker = await serving(test);
+    const page = await test.open(`${broker.url}/queues/orders/items?state=leased`);
+    await page.getByRole("button", { name: "Take the leases away …" }).last().click();
+    await confirm(page, "Take away 1", "the worker hangs");
+    assert.equal(await count(broker, "leased"), 0);
+  },
+
+  async one_item_is_changed_on_its_page(test) {
+    const broker = await serving(test);
+    const page = await test.open(`${broker.url}/queues/orders/items?state=dead`);
+    await page.getByRole("link", { name: "3", exact: true }).click();
+    await page.getByText("Why is it not being claimed?").waitFor();
+    await page.getByRole("button", { name: "Redrive …" }).click();
+    await confirm(page, "Redrive 1", "only this one");
+    await page.goto(`${broker.url}/queues/orders/item?key=3`);
+    await page.getByText("ready", { exact: true }).waitFor();
+    const leased = await broker.call("list", "orders", "--state", "leased");
+    await page.goto(`${broker.url}/queues/orders/item?key=${leased[0].key}`);
+    await page.getByRole("button", { name: "Take the lease away …" }).click();
+    await confirm(page, "Take away 1", "this too");
+    assert.equal(await count(broker, "leased"), 0);
+  },
+
+  async operation_is_stopped(test) {
+    const broker = await serving(test);
+    await broker.enqueue("orders", items(2_000), "--batch", "1000");
+    await broker.claim("orders", 1_000);
+    const page = await test.open(`${broker.url}/queues/orders/items?state=leased`);
+    await page.getByRole("button", { name: "Take the leases away …" }).last().click();
+    await page.getByLabel("Items per second").fill("1");
+    await page.getByRole("button", { name: /^Take away 1,0/ }).click();
+    await page.getByRole("button", { name: "Stop cancel leases of orders" }).click();
+    await page.getByText("cancelled", { exact: true }).waitFor();
+    assert.ok((await count(broker, "leased")) > 900);
+  },
+
+  async change_that_is_not_possible_says_why(test) {
+    const broker = await serving(test);
+    const page = await test.open(`${broker.url}/queues/orders/items?state=dead`, { expectErrors: true });
+    await page.locator("#marked").getByRole("button", { name: "Redrive …" }).click();
+    await page.getByText("no item is marked").waitFor();
+    await page.goto(`${broker.url}/queues/orders/items?state=dead&since=yesterday`);
+    await page.getByText("since: \"yesterday\" is neither a time").waitFor();
+  },
+
+  async broker_is_stopped(test) {
+    const broker = await serving(test);
+    const page = await test.open(`${broker.url}/brokers`, { expectErrors: true });
+    await page.locator("summary", { hasText: "Stop" }).click();
+    // It can end before it answers the next request.
+    await page.getByRole("button", { name: "Stop this broker" }).click({ noWaitAfter: true });
+    const [code] = await broker.exited;
+    assert.equal(code, 0);
+  },
+};

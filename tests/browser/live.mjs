@@ -1,0 +1,92 @@
+// Live pages: changes appear, the keyboard's place is kept, and a broker that was killed is found again.
+import assert from "node:assert/strict";
+import { stat, writeFile } from "node:fs/promises";
+import { items, serving } from "./queues.mjs";
+
+// Waits until the page has got this number of further events.
+async function events(page, number) {
+  await page.evaluate((number) => new Promise((resolve) => {
+    let left = number;
+    new MutationObserver(() => { left -= 1; if (left <= 0) resolve(); })
+      .observe(document.querySelector("main"), { subtree: true, childList: true, characterData: true, attributes: true });
+  }), number);
+}
+
+export default {
+  async change_appears_without_a_reload(test) {
+    const broker = await serving(test);
+    const page = await test.open(broker.url);
+    const row = page.locator("#queue-rainfall");
+    await broker.enqueue("rainfall", items(12_345), "--batch", "1000");
+    await row.getByRole("link", { name: /^(12,345|10,000\+)$/ }).waitFor();
+    await broker.call("pause", "rainfall", "--reason", "by a colleague");
+    await row.getByText("by a colleague").waitFor();
+    await row.getByRole("button", { name: "Resume rainfall" }).waitFor();
+  },
+
+  async keyboard_alone_pauses_a_queue(test) {
+    const broker = await serving(test);
+    const page = await test.open(broker.url);
+    const focused = () => page.evaluate(() => document.activeElement.textContent.trim() || document.activeElement.name);
+    const tabTo = async (text) => {
+      for (let presses = 0; presses < 60; presses += 1) {
+        await page.keyboard.press("Tab");
+        if ((await focused()) === text) return;
+      }
+      assert.fail(`no key leads to ${text}`);
+    };
+    await tabTo("Skip to the content");
+    await page.keyboard.press("Enter");
+    assert.equal(await page.evaluate(() => document.activeElement.id), "content");
+    await tabTo("Pause orders");
+    await page.keyboard.press("Enter");
+    await tabTo("reason");
+    await page.keyboard.type("first half");
+    // Events come while the menu is open. They keep the menu, the focus and the text.
+    await broker.enqueue("rainfall", items(7));
+    await page.locator("#queue-rainfall").getByRole("link", { name: "7", exact: true }).waitFor();
+    await page.keyboard.type(", second half");
+    await tabTo("Pause orders");
+    await page.keyboard.press("Enter");
+    await page.getByText("first half, second half").waitFor();
+  },
+
+  async focus_stays_on_a_link_of_a_row(test) {
+    const broker = await serving(test);
+    const page = await test.open(`${broker.url}/queues/orders`);
+    await page.getByRole("link", { name: "no stock" }).focus();
+    await broker.enqueue("orders", items(5));
+    await page.getByRole("link", { name: "6 ready" }).waitFor();
+    await events(page, 1);
+    assert.equal(await page.evaluate(() => document.activeElement.textContent), "no stock");
+  },
+
+  async lost_database_is_shown_above_the_last_content(test) {
+    const broker = await serving(test);
+    const page = await test.open(broker.url);
+    await page.locator("#pulse", { hasText: /^live$/ }).waitFor();
+    const { size } = await stat(broker.path("store.db"));
+    await writeFile(broker.path("store.db"), Buffer.alloc(size, 7));
+    await writeFile(broker.path("store.db-wal"), "");
+    await page.getByRole("status").getByText("Not refreshed: the store is unavailable: the file of the database cannot be used").waitFor();
+    await page.locator("#pulse", { hasText: "not live" }).waitFor();
+    await page.locator("#queue-orders").getByRole("link", { name: "4", exact: true }).waitFor();
+  },
+
+  async broker_is_killed_and_restarted_under_the_page(test) {
+    const broker = await serving(test);
+    const page = await test.open(broker.url, { expectErrors: true });
+    await page.locator("#pulse", { hasText: /^live$/ }).waitFor();
+    await broker.kill();
+    await page.getByRole("status").getByText("The broker does not answer. Trying again.").waitFor();
+    await page.locator("#pulse", { hasText: "not live" }).waitFor();
+    await page.locator("#queue-orders").waitFor();
+    await broker.serve(broker.address, broker.admin);
+    await page.locator("#pulse", { hasText: /^live$/ }).waitFor();
+    assert.equal(await page.getByRole("status").textContent(), "");
+    // The forms of the page belong to the new process.
+    await page.locator("#queue-orders summary").click();
+    await page.getByRole("button", { name: "Pause orders" }).click();
+    await page.getByRole("button", { name: "Resume orders" }).waitFor();
+  },
+};

@@ -1,0 +1,111 @@
+//! TLS on the admin port: with the certificate of the gRPC port, if the configuration says so.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use crate::command_line::workspace::{QUEUES, Workspace};
+use crate::support::certificates::Authority;
+use crate::support::ports::free_port;
+use crate::support::timeout::TEST_TIMEOUT;
+
+/// Sends a request over TLS, and returns the answer in lower case.
+fn send(address: SocketAddr, authority: &Authority, request: &str, body: &str) -> String {
+    let mut roots = RootCertStore::empty();
+    let root = CertificateDer::from_pem_slice(authority.pem().as_bytes()).expect("a certificate");
+    roots.add(root).expect("an authority");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = address.ip().into();
+    let client = ClientConnection::new(Arc::new(config), name).expect("a client");
+    let stream = TcpStream::connect(address).expect("the port accepts connections");
+    let timeout = Some(TEST_TIMEOUT);
+    stream.set_read_timeout(timeout).expect("a timeout");
+    let mut stream = StreamOwned::new(client, stream);
+    let length = body.len();
+    let request = format!(
+        "{request}\r\nHost: {address}\r\nOrigin: https://{address}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
+    stream
+        .write_all(request.as_bytes())
+        .expect("the request is sent");
+    let mut answer = String::new();
+    // The end of the connection can come without an alert.
+    let _ = stream.read_to_string(&mut answer);
+    answer.to_ascii_lowercase()
+}
+
+#[test]
+fn admin_port_speaks_tls_with_the_certificate_of_the_server() {
+    let authority = Authority::new();
+    let mut workspace = Workspace::with("");
+    let own = authority.sign(&["127.0.0.1"]);
+    let [certificate, key] = own.write(workspace.folder.path(), "server");
+    let address = free_port();
+    let made = workspace.run("token new eye --tokens-file tokens");
+    let token = made.out.trim();
+    let tokens = workspace.path("tokens");
+    workspace.write(
+        "queues.toml",
+        &format!(
+            "admin = {{ listen = '{address}', tls = true }}
+            server.tls = {{ certificate = '{}', key = '{}' }}
+            [auth]
+            tokens_file = '{}'
+            [[auth.identities]]
+            name = 'eye'
+            token = 'eye'
+            roles = {{ observer = ['*'] }}
+            {QUEUES}",
+            certificate.display(),
+            key.display(),
+            tokens.display(),
+        ),
+    );
+    workspace.serve();
+    let process = workspace.process.as_mut().expect("a service");
+    let line = format!("admin port: https://{address}\n");
+    while process.next_line() != line {}
+    let probe = send(address, &authority, "GET /livez HTTP/1.1", "");
+    assert!(probe.starts_with("http/1.1 200"), "{probe}");
+    // The cookie of the session never leaves by plain text.
+    let login = "POST /login HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded";
+    let answer = send(address, &authority, login, &format!("token={token}"));
+    assert!(answer.starts_with("http/1.1 303"), "{answer}");
+    assert!(answer.contains("; secure"), "{answer}");
+    // Plain text gets no answer.
+    let mut plain = TcpStream::connect(address).expect("the port accepts connections");
+    plain
+        .write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .expect("it is sent");
+    let mut answer = Vec::new();
+    let _ = plain.read_to_end(&mut answer);
+    assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
+    // The health check of the host compares the certificate with that of the configuration.
+    let health = workspace.run("health --admin --config queues.toml");
+    assert_eq!(health.code, 0, "{health:?}");
+    let other = authority.sign(&["127.0.0.1"]);
+    std::fs::write(workspace.path("other.pem"), &other.certificate).expect("a file");
+    let toml = std::fs::read_to_string(workspace.path("queues.toml")).expect("text");
+    let certificate = certificate.display().to_string();
+    let other = workspace.path("other.pem").display().to_string();
+    workspace.write("other.toml", &toml.replace(&certificate, &other));
+    let refused = workspace.run("health --admin --config other.toml");
+    assert_eq!(refused.code, 69, "{refused:?}");
+}
+
+#[test]
+fn admin_tls_without_a_certificate_is_refused() {
+    let workspace = Workspace::with(&format!("admin.tls = true\n{QUEUES}"));
+    let refused = workspace.run("serve --config queues.toml --store q.db");
+    assert_eq!(refused.code, 64, "{refused:?}");
+    assert!(refused.err.contains("admin.tls"), "{refused:?}");
+}
