@@ -124,12 +124,11 @@ impl Drop for PlaceHolder {
 }
 
 impl ClaimDispatcher {
-    /// Starts the task. `seed`: of the jitter between polls. `takes_turns`: whether the queue has groups or limits. It ends when `draining` is cancelled, after it has answered every waiting claim with no leases.
+    /// Starts the task. `seed`: of the jitter between polls. It ends when `draining` is cancelled, after it has answered every waiting claim with no leases.
     pub(super) fn spawn(
         tasks: &TaskTracker,
         store: Arc<dyn Leases>,
         (polling, seed): (Polling, u64),
-        takes_turns: bool,
         wakeups: Arc<Wakeups>,
         leased_queue: Arc<LeasedQueue>,
         spans: StatementSpans,
@@ -154,7 +153,6 @@ impl ClaimDispatcher {
             random: StdRng::seed_from_u64(seed),
             shedding: Shedding::new(arrivals.clone(), leased_queue.budgets.clone()),
             last_reason: Arc::default(),
-            takes_turns,
         };
         let last_reason = task.last_reason.clone();
         tasks.spawn(task.run(inbox, draining));
@@ -267,8 +265,6 @@ struct DispatcherTask {
     /// The source of the jitter.
     random: StdRng,
     shedding: Shedding,
-    /// Whether the queue has groups or limits.
-    takes_turns: bool,
     /// Why the last store operation left claims without items.
     last_reason: Arc<LastReason>,
 }
@@ -289,7 +285,7 @@ impl DispatcherTask {
                 () = draining.cancelled() => break,
                 () = self.wakeups.items_ready.notified(), if !none_waiting => {
                     woken = true;
-                    if self.takes_turns {
+                    if self.leased_queue.takes_turns {
                         // Leases end here, so they probably end at other brokers too, which can free items.
                         self.poll_interval = self.polling.min_interval;
                     }

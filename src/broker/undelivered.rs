@@ -61,6 +61,8 @@ pub(super) struct LeasedQueue {
     pub(super) columns: Arc<[String]>,
     /// The number of attempts of an item. `None`: no limit.
     pub(super) max_attempts: Option<u32>,
+    /// Whether it has groups or limits.
+    pub(super) takes_turns: bool,
     /// The secrets that sign lease ids.
     pub(super) secrets: Arc<SigningSecrets>,
     /// The queue's index.

@@ -139,7 +139,7 @@ mod tests {
                 let mut sum = 0_u64;
                 for (end, count) in &given[first..] {
                     sum += u64::from(*count);
-                    let window = (end - start) as u64;
+                    let window = (end - start).cast_unsigned();
                     let bound = u64::from(burst) + window * u64::from(items) / (per * 1_000);
                     prop_assert!(sum <= bound, "{sum} in {window} µs, bound {bound}");
                 }

@@ -17,14 +17,14 @@ fn groups(settings: &'static str) -> Option<Groups> {
     queue(settings).groups
 }
 
-fn of_customer(order: GroupOrder) -> Option<Groups> {
+fn of_customer(order: GroupOrder) -> Groups {
     let column = "Customer".to_owned();
-    Some(Groups { column, order })
+    Groups { column, order }
 }
 
 #[test]
 fn groups_are_strict_by_default() {
-    let strict = of_customer(GroupOrder::Strict { halts: false });
+    let strict = Some(of_customer(GroupOrder::Strict { halts: false }));
     assert_eq!(groups("[queues.a]\ngroup = 'Customer'"), strict);
     assert_eq!(
         groups("[queues.a]\ngroup = { column = 'Customer', max_leases = 1, on_dead = 'continue' }"),
@@ -32,7 +32,7 @@ fn groups_are_strict_by_default() {
     );
     assert_eq!(
         groups("[queues.a.group]\ncolumn = 'Customer'\non_dead = 'halt'"),
-        of_customer(GroupOrder::Strict { halts: true })
+        Some(of_customer(GroupOrder::Strict { halts: true }))
     );
     assert_eq!(groups("[queues.a]"), None);
     assert!(!queue("[queues.a]").takes_turns());
@@ -54,7 +54,7 @@ fn groups_without_an_order_can_have_several_leases() {
             Some(7),
         ),
     ] {
-        let expected = of_customer(GroupOrder::Parallel { max_leases });
+        let expected = Some(of_customer(GroupOrder::Parallel { max_leases }));
         assert_eq!(groups(settings), expected);
     }
 }

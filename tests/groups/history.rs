@@ -7,6 +7,7 @@ use lease_broker_model::group::{GroupOrder, Groups, QueueLimits};
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_model::rate::Rate;
+use lease_broker_store::{Claimed, ClaimedItem};
 use lease_broker_value::Value;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
@@ -146,6 +147,45 @@ fn spec(rules: Rules) -> QueueSpec {
     spec
 }
 
+/// Inserts an item, unless one has its id.
+async fn add_item<H: Harness>(fixture: &Fixture<H>, id: i64, group: &str) {
+    let rows = fixture.harness.rows("item", &["id"]).await;
+    if rows.contains(&vec![Value::Int(id)]) {
+        return;
+    }
+    let customer = match group {
+        "" => Value::Null,
+        name => text(name),
+    };
+    let row = [("id", Value::Int(id)), ("customer", customer)];
+    fixture.harness.insert("item", &row).await;
+}
+
+/// Returns the groups of the items that a claim has got. All must have been claimable.
+fn groups_of(
+    claimed: &Claimed,
+    before: &Snapshot,
+    claimable: &BTreeMap<String, BTreeSet<i64>>,
+    rules: Rules,
+    step: usize,
+) -> BTreeSet<String> {
+    // A suspect goes alone. In a parallel group it may have others before it.
+    let goes_alone = claimed.is_held_back && matches!(rules, Rules::Parallel);
+    let group_of = |item: &ClaimedItem| {
+        let Value::Int(id) = item.lease.key.0[0] else {
+            panic!("{item:?}");
+        };
+        let mut groups = claimable.iter();
+        let group = groups.find(|(name, items)| {
+            items.contains(&id) || goes_alone && before.0[*name].contains(&(id, 0))
+        });
+        let (group, _) =
+            group.unwrap_or_else(|| panic!("step {step}: {id} must not be leased: {:?}", before.0));
+        group.clone()
+    };
+    claimed.items.iter().map(group_of).collect()
+}
+
 pub(super) async fn run<H: Harness>(rules: Rules, seed: u64, steps: usize) {
     let mut random = StdRng::seed_from_u64(seed);
     let table = Table::new("item")
@@ -170,17 +210,8 @@ pub(super) async fn run<H: Harness>(rules: Rules, seed: u64, steps: usize) {
                     next_id
                 };
                 next_id += 1;
-                let rows = fixture.harness.rows("item", &["id"]).await;
-                if rows.contains(&vec![Value::Int(id)]) {
-                    continue;
-                }
                 let name = *GROUP_NAMES.choose(&mut random).expect("a name");
-                let customer = match name {
-                    "" => Value::Null,
-                    name => text(name),
-                };
-                let row = [("id", Value::Int(id)), ("customer", customer)];
-                fixture.harness.insert("item", &row).await;
+                add_item(&fixture, id, name).await;
             }
             22..60 => {
                 let before = Snapshot::read(&fixture).await;
@@ -188,22 +219,7 @@ pub(super) async fn run<H: Harness>(rules: Rules, seed: u64, steps: usize) {
                 let worker = *["x", "y", "z"].choose(&mut random).expect("a worker");
                 let wanted = random.random_range(1..6);
                 let claimed = broker.results(vec![call(worker, wanted)]).await.remove(0);
-                let mut served: BTreeMap<&str, usize> = BTreeMap::new();
-                for item in &claimed.items {
-                    let Value::Int(id) = item.lease.key.0[0] else {
-                        panic!("{item:?}");
-                    };
-                    // A suspect goes alone. In a parallel group it may have others before it.
-                    let goes_alone = claimed.is_held_back && matches!(rules, Rules::Parallel);
-                    let mut groups = claimable.iter();
-                    let group = groups.find(|(name, items)| {
-                        items.contains(&id) || goes_alone && before.0[*name].contains(&(id, 0))
-                    });
-                    let (group, _) = group.unwrap_or_else(|| {
-                        panic!("step {step}: {id} must not be leased: {:?}", before.0)
-                    });
-                    *served.entry(group).or_default() += 1;
-                }
+                let served = groups_of(&claimed, &before, &claimable, rules, step);
                 let count = claimed.items.len();
                 let mut allowed: usize = claimable.values().map(BTreeSet::len).sum();
                 if let Rules::Parallel = rules {
@@ -222,7 +238,6 @@ pub(super) async fn run<H: Harness>(rules: Rules, seed: u64, steps: usize) {
                     // Suspects go alone, out of turn.
                     turns = Turns::default();
                 } else {
-                    let served = served.keys().map(|group| (*group).to_owned()).collect();
                     turns.serve(&claimable.into_keys().collect(), &served, step);
                 }
                 leases += count;
@@ -267,7 +282,7 @@ pub(super) async fn run<H: Harness>(rules: Rules, seed: u64, steps: usize) {
 /// Checks that no window of time has more items than the burst and the rate allow.
 fn check_rate(given: &[Duration]) {
     for (first, start) in given.iter().enumerate() {
-        let window = given[given.len() - 1] - *start;
+        let window = given[given.len() - 1].saturating_sub(*start);
         // A little time also passes between two operations.
         let hours = (window + MINUTE).as_secs_f64() / 3_600.0;
         let count = given.len() - first;

@@ -17,9 +17,10 @@ pub(super) struct WhyStatements {
 impl WhyStatements {
     pub(super) fn new(placeholders: &Placeholders) -> Self {
         let mut placeholders = with_key_list(&LEASE_SQL, placeholders);
-        let same_group = match placeholders.contains_key("group") {
-            true => format!("\n    {}", render(WHY, "same_group", &placeholders)),
-            false => String::new(),
+        let same_group = if placeholders.contains_key("group") {
+            format!("\n    {}", render(WHY, "same_group", &placeholders))
+        } else {
+            String::new()
         };
         placeholders.insert("same_group", same_group);
         let section = |name| render(WHY, name, &placeholders);

@@ -15,9 +15,10 @@ pub(super) struct WhyStatements {
 impl WhyStatements {
     pub(super) fn new(placeholders: &Placeholders) -> Self {
         let mut placeholders = placeholders.clone();
-        let same_group = match placeholders.contains_key("group") {
-            true => format!(" {}", render(WHY, "same_group", &placeholders)),
-            false => String::new(),
+        let same_group = if placeholders.contains_key("group") {
+            format!(" {}", render(WHY, "same_group", &placeholders))
+        } else {
+            String::new()
         };
         placeholders.insert("same_group", same_group);
         let text = |section| render(WHY, section, &placeholders);
