@@ -155,6 +155,7 @@ async fn limits_that_a_queue_cannot_have_are_refused() {
     let client = plain.client().await;
     let request = SetQueueLimitsRequest {
         queue: "work".to_owned(),
+        limits: Some(max_leases(1)),
         ..SetQueueLimitsRequest::default()
     };
     invalid(
