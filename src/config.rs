@@ -300,6 +300,10 @@ impl Document {
             let reason = "needs the section [server.tls], whose certificate the admin port uses";
             return Err(InvalidSetting::new("admin.tls", reason));
         }
+        if self.admin.token_header.is_some() && self.auth.is_none() {
+            let reason = "needs the section [auth], which knows the issuer of the tokens";
+            return Err(InvalidSetting::new("admin.token_header", reason));
+        }
         self.store.check()?;
         self.limits.check()?;
         self.budgets.check()?;

@@ -8,6 +8,7 @@
 //! | `tls.rs` | the broker's certificate, and the files of TLS |
 //! | `client_verifier.rs` | the check of clients' certificates |
 //! | `certificate_names.rs`, `spiffe.rs` | the names in a client's certificate |
+//! | `shown_certificate.rs` | the certificate of a client of the admin port |
 //! | `tokens.rs`, `jwt.rs`, `json_object.rs` | the two kinds of bearer tokens |
 //! | `issuer.rs`, `jwks.rs`, `jwks_url.rs` | the issuer of JSON Web Tokens, and its keys |
 //! | `access.rs`, `rules.rs`, `login.rs`, `verification_rate.rs` | from credentials to an identity |
@@ -28,6 +29,7 @@ mod login;
 mod patterns;
 mod rights;
 mod rules;
+mod shown_certificate;
 mod spiffe;
 mod tls;
 mod tokens;
@@ -47,6 +49,7 @@ pub use self::issuer::KeyCounts;
 pub use self::login::Login;
 pub use self::rights::{Rights, Rpc, RpcService};
 pub use self::rules::Rules;
+pub(crate) use self::shown_certificate::ShownCertificate;
 pub use self::tls::ServerTls;
 pub use self::tokens::{Token, Tokens, hash_of_token, new_token};
 use crate::config::Config;

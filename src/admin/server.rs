@@ -25,7 +25,7 @@ use super::routes::router;
 use super::seats::{Seat, Seats};
 use super::state::AdminState;
 use crate::config;
-use crate::security::ServerTls;
+use crate::security::{ServerTls, ShownCertificate};
 
 /// The time limit from the acceptance of a connection, or from its handshake, to the last header of its request.
 /// Browsers open connections before they need them, and a page would lose its style if one ended at the moment of its use.
@@ -192,23 +192,32 @@ async fn is_too_slow(seat: &Seat) {
 /// Makes the handshake of a connection, if there is one, and answers its one request. A failure concerns the client only.
 async fn answer(stream: TcpStream, service: Service, seat: &Arc<Seat>) {
     let Some(tls) = service.tls else {
-        return answer_on(stream, service.router, seat).await;
+        return answer_on(stream, service.router, seat, None).await;
     };
     let acceptor = TlsAcceptor::from(tls.state().admin.clone());
     if let Ok(stream) = acceptor.accept(stream).await {
-        answer_on(stream, service.router, seat).await;
+        let certificate = ShownCertificate::new(stream.get_ref().1.peer_certificates(), tls);
+        answer_on(stream, service.router, seat, certificate).await;
     }
 }
 
-/// Answers the one request of a connection. The request carries the seat as an extension.
-async fn answer_on<S>(stream: S, router: Router, seat: &Arc<Seat>)
-where
+/// Answers the one request of a connection. The request carries the seat and the certificate of the client as extensions.
+async fn answer_on<S>(
+    stream: S,
+    router: Router,
+    seat: &Arc<Seat>,
+    certificate: Option<ShownCertificate>,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let router = TowerToHyperService::new(router);
+    let certificate = certificate.map(Arc::new);
     let service = service_fn(|mut request: Request<Incoming>| {
         seat.has_request();
         request.extensions_mut().insert(seat.clone());
+        if let Some(certificate) = &certificate {
+            request.extensions_mut().insert(certificate.clone());
+        }
         router.call(request)
     });
     let answered = http1::Builder::new()

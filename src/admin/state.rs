@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use lease_broker_model::queue::QueueSpec;
 
+use axum::http::HeaderName;
 use tokio::runtime::Handle;
 
 use super::pages::Sessions;
@@ -39,6 +40,8 @@ pub struct AdminState {
     pub access: Option<Arc<Access>>,
     /// The certificate of the port. `None`: it speaks no TLS.
     pub tls: Option<Arc<ServerTls>>,
+    /// The header in which a reverse proxy sends the token of a viewer. `None`: only `Authorization`.
+    pub token_header: Option<HeaderName>,
     /// The sessions of viewers.
     pub sessions: Arc<Sessions>,
     /// Whether the pages work without identities: the port is on a loopback address, or `admin.allow_changes` is set.

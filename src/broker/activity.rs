@@ -54,8 +54,8 @@ impl ActivityHistory {
     }
 }
 
-/// The counters of a queue, as [`Activity`] has them: claimed, completed, failed, expired, enqueued and released.
-type Counts = [u64; 6];
+/// The counters of a queue, as [`Activity`] has them: claimed, completed, failed, expired, enqueued, released and waited.
+type Counts = [u64; 7];
 
 impl ActivityMeter {
     /// `names`: those of the queues, in the order of their indexes.
@@ -94,6 +94,7 @@ impl ActivityMeter {
                 expired: rate(3),
                 enqueued: rate(4),
                 released: rate(5),
+                waited: rate(6),
                 waiting: self.metrics.queue(QueueIndex(index)).waiting.get(),
             };
             (name.clone(), activity)
@@ -116,5 +117,6 @@ fn counts(queue: &QueueCounters) -> Counts {
         ended(LeaseEnd::Expired),
         queue.enqueued.get(),
         ended(LeaseEnd::Released),
+        queue.waited_millis.get(),
     ]
 }

@@ -240,7 +240,9 @@ impl LeaseRecorder {
 
     /// Observes how long items waited until they were leased, in milliseconds.
     pub(super) fn observe_waits(&self, queue: QueueIndex, millis: impl Iterator<Item = i64>) {
+        let waited = &self.metrics.queue(queue).waited_millis;
         for millis in millis {
+            waited.add(usize::try_from(millis).unwrap_or(0));
             self.observer.waited(queue, duration_between(0, millis));
         }
     }

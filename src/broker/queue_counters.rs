@@ -46,6 +46,8 @@ impl Drop for Held<'_> {
 pub struct QueueCounters {
     /// Leases that claims got.
     pub claimed: Counter,
+    /// Milliseconds that their items had been ready, as far as it is known.
+    pub waited_millis: Counter,
     /// Leases that heartbeats extended.
     pub extended: Counter,
     /// Leases that ended, by [`LeaseEnd`].

@@ -396,6 +396,7 @@ fn admin_state(
         runtime: tokio::runtime::Handle::current(),
         access: pages.access.clone(),
         tls: pages.tls.clone().filter(|_| config.admin.tls),
+        token_header: config.admin.token_header.clone(),
         sessions: pages.sessions.clone(),
         allows_changes: config.admin.allows_changes(),
         trace_url: config.admin.trace_url.clone(),

@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
+use http::HeaderName;
 use serde::{Deserialize, Deserializer, de::Error as _};
 
 use super::address;
@@ -19,6 +20,9 @@ pub struct Admin {
     pub tls: bool,
     /// The address of a trace in a viewer of traces, with `{trace_id}` in place of the id. Empty: the dashboard links no traces.
     pub trace_url: String,
+    /// The header in which a reverse proxy sends the token of the viewer. `None`, written as empty text: only `Authorization`.
+    #[serde(deserialize_with = "optional_header")]
+    pub token_header: Option<HeaderName>,
     /// The names by which clients call the port, besides its IP addresses and `localhost`.
     pub hosts: Vec<String>,
 }
@@ -43,6 +47,16 @@ fn optional_address<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Socket
     }
     let listen = address::parse(&text).map(Some);
     listen.map_err(|problem| D::Error::custom(format!("{problem}; \"\" turns the admin port off")))
+}
+
+fn optional_header<'de, D: Deserializer<'de>>(input: D) -> Result<Option<HeaderName>, D::Error> {
+    let text = String::deserialize(input)?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let name = HeaderName::try_from(&text);
+    name.map(Some)
+        .map_err(|_| D::Error::custom(format!("{text:?} is not the name of a header")))
 }
 
 #[cfg(test)]

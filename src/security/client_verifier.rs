@@ -23,12 +23,12 @@ use rustls::{
 use super::certificate_names::CertificateNames;
 
 /// The check of clients' certificates.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ClientVerifier {
     /// The authorities of each trust domain. Empty: SPIFFE ids are as other names.
     by_trust_domain: BTreeMap<String, Arc<dyn ClientCertVerifier>>,
     /// The authorities of all other certificates. `None`: these are refused.
-    others: Option<Authorities>,
+    others: Option<Arc<Authorities>>,
     is_mandatory: bool,
     provider: Arc<CryptoProvider>,
 }
@@ -50,6 +50,14 @@ impl ClientVerifier {
             others: None,
             is_mandatory,
             provider,
+        }
+    }
+
+    /// Returns the same check for a port on which a client can also show no certificate.
+    pub(super) fn optional(&self) -> Self {
+        Self {
+            is_mandatory: false,
+            ..self.clone()
         }
     }
 
@@ -87,11 +95,11 @@ impl ClientVerifier {
             builder.build().map_err(|error| error.to_string())
         };
         let with_old_lists = (!lists.is_empty()).then(|| build(builder()));
-        self.others = Some(Authorities {
+        self.others = Some(Arc::new(Authorities {
             verifier: build(builder().enforce_revocation_expiration())?,
             with_old_lists: with_old_lists.transpose()?,
             has_warned: AtomicBool::new(false),
-        });
+        }));
         Ok(())
     }
 

@@ -33,7 +33,7 @@ pub struct ServerTls {
 /// The state for new connections.
 pub(crate) struct State {
     pub(crate) config: Arc<ServerConfig>,
-    /// That of the admin port: HTTP/1.1, and clients are not asked for a certificate.
+    /// That of the admin port: HTTP/1.1, and clients need no certificate.
     pub(crate) admin: Arc<ServerConfig>,
     /// `None`: clients have no certificates.
     verifier: Option<Arc<ClientVerifier>>,
@@ -163,11 +163,17 @@ impl Contents {
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(versions)
             .map_err(|error| error.to_string())?;
-        let admin = builder.clone().with_no_client_auth();
+        let for_admin = builder.clone();
         let verifier = self.verifier(settings, provider)?.map(Arc::new);
-        let builder = match &verifier {
-            None => builder.with_no_client_auth(),
-            Some(verifier) => builder.with_client_cert_verifier(verifier.clone()),
+        let (builder, admin) = match &verifier {
+            None => (
+                builder.with_no_client_auth(),
+                for_admin.with_no_client_auth(),
+            ),
+            Some(verifier) => (
+                builder.with_client_cert_verifier(verifier.clone()),
+                for_admin.with_client_cert_verifier(Arc::new(verifier.optional())),
+            ),
         };
         let key_problem = |error| match error {
             rustls::Error::InconsistentKeys(_) => {
@@ -183,8 +189,10 @@ impl Contents {
         let mut config = config.map_err(key_problem)?;
         config.alpn_protocols = vec![b"h2".to_vec()];
         // A resumed session would skip the check against authorities that have changed.
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.send_tls13_tickets = 0;
+        for config in [&mut config, &mut admin] {
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            config.send_tls13_tickets = 0;
+        }
         Ok(State {
             config: Arc::new(config),
             admin: Arc::new(admin),

@@ -54,6 +54,8 @@ pub struct Activity {
     pub enqueued: f64,
     /// Leases released.
     pub released: f64,
+    /// Milliseconds that claimed items had been ready. Divided by `claimed`, it is the mean wait of an item.
+    pub waited: f64,
     /// Claims that wait for items now. It is no rate.
     pub waiting: u64,
 }
@@ -66,6 +68,7 @@ impl std::ops::AddAssign for Activity {
         self.expired += other.expired;
         self.enqueued += other.enqueued;
         self.released += other.released;
+        self.waited += other.waited;
         self.waiting += other.waiting;
     }
 }

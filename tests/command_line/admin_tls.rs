@@ -4,17 +4,28 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::command_line::workspace::{QUEUES, Workspace};
-use crate::support::certificates::Authority;
+use crate::support::certificates::{Authority, Signed};
 use crate::support::ports::free_port;
-use crate::support::timeout::TEST_TIMEOUT;
+use crate::support::timeout::{TEST_TIMEOUT, wait_until_blocking};
 
 /// Sends a request over TLS, and returns the answer in lower case.
 fn send(address: SocketAddr, authority: &Authority, request: &str, body: &str) -> String {
+    send_as(None, address, authority, request, body)
+}
+
+/// Does the same with a certificate of the client.
+fn send_as(
+    own: Option<&Signed>,
+    address: SocketAddr,
+    authority: &Authority,
+    request: &str,
+    body: &str,
+) -> String {
     let mut roots = RootCertStore::empty();
     let root = CertificateDer::from_pem_slice(authority.pem().as_bytes()).expect("a certificate");
     roots.add(root).expect("an authority");
@@ -22,8 +33,16 @@ fn send(address: SocketAddr, authority: &Authority, request: &str, body: &str) -
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("versions")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_root_certificates(roots);
+    let config = match own {
+        None => config.with_no_client_auth(),
+        Some(own) => {
+            let chain = CertificateDer::from_pem_slice(own.certificate.as_bytes());
+            let key = PrivateKeyDer::from_pem_slice(own.key.as_bytes()).expect("a key");
+            let config = config.with_client_auth_cert(vec![chain.expect("a certificate")], key);
+            config.expect("a pair")
+        }
+    };
     let name = address.ip().into();
     let client = ClientConnection::new(Arc::new(config), name).expect("a client");
     let stream = TcpStream::connect(address).expect("the port accepts connections");
@@ -34,9 +53,8 @@ fn send(address: SocketAddr, authority: &Authority, request: &str, body: &str) -
     let request = format!(
         "{request}\r\nHost: {address}\r\nOrigin: https://{address}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
     );
-    stream
-        .write_all(request.as_bytes())
-        .expect("the request is sent");
+    // The port refuses a handshake after the client has made its own. Then there is no answer.
+    let _ = stream.write_all(request.as_bytes());
     let mut answer = String::new();
     // The end of the connection can come without an alert.
     let _ = stream.read_to_string(&mut answer);
@@ -108,4 +126,82 @@ fn admin_tls_without_a_certificate_is_refused() {
     let refused = workspace.run("serve --config queues.toml --store q.db");
     assert_eq!(refused.code, 64, "{refused:?}");
     assert!(refused.err.contains("admin.tls"), "{refused:?}");
+}
+
+#[test]
+fn certificate_of_an_identity_is_a_login() {
+    let authority = Authority::new();
+    let mut workspace = Workspace::with("");
+    let server = authority.sign(&["127.0.0.1"]);
+    let [certificate, key] = server.write(workspace.folder.path(), "server");
+    let [ca, lists] = ["ca.pem", "revoked.pem"].map(|name| workspace.path(name));
+    std::fs::write(&ca, authority.pem()).expect("a file");
+    std::fs::write(&lists, authority.revoke(&[], 2099)).expect("a file");
+    let address = free_port();
+    let text = format!(
+        "admin = {{ listen = '{address}', tls = true }}
+        [server.tls]
+        certificate = '{}'
+        key = '{}'
+        client_authorities = '{}'
+        client_revocation_lists = '{}'
+        client_certificates = 'required'
+        [auth]
+        [[auth.identities]]
+        name = 'night'
+        spiffe = 'spiffe://test/night'
+        roles = {{ operator = ['*'] }}
+        [[auth.identities]]
+        name = 'eye'
+        spiffe = 'spiffe://test/eye'
+        roles = {{ observer = ['*'] }}
+        {QUEUES}",
+        certificate.display(),
+        key.display(),
+        ca.display(),
+        lists.display(),
+    );
+    workspace.write("queues.toml", &text);
+    workspace.serve();
+    let [night, eye, nobody] =
+        ["night", "eye", "nobody"].map(|name| authority.sign(&[&format!("spiffe://test/{name}")]));
+    let page = |own: Option<&Signed>| send_as(own, address, &authority, "GET / HTTP/1.1", "");
+    // Probes have no certificate, although clients of the API need one.
+    let probe = send(address, &authority, "GET /livez HTTP/1.1", "");
+    assert!(probe.starts_with("http/1.1 200"), "{probe}");
+    for stranger in [None, Some(&nobody)] {
+        let answer = page(stranger);
+        assert!(answer.contains("location: /login"), "{answer}");
+    }
+    let foreign = Authority::named("foreign").sign(&["spiffe://test/night"]);
+    assert_eq!(page(Some(&foreign)), "");
+
+    let seen = page(Some(&night));
+    assert!(seen.starts_with("http/1.1 200"), "{seen}");
+    let form = |page: &str| {
+        let (_, rest) = page.split_once("name=\"form\" value=\"").expect("a form");
+        rest.split_once('"').expect("an end").0.to_owned()
+    };
+    let pause = |form: &str| {
+        let request = "POST /pause HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded";
+        let body = format!("form={form}&queue=work&mode=claims&reason=night");
+        send_as(Some(&night), address, &authority, request, &body)
+    };
+    // A browser sends its certificate with each form, so the form must come from a page of the same identity.
+    let of_another = page(Some(&eye));
+    assert!(of_another.starts_with("http/1.1 200"), "{of_another}");
+    assert!(!of_another.contains(&form(&seen)), "{of_another}");
+    let refused = pause("");
+    assert!(refused.starts_with("http/1.1 403"), "{refused}");
+    let paused = pause(&form(&seen));
+    assert!(paused.starts_with("http/1.1 303"), "{paused}");
+
+    // A revoked certificate is refused as soon as the list is read.
+    std::fs::write(&lists, authority.revoke(&[&night], 2099)).expect("a file");
+    workspace.process.as_ref().expect("a service").signal("HUP");
+    wait_until_blocking("the certificate is refused", || {
+        page(Some(&night)).is_empty()
+    });
+    let seen = page(Some(&eye));
+    assert!(seen.starts_with("http/1.1 200"), "{seen}");
 }

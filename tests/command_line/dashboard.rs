@@ -173,6 +173,44 @@ pub(crate) fn form_of_another_page_is_refused() {
 }
 
 #[test]
+fn reverse_proxy_sends_the_token_of_the_viewer_in_its_header() {
+    let mut token = String::new();
+    let auth = "
+[auth]
+tokens_file = 'tokens'
+[[auth.identities]]
+name = 'eye'
+token = 'eye'
+roles = { observer = ['work'] }
+";
+    let (_workspace, admin) = serving(auth, |workspace| {
+        let made = workspace.run("token new eye --tokens-file tokens");
+        made.out.trim().clone_into(&mut token);
+        let toml = std::fs::read_to_string(workspace.path("queues.toml")).expect("text");
+        let header = "admin.token_header = 'X-Forwarded-Access-Token'";
+        workspace.write("queues.toml", &format!("{header}\n{toml}"));
+    });
+    let page = |header: &str, token: &str| {
+        let headers = format!("Host: {admin}\r\n{header}: {token}\r\n");
+        send_with_headers(admin, "GET", "/", &headers, "").status
+    };
+    assert_eq!(page("x-forwarded-access-token", &token), 200);
+    assert_eq!(page("x-forwarded-access-token", "wrong"), 303);
+    assert_eq!(page("x-other", &token), 303);
+    assert_eq!(page("authorization", &format!("Bearer {token}")), 200);
+}
+
+#[test]
+fn header_for_tokens_needs_identities_and_a_name() {
+    for setting in ["X-Token", "not a name"] {
+        let workspace = Workspace::with(&format!("admin.token_header = '{setting}'\n{QUEUES}"));
+        let refused = workspace.run("serve --config queues.toml --store q.db");
+        assert_eq!(refused.code, 64, "{refused:?}");
+        assert!(refused.err.contains("admin.token_header"), "{refused:?}");
+    }
+}
+
+#[test]
 fn page_needs_a_login_where_callers_have_identities() {
     let (_workspace, admin, token) = serving_an_observer();
     let unknown = get(admin, "/");

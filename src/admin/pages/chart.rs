@@ -39,8 +39,8 @@ pub(super) fn sparkline(values: &[f64], samples: usize, label: &str) -> Markup {
     }
 }
 
-/// Returns a chart of several lines, with its largest value, its last values and its time.
-pub(super) fn chart(title: &str, lines: &[Line<'_>]) -> Markup {
+/// Returns a chart of several lines, with its largest value, its last values and its time. `unit`: such as `per second`.
+pub(super) fn chart(title: &str, unit: &str, lines: &[Line<'_>]) -> Markup {
     let size = (480.0, 120.0);
     let values = lines.iter().flat_map(|line| line.values.iter().copied());
     let top = values.fold(0.0_f64, f64::max);
@@ -48,7 +48,7 @@ pub(super) fn chart(title: &str, lines: &[Line<'_>]) -> Markup {
     let samples = samples.unwrap_or(0);
     html! {
         figure.chart {
-            figcaption { strong { (title) } " " span.hint { "per second, at most " (format::rate(top)) } }
+            figcaption { strong { (title) } " " span.hint { (unit) ", at most " (format::rate(top)) } }
             svg viewBox="0 0 480 120" role="img" aria-label=(title) preserveAspectRatio="none" {
                 line.base x1="0" y1="119.5" x2="480" y2="119.5" { }
                 line.grid x1="0" y1="60" x2="480" y2="60" { }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use axum::Extension;
 use axum::body::{Body, Bytes};
 use axum::extract::{Query, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use tokio::sync::oneshot;
@@ -27,12 +27,14 @@ use super::answer::Failure;
 use super::feed::{Feed, Snapshot, Snapshots};
 use super::live_page::{Content, LivePage};
 use super::queues::View;
-use super::viewer::Viewer;
+use super::viewer::{Credentials, Viewer};
 use crate::admin::seats::{MAX_VIEWERS, Seat};
 use crate::admin::state::AdminState;
 
 /// The time after which a browser connects again, in milliseconds.
 const RETRY: &str = "retry: 2000\n\n";
+/// A comment, which browsers skip.
+const COMMENT: &str = ":\n\n";
 /// The longest silence.
 const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
 /// The time limit for a viewer to read an event.
@@ -57,7 +59,7 @@ pub(super) async fn send(
     Extension(seat): Extension<Arc<Seat>>,
     Query(page): Query<LivePage>,
     Query(view): Query<View>,
-    headers: HeaderMap,
+    credentials: Credentials,
     viewer: Viewer,
 ) -> Result<Response, Failure> {
     if !page.is_visible(&viewer) {
@@ -73,7 +75,7 @@ pub(super) async fn send(
         snapshots: live.feed.follow(page),
         view,
         state,
-        headers,
+        credentials,
         seat,
         replaced: live.replaced,
         unread: None,
@@ -93,8 +95,8 @@ struct Follower {
     snapshots: Snapshots<Reading>,
     view: View,
     state: Arc<AdminState>,
-    /// The headers of the request. They identify the viewer again for each event, because the session can end.
-    headers: HeaderMap,
+    /// They identify the viewer again for each event, because they can end.
+    credentials: Credentials,
     seat: Arc<Seat>,
     replaced: CancellationToken,
     /// Ends when the network has taken the last event. `None`: there was none.
@@ -117,12 +119,12 @@ impl Follower {
             RETRY.to_owned()
         } else {
             tokio::select! {
-                changed = self.snapshots.changed() => {
-                    changed.ok()?;
-                    let snapshot = self.snapshots.borrow_and_update().clone()?;
-                    event(&Viewer::of(&self.state, &self.headers).ok()?, &self.view, &snapshot)
-                }
-                () = tokio::time::sleep(COMMENT_INTERVAL) => ":\n\n".to_owned(),
+                heard = hear(&mut self.snapshots) => match heard? {
+                    Heard::Snapshot(snapshot) => {
+                        event(&Viewer::of(&self.state, &self.credentials).ok()?, &self.view, &snapshot)
+                    }
+                    Heard::Silence => COMMENT.to_owned(),
+                },
                 () = self.replaced.cancelled() => return None,
             }
         };
@@ -130,6 +132,24 @@ impl Follower {
         self.unread = Some(unread);
         let part = Part { text, _sent: sent };
         Some((Ok(Bytes::from_owner(part)), self))
+    }
+}
+
+/// What comes from a feed.
+enum Heard<S> {
+    Snapshot(S),
+    /// No snapshot for 15 s.
+    Silence,
+}
+
+/// Waits for the next snapshot. `None`: the feed has ended.
+async fn hear<C>(snapshots: &mut Snapshots<C>) -> Option<Heard<Arc<Snapshot<C>>>> {
+    match tokio::time::timeout(COMMENT_INTERVAL, snapshots.changed()).await {
+        Ok(changed) => {
+            changed.ok()?;
+            snapshots.borrow_and_update().clone().map(Heard::Snapshot)
+        }
+        Err(_) => Some(Heard::Silence),
     }
 }
 
@@ -159,4 +179,26 @@ fn event(viewer: &Viewer, view: &View, snapshot: &Snapshot<Reading>) -> String {
     }
     text.push('\n');
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::watch;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_of_fifteen_seconds_becomes_a_comment() {
+        let (feed, mut snapshots) = watch::channel(None);
+        let start = Instant::now();
+        assert!(matches!(hear(&mut snapshots).await, Some(Heard::Silence)));
+        assert_eq!(start.elapsed(), Duration::from_secs(15));
+        let (number, content) = (1, "page");
+        feed.send_replace(Some(Arc::new(Snapshot { number, content })));
+        let heard = hear(&mut snapshots).await;
+        assert!(matches!(heard, Some(Heard::Snapshot(page)) if page.content == "page"));
+        drop(feed);
+        assert!(hear(&mut snapshots).await.is_none());
+    }
 }

@@ -41,6 +41,8 @@ pub(super) fn number(number: usize, one: &str, many: &str) -> String {
 pub(super) fn rate(rate: f64) -> String {
     if rate == 0.0 {
         "0".to_owned()
+    } else if rate < 0.1 {
+        format!("{rate:.3}")
     } else if rate < 10.0 {
         format!("{rate:.1}")
     } else {

@@ -115,17 +115,27 @@ fn charts(history: &[Activity]) -> Markup {
     };
     html! {
         div.charts {
-            (chart("Throughput", &[
+            (chart("Throughput", "per second", &[
                 line("added", "one", |sample| sample.enqueued),
                 line("claimed", "two", |sample| sample.claimed),
                 line("completed", "three", |sample| sample.completed),
             ]))
-            (chart("Trouble", &[
+            (chart("Failures by cause", "per second", &[
                 line("failed", "four", |sample| sample.failed),
                 line("expired", "five", |sample| sample.expired),
                 line("released", "two", |sample| sample.released),
             ]))
+            (chart("Wait of claimed items", "seconds", &[line("mean", "one", mean_wait)]))
         }
+    }
+}
+
+/// Returns the mean time in seconds for which items of a sample were ready before they were claimed.
+fn mean_wait(sample: &Activity) -> f64 {
+    if sample.claimed > 0.0 {
+        sample.waited / sample.claimed / 1_000.0
+    } else {
+        0.0
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use data_encoding::HEXLOWER;
+use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 /// The name of the cookie that has the id of a session.
@@ -68,6 +69,14 @@ impl Sessions {
         };
         sessions.insert(id.clone(), session);
         id
+    }
+
+    /// Returns the token of the forms of an identity that has no session, because each of its requests has its credentials.
+    /// Another identity does not get it.
+    pub(super) fn form_of(&self, identity: &str) -> String {
+        let mut hash = Sha256::new_with_prefix(&self.open_form);
+        hash.update(identity);
+        HEXLOWER.encode(&hash.finalize())
     }
 
     /// Ends a session.

@@ -1,11 +1,12 @@
 //! The viewer of a page: its session, its identity, and the calls that it makes.
 
+use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderName, header};
 use subtle::ConstantTimeEq as _;
 use tonic::Status;
 
@@ -14,7 +15,14 @@ use super::calls;
 use super::sessions::COOKIE;
 use crate::admin::state::AdminState;
 use crate::grpc::{AdminApi, AdminCaller};
-use crate::security::Access;
+use crate::security::{Access, Identity, ShownCertificate};
+
+/// The credentials of a request, which can be checked again while its response lasts.
+pub(super) struct Credentials {
+    headers: HeaderMap,
+    /// `None`: the browser has shown no certificate.
+    certificate: Option<Arc<ShownCertificate>>,
+}
 
 /// The viewer of a page.
 pub(super) struct Viewer {
@@ -26,6 +34,17 @@ pub(super) struct Viewer {
     pub(super) has_session: bool,
 }
 
+impl<S: Sync> FromRequestParts<S> for Credentials {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self {
+            headers: parts.headers.clone(),
+            certificate: parts.extensions.get().cloned(),
+        })
+    }
+}
+
 impl FromRequestParts<Arc<AdminState>> for Viewer {
     type Rejection = Failure;
 
@@ -33,19 +52,27 @@ impl FromRequestParts<Arc<AdminState>> for Viewer {
         parts: &mut Parts,
         state: &Arc<AdminState>,
     ) -> Result<Self, Failure> {
-        Self::of(state, &parts.headers)
+        let Ok(credentials) = Credentials::from_request_parts(parts, state).await;
+        Self::of(state, &credentials)
     }
 }
 
 /// Returns the caller with this token. `None`: the token is not valid.
 pub(super) fn identify(access: &Access, token: &[u8]) -> Option<AdminCaller> {
-    let identity = access.of_bearer(token).ok()?;
-    Some(AdminCaller::of(identity, IpAddr::V4(Ipv4Addr::LOCALHOST)))
+    access.of_bearer(token).ok().map(caller)
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    value.strip_prefix("Bearer ")
+fn caller(identity: Arc<Identity>) -> AdminCaller {
+    AdminCaller::of(identity, IpAddr::V4(Ipv4Addr::LOCALHOST))
+}
+
+/// Returns the token that a program or a reverse proxy sends with each request.
+fn sent_token<'a>(headers: &'a HeaderMap, of_proxy: Option<&HeaderName>) -> Option<&'a str> {
+    let proxy = of_proxy.and_then(|name| headers.get(name)?.to_str().ok());
+    proxy.or_else(|| {
+        let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+        value.strip_prefix("Bearer ")
+    })
 }
 
 /// Returns the id of the session in the cookie.
@@ -58,11 +85,15 @@ pub(super) fn cookie(headers: &HeaderMap) -> Option<String> {
 }
 
 impl Viewer {
-    /// Returns the viewer whose browser sends these headers.
+    /// Returns the viewer with these credentials: a token, or else a session, or else a certificate.
     ///
     /// # Errors
     /// [`Failure::Login`] and [`Failure::Forbidden`].
-    pub(super) fn of(state: &Arc<AdminState>, headers: &HeaderMap) -> Result<Self, Failure> {
+    pub(super) fn of(state: &Arc<AdminState>, credentials: &Credentials) -> Result<Self, Failure> {
+        let Credentials {
+            headers,
+            certificate,
+        } = credentials;
         let viewer = |caller, form, has_session| Self {
             state: state.clone(),
             caller,
@@ -78,18 +109,27 @@ impl Viewer {
             let form = state.sessions.open_form.clone();
             return Ok(viewer(AdminCaller::default(), form, false));
         };
-        // A program or a reverse proxy sends its token with each request. No page of another site can.
-        if let Some(token) = bearer(headers) {
-            let caller = identify(access, token.as_bytes()).ok_or(Failure::Login)?;
-            return Ok(viewer(caller, state.sessions.open_form.clone(), false));
-        }
-        let id = cookie(headers).ok_or(Failure::Login)?;
-        let (token, form) = state.sessions.find(&id).ok_or(Failure::Login)?;
-        let Some(caller) = identify(access, &token) else {
-            state.sessions.end(&id);
-            return Err(Failure::Login);
+        let without_session = |caller: AdminCaller| {
+            let form = state.sessions.form_of(caller.name());
+            viewer(caller, form, false)
         };
-        Ok(viewer(caller, form, true))
+        if let Some(token) = sent_token(headers, state.token_header.as_ref()) {
+            let caller = identify(access, token.as_bytes());
+            return caller.map(without_session).ok_or(Failure::Login);
+        }
+        let id = cookie(headers).unwrap_or_default();
+        if let Some((token, form)) = state.sessions.find(&id) {
+            if let Some(caller) = identify(access, &token) {
+                return Ok(viewer(caller, form, true));
+            }
+            state.sessions.end(&id);
+        }
+        let identity = certificate
+            .as_ref()
+            .and_then(|certificate| certificate.identity(access));
+        identity
+            .map(|identity| without_session(caller(identity)))
+            .ok_or(Failure::Login)
     }
 
     /// Returns the state of the process.
