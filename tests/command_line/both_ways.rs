@@ -14,7 +14,7 @@ pub(crate) fn both(workspace: &Workspace, arguments: &str) -> [CommandOutput; 2]
     ]
 }
 
-/// Returns the lines of JSON output without the fields that change from one moment to the next.
+/// Returns the lines of JSON output without the fields and the numbers in causes that change from one moment to the next.
 fn stable(output: &CommandOutput) -> Vec<Value> {
     let mut lines = output.json();
     for line in &mut lines {
@@ -24,6 +24,14 @@ fn stable(output: &CommandOutput) -> Vec<Value> {
                 && !name.ends_with("_per_second")
                 && !["is_self", "seen_time", "waiting_claims"].contains(&&**name)
         });
+        if let Some(Value::Array(causes)) = fields.get_mut("causes") {
+            for cause in causes {
+                let text = cause.as_str().expect("text");
+                *cause = text
+                    .replace(|character: char| character.is_ascii_digit(), "")
+                    .into();
+            }
+        }
     }
     lines
 }

@@ -87,10 +87,11 @@ impl Terminal {
         self.keyboard.write_all(keys.as_bytes()).expect("typed");
     }
 
-    /// Interrupts the program, as a terminal does on Ctrl-C. This one cannot: it controls no session.
-    pub(crate) fn interrupt(&self) {
+    /// Ends the program by a signal. Ctrl-C would not do: this terminal controls no session, and a shell lets programs in the background
+    /// ignore an interrupt.
+    pub(crate) fn terminate(&self) {
         let process = Pid::from_child(&self.child);
-        kill_process(process, Signal::INT).expect("interrupted");
+        kill_process(process, Signal::TERM).expect("ended");
     }
 
     /// Waits until the program ends. Returns its exit code and the rest of the screen.

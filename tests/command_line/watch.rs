@@ -48,7 +48,7 @@ fn terminal_is_drawn_again_and_cut() {
     terminal.answer("outbox", "");
     workspace.call("pause work --reason lunch");
     terminal.answer("claims", "");
-    terminal.interrupt();
+    terminal.terminate();
     let (_, screen) = terminal.end();
     let widest = screen.lines().map(|line| line.trim_end().chars().count());
     assert!(widest.max().unwrap_or(0) <= 80, "{screen:?}");

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::command_line::workspace::Workspace;
 use crate::support::database::query_value;
+use crate::support::http::get;
 use crate::support::process::{CommandOutput, PROGRAM, program};
 use crate::support::timeout::wait_until_blocking;
 
@@ -286,12 +287,15 @@ fn work_warns_while_no_service_listens() {
 #[test]
 fn work_shows_the_warnings_of_the_worker_library() {
     let mut workspace = serving(&["x"]);
+    let process = workspace.process.as_mut().expect("a service");
+    let admin = process.admin_address();
     let mut child = work(&workspace, &[], &["/bin/true"])
         .spawn()
         .expect("it starts");
-    // Then the next claim waits, and it is lost with the service.
-    wait_until_blocking("the item is completed", || {
-        rows(&workspace)[0].0 == COMPLETED
+    // This claim is lost with the service.
+    wait_until_blocking("the item is completed, and the next claim waits", || {
+        let waiting = "lease_broker_claim_waiting{lease_broker_queue_name=\"work\"} 1";
+        rows(&workspace)[0].0 == COMPLETED && get(admin, "/metrics").body.contains(waiting)
     });
     workspace.process.as_mut().expect("a service").kill();
     let mut errors = BufReader::new(child.stderr.take().expect("a pipe"));

@@ -248,6 +248,7 @@ impl Session {
         // A page shows what a command found, not how to watch it meanwhile.
         text.lines()
             .filter(|line| !line.starts_with("lease-broker: operation "))
+            .filter(|line| !is_of_a_slow_machine(line))
             .map(without_volatile_parts)
             .collect()
     }
@@ -333,4 +334,14 @@ fn steps(block: &str) -> Vec<Step> {
         }
     }
     steps
+}
+
+/// Returns whether a worker library has printed the line because the first answer took more than 2 s. Java prints two lines.
+fn is_of_a_slow_machine(line: &str) -> bool {
+    let parts = [
+        ".ConnectionHealth ",
+        " have failed for ",
+        " answers again after ",
+    ];
+    parts.iter().any(|part| line.contains(part))
 }
