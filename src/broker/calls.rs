@@ -65,7 +65,20 @@ impl Broker {
         let place = self.budgets.claim(context, wait.is_some())?;
         let counters = self.metrics.queue(queue.index);
         let _waiting = wait.map(|_| counters.waiting.hold());
-        queue.claims.claim(context, call, wait, place).await
+        let leases = queue.claims.claim(context, call, wait, place).await;
+        self.count_held_back(queue, leases)
+    }
+
+    /// Counts a claim that got no lease, by its reason.
+    fn count_held_back(
+        &self,
+        queue: &Queue,
+        claimed: Result<UndeliveredLeases, Error>,
+    ) -> Result<UndeliveredLeases, Error> {
+        if let Some(reason) = claimed.as_ref().ok().and_then(UndeliveredLeases::held_back) {
+            self.metrics.queue(queue.index).held_back[reason as usize].add(1);
+        }
+        claimed
     }
 
     /// Extends leases, and stores the checkpoints of those that are held. Returns one result per renewal, in request order.
@@ -186,7 +199,8 @@ impl Broker {
         let worker = call.worker.clone();
         let claim = async {
             let place = self.budgets.claim(context, false)?;
-            queue.claims.claim(context, call, None, place).await
+            let leases = queue.claims.claim(context, call, None, place).await;
+            self.count_held_back(queue, leases)
         };
         let (results, leases) = tokio::join!(
             self.settle(context, queue, settlements, Some(&worker)),

@@ -27,6 +27,34 @@ pub enum HeldBack {
     Rate,
 }
 
+impl HeldBack {
+    /// Every reason, in the order of declaration.
+    pub const ALL: [Self; 8] = [
+        Self::NothingReady,
+        Self::TooLarge,
+        Self::Paused,
+        Self::Stopping,
+        Self::Released,
+        Self::GroupsBusy,
+        Self::MaxLeases,
+        Self::Rate,
+    ];
+
+    /// Returns the name in lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NothingReady => "nothing_ready",
+            Self::TooLarge => "too_large",
+            Self::Paused => "paused",
+            Self::Stopping => "stopping",
+            Self::Released => "released",
+            Self::GroupsBusy => "groups_busy",
+            Self::MaxLeases => "max_leases",
+            Self::Rate => "rate",
+        }
+    }
+}
+
 /// Why the last store operation of a queue left claims without items.
 pub(super) struct LastReason(Mutex<(HeldBack, Option<Instant>)>);
 

@@ -9,6 +9,7 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::lease_trace::ReleaseReason;
 use lease_broker_store::{Cancelled, EndedLease, Ending, Reaped, Settled, Settlement};
 
+use super::held_back::HeldBack;
 use super::shortest_lease::ShortestLease;
 
 /// A number that any task can change.
@@ -78,6 +79,8 @@ pub struct QueueCounters {
     pub dead_by_cancellation: Counter,
     /// Steps of the store's clock that the queue's reaper has seen.
     pub clock_steps: Counter,
+    /// Claims that got no lease, by [`HeldBack`].
+    pub held_back: [Counter; HeldBack::ALL.len()],
     /// Claim calls that wait for an item now.
     pub waiting: Counter,
     pub(super) shortest_lease: ShortestLease,

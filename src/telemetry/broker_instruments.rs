@@ -10,14 +10,16 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::{AsyncInstrument, Meter};
 
 use super::instruments::{
-    CLAIMS_WAITING, CONNECTIONS_OPEN, DIFFERING_QUEUES, ITEMS_DEAD, ITEMS_ENQUEUED, ITEMS_PROMOTED,
-    ITEMS_PURGED, Instrument, LEASES_CLAIMED, LEASES_ENDED, LEASES_EXTENDED, LEASES_UNDELIVERED,
-    SETTLEMENTS_REFUSED, SETTLEMENTS_REPEATED, STATEMENT_CALLS, STATEMENT_ITEMS, STATEMENTS,
-    STORE_CLOCK_OFFSET, STORE_CLOCK_STEPS, STORE_FAILURES, STORE_OLDEST_OPERATION, STORE_UP,
-    UNKNOWN_LEASE_IDS,
+    CLAIMS_HELD_BACK, CLAIMS_WAITING, CONNECTIONS_OPEN, DIFFERING_QUEUES, ITEMS_DEAD,
+    ITEMS_ENQUEUED, ITEMS_PROMOTED, ITEMS_PURGED, Instrument, LEASES_CLAIMED, LEASES_ENDED,
+    LEASES_EXTENDED, LEASES_UNDELIVERED, SETTLEMENTS_REFUSED, SETTLEMENTS_REPEATED,
+    STATEMENT_CALLS, STATEMENT_ITEMS, STATEMENTS, STORE_CLOCK_OFFSET, STORE_CLOCK_STEPS,
+    STORE_FAILURES, STORE_OLDEST_OPERATION, STORE_UP, UNKNOWN_LEASE_IDS,
 };
 use super::queue_labels::QueueLabels;
-use crate::broker::{Broker, LeaseCall, LeaseEnd, Operation, OperationCount, QueueCounters};
+use crate::broker::{
+    Broker, HeldBack, LeaseCall, LeaseEnd, Operation, OperationCount, QueueCounters,
+};
 use crate::span::attribute;
 
 /// Registers the instruments. They keep no reference that would keep the broker alive.
@@ -157,6 +159,7 @@ fn register_queues(meter: &Meter, queues: &Queues) {
     for (instrument, series) in [
         (LEASES_ENDED, ended_series()),
         (LEASES_UNDELIVERED, undelivered_series()),
+        (CLAIMS_HELD_BACK, held_back_series()),
         (SETTLEMENTS_REPEATED, repeated_series()),
         (SETTLEMENTS_REFUSED, refused_series()),
         (ITEMS_DEAD, dead_series()),
@@ -181,6 +184,14 @@ fn undelivered_series() -> Vec<Series> {
     let series = ReleaseReason::ALL.into_iter().map(|reason| -> Series {
         let labels = vec![KeyValue::new(attribute::RELEASE_REASON, reason.name())];
         (labels, |counters, index| counters.undelivered[index].get())
+    });
+    series.collect()
+}
+
+fn held_back_series() -> Vec<Series> {
+    let series = HeldBack::ALL.into_iter().map(|reason| -> Series {
+        let labels = vec![KeyValue::new(attribute::HELD_BACK_REASON, reason.name())];
+        (labels, |counters, index| counters.held_back[index].get())
     });
     series.collect()
 }

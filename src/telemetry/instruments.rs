@@ -10,7 +10,7 @@ use lease_broker_store::StoreError;
 use opentelemetry::metrics::{AsyncInstrument, Histogram, Meter};
 
 use self::Series::{Process, Queue, QueueIfFull};
-use crate::broker::{LeaseCall, LeaseEnd, Operation};
+use crate::broker::{HeldBack, LeaseCall, LeaseEnd, Operation};
 
 /// An instrument's name, unit and description, and its series.
 #[derive(Clone, Copy, Debug)]
@@ -118,6 +118,7 @@ instruments! {
     ITEMS_DEAD "lease_broker.item.dead" "{item}" Queue(3); "Items that became dead, by cause"
     ITEM_WAIT "lease_broker.item.wait.duration" "s" QueueIfFull(1); "Time from when an item became ready to its claim"
     REAP_DELAY "lease_broker.reap.delay" "s" QueueIfFull(1); "Time from a lease's expiry to its end by the reaper"
+    CLAIMS_HELD_BACK "lease_broker.claim.held_back" "{claim}" QueueIfFull(HeldBack::ALL.len()); "Claims that got no lease, by reason"
     CLAIMS_WAITING "lease_broker.claim.waiting" "{call}" QueueIfFull(1); "Claim calls that wait for an item"
 
     ITEMS "lease_broker.items" "{item}" Queue(State::ALL.len()); "Items in each state, at the last refresh"

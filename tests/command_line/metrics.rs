@@ -237,6 +237,22 @@ async fn counters_show_what_was_done() {
 }
 
 #[tokio::test]
+async fn claims_without_a_lease_are_counted_by_their_reason() {
+    let (workspace, client, admin) = serving();
+    let count = |reason| {
+        let labels =
+            format!("lease_broker_held_back_reason=\"{reason}\",lease_broker_queue_name=\"work\"");
+        series(admin)[&format!("lease_broker_claim_held_back_total{{{labels}}}")]
+    };
+    assert_eq!(client.claim(1).await.len(), 0);
+    workspace.call("pause work --reason lunch");
+    assert_eq!(client.claim(1).await.len(), 0);
+    assert_eq!(client.claim(1).await.len(), 0);
+    assert_eq!((count("nothing_ready"), count("paused")), (1.0, 2.0));
+    assert_eq!(count("rate"), 0.0);
+}
+
+#[tokio::test]
 async fn call_of_an_unknown_rpc_is_counted() {
     let (mut workspace, _, admin) = serving();
     let process = workspace.process.as_mut().expect("a service");
