@@ -543,7 +543,8 @@ pub enum HeldBack {
     Released = 4,
     /// The queue is paused.
     Paused = 5,
-    /// Items are ready, and their groups hold them back: by a lease, by an item before them, or by a limit.
+    /// Items are ready, and their groups hold them back: by a lease, by an item before them, by a limit, or because the group is
+    /// paused.
     GroupsBusy = 6,
     /// The queue has as many leases as it may have.
     MaxLeases = 7,
@@ -1914,6 +1915,71 @@ pub struct ResumeQueueResponse {
     #[prost(message, optional, tag = "1")]
     pub ended: ::core::option::Option<QueuePause>,
 }
+/// The pause of a group.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GroupPause {
+    /// The name of the queue.
+    #[prost(string, tag = "1")]
+    pub queue: ::prost::alloc::string::String,
+    /// The group: the value of the column that names groups, in the form of Item.key.
+    #[prost(string, tag = "2")]
+    pub group: ::prost::alloc::string::String,
+    /// The reason, as given.
+    #[prost(string, tag = "3")]
+    pub reason: ::prost::alloc::string::String,
+    /// The identity of the caller who paused the group. Empty: the service has no identities.
+    #[prost(string, tag = "4")]
+    pub actor: ::prost::alloc::string::String,
+    /// The time at which the pause began, by the database's clock.
+    #[prost(message, optional, tag = "5")]
+    pub pause_time: ::core::option::Option<::prost_types::Timestamp>,
+    /// The time at which the pause ends by itself. Absent: it does not.
+    #[prost(message, optional, tag = "6")]
+    pub until: ::core::option::Option<::prost_types::Timestamp>,
+}
+/// Pauses a group.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PauseGroupRequest {
+    /// The name of the queue. Required.
+    #[prost(string, tag = "1")]
+    pub queue: ::prost::alloc::string::String,
+    /// The group: the value of the column that names groups, in the form of Item.key. Required.
+    #[prost(string, tag = "2")]
+    pub group: ::prost::alloc::string::String,
+    /// The reason, cut to 1,024 characters.
+    #[prost(string, tag = "3")]
+    pub reason: ::prost::alloc::string::String,
+    /// The time at which the pause ends by itself, up to 366 days from now. Absent: it does not.
+    #[prost(message, optional, tag = "4")]
+    pub until: ::core::option::Option<::prost_types::Timestamp>,
+}
+/// The result of a PauseGroup call.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PauseGroupResponse {
+    /// The pause.
+    #[prost(message, optional, tag = "1")]
+    pub pause: ::core::option::Option<GroupPause>,
+}
+/// Ends the pause of a group.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ResumeGroupRequest {
+    /// The name of the queue. Required.
+    #[prost(string, tag = "1")]
+    pub queue: ::prost::alloc::string::String,
+    /// The group, as in PauseGroupRequest. Required.
+    #[prost(string, tag = "2")]
+    pub group: ::prost::alloc::string::String,
+    /// The reason, cut to 1,024 characters. It is written into the audit log.
+    #[prost(string, tag = "3")]
+    pub reason: ::prost::alloc::string::String,
+}
+/// The result of a ResumeGroup call.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ResumeGroupResponse {
+    /// The pause that this call has ended. Absent: the group was not paused.
+    #[prost(message, optional, tag = "1")]
+    pub ended: ::core::option::Option<GroupPause>,
+}
 /// The limits of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct QueueLimits {
@@ -2729,6 +2795,65 @@ pub mod admin_service_client {
                 );
             self.inner.unary(req, path, codec).await
         }
+        /// Pauses a group of a queue, for all brokers of the database, or replaces its pause. The queue must have groups in its configuration.
+        ///
+        /// A paused group gives no lease: no claim that begins after the answer to this call gets an item of the group. Other groups go on, and so
+        /// do the leases that are held. A claim that gets nothing because of paused groups answers with HELD_BACK_GROUPS_BUSY. A group can be
+        /// paused that has no items yet.
+        ///
+        /// Errors: INVALID_FIELD (group: the queue has no groups, or the column cannot have this value; until), LIMIT_EXCEEDED (until; group: 1,000
+        /// groups of the queue are paused), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        pub async fn pause_group(
+            &mut self,
+            request: impl tonic::IntoRequest<super::PauseGroupRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::PauseGroupResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasebroker.v1.AdminService/PauseGroup",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasebroker.v1.AdminService", "PauseGroup"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Ends the pause of a group. Claims that wait at this instance look for items at once, those at other instances at their next poll.
+        ///
+        /// Errors: INVALID_FIELD (group), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        pub async fn resume_group(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ResumeGroupRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ResumeGroupResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasebroker.v1.AdminService/ResumeGroup",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasebroker.v1.AdminService", "ResumeGroup"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Starts an operation on all items of a queue that fit a filter: redrive, cancel leases, or purge. The role for a purge is admin.
         ///
         /// The operation is stored in the database, and any broker continues it if the one that runs it stops. It changes up to 500 items in
@@ -3034,6 +3159,31 @@ pub mod admin_service_server {
             request: tonic::Request<super::SetQueueLimitsRequest>,
         ) -> std::result::Result<
             tonic::Response<super::SetQueueLimitsResponse>,
+            tonic::Status,
+        >;
+        /// Pauses a group of a queue, for all brokers of the database, or replaces its pause. The queue must have groups in its configuration.
+        ///
+        /// A paused group gives no lease: no claim that begins after the answer to this call gets an item of the group. Other groups go on, and so
+        /// do the leases that are held. A claim that gets nothing because of paused groups answers with HELD_BACK_GROUPS_BUSY. A group can be
+        /// paused that has no items yet.
+        ///
+        /// Errors: INVALID_FIELD (group: the queue has no groups, or the column cannot have this value; until), LIMIT_EXCEEDED (until; group: 1,000
+        /// groups of the queue are paused), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        async fn pause_group(
+            &self,
+            request: tonic::Request<super::PauseGroupRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::PauseGroupResponse>,
+            tonic::Status,
+        >;
+        /// Ends the pause of a group. Claims that wait at this instance look for items at once, those at other instances at their next poll.
+        ///
+        /// Errors: INVALID_FIELD (group), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        async fn resume_group(
+            &self,
+            request: tonic::Request<super::ResumeGroupRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ResumeGroupResponse>,
             tonic::Status,
         >;
         /// Starts an operation on all items of a queue that fit a filter: redrive, cancel leases, or purge. The role for a purge is admin.
@@ -3466,6 +3616,96 @@ pub mod admin_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = SetQueueLimitsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/leasebroker.v1.AdminService/PauseGroup" => {
+                    #[allow(non_camel_case_types)]
+                    struct PauseGroupSvc<T: AdminService>(pub Arc<T>);
+                    impl<
+                        T: AdminService,
+                    > tonic::server::UnaryService<super::PauseGroupRequest>
+                    for PauseGroupSvc<T> {
+                        type Response = super::PauseGroupResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::PauseGroupRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AdminService>::pause_group(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = PauseGroupSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/leasebroker.v1.AdminService/ResumeGroup" => {
+                    #[allow(non_camel_case_types)]
+                    struct ResumeGroupSvc<T: AdminService>(pub Arc<T>);
+                    impl<
+                        T: AdminService,
+                    > tonic::server::UnaryService<super::ResumeGroupRequest>
+                    for ResumeGroupSvc<T> {
+                        type Response = super::ResumeGroupResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ResumeGroupRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AdminService>::resume_group(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ResumeGroupSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

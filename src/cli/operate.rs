@@ -10,6 +10,7 @@ mod change;
 mod change_kind;
 pub(super) mod complete;
 mod filter_args;
+mod groups;
 mod item_row;
 mod limits;
 mod list;
@@ -30,6 +31,7 @@ mod watch;
 
 pub(super) use self::brokers::{Brokers, Drain};
 pub(super) use self::cancel::Cancel;
+pub(super) use self::groups::Groups;
 pub(super) use self::limits::Limits;
 pub(super) use self::list::List;
 pub(super) use self::operations::Operations;

@@ -36,6 +36,10 @@ pub enum Rpc {
     ResumeQueue,
     /// Changes limits of a queue.
     SetQueueLimits,
+    /// Pauses a group.
+    PauseGroup,
+    /// Ends the pause of a group.
+    ResumeGroup,
     /// Starts an operation on many items. A purge needs the role admin.
     StartOperation,
     /// Returns an operation.
@@ -61,7 +65,7 @@ pub enum RpcService {
 
 impl Rpc {
     /// All rpcs.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::ClaimBatch,
         Self::Heartbeat,
         Self::Complete,
@@ -77,6 +81,8 @@ impl Rpc {
         Self::PauseQueue,
         Self::ResumeQueue,
         Self::SetQueueLimits,
+        Self::PauseGroup,
+        Self::ResumeGroup,
         Self::StartOperation,
         Self::GetOperation,
         Self::ListOperations,
@@ -95,6 +101,8 @@ impl Rpc {
             | Self::PauseQueue
             | Self::ResumeQueue
             | Self::SetQueueLimits
+            | Self::PauseGroup
+            | Self::ResumeGroup
             | Self::StartOperation
             | Self::GetOperation
             | Self::ListOperations
@@ -131,6 +139,8 @@ impl Rpc {
             Self::PauseQueue => "PauseQueue",
             Self::ResumeQueue => "ResumeQueue",
             Self::SetQueueLimits => "SetQueueLimits",
+            Self::PauseGroup => "PauseGroup",
+            Self::ResumeGroup => "ResumeGroup",
             Self::StartOperation => "StartOperation",
             Self::GetOperation => "GetOperation",
             Self::ListOperations => "ListOperations",
@@ -154,6 +164,8 @@ impl Rpc {
             | Self::PauseQueue
             | Self::ResumeQueue
             | Self::SetQueueLimits
+            | Self::PauseGroup
+            | Self::ResumeGroup
             | Self::StartOperation
             | Self::CancelOperation => &[Operator, Admin],
             Self::ListQueues

@@ -31,6 +31,7 @@ mod operation_batches;
 mod operations;
 mod order;
 mod pause;
+mod paused_groups;
 mod policies;
 mod purge;
 mod refused_settlement;
@@ -266,6 +267,17 @@ macro_rules! conformance {
                     unknown_column_refuses_its_own_completion
                     constraint_refuses_its_own_completion
                     unknown_column_is_refused_even_for_a_lost_lease
+                }
+                paused_groups {
+                    paused_group_gives_no_lease_and_others_go_on
+                    parallel_group_can_be_paused
+                    pause_of_a_group_ends_at_its_time
+                    claim_forgets_pauses_that_have_ended
+                    pause_holds_back_what_the_database_calls_equal
+                    group_of_every_kind_can_be_paused
+                    suspect_of_a_paused_group_is_not_leased
+                    other_groups_by_schema_apply_end_the_pauses
+                    too_many_paused_groups_are_refused
                 }
                 groups {
                     strict_group_has_one_lease_at_a_time

@@ -451,6 +451,10 @@ impl Inspect for SimulatedStore {
         id.map(key).map_err(|error| error.to_string())
     }
 
+    fn parse_group(&self, _: QueueIndex, _: &str) -> Result<Key, String> {
+        Err("the queue has no groups".to_owned())
+    }
+
     async fn timed_stats(&self, _: QueueIndex) -> Result<(Stats, Duration), StoreError> {
         Ok((Stats::default(), Duration::ZERO))
     }

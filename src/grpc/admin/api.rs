@@ -12,9 +12,9 @@ use super::audit::audited;
 use super::caller::AdminCaller;
 use super::limits::{limits_from_proto, limits_to_proto};
 use super::messages::{
-    brokers_to_proto, instance_to_proto, item_list_to_proto, list_items_from_proto,
-    one_item_to_proto, operation_to_proto, pause_mode_from_proto, pause_to_proto,
-    queue_state_to_proto, start_from_proto, until_from_proto,
+    brokers_to_proto, group_pause_to_proto, instance_to_proto, item_list_to_proto,
+    list_items_from_proto, one_item_to_proto, operation_to_proto, pause_mode_from_proto,
+    pause_to_proto, queue_state_to_proto, start_from_proto, until_from_proto,
 };
 use crate::broker::{Error, Operator};
 use crate::grpc::caller::denied;
@@ -128,6 +128,41 @@ impl AdminApi {
         let limits = audited(caller, rpc, queue, &detail, &request.reason, changed)?;
         Ok(proto::SetQueueLimitsResponse {
             limits: Some(limits_to_proto(limits)),
+        })
+    }
+
+    /// Pauses a group.
+    pub async fn pause_group(
+        &self,
+        caller: &AdminCaller,
+        request: proto::PauseGroupRequest,
+    ) -> Answer<proto::PauseGroupResponse> {
+        let (rpc, queue, reason) = (Rpc::PauseGroup, &request.queue, &request.reason);
+        caller.check(rpc, queue)?;
+        let until = until_from_proto(request.until)?;
+        let (actor, group) = (caller.actor(), &request.group);
+        let paused = self
+            .operator
+            .pause_group(&actor, queue, group, reason, until)
+            .await;
+        let pause = audited(caller, rpc, queue, group, reason, paused)?;
+        Ok(proto::PauseGroupResponse {
+            pause: Some(group_pause_to_proto(queue, pause)),
+        })
+    }
+
+    /// Ends the pause of a group.
+    pub async fn resume_group(
+        &self,
+        caller: &AdminCaller,
+        request: proto::ResumeGroupRequest,
+    ) -> Answer<proto::ResumeGroupResponse> {
+        let (rpc, queue, group) = (Rpc::ResumeGroup, &request.queue, &request.group);
+        caller.check(rpc, queue)?;
+        let resumed = self.operator.resume_group(queue, group).await;
+        let ended = audited(caller, rpc, queue, group, &request.reason, resumed)?;
+        Ok(proto::ResumeGroupResponse {
+            ended: ended.map(|pause| group_pause_to_proto(queue, pause)),
         })
     }
 

@@ -76,6 +76,10 @@ impl Inspect for MssqlReader {
         self.operations.queues[queue.0].parse_key(text)
     }
 
+    fn parse_group(&self, queue: QueueIndex, text: &str) -> Result<Key, String> {
+        self.operations.queues[queue.0].parse_group(text)
+    }
+
     async fn timed_stats(&self, queue: QueueIndex) -> Result<(Stats, Duration), StoreError> {
         let method = CountMethod::Statistics;
         self.operations

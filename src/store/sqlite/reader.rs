@@ -149,6 +149,10 @@ impl Inspect for SqliteReader {
         self.queues[queue.0].parse_key(text)
     }
 
+    fn parse_group(&self, queue: QueueIndex, text: &str) -> Result<Key, String> {
+        self.queues[queue.0].parse_group(text)
+    }
+
     async fn timed_stats(&self, queue: QueueIndex) -> Result<(Stats, Duration), StoreError> {
         self.read(queue, inspect::timed_stats).await
     }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lease_broker_model::key::Key;
 use lease_broker_store::{
-    AppliedBatch, BrokerList, BrokerOrders, Browse, FoundItems, ItemRecord, ItemSearch,
-    LimitChange, NewOperation, NewPause, Operate, Operation, OperationBatch, QueueIndex,
-    QueueLimitValues, QueuePause, StartedOperation, StoreError,
+    AppliedBatch, BrokerList, BrokerOrders, Browse, FoundItems, GroupPause, ItemRecord, ItemSearch,
+    LimitChange, NewGroupPause, NewOperation, NewPause, Operate, Operation, OperationBatch,
+    QueueIndex, QueueLimitValues, QueuePause, StartedOperation, StoreError,
 };
 use uuid::Uuid;
 
@@ -80,6 +80,23 @@ impl<T: Operate> Operate for Shared<T> {
         change: LimitChange,
     ) -> Result<QueueLimitValues, StoreError> {
         shared(self.0.set_limits(queue, change)).await
+    }
+
+    async fn pause_group(
+        &self,
+        queue: QueueIndex,
+        group: Key,
+        pause: NewGroupPause,
+    ) -> Result<Option<GroupPause>, StoreError> {
+        shared(self.0.pause_group(queue, group, pause)).await
+    }
+
+    async fn resume_group(
+        &self,
+        queue: QueueIndex,
+        group: Key,
+    ) -> Result<Option<GroupPause>, StoreError> {
+        shared(self.0.resume_group(queue, group)).await
     }
 
     async fn start_operation(

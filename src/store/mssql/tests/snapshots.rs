@@ -23,6 +23,7 @@ use super::super::catalogue::{Column, Table};
 use super::super::enqueue::{self, TransactionEnd};
 use super::super::enqueue_once;
 use super::super::epoch;
+use super::super::group_pause;
 use super::super::index;
 use super::super::instance;
 use super::super::key_source::KeySource;
@@ -838,6 +839,7 @@ async fn claims_of_a_queue_with_groups() {
             &LEASE_SQL,
         );
         let (claim, share) = (&queue.sql.claim, &queue.sql.claim_of_share);
+        let spec_has_groups = spec.groups.is_some();
         let what = spec
             .groups
             .map_or("no groups".to_owned(), |groups| groups.policy());
@@ -847,6 +849,18 @@ async fn claims_of_a_queue_with_groups() {
             ("while there are suspects", &share.small.new),
         ] {
             write!(all, "===== {what}: {form}\n{sql}\n\n").expect("text");
+        }
+        if spec_has_groups {
+            for (form, sql) in [
+                ("pause group", group_pause::pause_batch(&queue.placeholders)),
+                (
+                    "resume group",
+                    group_pause::resume_batch(&queue.placeholders),
+                ),
+                ("why", queue.sql.why.facts.clone()),
+            ] {
+                write!(all, "===== {what}: {form}\n{sql}\n\n").expect("text");
+            }
         }
     }
     insta::assert_snapshot!(all);
