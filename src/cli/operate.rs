@@ -10,6 +10,7 @@ mod change;
 mod change_kind;
 pub(super) mod complete;
 mod filter_args;
+mod group_list;
 mod groups;
 mod item_row;
 mod limits;

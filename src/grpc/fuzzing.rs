@@ -65,6 +65,7 @@ pub(super) fn decodes(rpc: Rpc, message: &[u8]) -> bool {
         Rpc::PauseQueue => proto::PauseQueueRequest::decode(message).is_ok(),
         Rpc::ResumeQueue => proto::ResumeQueueRequest::decode(message).is_ok(),
         Rpc::SetQueueLimits => proto::SetQueueLimitsRequest::decode(message).is_ok(),
+        Rpc::ListGroups => proto::ListGroupsRequest::decode(message).is_ok(),
         Rpc::PauseGroup => proto::PauseGroupRequest::decode(message).is_ok(),
         Rpc::ResumeGroup => proto::ResumeGroupRequest::decode(message).is_ok(),
         Rpc::StartOperation => proto::StartOperationRequest::decode(message).is_ok(),

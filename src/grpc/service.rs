@@ -303,6 +303,16 @@ impl AdminService for Service {
         .await
     }
 
+    async fn list_groups(
+        &self,
+        request: Request<proto::ListGroupsRequest>,
+    ) -> RpcResult<proto::ListGroupsResponse> {
+        self.operate(request, async |admin, caller, request| {
+            admin.list_groups(caller, request).await
+        })
+        .await
+    }
+
     async fn pause_group(
         &self,
         request: Request<proto::PauseGroupRequest>,

@@ -36,6 +36,8 @@ pub enum Rpc {
     ResumeQueue,
     /// Changes limits of a queue.
     SetQueueLimits,
+    /// Lists groups.
+    ListGroups,
     /// Pauses a group.
     PauseGroup,
     /// Ends the pause of a group.
@@ -65,7 +67,7 @@ pub enum RpcService {
 
 impl Rpc {
     /// All rpcs.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::ClaimBatch,
         Self::Heartbeat,
         Self::Complete,
@@ -81,6 +83,7 @@ impl Rpc {
         Self::PauseQueue,
         Self::ResumeQueue,
         Self::SetQueueLimits,
+        Self::ListGroups,
         Self::PauseGroup,
         Self::ResumeGroup,
         Self::StartOperation,
@@ -101,6 +104,7 @@ impl Rpc {
             | Self::PauseQueue
             | Self::ResumeQueue
             | Self::SetQueueLimits
+            | Self::ListGroups
             | Self::PauseGroup
             | Self::ResumeGroup
             | Self::StartOperation
@@ -139,6 +143,7 @@ impl Rpc {
             Self::PauseQueue => "PauseQueue",
             Self::ResumeQueue => "ResumeQueue",
             Self::SetQueueLimits => "SetQueueLimits",
+            Self::ListGroups => "ListGroups",
             Self::PauseGroup => "PauseGroup",
             Self::ResumeGroup => "ResumeGroup",
             Self::StartOperation => "StartOperation",
@@ -171,6 +176,7 @@ impl Rpc {
             Self::ListQueues
             | Self::ListItems
             | Self::GetItem
+            | Self::ListGroups
             | Self::GetOperation
             | Self::ListOperations
             | Self::ListBrokers => &[Observer, Operator, Admin],

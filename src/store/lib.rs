@@ -33,6 +33,7 @@ mod follow_ups;
 mod foreign_keys;
 #[doc(hidden)]
 pub mod fuzzing;
+mod group_list;
 mod index_role;
 mod instance;
 mod item_facts;
@@ -71,6 +72,7 @@ pub use self::enqueue_once::{EnqueueOnce, EnqueuedOnce};
 pub use self::error::{
     Applied, Outage, OutageCause, Problem, ProblemKind, Refusal, Rejection, StoreError,
 };
+pub use self::group_list::{FoundGroups, GroupHead, GroupSearch, GroupState, ListedGroup};
 pub use self::instance::{
     Activity, BrokerList, Instance, ListedBroker, SettingsDifference, SettingsHash,
 };

@@ -22,6 +22,7 @@ mod exact_times;
 mod example_item;
 mod full_counters;
 pub(super) mod fuzzing;
+mod group_list;
 mod group_pause;
 mod heartbeat;
 mod held_lease;

@@ -26,6 +26,7 @@ mod flusher;
 mod foreign_keys;
 pub(super) mod fuzzing;
 mod generation;
+mod group_list;
 mod group_pause;
 mod heartbeat;
 mod held_file;

@@ -24,6 +24,7 @@ mod inspect;
 mod instances;
 mod isolation;
 mod keys;
+mod listed_groups;
 mod managed;
 mod mirror;
 mod names;
@@ -267,6 +268,14 @@ macro_rules! conformance {
                     unknown_column_refuses_its_own_completion
                     constraint_refuses_its_own_completion
                     unknown_column_is_refused_even_for_a_lost_lease
+                }
+                listed_groups {
+                    states_of_strict_groups_are_listed
+                    states_of_parallel_groups_are_listed
+                    pages_list_each_group_once
+                    listed_name_of_every_kind_names_its_group
+                    queue_without_groups_lists_none
+                    reader_without_tables_of_brokers_lists_groups
                 }
                 paused_groups {
                     paused_group_gives_no_lease_and_others_go_on

@@ -1,4 +1,4 @@
-//! `groups`: pauses a group of a queue, and ends the pause.
+//! `groups`: lists the groups of a queue, pauses one, and ends its pause.
 
 use clap::{Args, Subcommand};
 use clap_complete::ArgValueCandidates;
@@ -8,14 +8,16 @@ use serde_json::{Value as Json, json};
 
 use super::audit_args::AuditArgs;
 use super::complete;
+use super::group_list::ListGroups;
 use super::place_args::{PlaceArgs, with_place};
 use super::time_args::parse_future;
 use crate::cli::CommandError;
 use crate::cli::output::{Row, proto_moment};
 
-/// Pause single groups of a queue that has groups
+/// List the groups of a queue, and pause single ones
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum Groups {
+    List(ListGroups),
     Pause(PauseGroup),
     Resume(ResumeGroup),
 }
@@ -23,6 +25,7 @@ pub(in crate::cli) enum Groups {
 impl Groups {
     pub(in crate::cli) async fn run(self) -> Result<(), CommandError> {
         match self {
+            Self::List(command) => command.run().await,
             Self::Pause(command) => command.run().await,
             Self::Resume(command) => command.run().await,
         }
@@ -36,7 +39,7 @@ impl Groups {
 #[derive(Debug, Args)]
 #[command(after_help = with_place("\
 Examples:
-  lease-broker groups pause orders 42 --reason \"wrong prices\"
+  lease-broker groups pause orders 42 --reason prices
   lease-broker groups pause orders 42 --until 2h              end the pause by itself"))]
 pub(in crate::cli) struct PauseGroup {
     /// Queue

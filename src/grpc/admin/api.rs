@@ -10,11 +10,12 @@ use uuid::Uuid;
 
 use super::audit::audited;
 use super::caller::AdminCaller;
+use super::groups::{group_page_to_proto, group_pause_to_proto, group_state_from_proto};
 use super::limits::{limits_from_proto, limits_to_proto};
 use super::messages::{
-    brokers_to_proto, group_pause_to_proto, instance_to_proto, item_list_to_proto,
-    list_items_from_proto, one_item_to_proto, operation_to_proto, pause_mode_from_proto,
-    pause_to_proto, queue_state_to_proto, start_from_proto, until_from_proto,
+    brokers_to_proto, instance_to_proto, item_list_to_proto, list_items_from_proto,
+    one_item_to_proto, operation_to_proto, pause_mode_from_proto, pause_to_proto,
+    queue_state_to_proto, start_from_proto, until_from_proto,
 };
 use crate::broker::{Error, Operator};
 use crate::grpc::caller::denied;
@@ -129,6 +130,20 @@ impl AdminApi {
         Ok(proto::SetQueueLimitsResponse {
             limits: Some(limits_to_proto(limits)),
         })
+    }
+
+    /// Lists groups.
+    pub async fn list_groups(
+        &self,
+        caller: &AdminCaller,
+        request: proto::ListGroupsRequest,
+    ) -> Answer<proto::ListGroupsResponse> {
+        let queue = &request.queue;
+        caller.check(Rpc::ListGroups, queue)?;
+        let state = group_state_from_proto(request.state)?;
+        let (size, token) = (request.page_size, &request.page_token);
+        let page = self.operator.list_groups(queue, state, size, token).await?;
+        Ok(group_page_to_proto(queue, page))
     }
 
     /// Pauses a group.

@@ -8,7 +8,7 @@ use lease_broker_model::queue::QueueSpec;
 use lease_broker_proto as proto;
 use lease_broker_proto::{operation, start_operation_request};
 use lease_broker_store::{
-    FoundItem, GroupPause, ItemFilter, ListedBroker, OperationState, PauseMode, QueuePause,
+    FoundItem, ItemFilter, ListedBroker, OperationState, PauseMode, QueuePause,
 };
 
 use crate::broker::{
@@ -96,18 +96,6 @@ pub(super) fn pause_to_proto(pause: QueuePause) -> proto::QueuePause {
     proto::QueuePause {
         queue: pause.queue,
         mode: mode.into(),
-        reason: pause.reason,
-        actor: pause.actor,
-        pause_time: Some(timestamp(pause.pause_time)),
-        until: pause.until.map(timestamp),
-    }
-}
-
-/// Converts the pause of a group.
-pub(super) fn group_pause_to_proto(queue: &str, pause: GroupPause) -> proto::GroupPause {
-    proto::GroupPause {
-        queue: queue.to_owned(),
-        group: pause.group.to_string(),
         reason: pause.reason,
         actor: pause.actor,
         pause_time: Some(timestamp(pause.pause_time)),

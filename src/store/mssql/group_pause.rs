@@ -71,7 +71,7 @@ impl MssqlOperations {
 }
 
 /// Reads a pause: its time, end, caller and reason are in the columns from `first` on.
-fn read_pause(row: &Row, first: usize, group: Key) -> Result<GroupPause, StoreError> {
+pub(super) fn read_pause(row: &Row, first: usize, group: Key) -> Result<GroupPause, StoreError> {
     let text = |column| decode::optional_text(row, column).map(Option::unwrap_or_default);
     Ok(GroupPause {
         group,

@@ -16,8 +16,8 @@ use super::queue_statements::QueueStatements;
 use super::{Pool, Settings, adopt};
 use crate::adoption::Unfit;
 use crate::{
-    BrokerList, Browse, FoundItems, Inspect, ItemFacts, ItemRecord, ItemSearch, ListedItem,
-    Operation, QueueIndex, QueuePause, Stats, StoreError,
+    BrokerList, Browse, FoundGroups, FoundItems, GroupSearch, Inspect, ItemFacts, ItemRecord,
+    ItemSearch, ListedItem, Operation, QueueIndex, QueuePause, Stats, StoreError,
 };
 
 /// Reads the leases in a SQL Server database. A login with SELECT on the queues' tables is enough.
@@ -143,6 +143,16 @@ impl Browse for MssqlReader {
     ) -> Result<Option<ItemRecord>, StoreError> {
         self.operations
             .run(async move |operations| operations.read_item(queue, &key).await)
+            .await
+    }
+
+    async fn find_groups(
+        &self,
+        queue: QueueIndex,
+        search: GroupSearch,
+    ) -> Result<FoundGroups, StoreError> {
+        self.operations
+            .run(async move |operations| operations.find_groups(queue, &search).await)
             .await
     }
 

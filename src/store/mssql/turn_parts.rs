@@ -55,15 +55,20 @@ pub(super) fn set_table_placeholders(
     };
     let order = columns.order_in_group();
     let sorted = |prefix| sort_list(&order, prefix, quote);
-    let state = format!("b.{}", quote(queue.soft_lock.name(SoftLockColumn::State)));
-    let busy_states = if queue.filtered_indexes {
-        IndexRole::Busy.condition(queue, &state)
-    } else {
-        "1 = 1".to_owned()
+    let state = quote(queue.soft_lock.name(SoftLockColumn::State));
+    let busy_states = |alias: &str| {
+        if queue.filtered_indexes {
+            IndexRole::Busy.condition(queue, &format!("{alias}.{state}"))
+        } else {
+            "1 = 1".to_owned()
+        }
     };
-    let listed = order
-        .iter()
-        .map(|part| format!("b.{}", quote(&part.column)));
+    let listed = |alias: &str| {
+        let names = order
+            .iter()
+            .map(|part| format!("{alias}.{}", quote(&part.column)));
+        names.collect::<Vec<_>>().join(", ")
+    };
     let present = columns.key.iter().filter(|column| column.nullable);
     let present = present.map(|column| format!(" AND b.{} IS NOT NULL", quote(&column.name)));
     let is_key = |column: &&Column| column.name != group.name;
@@ -92,9 +97,11 @@ pub(super) fn set_table_placeholders(
         ("t_group_order", sorted("t.")),
         ("b_group_order", sorted("b.")),
         ("f_group_order", sorted("f.")),
-        ("b_order_columns", listed.collect::<Vec<_>>().join(", ")),
+        ("b_order_columns", listed("b")),
+        ("t_order_columns", listed("t")),
+        ("t_busy_states", busy_states("t")),
         ("b_key_not_null", present.collect::<Vec<_>>().concat()),
-        ("busy_states", busy_states),
+        ("busy_states", busy_states("b")),
         (
             "behind_states",
             if groups.halts() { "2, 4" } else { "2" }.to_owned(),

@@ -66,12 +66,13 @@ pub(super) fn resume_group(
     group: &Key,
 ) -> Result<Option<GroupPause>, StoreError> {
     let change = Change::begin(context, context.queue(queue)?, group)?;
-    let name = &change.queue.spec.name;
-    let read = |row: &Row<'_>| read_pause(row, 0, group.clone());
-    let ended = change
-        .prepare("find")?
-        .query_row((name, &change.value, change.now), read)
-        .optional()?;
+    let ended = find_pause(
+        &context.connection,
+        &change.queue.spec.name,
+        (&change.value, group),
+        &change.collation,
+        change.now,
+    )?;
     change.remove()?;
     change.end()?;
     Ok(ended)
@@ -83,7 +84,7 @@ struct Change<'a> {
     queue: &'a QueueStatements,
     value: SqlValue,
     now: i64,
-    placeholders: Placeholders,
+    collation: String,
 }
 
 impl<'a> Change<'a> {
@@ -93,33 +94,23 @@ impl<'a> Change<'a> {
         group: &Key,
     ) -> Result<Self, StoreError> {
         let connection = &context.connection;
-        let section = |name| render(GROUP_PAUSE, name, &Placeholders::new());
-        let (column, _) = queue
-            .group
-            .as_ref()
-            .ok_or_else(|| StoreError::Bug("a pause in a queue without groups".to_owned()))?;
+        let add_row = render(GROUP_PAUSE, "add_row", &Placeholders::new());
         connection
-            .prepare_cached(&section("add_row"))?
+            .prepare_cached(&add_row)?
             .execute([&queue.spec.name])?;
-        let index = IndexRole::Group.index_name(&queue.spec, &queue.spec.table);
-        let mut find = connection.prepare_cached(&section("find_collation"))?;
-        let collation = find
-            .query_row((index, column), |row| row.get(0))
-            .optional()?;
-        let collation: String = collation.unwrap_or_else(|| "BINARY".to_owned());
+        let collation = find_collation(connection, queue)?;
         let value = group.0.first().map_or(SqlValue::Null, store_key);
         Ok(Self {
             connection,
             queue,
             value,
             now: context.now(),
-            placeholders: Placeholders::from([("collation", quote(&collation))]),
+            collation,
         })
     }
 
     fn prepare(&self, section: &str) -> Result<rusqlite::CachedStatement<'a>, StoreError> {
-        let sql = render(GROUP_PAUSE, section, &self.placeholders);
-        Ok(self.connection.prepare_cached(&sql)?)
+        Ok(prepare(self.connection, section, &self.collation)?)
     }
 
     /// Removes the pause of the group, and pauses that have ended.
@@ -142,6 +133,44 @@ impl<'a> Change<'a> {
         count.execute([&self.queue.spec.name])?;
         Ok(())
     }
+}
+
+/// Returns the collation of the column that names groups.
+pub(super) fn find_collation(
+    connection: &Connection,
+    queue: &QueueStatements,
+) -> Result<String, StoreError> {
+    let (column, _) = queue
+        .group
+        .as_ref()
+        .ok_or_else(|| StoreError::Bug("a group in a queue without groups".to_owned()))?;
+    let index = IndexRole::Group.index_name(&queue.spec, &queue.spec.table);
+    let find = render(GROUP_PAUSE, "find_collation", &Placeholders::new());
+    let mut find = connection.prepare_cached(&find)?;
+    let collation = find.query_row((index, column), |row| row.get(0));
+    Ok(collation.optional()?.unwrap_or_else(|| "BINARY".to_owned()))
+}
+
+/// Returns the pause of a group: of the value that the column has, which the key shows.
+pub(super) fn find_pause(
+    connection: &Connection,
+    queue: &str,
+    (value, group): (&SqlValue, &Key),
+    collation: &str,
+    now: i64,
+) -> Result<Option<GroupPause>, StoreError> {
+    let read = |row: &Row<'_>| read_pause(row, 0, group.clone());
+    let mut find = prepare(connection, "find", collation)?;
+    Ok(find.query_row((queue, value, now), read).optional()?)
+}
+
+fn prepare<'a>(
+    connection: &'a Connection,
+    section: &str,
+    collation: &str,
+) -> rusqlite::Result<rusqlite::CachedStatement<'a>> {
+    let collation = Placeholders::from([("collation", quote(collation))]);
+    connection.prepare_cached(&render(GROUP_PAUSE, section, &collation))
 }
 
 /// Returns the pause of the group of an item.

@@ -23,6 +23,7 @@ use super::super::catalogue::{Column, Table};
 use super::super::enqueue::{self, TransactionEnd};
 use super::super::enqueue_once;
 use super::super::epoch;
+use super::super::group_list;
 use super::super::group_pause;
 use super::super::index;
 use super::super::instance;
@@ -839,7 +840,6 @@ async fn claims_of_a_queue_with_groups() {
             &LEASE_SQL,
         );
         let (claim, share) = (&queue.sql.claim, &queue.sql.claim_of_share);
-        let spec_has_groups = spec.groups.is_some();
         let what = spec
             .groups
             .map_or("no groups".to_owned(), |groups| groups.policy());
@@ -850,13 +850,14 @@ async fn claims_of_a_queue_with_groups() {
         ] {
             write!(all, "===== {what}: {form}\n{sql}\n\n").expect("text");
         }
-        if spec_has_groups {
+        if let Some(groups) = &queue.spec.groups {
             for (form, sql) in [
                 ("pause group", group_pause::pause_batch(&queue.placeholders)),
                 (
                     "resume group",
                     group_pause::resume_batch(&queue.placeholders),
                 ),
+                ("list groups", group_list::list_batch(&queue, groups)),
                 ("why", queue.sql.why.facts.clone()),
             ] {
                 write!(all, "===== {what}: {form}\n{sql}\n\n").expect("text");
