@@ -55,6 +55,10 @@ pub mod mssql {
     pub const ENQUEUE_ONCE: &str = include_str!("mssql/enqueue_once.sql");
     /// `mssql/epoch.sql`
     pub const EPOCH: &str = include_str!("mssql/epoch.sql");
+    /// `mssql/group_list.sql`
+    pub const GROUP_LIST: &str = include_str!("mssql/group_list.sql");
+    /// `mssql/group_pause.sql`
+    pub const GROUP_PAUSE: &str = include_str!("mssql/group_pause.sql");
     /// `mssql/groups.sql`
     pub const GROUPS: &str = include_str!("mssql/groups.sql");
     /// `mssql/heartbeat.sql`
@@ -129,6 +133,10 @@ pub mod sqlite {
     pub const ENQUEUE_ONCE: &str = include_str!("sqlite/enqueue_once.sql");
     /// `sqlite/epoch.sql`
     pub const EPOCH: &str = include_str!("sqlite/epoch.sql");
+    /// `sqlite/group_list.sql`
+    pub const GROUP_LIST: &str = include_str!("sqlite/group_list.sql");
+    /// `sqlite/group_pause.sql`
+    pub const GROUP_PAUSE: &str = include_str!("sqlite/group_pause.sql");
     /// `sqlite/groups.sql`
     pub const GROUPS: &str = include_str!("sqlite/groups.sql");
     /// `sqlite/heartbeat.sql`

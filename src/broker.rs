@@ -91,7 +91,7 @@ pub use self::instances::Identity;
 pub use self::lease_recorder::LeaseObserver;
 pub use self::operation_metrics::{Operation, OperationCount, OperationObserver};
 pub use self::operator::{
-    Actor, DryRun, ItemList, ItemSelection, ListItems, ListedBrokers, MAX_PAGE, OneItem,
+    Actor, DryRun, GroupPage, ItemList, ItemSelection, ListItems, ListedBrokers, MAX_PAGE, OneItem,
     OperationChange, OperationList, OperationView, Operator, QueueState, StartOperation,
 };
 pub use self::queue_counters::{Counter, LeaseCall, LeaseEnd, QueueCounters};

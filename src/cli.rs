@@ -115,6 +115,8 @@ enum Command {
     Pause(operate::Pause),
     Resume(operate::Resume),
     Limits(operate::Limits),
+    #[command(subcommand)]
+    Groups(operate::Groups),
     Redrive(operate::Redrive),
     Cancel(operate::Cancel),
     Purge(operate::Purge),
@@ -182,6 +184,7 @@ impl Cli {
             Command::Pause(command) => block_on(command.run()),
             Command::Resume(command) => block_on(command.run()),
             Command::Limits(command) => block_on(command.run()),
+            Command::Groups(command) => block_on(command.run()),
             Command::Operations(command) => block_on(command.run()),
             Command::Brokers(command) => block_on(command.run()),
             Command::Drain(command) => block_on(command.run()),

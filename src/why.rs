@@ -22,6 +22,9 @@ pub fn causes(facts: &ItemFacts, queue: &QueueSpec) -> Vec<Cause> {
     if is_ready && row.attempt > 0 && row.owner.is_none() && !row.has_token {
         causes.push(Cause::Suspect);
     }
+    if let (true, Some(pause)) = (is_ready, &facts.group_pause) {
+        causes.push(Cause::GroupPaused(pause.clone()));
+    }
     if is_ready && queue.takes_turns() {
         let groups = queue.groups.as_ref();
         causes.extend(groups.map(|groups| Cause::Group(groups.is_strict())));
@@ -106,6 +109,7 @@ mod tests {
             }),
             has_null_keys: false,
             lock: None,
+            group_pause: None,
             brokers: Some(vec![Instance {
                 id: Uuid::nil(),
                 version: String::new(),

@@ -543,7 +543,8 @@ pub enum HeldBack {
     Released = 4,
     /// The queue is paused.
     Paused = 5,
-    /// Items are ready, and their groups hold them back: by a lease, by an item before them, or by a limit.
+    /// Items are ready, and their groups hold them back: by a lease, by an item before them, by a limit, or because the group is
+    /// paused.
     GroupsBusy = 6,
     /// The queue has as many leases as it may have.
     MaxLeases = 7,
@@ -1914,6 +1915,140 @@ pub struct ResumeQueueResponse {
     #[prost(message, optional, tag = "1")]
     pub ended: ::core::option::Option<QueuePause>,
 }
+/// Lists groups.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListGroupsRequest {
+    /// The name of the queue. Required.
+    #[prost(string, tag = "1")]
+    pub queue: ::prost::alloc::string::String,
+    /// Only groups in this state. Absent: all.
+    #[prost(enumeration = "GroupState", tag = "2")]
+    pub state: i32,
+    /// The maximum number of groups on the page, 1 to 1,000. Absent: 100.
+    #[prost(int32, tag = "3")]
+    pub page_size: i32,
+    /// The next_page_token of the page before. The other fields must be the same. Empty: the first page.
+    #[prost(string, tag = "4")]
+    pub page_token: ::prost::alloc::string::String,
+}
+/// A page of groups.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListGroupsResponse {
+    /// The groups.
+    #[prost(message, repeated, tag = "1")]
+    pub groups: ::prost::alloc::vec::Vec<GroupSummary>,
+    /// Gets the next page. Empty: this is the last one.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+    /// True: the page ended because it had looked at as many groups as it may, and not because it is full.
+    #[prost(bool, tag = "3")]
+    pub is_partial: bool,
+}
+/// A group.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GroupSummary {
+    /// The group: the value of the column that names groups, in the form of Item.key.
+    #[prost(string, tag = "1")]
+    pub group: ::prost::alloc::string::String,
+    /// The state.
+    #[prost(enumeration = "GroupState", tag = "2")]
+    pub state: i32,
+    /// The number of leases, counted up to 1,000.
+    #[prost(int32, tag = "3")]
+    pub leases: i32,
+    /// The item that decides about the state: in a group with an order the leased item, or else the first one; in another group the first
+    /// ready item, or else a leased or a delayed one. Absent: a paused group without such an item.
+    #[prost(message, optional, tag = "4")]
+    pub head: ::core::option::Option<GroupHead>,
+    /// The pause. Absent: the group is not paused.
+    #[prost(message, optional, tag = "5")]
+    pub pause: ::core::option::Option<GroupPause>,
+}
+/// The item that decides about the state of a group.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GroupHead {
+    /// The identity of the item, in the form of Item.key.
+    #[prost(string, tag = "1")]
+    pub key: ::prost::alloc::string::String,
+    /// The state.
+    #[prost(enumeration = "ItemState", tag = "2")]
+    pub state: i32,
+    /// The time since the item entered its state. Absent: it is unknown.
+    #[prost(message, optional, tag = "3")]
+    pub age: ::core::option::Option<::prost_types::Duration>,
+    /// The time at which the lease expires, or at which the delayed item becomes ready, by the database's clock. Absent: the item is ready or
+    /// dead.
+    #[prost(message, optional, tag = "4")]
+    pub due_time: ::core::option::Option<::prost_types::Timestamp>,
+    /// The time until due_time at the time of the answer, zero if it has passed. Absent: there is no due_time.
+    #[prost(message, optional, tag = "5")]
+    pub due_in: ::core::option::Option<::prost_types::Duration>,
+}
+/// The pause of a group.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GroupPause {
+    /// The name of the queue.
+    #[prost(string, tag = "1")]
+    pub queue: ::prost::alloc::string::String,
+    /// The group: the value of the column that names groups, in the form of Item.key.
+    #[prost(string, tag = "2")]
+    pub group: ::prost::alloc::string::String,
+    /// The reason, as given.
+    #[prost(string, tag = "3")]
+    pub reason: ::prost::alloc::string::String,
+    /// The identity of the caller who paused the group. Empty: the service has no identities.
+    #[prost(string, tag = "4")]
+    pub actor: ::prost::alloc::string::String,
+    /// The time at which the pause began, by the database's clock.
+    #[prost(message, optional, tag = "5")]
+    pub pause_time: ::core::option::Option<::prost_types::Timestamp>,
+    /// The time at which the pause ends by itself. Absent: it does not.
+    #[prost(message, optional, tag = "6")]
+    pub until: ::core::option::Option<::prost_types::Timestamp>,
+}
+/// Pauses a group.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PauseGroupRequest {
+    /// The name of the queue. Required.
+    #[prost(string, tag = "1")]
+    pub queue: ::prost::alloc::string::String,
+    /// The group: the value of the column that names groups, in the form of Item.key. Required.
+    #[prost(string, tag = "2")]
+    pub group: ::prost::alloc::string::String,
+    /// The reason, cut to 1,024 characters.
+    #[prost(string, tag = "3")]
+    pub reason: ::prost::alloc::string::String,
+    /// The time at which the pause ends by itself, up to 366 days from now. Absent: it does not.
+    #[prost(message, optional, tag = "4")]
+    pub until: ::core::option::Option<::prost_types::Timestamp>,
+}
+/// The result of a PauseGroup call.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PauseGroupResponse {
+    /// The pause.
+    #[prost(message, optional, tag = "1")]
+    pub pause: ::core::option::Option<GroupPause>,
+}
+/// Ends the pause of a group.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ResumeGroupRequest {
+    /// The name of the queue. Required.
+    #[prost(string, tag = "1")]
+    pub queue: ::prost::alloc::string::String,
+    /// The group, as in PauseGroupRequest. Required.
+    #[prost(string, tag = "2")]
+    pub group: ::prost::alloc::string::String,
+    /// The reason, cut to 1,024 characters. It is written into the audit log.
+    #[prost(string, tag = "3")]
+    pub reason: ::prost::alloc::string::String,
+}
+/// The result of a ResumeGroup call.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ResumeGroupResponse {
+    /// The pause that this call has ended. Absent: the group was not paused.
+    #[prost(message, optional, tag = "1")]
+    pub ended: ::core::option::Option<GroupPause>,
+}
 /// The limits of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct QueueLimits {
@@ -2411,6 +2546,51 @@ impl PauseMode {
         }
     }
 }
+/// The state of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum GroupState {
+    /// Not set.
+    Unspecified = 0,
+    /// The next claim can lease an item of it.
+    Ready = 1,
+    /// It has as many leases as it may have, or it has leases and no ready item.
+    Leased = 2,
+    /// Its first item is delayed.
+    Waiting = 3,
+    /// Its first item is dead, and the queue halts groups at dead items.
+    Halted = 4,
+    /// An operator has paused it.
+    Paused = 5,
+}
+impl GroupState {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "GROUP_STATE_UNSPECIFIED",
+            Self::Ready => "GROUP_STATE_READY",
+            Self::Leased => "GROUP_STATE_LEASED",
+            Self::Waiting => "GROUP_STATE_WAITING",
+            Self::Halted => "GROUP_STATE_HALTED",
+            Self::Paused => "GROUP_STATE_PAUSED",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "GROUP_STATE_UNSPECIFIED" => Some(Self::Unspecified),
+            "GROUP_STATE_READY" => Some(Self::Ready),
+            "GROUP_STATE_LEASED" => Some(Self::Leased),
+            "GROUP_STATE_WAITING" => Some(Self::Waiting),
+            "GROUP_STATE_HALTED" => Some(Self::Halted),
+            "GROUP_STATE_PAUSED" => Some(Self::Paused),
+            _ => None,
+        }
+    }
+}
 /// The state of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
@@ -2729,6 +2909,98 @@ pub mod admin_service_client {
                 );
             self.inner.unary(req, path, codec).await
         }
+        /// Lists the groups of a queue with their states, page by page, in the order of the column's values: the groups that have a ready, leased
+        /// or delayed item, or a dead one that halts them, and those that are paused. Rows with NULL in the column belong to no group.
+        ///
+        /// The cost of a page does not grow with the number of items. With a state, a page looks at 1,000 groups, so it can have fewer groups than
+        /// its page_size, or none, although more follow. The list ends when next_page_token is empty. A group that changes while one pages can be
+        /// left out.
+        ///
+        /// Errors: INVALID_FIELD (queue: it has no groups; state, page_size, page_token), LIMIT_EXCEEDED (page_size), QUEUE_NOT_FOUND, OVERLOADED,
+        /// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        pub async fn list_groups(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListGroupsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListGroupsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasebroker.v1.AdminService/ListGroups",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasebroker.v1.AdminService", "ListGroups"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Pauses a group of a queue, for all brokers of the database, or replaces its pause. The queue must have groups in its configuration.
+        ///
+        /// A paused group gives no lease: no claim that begins after the answer to this call gets an item of the group. Other groups go on, and so
+        /// do the leases that are held. A claim that gets nothing because of paused groups answers with HELD_BACK_GROUPS_BUSY. A group can be
+        /// paused that has no items yet.
+        ///
+        /// Errors: INVALID_FIELD (group: the queue has no groups, or the column cannot have this value; until), LIMIT_EXCEEDED (until; group: 1,000
+        /// groups of the queue are paused), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        pub async fn pause_group(
+            &mut self,
+            request: impl tonic::IntoRequest<super::PauseGroupRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::PauseGroupResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasebroker.v1.AdminService/PauseGroup",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasebroker.v1.AdminService", "PauseGroup"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Ends the pause of a group. Claims that wait at this instance look for items at once, those at other instances at their next poll.
+        ///
+        /// Errors: INVALID_FIELD (group), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        pub async fn resume_group(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ResumeGroupRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ResumeGroupResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/leasebroker.v1.AdminService/ResumeGroup",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("leasebroker.v1.AdminService", "ResumeGroup"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Starts an operation on all items of a queue that fit a filter: redrive, cancel leases, or purge. The role for a purge is admin.
         ///
         /// The operation is stored in the database, and any broker continues it if the one that runs it stops. It changes up to 500 items in
@@ -3034,6 +3306,47 @@ pub mod admin_service_server {
             request: tonic::Request<super::SetQueueLimitsRequest>,
         ) -> std::result::Result<
             tonic::Response<super::SetQueueLimitsResponse>,
+            tonic::Status,
+        >;
+        /// Lists the groups of a queue with their states, page by page, in the order of the column's values: the groups that have a ready, leased
+        /// or delayed item, or a dead one that halts them, and those that are paused. Rows with NULL in the column belong to no group.
+        ///
+        /// The cost of a page does not grow with the number of items. With a state, a page looks at 1,000 groups, so it can have fewer groups than
+        /// its page_size, or none, although more follow. The list ends when next_page_token is empty. A group that changes while one pages can be
+        /// left out.
+        ///
+        /// Errors: INVALID_FIELD (queue: it has no groups; state, page_size, page_token), LIMIT_EXCEEDED (page_size), QUEUE_NOT_FOUND, OVERLOADED,
+        /// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        async fn list_groups(
+            &self,
+            request: tonic::Request<super::ListGroupsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListGroupsResponse>,
+            tonic::Status,
+        >;
+        /// Pauses a group of a queue, for all brokers of the database, or replaces its pause. The queue must have groups in its configuration.
+        ///
+        /// A paused group gives no lease: no claim that begins after the answer to this call gets an item of the group. Other groups go on, and so
+        /// do the leases that are held. A claim that gets nothing because of paused groups answers with HELD_BACK_GROUPS_BUSY. A group can be
+        /// paused that has no items yet.
+        ///
+        /// Errors: INVALID_FIELD (group: the queue has no groups, or the column cannot have this value; until), LIMIT_EXCEEDED (until; group: 1,000
+        /// groups of the queue are paused), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        async fn pause_group(
+            &self,
+            request: tonic::Request<super::PauseGroupRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::PauseGroupResponse>,
+            tonic::Status,
+        >;
+        /// Ends the pause of a group. Claims that wait at this instance look for items at once, those at other instances at their next poll.
+        ///
+        /// Errors: INVALID_FIELD (group), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        async fn resume_group(
+            &self,
+            request: tonic::Request<super::ResumeGroupRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ResumeGroupResponse>,
             tonic::Status,
         >;
         /// Starts an operation on all items of a queue that fit a filter: redrive, cancel leases, or purge. The role for a purge is admin.
@@ -3466,6 +3779,141 @@ pub mod admin_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = SetQueueLimitsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/leasebroker.v1.AdminService/ListGroups" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListGroupsSvc<T: AdminService>(pub Arc<T>);
+                    impl<
+                        T: AdminService,
+                    > tonic::server::UnaryService<super::ListGroupsRequest>
+                    for ListGroupsSvc<T> {
+                        type Response = super::ListGroupsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListGroupsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AdminService>::list_groups(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListGroupsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/leasebroker.v1.AdminService/PauseGroup" => {
+                    #[allow(non_camel_case_types)]
+                    struct PauseGroupSvc<T: AdminService>(pub Arc<T>);
+                    impl<
+                        T: AdminService,
+                    > tonic::server::UnaryService<super::PauseGroupRequest>
+                    for PauseGroupSvc<T> {
+                        type Response = super::PauseGroupResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::PauseGroupRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AdminService>::pause_group(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = PauseGroupSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/leasebroker.v1.AdminService/ResumeGroup" => {
+                    #[allow(non_camel_case_types)]
+                    struct ResumeGroupSvc<T: AdminService>(pub Arc<T>);
+                    impl<
+                        T: AdminService,
+                    > tonic::server::UnaryService<super::ResumeGroupRequest>
+                    for ResumeGroupSvc<T> {
+                        type Response = super::ResumeGroupResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ResumeGroupRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AdminService>::resume_group(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ResumeGroupSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -10,6 +10,7 @@
 --   gives rows whose mirror columns show a final state that state, fills soft-lock columns that are NULL, and returns the
 --   numbers of rows visited and changed; it runs again until it visits no row. The sections `…_index` each create one index.
 --   `set_policy` gives the row of the queue the rules of its groups. Claims of brokers with other rules get no lease from then on.
+--   It ends the pauses of the old groups.
 --   `create_archive` creates the table that completed items move to, and `archive_index` the index by which retention finds its
 --   old rows.
 -- Parameters: none. Everything is in the text, so that a person can run it. {nullable} is NOT NULL or NULL, see below.
@@ -236,8 +237,13 @@ DELETE lease_broker_added WHERE table_name = {recorded_table} AND kind = 'index'
 COMMIT TRANSACTION
 
 -- :: set_policy
-UPDATE lease_broker_queue SET policy = {policy}, turn = NULL, round_start = NULL, round_wrapped = 0, group_max_leases = NULL
-WHERE queue = {queue_literal}
+SET XACT_ABORT ON;
+BEGIN TRANSACTION;
+UPDATE lease_broker_queue
+SET policy = {policy}, turn = NULL, round_start = NULL, round_wrapped = 0, group_max_leases = NULL, paused_groups = 0
+WHERE queue = {queue_literal};
+DELETE FROM lease_broker_group WHERE queue = {queue_literal};
+COMMIT TRANSACTION
 
 -- :: create_archive
 IF OBJECT_ID({archive_literal}) IS NULL

@@ -1,21 +1,27 @@
 -- Purpose: lets claims take turns in a queue that has groups or limits. A claim on such a queue contains most sections.
--- Sections: in the claim, `take_turn` stands in place of `hold_claims` of pause.sql. It takes the turn, reads the row of the queue and
---   counts what the limits allow; with groups it contains `declare_walk`. `walk` stands in place of `pick_ready`: it goes from group to
---   group, by the sections `visit_…`, and then locks the items that it has found. It contains `strict_size` or `parallel_size`, which
---   tell how many items of a group can be leased, and `give_more` for groups that can give several. `first_of_group` returns the state of the first item of a group that is ready or holds others
---   back. `end_turn` writes the row back before COMMIT, and `tell_limits` tells the broker why there are no more leases. `suspect_is_free`
---   is a condition of suspects.sql. `set_policy`, in adopt.sql, `fill_row` and `set_limits` are batches of their own: the broker runs
---   `fill_row` when it starts, and `set_limits` is the change of an operator. Both contain `read_row`.
+-- Sections: in the claim, `take_turn` stands in place of `hold_claims` of pause.sql. It takes the turn, reads the row of the queue
+--   and counts what the limits allow; with groups it contains `declare_walk`. `walk` stands in place of `pick_ready`: it goes from
+--   group to group, by the sections `visit_…`, and then locks the items that it has found. It contains `strict_size` or
+--   `parallel_size`, which tell how many items of a group can be leased, and `give_more` for groups that can give several.
+--   `first_of_group` returns the state of the first item of a group that is ready or holds others back. `read_paused_groups` reads
+--   the groups that operators have paused, if the row of the queue says that there are some, and removes pauses that have ended.
+--   `end_turn` writes the row back before COMMIT, and `tell_limits` tells the broker why there are no more leases.
+--   `suspect_is_free` is a condition of suspects.sql. `set_policy`, in adopt.sql, `fill_row` and `set_limits` are batches of their
+--   own: the broker runs `fill_row` when it starts, and `set_limits` is the change of an operator. Both contain `read_row`.
 -- Parameters: those of claim.sql. `fill_row`: @P1: queue. @P2: policy. @P3 to @P7: limits as text; empty: missing. `set_limits`: @P1:
 --   queue. @P2 to @P6: limits; empty: not changed.
 -- Results: `tell_limits`: a row with lb_limited (max_leases, rate, busy or an empty text), the microseconds until the next token, whether
 --   the walk was cut, and the number of groups that it has looked at. `fill_row`, `set_limits`: the policy and the limits of the row.
--- Locks, in order: X on the row of the queue until COMMIT. S for a moment on leases of the queue (limit of leases), and on leased,
---   delayed and dead items of the groups that are visited. U on the items that are leased; READPAST skips those that others have locked.
+-- Locks, in order: X on the row of the queue until COMMIT. S on its paused groups, and X on those whose pause has ended. S for a
+--   moment on leases of the queue (limit of leases), and on leased, delayed and dead items of the groups that are visited. U on the
+--   items that are leased; READPAST skips those that others have locked.
 -- Indexes: token (limit of leases), group (visits), busy (sizes), the key (locks). Without filtered indexes the group index serves for
 --   the busy one.
 -- Why the row of the queue is updated first: every engine makes a second claim wait at an update, also one that ignores lock hints. So no
 --   two claims look at a group at the same time, and they cannot deadlock over rows. A claim that waits in vain fails with 1222.
+-- Why paused groups are read after the row of the queue was updated: a pause of a group updates that row too. So a claim that begins
+--   after the answer sees the pause, also on an engine that ignores lock hints.
+-- Why the paused groups are put into a table with the column's type and collation: equal is what the column calls equal.
 -- Why the first ready item is found without READPAST and then locked: a claim that skips a locked item would lease the next one of
 --   the group, out of order. If the item is locked by another program, its group gives nothing this time.
 -- Why READUNCOMMITTED in visits: they wait for no other program. An item that is not committed is locked, so it is not leased.
@@ -56,13 +62,14 @@ END;
 IF @left < @total SET @total = @left;
 ELSE SET @limited = '';
 IF @pause_mode IN (1, 3) AND (@pause_until IS NULL OR @pause_until > @now)
-    SELECT @paused = 1, @total = 0;
+    SELECT @paused = 1, @total = 0;{read_paused_groups}
 
 -- :: declare_walk
 
 DECLARE @turn {group_variable}, @at {group_variable}, @group {group_variable}, @round_start {group_variable}, @stored_start {group_variable}, @wrapped int,
     @stored_wrapped int, @begins_round int,
-    @is_over int, @has_busy int, @group_count int, @size int, @each int, @group_max_leases int, @most_visits int;
+    @is_over int, @has_busy int, @group_count int, @size int, @each int, @group_max_leases int, @most_visits int, @paused_groups int = 0;
+DECLARE @paused_group TABLE ({group_declaration});
 DECLARE @claimable TABLE (lb_place int NOT NULL, lb_turn int NOT NULL, {key_declarations}, {group_declaration}, lb_size int NOT NULL,
     PRIMARY KEY (lb_place, lb_turn));
 
@@ -70,7 +77,19 @@ DECLARE @claimable TABLE (lb_place int NOT NULL, lb_turn int NOT NULL, {key_decl
 ,
     @turn = CONVERT({group_variable}, q.turn), @stored_start = CONVERT({group_variable}, q.round_start),
     @stored_wrapped = q.round_wrapped,
-    @group_max_leases = q.group_max_leases
+    @group_max_leases = q.group_max_leases, @paused_groups = q.paused_groups
+
+-- :: read_paused_groups
+IF @paused_groups > 0
+BEGIN
+    DELETE FROM lease_broker_group WHERE queue = {queue_literal} AND paused_until <= @now;
+    IF @@ROWCOUNT > 0
+        UPDATE lease_broker_queue
+        SET paused_groups = (SELECT COUNT(*) FROM lease_broker_group AS g WHERE g.queue = {queue_literal})
+        WHERE queue = {queue_literal};
+    INSERT @paused_group (lb_group)
+    SELECT {stored_group} FROM lease_broker_group AS g WHERE g.queue = {queue_literal};
+END;
 
 -- :: walk
 BEGIN
@@ -95,6 +114,8 @@ BEGIN
             SET @at = @group;
             IF @round_start IS NULL SET @round_start = @group;
             {size}
+            IF @size > 0 AND @paused_groups > 0 AND EXISTS (SELECT 1 FROM @paused_group AS u WHERE u.lb_group = {group_value})
+                SET @size = 0;
             IF @size > 0
             BEGIN
                 INSERT @claimable (lb_place, lb_turn, {key_names}, lb_group, lb_size)
@@ -237,7 +258,8 @@ IF @given > 0 OR @is_cut = 1
 SELECT @limited AS lb_limited, @wait AS lb_wait, @is_cut AS lb_cut, @visits AS lb_visits;
 
 -- :: suspect_is_free
- AND (t.{group} IS NULL OR 1 = CASE WHEN {suspect_size} THEN 1 END)
+ AND (t.{group} IS NULL OR 1 = CASE WHEN ({suspect_size})
+        AND NOT EXISTS (SELECT 1 FROM @paused_group AS u WHERE u.lb_group = t.{group}) THEN 1 END)
 
 -- :: strict_suspect
 NOT EXISTS (SELECT 1 FROM {table} AS b WITH (ROWLOCK{busy_hint})

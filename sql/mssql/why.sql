@@ -8,7 +8,7 @@
 --   announcement after which a broker no longer counts as running, in seconds. `find_blocker`: @P1: the session that waits.
 -- Results of `facts`: 1. the server's time, and 1 if no row was found and some row has NULL in the key. 2. The row. 3. The fence of
 --   the row, or no row if a transaction has locked it. 4. The position of the item among the ready items that were read, from 1 or
---   NULL, and their number. 5. The brokers, as in instance.sql. Without the table, or if the login may not see it, there is no
+--   NULL, and their number. In a queue with groups: the pause of the item's group (group_pause.sql). 5. The brokers, as in instance.sql. Without the table, or if the login may not see it, there is no
 --   fifth result.
 -- Results of `find_blocker`: the blocking session, its login, host and program, and the seconds since its last request began. The
 --   blocking session is below 0 if no session holds the lock, for example because of an orphaned distributed transaction.
@@ -65,7 +65,7 @@ FROM {key_list}
     INNER JOIN {table} AS t WITH (READUNCOMMITTED{key_hint}) ON {join_list_on_key}
     INNER JOIN @ready AS d ON {join_due_on_key}
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
-IF OBJECT_ID(N'lease_broker_instance') IS NOT NULL
+{group_pause}IF OBJECT_ID(N'lease_broker_instance') IS NOT NULL
     SELECT CONVERT(nvarchar(36), i.id) AS lb_id, CONVERT(nvarchar(64), i.version) AS lb_version, i.address AS lb_address,
         CONVERT(int, i.draining) AS lb_n, i.settings AS lb_settings, i.activity AS lb_activity
     FROM lease_broker_instance AS i

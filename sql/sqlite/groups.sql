@@ -1,27 +1,32 @@
 -- Purpose: let claims take turns in a queue that has groups or limits: read and write the turn, count leases, find the groups whose
 --   items can be leased.
--- Sections: `read_row` and `write_row` read and write the row of the queue. `count_leased` counts leases for the limit of the queue. A
---   claim on a queue with groups walks from group to group. A `visit_…` returns the first ready item of the next group, the group,
---   and `strict_block` or `parallel_block`: `visit_first` begins, `visit_after` goes on behind ?2, `visit_until` begins and ends
---   with ?3, `visit_between` goes on and ends with ?3, and `visit_one` returns the group ?2 itself. `is_first` tells whether the first
---   ready item of the group ?2 comes before its delayed items, and before its dead ones if the queue halts at them. `pick_of_group` and
---   `pick_without_group` return the first ready items of a group, and those without one. `read_head` reads an item that was found.
---   `find_group` returns the group of an item. `read_policy` is for `schema plan`. `fill_row` runs when a broker starts. It gives the row the policy and the limits that it
---   does not have yet. `set_limits` is the change of an operator.
--- Parameters: ?1 queue; ?2 and ?3 groups; ?4 a number of rows, or the maximum number of leases of a group. `read_head` and
---   `find_group`: ?1 to ?3 key values. `fill_row` and `set_limits`: ?2 policy; ?3 to ?7 limits. A limit of
+-- Sections: `read_row` and `write_row` read and write the row of the queue. `count_leased` counts leases for the limit of the
+--   queue. A claim on a queue with groups walks from group to group. A `visit_…` returns the first ready item of the next group,
+--   the group, and `strict_block` or `parallel_block`: `visit_first` begins, `visit_after` goes on behind ?2, `visit_until` begins
+--   and ends with ?3, `visit_between` goes on and ends with ?3, and `visit_one` returns the group ?2 itself. `is_first` tells
+--   whether the first ready item of the group ?2 comes before its delayed items, and before its dead ones if the queue halts at
+--   them. `pick_of_group` and `pick_without_group` return the first ready items of a group, and those without one. `read_head`
+--   reads an item that was found. `find_group` returns the group of an item. If operators have paused groups, `end_pauses` and
+--   `count_paused` remove pauses that have ended, and `is_paused` tells whether the group of an item is paused. `read_policy` is
+--   for `schema plan`. `fill_row` runs when a broker starts. It gives the row the policy and the limits that it does not have yet.
+--   `set_limits` is the change of an operator.
+-- Parameters: ?1 queue; ?2 and ?3 groups; ?4 a number of rows, or the maximum number of leases of a group. `read_head`,
+--   `find_group` and `is_paused`: ?1 to ?3 key values. `end_pauses`: ?2 now (ms since 1970). `fill_row` and `set_limits`: ?2 policy; ?3 to ?7 limits. A limit of
 --   0 is no limit. NULL: it is missing, or not changed.
 -- Locks: the write lock of the file, so claims take turns.
 -- Indexes: group (visits, picks), busy (blocks), token (count_leased), key (read_head). Without filtered indexes the group index serves
 --   for the busy one, and the due index for the token one.
 -- Why a statement per visit, and no recursive one: each visit costs two seeks, about as much as to run it. SQLite has no round trips.
+-- Why `is_paused` compares with the row of an item: a comparison with a column has its collation and its type. The key of
+--   lease_broker_group serves only if the collation is BINARY. Otherwise all paused groups of the queue are compared, at most 1,000.
 -- Why a block is a number: 1 holds the group back, and 2 can. Strict groups: 1, an item is leased; 2, one is delayed (or dead),
 --   perhaps behind the first ready one. Parallel groups: the number of leases, counted up to ?4.
 -- Why `is_first` compares whole rows by ORDER BY: the order can have several columns, directions and NULLs.
 -- Why {busy_states} has the words of the index: SQLite uses a filtered index only if the condition has the terms of its filter.
 
 -- :: read_row
-SELECT policy, turn, round_start, round_wrapped, arrival, max_leases, rate_items, rate_micros, rate_burst, group_max_leases
+SELECT policy, turn, round_start, round_wrapped, arrival, max_leases, rate_items, rate_micros, rate_burst, group_max_leases,
+    paused_groups
 FROM lease_broker_queue
 WHERE queue = ?1
 
@@ -74,6 +79,17 @@ LIMIT 1
 -- :: first_behind
 UNION ALL SELECT * FROM (SELECT b.{lease_state} AS lb_state, {order_columns} FROM {table} AS b INDEXED BY {busy_index}
         WHERE {busy_states} AND b.{group} = ?2 AND b.{lease_state} = {behind_state} ORDER BY {group_order} LIMIT 1)
+
+-- :: end_pauses
+DELETE FROM lease_broker_group WHERE queue = ?1 AND paused_until <= ?2
+
+-- :: count_paused
+UPDATE lease_broker_queue SET paused_groups = (SELECT count(*) FROM lease_broker_group AS g WHERE g.queue = ?1) WHERE queue = ?1
+
+-- :: is_paused
+SELECT 1 FROM {table} AS t
+WHERE {key_match}
+    AND EXISTS (SELECT 1 FROM lease_broker_group AS g WHERE g.queue = {queue_literal} AND t.{group} = g.group_value)
 
 -- :: pick_of_group
 SELECT {key} FROM {table} INDEXED BY {group_index}

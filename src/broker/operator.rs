@@ -1,9 +1,10 @@
-//! What operators look at and change: queues, items, pauses, operations on many items, and brokers.
+//! What operators look at and change: queues, groups, items, pauses, operations on many items, and brokers.
 //!
 //! An [`Operator`] needs no running broker: commands use one directly on a database.
 
 mod brokers;
 mod definition;
+mod groups;
 mod items;
 mod leases;
 mod limits;
@@ -22,6 +23,7 @@ use uuid::Uuid;
 
 pub use self::brokers::ListedBrokers;
 pub use self::definition::{ItemSelection, OperationChange};
+pub use self::groups::GroupPage;
 pub use self::items::{ItemList, ListItems, MAX_PAGE, OneItem};
 pub use self::operations::{DryRun, OperationList, OperationView, StartOperation};
 pub use self::queues::QueueState;

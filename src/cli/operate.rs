@@ -10,6 +10,8 @@ mod change;
 mod change_kind;
 pub(super) mod complete;
 mod filter_args;
+mod group_list;
+mod groups;
 mod item_row;
 mod limits;
 mod list;
@@ -30,6 +32,7 @@ mod watch;
 
 pub(super) use self::brokers::{Brokers, Drain};
 pub(super) use self::cancel::Cancel;
+pub(super) use self::groups::Groups;
 pub(super) use self::limits::Limits;
 pub(super) use self::list::List;
 pub(super) use self::operations::Operations;

@@ -3,6 +3,7 @@
 mod api;
 mod audit;
 mod caller;
+mod groups;
 mod limits;
 mod messages;
 

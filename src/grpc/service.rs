@@ -303,6 +303,36 @@ impl AdminService for Service {
         .await
     }
 
+    async fn list_groups(
+        &self,
+        request: Request<proto::ListGroupsRequest>,
+    ) -> RpcResult<proto::ListGroupsResponse> {
+        self.operate(request, async |admin, caller, request| {
+            admin.list_groups(caller, request).await
+        })
+        .await
+    }
+
+    async fn pause_group(
+        &self,
+        request: Request<proto::PauseGroupRequest>,
+    ) -> RpcResult<proto::PauseGroupResponse> {
+        self.operate(request, async |admin, caller, request| {
+            admin.pause_group(caller, request).await
+        })
+        .await
+    }
+
+    async fn resume_group(
+        &self,
+        request: Request<proto::ResumeGroupRequest>,
+    ) -> RpcResult<proto::ResumeGroupResponse> {
+        self.operate(request, async |admin, caller, request| {
+            admin.resume_group(caller, request).await
+        })
+        .await
+    }
+
     async fn start_operation(
         &self,
         request: Request<proto::StartOperationRequest>,

@@ -36,6 +36,12 @@ pub enum Rpc {
     ResumeQueue,
     /// Changes limits of a queue.
     SetQueueLimits,
+    /// Lists groups.
+    ListGroups,
+    /// Pauses a group.
+    PauseGroup,
+    /// Ends the pause of a group.
+    ResumeGroup,
     /// Starts an operation on many items. A purge needs the role admin.
     StartOperation,
     /// Returns an operation.
@@ -61,7 +67,7 @@ pub enum RpcService {
 
 impl Rpc {
     /// All rpcs.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 24] = [
         Self::ClaimBatch,
         Self::Heartbeat,
         Self::Complete,
@@ -77,6 +83,9 @@ impl Rpc {
         Self::PauseQueue,
         Self::ResumeQueue,
         Self::SetQueueLimits,
+        Self::ListGroups,
+        Self::PauseGroup,
+        Self::ResumeGroup,
         Self::StartOperation,
         Self::GetOperation,
         Self::ListOperations,
@@ -95,6 +104,9 @@ impl Rpc {
             | Self::PauseQueue
             | Self::ResumeQueue
             | Self::SetQueueLimits
+            | Self::ListGroups
+            | Self::PauseGroup
+            | Self::ResumeGroup
             | Self::StartOperation
             | Self::GetOperation
             | Self::ListOperations
@@ -131,6 +143,9 @@ impl Rpc {
             Self::PauseQueue => "PauseQueue",
             Self::ResumeQueue => "ResumeQueue",
             Self::SetQueueLimits => "SetQueueLimits",
+            Self::ListGroups => "ListGroups",
+            Self::PauseGroup => "PauseGroup",
+            Self::ResumeGroup => "ResumeGroup",
             Self::StartOperation => "StartOperation",
             Self::GetOperation => "GetOperation",
             Self::ListOperations => "ListOperations",
@@ -154,11 +169,14 @@ impl Rpc {
             | Self::PauseQueue
             | Self::ResumeQueue
             | Self::SetQueueLimits
+            | Self::PauseGroup
+            | Self::ResumeGroup
             | Self::StartOperation
             | Self::CancelOperation => &[Operator, Admin],
             Self::ListQueues
             | Self::ListItems
             | Self::GetItem
+            | Self::ListGroups
             | Self::GetOperation
             | Self::ListOperations
             | Self::ListBrokers => &[Observer, Operator, Admin],

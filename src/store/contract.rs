@@ -4,6 +4,7 @@ mod browse;
 mod claim;
 mod ended_leases;
 mod facts;
+mod group_pause;
 mod heartbeat;
 mod inspect;
 mod item_search;
@@ -31,6 +32,7 @@ pub use self::ended_leases::{
     TraceNote,
 };
 pub use self::facts::{Database, Facts};
+pub use self::group_pause::{GroupPause, MAX_PAUSED_GROUPS, NewGroupPause};
 pub use self::heartbeat::{Renewal, Renewed};
 pub use self::inspect::Inspect;
 pub(super) use self::inspect::inspect_by_field;

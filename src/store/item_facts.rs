@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lease_broker_model::item_state::State;
 
-use super::Instance;
+use super::{GroupPause, Instance};
 
 /// The result of [`Inspect::item_facts`](super::Inspect::item_facts). All times are by the store's clock, in milliseconds since
 /// 1970-01-01T00:00:00Z.
@@ -19,6 +19,8 @@ pub struct ItemFacts {
     pub has_null_keys: bool,
     /// The lock with which another program stops claims of the item. `None`: no such lock was found.
     pub lock: Option<ForeignLock>,
+    /// The pause of the item's group. `None`: the group is not paused, or the login may not read its pause.
+    pub group_pause: Option<GroupPause>,
     /// The brokers that announced themselves to the database within the last 15 s. `None`: the list of the brokers does not exist,
     /// or the login may not read it.
     pub brokers: Option<Vec<Instance>>,

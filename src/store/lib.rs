@@ -33,6 +33,7 @@ mod follow_ups;
 mod foreign_keys;
 #[doc(hidden)]
 pub mod fuzzing;
+mod group_list;
 mod index_role;
 mod instance;
 mod item_facts;
@@ -59,18 +60,19 @@ mod written_columns;
 pub use self::contract::{
     AppliedBatch, BrokerOrders, Browse, CancelResults, Cancellation, Cancelled, CancelledLease,
     Checkpoints, ClaimCall, Claimed, ClaimedItem, Database, EndedLease, Ending, Facts, FollowUp,
-    FoundItem, FoundItems, Holding, Inspect, ItemChange, ItemFilter, ItemRecord, ItemSearch,
-    KEEP_OPERATIONS_FOR, LatestTime, LeaseExpiry, LeaseProof, LeaseRow, Leases, LimitChange,
-    Limited, MAX_PASSED_OVER, MAX_TOO_LARGE, NewItem, NewOperation, NewPause, Operate, Operation,
-    OperationBatch, OperationKind, OperationState, PauseMode, QueueIndex, QueueLimitValues,
-    QueuePause, Reaped, ReleasedClaims, Renewal, Renewed, RowEnding, RowOperation, RowOutcome,
-    SearchPosition, SettleResults, Settled, Settlement, Share, StartedOperation, Store,
-    TooLargeItem, TraceNote, Upkeep, share_of, step,
+    FoundItem, FoundItems, GroupPause, Holding, Inspect, ItemChange, ItemFilter, ItemRecord,
+    ItemSearch, KEEP_OPERATIONS_FOR, LatestTime, LeaseExpiry, LeaseProof, LeaseRow, Leases,
+    LimitChange, Limited, MAX_PASSED_OVER, MAX_PAUSED_GROUPS, MAX_TOO_LARGE, NewGroupPause,
+    NewItem, NewOperation, NewPause, Operate, Operation, OperationBatch, OperationKind,
+    OperationState, PauseMode, QueueIndex, QueueLimitValues, QueuePause, Reaped, ReleasedClaims,
+    Renewal, Renewed, RowEnding, RowOperation, RowOutcome, SearchPosition, SettleResults, Settled,
+    Settlement, Share, StartedOperation, Store, TooLargeItem, TraceNote, Upkeep, share_of, step,
 };
 pub use self::enqueue_once::{EnqueueOnce, EnqueuedOnce};
 pub use self::error::{
     Applied, Outage, OutageCause, Problem, ProblemKind, Refusal, Rejection, StoreError,
 };
+pub use self::group_list::{FoundGroups, GroupHead, GroupSearch, GroupState, ListedGroup};
 pub use self::instance::{
     Activity, BrokerList, Instance, ListedBroker, SettingsDifference, SettingsHash,
 };

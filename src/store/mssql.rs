@@ -22,6 +22,8 @@ mod exact_times;
 mod example_item;
 mod full_counters;
 pub(super) mod fuzzing;
+mod group_list;
+mod group_pause;
 mod heartbeat;
 mod held_lease;
 mod index;
@@ -99,11 +101,11 @@ use super::contract::{browse_by_field, inspect_by_field};
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
     AppliedBatch, BrokerOrders, CancelResults, Cancellation, CancelledLease, Checkpoints,
-    ClaimCall, Claimed, Database, EnqueueOnce, EnqueuedOnce, Facts, Instance, LatestTime, Leases,
-    LimitChange, NewItem, NewOperation, NewPause, Operate, Operation, OperationBatch, PoolStatus,
-    PurgeStep, Purged, QueueIndex, QueueLimitValues, QueuePause, Reaped, ReleasedClaims, Renewal,
-    Renewed, RetentionTurn, SettleResults, Settlement, StartedOperation, StoreError, TraceNote,
-    Upkeep,
+    ClaimCall, Claimed, Database, EnqueueOnce, EnqueuedOnce, Facts, GroupPause, Instance,
+    LatestTime, Leases, LimitChange, NewGroupPause, NewItem, NewOperation, NewPause, Operate,
+    Operation, OperationBatch, PoolStatus, PurgeStep, Purged, QueueIndex, QueueLimitValues,
+    QueuePause, Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settlement,
+    StartedOperation, StoreError, TraceNote, Upkeep,
 };
 
 /// Statement of the health check: it succeeds only if the database accepts writes.
@@ -416,6 +418,29 @@ impl Operate for MssqlStore {
     ) -> Result<QueueLimitValues, StoreError> {
         self.run(async move |operations: MssqlOperations| {
             operations.set_limits(queue, change).await
+        })
+        .await
+    }
+
+    async fn pause_group(
+        &self,
+        queue: QueueIndex,
+        group: Key,
+        pause: NewGroupPause,
+    ) -> Result<Option<GroupPause>, StoreError> {
+        self.run(async move |operations: MssqlOperations| {
+            operations.pause_group(queue, group, pause).await
+        })
+        .await
+    }
+
+    async fn resume_group(
+        &self,
+        queue: QueueIndex,
+        group: Key,
+    ) -> Result<Option<GroupPause>, StoreError> {
+        self.run(async move |operations: MssqlOperations| {
+            operations.resume_group(queue, group).await
         })
         .await
     }

@@ -26,6 +26,8 @@ mod flusher;
 mod foreign_keys;
 pub(super) mod fuzzing;
 mod generation;
+mod group_list;
+mod group_pause;
 mod heartbeat;
 mod held_file;
 mod held_lease;
@@ -107,11 +109,11 @@ use super::schema::Schema as _;
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
     AppliedBatch, BrokerOrders, CancelResults, Cancellation, CancelledLease, Checkpoints,
-    ClaimCall, Claimed, Database, EnqueueOnce, EnqueuedOnce, Facts, Instance, LatestTime, Leases,
-    LimitChange, NewItem, NewOperation, NewPause, Operate, Operation, OperationBatch, PoolStatus,
-    PurgeStep, Purged, QueueIndex, QueueLimitValues, QueuePause, Reaped, Refusal, ReleasedClaims,
-    Renewal, Renewed, RetentionTurn, SettleResults, Settled, Settlement, StartedOperation,
-    StoreError, TraceNote, Upkeep,
+    ClaimCall, Claimed, Database, EnqueueOnce, EnqueuedOnce, Facts, GroupPause, Instance,
+    LatestTime, Leases, LimitChange, NewGroupPause, NewItem, NewOperation, NewPause, Operate,
+    Operation, OperationBatch, PoolStatus, PurgeStep, Purged, QueueIndex, QueueLimitValues,
+    QueuePause, Reaped, Refusal, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults,
+    Settled, Settlement, StartedOperation, StoreError, TraceNote, Upkeep,
 };
 
 /// A [`Store`](super::Store) on an SQLite file.
@@ -436,6 +438,27 @@ impl Operate for SqliteStore {
     ) -> Result<QueueLimitValues, StoreError> {
         let set = move |context: &WriteContext| turn::set_limits(context, queue, &change);
         self.writer.run(set).await
+    }
+
+    async fn pause_group(
+        &self,
+        queue: QueueIndex,
+        group: Key,
+        pause: NewGroupPause,
+    ) -> Result<Option<GroupPause>, StoreError> {
+        let pause =
+            move |context: &WriteContext| group_pause::pause_group(context, queue, &group, &pause);
+        self.writer.run(pause).await
+    }
+
+    async fn resume_group(
+        &self,
+        queue: QueueIndex,
+        group: Key,
+    ) -> Result<Option<GroupPause>, StoreError> {
+        let resume =
+            move |context: &WriteContext| group_pause::resume_group(context, queue, &group);
+        self.writer.run(resume).await
     }
 
     async fn start_operation(

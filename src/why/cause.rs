@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lease_broker_model::key::rfc3339_of_millis as moment;
 use lease_broker_model::text;
-use lease_broker_store::{Ahead, BlockingSession, ForeignLock};
+use lease_broker_store::{Ahead, BlockingSession, ForeignLock, GroupPause};
 
 /// A reason why an item is not being claimed.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +31,8 @@ pub enum Cause {
     First,
     /// The item is ready, and its group can hold it back. True: the groups keep an order.
     Group(bool),
+    /// The item is ready, and an operator has paused its group.
+    GroupPaused(GroupPause),
     /// The item is ready, and the queue has limits.
     Limits,
     /// The item is ready, and its last lease expired.
@@ -64,6 +66,7 @@ impl Cause {
             Self::Behind(..) => "behind",
             Self::First => "first",
             Self::Group(_) => "group",
+            Self::GroupPaused(_) => "group_paused",
             Self::Limits => "limits",
             Self::Suspect => "suspect",
             Self::Changing => "changing",
@@ -129,6 +132,7 @@ impl Cause {
                 one before it is delayed; then its group waits for its turn."
                 .to_owned(),
             Self::Group(false) => "Its group waits for its turn, and while the group has as many leases as it may have.".to_owned(),
+            Self::GroupPaused(pause) => paused_group(queue, pause),
             Self::Limits => format!("The queue can have limits of leases and of items per time: lease-broker limits {queue}"),
             Self::Suspect => "Its last lease expired, so it may have ended the process of its worker: only a worker that holds no other \
                 lease gets it."
@@ -181,6 +185,21 @@ fn describe_ahead(ahead: Ahead) -> String {
         Ahead::Exactly(items) => grouped(items),
         Ahead::AtLeast(items) => format!("At least {}", grouped(items)),
     }
+}
+
+/// Returns the sentence about the pause of a group.
+fn paused_group(queue: &str, pause: &GroupPause) -> String {
+    let until = pause.until.map(|until| format!(" until {}", moment(until)));
+    let by = (!pause.actor.is_empty()).then(|| format!(" by {}", pause.actor));
+    let reason = (!pause.reason.is_empty()).then(|| format!(" ({})", pause.reason));
+    let group = pause.group.to_string();
+    format!(
+        "Its group is paused{}{}{}; to end the pause: lease-broker groups resume {queue} {}",
+        until.unwrap_or_default(),
+        by.unwrap_or_default(),
+        reason.unwrap_or_default(),
+        shell_word(&group)
+    )
 }
 
 /// Writes a number with commas between groups of three digits.

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use lease_broker_proto::{
-    ClaimBatchResponse, HeldBack, QueueLimits, QueueRate, SetQueueLimitsRequest,
+    ClaimBatchResponse, GroupState, HeldBack, ItemState, ListGroupsRequest, ListGroupsResponse,
+    PauseGroupRequest, PauseGroupResponse, QueueLimits, QueueRate, ResumeGroupRequest,
+    SetQueueLimitsRequest,
 };
 use tokio::time::Instant;
 use tonic::Code;
@@ -162,4 +164,145 @@ async fn limits_that_a_queue_cannot_have_are_refused() {
         client.admin.clone().set_queue_limits(request).await,
         "limits",
     );
+}
+
+async fn pause_group(
+    client: &Client,
+    request: PauseGroupRequest,
+) -> Result<PauseGroupResponse, tonic::Status> {
+    let paused = client.admin.clone().pause_group(request).await;
+    paused.map(tonic::Response::into_inner)
+}
+
+fn pause_request(group: &str) -> PauseGroupRequest {
+    PauseGroupRequest {
+        queue: "work".to_owned(),
+        group: group.to_owned(),
+        reason: "prices".to_owned(),
+        until: None,
+    }
+}
+
+#[tokio::test]
+async fn resumed_group_wakes_a_waiting_claim() {
+    let (_server, client) = server("").await;
+    client.enqueue(&["a", "b"]).await;
+    let paused = pause_group(&client, pause_request("a")).await;
+    let pause = paused.expect("paused").pause.expect("a pause");
+    assert_eq!(
+        (&*pause.queue, &*pause.group, &*pause.reason),
+        ("work", "a", "prices")
+    );
+    assert!(pause.pause_time.is_some() && pause.until.is_none());
+    let first = claim(&client, 9).await;
+    assert_eq!(first.leases.iter().map(payload).collect::<Vec<_>>(), ["b"]);
+    assert_eq!(claim(&client, 9).await.held_back(), HeldBack::GroupsBusy);
+    let waiting = tokio::spawn({
+        let (client, request) = (client.clone(), client.waiting_claim_request(9, WAIT));
+        async move { client.try_claim(request).await }
+    });
+    client.wait_until_received().await;
+    let resume = || ResumeGroupRequest {
+        queue: "work".to_owned(),
+        group: "a".to_owned(),
+        reason: String::new(),
+    };
+    let mut admin = client.admin.clone();
+    let resumed = admin.resume_group(resume()).await.expect("resumed");
+    assert_eq!(resumed.into_inner().ended, Some(pause));
+    let leases = with_timeout(waiting).await.expect("a task");
+    let leases = leases.expect("a claim");
+    assert_eq!(leases.iter().map(payload).collect::<Vec<_>>(), ["a"]);
+    let again = admin.resume_group(resume()).await.expect("no pause");
+    assert_eq!(again.into_inner().ended, None);
+}
+
+#[tokio::test]
+async fn pause_of_a_group_is_checked() {
+    let (_server, client) = server("").await;
+    let invalid = |outcome, field| {
+        assert_field_error(outcome, Code::InvalidArgument, "INVALID_FIELD", field);
+    };
+    let past = PauseGroupRequest {
+        until: Some((std::time::SystemTime::now() - Duration::from_secs(1)).into()),
+        ..pause_request("a")
+    };
+    invalid(pause_group(&client, past).await, "until");
+    let plain = Server::start().await;
+    let client = plain.client().await;
+    invalid(pause_group(&client, pause_request("a")).await, "group");
+    let nowhere = PauseGroupRequest {
+        queue: "nowhere".to_owned(),
+        ..pause_request("a")
+    };
+    let unknown = pause_group(&client, nowhere).await.expect_err("no queue");
+    assert_eq!(unknown.code(), Code::NotFound);
+}
+
+async fn list_groups(
+    client: &Client,
+    request: ListGroupsRequest,
+) -> Result<ListGroupsResponse, tonic::Status> {
+    let listed = client.admin.clone().list_groups(request).await;
+    listed.map(tonic::Response::into_inner)
+}
+
+#[tokio::test]
+async fn groups_are_listed_page_by_page() {
+    let (_server, client) = server("").await;
+    client.enqueue(&["a", "b", "b", "c"]).await;
+    claim(&client, 2).await;
+    pause_group(&client, pause_request("c"))
+        .await
+        .expect("paused");
+    let request = |page_token: String| ListGroupsRequest {
+        queue: "work".to_owned(),
+        page_size: 2,
+        page_token,
+        ..ListGroupsRequest::default()
+    };
+    let first = list_groups(&client, request(String::new())).await;
+    let first = first.expect("a page");
+    let second = list_groups(&client, request(first.next_page_token.clone())).await;
+    let second = second.expect("a page");
+    assert!(second.next_page_token.is_empty() && !first.is_partial);
+    let all: Vec<_> = first.groups.iter().chain(&second.groups).collect();
+    let states: Vec<_> = all
+        .iter()
+        .map(|group| (&*group.group, group.state(), group.leases))
+        .collect();
+    let expected = [
+        ("a", GroupState::Leased, 1),
+        ("b", GroupState::Leased, 1),
+        ("c", GroupState::Paused, 0),
+    ];
+    assert_eq!(states, expected);
+    let head = all[0].head.as_ref().expect("a head");
+    assert_eq!((&*head.key, head.state()), ("1", ItemState::Leased));
+    assert!(head.age.is_some() && head.due_time.is_some() && head.due_in.is_some());
+    let pause = all[2].pause.as_ref().expect("a pause");
+    assert_eq!((&*pause.reason, &*pause.queue), ("prices", "work"));
+    let paused = ListGroupsRequest {
+        state: GroupState::Paused.into(),
+        ..request(String::new())
+    };
+    let paused = list_groups(&client, paused).await.expect("a page");
+    assert_eq!(paused.groups, second.groups);
+    // A token belongs to its list.
+    let other = ListGroupsRequest {
+        state: GroupState::Ready.into(),
+        ..request(first.next_page_token)
+    };
+    let invalid = |outcome, field| {
+        assert_field_error(outcome, Code::InvalidArgument, "INVALID_FIELD", field);
+    };
+    invalid(list_groups(&client, other).await, "page_token");
+    let unknown = ListGroupsRequest {
+        state: 99,
+        ..request(String::new())
+    };
+    invalid(list_groups(&client, unknown).await, "state");
+    let plain = Server::start().await;
+    let client = plain.client().await;
+    invalid(list_groups(&client, request(String::new())).await, "queue");
 }

@@ -224,6 +224,51 @@ fn limits_are_shown_and_changed_both_ways() {
 }
 
 #[test]
+fn group_is_paused_and_resumed_both_ways() {
+    let mut workspace = Workspace::with(
+        "[queues.work]\nmanaged_columns = { payload = 'text NOT NULL' }\ngroup = 'payload'\n",
+    );
+    workspace.serve();
+    workspace.call("enqueue work --set payload=x");
+    let url = workspace.process.as_ref().expect("a service").url();
+    let service = format!("--address {url}");
+    for way in [&*service, "--config queues.toml --store q.db"] {
+        let paused = workspace.run(&format!("groups pause work x --reason prices {way}"));
+        let text = "group x of queue work is paused; reason: prices\n";
+        assert_eq!((paused.code, &*paused.out), (0, text), "{paused:?}");
+        let empty: [Value; 0] = [];
+        assert_eq!(workspace.call("claim work").json(), empty);
+        let listed = workspace.run(&format!("groups list work --output json {way}"));
+        let group = listed.json()[0].clone();
+        assert_eq!(
+            (
+                &group["group"],
+                &group["state"],
+                &group["key"],
+                &group["reason"]
+            ),
+            (&json!("x"), &json!("paused"), &json!("1"), &json!("prices")),
+            "{listed:?}"
+        );
+        let ready = workspace.run(&format!("groups list work --state ready {way}"));
+        assert_eq!(ready.out, "no groups in this state\n", "{ready:?}");
+        let why = workspace.run("why work 1 --config queues.toml --store q.db");
+        assert!(
+            why.out.contains("Its group is paused (prices)")
+                && why.out.contains("groups resume work x"),
+            "{why:?}"
+        );
+        let resumed = workspace.run(&format!("groups resume work x {way}"));
+        let text = "group x of queue work is not paused any more\n";
+        assert_eq!((resumed.code, &*resumed.out), (0, text), "{resumed:?}");
+        let again = workspace.run(&format!("groups resume work x --output json {way}"));
+        assert_eq!(again.json()[0]["was_paused"], json!(false), "{again:?}");
+        let refused = workspace.run(&format!("groups pause work x --until never {way}"));
+        assert_eq!(refused.code, 64, "{refused:?}");
+    }
+}
+
+#[test]
 fn flags_and_variables_name_one_place() {
     let workspace = Workspace::serving();
     let url = workspace.process.as_ref().expect("a service").url();

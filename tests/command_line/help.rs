@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::command_line::workspace::Workspace;
 use crate::support::skipped::skipped;
 
-const COMMANDS: [&str; 36] = [
+const COMMANDS: [&str; 39] = [
     "serve",
     "demo",
     "schema plan",
@@ -28,6 +28,9 @@ const COMMANDS: [&str; 36] = [
     "pause",
     "resume",
     "limits",
+    "groups list",
+    "groups pause",
+    "groups resume",
     "redrive",
     "cancel",
     "purge",

@@ -43,7 +43,7 @@ pub(crate) fn grouped(order: GroupOrder) -> QueueSpec {
 }
 
 /// Creates a queue whose items have these groups, in the order of their keys from 1. An empty name is NULL.
-async fn items<H: Harness>(spec: QueueSpec, customers: &[&str]) -> Fixture<H> {
+pub(crate) async fn items<H: Harness>(spec: QueueSpec, customers: &[&str]) -> Fixture<H> {
     let fixture = Fixture::<H>::over(&[customer_table()], vec![spec]).await;
     for (id, customer) in (1..).zip(customers) {
         insert(&fixture, id, customer).await;
@@ -51,7 +51,7 @@ async fn items<H: Harness>(spec: QueueSpec, customers: &[&str]) -> Fixture<H> {
     fixture
 }
 
-async fn insert<H: Harness>(fixture: &Fixture<H>, id: i64, customer: &str) {
+pub(crate) async fn insert<H: Harness>(fixture: &Fixture<H>, id: i64, customer: &str) {
     let customer = match customer {
         "" => Value::Null,
         name => text(name),

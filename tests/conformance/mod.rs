@@ -24,6 +24,7 @@ mod inspect;
 mod instances;
 mod isolation;
 mod keys;
+mod listed_groups;
 mod managed;
 mod mirror;
 mod names;
@@ -31,6 +32,7 @@ mod operation_batches;
 mod operations;
 mod order;
 mod pause;
+mod paused_groups;
 mod policies;
 mod purge;
 mod refused_settlement;
@@ -266,6 +268,25 @@ macro_rules! conformance {
                     unknown_column_refuses_its_own_completion
                     constraint_refuses_its_own_completion
                     unknown_column_is_refused_even_for_a_lost_lease
+                }
+                listed_groups {
+                    states_of_strict_groups_are_listed
+                    states_of_parallel_groups_are_listed
+                    pages_list_each_group_once
+                    listed_name_of_every_kind_names_its_group
+                    queue_without_groups_lists_none
+                    reader_without_tables_of_brokers_lists_groups
+                }
+                paused_groups {
+                    paused_group_gives_no_lease_and_others_go_on
+                    parallel_group_can_be_paused
+                    pause_of_a_group_ends_at_its_time
+                    claim_forgets_pauses_that_have_ended
+                    pause_holds_back_what_the_database_calls_equal
+                    group_of_every_kind_can_be_paused
+                    suspect_of_a_paused_group_is_not_leased
+                    other_groups_by_schema_apply_end_the_pauses
+                    too_many_paused_groups_are_refused
                 }
                 groups {
                     strict_group_has_one_lease_at_a_time

@@ -343,9 +343,11 @@ impl Harness for MssqlHarness {
             earlier.collect::<Vec<_>>().join(", ")
         };
         let operators = format!(
-            "UPDATE lease_broker_queue SET {}, arrival = arrival - 1000 * CONVERT(bigint, {millis}); UPDATE lease_broker_operation SET {}; ",
+            "UPDATE lease_broker_queue SET {}, arrival = arrival - 1000 * CONVERT(bigint, {millis}); UPDATE lease_broker_operation SET {}; \
+             UPDATE lease_broker_group SET {}; ",
             earlier(&["pause_time", "pause_until"]),
-            earlier(&["create_time", "end_time", "until_time"])
+            earlier(&["create_time", "end_time", "until_time"]),
+            earlier(&["pause_time", "paused_until"])
         );
         let sql = format!(
             "SET XACT_ABORT ON; BEGIN TRANSACTION; {updates}{requests}{instances}{suspects}{operators}COMMIT TRANSACTION"

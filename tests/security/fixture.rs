@@ -10,9 +10,9 @@ use lease_broker_proto::lease_service_client::LeaseServiceClient;
 use lease_broker_proto::start_operation_request::Action;
 use lease_broker_proto::{
     CancelLeasesRequest, ClaimBatchRequest, CompleteRequest, EnqueueRequest, FailRequest,
-    HeartbeatRequest, ItemState, ListItemsRequest, PauseQueueRequest, Redrive,
-    ReleaseClaimsRequest, ReleaseRequest, ResumeQueueRequest, SetQueueLimitsRequest,
-    StartOperationRequest, WakeRequest,
+    HeartbeatRequest, ItemState, ListGroupsRequest, ListItemsRequest, PauseGroupRequest,
+    PauseQueueRequest, Redrive, ReleaseClaimsRequest, ReleaseRequest, ResumeGroupRequest,
+    ResumeQueueRequest, SetQueueLimitsRequest, StartOperationRequest, WakeRequest,
 };
 use prost::Message;
 use rcgen::KeyPair;
@@ -306,6 +306,30 @@ pub(crate) async fn call(
             admin,
             set_queue_limits,
             SetQueueLimitsRequest {
+                queue,
+                ..Default::default()
+            }
+        ),
+        "ListGroups" => send!(
+            admin,
+            list_groups,
+            ListGroupsRequest {
+                queue,
+                ..Default::default()
+            }
+        ),
+        "PauseGroup" => send!(
+            admin,
+            pause_group,
+            PauseGroupRequest {
+                queue,
+                ..Default::default()
+            }
+        ),
+        "ResumeGroup" => send!(
+            admin,
+            resume_group,
+            ResumeGroupRequest {
                 queue,
                 ..Default::default()
             }

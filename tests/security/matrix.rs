@@ -14,7 +14,7 @@ use crate::support::skipped::skipped;
 use crate::support::timeout::with_timeout;
 
 /// Each rpc with the roles that may send it: the table of `docs/security.md`.
-const TABLE: [(&str, &[&str]); 14] = [
+const TABLE: [(&str, &[&str]); 17] = [
     ("ClaimBatch", &["worker", "admin"]),
     ("Heartbeat", &["worker", "admin"]),
     ("Complete", &["worker", "admin"]),
@@ -26,6 +26,9 @@ const TABLE: [(&str, &[&str]); 14] = [
     ("PauseQueue", &["operator", "admin"]),
     ("ResumeQueue", &["operator", "admin"]),
     ("SetQueueLimits", &["operator", "admin"]),
+    ("ListGroups", &["observer", "operator", "admin"]),
+    ("PauseGroup", &["operator", "admin"]),
+    ("ResumeGroup", &["operator", "admin"]),
     ("StartOperation", &["operator", "admin"]),
     ("Wake", &["worker", "producer", "admin"]),
     ("Enqueue", &["producer", "admin"]),

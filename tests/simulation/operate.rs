@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lease_broker_model::key::Key;
 use lease_broker_store::{
-    AppliedBatch, BrokerOrders, LimitChange, NewOperation, NewPause, Operate, Operation,
-    OperationBatch, QueueIndex, QueueLimitValues, QueuePause, StartedOperation, StoreError,
+    AppliedBatch, BrokerOrders, GroupPause, LimitChange, NewGroupPause, NewOperation, NewPause,
+    Operate, Operation, OperationBatch, QueueIndex, QueueLimitValues, QueuePause, StartedOperation,
+    StoreError,
 };
 use uuid::Uuid;
 
@@ -26,6 +28,19 @@ impl Operate for SimulatedStore {
         _: QueueIndex,
         _: LimitChange,
     ) -> Result<QueueLimitValues, StoreError> {
+        Err(unsupported())
+    }
+
+    async fn pause_group(
+        &self,
+        _: QueueIndex,
+        _: Key,
+        _: NewGroupPause,
+    ) -> Result<Option<GroupPause>, StoreError> {
+        Err(unsupported())
+    }
+
+    async fn resume_group(&self, _: QueueIndex, _: Key) -> Result<Option<GroupPause>, StoreError> {
         Err(unsupported())
     }
 

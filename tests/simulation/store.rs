@@ -11,12 +11,12 @@ use lease_broker_model::millis::duration_between;
 use lease_broker_proof::suspects::SuspectList;
 use lease_broker_store::{
     BrokerList, Browse, CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall,
-    Claimed, ClaimedItem, EndedLease, EnqueueOnce, EnqueuedOnce, Facts, FoundItems, Inspect,
-    Instance, ItemFacts, ItemRecord, ItemSearch, LatestTime, LeaseExpiry, LeaseProof, LeaseRow,
-    Leases, ListedItem, NewItem, Operation, OutageCause, PoolStatus, Problem, ProblemKind,
-    PurgeStep, Purged, QueueIndex, QueuePause, Reaped, Rejection, ReleasedClaims, Renewal, Renewed,
-    RetentionTurn, RowEnding, RowOperation, RowOutcome, SettleResults, Settlement, Share, Stats,
-    StoreError, TraceNote, Upkeep,
+    Claimed, ClaimedItem, EndedLease, EnqueueOnce, EnqueuedOnce, Facts, FoundGroups, FoundItems,
+    GroupSearch, Inspect, Instance, ItemFacts, ItemRecord, ItemSearch, LatestTime, LeaseExpiry,
+    LeaseProof, LeaseRow, Leases, ListedItem, NewItem, Operation, OutageCause, PoolStatus, Problem,
+    ProblemKind, PurgeStep, Purged, QueueIndex, QueuePause, Reaped, Rejection, ReleasedClaims,
+    Renewal, Renewed, RetentionTurn, RowEnding, RowOperation, RowOutcome, SettleResults,
+    Settlement, Share, Stats, StoreError, TraceNote, Upkeep,
 };
 use lease_broker_value::Value;
 use tokio_util::sync::CancellationToken;
@@ -451,6 +451,10 @@ impl Inspect for SimulatedStore {
         id.map(key).map_err(|error| error.to_string())
     }
 
+    fn parse_group(&self, _: QueueIndex, _: &str) -> Result<Key, String> {
+        Err("the queue has no groups".to_owned())
+    }
+
     async fn timed_stats(&self, _: QueueIndex) -> Result<(Stats, Duration), StoreError> {
         Ok((Stats::default(), Duration::ZERO))
     }
@@ -479,6 +483,10 @@ impl Browse for SimulatedStore {
     }
 
     async fn read_item(&self, _: QueueIndex, _: Key) -> Result<Option<ItemRecord>, StoreError> {
+        Err(unsupported())
+    }
+
+    async fn find_groups(&self, _: QueueIndex, _: GroupSearch) -> Result<FoundGroups, StoreError> {
         Err(unsupported())
     }
 

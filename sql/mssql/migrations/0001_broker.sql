@@ -107,7 +107,8 @@ GO
 -- raises `claims`, and so takes its turn. `policy` has the rules of the groups: brokers with other rules give no leases. `turn` is the
 -- group that had the last turn; NULL: a round begins. A round that a claim has left ends at round_start. round_wrapped is 1 if it
 -- has begun again with the first group. Limits: 0 is none, NULL is one that the configuration can still set. `arrival` is the
--- theoretical arrival time of the rate, in microseconds since 2000.
+-- theoretical arrival time of the rate, in microseconds since 2000. `paused_groups` is the number of rows that the queue has in
+-- lease_broker_group.
 CREATE TABLE lease_broker_queue (
     queue nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL CONSTRAINT PK_lease_broker_queue PRIMARY KEY,
     pause_mode smallint NULL CONSTRAINT CK_lease_broker_queue_pause_mode CHECK (pause_mode BETWEEN 1 AND 3),
@@ -125,7 +126,22 @@ CREATE TABLE lease_broker_queue (
     rate_items int NULL,
     rate_micros bigint NULL,
     rate_burst int NULL,
-    group_max_leases int NULL
+    group_max_leases int NULL,
+    paused_groups int NOT NULL CONSTRAINT DF_lease_broker_queue_paused_groups DEFAULT 0
+)
+GO
+-- One row per group that an operator has paused: claims lease no item of it. Until paused_until; NULL: the pause does not end by itself.
+-- `group_text` is a value of the column that names the groups of the queue, as text. Only a transaction that has updated the row of the
+-- queue changes rows of this table.
+CREATE TABLE lease_broker_group (
+    queue nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    id bigint NOT NULL IDENTITY(1, 1),
+    group_text nvarchar(4000) NOT NULL,
+    pause_time datetime2(3) NOT NULL,
+    paused_until datetime2(3) NULL,
+    pause_actor nvarchar(2048) NOT NULL,
+    pause_reason nvarchar(2048) NOT NULL,
+    CONSTRAINT PK_lease_broker_group PRIMARY KEY (queue, id)
 )
 GO
 -- One row per operation on many items, by the request id of the call that started it. `kind` is redrive, cancel_leases or purge.

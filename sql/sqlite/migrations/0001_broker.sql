@@ -93,7 +93,8 @@ CREATE TABLE lease_broker_instance (
 -- 3 both. NULL: there is no pause. Until pause_until; NULL: it does not end by itself. `policy` has the rules of the groups: brokers
 -- with other rules give no leases. `turn` is the group that had the last turn; NULL: a round begins. A round that a claim has left
 -- ends at round_start. round_wrapped is 1 if it has begun again with the first group. Limits: 0 is none, NULL is one that the
--- configuration can still set. `arrival` is the theoretical arrival time of the rate, in microseconds.
+-- configuration can still set. `arrival` is the theoretical arrival time of the rate, in microseconds. `paused_groups` is the number of
+-- rows that the queue has in lease_broker_group.
 CREATE TABLE lease_broker_queue (
     queue TEXT PRIMARY KEY NOT NULL,
     pause_mode INTEGER CHECK (pause_mode BETWEEN 1 AND 3),
@@ -110,7 +111,20 @@ CREATE TABLE lease_broker_queue (
     rate_items INTEGER,
     rate_micros INTEGER,
     rate_burst INTEGER,
-    group_max_leases INTEGER
+    group_max_leases INTEGER,
+    paused_groups INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+
+-- One row per group that an operator has paused: claims lease no item of it. Until paused_until; NULL: the pause does not end by itself.
+-- `group_value` is a value of the column that names the groups of the queue.
+CREATE TABLE lease_broker_group (
+    queue TEXT NOT NULL,
+    group_value NOT NULL,
+    pause_time INTEGER NOT NULL,
+    paused_until INTEGER,
+    pause_actor TEXT NOT NULL,
+    pause_reason TEXT NOT NULL,
+    PRIMARY KEY (queue, group_value)
 ) WITHOUT ROWID;
 
 -- One row per operation on many items, by the request id of the call that started it. `kind` is redrive, cancel_leases or purge.

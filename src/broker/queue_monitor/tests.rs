@@ -24,6 +24,10 @@ impl Inspect for SlowStore {
         unimplemented!()
     }
 
+    fn parse_group(&self, _: QueueIndex, _: &str) -> Result<Key, String> {
+        unimplemented!()
+    }
+
     async fn timed_stats(&self, _: QueueIndex) -> Result<(Stats, Duration), StoreError> {
         self.reads.fetch_add(1, Ordering::Relaxed);
         let running = 1 + self.running.fetch_add(1, Ordering::Relaxed);

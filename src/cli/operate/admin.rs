@@ -80,6 +80,9 @@ rpcs! {
     get_item(GetItemRequest) -> GetItemResponse;
     pause_queue(PauseQueueRequest) -> PauseQueueResponse;
     resume_queue(ResumeQueueRequest) -> ResumeQueueResponse;
+    list_groups(ListGroupsRequest) -> ListGroupsResponse;
+    pause_group(PauseGroupRequest) -> PauseGroupResponse;
+    resume_group(ResumeGroupRequest) -> ResumeGroupResponse;
     set_queue_limits(SetQueueLimitsRequest) -> SetQueueLimitsResponse;
     cancel_leases(CancelLeasesRequest) -> CancelLeasesResponse;
     start_operation(StartOperationRequest) -> StartOperationResponse;

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::audit::audited;
 use super::caller::AdminCaller;
+use super::groups::{group_page_to_proto, group_pause_to_proto, group_state_from_proto};
 use super::limits::{limits_from_proto, limits_to_proto};
 use super::messages::{
     brokers_to_proto, instance_to_proto, item_list_to_proto, list_items_from_proto,
@@ -128,6 +129,55 @@ impl AdminApi {
         let limits = audited(caller, rpc, queue, &detail, &request.reason, changed)?;
         Ok(proto::SetQueueLimitsResponse {
             limits: Some(limits_to_proto(limits)),
+        })
+    }
+
+    /// Lists groups.
+    pub async fn list_groups(
+        &self,
+        caller: &AdminCaller,
+        request: proto::ListGroupsRequest,
+    ) -> Answer<proto::ListGroupsResponse> {
+        let queue = &request.queue;
+        caller.check(Rpc::ListGroups, queue)?;
+        let state = group_state_from_proto(request.state)?;
+        let (size, token) = (request.page_size, &request.page_token);
+        let page = self.operator.list_groups(queue, state, size, token).await?;
+        Ok(group_page_to_proto(queue, page))
+    }
+
+    /// Pauses a group.
+    pub async fn pause_group(
+        &self,
+        caller: &AdminCaller,
+        request: proto::PauseGroupRequest,
+    ) -> Answer<proto::PauseGroupResponse> {
+        let (rpc, queue, reason) = (Rpc::PauseGroup, &request.queue, &request.reason);
+        caller.check(rpc, queue)?;
+        let until = until_from_proto(request.until)?;
+        let (actor, group) = (caller.actor(), &request.group);
+        let paused = self
+            .operator
+            .pause_group(&actor, queue, group, reason, until)
+            .await;
+        let pause = audited(caller, rpc, queue, group, reason, paused)?;
+        Ok(proto::PauseGroupResponse {
+            pause: Some(group_pause_to_proto(queue, pause)),
+        })
+    }
+
+    /// Ends the pause of a group.
+    pub async fn resume_group(
+        &self,
+        caller: &AdminCaller,
+        request: proto::ResumeGroupRequest,
+    ) -> Answer<proto::ResumeGroupResponse> {
+        let (rpc, queue, group) = (Rpc::ResumeGroup, &request.queue, &request.group);
+        caller.check(rpc, queue)?;
+        let resumed = self.operator.resume_group(queue, group).await;
+        let ended = audited(caller, rpc, queue, group, &request.reason, resumed)?;
+        Ok(proto::ResumeGroupResponse {
+            ended: ended.map(|pause| group_pause_to_proto(queue, pause)),
         })
     }
 

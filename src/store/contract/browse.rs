@@ -12,6 +12,7 @@ use super::operations::Operation;
 use super::pause::QueuePause;
 use super::queue_index::QueueIndex;
 use crate::error::StoreError;
+use crate::group_list::{FoundGroups, GroupSearch};
 use crate::instance::BrokerList;
 
 /// Reads items, pauses, operations and brokers, and changes nothing. The rules of [`Inspect`] hold here too. A database without the
@@ -43,6 +44,15 @@ pub trait Browse: Inspect {
         queue: QueueIndex,
         key: Key,
     ) -> Result<Option<ItemRecord>, StoreError>;
+
+    /// Finds a page of groups of a queue that has groups, in the order of their values: those that have a ready, leased or delayed item,
+    /// or a dead one that halts them, and those that are paused. The cost grows with the number of groups on the page, and not with their
+    /// items. A group that changes meanwhile can be left out.
+    async fn find_groups(
+        &self,
+        queue: QueueIndex,
+        search: GroupSearch,
+    ) -> Result<FoundGroups, StoreError>;
 
     /// Returns the pauses of all queues that have not ended. None if the tables of the brokers do not exist.
     async fn pauses(&self) -> Result<Vec<QueuePause>, StoreError>;
@@ -91,6 +101,14 @@ macro_rules! browse_by_field {
                 key: lease_broker_model::key::Key,
             ) -> Result<Option<$crate::ItemRecord>, $crate::StoreError> {
                 self.$field.read_item(queue, key).await
+            }
+
+            async fn find_groups(
+                &self,
+                queue: $crate::QueueIndex,
+                search: $crate::GroupSearch,
+            ) -> Result<$crate::FoundGroups, $crate::StoreError> {
+                self.$field.find_groups(queue, search).await
             }
 
             async fn pauses(&self) -> Result<Vec<$crate::QueuePause>, $crate::StoreError> {

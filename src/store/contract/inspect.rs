@@ -24,6 +24,12 @@ pub trait Inspect: Send + Sync + 'static {
     /// The reason why the text is no key of the queue.
     fn parse_key(&self, queue: QueueIndex, text: &str) -> Result<Key, String>;
 
+    /// Parses the name of a group from its text form, that of a key with one value.
+    ///
+    /// # Errors
+    /// The reason why the text names no group: the queue has none, or the column cannot have this value.
+    fn parse_group(&self, queue: QueueIndex, text: &str) -> Result<Key, String>;
+
     /// Counts the items of each state and measures the oldest ready item and the oldest lease.
     ///
     /// The cost does not grow with the table, so the result has limits. If more than [`Stats::COUNT_LIMIT`] items are
@@ -64,6 +70,14 @@ macro_rules! inspect_by_field {
     ($type:ty, $field:ident) => {
         #[async_trait::async_trait]
         impl $crate::Inspect for $type {
+            fn parse_group(
+                &self,
+                queue: $crate::QueueIndex,
+                text: &str,
+            ) -> Result<lease_broker_model::key::Key, String> {
+                self.$field.parse_group(queue, text)
+            }
+
             fn parse_key(
                 &self,
                 queue: $crate::QueueIndex,

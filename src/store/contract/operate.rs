@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lease_broker_model::key::Key;
 use uuid::Uuid;
 
+use super::group_pause::{GroupPause, NewGroupPause};
 use super::limits::{LimitChange, QueueLimitValues};
 use super::operations::{
     AppliedBatch, BrokerOrders, NewOperation, Operation, OperationBatch, StartedOperation,
@@ -34,6 +36,22 @@ pub trait Operate: Send + Sync + 'static {
         queue: QueueIndex,
         change: LimitChange,
     ) -> Result<QueueLimitValues, StoreError>;
+
+    /// Pauses a group of a queue that has groups, or replaces its pause. No claim that begins after the answer leases an item of the
+    /// group, at any broker. Leases that are held go on. `None`: [`MAX_PAUSED_GROUPS`](crate::MAX_PAUSED_GROUPS) other groups are paused.
+    async fn pause_group(
+        &self,
+        queue: QueueIndex,
+        group: Key,
+        pause: NewGroupPause,
+    ) -> Result<Option<GroupPause>, StoreError>;
+
+    /// Ends the pause of a group, and returns it. `None`: the group was not paused.
+    async fn resume_group(
+        &self,
+        queue: QueueIndex,
+        group: Key,
+    ) -> Result<Option<GroupPause>, StoreError>;
 
     /// Stores an operation, unless one with its id exists or the queue runs one of its kind. Deletes operations that ended more than
     /// [`KEEP_OPERATIONS_FOR`] ago.

@@ -5,6 +5,7 @@ use lease_broker_model::key::Key;
 use lease_broker_value::Value;
 use serde_json::json;
 
+use super::catalogue::Column;
 use super::decode;
 use super::error::RetrySafety;
 use super::list_parameters::{ListEntry, ListParameters};
@@ -94,19 +95,27 @@ impl QueueStatements {
 
     /// Parses the text form of a key. See [`Inspect::parse_key`](crate::Inspect::parse_key).
     pub(super) fn parse_key(&self, text: &str) -> Result<Key, String> {
-        let kinds: Vec<KeyKind> = self.key.iter().map(|column| kind_of(column.kind)).collect();
-        let key = key_text::parse(text, &kinds)?;
-        for (value, column) in key.0.iter().zip(&self.key) {
-            if !column.kind.can_return(value) {
-                return Err(format!("{text:?} is out of the range of {}", column.name));
-            }
-            value_limits::check(value, column)?;
-            if let (Value::Text(_), true) = (value, column.kind != ColumnType::Other) {
-                types::encode(value, column.kind)?;
-            }
-        }
-        Ok(key)
+        parse_values(text, &self.key)
     }
+}
+
+/// Parses the text form of values of these columns.
+///
+/// # Errors
+/// The reason why the columns cannot have such values.
+pub(super) fn parse_values(text: &str, columns: &[Column]) -> Result<Key, String> {
+    let kinds: Vec<KeyKind> = columns.iter().map(|column| kind_of(column.kind)).collect();
+    let key = key_text::parse(text, &kinds)?;
+    for (value, column) in key.0.iter().zip(columns) {
+        if !column.kind.can_return(value) {
+            return Err(format!("{text:?} is out of the range of {}", column.name));
+        }
+        value_limits::check(value, column)?;
+        if let (Value::Text(_), true) = (value, column.kind != ColumnType::Other) {
+            types::encode(value, column.kind)?;
+        }
+    }
+    Ok(key)
 }
 
 fn kind_of(column: ColumnType) -> KeyKind {

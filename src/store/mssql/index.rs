@@ -250,11 +250,18 @@ pub(super) fn set_columns_and_hints(
                 if !queue.filtered_indexes {
                     hints.push(("dead_hint", by_state));
                     hints.push(("busy_hint", hint(&index, true)));
+                    hints.push(("busy_list_hint", hint(&index, false)));
                 }
                 (hints, "ready_literal")
             }
             IndexRole::Busy if !queue.filtered_indexes => (vec![], "unused_literal"),
-            IndexRole::Busy => (vec![("busy_hint", hint(&index, true))], "unused_literal"),
+            IndexRole::Busy => {
+                let hints = vec![
+                    ("busy_hint", hint(&index, true)),
+                    ("busy_list_hint", hint(&index, false)),
+                ];
+                (hints, "unused_literal")
+            }
             // Without filtered indexes there is no index of dead items. Redrive finds them in the ready index.
             IndexRole::Ready if !queue.filtered_indexes => (
                 vec![("ready_hint", by_state.clone()), ("dead_hint", by_state)],

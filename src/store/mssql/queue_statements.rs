@@ -42,6 +42,8 @@ pub(super) struct QueueStatements {
     pub(super) spec: QueueSpec,
     pub(super) key: Vec<Column>,
     pub(super) key_source: KeySource,
+    /// The column that names groups. `None`: the queue has no groups.
+    pub(super) group: Option<Column>,
     /// The names of the data columns that a claim returns.
     pub(super) columns: Arc<[String]>,
     pub(super) sql: Statements,
@@ -283,6 +285,7 @@ impl QueueStatements {
                 .collect(),
             key: columns.key,
             key_source,
+            group: columns.group,
             sql: statements,
             lease_sql: *sql,
             single_column_indexes: table

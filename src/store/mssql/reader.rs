@@ -16,8 +16,8 @@ use super::queue_statements::QueueStatements;
 use super::{Pool, Settings, adopt};
 use crate::adoption::Unfit;
 use crate::{
-    BrokerList, Browse, FoundItems, Inspect, ItemFacts, ItemRecord, ItemSearch, ListedItem,
-    Operation, QueueIndex, QueuePause, Stats, StoreError,
+    BrokerList, Browse, FoundGroups, FoundItems, GroupSearch, Inspect, ItemFacts, ItemRecord,
+    ItemSearch, ListedItem, Operation, QueueIndex, QueuePause, Stats, StoreError,
 };
 
 /// Reads the leases in a SQL Server database. A login with SELECT on the queues' tables is enough.
@@ -74,6 +74,10 @@ impl MssqlReader {
 impl Inspect for MssqlReader {
     fn parse_key(&self, queue: QueueIndex, text: &str) -> Result<Key, String> {
         self.operations.queues[queue.0].parse_key(text)
+    }
+
+    fn parse_group(&self, queue: QueueIndex, text: &str) -> Result<Key, String> {
+        self.operations.queues[queue.0].parse_group(text)
     }
 
     async fn timed_stats(&self, queue: QueueIndex) -> Result<(Stats, Duration), StoreError> {
@@ -139,6 +143,16 @@ impl Browse for MssqlReader {
     ) -> Result<Option<ItemRecord>, StoreError> {
         self.operations
             .run(async move |operations| operations.read_item(queue, &key).await)
+            .await
+    }
+
+    async fn find_groups(
+        &self,
+        queue: QueueIndex,
+        search: GroupSearch,
+    ) -> Result<FoundGroups, StoreError> {
+        self.operations
+            .run(async move |operations| operations.find_groups(queue, &search).await)
             .await
     }
 

@@ -12,7 +12,8 @@ use crate::template::{Placeholders, render};
 use crate::turn::policy;
 
 /// The placeholders of a claim that are empty if claims take no turns.
-const PARTS: [&str; 6] = [
+const PARTS: [&str; 7] = [
+    "read_paused_groups",
     "turn_column",
     "bound_wanted",
     "end_turn",
@@ -54,15 +55,20 @@ pub(super) fn set_table_placeholders(
     };
     let order = columns.order_in_group();
     let sorted = |prefix| sort_list(&order, prefix, quote);
-    let state = format!("b.{}", quote(queue.soft_lock.name(SoftLockColumn::State)));
-    let busy_states = if queue.filtered_indexes {
-        IndexRole::Busy.condition(queue, &state)
-    } else {
-        "1 = 1".to_owned()
+    let state = quote(queue.soft_lock.name(SoftLockColumn::State));
+    let busy_states = |alias: &str| {
+        if queue.filtered_indexes {
+            IndexRole::Busy.condition(queue, &format!("{alias}.{state}"))
+        } else {
+            "1 = 1".to_owned()
+        }
     };
-    let listed = order
-        .iter()
-        .map(|part| format!("b.{}", quote(&part.column)));
+    let listed = |alias: &str| {
+        let names = order
+            .iter()
+            .map(|part| format!("{alias}.{}", quote(&part.column)));
+        names.collect::<Vec<_>>().join(", ")
+    };
     let present = columns.key.iter().filter(|column| column.nullable);
     let present = present.map(|column| format!(" AND b.{} IS NOT NULL", quote(&column.name)));
     let is_key = |column: &&Column| column.name != group.name;
@@ -84,14 +90,18 @@ pub(super) fn set_table_placeholders(
             format!("lb_group {}{} NULL", group.declared, collate(group)),
         ),
         ("group_value", value_of("@group", group)),
+        ("stored_group", of_text("g.group_text", group)),
+        ("given_group", variable_of_text("@P2", group)),
         ("at_value", value_of("@at", group)),
         ("round_start_value", value_of("@round_start", group)),
         ("t_group_order", sorted("t.")),
         ("b_group_order", sorted("b.")),
         ("f_group_order", sorted("f.")),
-        ("b_order_columns", listed.collect::<Vec<_>>().join(", ")),
+        ("b_order_columns", listed("b")),
+        ("t_order_columns", listed("t")),
+        ("t_busy_states", busy_states("t")),
         ("b_key_not_null", present.collect::<Vec<_>>().concat()),
-        ("busy_states", busy_states),
+        ("busy_states", busy_states("b")),
         (
             "behind_states",
             if groups.halts() { "2, 4" } else { "2" }.to_owned(),
@@ -123,6 +133,31 @@ fn value_of(variable: &str, group: &Column) -> String {
     }
 }
 
+/// Returns a text as a value of the column. A text that is none, because the column had another type before, becomes NULL.
+fn of_text(text: &str, group: &Column) -> String {
+    let collate = collate(group);
+    match (group.kind, group.code_page) {
+        (ColumnType::Text, Some(_)) => {
+            format!("CONVERT({}, {text}{collate}){collate}", group.declared)
+        }
+        (ColumnType::Text, None) => format!("{text}{collate}"),
+        _ => variable_of_text(text, group),
+    }
+}
+
+/// Returns a text as a value of a variable.
+fn variable_of_text(text: &str, group: &Column) -> String {
+    /// ISO 8601.
+    const TIMES: &str = ", 126";
+
+    let style = match group.kind {
+        ColumnType::Text => return text.to_owned(),
+        ColumnType::DateTime | ColumnType::DateTimeOffset => TIMES,
+        _ => "",
+    };
+    format!("TRY_CONVERT({}, {text}{style})", group.declared)
+}
+
 /// Sets the placeholders of the claim's sections. Queues without groups and limits have none of them.
 pub(super) fn set_placeholders(placeholders: &mut Placeholders, sql: &LeaseSql, queue: &QueueSpec) {
     for part in PARTS {
@@ -137,10 +172,15 @@ pub(super) fn set_placeholders(placeholders: &mut Placeholders, sql: &LeaseSql, 
         Some(_) => section(placeholders, name),
         None => String::new(),
     };
-    for name in ["declare_walk", "read_walk", "write_walk"] {
+    for name in [
+        "declare_walk",
+        "read_walk",
+        "write_walk",
+        "read_paused_groups",
+    ] {
         let text = optional(placeholders, name);
         let text = match name {
-            "declare_walk" if !text.is_empty() => format!("\n{text}"),
+            "declare_walk" | "read_paused_groups" if !text.is_empty() => format!("\n{text}"),
             _ => text,
         };
         placeholders.insert(name, text);

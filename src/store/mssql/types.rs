@@ -1,7 +1,7 @@
 //! Conversion between the API's values and SQL Server's types. A value that cannot be converted without loss is
 //! refused.
 
-use lease_broker_model::key::{rfc3339, rfc3339_of_millis};
+use lease_broker_model::key::{Key, rfc3339, rfc3339_of_millis};
 use lease_broker_value::Value;
 use serde_json::{Value as Json, json};
 use tiberius::ColumnData;
@@ -304,6 +304,14 @@ pub(super) fn sql_time(millis: i64) -> String {
 
     let text = rfc3339_of_millis(millis.clamp(FIRST, LAST));
     text.trim_end_matches('Z').to_owned()
+}
+
+/// Returns the name of a group as the text that statements convert to the type of the column.
+pub(super) fn group_text(group: &Key) -> String {
+    match &group.0[..] {
+        [value @ Value::Timestamp { .. }] => text_of(value).trim_end_matches('Z').to_owned(),
+        _ => group.to_string(),
+    }
 }
 
 /// Encodes the value of a key for a list.

@@ -15,7 +15,7 @@ use super::list_parameters::ListParameters;
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use super::why_statements::find_blocker;
-use super::{decode, instance};
+use super::{decode, group_pause, instance};
 use crate::instance::LIVE_TIME;
 use crate::{Ahead, BlockingSession, ForeignLock, ItemFacts, ItemRow, QueueIndex, StoreError};
 
@@ -42,13 +42,19 @@ impl MssqlOperations {
             .query(&queue.sql.why.facts, &parameters, RetrySafety::Idempotent)
             .await?;
         let head = decode::single_row(&results, 0)?;
+        let has_groups = queue.group.is_some();
+        let of_group = results.get(4).filter(|_| has_groups);
         let mut facts = ItemFacts {
             now: decode::time(head, 0)?,
             row: None,
             has_null_keys: decode::integer(head, 1)? == 1,
             lock: None,
+            group_pause: of_group
+                .and_then(|rows| rows.first())
+                .map(group_pause::of_item)
+                .transpose()?,
             brokers: results
-                .get(4)
+                .get(if has_groups { 5 } else { 4 })
                 .map(|rows| rows.iter().map(instance::read).collect())
                 .transpose()?,
         };

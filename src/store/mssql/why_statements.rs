@@ -17,7 +17,17 @@ pub(super) struct WhyStatements {
 impl WhyStatements {
     pub(super) fn new(placeholders: &Placeholders) -> Self {
         let mut placeholders = with_key_list(&LEASE_SQL, placeholders);
-        let same_group = if placeholders.contains_key("group") {
+        let has_groups = placeholders.contains_key("group");
+        let group_pause = has_groups.then(|| {
+            let of_item = render(
+                lease_broker_sql::mssql::GROUP_PAUSE,
+                "of_item",
+                &placeholders,
+            );
+            format!("{of_item}\n")
+        });
+        placeholders.insert("group_pause", group_pause.unwrap_or_default());
+        let same_group = if has_groups {
             format!("\n    {}", render(WHY, "same_group", &placeholders))
         } else {
             String::new()

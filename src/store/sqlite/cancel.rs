@@ -77,7 +77,7 @@ impl QueueStatements {
 
 /// Returns the kind of the values that a key column of this type usually has. A column of this store can also have values of other
 /// types. Rows with such keys cannot be named by the text of their key.
-fn kind_of(column: ColumnType) -> KeyKind {
+pub(super) fn kind_of(column: ColumnType) -> KeyKind {
     match column {
         ColumnType::Integer | ColumnType::RowNumber | ColumnType::Bool => KeyKind::Integer,
         ColumnType::Text => KeyKind::Text,

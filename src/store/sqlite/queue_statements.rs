@@ -42,6 +42,8 @@ pub(super) struct QueueStatements {
     pub(super) key: Vec<String>,
     /// The types of the key columns.
     pub(super) key_types: Vec<ColumnType>,
+    /// The name and the type of the column that names groups. `None`: the queue has no groups.
+    pub(super) group: Option<(String, ColumnType)>,
     /// The names of the data columns, which a claim returns.
     pub(super) columns: Arc<[String]>,
     /// The types of the data columns.
@@ -167,6 +169,7 @@ impl QueueStatements {
                 .map(|column| column.kind)
                 .collect(),
             columns: columns.into(),
+            group: queue_columns.group.map(|column| (column.name, column.kind)),
             writable: queue_columns
                 .writable
                 .into_iter()

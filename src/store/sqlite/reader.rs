@@ -17,11 +17,11 @@ use super::clock::Clock;
 use super::log_flush::LogFlush;
 use super::queue_statements::QueueStatements;
 use super::read_connection::ReadConnection;
-use super::{inspect, instance, operations, pause, search, why};
+use super::{group_list, inspect, instance, operations, pause, search, why};
 use crate::adoption::Unfit;
 use crate::{
-    BrokerList, Browse, FoundItems, Inspect, ItemFacts, ItemRecord, ItemSearch, ListedItem,
-    Operation, QueueIndex, QueuePause, Stats, StoreError,
+    BrokerList, Browse, FoundGroups, FoundItems, GroupSearch, Inspect, ItemFacts, ItemRecord,
+    ItemSearch, ListedItem, Operation, QueueIndex, QueuePause, Stats, StoreError,
 };
 
 /// Reads the leases in an SQLite file. It needs no right to write, and does not wait for a program that writes.
@@ -149,6 +149,10 @@ impl Inspect for SqliteReader {
         self.queues[queue.0].parse_key(text)
     }
 
+    fn parse_group(&self, queue: QueueIndex, text: &str) -> Result<Key, String> {
+        self.queues[queue.0].parse_group(text)
+    }
+
     async fn timed_stats(&self, queue: QueueIndex) -> Result<(Stats, Duration), StoreError> {
         self.read(queue, inspect::timed_stats).await
     }
@@ -218,6 +222,17 @@ impl Browse for SqliteReader {
             search::read_item(connection, queue, &key, now)
         };
         self.read(queue, read).await
+    }
+
+    async fn find_groups(
+        &self,
+        queue: QueueIndex,
+        search: GroupSearch,
+    ) -> Result<FoundGroups, StoreError> {
+        let find = move |connection: &Connection, queue: &QueueStatements, now| {
+            group_list::find_groups(connection, queue, &search, now)
+        };
+        self.read(queue, find).await
     }
 
     async fn pauses(&self) -> Result<Vec<QueuePause>, StoreError> {

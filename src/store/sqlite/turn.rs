@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, ToSql};
 use super::catalogue::Table;
 use super::queue_statements::QueueStatements;
 use super::statement::{bind, borrowed};
-use super::turn_statements::TurnStatements;
+use super::turn_statements::{GroupStatements, TurnStatements};
 use super::walk::{Found, Walk, WalkPosition};
 use super::writer::WriteContext;
 use crate::template::{Placeholders, render};
@@ -57,8 +57,12 @@ impl<'a> Turn<'a> {
             position,
             arrival,
             limits,
+            has_paused,
             ..
         } = stored.unwrap_or_default();
+        if let (Some(groups), true) = (&sql.groups, has_paused) {
+            end_pauses(connection, groups, &queue.spec.name, now)?;
+        }
         let leased = match limits.max_leases() {
             Some(max) => count_leased(connection, sql, max)?,
             None => 0,
@@ -80,7 +84,7 @@ impl<'a> Turn<'a> {
                     connection,
                     queue,
                     groups,
-                    (position, group_max_leases),
+                    (position, group_max_leases, has_paused),
                     max_visits(wanted),
                 )
             }),
@@ -149,6 +153,7 @@ struct StoredRow {
     position: WalkPosition,
     arrival: Option<i64>,
     limits: StoredLimits,
+    has_paused: bool,
 }
 
 impl Default for StoredRow {
@@ -162,6 +167,7 @@ impl Default for StoredRow {
             },
             arrival: None,
             limits: StoredLimits::default(),
+            has_paused: false,
         }
     }
 }
@@ -190,9 +196,26 @@ fn read_row(
                 rate_burst: row.get(8)?,
                 group_max_leases: row.get(9)?,
             },
+            has_paused: row.get::<_, i64>(10)? > 0,
         })
     };
     rows.next()?.map(convert).transpose()
+}
+
+/// Removes the pauses of groups that have ended.
+fn end_pauses(
+    connection: &Connection,
+    sql: &GroupStatements,
+    queue: &str,
+    now: i64,
+) -> Result<(), StoreError> {
+    let mut end = connection.prepare_cached(&sql.end_pauses)?;
+    if end.execute((queue, now))? > 0 {
+        connection
+            .prepare_cached(&sql.count_paused)?
+            .execute([queue])?;
+    }
+    Ok(())
 }
 
 fn count_leased(

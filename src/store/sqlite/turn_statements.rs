@@ -31,6 +31,9 @@ pub(super) struct GroupStatements {
     pub(super) pick_of_group: String,
     pub(super) pick_without_group: String,
     pub(super) find_group: String,
+    pub(super) is_paused: String,
+    pub(super) end_pauses: String,
+    pub(super) count_paused: String,
     /// Reads an item that was found.
     pub(super) read_head: PickStatements,
     /// Reads it unless it is a suspect.
@@ -107,6 +110,9 @@ impl GroupStatements {
             pick_of_group: text("pick_of_group"),
             pick_without_group: text("pick_without_group"),
             find_group: text("find_group"),
+            is_paused: text("is_paused"),
+            end_pauses: text("end_pauses"),
+            count_paused: text("count_paused"),
             read_head: heads(placeholders),
             read_other_head: heads(&with(placeholders, [("except_suspects", except)])),
         }

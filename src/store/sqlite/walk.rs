@@ -32,6 +32,8 @@ pub(super) struct Walk<'a> {
     sql: &'a GroupStatements,
     /// The maximum number of leases of a group. 0: any number. Without effect in strict groups.
     group_max_leases: i64,
+    /// Whether operators have paused groups of the queue.
+    has_paused: bool,
     pub(super) position: WalkPosition,
     visits_left: usize,
     pub(super) visits: usize,
@@ -72,7 +74,7 @@ impl<'a> Walk<'a> {
         connection: &'a Connection,
         queue: &'a QueueStatements,
         sql: &'a GroupStatements,
-        (position, group_max_leases): (WalkPosition, i64),
+        (position, group_max_leases, has_paused): (WalkPosition, i64, bool),
         max_visits: usize,
     ) -> Self {
         Self {
@@ -80,6 +82,7 @@ impl<'a> Walk<'a> {
             queue,
             sql,
             group_max_leases: group_max_leases.max(0),
+            has_paused,
             position,
             visits_left: max_visits,
             visits: 0,
@@ -200,6 +203,9 @@ impl<'a> Walk<'a> {
 
     /// Returns the number of items that may be leased of a group.
     fn size(&self, visit: &Visit) -> Result<usize, StoreError> {
+        if self.has_paused && self.is_paused(&visit.head)? {
+            return Ok(0);
+        }
         let Some(is_first) = &self.sql.is_first else {
             let free = self.group_max_leases - visit.block;
             return Ok(match self.group_max_leases {
@@ -220,6 +226,14 @@ impl<'a> Walk<'a> {
                 usize::from(state == Some(0))
             }
         })
+    }
+
+    /// Returns whether the group of an item is paused.
+    fn is_paused(&self, key: &Key) -> Result<bool, StoreError> {
+        let mut find = self.connection.prepare_cached(&self.sql.is_paused)?;
+        bind_key(&mut find, key)?;
+        let is_paused = find.raw_query().next()?.is_some();
+        Ok(is_paused)
     }
 
     fn visit(

@@ -10,9 +10,9 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row};
 use uuid::Uuid;
 
-use super::instance;
 use super::queue_statements::QueueStatements;
 use super::statement::{bind, bind_key};
+use super::{group_pause, instance};
 use crate::{Ahead, ForeignLock, ItemFacts, ItemRow, StoreError};
 
 /// A lock of the file that is free within this time is a broker's own, and no reason for an item to wait.
@@ -33,11 +33,12 @@ pub(super) fn item_facts(
     let row = read_row(connection, queue, key)?;
     let exists = |sql: &str| connection.prepare_cached(sql)?.exists([]);
     let has_null_keys = row.is_none() && exists(&statements.find_null_key)?;
-    // A broker creates the table when it starts. Without the table no broker has started.
-    let brokers = if exists(&statements.find_broker_table)? {
-        instance::read_others(connection, now, &Uuid::nil())?
+    // A broker creates the tables when it starts. Without them no broker has started.
+    let (brokers, group_pause) = if exists(&statements.find_broker_table)? {
+        let brokers = instance::read_others(connection, now, &Uuid::nil())?;
+        (brokers, group_pause::of_item(connection, queue, key, now)?)
     } else {
-        Vec::new()
+        (Vec::new(), None)
     };
     transaction.commit()?;
     Ok(ItemFacts {
@@ -45,6 +46,7 @@ pub(super) fn item_facts(
         row,
         has_null_keys,
         lock: None,
+        group_pause,
         brokers: Some(brokers),
     })
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lease_broker_model::key::Key;
 use lease_broker_store::{
-    AppliedBatch, BrokerList, BrokerOrders, Browse, FoundItems, ItemRecord, ItemSearch,
-    LimitChange, NewOperation, NewPause, Operate, Operation, OperationBatch, QueueIndex,
-    QueueLimitValues, QueuePause, StartedOperation, StoreError,
+    AppliedBatch, BrokerList, BrokerOrders, Browse, FoundGroups, FoundItems, GroupPause,
+    GroupSearch, ItemRecord, ItemSearch, LimitChange, NewGroupPause, NewOperation, NewPause,
+    Operate, Operation, OperationBatch, QueueIndex, QueueLimitValues, QueuePause, StartedOperation,
+    StoreError,
 };
 use uuid::Uuid;
 
@@ -39,6 +40,14 @@ impl<T: Browse> Browse for Shared<T> {
         key: Key,
     ) -> Result<Option<ItemRecord>, StoreError> {
         shared(self.0.read_item(queue, key)).await
+    }
+
+    async fn find_groups(
+        &self,
+        queue: QueueIndex,
+        search: GroupSearch,
+    ) -> Result<FoundGroups, StoreError> {
+        shared(self.0.find_groups(queue, search)).await
     }
 
     async fn pauses(&self) -> Result<Vec<QueuePause>, StoreError> {
@@ -80,6 +89,23 @@ impl<T: Operate> Operate for Shared<T> {
         change: LimitChange,
     ) -> Result<QueueLimitValues, StoreError> {
         shared(self.0.set_limits(queue, change)).await
+    }
+
+    async fn pause_group(
+        &self,
+        queue: QueueIndex,
+        group: Key,
+        pause: NewGroupPause,
+    ) -> Result<Option<GroupPause>, StoreError> {
+        shared(self.0.pause_group(queue, group, pause)).await
+    }
+
+    async fn resume_group(
+        &self,
+        queue: QueueIndex,
+        group: Key,
+    ) -> Result<Option<GroupPause>, StoreError> {
+        shared(self.0.resume_group(queue, group)).await
     }
 
     async fn start_operation(

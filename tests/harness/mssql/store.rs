@@ -29,6 +29,10 @@ impl<T: Inspect> Inspect for Shared<T> {
         self.0.parse_key(queue, text)
     }
 
+    fn parse_group(&self, queue: QueueIndex, text: &str) -> Result<Key, String> {
+        self.0.parse_group(queue, text)
+    }
+
     async fn timed_stats(&self, queue: QueueIndex) -> Result<(Stats, Duration), StoreError> {
         shared(self.0.timed_stats(queue)).await
     }

@@ -86,6 +86,9 @@ pub(in crate::grpc::intake) fn message_of(rpc: Rpc) -> &'static Schema {
         Rpc::PauseQueue => &PAUSE_QUEUE,
         Rpc::ResumeQueue => &RESUME_QUEUE,
         Rpc::SetQueueLimits => &SET_QUEUE_LIMITS,
+        Rpc::ListGroups => &LIST_GROUPS,
+        Rpc::PauseGroup => &PAUSE_GROUP,
+        Rpc::ResumeGroup => &RESUME_GROUP,
         Rpc::StartOperation => &START_OPERATION,
         Rpc::GetOperation => &GET_OPERATION,
         Rpc::ListOperations => &LIST_OPERATIONS,
@@ -158,6 +161,11 @@ schema!(GET_ITEM, proto::GetItemRequest, 1 "queue" Name, 2 "key" Text);
 schema!(PAUSE_QUEUE, proto::PauseQueueRequest,
     1 "queue" Name, 2 "mode" Number, 3 "reason" Text, 4 "until" Message(&TIME));
 schema!(RESUME_QUEUE, proto::ResumeQueueRequest, 1 "queue" Name, 2 "reason" Text);
+schema!(LIST_GROUPS, proto::ListGroupsRequest,
+    1 "queue" Name, 2 "state" Number, 3 "page_size" Number, 4 "page_token" Text);
+schema!(PAUSE_GROUP, proto::PauseGroupRequest,
+    1 "queue" Name, 2 "group" Text, 3 "reason" Text, 4 "until" Message(&TIME));
+schema!(RESUME_GROUP, proto::ResumeGroupRequest, 1 "queue" Name, 2 "group" Text, 3 "reason" Text);
 schema!(SET_QUEUE_LIMITS, proto::SetQueueLimitsRequest,
     1 "queue" Name, 2 "limits" Message(&QUEUE_LIMITS), 3 "reason" Text);
 schema!(QUEUE_LIMITS, proto::QueueLimits,

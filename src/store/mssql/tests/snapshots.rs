@@ -23,6 +23,8 @@ use super::super::catalogue::{Column, Table};
 use super::super::enqueue::{self, TransactionEnd};
 use super::super::enqueue_once;
 use super::super::epoch;
+use super::super::group_list;
+use super::super::group_pause;
 use super::super::index;
 use super::super::instance;
 use super::super::key_source::KeySource;
@@ -847,6 +849,19 @@ async fn claims_of_a_queue_with_groups() {
             ("while there are suspects", &share.small.new),
         ] {
             write!(all, "===== {what}: {form}\n{sql}\n\n").expect("text");
+        }
+        if let Some(groups) = &queue.spec.groups {
+            for (form, sql) in [
+                ("pause group", group_pause::pause_batch(&queue.placeholders)),
+                (
+                    "resume group",
+                    group_pause::resume_batch(&queue.placeholders),
+                ),
+                ("list groups", group_list::list_batch(&queue, groups)),
+                ("why", queue.sql.why.facts.clone()),
+            ] {
+                write!(all, "===== {what}: {form}\n{sql}\n\n").expect("text");
+            }
         }
     }
     insta::assert_snapshot!(all);

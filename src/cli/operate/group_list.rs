@@ -1,0 +1,174 @@
+//! `groups list`: lists the groups of a queue.
+
+use clap::{Args, ValueEnum};
+use clap_complete::ArgValueCandidates;
+use lease_broker_proto as proto;
+
+use super::admin::Admin;
+use super::complete;
+use super::item_row::known;
+use super::list::{Limit, parse_limit};
+use super::place_args::{PlaceArgs, with_place};
+use crate::cli::CommandError;
+use crate::cli::lease_args::state_name;
+use crate::cli::output::{OutputFormat, Row, note, proto_moment, std_duration};
+
+/// The maximum number of groups on a page of the service.
+const PAGE: usize = 1_000;
+/// The text of a table without groups.
+const NO_GROUPS: &str = "no groups in this state";
+
+/// List the groups of a queue with their states
+///
+/// A group is ready, leased (it has as many leases as it may have), waiting (its first item is delayed), halted (by a dead item) or
+/// paused. Groups without items that could be claimed are left out, unless they are paused.
+#[derive(Debug, Args)]
+#[command(after_help = with_place("\
+Fields of --output json and csv: group; state; leases (up to 1000); key, item_state, age_seconds, due_time and due_in_seconds of the
+item that decides about the state; paused_until; reason and actor of the pause.
+
+Examples:
+  lease-broker groups list orders
+  lease-broker groups list orders --state halted
+  lease-broker groups list orders --limit all --output csv"))]
+pub(in crate::cli) struct ListGroups {
+    /// Queue
+    #[arg(add = ArgValueCandidates::new(complete::queues))]
+    queue: String,
+    /// Only groups in this state
+    #[arg(long, value_enum)]
+    state: Option<GroupStateName>,
+    /// Number of groups to list, or all
+    #[arg(long, value_name = "N", default_value = "100", value_parser = parse_limit)]
+    limit: Limit,
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+/// The state of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum GroupStateName {
+    Ready,
+    Leased,
+    Waiting,
+    Halted,
+    Paused,
+}
+
+impl From<GroupStateName> for proto::GroupState {
+    fn from(name: GroupStateName) -> Self {
+        match name {
+            GroupStateName::Ready => Self::Ready,
+            GroupStateName::Leased => Self::Leased,
+            GroupStateName::Waiting => Self::Waiting,
+            GroupStateName::Halted => Self::Halted,
+            GroupStateName::Paused => Self::Paused,
+        }
+    }
+}
+
+impl ListGroups {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
+        let admin = self.place.look(Some(&self.queue)).await?;
+        let state = self.state.map(proto::GroupState::from);
+        let request = proto::ListGroupsRequest {
+            queue: self.queue,
+            state: state.unwrap_or(proto::GroupState::Unspecified).into(),
+            ..proto::ListGroupsRequest::default()
+        };
+        match self.limit {
+            Limit::Items(limit) => list(&admin, request, self.place.output(), limit).await,
+            Limit::All => list_all(&admin, request, self.place.output()).await,
+        }
+    }
+}
+
+async fn list(
+    admin: &Admin,
+    mut request: proto::ListGroupsRequest,
+    output: OutputFormat,
+    limit: usize,
+) -> Result<(), CommandError> {
+    // One more than asked for shows that there are more.
+    let asked = limit.saturating_add(1);
+    let mut rows = Vec::new();
+    loop {
+        let wanted = (asked - rows.len()).min(PAGE);
+        request.page_size = i32::try_from(wanted).unwrap_or(i32::MAX);
+        let page = admin.list_groups(request.clone()).await?;
+        rows.extend(page.groups.iter().map(group_row));
+        request.page_token = page.next_page_token;
+        if rows.len() >= asked || request.page_token.is_empty() {
+            break;
+        }
+    }
+    let has_more = rows.len() > limit;
+    rows.truncate(limit);
+    output.print(&rows, NO_GROUPS);
+    if has_more {
+        note(&format!(
+            "{limit} groups are listed, and there are more: --limit N lists N, --limit all lists all"
+        ));
+    }
+    Ok(())
+}
+
+/// Lists all groups, page by page, so that the command needs no memory for them.
+async fn list_all(
+    admin: &Admin,
+    mut request: proto::ListGroupsRequest,
+    output: OutputFormat,
+) -> Result<(), CommandError> {
+    request.page_size = i32::try_from(PAGE).unwrap_or(i32::MAX);
+    let mut is_first = true;
+    loop {
+        let page = admin.list_groups(request.clone()).await?;
+        let rows: Vec<Row> = page.groups.iter().map(group_row).collect();
+        output.print_page(&rows, is_first);
+        is_first &= rows.is_empty();
+        request.page_token = page.next_page_token;
+        if request.page_token.is_empty() {
+            break;
+        }
+    }
+    if is_first {
+        output.print(&[], NO_GROUPS);
+    }
+    Ok(())
+}
+
+/// Returns the row of a group.
+fn group_row(group: &proto::GroupSummary) -> Row {
+    let state = match group.state() {
+        proto::GroupState::Ready => "ready",
+        proto::GroupState::Leased => "leased",
+        proto::GroupState::Waiting => "waiting",
+        proto::GroupState::Halted => "halted",
+        proto::GroupState::Paused => "paused",
+        proto::GroupState::Unspecified => "unknown",
+    };
+    let head = group.head.as_ref();
+    let pause = group.pause.as_ref();
+    let age = std_duration(head.and_then(|head| head.age));
+    let due_in = std_duration(head.and_then(|head| head.due_in));
+    let key = head.map_or("", |head| &head.key);
+    Row::default()
+        .field("group", group.group.clone())
+        .field("state", state)
+        .field("leases", group.leases)
+        .field("key", known(key))
+        .field("item_state", head.map(|head| state_name(head.state())))
+        .shown_duration("since", age)
+        .data_duration("age", age)
+        .data(
+            "due_time",
+            proto_moment(head.and_then(|head| head.due_time)),
+        )
+        .duration("due_in", due_in)
+        .field(
+            "paused_until",
+            proto_moment(pause.and_then(|pause| pause.until)),
+        )
+        .field("reason", known(pause.map_or("", |pause| &pause.reason)))
+        .data("actor", known(pause.map_or("", |pause| &pause.actor)))
+}

@@ -1,0 +1,252 @@
+//! Lists the groups of a queue, page by page.
+
+use lease_broker_model::group::GroupOrder;
+use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
+use rusqlite::types::Value as SqlValue;
+use rusqlite::{Connection, OptionalExtension as _, Row};
+
+use super::column_value::{read, store_key};
+use super::group_pause::{find_collation, find_pause};
+use super::pause::has_tables;
+use super::queue_statements::QueueStatements;
+use super::quote::quote;
+use super::statement::{bind, borrowed};
+use crate::adoption::with;
+use crate::template::{Placeholders, render};
+use crate::{FoundGroups, GroupHead, GroupSearch, ListedGroup, StoreError};
+
+const GROUP_LIST: &str = lease_broker_sql::sqlite::GROUP_LIST;
+
+/// Finds a page of groups. See [`Browse::find_groups`](crate::Browse::find_groups).
+pub(super) fn find_groups(
+    connection: &Connection,
+    queue: &QueueStatements,
+    search: &GroupSearch,
+    now: i64,
+) -> Result<FoundGroups, StoreError> {
+    let Some(groups) = &queue.spec.groups else {
+        return Err(StoreError::Bug(
+            "a list of groups without groups".to_owned(),
+        ));
+    };
+    let transaction = connection.unchecked_transaction()?;
+    let list = GroupList::new(connection, queue, groups.order, groups.halts())?;
+    let mut found = FoundGroups {
+        now,
+        ..FoundGroups::default()
+    };
+    let mut position = search
+        .after
+        .as_ref()
+        .and_then(|after| after.0.first())
+        .map(store_key);
+    let mut examined = 0;
+    while let Some(group) = list.next(position.as_ref())? {
+        let (value, key) = group;
+        examined += 1;
+        let listed = list.read(&value, key.clone(), now)?;
+        position = Some(value);
+        found
+            .groups
+            .extend(listed.filter(|group| search.fits(group)));
+        if found.groups.len() >= search.limit || examined >= search.max_examined {
+            found.end = Some(key);
+            break;
+        }
+    }
+    transaction.commit()?;
+    Ok(found)
+}
+
+/// The rendered statements of a list.
+struct GroupList<'a> {
+    connection: &'a Connection,
+    queue: &'a QueueStatements,
+    collation: String,
+    order: GroupOrder,
+    max_leases: usize,
+    has_tables: bool,
+    first: String,
+    next: String,
+    head: String,
+    leases: String,
+}
+
+impl<'a> GroupList<'a> {
+    fn new(
+        connection: &'a Connection,
+        queue: &'a QueueStatements,
+        order: GroupOrder,
+        halts: bool,
+    ) -> Result<Self, StoreError> {
+        let collation = find_collation(connection, queue)?;
+        let has_tables = has_tables(connection)?;
+        let max_leases: Option<i64> = if has_tables {
+            let sql = render(GROUP_LIST, "max_leases", &queue.placeholders);
+            let mut read = connection.prepare_cached(&sql)?;
+            let row = read.query_row([&queue.spec.name], |row| row.get(0));
+            row.optional()?.flatten()
+        } else {
+            None
+        };
+        let states: &[State] = if halts {
+            &[State::Leased, State::Delayed, State::Dead]
+        } else {
+            &[State::Leased, State::Delayed]
+        };
+        let quoted = [("collation", quote(&collation))];
+        let parts = with(&queue.placeholders, quoted);
+        let next = |after| next(&parts, queue, states, has_tables, after);
+        Ok(Self {
+            connection,
+            queue,
+            order,
+            max_leases: usize::try_from(max_leases.unwrap_or(0)).unwrap_or(0),
+            has_tables,
+            first: next(false),
+            next: next(true),
+            head: head(&parts, states, matches!(order, GroupOrder::Strict { .. })),
+            leases: render(GROUP_LIST, "leases", &parts),
+            collation,
+        })
+    }
+
+    /// Returns the group behind `after`, or the first one.
+    fn next(&self, after: Option<&SqlValue>) -> Result<Option<(SqlValue, Key)>, StoreError> {
+        let sql = if after.is_some() {
+            &self.next
+        } else {
+            &self.first
+        };
+        let mut next = self.connection.prepare_cached(sql)?;
+        let after = after.unwrap_or(&SqlValue::Null);
+        bind(&mut next, 1, &[&self.queue.spec.name, &borrowed(after)])?;
+        let mut rows = next.raw_query();
+        let read = |row: &Row<'_>| {
+            let key = Key([read(row.get_ref(0)?)].into());
+            Ok::<_, StoreError>((row.get(0)?, key))
+        };
+        rows.next()?.map(read).transpose()
+    }
+
+    fn read(
+        &self,
+        value: &SqlValue,
+        group: Key,
+        now: i64,
+    ) -> Result<Option<ListedGroup>, StoreError> {
+        let max = i64::try_from(ListedGroup::MAX_COUNT).unwrap_or(i64::MAX);
+        let null = rusqlite::types::Null;
+        let mut count = self.connection.prepare_cached(&self.leases)?;
+        bind(&mut count, 1, &[&null, &borrowed(value), &null, &max])?;
+        let mut rows = count.raw_query();
+        let leases: i64 = rows.next()?.map_or(Ok(0), |row| row.get(0))?;
+        let pause = if self.has_tables {
+            let name = &self.queue.spec.name;
+            find_pause(self.connection, name, (value, &group), &self.collation, now)?
+        } else {
+            None
+        };
+        Ok(ListedGroup::new(
+            group,
+            (self.order, self.max_leases),
+            usize::try_from(leases).unwrap_or_default(),
+            self.head(value)?,
+            pause,
+        ))
+    }
+
+    fn head(&self, group: &SqlValue) -> Result<Option<GroupHead>, StoreError> {
+        let mut find = self.connection.prepare_cached(&self.head)?;
+        let null = rusqlite::types::Null;
+        bind(&mut find, 1, &[&null, &borrowed(group)])?;
+        let mut rows = find.raw_query();
+        let Some(row) = rows.next()? else {
+            return Ok(None);
+        };
+        let first = self.queue.key_len;
+        let code: i64 = row.get(first)?;
+        let state = State::from_code(code)
+            .ok_or_else(|| StoreError::Bug(format!("no state has the number {code}")))?;
+        // 0 is the default of the column: another program inserted the row.
+        let since: Option<i64> = row.get(first + 1)?;
+        Ok(Some(GroupHead {
+            key: self.queue.read_key(row)?,
+            state,
+            state_time: since.filter(|since| *since > 0),
+            due_time: row.get(first + 2)?,
+        }))
+    }
+}
+
+/// Renders the statement that finds the first group, or the one behind another.
+fn next(
+    placeholders: &Placeholders,
+    queue: &QueueStatements,
+    states: &[State],
+    has_tables: bool,
+    has_bound: bool,
+) -> String {
+    let bound = |column: &str, collate: &str| match has_bound {
+        true => format!("{column} > ?2{collate}"),
+        false => format!("{column} IS NOT NULL"),
+    };
+    let collate = format!(" COLLATE {}", placeholders["collation"]);
+    let parts = with(
+        placeholders,
+        [
+            (
+                "t_bound",
+                bound(&format!("t.{}", placeholders["group"]), ""),
+            ),
+            (
+                "b_bound",
+                bound(&format!("b.{}", placeholders["group"]), ""),
+            ),
+            ("g_bound", bound("g.group_value", &collate)),
+        ],
+    );
+    let in_states = if queue.spec.filtered_indexes {
+        vec![placeholders["busy_states"].clone()]
+    } else {
+        let state = &placeholders["lease_state"];
+        let states = states.iter();
+        states
+            .map(|one| format!("b.{state} = {}", one.code()))
+            .collect()
+    };
+    let busy = in_states.into_iter().map(|in_state| {
+        let parts = with(&parts, [("in_state", in_state)]);
+        format!(" {}", render(GROUP_LIST, "next_busy", &parts))
+    });
+    let paused = match has_tables {
+        true => format!(" {}", render(GROUP_LIST, "next_paused", &parts)),
+        false => String::new(),
+    };
+    let sources = [
+        ("next_ready", render(GROUP_LIST, "next_ready", &parts)),
+        ("next_busy", busy.collect()),
+        ("next_paused", paused),
+    ];
+    render(GROUP_LIST, "next", &with(&parts, sources))
+}
+
+/// Renders the statement that reads the item which decides about the state of a group.
+fn head(placeholders: &Placeholders, states: &[State], is_strict: bool) -> String {
+    let of_state = states.iter().map(|state| {
+        let state = [("state", state.code().to_string())];
+        format!(
+            " {}",
+            render(GROUP_LIST, "of_state", &with(placeholders, state))
+        )
+    });
+    let of_state: String = of_state.collect();
+    let states = render(GROUP_LIST, "ready", placeholders) + &of_state;
+    let leased_first = if is_strict { " = 1 DESC" } else { "" };
+    let parts = [
+        ("states", states),
+        ("leased_first", leased_first.to_owned()),
+    ];
+    render(GROUP_LIST, "head", &with(placeholders, parts))
+}
