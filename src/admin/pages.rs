@@ -14,6 +14,7 @@ mod feed;
 mod filter;
 mod format;
 mod frame;
+mod groups;
 mod item;
 mod items;
 mod layout;
@@ -72,6 +73,9 @@ pub(super) fn routes(
         .route("/queues/{queue}", get(live_page::queue))
         .route("/queues/{queue}/items", get(items::page))
         .route("/queues/{queue}/item", get(item::page))
+        .route("/queues/{queue}/groups", get(groups::page))
+        .route("/queues/{queue}/groups/pause", post(groups::pause))
+        .route("/queues/{queue}/groups/resume", post(groups::resume))
         .route("/queues/{queue}/confirm", post(confirm::page))
         .route("/queues/{queue}/start", post(confirm::start))
         .route("/operations", get(live_page::operations))

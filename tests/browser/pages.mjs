@@ -6,6 +6,11 @@ import { MARKUP, QUEUES, items, queue, serving } from "./queues.mjs";
 import { Broker } from "./broker.mjs";
 
 const LONG = "transfer-to-the-warehouse-of-the-northern-region-".repeat(2) + "end";
+const TENANTS = `
+[queues.tenants]
+managed_columns = { customer = "text" }
+group = "customer"
+`;
 const axe = await readFile(require.resolve("axe-core/axe.min.js"), "utf8");
 
 // Returns the paths of all pages.
@@ -14,6 +19,7 @@ const paths = () => [
   ...["ready", "leased", "delayed", "completed", "dead"].map((state) => `/queues/orders/items?state=${state}`),
   "/queues/rainfall/items?state=dead", "/queues/orders/items?state=dead&error=none&attempts=7",
   "/queues/orders/item?key=1", "/queues/orders/item?key=6", "/operations", "/brokers", "/queues/none",
+  "/queues/tenants", "/queues/tenants/groups", "/queues/tenants/groups?state=halted",
 ];
 
 // Checks a page by axe-core. The script is run by the browser's debugger, because the policy of the page allows no other script. The
@@ -30,7 +36,9 @@ async function check(page, path) {
 }
 
 async function started(test) {
-  const broker = await serving(test, QUEUES + queue(LONG));
+  const broker = await serving(test, QUEUES + queue(LONG) + TENANTS);
+  for (const customer of ["ada", LONG]) await broker.call("enqueue", "tenants", "--set", `customer=${customer}`);
+  await broker.call("groups", "pause", "tenants", LONG, "--reason", "at night ".repeat(30));
   await broker.call("pause", "rainfall", "--reason", "at night ".repeat(30));
   await broker.call("redrive", "orders", "--limit", "1", "--yes", "--wait");
   return broker;

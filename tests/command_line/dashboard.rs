@@ -211,6 +211,49 @@ fn header_for_tokens_needs_identities_and_a_name() {
 }
 
 #[test]
+fn groups_are_listed_paused_and_resumed() {
+    let toml = "
+[queues.orders]
+managed_columns = { customer = 'text' }
+group = 'customer'
+";
+    let (workspace, admin) = serving(toml, |_| ());
+    for customer in ["ada", "ada", "<grace>"] {
+        workspace.call(&format!("enqueue orders --set customer={customer}"));
+    }
+    let queue = get(admin, "/queues/orders");
+    assert!(queue.body.contains(">&lt;grace&gt;"), "{}", queue.body);
+    assert!(!get(admin, "/queues/work").body.contains("Groups"));
+    let list = "/queues/orders/groups";
+    let form = format!("form={}&group=ada", form_of(&get(admin, list)));
+    let stranger = post(admin, &format!("{list}/pause"), "", "form=x&group=ada");
+    assert_eq!(stranger.status, 403, "{stranger:?}");
+    let paused = post(
+        admin,
+        &format!("{list}/pause"),
+        "",
+        &format!("{form}&reason=audit"),
+    );
+    assert_eq!(paused.status, 303, "{paused:?}");
+    let shown = get(admin, &format!("{list}?state=paused")).body;
+    assert!(
+        shown.contains("audit") && !shown.contains("grace"),
+        "{shown}"
+    );
+    assert!(
+        get(admin, &format!("{list}?state=ready"))
+            .body
+            .contains("grace")
+    );
+    let resumed = post(admin, &format!("{list}/resume"), "", &form);
+    assert_eq!(resumed.status, 303, "{resumed:?}");
+    let shown = get(admin, &format!("{list}?state=paused")).body;
+    assert!(shown.contains("No group is in this state"), "{shown}");
+    let unknown = get(admin, "/queues/work/groups");
+    assert_eq!(unknown.status, 400, "{unknown:?}");
+}
+
+#[test]
 fn page_needs_a_login_where_callers_have_identities() {
     let (_workspace, admin, token) = serving_an_observer();
     let unknown = get(admin, "/");

@@ -3,23 +3,26 @@
 use std::collections::BTreeMap;
 
 use lease_broker_proto::{
-    ItemState, ItemSummary, ListItemsRequest, ListQueuesRequest, QueueSummary,
+    ItemState, ItemSummary, ListGroupsRequest, ListGroupsResponse, ListItemsRequest,
+    ListQueuesRequest, QueueSummary,
 };
 use lease_broker_store::Activity;
 use maud::{Markup, html};
-use tonic::Status;
+use tonic::{Code, Status};
 
 use super::chart::{Line, chart};
-use super::format;
 use super::layout::form_token;
 use super::queues::{pause_form, pause_note};
 use super::viewer::Viewer;
+use super::{format, groups};
 use crate::grpc::{AdminApi, AdminCaller};
 use crate::security::Rpc;
 
 /// The number of leases that are shown, and of dead items whose errors are grouped.
 const LEASES: i32 = 10;
 const FAILURES: i32 = 200;
+/// The number of groups that are shown.
+const GROUPS: i32 = 10;
 
 /// The data of the page of a queue.
 pub(super) struct QueueContent {
@@ -28,6 +31,8 @@ pub(super) struct QueueContent {
     leases: Vec<ItemSummary>,
     /// The items that died last.
     dead: Vec<ItemSummary>,
+    /// The first groups. `None`: the queue has no groups.
+    groups: Option<ListGroupsResponse>,
 }
 
 /// Reads the data of this queue's page that the caller may see.
@@ -51,10 +56,21 @@ pub(super) async fn read(
         ..ListQueuesRequest::default()
     };
     let mut queues = api.list_queues(caller, request).await?.queues;
+    let groups = ListGroupsRequest {
+        queue: name.to_owned(),
+        page_size: GROUPS,
+        ..ListGroupsRequest::default()
+    };
+    let groups = match api.list_groups(caller, groups).await {
+        // The queue has no groups.
+        Err(status) if status.code() == Code::InvalidArgument => None,
+        listed => Some(listed?),
+    };
     Ok(QueueContent {
         queue: queues.pop().unwrap_or_default(),
         leases: list(ItemState::Leased, LEASES, false).await?.items,
         dead: list(ItemState::Dead, FAILURES, true).await?.items,
+        groups,
     })
 }
 
@@ -64,6 +80,7 @@ pub(super) fn content(viewer: &Viewer, content: &QueueContent) -> Markup {
         queue,
         leases,
         dead,
+        groups: listed,
     } = content;
     let name = &queue.queue;
     let history = viewer.state().broker.get();
@@ -81,6 +98,13 @@ pub(super) fn content(viewer: &Viewer, content: &QueueContent) -> Markup {
         section aria-labelledby="leases" {
             h2 #leases { "Leases that end first" }
             (lease_table(leases, &link))
+        }
+        @if let Some(listed) = listed {
+            section aria-labelledby="groups" {
+                h2 #groups { a href=(groups::link(name)) { "Groups" } }
+                @if listed.groups.is_empty() { p.empty { "No group has an item that waits." } } @else { (groups::table(viewer, name, &listed.groups)) }
+                @if !listed.next_page_token.is_empty() { p.hint { "The first " (listed.groups.len()) ". " a href=(groups::link(name)) { "Show all" } } }
+            }
         }
         section aria-labelledby="failures" {
             h2 #failures { "Dead items by error" }
