@@ -543,8 +543,7 @@ pub enum HeldBack {
     Released = 4,
     /// The queue is paused.
     Paused = 5,
-    /// Items are ready, and their groups hold them back: by a lease, by an item before them, by a limit, or because the group is
-    /// paused.
+    /// Items are ready, and their groups hold them back: by a lease, by an item before them, by a limit, or by a pause.
     GroupsBusy = 6,
     /// The queue has as many leases as it may have.
     MaxLeases = 7,

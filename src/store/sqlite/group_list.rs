@@ -60,21 +60,21 @@ pub(super) fn find_groups(
 }
 
 /// The rendered statements of a list.
-struct GroupList<'a> {
+pub(super) struct GroupList<'a> {
     connection: &'a Connection,
     queue: &'a QueueStatements,
     collation: String,
     order: GroupOrder,
     max_leases: usize,
     has_tables: bool,
-    first: String,
-    next: String,
-    head: String,
-    leases: String,
+    pub(super) first: String,
+    pub(super) next: String,
+    pub(super) head: String,
+    pub(super) leases: String,
 }
 
 impl<'a> GroupList<'a> {
-    fn new(
+    pub(super) fn new(
         connection: &'a Connection,
         queue: &'a QueueStatements,
         order: GroupOrder,
