@@ -188,9 +188,12 @@ fn next(
     has_tables: bool,
     has_bound: bool,
 ) -> String {
-    let bound = |column: &str, collate: &str| match has_bound {
-        true => format!("{column} > ?2{collate}"),
-        false => format!("{column} IS NOT NULL"),
+    let bound = |column: &str, collate: &str| {
+        if has_bound {
+            format!("{column} > ?2{collate}")
+        } else {
+            format!("{column} IS NOT NULL")
+        }
     };
     let collate = format!(" COLLATE {}", placeholders["collation"]);
     let parts = with(
@@ -220,9 +223,10 @@ fn next(
         let parts = with(&parts, [("in_state", in_state)]);
         format!(" {}", render(GROUP_LIST, "next_busy", &parts))
     });
-    let paused = match has_tables {
-        true => format!(" {}", render(GROUP_LIST, "next_paused", &parts)),
-        false => String::new(),
+    let paused = if has_tables {
+        format!(" {}", render(GROUP_LIST, "next_paused", &parts))
+    } else {
+        String::new()
     };
     let sources = [
         ("next_ready", render(GROUP_LIST, "next_ready", &parts)),
