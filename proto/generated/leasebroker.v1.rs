@@ -543,8 +543,7 @@ pub enum HeldBack {
     Released = 4,
     /// The queue is paused.
     Paused = 5,
-    /// Items are ready, and their groups hold them back: by a lease, by an item before them, by a limit, or because the group is
-    /// paused.
+    /// Items are ready, and their groups hold them back: by a lease, by an item before them, by a limit, or by a pause.
     GroupsBusy = 6,
     /// The queue has as many leases as it may have.
     MaxLeases = 7,
@@ -1956,8 +1955,8 @@ pub struct GroupSummary {
     /// The number of leases, counted up to 1,000.
     #[prost(int32, tag = "3")]
     pub leases: i32,
-    /// The item that decides about the state: in a group with an order the leased item, or else the first one; in another group the first
-    /// ready item, or else a leased or a delayed one. Absent: a paused group without such an item.
+    /// The item that decides about the state: in a group with an order the leased item, or else the first one; in another group the
+    /// first ready item, or else a leased or a delayed one. Absent: a paused group without such an item.
     #[prost(message, optional, tag = "4")]
     pub head: ::core::option::Option<GroupHead>,
     /// The pause. Absent: the group is not paused.
@@ -1976,8 +1975,8 @@ pub struct GroupHead {
     /// The time since the item entered its state. Absent: it is unknown.
     #[prost(message, optional, tag = "3")]
     pub age: ::core::option::Option<::prost_types::Duration>,
-    /// The time at which the lease expires, or at which the delayed item becomes ready, by the database's clock. Absent: the item is ready or
-    /// dead.
+    /// The time at which the lease expires, or at which the delayed item becomes ready, by the database's clock. Absent: the item is
+    /// ready or dead.
     #[prost(message, optional, tag = "4")]
     pub due_time: ::core::option::Option<::prost_types::Timestamp>,
     /// The time until due_time at the time of the answer, zero if it has passed. Absent: there is no due_time.
@@ -2909,12 +2908,13 @@ pub mod admin_service_client {
                 );
             self.inner.unary(req, path, codec).await
         }
-        /// Lists the groups of a queue with their states, page by page, in the order of the column's values: the groups that have a ready, leased
-        /// or delayed item, or a dead one that halts them, and those that are paused. Rows with NULL in the column belong to no group.
+        /// Lists the groups of a queue with their states, page by page, in the order of the column's values: the groups that have a ready,
+        /// leased or delayed item, or a dead one that halts them, and those that are paused. Rows with NULL in the column belong to no
+        /// group.
         ///
-        /// The cost of a page does not grow with the number of items. With a state, a page looks at 1,000 groups, so it can have fewer groups than
-        /// its page_size, or none, although more follow. The list ends when next_page_token is empty. A group that changes while one pages can be
-        /// left out.
+        /// The cost of a page does not grow with the number of items. With a state, a page looks at 1,000 groups, so it can have fewer
+        /// groups than its page_size, or none, although more follow. The list ends when next_page_token is empty. A group that changes
+        /// while one pages can be left out.
         ///
         /// Errors: INVALID_FIELD (queue: it has no groups; state, page_size, page_token), LIMIT_EXCEEDED (page_size), QUEUE_NOT_FOUND, OVERLOADED,
         /// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
@@ -2944,9 +2944,9 @@ pub mod admin_service_client {
         }
         /// Pauses a group of a queue, for all brokers of the database, or replaces its pause. The queue must have groups in its configuration.
         ///
-        /// A paused group gives no lease: no claim that begins after the answer to this call gets an item of the group. Other groups go on, and so
-        /// do the leases that are held. A claim that gets nothing because of paused groups answers with HELD_BACK_GROUPS_BUSY. A group can be
-        /// paused that has no items yet.
+        /// A paused group gives no lease: no claim that begins after the answer to this call gets an item of the group. Other groups go
+        /// on, and so do the leases that are held. A claim that gets nothing because of paused groups answers with HELD_BACK_GROUPS_BUSY.
+        /// A group can be paused that has no items yet.
         ///
         /// Errors: INVALID_FIELD (group: the queue has no groups, or the column cannot have this value; until), LIMIT_EXCEEDED (until; group: 1,000
         /// groups of the queue are paused), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
@@ -3308,12 +3308,13 @@ pub mod admin_service_server {
             tonic::Response<super::SetQueueLimitsResponse>,
             tonic::Status,
         >;
-        /// Lists the groups of a queue with their states, page by page, in the order of the column's values: the groups that have a ready, leased
-        /// or delayed item, or a dead one that halts them, and those that are paused. Rows with NULL in the column belong to no group.
+        /// Lists the groups of a queue with their states, page by page, in the order of the column's values: the groups that have a ready,
+        /// leased or delayed item, or a dead one that halts them, and those that are paused. Rows with NULL in the column belong to no
+        /// group.
         ///
-        /// The cost of a page does not grow with the number of items. With a state, a page looks at 1,000 groups, so it can have fewer groups than
-        /// its page_size, or none, although more follow. The list ends when next_page_token is empty. A group that changes while one pages can be
-        /// left out.
+        /// The cost of a page does not grow with the number of items. With a state, a page looks at 1,000 groups, so it can have fewer
+        /// groups than its page_size, or none, although more follow. The list ends when next_page_token is empty. A group that changes
+        /// while one pages can be left out.
         ///
         /// Errors: INVALID_FIELD (queue: it has no groups; state, page_size, page_token), LIMIT_EXCEEDED (page_size), QUEUE_NOT_FOUND, OVERLOADED,
         /// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
@@ -3326,9 +3327,9 @@ pub mod admin_service_server {
         >;
         /// Pauses a group of a queue, for all brokers of the database, or replaces its pause. The queue must have groups in its configuration.
         ///
-        /// A paused group gives no lease: no claim that begins after the answer to this call gets an item of the group. Other groups go on, and so
-        /// do the leases that are held. A claim that gets nothing because of paused groups answers with HELD_BACK_GROUPS_BUSY. A group can be
-        /// paused that has no items yet.
+        /// A paused group gives no lease: no claim that begins after the answer to this call gets an item of the group. Other groups go
+        /// on, and so do the leases that are held. A claim that gets nothing because of paused groups answers with HELD_BACK_GROUPS_BUSY.
+        /// A group can be paused that has no items yet.
         ///
         /// Errors: INVALID_FIELD (group: the queue has no groups, or the column cannot have this value; until), LIMIT_EXCEEDED (until; group: 1,000
         /// groups of the queue are paused), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.

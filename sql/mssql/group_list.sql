@@ -1,16 +1,19 @@
 -- Purpose: lists the groups of a queue, page by page.
--- Sections: `list` is one batch. It goes from group to group by `next`, without and with a lower bound, which contains `next_ready`, and
---   `next_busy` once or per state. Then it reads the item that decides about the state of each group, by `of_state` per state.
--- Parameters: @P1: queue. @P2: group, as text. @P3: 1 if the page begins behind @P2, or 0. @P4: number of groups to look at. @P5: maximum
---   of the count of leases.
--- Results: 1. the server's time, and the limit of leases of a group or NULL. 2. For each group: its name, its leases, the pause (time,
---   end, caller, reason), and the item: state, time of the state, due time and key. All NULL if there is none.
+-- Sections: `list` is one batch. It goes from group to group by `next`, without and with a lower bound, which contains
+--   `next_ready`, and `next_busy` once or per state. Then it reads the item that decides about the state of each group, by
+--   `of_state` per state.
+-- Parameters: @P1: queue. @P2: group, as text. @P3: 1 if the page begins behind @P2, or 0. @P4: number of groups to look at. @P5:
+--   maximum of the count of leases.
+-- Results: 1. the server's time, and the limit of leases of a group or NULL. 2. For each group: its name, its leases, the pause
+--   (time, end, caller, reason), and the item: state, time of the state, due time and key. All NULL if there is none.
 -- Locks: none; READUNCOMMITTED. S on the row of the queue and on its paused groups, one at a time.
--- Indexes: group (ready items), busy (others). Without filtered indexes the group index serves for both. Each group takes a few seeks.
+-- Indexes: group (ready items), busy (others). Without filtered indexes the group index serves for both. Each group takes a few
+--   seeks.
 -- Why READUNCOMMITTED: an operator looks, and waits for no program.
 -- Why the paused groups are read first: a login that may not see the table lists the groups without their pauses.
 -- Why `next_busy` once per state without filtered indexes: the state leads the index then, so only one state can be sought in.
--- Why `next_busy` has no FORCESEEK: without a lower bound nothing is sought in a column that cannot be NULL, and the hint would be refused.
+-- Why `next_busy` has no FORCESEEK: without a lower bound nothing is sought in a column that cannot be NULL, and the hint would be
+--   refused.
 -- Why a strict group's lease decides before its first item: one item of it is leased at a time, whichever that is.
 
 -- :: list

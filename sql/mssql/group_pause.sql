@@ -1,15 +1,16 @@
 -- Purpose: pauses a group of a queue, and ends its pause.
 -- Sections: `pause` and `resume` are one batch each. Both contain `take_row` and `remove`. `of_item` is a part of why.sql.
--- Parameters: @P1: queue. @P2: group, as text. `pause`: @P3: end of the pause, as ISO 8601 text; empty: none. @P4: name of the caller.
---   @P5: reason. `of_item`: those of `facts` in why.sql.
--- Results: `pause`: 1 if the group is paused, or 0 if too many groups are, and the time. `resume`: the pause that it has ended: time,
---   end, caller and reason. `of_item`: the pause of the item's group: the group, time, end, caller and reason. No row if the table does
---   not exist, or if the login may not see it.
--- Locks, in order: X on the row of the queue until COMMIT, for which it waits until claims of the queue have committed. X on the rows of
---   the paused groups that are deleted or added. `of_item`: S on one row at a time, unless the database has READ_COMMITTED_SNAPSHOT.
+-- Parameters: @P1: queue. @P2: group, as text. `pause`: @P3: end of the pause, as ISO 8601 text; empty: none. @P4: name of the
+--   caller. @P5: reason. `of_item`: those of `facts` in why.sql.
+-- Results: `pause`: 1 if the group is paused, or 0 if too many groups are, and the time. `resume`: the pause that it has ended:
+--   time, end, caller and reason. `of_item`: the pause of the item's group: the group, time, end, caller and reason. No row if the
+--   table does not exist, or if the login may not see it.
+-- Locks, in order: X on the row of the queue until COMMIT, for which it waits until claims of the queue have committed. X on the
+--   rows of the paused groups that are deleted or added. `of_item`: S on one row at a time, unless the database has
+--   READ_COMMITTED_SNAPSHOT.
 -- Indexes: primary key, from which all rows of the queue are read, at most 1,000.
--- Why the row of the queue is updated first: claims update it first too. So no claim that begins after the answer leases an item of a
---   paused group.
+-- Why the row of the queue is updated first: claims update it first too. So no claim that begins after the answer leases an item of
+--   a paused group.
 -- Why {stored_group} converts by TRY_CONVERT: another queue can have groups of another type, and the order in which conditions are
 --   evaluated is not fixed.
 

@@ -1,11 +1,12 @@
 -- Purpose: list the groups of a queue, page by page.
--- Sections: `next` returns the first group, or the one behind ?2. It contains `next_ready`, `next_busy` once or per state,
---   and `next_paused`. `head` returns the item that decides about the state of a group: key, state, time of the state, due time. It contains
---   `of_state` per state. `leases` counts the leases of a group, and `max_leases` returns the limit of a group. The pause of a group comes from
---   `find` of group_pause.sql.
+-- Sections: `next` returns the first group, or the one behind ?2. It contains `next_ready`, `next_busy` once or per state, and
+--   `next_paused`. `head` returns the item that decides about the state of a group: key, state, time of the state, due time. It
+--   contains `of_state` per state. `leases` counts the leases of a group, and `max_leases` returns the limit of a group. The pause
+--   of a group comes from `find` of group_pause.sql.
 -- Parameters: ?1 queue; ?2 group; ?4 maximum of the count.
 -- Locks: none; a read in WAL mode does not wait for a writer. The sections of a page run in one read transaction.
--- Indexes: group (ready items), busy (others). Without filtered indexes the group index serves for both. Each section is a few seeks.
+-- Indexes: group (ready items), busy (others). Without filtered indexes the group index serves for both. Each section is a few
+--   seeks.
 -- Why `next_busy` once per state without filtered indexes: the state leads the index then, so only one state can be sought in.
 -- Why COLLATE in the outer ORDER BY: a column of a compound SELECT has no collation of its own.
 -- Why a strict group's lease decides before its first item: one item of it is leased at a time, whichever that is.

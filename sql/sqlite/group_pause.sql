@@ -1,13 +1,13 @@
 -- Purpose: pause a group of a queue, and end its pause.
 -- Sections: `add_row` gives the queue a row if it has none. `find_collation` returns the collation of the column that names groups.
---   `find` returns the pause of a group, and `remove` deletes it. `count` returns the number of paused groups. `pause` adds one. Both calls
---   then run `count_paused` of groups.sql. `of_item` returns the pause of the group of an item, for `why`.
--- Parameters: ?1 queue; ?2 group; ?3 now (ms since 1970); ?4 end of the pause (ms since 1970; NULL: none); ?5 name of the caller; ?6 reason.
---   `find_collation`: ?1 index; ?2 column. `of_item`: ?1 to ?3 key values; ?4 now.
+--   `find` returns the pause of a group, and `remove` deletes it. `count` returns the number of paused groups. `pause` adds one.
+--   Both calls then run `count_paused` of groups.sql. `of_item` returns the pause of the group of an item, for `why`.
+-- Parameters: ?1 queue; ?2 group; ?3 now (ms since 1970); ?4 end of the pause (ms since 1970; NULL: none); ?5 name of the caller;
+--   ?6 reason. `find_collation`: ?1 index; ?2 column. `of_item`: ?1 to ?3 key values; ?4 now.
 -- Locks: the write lock of the file; none in `of_item`.
 -- Indexes: primary key.
--- Why the rows of all groups of the queue are compared if the collation is not BINARY: equal is what the column calls equal. There are
---   1,000 at most.
+-- Why the rows of all groups of the queue are compared if the collation is not BINARY: equal is what the column calls equal. There
+--   are 1,000 at most.
 -- Why the collation is read from the index: the catalogue does not list the collations of columns.
 
 -- :: add_row

@@ -21,8 +21,8 @@ pub enum GroupState {
     Paused,
 }
 
-/// The item that decides about the state of a group: in a strict group the leased one, or else the first one; in another group the first
-/// ready one, or else a leased or a delayed one. Times are by the store's clock, in milliseconds since 1970-01-01T00:00:00Z.
+/// The item that decides about the state of a group: in a strict group the leased one, or else the first one; in another group the
+/// first ready one, or else a leased or a delayed one. Times are by the store's clock, in milliseconds since 1970-01-01T00:00:00Z.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupHead {
     /// The key.
@@ -78,8 +78,8 @@ impl ListedGroup {
     /// The maximum number of leases that are counted.
     pub const MAX_COUNT: usize = Groups::MAX_LEASES as usize;
 
-    /// Returns a group. `max_leases`: the limit of leases of a group that the row of the queue has, or 0. `None`: the group has no items
-    /// and no pause.
+    /// Returns a group. `max_leases`: the limit of leases of a group that the row of the queue has, or 0. `None`: the group has no
+    /// items and no pause.
     pub(super) fn new(
         group: Key,
         (order, max_leases): (GroupOrder, usize),

@@ -287,6 +287,7 @@ macro_rules! conformance {
                     suspect_of_a_paused_group_is_not_leased
                     other_groups_by_schema_apply_end_the_pauses
                     too_many_paused_groups_are_refused
+                    claim_after_the_answer_leases_nothing_of_the_group
                 }
                 groups {
                     strict_group_has_one_lease_at_a_time

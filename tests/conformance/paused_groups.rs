@@ -1,5 +1,7 @@
 //! Pauses of single groups.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lease_broker_model::group::GroupOrder;
@@ -10,7 +12,9 @@ use lease_broker_value::Value;
 
 use super::groups::{STRICT, customer_table, grouped, insert, items};
 use crate::harness::Harness;
-use crate::harness::fixture::{Broker, Fixture, HOUR, MINUTE, SECOND, call, keys, release, text};
+use crate::harness::fixture::{
+    Broker, Fixture, HOUR, MINUTE, SECOND, call, keys, new_item, release, text,
+};
 use crate::harness::table::{Kind, Table};
 
 fn new_pause(reason: &str) -> NewGroupPause {
@@ -226,4 +230,51 @@ pub(crate) async fn too_many_paused_groups_are_refused<H: Harness>() {
     assert!(resume(&fixture, "7").await.is_some());
     pause(&fixture, "one more").await;
     assert_eq!(claim_keys(&fixture).await, ["2"]);
+}
+
+pub(crate) async fn claim_after_the_answer_leases_nothing_of_the_group<H: Harness>() {
+    const ROUNDS: usize = 10;
+    const WORKERS: usize = 6;
+    const ITEMS: i64 = 900;
+
+    let order = GroupOrder::Parallel { max_leases: None };
+    let table = [customer_table()];
+    let fixture = Fixture::<H>::over(&table, vec![grouped(order)]).await;
+    let new = (0..ITEMS).map(|id| {
+        let customer = text(if id % 2 == 0 { "a" } else { "b" });
+        new_item(&[("id", Value::Int(id)), ("customer", customer)])
+    });
+    let added = fixture.try_enqueue(new.collect()).await;
+    assert_eq!(added.map(|keys| keys.len()), Ok(900));
+    let brokers = [(*fixture).clone(), fixture.another().await];
+    for round in 0..ROUNDS {
+        let is_answered = Arc::new(AtomicBool::new(false));
+        let workers = (0..WORKERS).map(|worker| {
+            let (broker, is_answered) = (brokers[worker % 2].clone(), is_answered.clone());
+            tokio::spawn(async move {
+                loop {
+                    let begins_after = is_answered.load(Ordering::SeqCst);
+                    let leased = broker.claim(2).await;
+                    for item in &leased {
+                        broker.complete(&item.lease).await;
+                    }
+                    if begins_after {
+                        return keys(&leased);
+                    }
+                }
+            })
+        });
+        let workers: Vec<_> = workers.collect();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        pause(&fixture, "a").await;
+        is_answered.store(true, Ordering::SeqCst);
+        for worker in workers {
+            let leased = worker.await.expect("no panic");
+            let of_group = |key: &String| key.parse::<i64>().expect("a number") % 2 == 0;
+            assert!(!leased.iter().any(of_group), "{round}: {leased:?}");
+        }
+        assert!(resume(&fixture, "a").await.is_some());
+    }
+    let done = fixture.counts().await[State::Completed as usize];
+    assert!(done > 0, "no claim ran beside a pause");
 }

@@ -139,7 +139,7 @@ const (
 	HeldBack_HELD_BACK_RELEASED HeldBack = 4
 	// The queue is paused.
 	HeldBack_HELD_BACK_PAUSED HeldBack = 5
-	// Items are ready, and their groups hold them back: by a lease, by an item before them, or by a limit.
+	// Items are ready, and their groups hold them back: by a lease, by an item before them, by a limit, or by a pause.
 	HeldBack_HELD_BACK_GROUPS_BUSY HeldBack = 6
 	// The queue has as many leases as it may have.
 	HeldBack_HELD_BACK_MAX_LEASES HeldBack = 7

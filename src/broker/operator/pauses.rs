@@ -80,7 +80,8 @@ impl Operator {
         })
     }
 
-    /// Ends the pause of a group, and wakes the claims of the queue that wait at this broker. Returns the pause. `None`: there was none.
+    /// Ends the pause of a group, and wakes the claims of the queue that wait at this broker. Returns the pause. `None`: there was
+    /// none.
     ///
     /// # Errors
     /// [`Error::QueueNotFound`], [`Error::InvalidField`] (`group`), and those of the store.

@@ -34,8 +34,8 @@ impl Groups {
 
 /// Pause a group: give no more leases for its items
 ///
-/// The pause is stored in the database. It counts for all brokers, and survives restarts. Other groups go on, and so do the workers that
-/// hold leases. A group that is paused already gets the new pause.
+/// The pause is stored in the database. It counts for all brokers, and survives restarts. Other groups go on, and so do the workers
+/// that hold leases. A group that is paused already gets the new pause.
 #[derive(Debug, Args)]
 #[command(after_help = with_place("\
 Examples:

@@ -45,9 +45,9 @@ pub trait Browse: Inspect {
         key: Key,
     ) -> Result<Option<ItemRecord>, StoreError>;
 
-    /// Finds a page of groups of a queue that has groups, in the order of their values: those that have a ready, leased or delayed item,
-    /// or a dead one that halts them, and those that are paused. The cost grows with the number of groups on the page, and not with their
-    /// items. A group that changes meanwhile can be left out.
+    /// Finds a page of groups of a queue that has groups, in the order of their values: those that have a ready, leased or delayed
+    /// item, or a dead one that halts them, and those that are paused. The cost grows with the number of groups on the page, and
+    /// not with their items. A group that changes meanwhile can be left out.
     async fn find_groups(
         &self,
         queue: QueueIndex,

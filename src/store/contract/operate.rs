@@ -37,8 +37,9 @@ pub trait Operate: Send + Sync + 'static {
         change: LimitChange,
     ) -> Result<QueueLimitValues, StoreError>;
 
-    /// Pauses a group of a queue that has groups, or replaces its pause. No claim that begins after the answer leases an item of the
-    /// group, at any broker. Leases that are held go on. `None`: [`MAX_PAUSED_GROUPS`](crate::MAX_PAUSED_GROUPS) other groups are paused.
+    /// Pauses a group of a queue that has groups, or replaces its pause. No claim that begins after the answer leases an item of
+    /// the group, at any broker. Leases that are held go on. `None`: [`MAX_PAUSED_GROUPS`](crate::MAX_PAUSED_GROUPS) other groups
+    /// are paused.
     async fn pause_group(
         &self,
         queue: QueueIndex,

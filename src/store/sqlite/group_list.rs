@@ -60,21 +60,21 @@ pub(super) fn find_groups(
 }
 
 /// The rendered statements of a list.
-struct GroupList<'a> {
+pub(super) struct GroupList<'a> {
     connection: &'a Connection,
     queue: &'a QueueStatements,
     collation: String,
     order: GroupOrder,
     max_leases: usize,
     has_tables: bool,
-    first: String,
-    next: String,
-    head: String,
-    leases: String,
+    pub(super) first: String,
+    pub(super) next: String,
+    pub(super) head: String,
+    pub(super) leases: String,
 }
 
 impl<'a> GroupList<'a> {
-    fn new(
+    pub(super) fn new(
         connection: &'a Connection,
         queue: &'a QueueStatements,
         order: GroupOrder,
@@ -188,9 +188,12 @@ fn next(
     has_tables: bool,
     has_bound: bool,
 ) -> String {
-    let bound = |column: &str, collate: &str| match has_bound {
-        true => format!("{column} > ?2{collate}"),
-        false => format!("{column} IS NOT NULL"),
+    let bound = |column: &str, collate: &str| {
+        if has_bound {
+            format!("{column} > ?2{collate}")
+        } else {
+            format!("{column} IS NOT NULL")
+        }
     };
     let collate = format!(" COLLATE {}", placeholders["collation"]);
     let parts = with(
@@ -220,9 +223,10 @@ fn next(
         let parts = with(&parts, [("in_state", in_state)]);
         format!(" {}", render(GROUP_LIST, "next_busy", &parts))
     });
-    let paused = match has_tables {
-        true => format!(" {}", render(GROUP_LIST, "next_paused", &parts)),
-        false => String::new(),
+    let paused = if has_tables {
+        format!(" {}", render(GROUP_LIST, "next_paused", &parts))
+    } else {
+        String::new()
     };
     let sources = [
         ("next_ready", render(GROUP_LIST, "next_ready", &parts)),

@@ -16,7 +16,7 @@ use super::super::queue_statements::QueueStatements;
 use crate::schema::Schema as _;
 
 /// Kinds of tables, and the line of the query plan with which SQLite finds one row by its key.
-const TABLES: [(&str, &str); 4] = [
+pub(super) const TABLES: [(&str, &str); 4] = [
     (
         "CREATE TABLE item (a INTEGER PRIMARY KEY, b TEXT, rank INTEGER)",
         "SEARCH item USING INTEGER PRIMARY KEY (rowid=?)",
@@ -40,7 +40,7 @@ const INSERT_ROWS: &str = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n 
     INSERT INTO item (a, b, rank, lease_state, lease_due_time, lease_token)
     SELECT n, 'text ' || n, n % 10, CASE WHEN n % 20 > 4 THEN 3 ELSE n % 20 END, n, randomblob(16) FROM n";
 
-fn spec(order: Order, filtered_indexes: bool) -> QueueSpec {
+pub(super) fn spec(order: Order, filtered_indexes: bool) -> QueueSpec {
     QueueSpec {
         name: "item".to_owned(),
         table: "item".to_owned(),
@@ -82,7 +82,11 @@ fn spec(order: Order, filtered_indexes: bool) -> QueueSpec {
 }
 
 /// Creates a table with rows and adopts it. With `statistics`, the query planner knows the number of rows.
-fn open_queue(create: &str, spec: &QueueSpec, statistics: bool) -> (Connection, QueueStatements) {
+pub(super) fn open_queue(
+    create: &str,
+    spec: &QueueSpec,
+    statistics: bool,
+) -> (Connection, QueueStatements) {
     let connection = Connection::open_in_memory().expect("open");
     connection.execute_batch(create).expect(create);
     let mut schema = SqliteSchema::over(connection);
@@ -100,7 +104,7 @@ fn open_queue(create: &str, spec: &QueueSpec, statistics: bool) -> (Connection, 
 }
 
 /// Returns the lines of the query plan of a statement.
-fn query_plan(connection: &Connection, sql: &str) -> Vec<String> {
+pub(super) fn query_plan(connection: &Connection, sql: &str) -> Vec<String> {
     let mut explain = connection
         .prepare(&format!("EXPLAIN QUERY PLAN {sql}"))
         .expect(sql);

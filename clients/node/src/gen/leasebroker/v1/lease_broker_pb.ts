@@ -1424,7 +1424,7 @@ export enum HeldBack {
   PAUSED = 5,
 
   /**
-   * Items are ready, and their groups hold them back: by a lease, by an item before them, or by a limit.
+   * Items are ready, and their groups hold them back: by a lease, by an item before them, by a limit, or by a pause.
    *
    * @generated from enum value: HELD_BACK_GROUPS_BUSY = 6;
    */
