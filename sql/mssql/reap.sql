@@ -19,6 +19,8 @@
 --   SQL Server the update changes each picked row. On Babelfish another reaper can pick the same rows and end them first. If the
 --   update then changes none of the rows, none is reported. If it changes some, the batch throws 51224, is rolled back, and the
 --   broker runs it again.
+-- Why the result has the order of the pick, also among rows with one due time: `remember` adds suspects in that order. A reader
+--   of the result then knows which of them a claim gets first.
 -- Why TOP (@count) and the hints: see leases.sql. TOP (@count) never removes a row.
 -- Why IF around the changes: see leases.sql.
 
@@ -71,7 +73,7 @@ END;
 SELECT {d_key_values}, d.lb_f, d.lb_attempt, d.lb_t, d.lb_owner, d.lb_since, d.lb_due, d.lb_trace, @now AS lb_now, d.lb_state, d.lb_next
 FROM @due AS d
 WHERE @changed_count > 0
-ORDER BY d.lb_due;
+ORDER BY d.lb_due, d.lb_p;
 
 -- :: next_due
 SELECT TOP (1) @now AS lb_now, t.{lease_due_time} AS lb_due

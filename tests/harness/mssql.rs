@@ -32,6 +32,12 @@ use values::{literal, operand, value};
 /// Environment variable with the connection string of the server.
 const SERVER: &str = "LEASE_BROKER_TEST_MSSQL";
 
+/// Runs `work`, which reads the catalog, while no other test of this run drops tables. The harness does so itself.
+pub(crate) async fn read_catalog<T>(work: impl Future<Output = T>) -> T {
+    let _lock = pooled_database::TABLE_DROPS.read().await;
+    work.await
+}
+
 pub(crate) struct MssqlHarness {
     /// `None` only while the harness is dropped.
     database: Option<PooledDatabase>,

@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio_util::compat::{Compat, TokioAsyncWriteCompatExt as _};
 
-use crate::harness::mssql::MssqlHarness;
+use crate::harness::mssql::{MssqlHarness, read_catalog};
 use crate::harness::{Harness as _, can_run};
 use crate::support::skipped::skipped;
 
@@ -126,7 +126,9 @@ impl Program {
     ) -> T {
         let settings = self.settings();
         let work = move || work(&mut MssqlSchema::open(&settings).expect("a schema"));
-        tokio::task::spawn_blocking(work).await.expect("no panic")
+        read_catalog(tokio::task::spawn_blocking(work))
+            .await
+            .expect("no panic")
     }
 }
 

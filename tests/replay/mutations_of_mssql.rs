@@ -270,28 +270,28 @@ fn operators() -> Vec<Mutation> {
     vec![
         without(
             Cancel,
-            "cancel",
-            "t.{lease_state} = 1 AND (l.lb_fence IS NULL OR l.lb_fence = t.{lease_fence})",
+            "end_held",
+            "t.{lease_state} = 1 AND (l.lb_fence IS NULL OR l.lb_fence = t.{lease_fence}){held_since}",
         )
-        .and("cancel", "CASE WHEN  THEN 1 END", "1"),
+        .and("end_held", "CASE WHEN  THEN 1 END", "1"),
         without(
             Cancel,
-            "cancel",
+            "end_held",
             " AND (l.lb_fence IS NULL OR l.lb_fence = t.{lease_fence})",
         ),
         change(
             Cancel,
-            "cancel",
+            "end_held",
             "t.{lease_attempt} >= @max_attempts",
             "t.{lease_attempt} > @max_attempts",
         ),
-        without(Cancel, "cancel", "{lease_token} = NULL, "),
+        without(Cancel, "end_held", "{lease_token} = NULL, "),
         without(
             Cancel,
-            "cancel",
+            "end_held",
             ", {lease_due_time} = CASE d.lb_next WHEN 2 THEN @due END",
         ),
-        without(Cancel, "cancel", " AND t.{lease_fence} = d.lb_f").equivalent_because(READ_BEFORE),
+        without(Cancel, "end_held", " AND t.{lease_fence} = d.lb_f").equivalent_because(READ_BEFORE),
         without(Cancel, "cancel", "l.lb_fence = t.{lease_fence} AND "),
         without(Cancel, "cancel", " AND t.{lease_owner} IS NOT NULL"),
         change(

@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdout, Stdio};
 
 use tonic::transport::{Channel, Endpoint};
 
+use crate::harness::mssql::read_catalog;
 use crate::support::client::Client;
 use crate::support::process::program;
 use crate::support::signal;
@@ -20,11 +21,17 @@ pub(crate) struct BrokerProcess {
 
 impl BrokerProcess {
     /// Starts a broker with this configuration, and waits until it serves.
-    pub(crate) fn serve(connection_string: &str, config: &str) -> Self {
+    pub(crate) async fn serve(connection_string: &str, config: &str) -> Self {
+        read_catalog(async { Self::start(connection_string, config) }).await
+    }
+
+    fn start(connection_string: &str, config: &str) -> Self {
         let text = config;
         let folder = tempfile::tempdir().expect("a folder");
         let config = folder.path().join("queues.toml");
         std::fs::write(&config, text).expect("a file");
+        let log = folder.path().join("log");
+        let log_file = std::fs::File::create(&log).expect("a file");
         let mut child = program()
             .args(["serve", "--listen", "127.0.0.1:0", "--config"])
             .arg(config)
@@ -33,7 +40,7 @@ impl BrokerProcess {
             .env("LEASE_BROKER_STORE__COMMAND_TIMEOUT", "60s")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(log_file)
             .spawn()
             .expect("the program starts");
         let mut output = BufReader::new(child.stdout.take().expect("its output"));
@@ -44,7 +51,10 @@ impl BrokerProcess {
             .and_then(|(_, rest)| rest.split_once(','))
             .and_then(|(address, _)| address.parse().ok());
         Self {
-            address: address.unwrap_or_else(|| panic!("no address: {announced}")),
+            address: address.unwrap_or_else(|| {
+                let log = std::fs::read_to_string(&log).unwrap_or_default();
+                panic!("no address: {announced}{log}")
+            }),
             child,
             _output: output,
         }

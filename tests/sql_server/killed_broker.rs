@@ -52,8 +52,8 @@ async fn broker_settles_leases_of_a_killed_broker() {
     };
     let proxy = Proxy::before(&program.connection_string).await;
     // Started one after the other. Otherwise both would create the tables.
-    let mut first = BrokerProcess::serve(proxy.connection_string(), CONFIG);
-    let second = BrokerProcess::serve(proxy.connection_string(), CONFIG);
+    let mut first = BrokerProcess::serve(proxy.connection_string(), CONFIG).await;
+    let second = BrokerProcess::serve(proxy.connection_string(), CONFIG).await;
     let (one, other) = (first.client("one"), second.client("other"));
     let items: Vec<_> = (0..20).map(|at| item(&format!("{at}"))).collect();
     retry_while_unavailable(|| one.try_enqueue(items.clone())).await;

@@ -8,10 +8,11 @@ use lease_broker_store::{Facts as _, StoreError, Upkeep as _};
 use uuid::Uuid;
 
 use crate::harness::fixture::queue;
+use crate::harness::mssql::read_catalog;
 use crate::harness::program::{Program, start};
 
 async fn open(program: &Program) -> Result<MssqlStore, StoreError> {
-    MssqlStore::open(&program.settings(), &[]).await
+    read_catalog(MssqlStore::open(&program.settings(), &[])).await
 }
 
 /// Returns the text of the error with which a store refuses the database.

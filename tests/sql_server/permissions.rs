@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::harness::Harness as _;
 use crate::harness::fixture::{Broker, new_item, queue};
+use crate::harness::mssql::read_catalog;
 use crate::harness::program::{Program, patient_settings, start};
 use crate::support::timeout::wait_until;
 
@@ -71,7 +72,9 @@ async fn least_rights_suffice_and_protect_the_secret() {
         assert!(outcome.is_err(), "the login may run {refused}");
     }
     let settings = patient_settings(&connection_string);
-    let store = MssqlStore::open(&settings, &[spec]).await.expect("a store");
+    let store = read_catalog(MssqlStore::open(&settings, &[spec]))
+        .await
+        .expect("a store");
     assert_eq!(store.probe().await, Ok(()));
     let broker = Broker::new(Arc::new(store));
     let items = broker.claim(2).await;

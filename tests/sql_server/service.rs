@@ -11,6 +11,7 @@ use tokio::net::TcpListener;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
+use crate::harness::mssql::read_catalog;
 use crate::harness::program::patient_settings;
 use crate::support::client::Client;
 use crate::support::timeout::{TEST_TIMEOUT, with_timeout};
@@ -44,7 +45,7 @@ impl Service {
             max_connections: CONNECTIONS,
             ..settings
         };
-        let store = MssqlStore::open(&settings, &config.queues).await;
+        let store = read_catalog(MssqlStore::open(&settings, &config.queues)).await;
         let store = Arc::new(store.expect("a store"));
         let settings = broker::BrokerConfig::from(&config);
         let broker = Arc::new(Broker::start(store, &config.queues, settings));

@@ -34,8 +34,8 @@ async fn stopped_broker_does_not_block_other_claims() {
     };
     let proxy = Proxy::before(&program.connection_string).await;
     // Started one after the other. Otherwise both would create the tables.
-    let stopped = BrokerProcess::serve(proxy.connection_string(), CONFIG);
-    let running = BrokerProcess::serve(&program.connection_string, CONFIG);
+    let stopped = BrokerProcess::serve(proxy.connection_string(), CONFIG).await;
+    let running = BrokerProcess::serve(&program.connection_string, CONFIG).await;
     let (one, other) = (stopped.client("one"), running.client("other"));
     program.run(ROWS).await;
     // The first claim of a session takes long on some servers.

@@ -96,7 +96,8 @@ pub struct ReleasedClaims {
 /// The result of [`Leases::reap`](super::Leases::reap).
 #[derive(Clone, Debug, Default)]
 pub struct Reaped {
-    /// The expired leases that this run ended.
+    /// The expired leases that this run ended, the earliest due time first. The items that became ready join the list of suspects
+    /// in this order.
     pub expired: Vec<EndedLease>,
     /// The number of delayed items that became ready.
     pub promoted: usize,

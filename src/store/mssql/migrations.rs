@@ -28,15 +28,15 @@ FROM INFORMATION_SCHEMA.TABLES AS t
 WHERE t.TABLE_NAME = N'lease_broker_migration' AND t.TABLE_SCHEMA <> SCHEMA_NAME()
 ORDER BY t.TABLE_SCHEMA";
 
-/// Waits 3 s for an application lock that belongs to the session. Returns a negative number if another session holds it.
+/// Waits 30 s for an application lock that belongs to the session. Returns a negative number if another session holds it. One long
+/// wait, because Babelfish 4.3 ends the whole server when a session has failed five times to get an application lock.
 const LOCK: &str = "DECLARE @r int; EXEC @r = sp_getapplock @Resource = N'lease_broker_migration', \
-    @LockMode = 'Exclusive', @LockOwner = 'Session', @LockTimeout = 3000; SELECT @r";
-/// The number of times that the lock is requested. They take 30 s together.
-const LOCK_TRIES: usize = 10;
+    @LockMode = 'Exclusive', @LockOwner = 'Session', @LockTimeout = 30000; SELECT @r";
 const UNLOCK: &str =
     "EXEC sp_releaseapplock @Resource = N'lease_broker_migration', @LockOwner = 'Session'";
 
-/// Runs `work` while holding the migration lock, so that only one broker at a time prepares the database.
+/// Runs `work` while holding the migration lock, so that only one broker at a time prepares the database. The connection must be
+/// one for schema changes, whose time limit is longer than the wait.
 ///
 /// # Errors
 /// [`StoreError::Unavailable`] if another broker holds the lock for 30 s. The errors of `work`.
@@ -44,14 +44,8 @@ pub(super) async fn with_migration_lock(
     connection: &mut Connection,
     work: impl AsyncFnOnce(&mut Connection) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
-    let mut locked = false;
-    for _ in 0..LOCK_TRIES {
-        let results = connection.batch(LOCK).await?;
-        locked = decode::integer(decode::single_row(&results, 0)?, 0)? >= 0;
-        if locked {
-            break;
-        }
-    }
+    let results = connection.batch(LOCK).await?;
+    let locked = decode::integer(decode::single_row(&results, 0)?, 0)? >= 0;
     if !locked {
         return Err(StoreError::unavailable(
             "timed out after 30 s: another broker holds the migration lock; try again when it has finished",

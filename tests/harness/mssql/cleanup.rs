@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, OnceLock};
 
 use super::database::{self, Database};
+use super::pooled_database::TABLE_DROPS;
 use super::{SERVER, runtime};
 
 /// Environment variable that makes the test binary act as the cleanup process.
@@ -78,7 +79,9 @@ fn databases_are_dropped_when_their_run_has_ended() {
     let mut process = start_process();
     send_name(&mut process, &database);
     assert!(exists(&database.name).expect("list of databases"));
+    let lock = TABLE_DROPS.blocking_write();
     drop(process.stdin.take());
     assert!(process.wait().expect("the cleanup process ends").success());
+    drop(lock);
     assert!(!exists(&database.name).expect("databases"));
 }
