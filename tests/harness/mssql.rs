@@ -38,6 +38,12 @@ pub(crate) async fn read_catalog<T>(work: impl Future<Output = T>) -> T {
     work.await
 }
 
+/// Runs `work`, which drops tables, while no other test of this run reads the catalog. The harness does so itself.
+pub(crate) async fn drop_tables<T>(work: impl Future<Output = T>) -> T {
+    let _lock = pooled_database::TABLE_DROPS.write().await;
+    work.await
+}
+
 pub(crate) struct MssqlHarness {
     /// `None` only while the harness is dropped.
     database: Option<PooledDatabase>,
@@ -276,7 +282,7 @@ impl Harness for MssqlHarness {
             WHERE i.object_id = {object}
             UNION ALL SELECT CONCAT('trigger ', g.name) FROM sys.triggers AS g WHERE g.parent_id = {object}"
         );
-        let rows = self.batch(&columns).await;
+        let rows = read_catalog(self.batch(&columns)).await;
         let line = |row: &tiberius::Row| row.get::<&str, _>(0).expect("a text").to_owned();
         let mut lines: Vec<String> = rows.iter().map(line).collect();
         lines.sort();

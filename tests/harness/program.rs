@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio_util::compat::{Compat, TokioAsyncWriteCompatExt as _};
 
-use crate::harness::mssql::{MssqlHarness, read_catalog};
+use crate::harness::mssql::{MssqlHarness, drop_tables, read_catalog};
 use crate::harness::{Harness as _, can_run};
 use crate::support::skipped::skipped;
 
@@ -85,6 +85,11 @@ impl Program {
     pub(crate) async fn run(&self, sql: &str) {
         let ran = self.try_run(sql).await;
         ran.unwrap_or_else(|error| panic!("{error}: {sql}"));
+    }
+
+    /// Runs a batch that drops tables.
+    pub(crate) async fn drop_tables(&self, sql: &str) {
+        drop_tables(self.run(sql)).await;
     }
 
     /// Runs a batch that may fail.

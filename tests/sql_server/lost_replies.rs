@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::harness::Harness as _;
 use crate::harness::fixture::{Broker, call, complete_with, keys, new_item, queue, text};
-use crate::harness::mssql::MssqlHarness;
+use crate::harness::mssql::{MssqlHarness, read_catalog};
 use crate::harness::program::{Program, patient_settings, start};
 use crate::harness::proxy::{Direction, Proxy};
 use crate::support::timeout::{wait_until, with_timeout};
@@ -42,7 +42,9 @@ impl TestBroker {
             command_timeout: Duration::from_secs(40),
             ..patient_settings(proxy.connection_string())
         };
-        let store = MssqlStore::open(&settings, &queues).await.expect("open");
+        let store = read_catalog(MssqlStore::open(&settings, &queues))
+            .await
+            .expect("open");
         Some(Self {
             broker: Broker::new(Arc::new(store)),
             proxy,

@@ -77,7 +77,7 @@ async fn changed_migration_is_refused_until_tables_are_dropped() {
         lease_broker_retention, lease_broker_request, lease_broker_request_key, lease_broker_suspect, \
         lease_broker_instance, lease_broker_queue, lease_broker_group, lease_broker_operation, \
         lease_broker_epoch, lease_broker_generation";
-    program.run(drop_tables).await;
+    program.drop_tables(drop_tables).await;
     let store = open(&program).await.expect("a store");
     assert_eq!(store.probe().await, Ok(()));
     let secrets =
@@ -117,7 +117,7 @@ async fn tables_in_two_schemas_are_warned_of() {
     program.run(create).await;
     let found = warnings().await;
     program
-        .run("DROP TABLE reports.lease_broker_migration")
+        .drop_tables("DROP TABLE reports.lease_broker_migration")
         .await;
     program.run("DROP SCHEMA reports").await;
     assert!(

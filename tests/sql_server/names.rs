@@ -28,7 +28,7 @@ async fn check_table_name(harness: &MssqlHarness, program: &Program, name: &str,
     let count = format!("SELECT COUNT(*) FROM {quoted} WHERE lease_state = 3");
     assert_eq!(program.number(&count).await, 1);
     drop(broker);
-    program.run(&format!("DROP TABLE {quoted}")).await;
+    program.drop_tables(&format!("DROP TABLE {quoted}")).await;
 }
 
 #[tokio::test]
@@ -72,7 +72,9 @@ async fn two_schemas_can_have_tables_of_one_name() {
     let completed = fixture.at(1).complete(&item.lease).await;
     assert_eq!(completed, Some(State::Completed));
     for schema in ["north", "south"] {
-        program.run(&format!("DROP TABLE {schema}.item")).await;
+        program
+            .drop_tables(&format!("DROP TABLE {schema}.item"))
+            .await;
         program.run(&format!("DROP SCHEMA {schema}")).await;
     }
 }

@@ -13,6 +13,7 @@ use crate::harness::Harness as _;
 use crate::harness::fixture::{
     Broker, HOUR, complete_with, fail, keys, new_item, queue, release, text,
 };
+use crate::harness::mssql::read_catalog;
 use crate::harness::program::{patient_settings, start};
 use crate::harness::proxy::Proxy;
 
@@ -35,7 +36,9 @@ async fn operations_survive_a_slow_breaking_network() {
     // Each cut makes the next operation use a new session. On a busy Babelfish server the first statements of a session
     // can take longer than the default timeout.
     let settings = patient_settings(proxy.connection_string());
-    let store = MssqlStore::open(&settings, &queues).await.expect("open");
+    let store = read_catalog(MssqlStore::open(&settings, &queues))
+        .await
+        .expect("open");
     let broker = Broker::new(Arc::new(store));
 
     let item = |payload| new_item(&[("payload", text(payload))]);

@@ -23,6 +23,7 @@ use uuid::Uuid;
 
 use crate::harness::Harness as _;
 use crate::harness::fixture::{Broker, HOUR, complete_with, fail, new_item, queue, release, text};
+use crate::harness::mssql::read_catalog;
 use crate::harness::program::{Program, start};
 use crate::harness::proxy::Proxy;
 use crate::sql_server::network_faults::inject_faults;
@@ -204,7 +205,7 @@ async fn wait_patiently(description: &str, mut condition: impl AsyncFnMut() -> b
 async fn open_patiently(settings: &Settings, queues: &[QueueSpec]) -> MssqlStore {
     let start = Instant::now();
     loop {
-        match MssqlStore::open(settings, queues).await {
+        match read_catalog(MssqlStore::open(settings, queues)).await {
             Err(StoreError::Unavailable(_)) if start.elapsed() < RETRY_TIMEOUT => {}
             opened => return opened.expect("open"),
         }

@@ -64,7 +64,7 @@ async fn foreign_key_refuses_its_own_completion() {
             assert_eq!(program.texts(archived).await, ["1", "2", "3", "5"]);
         }
         // A table that others refer to cannot be dropped.
-        program.run("DROP TABLE line").await;
+        program.drop_tables("DROP TABLE line").await;
     }
 }
 

@@ -45,7 +45,7 @@ async fn end_history(program: &Program) {
     program
         .run("ALTER TABLE item SET (SYSTEM_VERSIONING = OFF)")
         .await;
-    program.run("DROP TABLE item_history").await;
+    program.drop_tables("DROP TABLE item_history").await;
 }
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn partitioned_table_works_as_a_queue() {
         check_aligned_index(&fixture, &program).await;
     }
     drop(fixture);
-    program.run("DROP TABLE item").await;
+    program.drop_tables("DROP TABLE item").await;
     program.run("DROP PARTITION SCHEME tens").await;
     program.run("DROP PARTITION FUNCTION by_tens").await;
 }

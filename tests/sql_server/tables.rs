@@ -85,7 +85,7 @@ async fn key_that_is_not_unique_is_refused() {
         assert_eq!(problems.len(), 1, "{table}");
         let problem = &problems[0];
         assert!(problem.contains("does not identify a row"), "{problem}");
-        program.run("DROP TABLE item").await;
+        program.drop_tables("DROP TABLE item").await;
     }
 }
 
@@ -293,7 +293,7 @@ async fn alias_type_acts_as_its_base_type() {
     let added = fixture.try_enqueue(vec![item]).await;
     let claimed = fixture.claim(9).await;
     let counts = (added.map(|keys| keys.len()), keys(&claimed));
-    program.run("DROP TABLE item").await;
+    program.drop_tables("DROP TABLE item").await;
     program.run("DROP TYPE order_code").await;
     assert_eq!(counts, (Ok(1), vec!["a".to_owned()]));
 }
