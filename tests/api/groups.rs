@@ -287,7 +287,8 @@ async fn groups_are_listed_page_by_page() {
         ..request(String::new())
     };
     let paused = list_groups(&client, paused).await.expect("a page");
-    assert_eq!(paused.groups, second.groups);
+    let names: Vec<_> = paused.groups.iter().map(|group| &*group.group).collect();
+    assert_eq!(names, ["c"]);
     // A token belongs to its list.
     let other = ListGroupsRequest {
         state: GroupState::Ready.into(),

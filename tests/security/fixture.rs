@@ -31,10 +31,11 @@ use crate::support::server::Server;
 pub(crate) const ISSUER: &str = "https://issuer.example";
 pub(crate) const AUDIENCE: &str = "lease-broker";
 
-/// Two queues. Tests give roles on `work` only.
+/// Two queues. Tests give roles on `work` only. It has groups, so that every rpc is possible.
 const QUEUES: &str = "
 [queues.work]
 managed_columns = { payload = \"text\" }
+group = { column = \"payload\", order = \"none\" }
 [queues.hidden]
 managed_columns = { payload = \"text\" }
 ";

@@ -5,7 +5,10 @@ import sys
 
 import grpc
 
-ADMIN = {"CancelLeases", "ListItems", "PauseQueue", "ResumeQueue", "StartOperation"}
+ADMIN = {
+    "CancelLeases", "ListItems", "PauseQueue", "ResumeQueue", "SetQueueLimits", "ListGroups", "PauseGroup", "ResumeGroup",
+    "StartOperation",
+}
 
 
 def codes(target, ca, caller, rpcs, queues):
