@@ -193,7 +193,8 @@ fn unread_answers_of_settlements_are_bounded() {
         "300 unread answers of 220 KB to settlements",
         connection.sent(),
     );
-    effect.bystander_unharmed().memory_below(32);
+    // All answers have 66 MB. The budget lets 16 MiB wait, and the allocator keeps some of what is freed.
+    effect.bystander_unharmed().memory_below(48);
 }
 
 #[test]
