@@ -225,10 +225,11 @@ func TestRefusedHeartbeatIsSentAgainAtOnceWithoutItsCheckpoint(t *testing.T) {
 	var at [3]time.Time
 	extended := broker.heartbeat
 	broker.heartbeat = func(call int, renewal *pb.Renewal) *pb.HeartbeatResult {
-		sent <- renewal.Checkpoint
+		// The channel orders the times before their use.
 		if call < len(at) {
 			at[call] = time.Now()
 		}
+		sent <- renewal.Checkpoint
 		if renewal.Checkpoint != nil {
 			return &pb.HeartbeatResult{Outcome: pb.Outcome_OUTCOME_REFUSED, Refusal: refused("checkpoint")}
 		}
