@@ -13,7 +13,7 @@ const PUSH_PROMISE: u8 = 5;
 
 /// Sends these frames and expects a GOAWAY with this code.
 fn expect_goaway(name: &str, frames: &[u8], code: u32) {
-    goaway::expect_goaway(name, code, |connection| {
+    goaway::expect_goaway(name, &[code], |connection| {
         connection.send(frames).expect("sent");
     });
 }

@@ -7,7 +7,7 @@ use crate::support::frames::{
 
 /// Opens a call, sends one frame again and again, and expects a GOAWAY with this code.
 fn expect_goaway(name: &str, start: &[u8], one: &[u8], code: u32) {
-    goaway::expect_goaway(name, code, |connection| {
+    goaway::expect_goaway(name, &[code], |connection| {
         connection.send(start).expect("sent");
         send_until_closed(connection, &one.repeat(200));
     });
@@ -33,7 +33,11 @@ fn data_frames_of_padding_end_the_connection() {
 #[test]
 fn data_after_the_end_of_a_stream_ends_the_connection() {
     let start = [call_headers(1, HEARTBEAT, 0), message(1, &[], END_STREAM)].concat();
-    expect_goaway("DATA after END_STREAM", &start, &message(1, &[], 0), 1);
+    // PROTOCOL_ERROR, or ENHANCE_YOUR_CALM if the broker has just reset the stream: it ignores the frames then, and counts them.
+    goaway::expect_goaway("DATA after END_STREAM", &[1, 11], |connection| {
+        connection.send(&start).expect("sent");
+        send_until_closed(connection, &message(1, &[], 0).repeat(200));
+    });
 }
 
 #[test]
