@@ -13,7 +13,7 @@ const CALM: u32 = 11;
 
 /// Sends a HEADERS frame without an end, then one CONTINUATION frame again and again. Expects a GOAWAY.
 fn continuation_flood(name: &str, payload: &[u8]) {
-    expect_goaway(name, CALM, |connection| {
+    expect_goaway(name, &[CALM], |connection| {
         let start = frame(HEADERS, END_STREAM, 1, &call_block(HEARTBEAT, &[]));
         connection.send(&start).expect("sent");
         let burst = frame(CONTINUATION, 0, 1, payload).repeat(50);
@@ -38,7 +38,7 @@ fn references_to_a_large_header_end_the_connection() {
     // Index 0x3e is the first entry of the table of this connection.
     block.extend([0x80 | 0x3e; 11_000]);
     let headers = frame(HEADERS, END_HEADERS | END_STREAM, 1, &block);
-    expect_goaway("HPACK bomb", CALM, |connection| {
+    expect_goaway("HPACK bomb", &[CALM], |connection| {
         connection.send(&headers).expect("sent");
     });
 }
