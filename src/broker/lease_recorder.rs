@@ -240,11 +240,12 @@ impl LeaseRecorder {
 
     /// Observes how long items waited until they were leased, in milliseconds.
     pub(super) fn observe_waits(&self, queue: QueueIndex, millis: impl Iterator<Item = i64>) {
-        let waited = &self.metrics.queue(queue).waited_millis;
+        let mut sum = 0_usize;
         for millis in millis {
-            waited.add(usize::try_from(millis).unwrap_or(0));
+            sum = sum.saturating_add(usize::try_from(millis).unwrap_or(0));
             self.observer.waited(queue, duration_between(0, millis));
         }
+        self.metrics.queue(queue).waited_millis.add(sum);
     }
 
     fn observe_ended(&self, queue: QueueIndex, leases: &[EndedLease], end: LeaseEnd) {
