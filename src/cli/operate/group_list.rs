@@ -7,16 +7,11 @@ use lease_broker_proto as proto;
 use super::admin::Admin;
 use super::complete;
 use super::item_row::known;
-use super::list::{Limit, parse_limit};
+use super::listing::{self, Limit, Listing, parse_limit};
 use super::place_args::{PlaceArgs, with_place};
 use crate::cli::CommandError;
 use crate::cli::lease_args::state_name;
-use crate::cli::output::{OutputFormat, Row, note, proto_moment, std_duration};
-
-/// The maximum number of groups on a page of the service.
-const PAGE: usize = 1_000;
-/// The text of a table without groups.
-const NO_GROUPS: &str = "no groups in this state";
+use crate::cli::output::{Row, proto_moment, std_duration};
 
 /// List the groups of a queue with their states
 ///
@@ -76,65 +71,36 @@ impl ListGroups {
             state: state.unwrap_or(proto::GroupState::Unspecified).into(),
             ..proto::ListGroupsRequest::default()
         };
-        match self.limit {
-            Limit::Items(limit) => list(&admin, request, self.place.output(), limit).await,
-            Limit::All => list_all(&admin, request, self.place.output()).await,
-        }
+        listing::print(&admin, request, self.place.output(), self.limit).await
     }
 }
 
-async fn list(
-    admin: &Admin,
-    mut request: proto::ListGroupsRequest,
-    output: OutputFormat,
-    limit: usize,
-) -> Result<(), CommandError> {
-    // One more than asked for shows that there are more.
-    let asked = limit.saturating_add(1);
-    let mut rows = Vec::new();
-    loop {
-        let wanted = (asked - rows.len()).min(PAGE);
-        request.page_size = i32::try_from(wanted).unwrap_or(i32::MAX);
-        let page = admin.list_groups(request.clone()).await?;
-        rows.extend(page.groups.iter().map(group_row));
-        request.page_token = page.next_page_token;
-        if rows.len() >= asked || request.page_token.is_empty() {
-            break;
-        }
-    }
-    let has_more = rows.len() > limit;
-    rows.truncate(limit);
-    output.print(&rows, NO_GROUPS);
-    if has_more {
-        note(&format!(
-            "{limit} groups are listed, and there are more: --limit N lists N, --limit all lists all"
-        ));
-    }
-    Ok(())
-}
+impl Listing for proto::ListGroupsRequest {
+    type Entry = proto::GroupSummary;
 
-/// Lists all groups, page by page, so that the command needs no memory for them.
-async fn list_all(
-    admin: &Admin,
-    mut request: proto::ListGroupsRequest,
-    output: OutputFormat,
-) -> Result<(), CommandError> {
-    request.page_size = i32::try_from(PAGE).unwrap_or(i32::MAX);
-    let mut is_first = true;
-    loop {
-        let page = admin.list_groups(request.clone()).await?;
-        let rows: Vec<Row> = page.groups.iter().map(group_row).collect();
-        output.print_page(&rows, is_first);
-        is_first &= rows.is_empty();
-        request.page_token = page.next_page_token;
-        if request.page_token.is_empty() {
-            break;
-        }
+    const ENTRIES: &str = "groups";
+    const NONE: &str = "no groups in this state";
+
+    fn row(group: &proto::GroupSummary) -> Row {
+        group_row(group)
     }
-    if is_first {
-        output.print(&[], NO_GROUPS);
+
+    async fn page(
+        &self,
+        admin: &Admin,
+        size: i32,
+    ) -> Result<(Vec<proto::GroupSummary>, String), CommandError> {
+        let request = Self {
+            page_size: size,
+            ..self.clone()
+        };
+        let page = admin.list_groups(request).await?;
+        Ok((page.groups, page.next_page_token))
     }
-    Ok(())
+
+    fn set_token(&mut self, token: String) {
+        self.page_token = token;
+    }
 }
 
 /// Returns the row of a group.

@@ -4,15 +4,15 @@ use clap::{Args, Subcommand};
 use clap_complete::ArgValueCandidates;
 use lease_broker_proto as proto;
 use prost_types::Timestamp;
-use serde_json::{Value as Json, json};
 
 use super::audit_args::AuditArgs;
 use super::complete;
 use super::group_list::ListGroups;
+use super::pause_parts::{PauseParts, with_pause};
 use super::place_args::{PlaceArgs, with_place};
 use super::time_args::parse_future;
 use crate::cli::CommandError;
-use crate::cli::output::{Row, proto_moment};
+use crate::cli::output::Row;
 
 /// List the groups of a queue, and pause single ones
 #[derive(Debug, Subcommand)]
@@ -118,30 +118,15 @@ impl ResumeGroup {
 /// Returns a pause as one sentence.
 fn pause_text(pause: &proto::GroupPause) -> String {
     let (group, queue) = (&pause.group, &pause.queue);
-    let mut text = format!("group {group} of queue {queue} is paused");
-    if let Json::String(until) = proto_moment(pause.until) {
-        text += &[" until ", &until].concat();
-    }
-    if !pause.reason.is_empty() {
-        text += &["; reason: ", &pause.reason].concat();
-    }
-    if !pause.actor.is_empty() {
-        text += &["; by ", &pause.actor].concat();
-    }
-    text
+    let rest = PauseParts::from(pause).text();
+    format!("group {group} of queue {queue} is paused{rest}")
 }
 
 /// Returns the row of a pause.
 fn pause_row(queue: &str, group: &str, pause: Option<&proto::GroupPause>) -> Row {
-    Row::default()
+    let row = Row::default()
         .field("queue", queue)
         .field("group", group)
-        .field("paused", pause.is_some())
-        .field("reason", json!(pause.map(|pause| &*pause.reason)))
-        .field("actor", json!(pause.map(|pause| &*pause.actor)))
-        .field(
-            "pause_time",
-            proto_moment(pause.and_then(|pause| pause.pause_time)),
-        )
-        .field("until", proto_moment(pause.and_then(|pause| pause.until)))
+        .field("paused", pause.is_some());
+    with_pause(row, pause.map(PauseParts::from))
 }

@@ -8,14 +8,12 @@ use super::admin::Admin;
 use super::complete;
 use super::filter_args::FilterArgs;
 use super::item_row::item_row;
+use super::listing::{self, Limit, Listing, parse_limit};
 use super::place_args::{PlaceArgs, with_place};
 use super::state_name::StateName;
 use crate::cli::CommandError;
 use crate::cli::config_args::unknown_queue;
-use crate::cli::output::{OutputFormat, note};
-
-/// The maximum number of items on a page of the service.
-const PAGE: usize = 1_000;
+use crate::cli::output::Row;
 
 /// List the items of a queue in one state
 ///
@@ -54,23 +52,6 @@ pub(in crate::cli) struct List {
     place: PlaceArgs,
 }
 
-/// The number of items to list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Limit {
-    Items(usize),
-    All,
-}
-
-pub(super) fn parse_limit(text: &str) -> Result<Limit, String> {
-    match text {
-        "all" => Ok(Limit::All),
-        number => number
-            .parse()
-            .map(Limit::Items)
-            .map_err(|_| "must be a number or all".to_owned()),
-    }
-}
-
 impl List {
     pub(in crate::cli) async fn run(self) -> Result<(), CommandError> {
         if self.newest && self.state != StateName::Dead {
@@ -91,85 +72,34 @@ impl List {
             page_token: String::new(),
             newest_first: self.newest,
         };
-        let pages = Pages::new(&admin, request);
-        match self.limit {
-            Limit::Items(limit) => list(pages, self.place.output(), limit).await,
-            Limit::All => list_all(pages, self.place.output()).await,
-        }
+        listing::print(&admin, request, self.place.output(), self.limit).await
     }
 }
 
-/// The text of a table without items.
-const NO_ITEMS: &str = "no items in this state";
+impl Listing for proto::ListItemsRequest {
+    type Entry = proto::ItemSummary;
 
-async fn list(
-    mut pages: Pages<'_>,
-    output: OutputFormat,
-    limit: usize,
-) -> Result<(), CommandError> {
-    // One more than asked for shows that there are more.
-    let asked = limit.saturating_add(1);
-    let mut items = Vec::new();
-    while items.len() < asked
-        && let Some(page) = pages.next(asked - items.len()).await?
-    {
-        items.extend(page);
-    }
-    let has_more = items.len() > limit;
-    items.truncate(limit);
-    let rows: Vec<_> = items.iter().map(item_row).collect();
-    output.print(&rows, NO_ITEMS);
-    if has_more {
-        note(&format!(
-            "{limit} items are listed, and there are more: --limit N lists N, --limit all lists all"
-        ));
-    }
-    Ok(())
-}
+    const ENTRIES: &str = "items";
+    const NONE: &str = "no items in this state";
 
-/// Lists all items, page by page, so that the command needs no memory for them.
-async fn list_all(mut pages: Pages<'_>, output: OutputFormat) -> Result<(), CommandError> {
-    let mut is_first = true;
-    while let Some(items) = pages.next(PAGE).await? {
-        let rows: Vec<_> = items.iter().map(item_row).collect();
-        output.print_page(&rows, is_first);
-        is_first &= rows.is_empty();
-    }
-    if is_first {
-        output.print(&[], NO_ITEMS);
-    }
-    Ok(())
-}
-
-/// The pages of a list. A page can have fewer items than were asked for, or none, although more follow.
-pub(super) struct Pages<'a> {
-    admin: &'a Admin,
-    /// The request of the next page. `None`: there is none.
-    request: Option<proto::ListItemsRequest>,
-}
-
-impl<'a> Pages<'a> {
-    pub(super) fn new(admin: &'a Admin, request: proto::ListItemsRequest) -> Self {
-        Self {
-            admin,
-            request: Some(request),
-        }
+    fn row(item: &proto::ItemSummary) -> Row {
+        item_row(item)
     }
 
-    /// Returns up to `wanted` items more. `None`: there are no more.
-    pub(super) async fn next(
-        &mut self,
-        wanted: usize,
-    ) -> Result<Option<Vec<proto::ItemSummary>>, CommandError> {
-        let Some(mut request) = self.request.take() else {
-            return Ok(None);
+    async fn page(
+        &self,
+        admin: &Admin,
+        size: i32,
+    ) -> Result<(Vec<proto::ItemSummary>, String), CommandError> {
+        let request = Self {
+            page_size: size,
+            ..self.clone()
         };
-        request.page_size = i32::try_from(wanted.min(PAGE)).unwrap_or(i32::MAX);
-        let page = self.admin.list_items(request.clone()).await?;
-        if !page.next_page_token.is_empty() {
-            request.page_token = page.next_page_token;
-            self.request = Some(request);
-        }
-        Ok(Some(page.items))
+        let page = admin.list_items(request).await?;
+        Ok((page.items, page.next_page_token))
+    }
+
+    fn set_token(&mut self, token: String) {
+        self.page_token = token;
     }
 }

@@ -7,7 +7,7 @@ use lease_broker_proto as proto;
 use super::admin::Admin;
 use super::audit_args::AuditArgs;
 use super::complete;
-use super::list::{Limit, parse_limit};
+use super::listing::{Limit, parse_limit};
 use super::operation_row::{
     operation_fingerprint, operation_record, operation_row, operation_state,
 };

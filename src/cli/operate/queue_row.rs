@@ -4,6 +4,7 @@ use lease_broker_proto as proto;
 use serde_json::{Value as Json, json};
 
 use super::operation_row::short_id;
+use super::pause_parts::{PauseParts, with_pause};
 use crate::cli::lease_args::state_name;
 use crate::cli::output::{Row, format_duration, proto_moment, std_duration};
 
@@ -150,29 +151,15 @@ pub(super) fn pause_text(pause: &proto::QueuePause) -> String {
         proto::PauseMode::Both => "gives no leases and refuses new items",
         proto::PauseMode::Claims | proto::PauseMode::Unspecified => "gives no leases",
     };
-    let mut text = format!("queue {} is paused: it {parts}", pause.queue);
-    if let Json::String(until) = proto_moment(pause.until) {
-        text += &[" until ", &until].concat();
-    }
-    if !pause.reason.is_empty() {
-        text += &["; reason: ", &pause.reason].concat();
-    }
-    if !pause.actor.is_empty() {
-        text += &["; by ", &pause.actor].concat();
-    }
-    text
+    let rest = PauseParts::from(pause).text();
+    format!("queue {} is paused: it {parts}{rest}", pause.queue)
 }
 
 /// Returns the row of a pause.
 pub(super) fn pause_row(queue: &str, pause: Option<&proto::QueuePause>) -> Row {
-    Row::default()
+    let mode = pause.map(|pause| mode_name(pause.mode()));
+    let row = Row::default()
         .field("queue", queue)
-        .field("paused", json!(pause.map(|pause| mode_name(pause.mode()))))
-        .field("reason", json!(pause.map(|pause| &*pause.reason)))
-        .field("actor", json!(pause.map(|pause| &*pause.actor)))
-        .field(
-            "pause_time",
-            proto_moment(pause.and_then(|pause| pause.pause_time)),
-        )
-        .field("until", proto_moment(pause.and_then(|pause| pause.until)))
+        .field("paused", json!(mode));
+    with_pause(row, pause.map(PauseParts::from))
 }
