@@ -8,6 +8,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
+use crate::command_line::dashboard::field_of;
 use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::certificates::{Authority, Signed};
 use crate::support::ports::free_port;
@@ -178,10 +179,7 @@ fn certificate_of_an_identity_is_a_login() {
 
     let seen = page(Some(&night));
     assert!(seen.starts_with("http/1.1 200"), "{seen}");
-    let form = |page: &str| {
-        let (_, rest) = page.split_once("name=\"form\" value=\"").expect("a form");
-        rest.split_once('"').expect("an end").0.to_owned()
-    };
+    let form = |page| field_of(page, "form");
     let pause = |form: &str| {
         let request = "POST /pause HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded";
         let body = format!("form={form}&queue=work&mode=claims&reason=night");
@@ -190,10 +188,10 @@ fn certificate_of_an_identity_is_a_login() {
     // A browser sends its certificate with each form, so the form must come from a page of the same identity.
     let of_another = page(Some(&eye));
     assert!(of_another.starts_with("http/1.1 200"), "{of_another}");
-    assert!(!of_another.contains(&form(&seen)), "{of_another}");
+    assert!(!of_another.contains(form(&seen)), "{of_another}");
     let refused = pause("");
     assert!(refused.starts_with("http/1.1 403"), "{refused}");
-    let paused = pause(&form(&seen));
+    let paused = pause(form(&seen));
     assert!(paused.starts_with("http/1.1 303"), "{paused}");
 
     // A revoked certificate is refused as soon as the list is read.

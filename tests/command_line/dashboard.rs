@@ -22,6 +22,11 @@ pub(crate) fn serving(toml: &str, prepare: impl FnOnce(&Workspace)) -> (Workspac
 
 /// Starts a broker whose only identity is an observer. Returns also the observer's token.
 pub(crate) fn serving_an_observer() -> (Workspace, SocketAddr, String) {
+    serving_an_observer_with(|_| ())
+}
+
+/// Does the same. `prepare` can change the files before the broker starts.
+fn serving_an_observer_with(prepare: impl FnOnce(&Workspace)) -> (Workspace, SocketAddr, String) {
     let auth = "
 [auth]
 tokens_file = 'tokens'
@@ -34,6 +39,7 @@ roles = { observer = ['work'] }
     let (workspace, admin) = serving(auth, |workspace| {
         let made = workspace.run("token new eye --tokens-file tokens");
         made.out.trim().clone_into(&mut token);
+        prepare(workspace);
     });
     (workspace, admin, token)
 }
@@ -48,13 +54,12 @@ pub(crate) fn post(admin: SocketAddr, path: &str, cookie: &str, body: &str) -> H
 
 /// Returns the token of the first form on a page.
 pub(crate) fn form_of(page: &HttpResponse) -> &str {
-    field_of(page, "form")
+    field_of(&page.body, "form")
 }
 
 /// Returns the value of the first hidden field with this name.
-fn field_of<'a>(page: &'a HttpResponse, name: &str) -> &'a str {
+pub(crate) fn field_of<'a>(page: &'a str, name: &str) -> &'a str {
     let (_, rest) = page
-        .body
         .split_once(&format!("name=\"{name}\" value=\""))
         .expect(name);
     rest.split_once('"').expect("an end").0
@@ -141,7 +146,7 @@ fn pause_and_redrive_by_forms() {
     );
     assert_eq!(asked.status, 200, "{asked:?}");
     assert!(asked.body.contains("Redrive 1"), "{}", asked.body);
-    let id = field_of(&asked, "request_id");
+    let id = field_of(&asked.body, "request_id");
     let started = post(
         admin,
         "/queues/work/start",
@@ -174,18 +179,7 @@ pub(crate) fn form_of_another_page_is_refused() {
 
 #[test]
 fn reverse_proxy_sends_the_token_of_the_viewer_in_its_header() {
-    let mut token = String::new();
-    let auth = "
-[auth]
-tokens_file = 'tokens'
-[[auth.identities]]
-name = 'eye'
-token = 'eye'
-roles = { observer = ['work'] }
-";
-    let (_workspace, admin) = serving(auth, |workspace| {
-        let made = workspace.run("token new eye --tokens-file tokens");
-        made.out.trim().clone_into(&mut token);
+    let (_workspace, admin, token) = serving_an_observer_with(|workspace| {
         let toml = std::fs::read_to_string(workspace.path("queues.toml")).expect("text");
         let header = "admin.token_header = 'X-Forwarded-Access-Token'";
         workspace.write("queues.toml", &format!("{header}\n{toml}"));

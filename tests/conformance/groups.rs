@@ -557,8 +557,9 @@ pub(crate) async fn removal_drops_the_indexes_of_groups<H: Harness>() {
     }
 }
 
-pub(crate) async fn every_kind_of_column_can_name_groups<H: Harness>() {
-    let value = |kind: Kind, number: i64| match kind {
+/// Returns a value of a column of this kind, another one for each number.
+pub(crate) fn value_of(kind: Kind, number: i64) -> Value {
+    match kind {
         Kind::Text => text(&format!("it's \"{number}\" ☂")),
         Kind::Blob => Value::Bytes(vec![u8::try_from(number).expect("small"); 16]),
         Kind::Decimal => Value::Decimal(format!("{number}.5000")),
@@ -567,7 +568,19 @@ pub(crate) async fn every_kind_of_column_can_name_groups<H: Harness>() {
             nanos: 0,
         },
         _ => Value::Int(number),
-    };
+    }
+}
+
+/// Starts a queue with strict groups whose column has this kind.
+pub(crate) async fn grouped_by<H: Harness>(kind: Kind) -> Fixture<H> {
+    let table = Table::new("item")
+        .required("id", Kind::BigInt)
+        .column("customer", kind)
+        .key(&["id"]);
+    Fixture::over(&[table], vec![grouped(STRICT)]).await
+}
+
+pub(crate) async fn every_kind_of_column_can_name_groups<H: Harness>() {
     for kind in [
         Kind::Int,
         Kind::BigInt,
@@ -576,13 +589,9 @@ pub(crate) async fn every_kind_of_column_can_name_groups<H: Harness>() {
         Kind::Blob,
         Kind::Timestamp,
     ] {
-        let table = Table::new("item")
-            .required("id", Kind::BigInt)
-            .column("customer", kind)
-            .key(&["id"]);
-        let fixture = Fixture::<H>::over(&[table], vec![grouped(STRICT)]).await;
+        let fixture = grouped_by::<H>(kind).await;
         for id in 1..=6 {
-            let row = [("id", Value::Int(id)), ("customer", value(kind, id % 3))];
+            let row = [("id", Value::Int(id)), ("customer", value_of(kind, id % 3))];
             fixture.harness.insert("item", &row).await;
         }
         let mut served = BTreeSet::new();

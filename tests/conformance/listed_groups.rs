@@ -11,10 +11,10 @@ use lease_broker_store::{
 };
 use lease_broker_value::Value;
 
-use super::groups::{STRICT, customer_table, grouped, insert, items};
+use super::groups::{STRICT, customer_table, grouped, grouped_by, insert, items, value_of};
 use crate::harness::Harness;
 use crate::harness::fixture::{Broker, Fixture, HOUR, fail, keys, new_item, release, text};
-use crate::harness::table::{Kind, Table};
+use crate::harness::table::Kind;
 
 const ALL: GroupSearch = GroupSearch {
     after: None,
@@ -206,15 +206,6 @@ pub(crate) async fn pages_list_each_group_once<H: Harness>() {
 }
 
 pub(crate) async fn listed_name_of_every_kind_names_its_group<H: Harness>() {
-    let value = |kind: Kind, number: i64| match kind {
-        Kind::Text => text(&format!("it's \"{number}\" ☂")),
-        Kind::Decimal => Value::Decimal(format!("{number}.5000")),
-        Kind::Timestamp => Value::Timestamp {
-            seconds: 1_700_000_000 + number,
-            nanos: 0,
-        },
-        _ => Value::Int(number),
-    };
     for kind in [
         Kind::Int,
         Kind::BigInt,
@@ -222,13 +213,9 @@ pub(crate) async fn listed_name_of_every_kind_names_its_group<H: Harness>() {
         Kind::Decimal,
         Kind::Timestamp,
     ] {
-        let table = Table::new("item")
-            .required("id", Kind::BigInt)
-            .column("customer", kind)
-            .key(&["id"]);
-        let fixture = Fixture::<H>::over(&[table], vec![grouped(STRICT)]).await;
+        let fixture = grouped_by::<H>(kind).await;
         for id in 1..=3 {
-            let row = [("id", Value::Int(id)), ("customer", value(kind, id))];
+            let row = [("id", Value::Int(id)), ("customer", value_of(kind, id))];
             fixture.harness.insert("item", &row).await;
         }
         let names: Vec<Key> = list(&fixture)

@@ -32,6 +32,7 @@ mod operation_batches;
 mod operations;
 mod order;
 mod pause;
+mod pause_race;
 mod paused_groups;
 mod policies;
 mod purge;

@@ -1,9 +1,5 @@
 //! Pauses of queues.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
 use lease_broker_model::item_state::State;
 use lease_broker_store::{
     ClaimCall, Claimed, EnqueuedOnce, FollowUp, NewPause, PauseMode, QueuePause, StoreError,
@@ -11,6 +7,7 @@ use lease_broker_store::{
 use lease_broker_value::Value;
 use uuid::Uuid;
 
+use super::pause_race::last_claims;
 use crate::harness::Harness;
 use crate::harness::fixture::{
     Broker, Fixture, HOUR, MINUTE, call, complete_with, item_table, keys, new_item, queue,
@@ -191,34 +188,15 @@ pub(crate) async fn reader_without_tables_of_brokers_sees_no_pause<H: Harness>()
 
 pub(crate) async fn claim_after_the_answer_gets_no_lease<H: Harness>() {
     const ROUNDS: usize = 20;
-    const WORKERS: usize = 6;
 
     let fixture = Fixture::<H>::items(0).await;
     fixture.insert(1..=2_000).await;
     let brokers = [(*fixture).clone(), fixture.another().await];
     for round in 0..ROUNDS {
-        let is_answered = Arc::new(AtomicBool::new(false));
-        let workers = (0..WORKERS).map(|worker| {
-            let (broker, is_answered) = (brokers[worker % 2].clone(), is_answered.clone());
-            tokio::spawn(async move {
-                loop {
-                    let begins_after = is_answered.load(Ordering::SeqCst);
-                    let claimed = claimed(&broker, call("worker", 1)).await;
-                    if begins_after {
-                        return claimed;
-                    }
-                    for item in claimed.items {
-                        broker.complete(&item.lease).await;
-                    }
-                }
-            })
-        });
-        let workers: Vec<_> = workers.collect();
-        tokio::time::sleep(Duration::from_millis(5)).await;
-        pause(&fixture, new_pause(PauseMode::Claims, "")).await;
-        is_answered.store(true, Ordering::SeqCst);
-        for worker in workers {
-            let claimed = worker.await.expect("no panic");
+        let pause = async {
+            pause(&fixture, new_pause(PauseMode::Claims, "")).await;
+        };
+        for claimed in last_claims(&brokers, 1, pause).await {
             assert!(
                 claimed.is_paused && claimed.items.is_empty(),
                 "{round}: {claimed:?}"

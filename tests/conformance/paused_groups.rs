@@ -1,7 +1,5 @@
 //! Pauses of single groups.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lease_broker_model::group::GroupOrder;
@@ -11,6 +9,7 @@ use lease_broker_store::{Claimed, GroupPause, Limited, MAX_PAUSED_GROUPS, NewGro
 use lease_broker_value::Value;
 
 use super::groups::{STRICT, customer_table, grouped, insert, items};
+use super::pause_race::last_claims;
 use crate::harness::Harness;
 use crate::harness::fixture::{
     Broker, Fixture, HOUR, MINUTE, SECOND, call, keys, new_item, release, text,
@@ -234,7 +233,6 @@ pub(crate) async fn too_many_paused_groups_are_refused<H: Harness>() {
 
 pub(crate) async fn claim_after_the_answer_leases_nothing_of_the_group<H: Harness>() {
     const ROUNDS: usize = 10;
-    const WORKERS: usize = 6;
     const ITEMS: i64 = 900;
 
     let order = GroupOrder::Parallel { max_leases: None };
@@ -248,28 +246,11 @@ pub(crate) async fn claim_after_the_answer_leases_nothing_of_the_group<H: Harnes
     assert_eq!(added.map(|keys| keys.len()), Ok(900));
     let brokers = [(*fixture).clone(), fixture.another().await];
     for round in 0..ROUNDS {
-        let is_answered = Arc::new(AtomicBool::new(false));
-        let workers = (0..WORKERS).map(|worker| {
-            let (broker, is_answered) = (brokers[worker % 2].clone(), is_answered.clone());
-            tokio::spawn(async move {
-                loop {
-                    let begins_after = is_answered.load(Ordering::SeqCst);
-                    let leased = broker.claim(2).await;
-                    for item in &leased {
-                        broker.complete(&item.lease).await;
-                    }
-                    if begins_after {
-                        return keys(&leased);
-                    }
-                }
-            })
-        });
-        let workers: Vec<_> = workers.collect();
-        tokio::time::sleep(Duration::from_millis(5)).await;
-        pause(&fixture, "a").await;
-        is_answered.store(true, Ordering::SeqCst);
-        for worker in workers {
-            let leased = worker.await.expect("no panic");
+        let pause = async {
+            pause(&fixture, "a").await;
+        };
+        for claimed in last_claims(&brokers, 2, pause).await {
+            let leased = keys(&claimed.items);
             let of_group = |key: &String| key.parse::<i64>().expect("a number") % 2 == 0;
             assert!(!leased.iter().any(of_group), "{round}: {leased:?}");
         }
