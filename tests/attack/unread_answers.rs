@@ -193,7 +193,7 @@ fn unread_answers_of_settlements_are_bounded() {
         "300 unread answers of 220 KB to settlements",
         connection.sent(),
     );
-    // All answers have 66 MB. The budget lets 16 MiB wait, and the allocator keeps some of what is freed.
+    // The answers have 66 MB together. The budget lets 16 MiB wait, and the allocator keeps some of what is freed.
     effect.bystander_unharmed().memory_below(48);
 }
 

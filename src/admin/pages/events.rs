@@ -135,7 +135,7 @@ impl Follower {
     }
 }
 
-/// What comes from a feed.
+/// A message of a feed.
 enum Heard<S> {
     Snapshot(S),
     /// No snapshot for 15 s.
