@@ -150,6 +150,7 @@ async fn claim_and_release(file: &File) -> Duration {
         max_items: BATCH,
         max_bytes: 4 << 20,
         duration: Duration::from_secs(600),
+        groups: Vec::new(),
     };
     let start = Instant::now();
     let claimed = file.store.claim(QUEUE, [call].into(), usize::MAX).await;

@@ -63,6 +63,7 @@ fn calls(calls: usize, max_items: usize) -> Arc<[ClaimCall]> {
         max_items,
         max_bytes: 4 << 20,
         duration: Duration::from_secs(600),
+        groups: Vec::new(),
     };
     (0..calls).map(call).collect()
 }

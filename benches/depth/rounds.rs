@@ -99,6 +99,7 @@ async fn claim(file: &File, count: usize) -> (Vec<LeaseRef>, Duration) {
         max_items: count,
         max_bytes: 4 << 20,
         duration: LEASE,
+        groups: Vec::new(),
     };
     let start = Instant::now();
     let claimed = file.store.claim(QUEUE, [call].into(), usize::MAX).await;

@@ -107,6 +107,7 @@ impl Layer {
             max_items,
             max_bytes: 4 << 20,
             duration: LEASE,
+            groups: Vec::new(),
         };
         let items = store
             .claim(QUEUE, [call].into(), usize::MAX)
@@ -223,6 +224,7 @@ fn store(file: &Path, config: &Config) -> Arc<dyn Store> {
 
 fn claim_request(worker: &str, max_items: usize) -> ClaimRequest {
     ClaimRequest {
+        groups: Vec::new(),
         queue: QUEUE_NAME.to_owned(),
         worker_id: worker.to_owned(),
         max_items,

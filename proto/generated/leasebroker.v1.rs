@@ -32,6 +32,11 @@ pub struct ClaimBatchRequest {
     /// limit of your client too. Absent or 0: 4 MiB, which most clients accept.
     #[prost(int32, tag = "7")]
     pub max_bytes: i32,
+    /// Only items of these groups: values of the column that names groups, each as text in the form of Item.key, up to 100. The queue must have groups in its configuration. The call
+    /// obeys the rules of the groups as other calls do, and takes no turn from them. Empty: items of all groups, and those that
+    /// belong to none.
+    #[prost(string, repeated, tag = "8")]
+    pub groups: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// The leases of a claim.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -277,6 +282,9 @@ pub struct NextClaim {
     /// The maximum size of the response in bytes, as in ClaimBatchRequest. The results of the settlements count too.
     #[prost(int32, tag = "5")]
     pub max_bytes: i32,
+    /// Only items of these groups, as in ClaimBatchRequest.
+    #[prost(string, repeated, tag = "6")]
+    pub groups: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// Completes one item.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -837,8 +845,8 @@ pub mod lease_service_client {
         /// the items, send the call again with the same request_id. If you do not, call ReleaseClaims with it after the
         /// cancelled call has ended.
         ///
-        /// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes), LIMIT_EXCEEDED
-        /// (worker_id, max_items, lease_duration, wait_timeout), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
+        /// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes, groups), LIMIT_EXCEEDED
+        /// (worker_id, max_items, lease_duration, wait_timeout, groups), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
         /// STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. While this instance stops: UNAVAILABLE with the reason DRAINING and
         /// RetryInfo. Send the call again, and another instance accepts it.
         ///
@@ -1115,8 +1123,8 @@ pub mod lease_service_server {
         /// the items, send the call again with the same request_id. If you do not, call ReleaseClaims with it after the
         /// cancelled call has ended.
         ///
-        /// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes), LIMIT_EXCEEDED
-        /// (worker_id, max_items, lease_duration, wait_timeout), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
+        /// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes, groups), LIMIT_EXCEEDED
+        /// (worker_id, max_items, lease_duration, wait_timeout, groups), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
         /// STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. While this instance stops: UNAVAILABLE with the reason DRAINING and
         /// RetryInfo. Send the call again, and another instance accepts it.
         ///
@@ -2061,8 +2069,11 @@ pub struct QueueLimits {
     /// order.
     #[prost(int32, optional, tag = "3")]
     pub group_max_leases: ::core::option::Option<i32>,
+    /// The number of items of each group that are given out per time, as `rate`. Only for queues with groups.
+    #[prost(message, optional, tag = "4")]
+    pub group_rate: ::core::option::Option<QueueRate>,
 }
-/// The number of items that a queue gives out. In any w seconds at most burst + w × items / per are given out.
+/// The number of items that a queue, or a group, gives out. In any w seconds at most burst + w × items / per are given out.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct QueueRate {
     /// The number of items, 0 to 1,000,000. 0: there is no rate.

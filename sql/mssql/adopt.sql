@@ -10,7 +10,7 @@
 --   gives rows whose mirror columns show a final state that state, fills soft-lock columns that are NULL, and returns the
 --   numbers of rows visited and changed; it runs again until it visits no row. The sections `…_index` each create one index.
 --   `set_policy` gives the row of the queue the rules of its groups. Claims of brokers with other rules get no lease from then on.
---   It ends the pauses of the old groups.
+--   It ends the pauses of the old groups, and forgets how much of their rates is used up.
 --   `create_archive` creates the table that completed items move to, and `archive_index` the index by which retention finds its
 --   old rows.
 -- Parameters: none. Everything is in the text, so that a person can run it. {nullable} is NOT NULL or NULL, see below.
@@ -240,9 +240,11 @@ COMMIT TRANSACTION
 SET XACT_ABORT ON;
 BEGIN TRANSACTION;
 UPDATE lease_broker_queue
-SET policy = {policy}, turn = NULL, round_start = NULL, round_wrapped = 0, group_max_leases = NULL, paused_groups = 0
+SET policy = {policy}, turn = NULL, round_start = NULL, round_wrapped = 0, group_max_leases = NULL,
+    group_rate_items = NULL, group_rate_micros = NULL, group_rate_burst = NULL, paused_groups = 0
 WHERE queue = {queue_literal};
 DELETE FROM lease_broker_group WHERE queue = {queue_literal};
+DELETE FROM lease_broker_group_rate WHERE queue = {queue_literal};
 COMMIT TRANSACTION
 
 -- :: create_archive

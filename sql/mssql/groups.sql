@@ -36,7 +36,7 @@
 -- :: take_turn
 DECLARE @pause_mode int, @pause_until datetime2(3), @paused int = 0, @policy nvarchar(400), @max_leases bigint, @rate_items bigint,
     @rate_micros bigint, @rate_burst bigint, @arrival bigint, @clock bigint, @latest bigint, @tokens bigint, @left bigint, @wait bigint = 0,
-    @limited varchar(16) = '', @is_cut int = 0, @visits int = 0, @given int = 0;{declare_walk}
+    @limited varchar(16) = '', @group_wait bigint, @is_cut int = 0, @visits int = 0, @given int = 0;{declare_walk}
 UPDATE lease_broker_queue SET claims = claims + 1 WHERE queue = {queue_literal};
 SELECT @pause_mode = q.pause_mode, @pause_until = q.pause_until, @policy = q.policy, @max_leases = q.max_leases,
     @rate_items = q.rate_items, @rate_micros = q.rate_micros, @rate_burst = q.rate_burst, @arrival = q.arrival{read_walk}
@@ -68,7 +68,8 @@ IF @pause_mode IN (1, 3) AND (@pause_until IS NULL OR @pause_until > @now)
 
 DECLARE @turn {group_variable}, @at {group_variable}, @group {group_variable}, @round_start {group_variable}, @stored_start {group_variable}, @wrapped int,
     @stored_wrapped int, @begins_round int,
-    @is_over int, @has_busy int, @group_count int, @size int, @each int, @group_max_leases int, @most_visits int, @paused_groups int = 0;
+    @is_over int, @has_busy int, @group_count int, @size int, @each int, @group_max_leases int, @most_visits int, @paused_groups int = 0,
+    @group_rate_items bigint, @group_rate_micros bigint, @group_rate_burst bigint, @group_arrival bigint, @group_latest bigint, @group_tokens bigint;
 DECLARE @paused_group TABLE ({group_declaration});
 DECLARE @claimable TABLE (lb_place int NOT NULL, lb_turn int NOT NULL, {key_declarations}, {group_declaration}, lb_size int NOT NULL,
     PRIMARY KEY (lb_place, lb_turn));
@@ -77,9 +78,12 @@ DECLARE @claimable TABLE (lb_place int NOT NULL, lb_turn int NOT NULL, {key_decl
 ,
     @turn = CONVERT({group_variable}, q.turn), @stored_start = CONVERT({group_variable}, q.round_start),
     @stored_wrapped = q.round_wrapped,
-    @group_max_leases = q.group_max_leases, @paused_groups = q.paused_groups
+    @group_max_leases = q.group_max_leases, @paused_groups = q.paused_groups, @group_rate_items = q.group_rate_items,
+    @group_rate_micros = q.group_rate_micros, @group_rate_burst = q.group_rate_burst
 
 -- :: read_paused_groups
+IF @group_rate_items > 0 AND @group_rate_micros > 0 AND @group_rate_burst > 0
+    SET @group_latest = @clock + (@group_rate_burst * @group_rate_micros + @group_rate_items - 1) / @group_rate_items + 1000000;
 IF @paused_groups > 0
 BEGIN
     DELETE FROM lease_broker_group WHERE queue = {queue_literal} AND paused_until <= @now;
@@ -97,18 +101,11 @@ BEGIN
     SELECT @at = @turn, @is_over = 0, @has_busy = 0, @group_count = 0,
         @begins_round = CASE WHEN @turn IS NULL AND @stored_start IS NULL THEN 1 ELSE 0 END,
         @wrapped = CASE WHEN @stored_start IS NULL THEN 0 ELSE @stored_wrapped END, @round_start = COALESCE(@stored_start, @turn),
-        @most_visits = @visits + CASE WHEN {pick_count} < 234 THEN {pick_count} * 4 + 64 ELSE 1000 END;
+        @most_visits = @visits + CASE WHEN {pick_count} < 234 THEN {pick_count} * 4 + 64 ELSE 1000 END;{begin_given}
     WHILE @group_count < {pick_count} AND @is_over = 0 AND @visits < @most_visits
     BEGIN
         SELECT @visits = @visits + 1, @group = NULL;
-        IF @wrapped = 0 AND @at IS NULL
-            {visit_first}
-        ELSE IF @wrapped = 0
-            {visit_after}
-        ELSE IF @at IS NULL
-            {visit_until}
-        ELSE
-            {visit_between}
+        {next_group}
         IF @group IS NOT NULL
         BEGIN
             SET @at = @group;
@@ -116,6 +113,7 @@ BEGIN
             {size}
             IF @size > 0 AND @paused_groups > 0 AND EXISTS (SELECT 1 FROM @paused_group AS u WHERE u.lb_group = {group_value})
                 SET @size = 0;
+            {rate_size}
             IF @size > 0
             BEGIN
                 INSERT @claimable (lb_place, lb_turn, {key_names}, lb_group, lb_size)
@@ -127,20 +125,7 @@ BEGIN
             END
             ELSE SET @has_busy = 1;
         END
-        ELSE
-        BEGIN
-            IF @wrapped = 0
-            BEGIN
-                INSERT @claimable (lb_place, lb_turn, {key_names}, lb_group, lb_size)
-                SELECT TOP (1) 0, @visits, {t_key_columns}, NULL, 2147483647
-                FROM {table} AS t WITH (READUNCOMMITTED{group_hint})
-                WHERE t.{lease_state} = 0 AND t.{group} IS NULL{key_not_null}
-                ORDER BY {t_group_order};
-                SET @group_count = @group_count + @@ROWCOUNT;
-            END;
-            IF @wrapped = 1 OR @begins_round = 1 SET @is_over = 1;
-            SELECT @at = NULL, @wrapped = 1;
-        END;
+        {no_group}
     END;
     SET @is_cut = CASE WHEN @is_over = 0 AND @group_count < {pick_count} THEN 1 ELSE 0 END;
     {give_more}
@@ -154,6 +139,56 @@ BEGIN
     IF @is_over = 1 AND @has_busy = 1 AND @limited = '' AND NOT EXISTS (SELECT 1 FROM @picked) SET @limited = 'busy';
     IF @is_cut = 1 AND @limited = '' SET @limited = 'busy';
 END;
+
+-- :: next_in_turn
+IF @wrapped = 0 AND @at IS NULL
+            {visit_first}
+        ELSE IF @wrapped = 0
+            {visit_after}
+        ELSE IF @at IS NULL
+            {visit_until}
+        ELSE
+            {visit_between}
+
+-- :: end_of_groups
+ELSE
+        BEGIN
+            IF @wrapped = 0
+            BEGIN
+                INSERT @claimable (lb_place, lb_turn, {key_names}, lb_group, lb_size)
+                SELECT TOP (1) 0, @visits, {t_key_columns}, NULL, 2147483647
+                FROM {table} AS t WITH (READUNCOMMITTED{group_hint})
+                WHERE t.{lease_state} = 0 AND t.{group} IS NULL{key_not_null}
+                ORDER BY {t_group_order};
+                SET @group_count = @group_count + @@ROWCOUNT;
+            END;
+            IF @wrapped = 1 OR @begins_round = 1 SET @is_over = 1;
+            SELECT @at = NULL, @wrapped = 1;
+        END;
+
+-- :: declare_given
+DECLARE @given_group TABLE (lb_n int NOT NULL PRIMARY KEY, {group_declaration});
+DECLARE @number int;
+INSERT @given_group (lb_n, lb_group)
+SELECT j.n, {listed_group} FROM OPENJSON(@P7) WITH (n int '$.n', g nvarchar(4000) '$.g') AS j;
+
+-- :: begin_given
+
+    SELECT @number = -1, @most_visits = @visits + 1000;
+
+-- :: next_given
+SET @at = NULL;
+        SELECT TOP (1) @at = o.lb_group, @number = o.lb_n
+        FROM @given_group AS o
+        WHERE o.lb_n > @number AND o.lb_group IS NOT NULL AND NOT EXISTS (SELECT 1 FROM @claimable AS c WHERE c.lb_group = o.lb_group)
+        ORDER BY o.lb_n;
+        IF @at IS NULL
+            SET @is_over = 1;
+        ELSE
+            {visit_one}
+
+-- :: suspect_is_given
+ AND EXISTS (SELECT 1 FROM @given_group AS o WHERE o.lb_group = t.{group})
 
 -- :: visit
 SELECT TOP (1) @group = t.{group}
@@ -169,6 +204,9 @@ t.{group} > {at_value}
 
 -- :: visit_until
 t.{group} <= {round_start_value}
+
+-- :: visit_one
+t.{group} = {at_value}
 
 -- :: visit_between
 t.{group} > {at_value} AND t.{group} <= {round_start_value}
@@ -187,6 +225,22 @@ SET @size = CASE WHEN @group_max_leases > 0 THEN @group_max_leases - (SELECT COU
                     FROM (SELECT TOP (@group_max_leases) 1 AS lb_one FROM {table} AS b WITH (ROWLOCK{busy_hint})
                         WHERE {busy_states} AND b.{group} = {group_value} AND b.{lease_state} = 1) AS l)
                 ELSE 2147483647 END;
+
+-- :: rate_size
+IF @size > 0 AND @group_latest > 0
+            BEGIN
+                SET @group_arrival = (SELECT r.arrival FROM lease_broker_group_rate AS r
+                    WHERE r.queue = {queue_literal} AND r.group_hash = {hash_of_variable});
+                SET @group_arrival = CASE WHEN @group_arrival > @group_latest THEN @group_latest WHEN @group_arrival > @clock THEN @group_arrival
+                    ELSE @clock END;
+                SET @group_tokens = @group_rate_burst - ((@group_arrival - @clock) * @group_rate_items + @group_rate_micros - 1) / @group_rate_micros;
+                SET @group_arrival = @group_arrival - @clock - (@group_rate_burst - 1) * @group_rate_micros / @group_rate_items;
+                IF @group_tokens < 1
+                    SELECT @size = 0, @group_wait = CASE WHEN @group_wait < @group_arrival THEN @group_wait WHEN @group_arrival < 1 THEN 1
+                        ELSE @group_arrival END;
+                ELSE IF @group_tokens < @size
+                    SET @size = @group_tokens;
+            END;
 
 -- :: first_of_group
 (SELECT * FROM (SELECT TOP (1) CONVERT(int, b.{lease_state}) AS lb_state, {b_order_columns} FROM {table} AS b WITH (READUNCOMMITTED{group_seek_hint})
@@ -233,6 +287,29 @@ IF @is_over = 1 AND @group_count > 0 AND @group_count < {pick_count} AND EXISTS 
 -- :: count_given
 SET @given = (SELECT COUNT(*) FROM @picked{leased_items});
 
+-- :: charge_groups
+IF @given > 0 AND @group_latest > 0
+BEGIN
+    DECLARE @charged TABLE (lb_hash binary(32) NOT NULL PRIMARY KEY, lb_micros bigint NOT NULL);
+    INSERT @charged (lb_hash, lb_micros)
+    SELECT g.lb_hash, (COUNT(*) * @group_rate_micros + @group_rate_items - 1) / @group_rate_items
+    FROM (SELECT {hash_of_row} AS lb_hash
+            FROM (SELECT * FROM @picked{leased_items}) AS p INNER JOIN {table} AS t WITH ({by_key}) ON {join_picked_on_key}
+            WHERE t.{group} IS NOT NULL) AS g
+    GROUP BY g.lb_hash;
+    UPDATE r
+    SET arrival = CASE WHEN r.arrival > @group_latest THEN @group_latest WHEN r.arrival > @clock THEN r.arrival ELSE @clock END + c.lb_micros
+    FROM lease_broker_group_rate AS r INNER JOIN @charged AS c ON c.lb_hash = r.group_hash
+    WHERE r.queue = {queue_literal};
+    INSERT lease_broker_group_rate (queue, group_hash, arrival)
+    SELECT {queue_literal}, c.lb_hash, @clock + c.lb_micros
+    FROM @charged AS c
+    WHERE NOT EXISTS (SELECT 1 FROM lease_broker_group_rate AS r WHERE r.queue = {queue_literal} AND r.group_hash = c.lb_hash);
+    DELETE FROM lease_broker_group_rate
+    WHERE queue = {queue_literal} AND group_hash IN (SELECT TOP (@given + 100) r.group_hash FROM lease_broker_group_rate AS r
+        WHERE r.queue = {queue_literal} AND r.arrival <= @clock ORDER BY r.arrival);
+END;
+
 -- :: end_walk
 SET @group = @turn;
 IF @given > 0
@@ -255,7 +332,7 @@ IF @given > 0 OR @is_cut = 1
 
 -- :: tell_limits
 
-SELECT @limited AS lb_limited, @wait AS lb_wait, @is_cut AS lb_cut, @visits AS lb_visits;
+SELECT @limited AS lb_limited, CASE @limited WHEN 'busy' THEN COALESCE(@group_wait, 0) ELSE @wait END AS lb_wait, @is_cut AS lb_cut, @visits AS lb_visits;
 
 -- :: suspect_is_free
  AND (t.{group} IS NULL OR 1 = CASE WHEN ({suspect_size})
@@ -274,18 +351,24 @@ NOT EXISTS (SELECT 1 FROM {table} AS b WITH (ROWLOCK{busy_hint})
 /* lease-broker fill row */
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @max_leases int = CONVERT(int, NULLIF(@P3, N'')), @items int = CONVERT(int, NULLIF(@P4, N'')),
-    @micros bigint = CONVERT(bigint, NULLIF(@P5, N'')), @burst int = CONVERT(int, NULLIF(@P6, N'')), @of_group int = CONVERT(int, NULLIF(@P7, N''));
+    @micros bigint = CONVERT(bigint, NULLIF(@P5, N'')), @burst int = CONVERT(int, NULLIF(@P6, N'')), @of_group int = CONVERT(int, NULLIF(@P7, N'')),
+    @group_items int = CONVERT(int, NULLIF(@P8, N'')), @group_micros bigint = CONVERT(bigint, NULLIF(@P9, N'')),
+    @group_burst int = CONVERT(int, NULLIF(@P10, N''));
 BEGIN TRANSACTION;
 UPDATE q
 SET policy = COALESCE(q.policy, @P2), max_leases = COALESCE(q.max_leases, @max_leases),
     rate_micros = CASE WHEN q.rate_items IS NULL THEN @micros ELSE q.rate_micros END,
     rate_burst = CASE WHEN q.rate_items IS NULL THEN @burst ELSE q.rate_burst END,
-    rate_items = COALESCE(q.rate_items, @items), group_max_leases = COALESCE(q.group_max_leases, @of_group)
+    rate_items = COALESCE(q.rate_items, @items), group_max_leases = COALESCE(q.group_max_leases, @of_group),
+    group_rate_micros = CASE WHEN q.group_rate_items IS NULL THEN @group_micros ELSE q.group_rate_micros END,
+    group_rate_burst = CASE WHEN q.group_rate_items IS NULL THEN @group_burst ELSE q.group_rate_burst END,
+    group_rate_items = COALESCE(q.group_rate_items, @group_items)
 FROM lease_broker_queue AS q WITH (UPDLOCK, ROWLOCK, SERIALIZABLE)
 WHERE q.queue = @P1;
 IF @@ROWCOUNT = 0
-    INSERT lease_broker_queue (queue, policy, max_leases, rate_items, rate_micros, rate_burst, group_max_leases)
-    VALUES (@P1, @P2, @max_leases, @items, @micros, @burst, @of_group);
+    INSERT lease_broker_queue (queue, policy, max_leases, rate_items, rate_micros, rate_burst, group_max_leases, group_rate_items,
+        group_rate_micros, group_rate_burst)
+    VALUES (@P1, @P2, @max_leases, @items, @micros, @burst, @of_group, @group_items, @group_micros, @group_burst);
 COMMIT TRANSACTION;
 {read_row}
 
@@ -293,17 +376,24 @@ COMMIT TRANSACTION;
 /* lease-broker set limits */
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @max_leases int = CONVERT(int, NULLIF(@P2, N'')), @items int = CONVERT(int, NULLIF(@P3, N'')),
-    @micros bigint = CONVERT(bigint, NULLIF(@P4, N'')), @burst int = CONVERT(int, NULLIF(@P5, N'')), @of_group int = CONVERT(int, NULLIF(@P6, N''));
+    @micros bigint = CONVERT(bigint, NULLIF(@P4, N'')), @burst int = CONVERT(int, NULLIF(@P5, N'')), @of_group int = CONVERT(int, NULLIF(@P6, N'')),
+    @group_items int = CONVERT(int, NULLIF(@P7, N'')), @group_micros bigint = CONVERT(bigint, NULLIF(@P8, N'')),
+    @group_burst int = CONVERT(int, NULLIF(@P9, N''));
 UPDATE lease_broker_queue
 SET max_leases = COALESCE(@max_leases, max_leases), rate_micros = CASE WHEN @items IS NULL THEN rate_micros ELSE @micros END,
     rate_burst = CASE WHEN @items IS NULL THEN rate_burst ELSE @burst END, rate_items = COALESCE(@items, rate_items),
-    group_max_leases = COALESCE(@of_group, group_max_leases)
+    group_max_leases = COALESCE(@of_group, group_max_leases),
+    group_rate_micros = CASE WHEN @group_items IS NULL THEN group_rate_micros ELSE @group_micros END,
+    group_rate_burst = CASE WHEN @group_items IS NULL THEN group_rate_burst ELSE @group_burst END,
+    group_rate_items = COALESCE(@group_items, group_rate_items)
 WHERE queue = @P1;
 {read_row}
 
 -- :: read_row
 SELECT q.policy AS lb_w, CONVERT(bigint, q.max_leases) AS lb_n, CONVERT(bigint, q.rate_items) AS lb_items, q.rate_micros AS lb_micros,
-    CONVERT(bigint, q.rate_burst) AS lb_burst, CONVERT(bigint, q.group_max_leases) AS lb_group
+    CONVERT(bigint, q.rate_burst) AS lb_burst, CONVERT(bigint, q.group_max_leases) AS lb_group,
+    CONVERT(bigint, q.group_rate_items) AS lb_group_items, q.group_rate_micros AS lb_group_micros,
+    CONVERT(bigint, q.group_rate_burst) AS lb_group_burst
 FROM lease_broker_queue AS q
 WHERE q.queue = @P1;
 

@@ -11,7 +11,7 @@
 --   retention finds its old rows. `read_record` and `read_fence` return the record of a table. `strange_states` returns the number
 --   of rows whose state is not a number from 0 to 4, in a column that the table had before.
 --   `set_policy` gives the row of the queue the rules of its groups. Claims of brokers with other rules get no lease from then on.
---   It ends the pauses of the old groups.
+--   It ends the pauses of the old groups, and forgets how much of their rates is used up.
 -- Parameters: `read_record`, `read_fence`: ?1 name of the table. `backfill_next`, `backfill_row`: ?1 to ?3 key values. Others have none: everything is in the text, so that a person can run it.
 -- Locks: the write lock of the file, once per step. `backfill` changes at most 10,000 rows per statement, and the service at most
 --   2,000 rows per transaction, so other writers get their turn. None to find rows.
@@ -151,9 +151,11 @@ SELECT EXISTS (SELECT 1 FROM {table} WHERE {backfill_if_present}{backfill_match}
 
 -- :: set_policy
 UPDATE lease_broker_queue
-SET policy = {policy}, turn = NULL, round_start = NULL, round_wrapped = 0, group_max_leases = NULL, paused_groups = 0
+SET policy = {policy}, turn = NULL, round_start = NULL, round_wrapped = 0, group_max_leases = NULL,
+    group_rate_items = NULL, group_rate_micros = NULL, group_rate_burst = NULL, paused_groups = 0
 WHERE queue = {queue_literal};
-DELETE FROM lease_broker_group WHERE queue = {queue_literal}
+DELETE FROM lease_broker_group WHERE queue = {queue_literal};
+DELETE FROM lease_broker_group_rate WHERE queue = {queue_literal}
 
 -- :: create_archive
 CREATE TABLE {archive} ({archive_definitions})

@@ -6,13 +6,16 @@
 --   and ends with ?3, `visit_between` goes on and ends with ?3, and `visit_one` returns the group ?2 itself. `is_first` tells
 --   whether the first ready item of the group ?2 comes before its delayed items, and before its dead ones if the queue halts at
 --   them. `pick_of_group` and `pick_without_group` return the first ready items of a group, and those without one. `read_head`
---   reads an item that was found. `find_group` returns the group of an item. If operators have paused groups, `end_pauses` and
+--   reads an item that was found. `find_group` returns the group of an item, and `is_of_group` tells whether it is ?4. If groups have
+--   a rate, `read_rate` and `write_rate` read and write the theoretical arrival time of a group, and `forget_rates` deletes those that
+--   have passed. If operators have paused groups, `end_pauses` and
 --   `count_paused` remove pauses that have ended, and `is_paused` tells whether the group of an item is paused. `read_policy` is
 --   for `schema plan`. `fill_row` runs when a broker starts. It gives the row the policy and the limits that it does not have yet.
 --   `set_limits` is the change of an operator.
 -- Parameters: ?1 queue; ?2 and ?3 groups; ?4 a number of rows, or the maximum number of leases of a group. `read_head`,
---   `find_group` and `is_paused`: ?1 to ?3 key values. `end_pauses`: ?2 now (ms since 1970). `fill_row` and `set_limits`: ?2 policy; ?3 to ?7 limits. A limit of
---   0 is no limit. NULL: it is missing, or not changed.
+--   `find_group`, `is_of_group` and `is_paused`: ?1 to ?3 key values. `end_pauses`: ?2 now (ms since 1970). `write_rate`: ?3 the arrival
+--   (µs since 1970). `forget_rates`: ?2 now (µs); ?3 a number of rows. `fill_row` and `set_limits`: ?2 policy; ?3 to ?10 limits. A limit
+--   of 0 is no limit. NULL: it is missing, or not changed.
 -- Locks: the write lock of the file, so claims take turns.
 -- Indexes: group (visits, picks), busy (blocks), token (count_leased), key (read_head). Without filtered indexes the group index serves
 --   for the busy one, and the due index for the token one.
@@ -26,7 +29,7 @@
 
 -- :: read_row
 SELECT policy, turn, round_start, round_wrapped, arrival, max_leases, rate_items, rate_micros, rate_burst, group_max_leases,
-    paused_groups
+    group_rate_items, group_rate_micros, group_rate_burst, paused_groups
 FROM lease_broker_queue
 WHERE queue = ?1
 
@@ -111,21 +114,42 @@ WHERE {key_match} AND {lease_state} = 0{except_suspects}
 -- :: find_group
 SELECT {group} FROM {table} WHERE {key_match}
 
+-- :: is_of_group
+SELECT 1 FROM {table} WHERE {key_match} AND {group} = ?4
+
+-- :: read_rate
+SELECT arrival FROM lease_broker_group_rate WHERE queue = ?1 AND group_value = ?2
+
+-- :: write_rate
+INSERT INTO lease_broker_group_rate (queue, group_value, arrival) VALUES (?1, ?2, ?3)
+ON CONFLICT (queue, group_value) DO UPDATE SET arrival = excluded.arrival
+
+-- :: forget_rates
+DELETE FROM lease_broker_group_rate
+WHERE (queue, group_value) IN (SELECT r.queue, r.group_value FROM lease_broker_group_rate AS r
+    WHERE r.queue = ?1 AND r.arrival <= ?2 ORDER BY r.arrival LIMIT ?3)
+
 -- :: set_limits
 UPDATE lease_broker_queue
 SET max_leases = COALESCE(?3, max_leases), rate_items = COALESCE(?4, rate_items),
     rate_micros = CASE WHEN ?4 IS NULL THEN rate_micros ELSE ?5 END, rate_burst = CASE WHEN ?4 IS NULL THEN rate_burst ELSE ?6 END,
-    group_max_leases = COALESCE(?7, group_max_leases)
+    group_max_leases = COALESCE(?7, group_max_leases), group_rate_items = COALESCE(?8, group_rate_items),
+    group_rate_micros = CASE WHEN ?8 IS NULL THEN group_rate_micros ELSE ?9 END,
+    group_rate_burst = CASE WHEN ?8 IS NULL THEN group_rate_burst ELSE ?10 END
 WHERE queue = ?1
 
 -- :: read_policy
 SELECT policy FROM lease_broker_queue WHERE queue = ?1
 
 -- :: fill_row
-INSERT INTO lease_broker_queue (queue, policy, max_leases, rate_items, rate_micros, rate_burst, group_max_leases)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+INSERT INTO lease_broker_queue (queue, policy, max_leases, rate_items, rate_micros, rate_burst, group_max_leases,
+    group_rate_items, group_rate_micros, group_rate_burst)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
 ON CONFLICT (queue) DO UPDATE SET policy = COALESCE(policy, excluded.policy), max_leases = COALESCE(max_leases, excluded.max_leases),
     rate_items = COALESCE(rate_items, excluded.rate_items),
     rate_micros = CASE WHEN rate_items IS NULL THEN excluded.rate_micros ELSE rate_micros END,
     rate_burst = CASE WHEN rate_items IS NULL THEN excluded.rate_burst ELSE rate_burst END,
-    group_max_leases = COALESCE(group_max_leases, excluded.group_max_leases)
+    group_max_leases = COALESCE(group_max_leases, excluded.group_max_leases),
+    group_rate_items = COALESCE(group_rate_items, excluded.group_rate_items),
+    group_rate_micros = CASE WHEN group_rate_items IS NULL THEN excluded.group_rate_micros ELSE group_rate_micros END,
+    group_rate_burst = CASE WHEN group_rate_items IS NULL THEN excluded.group_rate_burst ELSE group_rate_burst END

@@ -11,8 +11,8 @@ use lease_broker_model::item_state::AfterFailure;
 use lease_broker_model::lease_id::LeaseId;
 use lease_broker_model::lease_trace::LeaseTrace;
 use lease_broker_store::{
-    Applied, Ending, EnqueueOnce, EnqueuedOnce, NewItem, Refusal, Rejection, Renewal, Renewed,
-    Settled, Settlement, StoreError,
+    Applied, ClaimCall, Ending, EnqueueOnce, EnqueuedOnce, NewItem, Refusal, Rejection, Renewal,
+    Renewed, Settled, Settlement, StoreError,
 };
 use lease_broker_value::Value;
 use rand::RngExt as _;
@@ -25,7 +25,7 @@ use super::limits::{self, check_checkpoint, check_delay};
 use super::operation_metrics::Operation;
 use super::requests::{
     ClaimRequest, Enqueued, LeaseCompletion, LeaseFailure, LeaseRelease, LeaseRenewal,
-    ReleaseClaimsRequest,
+    ReleaseClaimsRequest, claim_groups,
 };
 use super::settle::submit_valid;
 use super::undelivered::UndeliveredLeases;
@@ -53,12 +53,7 @@ impl Broker {
         self.metrics.add_call(queue.index, Operation::Claim);
         let longest = time_to_deadline.unwrap_or(Duration::MAX);
         let wait = claim.wait_timeout.map(|wait| wait.min(longest));
-        let call = claim.into_claim_call(
-            &context.owner,
-            &queue.spec,
-            &self.limits,
-            self.store.secret(),
-        )?;
+        let call = self.claim_call(context, queue, claim)?;
         if self.draining.is_cancelled() {
             return Err(Error::Draining);
         }
@@ -67,6 +62,21 @@ impl Broker {
         let _waiting = wait.map(|_| counters.waiting.hold());
         let leases = queue.claims.claim(context, call, wait, place).await;
         self.count_held_back(queue, leases)
+    }
+
+    /// Checks a claim, and returns the store's form of it.
+    fn claim_call(
+        &self,
+        context: &CallContext,
+        queue: &Queue,
+        mut claim: ClaimRequest,
+    ) -> Result<ClaimCall, Error> {
+        let groups = std::mem::take(&mut claim.groups);
+        let secret = self.store.secret();
+        let mut call = claim.into_claim_call(&context.owner, &queue.spec, &self.limits, secret)?;
+        let parse = |group: &str| self.store.parse_group(queue.index, group);
+        call.groups = claim_groups(&groups, call.token, parse)?;
+        Ok(call)
     }
 
     /// Counts a claim that got no lease, by its reason.
@@ -189,12 +199,7 @@ impl Broker {
             return Ok((results, None));
         };
         self.metrics.add_call(queue.index, Operation::Claim);
-        let call = next.into_claim_call(
-            &context.owner,
-            &queue.spec,
-            &self.limits,
-            self.store.secret(),
-        );
+        let call = self.claim_call(context, queue, next);
         let call = call.map_err(|error| error.in_message("next"))?;
         let worker = call.worker.clone();
         let claim = async {

@@ -420,7 +420,8 @@ impl DispatcherTask {
                     self.without_share.push(claim);
                 } else if claimed.items.is_empty()
                     && claimed.has_more
-                    && !(has_walked_enough && claimed.limited == Some(Limited::GroupsBusy))
+                    && !(has_walked_enough
+                        && matches!(claimed.limited, Some(Limited::GroupsBusy { .. })))
                 {
                     unserved.push(claim);
                 } else if claimed.items.is_empty() && claimed.is_held_back {
@@ -453,7 +454,7 @@ impl DispatcherTask {
         let jitter = self.random.random_range(0.75..1.25);
         let mut pause = self.poll_interval.mul_f64(jitter);
         if let Some(wait) = token_wait {
-            // Nothing is given out before.
+            // Then a rate allows an item.
             pause = pause.min(wait);
         } else if self.last_reason.get().0 == HeldBack::GroupsBusy {
             // Polls of a queue with many blocked groups take a small part of the database's time.

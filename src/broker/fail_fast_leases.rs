@@ -337,6 +337,7 @@ mod tests {
             max_items: 1,
             max_bytes: usize::MAX,
             duration: Duration::from_secs(60),
+            groups: Vec::new(),
         }]);
         let (answer, answered) = oneshot::channel();
         let claim = {

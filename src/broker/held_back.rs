@@ -65,18 +65,20 @@ impl Default for LastReason {
 }
 
 impl LastReason {
-    /// Notes the results of a store operation. Returns the time until the rate of the queue allows an item, if that is the reason.
+    /// Notes the results of a store operation. Returns the time until a rate allows an item, if that is the reason.
     pub(super) fn note(&self, results: &[Claimed]) -> Option<Duration> {
         let is_paused = results.iter().any(|claimed| claimed.is_paused);
         let limited = results.iter().find_map(|claimed| claimed.limited);
         let (held_back, wait) = match limited {
             _ if is_paused => (HeldBack::Paused, None),
             None => (HeldBack::NothingReady, None),
-            Some(Limited::GroupsBusy) => (HeldBack::GroupsBusy, None),
+            Some(Limited::GroupsBusy { wait }) => (HeldBack::GroupsBusy, wait),
             Some(Limited::MaxLeases) => (HeldBack::MaxLeases, None),
             Some(Limited::Rate { wait }) => (HeldBack::Rate, Some(wait)),
         };
-        let until = wait.and_then(|wait| Instant::now().checked_add(wait));
+        // The rate of a group holds only this group back. Another can have items before.
+        let known = wait.filter(|_| held_back == HeldBack::Rate);
+        let until = known.and_then(|wait| Instant::now().checked_add(wait));
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (held_back, until);
         wait
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::{LeaseOwner, Secret};
 use lease_broker_model::queue::QueueSpec;
-use lease_broker_store::{ClaimCall, NewItem, Refusal};
+use lease_broker_store::{ClaimCall, MAX_CLAIM_GROUPS, NewItem, Refusal};
 use lease_broker_value::Value;
 use uuid::Uuid;
 
@@ -30,6 +30,8 @@ pub struct ClaimRequest {
     /// Identifies the request when its caller sends it again after a lost reply. The repeated request gets those leases
     /// of the first one that have not expired. `None`: a repeated request gets other items.
     pub request_id: Option<Uuid>,
+    /// Only items of these groups, as text: at most [`MAX_CLAIM_GROUPS`](lease_broker_store::MAX_CLAIM_GROUPS). Empty: of all groups.
+    pub groups: Vec<String>,
 }
 
 impl ClaimRequest {
@@ -64,8 +66,38 @@ impl ClaimRequest {
             max_items: self.max_items,
             max_bytes: self.max_bytes,
             duration: self.lease_duration.unwrap_or(queue.lease.default),
+            groups: Vec::new(),
         })
     }
+}
+
+/// Returns the groups that a claim names. A claim begins with the first, and `token` decides which that is: so that no group comes first in
+/// all claims.
+///
+/// # Errors
+/// [`Error::InvalidField`] or [`Error::LimitExceeded`] (`groups`).
+pub(super) fn claim_groups(
+    groups: &[String],
+    token: Uuid,
+    parse: impl Fn(&str) -> Result<Key, String>,
+) -> Result<Vec<Key>, Error> {
+    if groups.len() > MAX_CLAIM_GROUPS {
+        let problem = format!("has {} groups", groups.len());
+        return Err(Error::limit(
+            "groups",
+            problem,
+            &groups.len(),
+            &MAX_CLAIM_GROUPS,
+        ));
+    }
+    let parsed = groups.iter().enumerate().map(|(index, group)| {
+        parse(group).map_err(|problem| Error::invalid(format!("groups[{index}]"), problem))
+    });
+    let mut parsed: Vec<Key> = parsed.collect::<Result<_, _>>()?;
+    if let Some(first) = token.as_u128().checked_rem(parsed.len() as u128) {
+        parsed.rotate_left(usize::try_from(first).unwrap_or_default());
+    }
+    Ok(parsed)
 }
 
 /// The completion of one lease.

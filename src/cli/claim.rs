@@ -39,6 +39,9 @@ pub(super) struct Claim {
     /// Maximum time to wait for an item if none is ready [default: do not wait]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     wait: Option<Duration>,
+    /// Only items of this group, such as 42. Repeat the flag for several groups
+    #[arg(long = "group", value_name = "GROUP")]
+    groups: Vec<String>,
     /// UUID of this claim. A later claim with the same UUID returns the same leases if they are still held
     #[arg(long, value_name = "UUID")]
     request_id: Option<String>,
@@ -56,6 +59,7 @@ impl Claim {
             lease_duration: self.lease.map(proto_duration),
             wait_timeout: self.wait.map(proto_duration),
             request_id: self.request_id.unwrap_or_default(),
+            groups: self.groups,
             ..proto::ClaimBatchRequest::default()
         };
         let leases = client.claim_batch(request).await?.into_inner().leases;

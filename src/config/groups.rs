@@ -17,7 +17,7 @@ use super::range::{check_between, check_duration};
 #[serde(
     untagged,
     expecting = "expected a column such as \"Customer_ID\", or { column = \"Customer_ID\", order = \"none\", max_leases = 5 }; the \
-                 settings of a group are column, order, max_leases and on_dead"
+                 settings of a group are column, order, max_leases, rate and on_dead"
 )]
 pub(super) enum GroupConfig {
     Column(String),
@@ -32,6 +32,7 @@ pub(super) struct GroupRules {
     order: GroupOrderConfig,
     max_leases: Option<u32>,
     on_dead: Option<OnDeadConfig>,
+    rate: Option<RateConfig>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -74,6 +75,7 @@ pub(super) fn groups(
             order: GroupOrderConfig::Strict,
             max_leases: None,
             on_dead: None,
+            rate: None,
         },
     };
     check_name(key_path("group.column"), &rules.column)?;
@@ -108,8 +110,34 @@ pub(super) fn groups(
             }
         }
     };
-    let column = rules.column;
-    Ok(Some(Groups { column, order }))
+    let rate = rules
+        .rate
+        .map(|rate| checked_rate(rate, "group.rate", key_path));
+    Ok(Some(Groups {
+        column: rules.column,
+        order,
+        rate: rate.transpose()?,
+    }))
+}
+
+/// Returns the rate that a setting describes.
+fn checked_rate(
+    rate: RateConfig,
+    setting: &str,
+    key_path: &dyn Fn(&str) -> String,
+) -> Result<Rate, InvalidSetting> {
+    let path = |key: &str| key_path(&format!("{setting}.{key}"));
+    let burst = rate.burst.unwrap_or(rate.items);
+    for (key, count) in [("items", rate.items), ("burst", burst)] {
+        check_between(path(key), count as usize, 1, Rate::MAX_ITEMS as usize)?;
+    }
+    let [shortest, longest] = Rate::PER;
+    check_duration(path("per"), rate.per, shortest, longest)?;
+    Ok(Rate {
+        items: rate.items,
+        per: rate.per,
+        burst,
+    })
 }
 
 /// Returns the limits of the queue that the settings `max_leases` and `rate` describe.
@@ -120,19 +148,7 @@ pub(super) fn limits(
 ) -> Result<QueueLimits, InvalidSetting> {
     let most = QueueLimits::MAX_LEASES as usize;
     check_between(key_path("max_leases"), max_leases as usize, 0, most)?;
-    let rate = rate.map(|rate| {
-        let burst = rate.burst.unwrap_or(rate.items);
-        for (key, count) in [("rate.items", rate.items), ("rate.burst", burst)] {
-            check_between(key_path(key), count as usize, 1, Rate::MAX_ITEMS as usize)?;
-        }
-        let [shortest, longest] = Rate::PER;
-        check_duration(key_path("rate.per"), rate.per, shortest, longest)?;
-        Ok(Rate {
-            items: rate.items,
-            per: rate.per,
-            burst,
-        })
-    });
+    let rate = rate.map(|rate| checked_rate(rate, "rate", key_path));
     Ok(QueueLimits {
         max_leases: (max_leases > 0).then_some(max_leases),
         rate: rate.transpose()?,

@@ -57,6 +57,7 @@ pub(super) fn claim_from_proto(
         request_id: request_id_from_proto("request_id", &request.request_id)?,
         queue: request.queue,
         worker_id: request.worker_id,
+        groups: request.groups,
     })
 }
 
@@ -133,6 +134,7 @@ pub(super) fn next_claim_from_proto(
         wait_timeout: None,
         request_id: next.request_id,
         max_bytes: next.max_bytes,
+        groups: next.groups,
     };
     claim_from_proto(request, max_response_bytes).map_err(|error| error.in_message("next"))
 }

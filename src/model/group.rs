@@ -10,6 +10,8 @@ pub struct Groups {
     pub column: String,
     /// The order inside a group.
     pub order: GroupOrder,
+    /// The maximum number of items of each group that are given out per time. `None`: any number.
+    pub rate: Option<Rate>,
 }
 
 /// The order inside a group.

@@ -24,8 +24,8 @@ mod upkeep;
 pub use self::browse::Browse;
 pub(super) use self::browse::browse_by_field;
 pub use self::claim::{
-    ClaimCall, Claimed, ClaimedItem, LeaseExpiry, Limited, MAX_PASSED_OVER, MAX_TOO_LARGE,
-    TooLargeItem,
+    ClaimCall, Claimed, ClaimedItem, LeaseExpiry, Limited, MAX_CLAIM_GROUPS, MAX_PASSED_OVER,
+    MAX_TOO_LARGE, TooLargeItem,
 };
 pub use self::ended_leases::{
     CancelResults, Cancellation, Cancelled, CancelledLease, EndedLease, Reaped, ReleasedClaims,

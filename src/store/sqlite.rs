@@ -28,6 +28,7 @@ pub(super) mod fuzzing;
 mod generation;
 mod group_list;
 mod group_pause;
+mod group_rates;
 mod heartbeat;
 mod held_file;
 mod held_lease;

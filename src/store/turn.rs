@@ -1,5 +1,7 @@
 //! The row of a queue with groups or limits: whose turn it is, and how many items a claim may lease. Both stores share this part.
 
+use std::time::Duration;
+
 use lease_broker_model::group::{GroupOrder, Groups};
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_model::rate::Rate;
@@ -38,43 +40,51 @@ pub(super) fn check_policy(queue: &QueueSpec, stored: Option<&str>) -> Result<()
 pub(super) struct StoredLimits {
     /// The maximum number of leases of the queue. 0: any number.
     pub(super) max_leases: Option<i64>,
-    /// The items of the rate. 0: there is no rate.
-    pub(super) rate_items: Option<i64>,
-    /// The time of the rate, in microseconds.
-    pub(super) rate_micros: Option<i64>,
-    /// The burst of the rate.
-    pub(super) rate_burst: Option<i64>,
+    /// The rate of the queue.
+    pub(super) rate: StoredRate,
     /// The maximum number of leases of a group. 0: any number.
     pub(super) group_max_leases: Option<i64>,
+    /// The rate of each group.
+    pub(super) group_rate: StoredRate,
+}
+
+/// A rate as the row stores it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct StoredRate {
+    /// The items. 0: there is no rate. `None`: it is not set.
+    pub(super) items: Option<i64>,
+    /// The time, in microseconds.
+    pub(super) micros: Option<i64>,
+    /// The burst.
+    pub(super) burst: Option<i64>,
 }
 
 impl StoredLimits {
     /// Returns the limits of the configuration.
     pub(super) fn of(queue: &QueueSpec) -> Self {
-        let rate = queue.limits.rate;
-        let group = queue.groups.as_ref().map(|groups| groups.order);
-        let group_max_leases = match group {
+        let groups = queue.groups.as_ref();
+        let group_max_leases = match groups.map(|groups| groups.order) {
             Some(GroupOrder::Parallel { max_leases }) => max_leases.map(i64::from),
             _ => None,
         };
         Self {
             max_leases: queue.limits.max_leases.map(i64::from),
-            rate_items: rate.map(|rate| i64::from(rate.items)),
-            rate_micros: rate.map(|rate| rate.per_micros()),
-            rate_burst: rate.map(|rate| i64::from(rate.burst)),
+            rate: StoredRate::of(queue.limits.rate),
             group_max_leases,
+            group_rate: StoredRate::of(groups.and_then(|groups| groups.rate)),
         }
     }
 
     /// Returns the limits that a change sets.
     pub(super) fn of_change(change: &LimitChange) -> Self {
-        let micros = |per: std::time::Duration| i64::try_from(per.as_micros()).unwrap_or(i64::MAX);
+        let rate = |rate: Option<(u32, Duration, u32)>| {
+            StoredRate::of(rate.map(|(items, per, burst)| Rate { items, per, burst }))
+        };
         Self {
             max_leases: change.max_leases.map(i64::from),
-            rate_items: change.rate.map(|(items, ..)| i64::from(items)),
-            rate_micros: change.rate.map(|(_, per, _)| micros(per)),
-            rate_burst: change.rate.map(|(.., burst)| i64::from(burst)),
+            rate: rate(change.rate),
             group_max_leases: change.group_max_leases.map(i64::from),
+            group_rate: rate(change.group_rate),
         }
     }
 
@@ -86,22 +96,10 @@ impl StoredLimits {
         };
         QueueLimitValues {
             max_leases: count(self.max_leases),
-            rate: self.rate(),
+            rate: self.rate.get(),
             group_max_leases: count(self.group_max_leases),
+            group_rate: self.group_rate.get(),
         }
-    }
-
-    /// Returns the rate. A number that no broker writes counts as none.
-    pub(super) fn rate(&self) -> Option<Rate> {
-        let number = |value: Option<i64>| value.and_then(|value| u32::try_from(value).ok());
-        let micros = self
-            .rate_micros
-            .and_then(|micros| u64::try_from(micros).ok());
-        Some(Rate {
-            items: number(self.rate_items).filter(|items| *items > 0)?,
-            per: std::time::Duration::from_micros(micros.filter(|micros| *micros > 0)?),
-            burst: number(self.rate_burst).filter(|burst| *burst > 0)?,
-        })
     }
 
     /// Returns the limit of leases of the queue.
@@ -113,19 +111,39 @@ impl StoredLimits {
     /// Returns the names of the limits that `self`, the configuration, sets to other values than `row`, the database.
     pub(super) fn differences(&self, row: &Self) -> Vec<&'static str> {
         let differs = |own: Option<i64>, row: Option<i64>| own.is_some() && own != row;
-        let rate = differs(self.rate_items, row.rate_items)
-            || differs(self.rate_micros, row.rate_micros)
-            || differs(self.rate_burst, row.rate_burst);
+        let rate_differs = |own: StoredRate, row: StoredRate| own.items.is_some() && own != row;
         let all = [
             ("max_leases", differs(self.max_leases, row.max_leases)),
-            ("rate", rate),
+            ("rate", rate_differs(self.rate, row.rate)),
             (
                 "group.max_leases",
                 differs(self.group_max_leases, row.group_max_leases),
             ),
+            ("group.rate", rate_differs(self.group_rate, row.group_rate)),
         ];
         let names = all.into_iter().filter(|(_, differs)| *differs);
         names.map(|(name, _)| name).collect()
+    }
+}
+
+impl StoredRate {
+    fn of(rate: Option<Rate>) -> Self {
+        Self {
+            items: rate.map(|rate| i64::from(rate.items)),
+            micros: rate.map(|rate| rate.per_micros()),
+            burst: rate.map(|rate| i64::from(rate.burst)),
+        }
+    }
+
+    /// Returns the rate. A number that no broker writes counts as none.
+    pub(super) fn get(self) -> Option<Rate> {
+        let number = |value: Option<i64>| value.and_then(|value| u32::try_from(value).ok());
+        let micros = self.micros.and_then(|micros| u64::try_from(micros).ok());
+        Some(Rate {
+            items: number(self.items).filter(|items| *items > 0)?,
+            per: Duration::from_micros(micros.filter(|micros| *micros > 0)?),
+            burst: number(self.burst).filter(|burst| *burst > 0)?,
+        })
     }
 }
 
@@ -148,7 +166,7 @@ impl Allowance {
     ) -> Self {
         let cap = limits.max_leases();
         let cap = cap.map(|cap| (cap.saturating_sub(leased), Limited::MaxLeases));
-        let rate = limits.rate().map(|rate| {
+        let rate = limits.rate.get().map(|rate| {
             let tokens = usize::try_from(rate.tokens(arrival, now)).unwrap_or(usize::MAX);
             // The wait for the token after those that are there.
             let spent = rate.after(arrival, now, tokens);
@@ -208,8 +226,6 @@ pub(super) fn distribute(sizes: &[usize], wanted: usize) -> Vec<(usize, usize)> 
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -224,10 +240,12 @@ mod tests {
     fn the_stricter_limit_decides() {
         let limits = StoredLimits {
             max_leases: Some(5),
-            rate_items: Some(10),
-            rate_micros: Some(1_000_000),
-            rate_burst: Some(4),
-            group_max_leases: None,
+            rate: StoredRate {
+                items: Some(10),
+                micros: Some(1_000_000),
+                burst: Some(4),
+            },
+            ..StoredLimits::default()
         };
         let allowance = |leased| Allowance::new(&limits, leased, None, 0);
         let wait = Duration::from_millis(100);
@@ -244,7 +262,10 @@ mod tests {
     fn zero_is_no_limit() {
         let limits = StoredLimits {
             max_leases: Some(0),
-            rate_items: Some(0),
+            rate: StoredRate {
+                items: Some(0),
+                ..StoredRate::default()
+            },
             ..StoredLimits::default()
         };
         let allowance = Allowance::new(&limits, 99, None, 0);

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use lease_broker_proto::{
-    ClaimBatchResponse, GroupState, HeldBack, ItemState, ListGroupsRequest, ListGroupsResponse,
-    PauseGroupRequest, PauseGroupResponse, QueueLimits, QueueRate, ResumeGroupRequest,
-    SetQueueLimitsRequest,
+    ClaimBatchRequest, ClaimBatchResponse, CompleteRequest, Completion, GroupState, HeldBack,
+    ItemState, ListGroupsRequest, ListGroupsResponse, NextClaim, PauseGroupRequest,
+    PauseGroupResponse, QueueLimits, QueueRate, ResumeGroupRequest, SetQueueLimitsRequest,
 };
 use tokio::time::Instant;
 use tonic::Code;
@@ -88,6 +88,111 @@ async fn waiting_claim_gets_the_next_token_of_a_rate() {
 }
 
 #[tokio::test]
+async fn waiting_claim_gets_the_next_token_of_a_group() {
+    let settings = "group = { column = 'payload', rate = { items = 1, per = '700ms' } }\n";
+    let config = format!(
+        "{NO_POLLS}{}{settings}",
+        GROUPED.replace("group = 'payload'\n", "")
+    );
+    let server = Server::with_config(&config).await;
+    let client = server.client().await;
+    client.enqueue(&["a", "a"]).await;
+    let start = Instant::now();
+    let first = claim(&client, 9).await;
+    client.complete(&lease_ids(&first.leases)).await;
+    let empty = claim(&client, 9).await;
+    assert_eq!(
+        (empty.held_back(), empty.retry_after),
+        (HeldBack::GroupsBusy, None)
+    );
+    // The queue is polled once per minute, so the token ends the wait.
+    let waiting = client.try_claim(client.waiting_claim_request(9, WAIT));
+    assert_eq!(with_timeout(waiting).await.expect("a claim").len(), 1);
+    assert!(start.elapsed() + Duration::from_millis(2) >= Duration::from_millis(700));
+}
+
+fn of_groups(request: ClaimBatchRequest, groups: &[&str]) -> ClaimBatchRequest {
+    ClaimBatchRequest {
+        groups: groups.iter().map(|&name| name.to_owned()).collect(),
+        ..request
+    }
+}
+
+#[tokio::test]
+async fn claims_that_wait_for_groups_and_others_do_not_hold_each_other_back() {
+    let (_server, client) = server("").await;
+    let wait_for = |groups: &'static [&'static str]| {
+        let request = of_groups(client.waiting_claim_request(9, WAIT), groups);
+        let client = client.clone();
+        tokio::spawn(async move { client.try_claim(request).await })
+    };
+    let of_b = wait_for(&["b"]);
+    client.wait_until_received().await;
+    client.enqueue(&["a"]).await;
+    // The claim that waits for group b does not keep this one from the store.
+    assert_eq!(claim(&client, 9).await.leases.len(), 1);
+    let of_all = wait_for(&[]);
+    client.wait_until_received().await;
+    client.enqueue(&["c"]).await;
+    let leases = with_timeout(of_all)
+        .await
+        .expect("a task")
+        .expect("a claim");
+    assert_eq!(leases.iter().map(payload).collect::<Vec<_>>(), ["c"]);
+    client.enqueue(&["b"]).await;
+    let leases = with_timeout(of_b).await.expect("a task").expect("a claim");
+    assert_eq!(leases.iter().map(payload).collect::<Vec<_>>(), ["b"]);
+}
+
+#[tokio::test]
+async fn completion_can_claim_the_next_item_of_a_group() {
+    let (_server, client) = server("").await;
+    client.enqueue(&["a", "b", "a"]).await;
+    let request = of_groups(client.claim_request(9), &["a"]);
+    let first = client.try_claim(request).await.expect("a claim");
+    assert_eq!(first.len(), 1);
+    let completion = Completion {
+        lease_id: first[0].lease_id.clone(),
+        ..Completion::default()
+    };
+    let request = CompleteRequest {
+        queue: "work".to_owned(),
+        completions: vec![completion],
+        next: Some(NextClaim {
+            worker_id: "worker".to_owned(),
+            max_items: 1,
+            groups: vec!["b".to_owned()],
+            ..NextClaim::default()
+        }),
+    };
+    let answer = client.rpc.clone().complete(request).await;
+    let leases = answer
+        .expect("completed")
+        .into_inner()
+        .next
+        .expect("a claim")
+        .leases;
+    assert_eq!(leases.iter().map(payload).collect::<Vec<_>>(), ["b"]);
+}
+
+#[tokio::test]
+async fn groups_that_cannot_be_claimed_are_refused() {
+    let (_server, client) = server("").await;
+    let many: Vec<String> = (0..101).map(|group| group.to_string()).collect();
+    let request = ClaimBatchRequest {
+        groups: many,
+        ..client.claim_request(1)
+    };
+    let refused = client.rpc.clone().claim_batch(request).await;
+    assert_field_error(refused, Code::InvalidArgument, "LIMIT_EXCEEDED", "groups");
+    let plain = Server::start().await;
+    let client = plain.client().await;
+    let request = of_groups(client.claim_request(1), &["a"]);
+    let refused = client.rpc.clone().claim_batch(request).await;
+    assert_field_error(refused, Code::InvalidArgument, "INVALID_FIELD", "groups[0]");
+}
+
+#[tokio::test]
 async fn operator_changes_limits_and_wakes_a_waiting_claim() {
     let (_server, client) = server("max_leases = 1\n").await;
     client.enqueue(&["a", "b"]).await;
@@ -153,6 +258,11 @@ async fn limits_that_a_queue_cannot_have_are_refused() {
         ..QueueLimits::default()
     };
     invalid(send(of_group).await, "limits.group_max_leases");
+    let of_group = |per: Duration| QueueLimits {
+        group_rate: rate(1, Some(per)).rate,
+        ..QueueLimits::default()
+    };
+    invalid(send(of_group(days)).await, "limits.group_rate.per");
     let plain = Server::start().await;
     let client = plain.client().await;
     let request = SetQueueLimitsRequest {

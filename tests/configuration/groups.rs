@@ -19,7 +19,11 @@ fn groups(settings: &'static str) -> Option<Groups> {
 
 fn of_customer(order: GroupOrder) -> Groups {
     let column = "Customer".to_owned();
-    Groups { column, order }
+    Groups {
+        column,
+        order,
+        rate: None,
+    }
 }
 
 #[test]
@@ -78,6 +82,17 @@ fn limits_of_a_queue_are_read() {
 }
 
 #[test]
+fn rate_of_each_group_is_read() {
+    let settings = "[queues.a]\ngroup = { column = 'Customer', rate = { items = 5, per = '1s' } }";
+    let rate = Rate {
+        items: 5,
+        per: Duration::from_secs(1),
+        burst: 5,
+    };
+    assert_eq!(groups(settings).and_then(|groups| groups.rate), Some(rate));
+}
+
+#[test]
 fn settings_that_contradict_each_other_are_refused() {
     for (settings, key) in [
         (
@@ -98,8 +113,8 @@ fn settings_that_contradict_each_other_are_refused() {
         ("group = 'C'\nmirror.completed = { c = 1 }", "group.column"),
         ("group = 'lease_owner'", "group.column"),
         (
-            "group = { column = 'C', rate = { items = 1, per = '1s' } }",
-            "group",
+            "group = { column = 'C', rate = { items = 1, per = '2days' } }",
+            "group.rate.per",
         ),
         ("group = ''", "group.column"),
         ("max_leases = 10001", "max_leases"),

@@ -23,6 +23,7 @@ pub(crate) fn groups(order: GroupOrder) -> Groups {
     Groups {
         column: "customer".to_owned(),
         order,
+        rate: None,
     }
 }
 
@@ -88,7 +89,7 @@ pub(crate) async fn strict_group_has_one_lease_at_a_time<H: Harness>() {
     let busy = claimed(&fixture, 9).await;
     assert_eq!(
         (busy.items.len(), busy.limited),
-        (0, Some(Limited::GroupsBusy))
+        (0, Some(Limited::GroupsBusy { wait: None }))
     );
     assert!(!busy.has_more);
     fixture.complete(&first.items[0].lease).await;
@@ -294,7 +295,7 @@ pub(crate) async fn parallel_group_is_held_back_at_its_limit<H: Harness>() {
     let busy = claimed(&fixture, 9).await;
     assert_eq!(
         (busy.items.len(), busy.limited),
-        (0, Some(Limited::GroupsBusy))
+        (0, Some(Limited::GroupsBusy { wait: None }))
     );
     fixture.complete(&first[0].lease).await;
     assert_eq!(claims(&fixture, 9).await, [["3"]]);
@@ -320,7 +321,7 @@ pub(crate) async fn many_busy_groups_are_walked_in_parts<H: Harness>() {
         (operations, visited) = (operations + 1, visited + claimed.visited);
         found.extend(keys(&claimed.items));
         if !claimed.has_more && claimed.items.is_empty() {
-            assert_eq!(claimed.limited, Some(Limited::GroupsBusy));
+            assert_eq!(claimed.limited, Some(Limited::GroupsBusy { wait: None }));
             break;
         }
         assert!(operations < 100, "the round does not end");
@@ -434,6 +435,7 @@ pub(crate) async fn operators_change_limits_of_a_running_queue<H: Harness>() {
         max_leases: Some(0),
         rate: Some((1, HOUR, 1)),
         group_max_leases: Some(2),
+        group_rate: None,
     };
     let limits = set(change).await;
     let rate = Rate {
@@ -620,6 +622,7 @@ pub(crate) async fn column_that_cannot_name_groups_is_refused<H: Harness>() {
     spec.groups = Some(Groups {
         column: "nowhere".to_owned(),
         order: STRICT,
+        rate: None,
     });
     let problems = harness.check(&spec).await.expect("a check");
     assert!(
@@ -642,6 +645,7 @@ pub(crate) async fn nullable_group_column_is_warned_of<H: Harness>() {
         groups: Some(Groups {
             column: "id".to_owned(),
             order: STRICT,
+            rate: None,
         }),
         ..queue("item")
     };

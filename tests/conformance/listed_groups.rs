@@ -28,7 +28,7 @@ async fn find(broker: &Broker, search: GroupSearch) -> FoundGroups {
     found.expect("a page")
 }
 
-async fn list(broker: &Broker) -> Vec<ListedGroup> {
+pub(crate) async fn list(broker: &Broker) -> Vec<ListedGroup> {
     find(broker, ALL).await.groups
 }
 

@@ -18,6 +18,7 @@ mod example_item;
 mod expire;
 mod follow_ups;
 mod foreign_keys;
+mod group_rates;
 mod groups;
 mod heartbeat;
 mod inspect;
@@ -27,6 +28,7 @@ mod keys;
 mod listed_groups;
 mod managed;
 mod mirror;
+mod named_groups;
 mod names;
 mod operation_batches;
 mod operations;
@@ -277,6 +279,24 @@ macro_rules! conformance {
                     listed_name_of_every_kind_names_its_group
                     queue_without_groups_lists_none
                     reader_without_tables_of_brokers_lists_groups
+                }
+                group_rates {
+                    each_group_has_its_own_rate
+                    strict_groups_obey_their_rate
+                    calls_of_one_operation_share_the_rate_of_a_group
+                    claim_of_named_groups_obeys_their_rate
+                    suspect_counts_for_the_rate_of_its_group
+                    operators_change_the_rate_of_groups
+                    groups_of_every_kind_have_a_rate
+                }
+                named_groups {
+                    claim_of_named_groups_gets_only_their_items
+                    group_that_is_named_twice_gives_its_items_once
+                    named_groups_without_order_give_their_items_evenly
+                    claim_of_named_groups_takes_no_turn
+                    claims_with_and_without_groups_share_an_operation
+                    suspect_goes_only_to_a_claim_of_its_group
+                    groups_of_every_kind_can_be_named
                 }
                 paused_groups {
                     paused_group_gives_no_lease_and_others_go_on

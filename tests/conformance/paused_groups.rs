@@ -81,7 +81,7 @@ pub(crate) async fn paused_group_gives_no_lease_and_others_go_on<H: Harness>() {
     let busy = claimed(&other).await;
     assert_eq!(
         (busy.items.len(), busy.limited),
-        (0, Some(Limited::GroupsBusy))
+        (0, Some(Limited::GroupsBusy { wait: None }))
     );
     assert!(!busy.is_paused && !busy.has_more);
     assert_eq!(resume(&other, "b").await, None);

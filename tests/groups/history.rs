@@ -133,6 +133,7 @@ fn spec(rules: Rules) -> QueueSpec {
     spec.groups = Some(Groups {
         column: "customer".to_owned(),
         order,
+        rate: None,
     });
     if let Rules::Parallel = rules {
         spec.limits = QueueLimits {

@@ -39,6 +39,7 @@ fn spec(limits: QueueLimits) -> QueueSpec {
         groups: Some(Groups {
             column: "customer".to_owned(),
             order: GroupOrder::Strict { halts: false },
+            rate: None,
         }),
         limits,
         ..queue("item")

@@ -118,6 +118,7 @@ pub(crate) fn call(worker: &str, max_items: usize) -> ClaimCall {
         max_items,
         max_bytes: 4 << 20,
         duration: HOUR,
+        groups: Vec::new(),
     }
 }
 

@@ -356,7 +356,7 @@ impl Harness for MssqlHarness {
         };
         let operators = format!(
             "UPDATE lease_broker_queue SET {}, arrival = arrival - 1000 * CONVERT(bigint, {millis}); UPDATE lease_broker_operation SET {}; \
-             UPDATE lease_broker_group SET {}; ",
+             UPDATE lease_broker_group SET {}; UPDATE lease_broker_group_rate SET arrival = arrival - 1000 * CONVERT(bigint, {millis}); ",
             earlier(&["pause_time", "pause_until"]),
             earlier(&["create_time", "end_time", "until_time"]),
             earlier(&["pause_time", "paused_until"])

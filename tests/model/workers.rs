@@ -32,6 +32,7 @@ impl<H: Harness> Run<H> {
             max_items: self.below(5),
             max_bytes: 4 << 20,
             duration: time(duration),
+            groups: Vec::new(),
         }
     }
 

@@ -351,6 +351,7 @@ fn claim_call(token: Uuid) -> ClaimCall {
         max_items: 1_000,
         max_bytes: 64 << 20,
         duration: DURATION,
+        groups: Vec::new(),
     }
 }
 

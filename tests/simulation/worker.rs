@@ -55,6 +55,7 @@ impl Worker {
     fn request(&mut self, turn: &Turn) -> ClaimRequest {
         let request_id = Uuid::from_u128(self.random.random());
         ClaimRequest {
+            groups: Vec::new(),
             queue: QUEUE.to_owned(),
             worker_id: self.name.clone(),
             max_items: turn.max_items,

@@ -282,6 +282,7 @@ impl Worker {
             max_items: self.random.random_range(1..6),
             max_bytes: 4 << 20,
             duration: HOUR,
+            groups: Vec::new(),
         };
         let claim = |broker: Broker| {
             let call = call.clone();

@@ -67,6 +67,7 @@ async fn write_golden_files() {
         max_items: ITEMS,
         max_bytes: 1 << 20,
         duration: LEASE,
+        groups: Vec::new(),
     };
     let claimed = store.claim(QUEUE, [call].into(), usize::MAX).await;
     let claimed = claimed.expect("claim").remove(0).items;

@@ -127,6 +127,9 @@ CREATE TABLE lease_broker_queue (
     rate_micros bigint NULL,
     rate_burst int NULL,
     group_max_leases int NULL,
+    group_rate_items int NULL,
+    group_rate_micros bigint NULL,
+    group_rate_burst int NULL,
     paused_groups int NOT NULL CONSTRAINT DF_lease_broker_queue_paused_groups DEFAULT 0
 )
 GO
@@ -143,6 +146,19 @@ CREATE TABLE lease_broker_group (
     pause_reason nvarchar(2048) NOT NULL,
     CONSTRAINT PK_lease_broker_group PRIMARY KEY (queue, id)
 )
+GO
+-- One row per group that was given items and whose rate still remembers them. `arrival` is the theoretical arrival time of the group's
+-- rate, in microseconds since 2000. A row whose arrival has passed means the same as no row. Claims delete such rows. `group_hash` is
+-- the SHA-256 of the value of the column, as text: a text can be longer than an index allows. Only a transaction that has updated the
+-- row of the queue changes rows of this table.
+CREATE TABLE lease_broker_group_rate (
+    queue nvarchar(128) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    group_hash binary(32) NOT NULL,
+    arrival bigint NOT NULL,
+    CONSTRAINT PK_lease_broker_group_rate PRIMARY KEY (queue, group_hash)
+)
+GO
+CREATE INDEX lease_broker_group_rate_arrival ON lease_broker_group_rate (queue, arrival)
 GO
 -- One row per operation on many items, by the request id of the call that started it. `kind` is redrive, cancel_leases or purge.
 -- `definition` is a JSON object with the filter and the change. state: 0 running, 1 done, 2 cancelled, 3 failed. `slot` is the kind while

@@ -112,6 +112,9 @@ CREATE TABLE lease_broker_queue (
     rate_micros INTEGER,
     rate_burst INTEGER,
     group_max_leases INTEGER,
+    group_rate_items INTEGER,
+    group_rate_micros INTEGER,
+    group_rate_burst INTEGER,
     paused_groups INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 
@@ -126,6 +129,18 @@ CREATE TABLE lease_broker_group (
     pause_reason TEXT NOT NULL,
     PRIMARY KEY (queue, group_value)
 ) WITHOUT ROWID;
+
+-- One row per group that was given items and whose rate still remembers them. `arrival` is the theoretical arrival time of the group's
+-- rate, in microseconds. A row whose arrival has passed means the same as no row. Claims delete such rows. `group_value` is as in
+-- lease_broker_group; values that the column calls equal are stored as one.
+CREATE TABLE lease_broker_group_rate (
+    queue TEXT NOT NULL,
+    group_value NOT NULL,
+    arrival INTEGER NOT NULL,
+    PRIMARY KEY (queue, group_value)
+) WITHOUT ROWID;
+
+CREATE INDEX lease_broker_group_rate_arrival ON lease_broker_group_rate (queue, arrival);
 
 -- One row per operation on many items, by the request id of the call that started it. `kind` is redrive, cancel_leases or purge.
 -- `definition` is a JSON object with the filter and the change. state: 0 running, 1 done, 2 cancelled, 3 failed. `slot` is the kind while

@@ -47,10 +47,19 @@ impl Operator {
                 Groups::MAX_LEASES,
             ),
         ];
+        if change.group_rate.is_some() && order.is_none() {
+            let problem = "needs groups in the configuration of the queue";
+            return Err(Error::invalid("limits.group_rate", problem));
+        }
         if let Some((items, per, burst)) = change.rate {
             counts.push(("limits.rate.items", Some(items), Rate::MAX_ITEMS));
             counts.push(("limits.rate.burst", Some(burst), Rate::MAX_ITEMS));
-            check_per(items, per)?;
+            check_per("limits.rate.per", items, per)?;
+        }
+        if let Some((items, per, burst)) = change.group_rate {
+            counts.push(("limits.group_rate.items", Some(items), Rate::MAX_ITEMS));
+            counts.push(("limits.group_rate.burst", Some(burst), Rate::MAX_ITEMS));
+            check_per("limits.group_rate.per", items, per)?;
         }
         for (field, count, max) in counts {
             if let Some(count) = count.filter(|count| *count > max) {
@@ -67,12 +76,12 @@ impl Operator {
 }
 
 /// Checks the time of a rate.
-fn check_per(items: u32, per: Duration) -> Result<(), Error> {
+fn check_per(field: &str, items: u32, per: Duration) -> Result<(), Error> {
     let [shortest, longest] = Rate::PER;
     if items == 0 || (shortest..=longest).contains(&per) {
         return Ok(());
     }
     let [shortest, longest] = Rate::PER.map(humantime::format_duration);
     let problem = format!("must be {shortest} to {longest}");
-    Err(Error::invalid("limits.rate.per", problem))
+    Err(Error::invalid(field, problem))
 }

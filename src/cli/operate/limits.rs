@@ -38,6 +38,12 @@ pub(in crate::cli) struct Limits {
     /// Maximum number of leases of a group, up to 1000; 0: any number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
     group_max_leases: Option<i32>,
+    /// Items of each group that are given out per time, such as 5/1s; none: no rate
+    #[arg(long, value_name = "N/TIME", value_parser = parse_rate)]
+    group_rate: Option<GivenRate>,
+    /// Items of a group that can be given out at once after a quiet time [default: the items of --group-rate]
+    #[arg(long, value_name = "N", requires = "group_rate", value_parser = clap::value_parser!(i32).range(1..))]
+    group_burst: Option<i32>,
     #[command(flatten)]
     audit: AuditArgs,
     #[command(flatten)]
@@ -83,6 +89,7 @@ impl Limits {
                 max_leases: self.max_leases,
                 rate: self.rate.map(|rate| rate.to_proto(self.burst)),
                 group_max_leases: self.group_max_leases,
+                group_rate: self.group_rate.map(|rate| rate.to_proto(self.group_burst)),
             }),
             reason: self.audit.reason,
         };
@@ -98,16 +105,15 @@ fn describe(queue: &str, limits: &proto::QueueLimits) -> (String, Row) {
     let count = |limit: Option<i32>| limit.filter(|limit| *limit > 0);
     let leases = count(limits.max_leases);
     let of_group = count(limits.group_max_leases);
-    let rate = limits.rate.as_ref().map(|rate| {
-        let per = rate.per.and_then(|per| Duration::try_from(per).ok());
-        let per = humantime::format_duration(per.unwrap_or_default());
-        (format!("{}/{per}", rate.items), rate.burst)
-    });
+    let rate = limits.rate.as_ref().map(described_rate);
+    let group_rate = limits.group_rate.as_ref().map(described_rate);
     let mut parts = Vec::new();
     parts.extend(leases.map(|max| format!("{max} leases")));
     parts.extend(of_group.map(|max| format!("{max} leases per group")));
-    let told = rate.as_ref();
-    parts.extend(told.map(|(rate, burst)| format!("{rate} items with a burst of {burst}")));
+    for (rate, of) in [(&rate, ""), (&group_rate, " per group")] {
+        let told = rate.as_ref();
+        parts.extend(told.map(|(rate, burst)| format!("{rate} items{of} with a burst of {burst}")));
+    }
     let sentence = match &*parts {
         [] => format!("queue {queue} has no limits"),
         parts => format!("limits of queue {queue}: {}", parts.join(", ")),
@@ -117,6 +123,18 @@ fn describe(queue: &str, limits: &proto::QueueLimits) -> (String, Row) {
         .field("max_leases", leases)
         .field("group_max_leases", of_group)
         .field("rate", rate.as_ref().map(|(rate, _)| rate.clone()))
-        .field("burst", rate.map(|(_, burst)| burst));
+        .field("burst", rate.map(|(_, burst)| burst))
+        .field(
+            "group_rate",
+            group_rate.as_ref().map(|(rate, _)| rate.clone()),
+        )
+        .field("group_burst", group_rate.map(|(_, burst)| burst));
     (sentence, row)
+}
+
+/// Returns a rate as a flag has it, and its burst.
+fn described_rate(rate: &proto::QueueRate) -> (String, i32) {
+    let per = rate.per.and_then(|per| Duration::try_from(per).ok());
+    let per = humantime::format_duration(per.unwrap_or_default());
+    (format!("{}/{per}", rate.items), rate.burst)
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lease_broker_model::rate::Rate;
 use lease_broker_proto as proto;
 use lease_broker_store::{LimitChange, QueueLimitValues};
 
@@ -18,33 +19,40 @@ pub(super) fn limits_from_proto(limits: proto::QueueLimits) -> Result<LimitChang
         let value = value.map(|value| count(field, value));
         value.transpose()
     };
-    let rate = limits.rate.map(|rate| {
-        let items = count("limits.rate.items", rate.items)?;
-        let burst = count("limits.rate.burst", rate.burst)?;
-        let per = match rate.per {
-            Some(per) => duration_from_proto("limits.rate.per", Some(per))?.unwrap_or_default(),
-            None if items == 0 => Duration::ZERO,
-            None => return Err(Error::invalid("limits.rate.per", "is required")),
-        };
-        Ok((items, per, if burst == 0 { items } else { burst }))
-    });
+    let rate = |field: &str, rate: Option<proto::QueueRate>| {
+        let rate = rate.map(|rate| {
+            let path = |name: &str| format!("limits.{field}.{name}");
+            let items = count(&path("items"), rate.items)?;
+            let burst = count(&path("burst"), rate.burst)?;
+            let per = match rate.per {
+                Some(per) => duration_from_proto(path("per"), Some(per))?.unwrap_or_default(),
+                None if items == 0 => Duration::ZERO,
+                None => return Err(Error::invalid(path("per"), "is required")),
+            };
+            Ok::<_, Error>((items, per, if burst == 0 { items } else { burst }))
+        });
+        rate.transpose()
+    };
     Ok(LimitChange {
         max_leases: optional("limits.max_leases", limits.max_leases)?,
-        rate: rate.transpose()?,
+        rate: rate("rate", limits.rate)?,
         group_max_leases: optional("limits.group_max_leases", limits.group_max_leases)?,
+        group_rate: rate("group_rate", limits.group_rate)?,
     })
 }
 
 /// Converts the limits of a queue.
 pub(super) fn limits_to_proto(limits: QueueLimitValues) -> proto::QueueLimits {
     let count = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
+    let rate = |rate: Rate| proto::QueueRate {
+        items: count(rate.items),
+        per: Some(duration_to_proto(rate.per)),
+        burst: count(rate.burst),
+    };
     proto::QueueLimits {
         max_leases: Some(count(limits.max_leases.unwrap_or(0))),
-        rate: limits.rate.map(|rate| proto::QueueRate {
-            items: count(rate.items),
-            per: Some(duration_to_proto(rate.per)),
-            burst: count(rate.burst),
-        }),
+        rate: limits.rate.map(rate),
         group_max_leases: Some(count(limits.group_max_leases.unwrap_or(0))),
+        group_rate: limits.group_rate.map(rate),
     }
 }

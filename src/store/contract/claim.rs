@@ -11,6 +11,9 @@ use uuid::Uuid;
 /// The number of items that a claim looks at beyond those that it asks for, because some can be too large.
 pub const MAX_PASSED_OVER: usize = 100;
 
+/// The maximum number of entries in [`ClaimCall::groups`].
+pub const MAX_CLAIM_GROUPS: usize = 100;
+
 /// The maximum number of entries in [`Claimed::too_large`].
 pub const MAX_TOO_LARGE: usize = 10;
 
@@ -30,6 +33,9 @@ pub struct ClaimCall {
     pub max_bytes: usize,
     /// The duration of the leases.
     pub duration: Duration,
+    /// Only items of these groups, each as a key with one value, at most [`MAX_CLAIM_GROUPS`]. The call begins with the first. Empty: items
+    /// of all groups and of none.
+    pub groups: Vec<Key>,
 }
 
 /// The result of one claim call.
@@ -47,7 +53,8 @@ pub struct Claimed {
     pub has_more: bool,
     /// True: the queue is paused, so the call got no new lease.
     pub is_paused: bool,
-    /// True if ready items were kept from this call because of suspects.
+    /// True if ready items can have been kept from this call: because of suspects, or because the call named groups. Other calls may get
+    /// them.
     pub is_held_back: bool,
     /// Why the call got fewer items than are ready, if groups or limits of the queue are the reason. With [`Self::has_more`], the
     /// walk over the groups was cut: the next operation goes on with it.
@@ -59,8 +66,11 @@ pub struct Claimed {
 /// The reason why ready items are not leased in a queue with groups or limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limited {
-    /// Each group that has ready items is held back: by a lease, by an item before them, or by the limit of its leases.
-    GroupsBusy,
+    /// Each group that has ready items is held back: by a lease, by an item before them, by a limit, or by a pause.
+    GroupsBusy {
+        /// The time until the rate of one of these groups allows an item. `None`: no group waits for its rate.
+        wait: Option<Duration>,
+    },
     /// The queue has as many leases as it may have.
     MaxLeases,
     /// The rate of the queue is used up.

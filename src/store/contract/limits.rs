@@ -13,6 +13,8 @@ pub struct LimitChange {
     pub rate: Option<(u32, Duration, u32)>,
     /// The maximum number of leases of a group. 0: any number.
     pub group_max_leases: Option<u32>,
+    /// The rate of each group, as [`Self::rate`].
+    pub group_rate: Option<(u32, Duration, u32)>,
 }
 
 /// The limits of a queue. `None`: there is no such limit.
@@ -24,4 +26,6 @@ pub struct QueueLimitValues {
     pub rate: Option<Rate>,
     /// The maximum number of leases of a group.
     pub group_max_leases: Option<u32>,
+    /// The number of items of each group that are given out per time.
+    pub group_rate: Option<Rate>,
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::millis::millis_rounded_up;
 use serde_json::json;
@@ -32,16 +33,34 @@ impl MssqlOperations {
             first_index.entry(call.token).or_insert(index);
         }
         let is_first = |index: &usize| first_index[&calls[*index].token] == *index;
-        let indexes: Vec<usize> = (0..calls.len()).filter(is_first).collect();
+        let names_groups = |index: &usize| !calls[*index].groups.is_empty();
+        let (of_groups, indexes): (Vec<usize>, Vec<usize>) =
+            (0..calls.len()).filter(is_first).partition(names_groups);
         let mut claimed = vec![Claimed::default(); calls.len()];
-        let form = &queue.sql.claim;
-        let answer = self
-            .claim_by(form, queue, calls, (&indexes, max_bytes), &mut claimed)
-            .await?;
+        let mut room = max_bytes;
+        if let Some(form) = &queue.sql.claim_of_groups {
+            for index in of_groups {
+                let limits = (&[index][..], room);
+                let answer = self
+                    .claim_by(form, queue, calls, limits, &mut claimed)
+                    .await?;
+                claimed[index].is_paused = answer.is_paused && claimed[index].items.is_empty();
+                answer.limits.apply(&mut claimed[index], &calls[index]);
+                // Other calls may get the items that this one may not have.
+                claimed[index].is_held_back = claimed[index].items.len() < calls[index].max_items;
+                room = room.saturating_sub(claimed[index].bytes);
+            }
+        }
+        let mut answer = ClaimAnswer::default();
+        if !indexes.is_empty() {
+            let form = &queue.sql.claim;
+            answer = self
+                .claim_by(form, queue, calls, (&indexes, room), &mut claimed)
+                .await?;
+        }
         if answer.is_held_back {
             // There are suspects. Each call may lease other items.
-            let mut room = max_bytes;
-            for index in indexes {
+            for &index in &indexes {
                 if claimed[index].items.is_empty() && calls[index].max_items > 0 {
                     let form = &queue.sql.claim_of_share;
                     let limits = (&[index][..], room);
@@ -55,7 +74,8 @@ impl MssqlOperations {
                 room = room.saturating_sub(claimed[index].bytes);
             }
         }
-        for (claimed, call) in claimed.iter_mut().zip(calls) {
+        for index in indexes {
+            let (claimed, call) = (&mut claimed[index], &calls[index]);
             claimed.is_paused |= answer.is_paused;
             claimed.is_paused &= claimed.items.is_empty();
             if !answer.is_held_back {
@@ -278,7 +298,13 @@ impl Attempt {
             }
             entry
         });
-        ListParameters::new(vec![list.collect()])
+        let mut lists = vec![list.collect()];
+        if let [index] = indexes
+            && !calls[*index].groups.is_empty()
+        {
+            lists.push(group_list(&calls[*index].groups));
+        }
+        ListParameters::new(lists)
     }
 
     /// Returns the results if they answer every call. Those of `Ask` do if a call without a request id has leases, because
@@ -309,6 +335,17 @@ impl Attempt {
         }
         Err(lost.into())
     }
+}
+
+/// Returns the list of the groups that a call names.
+fn group_list(groups: &[Key]) -> Vec<ListEntry> {
+    let names = groups.iter().enumerate().map(|(number, group)| {
+        let mut entry = ListEntry::default();
+        entry.insert("n", json!(number));
+        entry.insert("g", json!(types::group_text(group)));
+        entry
+    });
+    names.collect()
 }
 
 /// Returns a number of bytes that the sums of the batch can add up.

@@ -80,6 +80,8 @@ pub(super) struct Statements {
     pub(super) claim: ClaimForms,
     /// The claim for one call if the queue has suspects.
     pub(super) claim_of_share: ClaimForms,
+    /// The claim for one call that names groups. `None`: the queue has no groups.
+    pub(super) claim_of_groups: Option<ClaimForms>,
     /// Makes ready items whose counters are full dead.
     pub(super) set_full_aside: String,
     pub(super) extend: String,
@@ -109,13 +111,15 @@ pub(super) struct ClaimForms {
     pub(super) within_bytes: ClaimBatches,
 }
 
-/// What a claim does if the queue has suspects.
+/// The calls of a claim, and what it does if the queue has suspects.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Suspects {
-    /// It gives no new leases.
-    End,
-    /// It chooses the items that its call may lease.
-    Choose,
+enum ClaimKind {
+    /// Several calls. If there are suspects, they get no new leases.
+    OfAll,
+    /// One call. If there are suspects, the claim chooses the items that the call may lease.
+    OfShare,
+    /// The same for a call that names groups.
+    OfGroups,
 }
 
 /// The two forms of a claim.
@@ -241,13 +245,13 @@ impl QueueStatements {
         let checkpoint = spec.max_checkpoint_bytes;
         let checkpoint =
             checkpoint.and_then(|_| table.column(spec.soft_lock.name(SoftLockColumn::Checkpoint)));
-        let claims =
-            |suspects| claim_forms(sql, spec, &placeholders, (suspects, table.has_triggers));
+        let claims = |kind| claim_forms(sql, spec, &placeholders, (kind, table.has_triggers));
         let statements = Statements {
             list: State::ALL.map(|state| render_list(&placeholders, state)),
             why: WhyStatements::new(&placeholders),
-            claim: claims(Suspects::End),
-            claim_of_share: claims(Suspects::Choose),
+            claim: claims(ClaimKind::OfAll),
+            claim_of_share: claims(ClaimKind::OfShare),
+            claim_of_groups: spec.groups.as_ref().map(|_| claims(ClaimKind::OfGroups)),
             set_full_aside: guard(render_set_full_aside(sql, &placeholders)),
             extend: guard(render_extend(sql, &placeholders)),
             extend_with_checkpoints: checkpoint
@@ -405,11 +409,11 @@ fn claim_forms(
     sql: &LeaseSql,
     queue: &QueueSpec,
     placeholders: &Placeholders,
-    (suspects, has_triggers): (Suspects, bool),
+    (kind, has_triggers): (ClaimKind, bool),
 ) -> ClaimForms {
     let render = |within_bytes, with_retries| {
         let parts = (within_bytes, with_retries);
-        let batch = render_claim(sql, queue, placeholders, suspects, parts);
+        let batch = render_claim(sql, queue, placeholders, kind, parts);
         roll_back_on_error(batch, has_triggers)
     };
     let batches = |within_bytes| ClaimBatches {
@@ -428,22 +432,29 @@ fn render_claim(
     sql: &LeaseSql,
     queue: &QueueSpec,
     placeholders: &Placeholders,
-    suspects: Suspects,
+    kind: ClaimKind,
     (within_bytes, with_retries): (bool, bool),
 ) -> String {
     let mut placeholders = placeholders.clone();
-    match suspects {
-        Suspects::End => suspects::set_in_claim(&mut placeholders, sql),
-        Suspects::Choose => suspects::set_in_claim_of_share(&mut placeholders, sql),
+    match kind {
+        ClaimKind::OfAll => suspects::set_in_claim(&mut placeholders, sql),
+        ClaimKind::OfShare | ClaimKind::OfGroups => {
+            suspects::set_in_claim_of_share(&mut placeholders, sql);
+        }
+    }
+    if kind == ClaimKind::OfGroups {
+        turn_parts::set_given_groups(&mut placeholders, sql);
     }
     let pick = |placeholders: &Placeholders| {
         let pick = match queue.groups {
             Some(_) => turn_parts::walk(placeholders, sql, queue),
             None => render(sql.claim, "pick_ready", placeholders),
         };
-        match suspects {
-            Suspects::End => pick,
-            Suspects::Choose => suspects::pick_share(placeholders, sql, pick),
+        match kind {
+            ClaimKind::OfAll => pick,
+            ClaimKind::OfShare | ClaimKind::OfGroups => {
+                suspects::pick_share(placeholders, sql, pick)
+            }
         }
     };
     for section in [
@@ -480,7 +491,7 @@ fn render_claim(
     placeholders.insert("pick_count", "@total".to_owned());
     turn_parts::set_end(&mut placeholders, sql, queue);
     let mut pick_ready = pick(&placeholders);
-    if suspects == Suspects::Choose {
+    if kind != ClaimKind::OfAll {
         let choose = render(sql.suspects, "choose_share", &placeholders);
         pick_ready = format!("{choose}\n{pick_ready}");
         let note = render(sql.suspects, "note_lease", &placeholders);

@@ -1,5 +1,7 @@
 //! The turn of a claim in a queue with groups or limits: what the batches answer, and the row of the queue.
 
+use std::time::Duration;
+
 use lease_broker_model::queue::QueueSpec;
 use tiberius::{Row, ToSql};
 
@@ -12,7 +14,7 @@ use super::operations::MssqlOperations;
 use super::quote::text_literal;
 use crate::index_role::IndexRole;
 use crate::template::{Placeholders, render};
-use crate::turn::{StoredLimits, check_policy, policy};
+use crate::turn::{StoredLimits, StoredRate, check_policy, policy};
 use crate::{LimitChange, Limited, QueueIndex, QueueLimitValues, StoreError};
 
 const GROUPS: &str = lease_broker_sql::mssql::GROUPS;
@@ -34,10 +36,12 @@ pub(super) fn limit_answer(row: &Row) -> Option<Result<LimitAnswer, StoreError>>
         let wait = decode::integer(row, 1)?.max(0).unsigned_abs();
         Ok(LimitAnswer {
             limited: match limit.as_deref() {
-                Some("busy") => Some(Limited::GroupsBusy),
+                Some("busy") => Some(Limited::GroupsBusy {
+                    wait: (wait > 0).then(|| Duration::from_micros(wait)),
+                }),
                 Some("max_leases") => Some(Limited::MaxLeases),
                 Some("rate") => Some(Limited::Rate {
-                    wait: std::time::Duration::from_micros(wait),
+                    wait: Duration::from_micros(wait),
                 }),
                 _ => None,
             },
@@ -114,13 +118,16 @@ fn batch(section: &str) -> String {
 }
 
 /// Returns limits as the parameters of a batch. Empty: the limit is missing.
-fn texts(limits: &StoredLimits) -> [String; 5] {
+fn texts(limits: &StoredLimits) -> [String; 8] {
     let limits = [
         limits.max_leases,
-        limits.rate_items,
-        limits.rate_micros,
-        limits.rate_burst,
+        limits.rate.items,
+        limits.rate.micros,
+        limits.rate.burst,
         limits.group_max_leases,
+        limits.group_rate.items,
+        limits.group_rate.micros,
+        limits.group_rate.burst,
     ];
     limits.map(|limit| limit.map(|limit| limit.to_string()).unwrap_or_default())
 }
@@ -128,12 +135,18 @@ fn texts(limits: &StoredLimits) -> [String; 5] {
 /// Reads the policy and the limits of a row.
 fn read_row(row: &Row) -> Result<(Option<String>, StoredLimits), StoreError> {
     let limit = |column| decode::optional_integer(row, column);
+    let rate = |first| {
+        Ok::<_, StoreError>(StoredRate {
+            items: limit(first)?,
+            micros: limit(first + 1)?,
+            burst: limit(first + 2)?,
+        })
+    };
     let limits = StoredLimits {
         max_leases: limit(1)?,
-        rate_items: limit(2)?,
-        rate_micros: limit(3)?,
-        rate_burst: limit(4)?,
+        rate: rate(2)?,
         group_max_leases: limit(5)?,
+        group_rate: rate(6)?,
     };
     Ok((decode::optional_text(row, 0)?, limits))
 }

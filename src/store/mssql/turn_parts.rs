@@ -4,6 +4,7 @@ use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 use lease_broker_sql::LeaseSql;
 
 use super::catalogue::{Column, collate};
+use super::list_parameters::unescape_sql;
 use super::quote::{quote, text_literal};
 use super::types::ColumnType;
 use crate::index_role::IndexRole;
@@ -93,6 +94,12 @@ pub(super) fn set_table_placeholders(
         ("stored_group", of_text("g.group_text", group)),
         ("given_group", variable_of_text("@P2", group)),
         ("at_value", value_of("@at", group)),
+        ("listed_group", of_text(&unescape_sql("j.g"), group)),
+        ("hash_of_variable", hash("@group", group)),
+        (
+            "hash_of_row",
+            hash(&format!("t.{}", quote(&group.name)), group),
+        ),
         ("round_start_value", value_of("@round_start", group)),
         ("t_group_order", sorted("t.")),
         ("b_group_order", sorted("b.")),
@@ -143,6 +150,30 @@ fn of_text(text: &str, group: &Column) -> String {
         (ColumnType::Text, None) => format!("{text}{collate}"),
         _ => variable_of_text(text, group),
     }
+}
+
+/// Returns the hash of a value. Values that differ in case or in spaces at their end have one hash if the column calls them equal.
+fn hash(value: &str, group: &Column) -> String {
+    let text = match group.kind {
+        ColumnType::Text => {
+            let text = format!("RTRIM(CONVERT(nvarchar(4000), {value}))");
+            let collation = group.collation.as_deref().unwrap_or_default();
+            if collation.to_ascii_uppercase().contains("_CI_") {
+                format!("UPPER({text})")
+            } else {
+                text
+            }
+        }
+        ColumnType::Binary => value.to_owned(),
+        ColumnType::DateTimeOffset => {
+            format!("CONVERT(nvarchar(100), SWITCHOFFSET({value}, '+00:00'), 121)")
+        }
+        ColumnType::DateTime | ColumnType::Date | ColumnType::Time => {
+            format!("CONVERT(nvarchar(100), {value}, 121)")
+        }
+        _ => format!("CONVERT(nvarchar(100), {value})"),
+    };
+    format!("HASHBYTES('SHA2_256', {text})")
 }
 
 /// Returns a text as a value of a variable.
@@ -200,10 +231,24 @@ pub(super) fn set_placeholders(placeholders: &mut Placeholders, sql: &LeaseSql, 
     };
     placeholders.insert("turn_column", ", lb_turn int NULL".to_owned());
     placeholders.insert("share_without_suspect", "others".to_owned());
-    for bounds in ["visit_first", "visit_after", "visit_until", "visit_between"] {
+    for bounds in [
+        "visit_first",
+        "visit_after",
+        "visit_until",
+        "visit_between",
+        "visit_one",
+    ] {
         placeholders.insert("bounds", section(placeholders, bounds));
         placeholders.insert(bounds, section(placeholders, "visit"));
     }
+    for (part, name) in [
+        ("next_group", "next_in_turn"),
+        ("no_group", "end_of_groups"),
+    ] {
+        placeholders.insert(part, section(placeholders, name));
+    }
+    placeholders.insert("begin_given", String::new());
+    placeholders.insert("rate_size", section(placeholders, "rate_size"));
     let first_of_group = |placeholders: &mut Placeholders, of_group: String| {
         placeholders.insert("of_group", of_group);
         let states = placeholders["behind_states"].clone();
@@ -234,13 +279,40 @@ pub(super) fn set_placeholders(placeholders: &mut Placeholders, sql: &LeaseSql, 
     placeholders.insert("suspect_is_free", section(placeholders, "suspect_is_free"));
 }
 
+/// Makes the claim one for the groups that its call names. It takes no turn from the others.
+pub(super) fn set_given_groups(placeholders: &mut Placeholders, sql: &LeaseSql) {
+    let section = |placeholders: &Placeholders, name| render(sql.groups, name, placeholders);
+    let declare = section(placeholders, "declare_given");
+    let hold = format!("{}\n{declare}", placeholders["hold_claims"]);
+    let suspect = section(placeholders, "suspect_is_given");
+    let is_free = format!("{}{suspect}", placeholders["suspect_is_free"]);
+    for (part, text) in [
+        ("hold_claims", hold),
+        ("suspect_is_free", is_free),
+        ("next_group", section(placeholders, "next_given")),
+        (
+            "begin_given",
+            format!(
+                "\n{}",
+                section(placeholders, "begin_given").trim_start_matches('\n')
+            ),
+        ),
+        ("no_group", String::new()),
+        ("write_walk", String::new()),
+    ] {
+        placeholders.insert(part, text);
+    }
+}
+
 /// Sets the section that writes the turn back. `leased_items` is set.
 pub(super) fn set_end(placeholders: &mut Placeholders, sql: &LeaseSql, queue: &QueueSpec) {
     if !queue.takes_turns() {
         return;
     }
+    let moves = !placeholders["write_walk"].is_empty();
     let names: &[&str] = match queue.groups {
-        Some(_) => &["count_given", "end_walk", "end_turn"],
+        Some(_) if moves => &["count_given", "charge_groups", "end_walk", "end_turn"],
+        Some(_) => &["count_given", "charge_groups", "end_turn"],
         None => &["count_given", "end_turn"],
     };
     let sections = names

@@ -108,10 +108,11 @@ pub(super) fn claim(
                 claimed = leased.unwrap_or_default();
             }
             if let (Some(turn), true) = (&mut turn, fits) {
-                none_ready &= !turn.end_call(found.take(), call, &mut claimed);
+                none_ready &= !turn.end_call(found.take(), call, &mut claimed)?;
                 limited = limited.or(claimed.limited);
             }
-            if share != Share::All {
+            let names_groups = !call.groups.is_empty() && claimed.items.len() < call.max_items;
+            if share != Share::All || names_groups {
                 (none_ready, claimed.is_held_back) = (false, true);
             }
             if let (Some(suspect), Some(item)) = (suspect, claimed.items.first()) {
@@ -221,7 +222,7 @@ impl<'a> ClaimStatements<'a> {
         reads_sizes: bool,
     ) -> Result<Option<Found>, StoreError> {
         let wanted = wanted_heads(call, reads_sizes);
-        let found = walk.map(|walk| walk.find(wanted)).transpose()?;
+        let found = walk.map(|walk| walk.find(call, wanted)).transpose()?;
         self.heads = found.as_ref().map(|found| found.keys.clone());
         Ok(found)
     }

@@ -36,7 +36,7 @@ pub(super) fn find_share(
 ) -> Result<(Share, Option<WaitingSuspect>), StoreError> {
     let sql = &queue.sql.suspects;
     let values: &[&dyn ToSql] = &[&queue.spec.name, &now, &call.worker];
-    let waiting = find_waiting(connection, queue, walk)?;
+    let waiting = find_waiting(connection, queue, (call, walk))?;
     let holding = if finds(connection, &sql.find_held, values)? {
         Holding::Suspect
     } else if waiting.is_some() && finds(connection, &sql.holds_lease, values)? {
@@ -93,14 +93,14 @@ pub(super) fn forget(connection: &Connection, queue: &QueueStatements) -> Result
 fn find_waiting(
     connection: &Connection,
     queue: &QueueStatements,
-    walk: Option<&Walk<'_>>,
+    (call, walk): (&ClaimCall, Option<&Walk<'_>>),
 ) -> Result<Option<WaitingSuspect>, StoreError> {
     let mut statement = connection.prepare_cached(&queue.sql.suspects.find_waiting)?;
     bind(&mut statement, 4, &[&queue.spec.name])?;
     let mut rows = statement.raw_query();
     while let Some(row) = rows.next()? {
         let key = queue.read_key(row)?;
-        if walk.map_or(Ok(true), |walk| walk.can_lease(&key))? {
+        if walk.map_or(Ok(true), |walk| walk.can_lease(call, &key))? {
             return Ok(Some(WaitingSuspect {
                 key,
                 entry: row.get(queue.key_len)?,

@@ -7,13 +7,15 @@ use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, OptionalExtension as _, Row, ToSql};
 
 use super::catalogue::Table;
+use super::group_pause::find_collation;
+use super::group_rates::GroupRates;
 use super::queue_statements::QueueStatements;
 use super::statement::{bind, borrowed};
 use super::turn_statements::{GroupStatements, TurnStatements};
-use super::walk::{Found, Walk, WalkPosition};
+use super::walk::{Found, GroupLimits, Walk, WalkPosition};
 use super::writer::WriteContext;
 use crate::template::{Placeholders, render};
-use crate::turn::{Allowance, StoredLimits, check_policy, max_visits, policy};
+use crate::turn::{Allowance, StoredLimits, StoredRate, check_policy, max_visits, policy};
 use crate::{ClaimCall, Claimed, LimitChange, Limited, QueueIndex, QueueLimitValues, StoreError};
 
 const GROUPS: &str = lease_broker_sql::sqlite::GROUPS;
@@ -69,6 +71,33 @@ impl<'a> Turn<'a> {
         };
         let wanted = calls.iter().map(|call| call.max_items).sum();
         let now = now.saturating_mul(1_000);
+        let before = position.clone();
+        let walk = match &sql.groups {
+            None => None,
+            Some(groups) => {
+                let rates = match limits.group_rate.get() {
+                    None => None,
+                    Some(rate) => {
+                        let name = (connection, &*queue.spec.name);
+                        let collation = find_collation(connection, queue)?;
+                        Some(GroupRates::new(name, groups, rate, collation, now))
+                    }
+                };
+                let of_groups = GroupLimits {
+                    max_leases: limits.group_max_leases.unwrap_or(0).max(0),
+                    has_paused,
+                    rates,
+                };
+                let visits = max_visits(wanted);
+                Some(Walk::new(
+                    connection,
+                    queue,
+                    groups,
+                    (position, of_groups),
+                    visits,
+                ))
+            }
+        };
         Ok(Some(Self {
             connection,
             queue,
@@ -76,18 +105,9 @@ impl<'a> Turn<'a> {
             arrival,
             now,
             given: 0,
-            before: position.clone(),
+            before,
             allowance: Allowance::new(&limits, leased, arrival, now),
-            walk: sql.groups.as_ref().map(|groups| {
-                let group_max_leases = limits.group_max_leases.unwrap_or(0);
-                Walk::new(
-                    connection,
-                    queue,
-                    groups,
-                    (position, group_max_leases, has_paused),
-                    max_visits(wanted),
-                )
-            }),
+            walk,
             limits,
         }))
     }
@@ -107,16 +127,20 @@ impl<'a> Turn<'a> {
         found: Option<Found>,
         call: &ClaimCall,
         claimed: &mut Claimed,
-    ) -> bool {
+    ) -> Result<bool, StoreError> {
         let count = claimed.items.len();
         self.allowance.take(count);
         self.given += count;
-        let (Some(walk), Some(found)) = (&mut self.walk, found) else {
-            return false;
+        let Some(walk) = &mut self.walk else {
+            return Ok(false);
+        };
+        walk.count(claimed.items.iter().map(|item| &item.lease.key))?;
+        let Some(found) = found else {
+            return Ok(false);
         };
         let is_cut = !found.is_round_over && count < call.max_items;
         if count == 0 && found.has_busy_group {
-            claimed.limited = Some(Limited::GroupsBusy);
+            claimed.limited = Some(Limited::GroupsBusy { wait: found.wait });
         }
         claimed.visited = std::mem::take(&mut walk.visits);
         let all_looked_at = !claimed.has_more && count < call.max_items;
@@ -124,13 +148,16 @@ impl<'a> Turn<'a> {
         let last = claimed.items.last().map(|item| &item.lease.key);
         walk.finish(found, last, is_complete);
         claimed.has_more |= is_cut;
-        is_cut
+        Ok(is_cut)
     }
 
     /// Ends the turn: stores the position and the rate, if they have changed.
     pub(super) fn end(self) -> Result<(), StoreError> {
-        let position = self.walk.map_or(self.before.clone(), |walk| walk.position);
-        let rate = self.limits.rate().filter(|_| self.given > 0);
+        let position = match self.walk {
+            None => self.before.clone(),
+            Some(walk) => walk.end()?,
+        };
+        let rate = self.limits.rate.get().filter(|_| self.given > 0);
         if position == self.before && rate.is_none() {
             return Ok(());
         }
@@ -191,15 +218,23 @@ fn read_row(
             arrival: row.get(4)?,
             limits: StoredLimits {
                 max_leases: row.get(5)?,
-                rate_items: row.get(6)?,
-                rate_micros: row.get(7)?,
-                rate_burst: row.get(8)?,
+                rate: read_rate(row, 6)?,
                 group_max_leases: row.get(9)?,
+                group_rate: read_rate(row, 10)?,
             },
-            has_paused: row.get::<_, i64>(10)? > 0,
+            has_paused: row.get::<_, i64>(13)? > 0,
         })
     };
     rows.next()?.map(convert).transpose()
+}
+
+/// Reads a rate, whose numbers are in the columns from `first` on.
+fn read_rate(row: &Row<'_>, first: usize) -> rusqlite::Result<StoredRate> {
+    Ok(StoredRate {
+        items: row.get(first)?,
+        micros: row.get(first + 1)?,
+        burst: row.get(first + 2)?,
+    })
 }
 
 /// Removes the pauses of groups that have ended.
@@ -246,10 +281,13 @@ pub(super) fn fill_row(connection: &Connection, queue: &QueueStatements) -> Resu
             name,
             policy,
             own.max_leases,
-            own.rate_items,
-            own.rate_micros,
-            own.rate_burst,
+            own.rate.items,
+            own.rate.micros,
+            own.rate.burst,
             own.group_max_leases,
+            own.group_rate.items,
+            own.group_rate.micros,
+            own.group_rate.burst,
         ),
     )?;
     let row = read_row(connection, sql, &queue.spec)?.unwrap_or_default();
@@ -284,10 +322,13 @@ pub(super) fn set_limits(
         &queue.spec.name,
         &null,
         &new.max_leases,
-        &new.rate_items,
-        &new.rate_micros,
-        &new.rate_burst,
+        &new.rate.items,
+        &new.rate.micros,
+        &new.rate.burst,
         &new.group_max_leases,
+        &new.group_rate.items,
+        &new.group_rate.micros,
+        &new.group_rate.burst,
     ];
     bind(&mut set, 1, values)?;
     set.raw_execute()?;

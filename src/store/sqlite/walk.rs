@@ -4,15 +4,19 @@
 //! part if its items can be leased: `sql/sqlite/groups.sql` has the conditions. Rows without a group come at the end of each round, and
 //! have one turn together. If a claim looks at many groups without success, it leaves the round, and the next claim goes on with it.
 
+use std::time::Duration;
+
 use lease_broker_model::key::Key;
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, Row, ToSql};
 
+use super::column_value::store_key;
+use super::group_rates::GroupRates;
 use super::queue_statements::QueueStatements;
 use super::statement::{bind, bind_key, borrowed};
 use super::turn_statements::GroupStatements;
-use crate::StoreError;
 use crate::turn::distribute;
+use crate::{ClaimCall, StoreError};
 
 /// The state of a walk. It is stored in the row of the queue between two claims.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,15 +29,24 @@ pub(super) struct WalkPosition {
     pub(super) wrapped: bool,
 }
 
+/// What holds groups back beside their items.
+pub(super) struct GroupLimits<'a> {
+    /// The maximum number of leases of a group. 0: any number. Without effect in strict groups.
+    pub(super) max_leases: i64,
+    /// Whether operators have paused groups of the queue.
+    pub(super) has_paused: bool,
+    /// `None`: groups have no rate.
+    pub(super) rates: Option<GroupRates<'a>>,
+}
+
 /// A walk of one claim.
 pub(super) struct Walk<'a> {
     connection: &'a Connection,
     queue: &'a QueueStatements,
     sql: &'a GroupStatements,
-    /// The maximum number of leases of a group. 0: any number. Without effect in strict groups.
-    group_max_leases: i64,
-    /// Whether operators have paused groups of the queue.
-    has_paused: bool,
+    limits: GroupLimits<'a>,
+    /// The number of items of groups with a rate that were given out.
+    given: usize,
     pub(super) position: WalkPosition,
     visits_left: usize,
     pub(super) visits: usize,
@@ -47,10 +60,14 @@ pub(super) struct Found {
     groups: Vec<SqlValue>,
     /// The position if all keys are leased.
     end: WalkPosition,
+    /// Whether the claim takes a turn, which moves the position.
+    moves: bool,
     /// Whether a whole round was looked at. If fewer items than wanted were found, there are no more.
     pub(super) is_round_over: bool,
     /// Whether a group was held back.
     pub(super) has_busy_group: bool,
+    /// The shortest wait of the groups that their rate held back.
+    pub(super) wait: Option<Duration>,
 }
 
 /// A group that can give items.
@@ -60,6 +77,16 @@ struct Candidate {
     head: Key,
     /// The number of items that may be leased.
     size: usize,
+}
+
+impl Candidate {
+    fn new(visit: Visit, size: usize) -> Self {
+        Self {
+            group: visit.group,
+            head: visit.head,
+            size,
+        }
+    }
 }
 
 /// What a visit has found: the group, its first ready item and its block.
@@ -74,23 +101,65 @@ impl<'a> Walk<'a> {
         connection: &'a Connection,
         queue: &'a QueueStatements,
         sql: &'a GroupStatements,
-        (position, group_max_leases, has_paused): (WalkPosition, i64, bool),
+        (position, limits): (WalkPosition, GroupLimits<'a>),
         max_visits: usize,
     ) -> Self {
         Self {
             connection,
             queue,
             sql,
-            group_max_leases: group_max_leases.max(0),
-            has_paused,
+            limits,
+            given: 0,
             position,
             visits_left: max_visits,
             visits: 0,
         }
     }
 
-    /// Finds up to `wanted` items. The position of the walk stays as it is until [`Self::finish`].
-    pub(super) fn find(&mut self, wanted: usize) -> Result<Found, StoreError> {
+    /// Finds up to `wanted` items for a call. The position of the walk stays as it is until [`Self::finish`].
+    pub(super) fn find(&mut self, call: &ClaimCall, wanted: usize) -> Result<Found, StoreError> {
+        if call.groups.is_empty() {
+            self.find_in_turn(wanted)
+        } else {
+            self.find_among(&call.groups, wanted)
+        }
+    }
+
+    /// Finds up to `wanted` items of these groups. All of them are looked at, and no other group loses its turn.
+    fn find_among(&mut self, groups: &[Key], wanted: usize) -> Result<Found, StoreError> {
+        let mut candidates: Vec<Candidate> = Vec::new();
+        let mut has_busy_group = false;
+        for group in groups {
+            if candidates.len() >= wanted {
+                break;
+            }
+            self.visits += 1;
+            let group = group.0.first().map_or(SqlValue::Null, store_key);
+            let Some(visit) = self.visit(&self.sql.visit_one, &group, &SqlValue::Null)? else {
+                continue;
+            };
+            // Two values can name the same group.
+            if candidates.iter().any(|other| other.head == visit.head) {
+                continue;
+            }
+            match self.size(&visit)? {
+                0 => has_busy_group = true,
+                size => candidates.push(Candidate::new(visit, size)),
+            }
+        }
+        Ok(Found {
+            groups: candidates.iter().map(|one| one.group.clone()).collect(),
+            keys: self.keys(candidates, wanted, true)?,
+            end: self.position.clone(),
+            is_round_over: true,
+            moves: false,
+            has_busy_group,
+            wait: self.take_wait(),
+        })
+    }
+
+    /// Finds up to `wanted` items, and goes from group to group for them.
+    fn find_in_turn(&mut self, wanted: usize) -> Result<Found, StoreError> {
         let WalkPosition {
             turn: mut position,
             round_start: mut start,
@@ -117,11 +186,7 @@ impl<'a> Walk<'a> {
                 }
                 match self.size(&visit)? {
                     0 => has_busy_group = true,
-                    size => candidates.push(Candidate {
-                        group: visit.group,
-                        head: visit.head,
-                        size,
-                    }),
+                    size => candidates.push(Candidate::new(visit, size)),
                 }
                 continue;
             }
@@ -161,13 +226,18 @@ impl<'a> Walk<'a> {
             keys: self.keys(candidates, wanted, is_round_over)?,
             end,
             is_round_over,
+            moves: true,
             has_busy_group,
+            wait: self.take_wait(),
         })
     }
 
     /// Moves the position after some of the found items were leased: `last`, the last of them. `is_complete`: whether all were
     /// leased, except those that were passed over.
     pub(super) fn finish(&mut self, found: Found, last: Option<&Key>, is_complete: bool) {
+        if !found.moves {
+            return;
+        }
         if is_complete {
             self.position = found.end;
             return;
@@ -182,15 +252,56 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Returns whether the item can be leased as far as its group is concerned.
-    pub(super) fn can_lease(&self, key: &Key) -> Result<bool, StoreError> {
+    /// Counts leased items for the rates of their groups.
+    pub(super) fn count<'k>(
+        &mut self,
+        keys: impl Iterator<Item = &'k Key>,
+    ) -> Result<(), StoreError> {
+        let Some(rates) = &self.limits.rates else {
+            return Ok(());
+        };
+        for key in keys {
+            if let Some(group) = self.group_of(key)?
+                && group != SqlValue::Null
+            {
+                rates.give(&group, 1)?;
+                self.given += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the walk, and returns the position for the next claim.
+    pub(super) fn end(self) -> Result<WalkPosition, StoreError> {
+        /// More than a claim adds at once, so that the rows that nobody needs go.
+        const SPARE: usize = 100;
+
+        if let (Some(rates), given @ 1..) = (&self.limits.rates, self.given) {
+            rates.forget(given.saturating_add(SPARE))?;
+        }
+        Ok(self.position)
+    }
+
+    fn take_wait(&self) -> Option<Duration> {
+        self.limits.rates.as_ref().and_then(GroupRates::take_wait)
+    }
+
+    /// Returns the group of an item. NULL: it has none. `None`: there is no such item.
+    fn group_of(&self, key: &Key) -> Result<Option<SqlValue>, StoreError> {
         let mut find = self.connection.prepare_cached(&self.sql.find_group)?;
         bind_key(&mut find, key)?;
-        let mut rows = find.raw_query();
-        let Some(row) = rows.next()? else {
+        let group = find.raw_query().next()?.map(|row| row.get(0));
+        Ok(group.transpose()?)
+    }
+
+    /// Returns whether the call may lease the item, as far as its group is concerned.
+    pub(super) fn can_lease(&self, call: &ClaimCall, key: &Key) -> Result<bool, StoreError> {
+        let Some(group) = self.group_of(key)? else {
             return Ok(false);
         };
-        let group: SqlValue = row.get(0)?;
+        if !call.groups.is_empty() && !self.is_of_groups(key, &call.groups)? {
+            return Ok(false);
+        }
         if group == SqlValue::Null {
             return Ok(true);
         }
@@ -201,14 +312,37 @@ impl<'a> Walk<'a> {
         Ok(is_next && self.size(&visit)? > 0)
     }
 
+    /// Returns whether the item belongs to one of these groups.
+    fn is_of_groups(&self, key: &Key, groups: &[Key]) -> Result<bool, StoreError> {
+        let mut find = self.connection.prepare_cached(&self.sql.is_of_group)?;
+        bind_key(&mut find, key)?;
+        for group in groups {
+            let group = group.0.first().map_or(SqlValue::Null, store_key);
+            bind(&mut find, 4, &[&group])?;
+            if find.raw_query().next()?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Returns the number of items that may be leased of a group.
     fn size(&self, visit: &Visit) -> Result<usize, StoreError> {
-        if self.has_paused && self.is_paused(&visit.head)? {
+        if self.limits.has_paused && self.is_paused(&visit.head)? {
             return Ok(0);
         }
+        let size = self.size_by_leases(visit)?;
+        match &self.limits.rates {
+            Some(rates) if size > 0 => Ok(rates.tokens(&visit.group)?.min(size)),
+            _ => Ok(size),
+        }
+    }
+
+    /// Returns the number of items that may be leased of a group, as far as its items are concerned.
+    fn size_by_leases(&self, visit: &Visit) -> Result<usize, StoreError> {
         let Some(is_first) = &self.sql.is_first else {
-            let free = self.group_max_leases - visit.block;
-            return Ok(match self.group_max_leases {
+            let free = self.limits.max_leases - visit.block;
+            return Ok(match self.limits.max_leases {
                 0 => usize::MAX,
                 _ => usize::try_from(free).unwrap_or(0),
             });
@@ -245,7 +379,7 @@ impl<'a> Walk<'a> {
         let mut statement = self.connection.prepare_cached(sql)?;
         let null = rusqlite::types::Null;
         let (after, until) = (borrowed(after), borrowed(until));
-        let values: &[&dyn ToSql] = &[&null, &after, &until, &self.group_max_leases];
+        let values: &[&dyn ToSql] = &[&null, &after, &until, &self.limits.max_leases];
         bind(&mut statement, 1, values)?;
         let mut rows = statement.raw_query();
         let read = |row: &Row<'_>| {

@@ -7,11 +7,13 @@ use prost::encoding::WireType;
 use crate::security::Rpc;
 
 /// The number of lists in all messages of a request. Each has an index below.
-pub(super) const LISTS: usize = 2;
+pub(super) const LISTS: usize = 3;
 /// The list of the request itself.
 const ITEMS: usize = 0;
 /// The follow-ups of all completions.
 const FOLLOW_UPS: usize = 1;
+/// The groups of a claim.
+const GROUPS: usize = 2;
 
 /// A message type.
 pub(in crate::grpc::intake) struct Schema {
@@ -121,7 +123,7 @@ schema!(VALUE, proto::ColumnValue,
 schema!(COLUMN, (String, proto::ColumnValue), 1 "columns" Name, 2 "columns" Message(&VALUE));
 schema!(CLAIM_BATCH, proto::ClaimBatchRequest,
     1 "queue" Name, 2 "worker_id" Name, 3 "max_items" Number, 4 "lease_duration" Message(&TIME),
-    5 "wait_timeout" Message(&TIME), 6 "request_id" Name, 7 "max_bytes" Number);
+    5 "wait_timeout" Message(&TIME), 6 "request_id" Name, 7 "max_bytes" Number, 8 "groups" Texts(GROUPS));
 schema!(HEARTBEAT, proto::HeartbeatRequest,
     1 "queue" Name, 2 "renewals" List(ITEMS, &RENEWAL), 3 "lease_duration" Message(&TIME));
 schema!(RENEWAL, proto::Renewal, 1 "renewals.lease_id" Text, 2 "renewals.checkpoint" Bytes);
@@ -129,7 +131,7 @@ schema!(COMPLETE, proto::CompleteRequest,
     1 "queue" Name, 2 "completions" List(ITEMS, &COMPLETION), 3 "next" Message(&NEXT_CLAIM));
 schema!(NEXT_CLAIM, proto::NextClaim,
     1 "next.worker_id" Name, 2 "next.max_items" Number, 3 "next.lease_duration" Message(&TIME),
-    4 "next.request_id" Name, 5 "next.max_bytes" Number);
+    4 "next.request_id" Name, 5 "next.max_bytes" Number, 6 "next.groups" Texts(GROUPS));
 schema!(COMPLETION, proto::Completion,
     1 "completions.lease_id" Text, 2 "completions.follow_ups" List(FOLLOW_UPS, &FOLLOW_UP),
     3 "completions.columns" Map(&COLUMN));
@@ -169,7 +171,10 @@ schema!(RESUME_GROUP, proto::ResumeGroupRequest, 1 "queue" Name, 2 "group" Text,
 schema!(SET_QUEUE_LIMITS, proto::SetQueueLimitsRequest,
     1 "queue" Name, 2 "limits" Message(&QUEUE_LIMITS), 3 "reason" Text);
 schema!(QUEUE_LIMITS, proto::QueueLimits,
-    1 "limits.max_leases" Number, 2 "limits.rate" Message(&QUEUE_RATE), 3 "limits.group_max_leases" Number);
+    1 "limits.max_leases" Number, 2 "limits.rate" Message(&QUEUE_RATE), 3 "limits.group_max_leases" Number,
+    4 "limits.group_rate" Message(&GROUP_RATE));
+schema!(GROUP_RATE, proto::QueueRate,
+    1 "limits.group_rate.items" Number, 2 "limits.group_rate.per" Message(&TIME), 3 "limits.group_rate.burst" Number);
 schema!(QUEUE_RATE, proto::QueueRate,
     1 "limits.rate.items" Number, 2 "limits.rate.per" Message(&TIME), 3 "limits.rate.burst" Number);
 schema!(START_OPERATION, proto::StartOperationRequest,

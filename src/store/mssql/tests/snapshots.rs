@@ -818,6 +818,7 @@ async fn claims_of_a_queue_with_groups() {
         spec.groups = order.map(|order| Groups {
             column: "Customer".to_owned(),
             order,
+            rate: None,
         });
         spec.limits = limits;
         let mut table = table(
@@ -849,6 +850,10 @@ async fn claims_of_a_queue_with_groups() {
             ("while there are suspects", &share.small.new),
         ] {
             write!(all, "===== {what}: {form}\n{sql}\n\n").expect("text");
+        }
+        if let Some(claim) = &queue.sql.claim_of_groups {
+            let sql = &claim.within_bytes.new;
+            write!(all, "===== {what}: of named groups\n{sql}\n\n").expect("text");
         }
         if let Some(groups) = &queue.spec.groups {
             for (form, sql) in [

@@ -23,6 +23,7 @@ fn groups_are_listed_by_seeks() {
             let groups = Groups {
                 column: "rank".to_owned(),
                 order,
+                rate: None,
             };
             let halts = groups.halts();
             spec.groups = Some(groups);
