@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use lease_broker_model::group::{GroupOrder, Groups, QueueLimits};
+use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_model::rate::Rate;
-use lease_broker_store::{Claimed, ClaimedItem};
+use lease_broker_store::{ClaimCall, Claimed, ClaimedItem};
 use lease_broker_value::Value;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
@@ -20,7 +21,17 @@ use crate::harness::table::{Kind, Table};
 const GROUP_NAMES: [&str; 6] = ["a", "b", "c", "d", "e", ""];
 const GROUP_MAX_LEASES: usize = 2;
 const MAX_LEASES: usize = 4;
-const BURST: u32 = 6;
+/// The rate of the queue, and that of each group.
+const RATE: Rate = Rate {
+    items: 6,
+    per: HOUR,
+    burst: 6,
+};
+const GROUP_RATE: Rate = Rate {
+    items: 4,
+    per: HOUR,
+    burst: 3,
+};
 /// The time that passes before a claim in some steps.
 const PAUSE: Duration = Duration::from_secs(600);
 
@@ -30,7 +41,7 @@ pub(super) enum Rules {
     Strict {
         halts: bool,
     },
-    /// With a limit of leases of a group and of the queue, and with a rate.
+    /// With limits of leases and with rates, of each group and of the queue.
     Parallel,
 }
 
@@ -133,16 +144,12 @@ fn spec(rules: Rules) -> QueueSpec {
     spec.groups = Some(Groups {
         column: "customer".to_owned(),
         order,
-        rate: None,
+        rate: matches!(rules, Rules::Parallel).then_some(GROUP_RATE),
     });
     if let Rules::Parallel = rules {
         spec.limits = QueueLimits {
             max_leases: u32::try_from(MAX_LEASES).ok(),
-            rate: Some(Rate {
-                items: 6,
-                per: HOUR,
-                burst: BURST,
-            }),
+            rate: Some(RATE),
         };
     }
     spec
@@ -162,14 +169,22 @@ async fn add_item<H: Harness>(fixture: &Fixture<H>, id: i64, group: &str) {
     fixture.harness.insert("item", &row).await;
 }
 
-/// Returns the groups of the items that a claim has got. All must have been claimable.
+/// Returns the groups that a claim names. Most claims name none.
+fn named_groups(random: &mut StdRng) -> Vec<&'static str> {
+    if random.random_bool(0.7) {
+        return Vec::new();
+    }
+    let names = GROUP_NAMES.iter().filter(|name| !name.is_empty());
+    names.filter(|_| random.random_bool(0.4)).copied().collect()
+}
+
+/// Returns the group of each item that a claim has got. All must have been claimable.
 fn groups_of(
     claimed: &Claimed,
-    before: &Snapshot,
-    claimable: &BTreeMap<String, BTreeSet<i64>>,
+    (before, claimable): (&Snapshot, &BTreeMap<String, BTreeSet<i64>>),
     rules: Rules,
     step: usize,
-) -> BTreeSet<String> {
+) -> Vec<String> {
     // A suspect goes alone. In a parallel group it may have others before it.
     let goes_alone = claimed.is_held_back && matches!(rules, Rules::Parallel);
     let group_of = |item: &ClaimedItem| {
@@ -198,8 +213,9 @@ pub(super) async fn run<H: Harness>(rules: Rules, seed: u64, steps: usize) {
     let mut held: Vec<LeaseRef> = Vec::new();
     let mut turns = Turns::default();
     let (mut next_id, mut leases, mut empty) = (1_000_i64, 0, 0);
-    // The items that were given out, with the time at which they were.
-    let (mut given, mut now) = (Vec::new(), Duration::ZERO);
+    // The times at which items were given out: those of each group, and all.
+    let (mut given_of, mut given) = (BTreeMap::<String, Vec<Duration>>::new(), Vec::new());
+    let mut now = Duration::ZERO;
     for step in 0..steps {
         let broker = brokers.choose(&mut random).expect("a broker");
         match random.random_range(0..100) {
@@ -216,30 +232,41 @@ pub(super) async fn run<H: Harness>(rules: Rules, seed: u64, steps: usize) {
             }
             22..60 => {
                 let before = Snapshot::read(&fixture).await;
-                let claimable = before.claimable(rules);
+                let mut claimable = before.claimable(rules);
                 let worker = *["x", "y", "z"].choose(&mut random).expect("a worker");
                 let wanted = random.random_range(1..6);
-                let claimed = broker.results(vec![call(worker, wanted)]).await.remove(0);
-                let served = groups_of(&claimed, &before, &claimable, rules, step);
+                let named = named_groups(&mut random);
+                if !named.is_empty() {
+                    claimable.retain(|name, _| named.contains(&name.as_str()));
+                }
+                let claim = ClaimCall {
+                    groups: named.iter().map(|&name| Key([text(name)].into())).collect(),
+                    ..call(worker, wanted)
+                };
+                let claimed = broker.results(vec![claim]).await.remove(0);
+                let served = groups_of(&claimed, (&before, &claimable), rules, step);
                 let count = claimed.items.len();
-                let mut allowed: usize = claimable.values().map(BTreeSet::len).sum();
+                let allowed: usize = claimable.values().map(BTreeSet::len).sum();
                 if let Rules::Parallel = rules {
                     assert!(before.leased() + count <= MAX_LEASES.max(before.leased()));
-                    allowed = allowed.min(MAX_LEASES.saturating_sub(before.leased()));
                     given.extend(std::iter::repeat_n(now, count));
-                    check_rate(&given);
-                    if let Some(lease_broker_store::Limited::Rate { .. }) = claimed.limited {
-                        allowed = 0;
+                    check_rate(&given, RATE);
+                    for name in served.iter().filter(|name| !name.is_empty()) {
+                        let given = given_of.entry(name.clone()).or_default();
+                        given.push(now);
+                        check_rate(given, GROUP_RATE);
                     }
                 }
                 if !claimed.is_held_back && !matches!(rules, Rules::Parallel) {
                     assert_eq!(count, allowed.min(wanted), "step {step}: {claimed:?}");
                 }
-                if claimed.is_held_back {
-                    // Suspects go alone, out of turn.
+                if claimed.is_held_back || !named.is_empty() {
+                    // Suspects go alone, out of turn. A claim of named groups takes no turn.
                     turns = Turns::default();
                 } else {
-                    turns.serve(&claimable.into_keys().collect(), &served, step);
+                    let has_token = |name: &String| has_token(given_of.get(name), now);
+                    let certain = claimable.into_keys().filter(has_token).collect();
+                    turns.serve(&certain, &served.into_iter().collect(), step);
                 }
                 leases += count;
                 empty += usize::from(count == 0);
@@ -280,19 +307,30 @@ pub(super) async fn run<H: Harness>(rules: Rules, seed: u64, steps: usize) {
     );
 }
 
-/// Checks that no window of time has more items than the burst and the rate allow.
-fn check_rate(given: &[Duration]) {
+/// Returns whether the rate of a group certainly allows an item now, after it has given out items at these times.
+fn has_token(given: Option<&Vec<Duration>>, now: Duration) -> bool {
+    let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+    let arrival = given.into_iter().flatten().fold(None, |arrival, time| {
+        Some(GROUP_RATE.after(arrival, micros(*time), 1))
+    });
+    // A little time also passes between two operations.
+    GROUP_RATE.tokens(arrival, micros(now.saturating_sub(MINUTE))) > 0
+}
+
+/// Checks that no window of time, up to the last of these times, has more items than a rate per hour allows.
+fn check_rate(given: &[Duration], rate: Rate) {
+    let last = given.last().copied().unwrap_or_default();
     for (first, start) in given.iter().enumerate() {
-        let window = given[given.len() - 1].saturating_sub(*start);
+        let window = last.saturating_sub(*start);
         // A little time also passes between two operations.
         let hours = (window + MINUTE).as_secs_f64() / 3_600.0;
         let count = given.len() - first;
-        let bound = f64::from(BURST) + 6.0 * hours;
+        let bound = f64::from(rate.burst) + f64::from(rate.items) * hours;
         #[expect(clippy::cast_precision_loss, reason = "it is small")]
-        let count = count as f64;
+        let given = count as f64;
         assert!(
-            count <= bound,
-            "{count} items in {window:?}, at most {bound}"
+            given <= bound,
+            "{given} items in {window:?}, at most {bound}"
         );
     }
 }

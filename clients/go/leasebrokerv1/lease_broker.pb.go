@@ -434,7 +434,11 @@ type ClaimBatchRequest struct {
 	// that do not fit are not leased: they stay ready, in their order, for the next claim. If an item is larger than
 	// max_bytes by itself, the call passes over it and names it in too_large. If you raise max_bytes, raise the message
 	// limit of your client too. Absent or 0: 4 MiB, which most clients accept.
-	MaxBytes      int32 `protobuf:"varint,7,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
+	MaxBytes int32 `protobuf:"varint,7,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
+	// Only items of these groups: values of the column that names groups, each as text in the form of Item.key, up to 100. The
+	// queue must have groups in its configuration. The call obeys the rules of the groups as other calls do, and other groups
+	// keep their turns. Empty: items of all groups, and those that belong to none.
+	Groups        []string `protobuf:"bytes,8,rep,name=groups,proto3" json:"groups,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -516,6 +520,13 @@ func (x *ClaimBatchRequest) GetMaxBytes() int32 {
 		return x.MaxBytes
 	}
 	return 0
+}
+
+func (x *ClaimBatchRequest) GetGroups() []string {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
 }
 
 // The leases of a claim.
@@ -1452,7 +1463,9 @@ type NextClaim struct {
 	// leases. Empty: every call claims new items.
 	RequestId string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// The maximum size of the response in bytes, as in ClaimBatchRequest. The results of the settlements count too.
-	MaxBytes      int32 `protobuf:"varint,5,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
+	MaxBytes int32 `protobuf:"varint,5,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
+	// Only items of these groups, as in ClaimBatchRequest.
+	Groups        []string `protobuf:"bytes,6,rep,name=groups,proto3" json:"groups,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1520,6 +1533,13 @@ func (x *NextClaim) GetMaxBytes() int32 {
 		return x.MaxBytes
 	}
 	return 0
+}
+
+func (x *NextClaim) GetGroups() []string {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
 }
 
 // Completes one item.
@@ -2685,7 +2705,7 @@ var File_leasebroker_v1_lease_broker_proto protoreflect.FileDescriptor
 
 const file_leasebroker_v1_lease_broker_proto_rawDesc = "" +
 	"\n" +
-	"!leasebroker/v1/lease_broker.proto\x12\x0eleasebroker.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9f\x02\n" +
+	"!leasebroker/v1/lease_broker.proto\x12\x0eleasebroker.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb7\x02\n" +
 	"\x11ClaimBatchRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x1b\n" +
 	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x1b\n" +
@@ -2694,7 +2714,8 @@ const file_leasebroker_v1_lease_broker_proto_rawDesc = "" +
 	"\fwait_timeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\vwaitTimeout\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x06 \x01(\tR\trequestId\x12\x1b\n" +
-	"\tmax_bytes\x18\a \x01(\x05R\bmaxBytes\"\xf1\x01\n" +
+	"\tmax_bytes\x18\a \x01(\x05R\bmaxBytes\x12\x16\n" +
+	"\x06groups\x18\b \x03(\tR\x06groups\"\xf1\x01\n" +
 	"\x12ClaimBatchResponse\x12-\n" +
 	"\x06leases\x18\x01 \x03(\v2\x15.leasebroker.v1.LeaseR\x06leases\x129\n" +
 	"\ttoo_large\x18\x02 \x03(\v2\x1c.leasebroker.v1.TooLargeItemR\btooLarge\x125\n" +
@@ -2772,14 +2793,15 @@ const file_leasebroker_v1_lease_broker_proto_rawDesc = "" +
 	"\x0fCompleteRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12<\n" +
 	"\vcompletions\x18\x02 \x03(\v2\x1a.leasebroker.v1.CompletionR\vcompletions\x12-\n" +
-	"\x04next\x18\x03 \x01(\v2\x19.leasebroker.v1.NextClaimR\x04next\"\xc3\x01\n" +
+	"\x04next\x18\x03 \x01(\v2\x19.leasebroker.v1.NextClaimR\x04next\"\xdb\x01\n" +
 	"\tNextClaim\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x1b\n" +
 	"\tmax_items\x18\x02 \x01(\x05R\bmaxItems\x12@\n" +
 	"\x0elease_duration\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\rleaseDuration\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x04 \x01(\tR\trequestId\x12\x1b\n" +
-	"\tmax_bytes\x18\x05 \x01(\x05R\bmaxBytes\"\xfc\x01\n" +
+	"\tmax_bytes\x18\x05 \x01(\x05R\bmaxBytes\x12\x16\n" +
+	"\x06groups\x18\x06 \x03(\tR\x06groups\"\xfc\x01\n" +
 	"\n" +
 	"Completion\x12\x19\n" +
 	"\blease_id\x18\x01 \x01(\tR\aleaseId\x127\n" +

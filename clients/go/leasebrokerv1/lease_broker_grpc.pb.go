@@ -145,8 +145,8 @@ type LeaseServiceClient interface {
 	// the items, send the call again with the same request_id. If you do not, call ReleaseClaims with it after the
 	// cancelled call has ended.
 	//
-	// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes), LIMIT_EXCEEDED
-	// (worker_id, max_items, lease_duration, wait_timeout), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
+	// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes, groups), LIMIT_EXCEEDED
+	// (worker_id, max_items, lease_duration, wait_timeout, groups), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
 	// STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. While this instance stops: UNAVAILABLE with the reason DRAINING and
 	// RetryInfo. Send the call again, and another instance accepts it.
 	//
@@ -325,8 +325,8 @@ type LeaseServiceServer interface {
 	// the items, send the call again with the same request_id. If you do not, call ReleaseClaims with it after the
 	// cancelled call has ended.
 	//
-	// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes), LIMIT_EXCEEDED
-	// (worker_id, max_items, lease_duration, wait_timeout), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
+	// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes, groups), LIMIT_EXCEEDED
+	// (worker_id, max_items, lease_duration, wait_timeout, groups), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
 	// STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. While this instance stops: UNAVAILABLE with the reason DRAINING and
 	// RetryInfo. Send the call again, and another instance accepts it.
 	//

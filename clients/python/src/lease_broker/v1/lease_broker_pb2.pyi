@@ -80,7 +80,7 @@ ITEM_STATE_COMPLETED: ItemState
 ITEM_STATE_DEAD: ItemState
 
 class ClaimBatchRequest(_message.Message):
-    __slots__ = ("queue", "worker_id", "max_items", "lease_duration", "wait_timeout", "request_id", "max_bytes")
+    __slots__ = ("queue", "worker_id", "max_items", "lease_duration", "wait_timeout", "request_id", "max_bytes", "groups")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     WORKER_ID_FIELD_NUMBER: _ClassVar[int]
     MAX_ITEMS_FIELD_NUMBER: _ClassVar[int]
@@ -88,6 +88,7 @@ class ClaimBatchRequest(_message.Message):
     WAIT_TIMEOUT_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
     queue: str
     worker_id: str
     max_items: int
@@ -95,7 +96,8 @@ class ClaimBatchRequest(_message.Message):
     wait_timeout: _duration_pb2.Duration
     request_id: str
     max_bytes: int
-    def __init__(self, queue: _Optional[str] = ..., worker_id: _Optional[str] = ..., max_items: _Optional[int] = ..., lease_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., wait_timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., request_id: _Optional[str] = ..., max_bytes: _Optional[int] = ...) -> None: ...
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, queue: _Optional[str] = ..., worker_id: _Optional[str] = ..., max_items: _Optional[int] = ..., lease_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., wait_timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., request_id: _Optional[str] = ..., max_bytes: _Optional[int] = ..., groups: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ClaimBatchResponse(_message.Message):
     __slots__ = ("leases", "too_large", "held_back", "retry_after")
@@ -239,18 +241,20 @@ class CompleteRequest(_message.Message):
     def __init__(self, queue: _Optional[str] = ..., completions: _Optional[_Iterable[_Union[Completion, _Mapping]]] = ..., next: _Optional[_Union[NextClaim, _Mapping]] = ...) -> None: ...
 
 class NextClaim(_message.Message):
-    __slots__ = ("worker_id", "max_items", "lease_duration", "request_id", "max_bytes")
+    __slots__ = ("worker_id", "max_items", "lease_duration", "request_id", "max_bytes", "groups")
     WORKER_ID_FIELD_NUMBER: _ClassVar[int]
     MAX_ITEMS_FIELD_NUMBER: _ClassVar[int]
     LEASE_DURATION_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
     worker_id: str
     max_items: int
     lease_duration: _duration_pb2.Duration
     request_id: str
     max_bytes: int
-    def __init__(self, worker_id: _Optional[str] = ..., max_items: _Optional[int] = ..., lease_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., request_id: _Optional[str] = ..., max_bytes: _Optional[int] = ...) -> None: ...
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, worker_id: _Optional[str] = ..., max_items: _Optional[int] = ..., lease_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., request_id: _Optional[str] = ..., max_bytes: _Optional[int] = ..., groups: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Completion(_message.Message):
     __slots__ = ("lease_id", "follow_ups", "columns")
