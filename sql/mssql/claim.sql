@@ -1,20 +1,21 @@
 -- Purpose: leases ready items to several calls, and returns the leases of calls that are sent again with the same request id.
 --   One batch and one round trip. The batch commits one transaction, and then reads the leases.
--- Sections: `claim` is the batch. It contains `pick_ready` and `lease_columns`. With claim_strategy = "app_lock" it also contains
---   `claim_lock`. If any of the calls has a request id, it contains `find_retried_claims`, `except_answered` and
---   `read_retried_claims`. A claim that is tried again contains them too: the broker then treats every call as one with a
---   request id. In a queue with groups or limits the sections of groups.sql stand in place of `hold_claims` and `pick_ready`. If the
---   items can be larger than the responses, the batch also contains the sections that begin with
---   `size_`, and `fit_items`, `leased_items` and `read_passed_over`. `fit_items` contains `measure_items`, unless the bounds of
---   the sizes are exact. `set_full_aside` is a batch of its own. It runs after a claim that failed because a counter would
---   overflow, and makes the items with full counters dead. The sections of suspects.sql are in the batch too. @P1: the number of ready items to look at.
+-- Sections: `claim` is the batch. It contains `pick_ready` and `lease_columns`. With claim_strategy = "app_lock" it also
+--   contains `claim_lock`. If any of the calls has a request id, it contains `find_retried_claims`, `except_answered` and
+--   `read_retried_claims`. A claim that is tried again contains them too: the broker then treats every call as one with a request
+--   id. In a queue with groups or limits the sections of groups.sql stand in place of `hold_claims` and `pick_ready`. If the items
+--   can be larger than the responses, the batch also contains the sections that begin with `size_`, and `fit_items`,
+--   `leased_items` and `read_passed_over`. `fit_items` contains `measure_items`, unless the bounds of the sizes are exact.
+--   `set_full_aside` is a batch of its own. It runs after a claim that failed because a counter would overflow, and makes the
+--   items with full counters dead. The sections of suspects.sql are in the batch too. @P1: the number of ready items to look at.
 -- Parameters: @P1 to @P4 as in every statement with lists (sql/README.md). @P5: number of calls. @P6: JSON array of calls, {o:
 --   index of the call, n: items wanted, w: worker, t: token, d: lease duration in ms, r: whether the call has a request id}.
 --   With `fit_items` also {b: the most bytes of the call's items, m: the most bytes of the items of all calls}.
--- Results: with `find_retried_claims`, the leases that the retried calls already hold. Then the new leases. Each row begins
---   with the token of its call and ends with the time since which the item was ready. With `read_passed_over`, a last result can follow, whose first column is lb_o, the index of a
---   call: size and key of an item that is too large for the call, or NULLs if more items may be ready for it. If the queue is paused,
---   the last result is a row whose only column is lb_paused; an unpaused claim has no such result.
+-- Results: with `find_retried_claims`, the leases that the retried calls already hold. Then the new leases. Each row begins with
+--   the token of its call and ends with the time since which the item was ready. With `read_passed_over`, a last result can
+--   follow, whose first column is lb_o, the index of a call: size and key of an item that is too large for the call, or NULLs if
+--   more items may be ready for it. If the queue is paused, the last result is a row whose only column is lb_paused; an unpaused
+--   claim has no such result.
 -- Locks, in order, after S for a moment on the row of the epoch:
 --   1. For each call with a request id, in the order of the tokens: the application lock of its token.
 --   2. With claim_strategy = "app_lock": the application lock of the queue. If it is not free, the batch fails with 51222 and the
@@ -25,8 +26,8 @@
 --   COMMIT releases all of them. After it, S on one row at a time, unless the database has READ_COMMITTED_SNAPSHOT.
 -- Indexes: ready (pick), the key (update and result), token (`find_retried_claims`, `read_retried_claims`). The primary key of
 --   lease_broker_queue: one seek.
--- Why the pause is read last before the pick, and why S is held until COMMIT: see pause.sql. A paused queue gives no new lease. A call
---   with a request id still gets the leases that it holds.
+-- Why the pause is read last before the pick, and why S is held until COMMIT: see pause.sql. A paused queue gives no new lease.
+--   A call with a request id still gets the leases that it holds.
 -- Why full counters are set aside after an error, unlike in SQLite: the server refuses a number beyond the type of its column,
 --   so the claim needs no condition that only damaged rows would meet.
 -- Why COMMIT comes before the leases are read: a broker that receives the rows slowly, or is frozen, would otherwise hold X locks
@@ -65,8 +66,8 @@
 -- Why lb_bytes is first a bound, from DATALENGTH: it takes the length of a long value from its pointer and does not read the
 --   value. Only if the bounds do not fit does `measure_items` convert texts to UTF-8, the encoding of a response. It converts
 --   no more texts than can fit: an item has at least a third of its bound.
--- Why `measure_items` is not rendered for Babelfish: its DATALENGTH of a text already counts UTF-8. For SQL Server 2017, which has no
---   UTF-8 collations, a text counts as in UTF-16.
+-- Why `measure_items` is not rendered for Babelfish: its DATALENGTH of a text already counts UTF-8. For SQL Server 2017, which
+--   has no UTF-8 collations, a text counts as in UTF-16.
 -- Why a loop over the calls: a call takes items until the next does not fit, and which one that is depends on what the calls
 --   before it took. The loop runs only if the items of all calls do not fit.
 -- Why CASE in the loop: Babelfish 4.3 ends the count of rows too late if a condition on ROW_NUMBER stands beside a second window.

@@ -1,26 +1,33 @@
 -- Purpose: lets claims take turns in a queue that has groups or limits. A claim on such a queue contains most sections.
--- Sections: in the claim, `take_turn` stands in place of `hold_claims` of pause.sql. It takes the turn, reads the row of the queue
---   and counts what the limits allow; with groups it contains `declare_walk`. `walk` stands in place of `pick_ready`: it goes from
---   group to group, by the sections `visit_…`, and then locks the items that it has found. It contains `strict_size` or
+-- Sections: in the claim, `take_turn` stands in place of `hold_claims` of pause.sql. It takes the turn, reads the row of the
+--   queue and counts what the limits allow; with groups it contains `declare_walk`. `walk` stands in place of `pick_ready`: it
+--   goes from group to group, by the sections `visit_…`, and then locks the items that it has found. It contains `strict_size` or
 --   `parallel_size`, which tell how many items of a group can be leased, and `give_more` for groups that can give several.
 --   `first_of_group` returns the state of the first item of a group that is ready or holds others back. `read_paused_groups` reads
 --   the groups that operators have paused, if the row of the queue says that there are some, and removes pauses that have ended.
---   `end_turn` writes the row back before COMMIT, and `tell_limits` tells the broker why there are no more leases.
---   `suspect_is_free` is a condition of suspects.sql. `set_policy`, in adopt.sql, `fill_row` and `set_limits` are batches of their
---   own: the broker runs `fill_row` when it starts, and `set_limits` is the change of an operator. Both contain `read_row`.
--- Parameters: those of claim.sql. `fill_row`: @P1: queue. @P2: policy. @P3 to @P7: limits as text; empty: missing. `set_limits`: @P1:
---   queue. @P2 to @P6: limits; empty: not changed.
--- Results: `tell_limits`: a row with lb_limited (max_leases, rate, busy or an empty text), the microseconds until the next token, whether
---   the walk was cut, and the number of groups that it has looked at. `fill_row`, `set_limits`: the policy and the limits of the row.
--- Locks, in order: X on the row of the queue until COMMIT. S on its paused groups, and X on those whose pause has ended. S for a
---   moment on leases of the queue (limit of leases), and on leased, delayed and dead items of the groups that are visited. U on the
---   items that are leased; READPAST skips those that others have locked.
--- Indexes: token (limit of leases), group (visits), busy (sizes), the key (locks). Without filtered indexes the group index serves for
---   the busy one.
--- Why the row of the queue is updated first: every engine makes a second claim wait at an update, also one that ignores lock hints. So no
---   two claims look at a group at the same time, and they cannot deadlock over rows. A claim that waits in vain fails with 1222.
--- Why paused groups are read after the row of the queue was updated: a pause of a group updates that row too. So a claim that begins
---   after the answer sees the pause, also on an engine that ignores lock hints.
+--   `end_turn` writes the row back before COMMIT, and `tell_limits` tells the broker why there are no more leases. If groups have
+--   a rate, `rate_size` asks for the tokens of a group, and `charge_groups` counts what each group was given. `next_in_turn` and
+--   `end_of_groups` are the steps of the walk. In the claim of a call that names groups, `declare_given`, `begin_given` and
+--   `next_given` stand in their place: it visits these groups and takes no turn. `suspect_is_free` and `suspect_is_given` are
+--   conditions of suspects.sql. `set_policy`, in adopt.sql, `fill_row` and `set_limits` are batches of their own: the broker runs
+--   `fill_row` when it starts, and `set_limits` is the change of an operator. Both contain `read_row`.
+-- Parameters: those of claim.sql. `declare_given`: @P7: JSON array of groups, {n: number, g: group as text}. `fill_row`: @P1:
+--   queue. @P2: policy. @P3 to @P10: limits as text; empty: missing. `set_limits`: @P1: queue. @P2 to @P9: limits; empty: not
+--   changed.
+-- Results: `tell_limits`: a row with lb_limited (max_leases, rate, busy or an empty text), the microseconds until the next
+--   token, whether the walk was cut, and the number of groups that it has looked at. `fill_row`, `set_limits`: the policy and the
+--   limits of the row.
+-- Locks, in order: X on the row of the queue until COMMIT. S on its paused groups, and X on those whose pause has ended. X on
+--   the rates of the groups that were given items, and on those that are deleted. S for a moment on leases of the queue (limit of
+--   leases), and on leased, delayed and dead items of the groups that are visited. U on the items that are leased; READPAST skips
+--   those that others have locked.
+-- Indexes: token (limit of leases), group (visits), busy (sizes), the key (locks). Without filtered indexes the group index
+--   serves for the busy one.
+-- Why the row of the queue is updated first: every engine makes a second claim wait at an update, also one that ignores lock
+--   hints. So no two claims look at a group at the same time, and they cannot deadlock over rows. A claim that waits in vain fails
+--   with 1222.
+-- Why paused groups are read after the row of the queue was updated: a pause of a group updates that row too. So a claim that
+--   begins after the answer sees the pause, also on an engine that ignores lock hints.
 -- Why the paused groups are put into a table with the column's type and collation: equal is what the column calls equal.
 -- Why the first ready item is found without READPAST and then locked: a claim that skips a locked item would lease the next one of
 --   the group, out of order. If the item is locked by another program, its group gives nothing this time.
@@ -31,6 +38,9 @@
 --   is not sorted by group, and read all of it in each visit.
 -- Why the first visit of a round has no lower bound: NULL sorts before all groups and names none.
 -- Why `first_of_group` compares whole rows by ORDER BY: the order can have several columns, directions and NULLs.
+-- Why the rate of a group is found by a hash: its name can be longer than an index allows. Names that the column calls equal and
+--   that differ only in accents have different hashes, so each has a rate of its own.
+-- Why `charge_groups` joins the table: the items can also come from `give_more` or from the list of suspects.
 -- Why the rate is one number, the theoretical arrival time: see src/model/rate.rs. It is in microseconds since 2000.
 
 -- :: take_turn

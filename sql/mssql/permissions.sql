@@ -56,6 +56,8 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON dbo.lease_broker_instance TO lease_broke
 GRANT SELECT, INSERT, UPDATE ON dbo.lease_broker_queue TO lease_broker;
 -- Paused groups. Claims of a queue that has some read them.
 GRANT SELECT, INSERT, UPDATE, DELETE ON dbo.lease_broker_group TO lease_broker;
+-- The rates of groups. Claims of a queue whose groups have one write here.
+GRANT SELECT, INSERT, UPDATE, DELETE ON dbo.lease_broker_group_rate TO lease_broker;
 -- Operations on many items, such as a redrive by filter, are kept here.
 GRANT SELECT, INSERT, UPDATE, DELETE ON dbo.lease_broker_operation TO lease_broker;
 -- `stats`, `list` and `why` need only SELECT on the queues' tables. With SELECT on lease_broker_instance `why` also tells if a broker

@@ -100,6 +100,10 @@ impl FailFastLeases {
         let leases = claimed.iter().map(|claimed| claimed.items.len()).sum();
         let counters = self.leases.metrics.queue(queue);
         counters.claimed.add(leases);
+        let visited: usize = claimed.iter().map(|claimed| claimed.visited).sum();
+        if visited > 0 {
+            counters.groups_visited.add(visited);
+        }
         let now = Instant::now();
         for (call, claimed) in calls.iter().zip(claimed) {
             if !claimed.items.is_empty() {

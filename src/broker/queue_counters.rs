@@ -81,6 +81,8 @@ pub struct QueueCounters {
     pub clock_steps: Counter,
     /// Claims that got no lease, by [`HeldBack`].
     pub held_back: [Counter; HeldBack::ALL.len()],
+    /// Groups that claims looked at.
+    pub groups_visited: Counter,
     /// Claim calls that wait for an item now.
     pub waiting: Counter,
     pub(super) shortest_lease: ShortestLease,

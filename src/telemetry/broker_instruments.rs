@@ -10,9 +10,9 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::{AsyncInstrument, Meter};
 
 use super::instruments::{
-    CLAIMS_HELD_BACK, CLAIMS_WAITING, CONNECTIONS_OPEN, DIFFERING_QUEUES, ITEMS_DEAD,
-    ITEMS_ENQUEUED, ITEMS_PROMOTED, ITEMS_PURGED, Instrument, LEASES_CLAIMED, LEASES_ENDED,
-    LEASES_EXTENDED, LEASES_UNDELIVERED, SETTLEMENTS_REFUSED, SETTLEMENTS_REPEATED,
+    CLAIMS_HELD_BACK, CLAIMS_WAITING, CONNECTIONS_OPEN, DIFFERING_QUEUES, GROUPS_VISITED,
+    ITEMS_DEAD, ITEMS_ENQUEUED, ITEMS_PROMOTED, ITEMS_PURGED, Instrument, LEASES_CLAIMED,
+    LEASES_ENDED, LEASES_EXTENDED, LEASES_UNDELIVERED, SETTLEMENTS_REFUSED, SETTLEMENTS_REPEATED,
     STATEMENT_CALLS, STATEMENT_ITEMS, STATEMENTS, STORE_CLOCK_OFFSET, STORE_CLOCK_STEPS,
     STORE_FAILURES, STORE_OLDEST_OPERATION, STORE_UP, UNKNOWN_LEASE_IDS,
 };
@@ -137,9 +137,10 @@ fn register_operations(meter: &Meter, queues: &Queues) {
 }
 
 fn register_queues(meter: &Meter, queues: &Queues) {
-    let plain: [(Instrument, QueueField); 7] = [
+    let plain: [(Instrument, QueueField); 8] = [
         (LEASES_CLAIMED, |counters| counters.claimed.get()),
         (LEASES_EXTENDED, |counters| counters.extended.get()),
+        (GROUPS_VISITED, |counters| counters.groups_visited.get()),
         (UNKNOWN_LEASE_IDS, |counters| counters.unknown_ids.get()),
         (ITEMS_ENQUEUED, |counters| counters.enqueued.get()),
         (ITEMS_PROMOTED, |counters| counters.promoted.get()),

@@ -119,6 +119,7 @@ instruments! {
     ITEM_WAIT "lease_broker.item.wait.duration" "s" QueueIfFull(1); "Time from when an item became ready to its claim"
     REAP_DELAY "lease_broker.reap.delay" "s" QueueIfFull(1); "Time from a lease's expiry to its end by the reaper"
     CLAIMS_HELD_BACK "lease_broker.claim.held_back" "{claim}" QueueIfFull(HeldBack::ALL.len()); "Claims that got no lease, by reason"
+    GROUPS_VISITED "lease_broker.claim.groups_visited" "{group}" QueueIfFull(1); "Groups that claims looked at, to find some that can give items"
     CLAIMS_WAITING "lease_broker.claim.waiting" "{call}" QueueIfFull(1); "Claim calls that wait for an item"
 
     ITEMS "lease_broker.items" "{item}" Queue(State::ALL.len()); "Items in each state, at the last refresh"

@@ -75,8 +75,8 @@ async fn changed_migration_is_refused_until_tables_are_dropped() {
     );
     let drop_tables = "DROP TABLE lease_broker_migration, lease_broker_state, lease_broker_secret, lease_broker_probe, \
         lease_broker_retention, lease_broker_request, lease_broker_request_key, lease_broker_suspect, \
-        lease_broker_instance, lease_broker_queue, lease_broker_group, lease_broker_operation, \
-        lease_broker_epoch, lease_broker_generation";
+        lease_broker_instance, lease_broker_queue, lease_broker_group, lease_broker_group_rate, \
+        lease_broker_operation, lease_broker_epoch, lease_broker_generation";
     program.drop_tables(drop_tables).await;
     let store = open(&program).await.expect("a store");
     assert_eq!(store.probe().await, Ok(()));

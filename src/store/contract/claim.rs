@@ -59,7 +59,7 @@ pub struct Claimed {
     /// Why the call got fewer items than are ready, if groups or limits of the queue are the reason. With [`Self::has_more`], the
     /// walk over the groups was cut: the next operation goes on with it.
     pub limited: Option<Limited>,
-    /// The number of groups that the call has looked at.
+    /// The number of groups that the call has looked at. If calls of an operation look at groups together, the first has the number.
     pub visited: usize,
 }
 

@@ -45,6 +45,7 @@ impl MssqlOperations {
                     .claim_by(form, queue, calls, limits, &mut claimed)
                     .await?;
                 claimed[index].is_paused = answer.is_paused && claimed[index].items.is_empty();
+                claimed[index].visited += answer.limits.visited;
                 answer.limits.apply(&mut claimed[index], &calls[index]);
                 // Other calls may get the items that this one may not have.
                 claimed[index].is_held_back = claimed[index].items.len() < calls[index].max_items;
@@ -52,11 +53,12 @@ impl MssqlOperations {
             }
         }
         let mut answer = ClaimAnswer::default();
-        if !indexes.is_empty() {
+        if let [first, ..] = indexes[..] {
             let form = &queue.sql.claim;
             answer = self
                 .claim_by(form, queue, calls, (&indexes, room), &mut claimed)
                 .await?;
+            claimed[first].visited += answer.limits.visited;
         }
         if answer.is_held_back {
             // There are suspects. Each call may lease other items.
@@ -69,6 +71,7 @@ impl MssqlOperations {
                         .await?;
                     claimed[index].is_held_back = answer.is_held_back;
                     claimed[index].is_paused = answer.is_paused;
+                    claimed[index].visited += answer.limits.visited;
                     answer.limits.apply(&mut claimed[index], &calls[index]);
                 }
                 room = room.saturating_sub(claimed[index].bytes);
@@ -190,7 +193,6 @@ impl LimitAnswer {
     fn apply(self, claimed: &mut Claimed, call: &ClaimCall) {
         if claimed.items.len() < call.max_items {
             claimed.has_more |= self.is_cut;
-            claimed.visited = self.visited;
             if claimed.items.is_empty() {
                 claimed.limited = self.limited;
             }

@@ -66,7 +66,7 @@ pub(super) fn check(value: &Value, column: &Column) -> Result<(), String> {
 }
 
 /// Splits `name(size, size)`. The size `max` becomes `None`: there is no limit.
-fn split_sizes(declared: &str) -> (&str, [Option<u32>; 2]) {
+pub(super) fn split_sizes(declared: &str) -> (&str, [Option<u32>; 2]) {
     let Some((name, sizes)) = declared.split_once('(') else {
         return (declared, [None, None]);
     };
