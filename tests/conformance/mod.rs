@@ -18,6 +18,7 @@ mod example_item;
 mod expire;
 mod follow_ups;
 mod foreign_keys;
+mod group_phantoms;
 mod group_rates;
 mod groups;
 mod heartbeat;
@@ -279,6 +280,14 @@ macro_rules! conformance {
                     listed_name_of_every_kind_names_its_group
                     queue_without_groups_lists_none
                     reader_without_tables_of_brokers_lists_groups
+                }
+                group_phantoms {
+                    group_goes_on_after_a_leased_row_was_deleted
+                    group_goes_on_after_a_leased_row_was_completed_by_sql
+                    group_goes_on_after_a_leased_row_was_made_dead_by_sql
+                    group_begins_again_after_a_leased_row_was_requeued_by_sql
+                    group_goes_on_after_a_leased_row_left_it
+                    group_goes_on_after_its_worker_was_lost
                 }
                 group_rates {
                     each_group_has_its_own_rate
