@@ -9,7 +9,7 @@ use super::contract::GroupPause;
 /// The state of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupState {
-    /// The next claim can lease an item of it.
+    /// The next claim can lease an item of it, unless a rate or the limit of the queue holds it back.
     Ready,
     /// It has as many leases as it may have, or it has leases and no ready item.
     Leased,

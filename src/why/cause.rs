@@ -129,9 +129,9 @@ impl Cause {
                 "It is the first of the ready items, so the next claim gets it: if it stays ready, no worker claims from {queue}."
             ),
             Self::Group(true) => "The items of its group go one after the other, so it waits while an item of the group is leased, or while \
-                one before it is delayed; then its group waits for its turn."
+                one before it is delayed; then its group waits for its turn, and for its rate if groups have one."
                 .to_owned(),
-            Self::Group(false) => "Its group waits for its turn, and while the group has as many leases as it may have.".to_owned(),
+            Self::Group(false) => "Its group waits for its turn, while it has as many leases as it may have, and for its rate if groups have one.".to_owned(),
             Self::GroupPaused(pause) => paused_group(queue, pause),
             Self::Limits => format!("The queue can have limits of leases and of items per time: lease-broker limits {queue}"),
             Self::Suspect => "Its last lease expired, so it may have ended the process of its worker: only a worker that holds no other \

@@ -182,7 +182,7 @@ fn decimal_of_text(text: &str, declared: &str) -> String {
     let [precision, scale] = split_sizes(declared).1.map(|size| size.unwrap_or_default());
     let whole_digits = precision.saturating_sub(scale);
     format!(
-        "CONVERT({declared}, CASE WHEN {text} NOT LIKE N'%[^-0-9.]%' AND CHARINDEX(N'.', REPLACE({text}, N'-', N'') + N'.') <= {} THEN {text} END)",
+        "CONVERT({declared}, CASE WHEN {text} LIKE N'%[0-9]%' AND {text} NOT LIKE N'%[^-0-9.]%' AND CHARINDEX(N'.', REPLACE({text}, N'-', N'') + N'.') <= {} THEN {text} END)",
         whole_digits + 1
     )
 }
