@@ -1,6 +1,6 @@
 //! The SQL of lease-broker, one constant for each file. `README.md` explains the files.
 
-/// The text of the files whose statements give, extend and end leases.
+/// The text of the files whose statements give, extend and end leases, or make dead items ready again.
 ///
 /// A store takes it as a value. So a test can open a store whose statements have a mistake, and show that the mistake is found.
 #[derive(Clone, Copy, Debug)]
@@ -15,10 +15,10 @@ pub struct LeaseSql {
     pub heartbeat: &'static str,
     /// `leases.sql`. Empty for SQLite, which has no such file.
     pub leases: &'static str,
+    /// `operation.sql`
+    pub operation: &'static str,
     /// `reap.sql`
     pub reap: &'static str,
-    /// `redrive.sql`
-    pub redrive: &'static str,
     /// `release_claims.sql`
     pub release_claims: &'static str,
     /// `settle.sql`
@@ -36,8 +36,8 @@ pub mod mssql {
         groups: GROUPS,
         heartbeat: HEARTBEAT,
         leases: LEASES,
+        operation: OPERATION,
         reap: REAP,
-        redrive: REDRIVE,
         release_claims: RELEASE_CLAIMS,
         settle: SETTLE,
         suspects: SUSPECTS,
@@ -81,8 +81,6 @@ pub mod mssql {
     pub const PURGE: &str = include_str!("mssql/purge.sql");
     /// `mssql/reap.sql`
     pub const REAP: &str = include_str!("mssql/reap.sql");
-    /// `mssql/redrive.sql`
-    pub const REDRIVE: &str = include_str!("mssql/redrive.sql");
     /// `mssql/release_claims.sql`
     pub const RELEASE_CLAIMS: &str = include_str!("mssql/release_claims.sql");
     /// `mssql/remove.sql`
@@ -114,8 +112,8 @@ pub mod sqlite {
         groups: GROUPS,
         heartbeat: HEARTBEAT,
         leases: "",
+        operation: OPERATION,
         reap: REAP,
-        redrive: REDRIVE,
         release_claims: RELEASE_CLAIMS,
         settle: SETTLE,
         suspects: SUSPECTS,
@@ -155,8 +153,6 @@ pub mod sqlite {
     pub const PURGE: &str = include_str!("sqlite/purge.sql");
     /// `sqlite/reap.sql`
     pub const REAP: &str = include_str!("sqlite/reap.sql");
-    /// `sqlite/redrive.sql`
-    pub const REDRIVE: &str = include_str!("sqlite/redrive.sql");
     /// `sqlite/release_claims.sql`
     pub const RELEASE_CLAIMS: &str = include_str!("sqlite/release_claims.sql");
     /// `sqlite/remove.sql`

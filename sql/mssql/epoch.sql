@@ -43,7 +43,7 @@ SET @count = @@ROWCOUNT;
 IF @count > 0
     UPDATE t
     SET {lease_state} = 0, {lease_state_time} = @now, {lease_due_time} = NULL, {lease_owner} = NULL, {lease_token} = NULL,
-        {lease_attempt} = t.{lease_attempt} - 1{mirror_redriven}
+        {lease_attempt} = t.{lease_attempt} - 1{mirror_ready}
     FROM (SELECT TOP (@count) * FROM @due) AS d INNER JOIN {table} AS t WITH ({by_key}) ON {join_due_on_key}
     WHERE 1 = CASE WHEN t.{lease_state} = 1 AND t.{lease_fence} = d.lb_f THEN 1 END
     OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@count = 1));

@@ -33,6 +33,8 @@
 --   here for it. A batch that was rolled back has not counted, and is applied.
 -- Why the items are read once more: state, fencing token and time of an item can have changed since the broker has found it. With the time,
 --   a redrive never meets the items that became dead after it was stored.
+-- Why {redriven_attempt} and {redriven_checkpoint}: they are empty, or reset the attempts and remove the checkpoint.
+-- Why a redrive clears the token: a late settlement of the last lease must change nothing.
 -- Why the update checks state and fence again, why the counts are compared, and why CASE, TOP and the hints: see cancel.sql and leases.sql.
 -- Why IF around the changes: see leases.sql. Why empty texts and not NULL: see pause.sql.
 

@@ -51,7 +51,7 @@ IF @held_count > 0
 BEGIN
     UPDATE t
     SET {lease_state} = 0, {lease_state_time} = @now, {lease_due_time} = NULL, {lease_owner} = NULL,
-        {lease_attempt} = t.{lease_attempt} - 1{mirror_redriven}
+        {lease_attempt} = t.{lease_attempt} - 1{mirror_ready}
     FROM (SELECT TOP (@held_count) * FROM @held ORDER BY {key_names}) AS d
         INNER JOIN {table} AS t WITH ({by_key}) ON {join_due_on_key}
     WHERE 1 = CASE WHEN t.{lease_state} = 1 AND t.{lease_token} = d.lb_t AND t.{lease_fence} = d.lb_f AND t.{lease_due_time} > @now THEN 1 END

@@ -25,7 +25,7 @@ DELETE FROM lease_broker_instance
 -- :: end_leases
 UPDATE {table}
 SET {lease_state} = 0, {lease_state_time} = ?1, {lease_due_time} = NULL, {lease_owner} = NULL, {lease_token} = NULL,
-    {lease_attempt} = {lease_attempt} - 1{mirror_redrive}
+    {lease_attempt} = {lease_attempt} - 1{mirror_ready}
 WHERE {lease_state} = 1 AND {lease_fence} <= ?2
 
 -- :: mark_backup

@@ -1,18 +1,25 @@
--- Purpose: keep the rows of operations on many items.
+-- Purpose: keep the rows of operations on many items, and change the items of their batches.
 -- Sections: `forget`, `read` and `start` store an operation. `cancel` ends one. `take` makes a broker the one that runs the oldest operation
 --   that no other broker holds; `find_free` returns its id. `begin_batch` counts a batch and keeps the operation; `end_batch` records its
---   results after its items were changed. `list` returns operations, the latest first. All but `read` and `list` run in the writer's
+--   results after its items were changed; between
+--   them, `redrive_item` or `purge_item` changes one item each, or cancel.sql ends its lease. `list` returns operations, the latest first. All but `read` and `list` run in the writer's
 --   transaction.
 -- Parameters: ?1 id; ?2 now (ms since 1970); ?3 queue. `start`: ?4 kind; ?5 definition; ?6 name of the caller; ?7 reason. `cancel`: ?6.
 --   `forget`: ?4 time before which an operation ended long ago. `take`: ?4 broker; ?5 end of its hold. `find_free`: ?3 queues as a JSON
 --   array; ?4 broker. `begin_batch`: ?4 broker; ?5 end of its hold; ?6 number of the batch; ?7 position; ?8 rows that were looked at;
 --   ?9 refused items; ?10 refusal. `end_batch`: ?4 changed items; ?5 state (0: it goes on). `list`: ?3 queues as a JSON array; ?4 1 to
 --   leave out those that ended; ?5 create time and ?1 id of the last one on the page before; ?6 maximum number of rows.
+--   `redrive_item`: ?1 to ?3 key values; ?4 time at which the operation was stored; ?5 now; ?6 fencing token; ?7 new state; ?8 due time.
+--   `purge_item`: ?1 to ?4 and ?6 as in `redrive_item`; ?7 state.
 -- Locks: the write lock of the file; none to read.
--- Indexes: primary key (by id); unique (queue, slot) for `running`; create time (forget, list).
+-- Indexes: primary key (by id); unique (queue, slot) for `running`; create time (forget, list). The key of the items.
 -- Why `slot`: it is the kind while the operation runs and the id afterwards. So a queue runs one of a kind at a time, in every database.
 -- Why `begin_batch` asks for the number of the batch and for the broker: a broker that has lost the operation, or that sends a batch
 --   again, changes nothing.
+-- Why `redrive_item` and `purge_item` ask for state, fencing token and time again: the row can have changed since it was found. With the
+--   time, a redrive never meets the items that became dead after it was stored.
+-- Why {redriven_attempt} and {redriven_checkpoint}: they are empty, or reset the attempts and remove the checkpoint.
+-- Why `redrive_item` clears the token: a late settlement of the last lease must find no row.
 
 -- :: columns
 SELECT id, queue, kind, definition, actor, reason, create_time, state, end_time, batches, position, examined, changed, refused, error,
@@ -57,6 +64,16 @@ UPDATE lease_broker_operation
 SET changed = changed + ?4, state = ?5, slot = iif(?5 = 0, slot, lower(hex(id))), end_time = iif(?5 = 0, NULL, ?2),
     holder = iif(?5 = 0, holder, NULL), until_time = iif(?5 = 0, until_time, NULL)
 WHERE id = ?1
+
+-- :: redrive_item
+UPDATE {table}
+SET {lease_state} = ?7, {lease_state_time} = ?5, {lease_due_time} = ?8, {lease_owner} = NULL,
+    {lease_token} = NULL{redriven_attempt}{redriven_checkpoint}{mirror_redriven}
+WHERE {key_match} AND {lease_state} = 4 AND {lease_fence} = ?6 AND {lease_state_time} <= ?4
+
+-- :: purge_item
+DELETE FROM {table}
+WHERE {key_match} AND {lease_state} = ?7 AND {lease_fence} = ?6 AND {lease_state_time} <= ?4
 
 -- :: list
 {columns}

@@ -13,5 +13,5 @@ WHERE {lease_token} = ?4 AND {lease_state} = 1 AND {lease_due_time} > ?5
 -- :: release_claim
 UPDATE {table} INDEXED BY {token_index}
 SET {lease_state} = 0, {lease_state_time} = ?5, {lease_due_time} = NULL, {lease_owner} = NULL,
-    {lease_attempt} = {lease_attempt} - 1{mirror_redrive}
+    {lease_attempt} = {lease_attempt} - 1{mirror_ready}
 WHERE {lease_token} = ?4 AND {lease_state} = 1 AND {lease_due_time} > ?5

@@ -1,16 +1,14 @@
--- Purpose: find items of one state that fit a filter, page by page, and read single items for operators. Change the items of an operation.
+-- Purpose: find items of one state that fit a filter, page by page, and read single items for operators.
 -- Sections: `search` is the statement of a page. {match} is 1, or an AND of the sections that begin with `fits_`. {walk} is the index of
 --   the state with its condition, and {after} one of the sections that begin with `after_`, or empty. `read_item` reads one item
---   without its columns, `read_record` with them. `redrive_item` and `purge_item` change one item of an operation.
+--   without its columns, `read_record` with them.
 -- Parameters: ?1 to ?3 key values; ?4 time of the last row of the page before, or of an item (ms since 1970); ?5 maximum number of
 --   rows to look at; ?6 owner; ?7 part of the error; ?8 first time and ?9 time after the last one (ms since 1970); ?10 least number of
---   attempts; ?11 last time of a state that fits, if it is known; ?12 and following: the values of columns. `redrive_item`: ?4 time at which the operation was stored; ?5 now; ?6 fencing
---   token; ?7 state; ?8 due time. `purge_item`: ?4, ?6 and ?7 as in `redrive_item`.
--- Locks: the write lock of the file (redrive_item, purge_item); none to read.
+--   attempts; ?11 last time of a state that fits, if it is known; ?12 and following: the values of columns.
+-- Locks: none.
 -- Indexes: dead, for dead items; due, for leased and delayed ones; ready, for ready items of a queue whose order is that of the key. For
 --   others the key.
 -- Why the program counts the rows and not the statement: it stops when the page is full, and then knows the row at which it stopped.
--- Why `redrive_item` and `purge_item` ask for state, fencing token and time again: the row can have changed since it was found.
 
 -- :: search
 SELECT {key}, {lease_state}, {lease_owner}, {lease_state_time}, {lease_due_time}, {lease_attempt}, {lease_fence}, {lease_error}, {match}
@@ -64,12 +62,3 @@ SELECT {key}, {lease_state}, {lease_owner}, {lease_state_time}, {lease_due_time}
     {trace_parent}, {checkpoint_bytes}{data_columns}
 FROM {table}
 WHERE {key_match}
-
--- :: redrive_item
-UPDATE {table}
-SET {lease_state} = ?7, {lease_state_time} = ?5, {lease_due_time} = ?8, {lease_owner} = NULL, {lease_token} = NULL{redriven_attempt}{redriven_checkpoint}{mirror_redrive_item}
-WHERE {key_match} AND {lease_state} = 4 AND {lease_fence} = ?6 AND {lease_state_time} <= ?4
-
--- :: purge_item
-DELETE FROM {table}
-WHERE {key_match} AND {lease_state} = ?7 AND {lease_fence} = ?6 AND {lease_state_time} <= ?4

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use lease_broker_model::item_state::State;
 use lease_broker_store::{Inspect, ListedItem, QueueIndex, Stats, StoreError};
 use tokio::sync::Semaphore;
@@ -63,9 +64,38 @@ impl LastRefresh {
     }
 }
 
+/// What a monitor reads. Every store has it.
+#[async_trait]
+pub(super) trait MonitoredStore: Send + Sync {
+    /// See [`Inspect::timed_stats`].
+    async fn timed_stats(&self, queue: QueueIndex) -> Result<(Stats, Duration), StoreError>;
+
+    /// Lists leases as [`Inspect::list`] does.
+    async fn oldest_leases(
+        &self,
+        queue: QueueIndex,
+        limit: usize,
+    ) -> Result<Vec<ListedItem>, StoreError>;
+}
+
+#[async_trait]
+impl<T: Inspect + ?Sized> MonitoredStore for T {
+    async fn timed_stats(&self, queue: QueueIndex) -> Result<(Stats, Duration), StoreError> {
+        Inspect::timed_stats(self, queue).await
+    }
+
+    async fn oldest_leases(
+        &self,
+        queue: QueueIndex,
+        limit: usize,
+    ) -> Result<Vec<ListedItem>, StoreError> {
+        self.list(queue, State::Leased, limit).await
+    }
+}
+
 /// The state of a monitor's task.
-pub(super) struct QueueMonitor {
-    pub(super) store: Arc<dyn Inspect>,
+pub(super) struct QueueMonitor<S: ?Sized> {
+    pub(super) store: Arc<S>,
     pub(super) health: Arc<StoreHealth>,
     /// The turns of the monitors of all queues.
     pub(super) turns: Arc<Semaphore>,
@@ -81,7 +111,7 @@ pub(super) struct QueueMonitor {
     pub(super) reported: HashMap<(String, i64), Instant>,
 }
 
-impl QueueMonitor {
+impl<S: MonitoredStore + ?Sized> QueueMonitor<S> {
     /// Runs the monitor until `stop` is cancelled.
     pub(super) async fn run(mut self, stop: CancellationToken) {
         let work = async {
@@ -131,7 +161,7 @@ impl QueueMonitor {
             Some(max) if may_be_old(max) => {
                 let oldest = self
                     .store
-                    .list(self.queue, State::Leased, NAMED_LEASES + 1)
+                    .oldest_leases(self.queue, NAMED_LEASES + 1)
                     .await?;
                 let listed = oldest.first().and_then(|item| item.age);
                 stats.oldest_lease = stats.oldest_lease.max(listed);

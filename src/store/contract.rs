@@ -45,8 +45,8 @@ pub use self::limits::{LimitChange, QueueLimitValues};
 pub use self::new_items::{FollowUp, NewItem};
 pub use self::operate::{KEEP_OPERATIONS_FOR, Operate};
 pub use self::operations::{
-    AppliedBatch, BrokerOrders, ItemChange, NewOperation, Operation, OperationBatch, OperationKind,
-    OperationState, StartedOperation,
+    AppliedBatch, BrokerOrders, Checkpoints, ItemChange, NewOperation, Operation, OperationBatch,
+    OperationKind, OperationState, StartedOperation,
 };
 pub use self::pause::{NewPause, PauseMode, QueuePause};
 pub use self::queue_index::QueueIndex;
@@ -55,7 +55,7 @@ pub use self::settle::{Ending, SettleResults, Settled, Settlement};
 pub use self::step::{LeaseProof, LeaseRow, RowEnding, RowOperation, RowOutcome, step};
 pub(crate) use self::step::{due_after, next_fence};
 pub use self::suspects::{Holding, Share, share_of};
-pub use self::upkeep::{Checkpoints, Upkeep};
+pub use self::upkeep::Upkeep;
 
 /// A store that does everything.
 pub trait Store: Browse + Facts + Leases + Operate + Upkeep {}

@@ -100,11 +100,11 @@ use super::adoption::Unfit;
 use super::contract::{browse_by_field, inspect_by_field};
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
-    AppliedBatch, BrokerOrders, CancelResults, Cancellation, CancelledLease, Checkpoints,
-    ClaimCall, Claimed, Database, EnqueueOnce, EnqueuedOnce, Facts, GroupPause, Instance,
-    LatestTime, Leases, LimitChange, NewGroupPause, NewItem, NewOperation, NewPause, Operate,
-    Operation, OperationBatch, PoolStatus, PurgeStep, Purged, QueueIndex, QueueLimitValues,
-    QueuePause, Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settlement,
+    AppliedBatch, BrokerOrders, CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed,
+    Database, EnqueueOnce, EnqueuedOnce, Facts, GroupPause, Instance, LatestTime, Leases,
+    LimitChange, NewGroupPause, NewItem, NewOperation, NewPause, Operate, Operation,
+    OperationBatch, PoolStatus, PurgeStep, Purged, QueueIndex, QueueLimitValues, QueuePause,
+    Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settlement,
     StartedOperation, StoreError, TraceNote, Upkeep,
 };
 
@@ -529,18 +529,6 @@ impl Upkeep for MssqlStore {
     async fn forget_requests(&self, limit: usize) -> Result<usize, StoreError> {
         self.run(async move |operations: MssqlOperations| operations.forget_requests(limit).await)
             .await
-    }
-
-    async fn redrive(
-        &self,
-        queue: QueueIndex,
-        limit: usize,
-        checkpoints: Checkpoints,
-    ) -> Result<usize, StoreError> {
-        self.run(async move |operations: MssqlOperations| {
-            operations.redrive(queue, limit, checkpoints).await
-        })
-        .await
     }
 
     async fn purge(&self, queue: QueueIndex, step: PurgeStep) -> Result<Purged, StoreError> {

@@ -109,12 +109,12 @@ use super::contract::{browse_by_field, inspect_by_field};
 use super::schema::Schema as _;
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
-    AppliedBatch, BrokerOrders, CancelResults, Cancellation, CancelledLease, Checkpoints,
-    ClaimCall, Claimed, Database, EnqueueOnce, EnqueuedOnce, Facts, GroupPause, Instance,
-    LatestTime, Leases, LimitChange, NewGroupPause, NewItem, NewOperation, NewPause, Operate,
-    Operation, OperationBatch, PoolStatus, PurgeStep, Purged, QueueIndex, QueueLimitValues,
-    QueuePause, Reaped, Refusal, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults,
-    Settled, Settlement, StartedOperation, StoreError, TraceNote, Upkeep,
+    AppliedBatch, BrokerOrders, CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed,
+    Database, EnqueueOnce, EnqueuedOnce, Facts, GroupPause, Instance, LatestTime, Leases,
+    LimitChange, NewGroupPause, NewItem, NewOperation, NewPause, Operate, Operation,
+    OperationBatch, PoolStatus, PurgeStep, Purged, QueueIndex, QueueLimitValues, QueuePause,
+    Reaped, Refusal, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settled,
+    Settlement, StartedOperation, StoreError, TraceNote, Upkeep,
 };
 
 /// A [`Store`](super::Store) on an SQLite file.
@@ -538,17 +538,6 @@ impl Upkeep for SqliteStore {
     async fn forget_requests(&self, limit: usize) -> Result<usize, StoreError> {
         let forget = move |context: &WriteContext| enqueue_once::forget_requests(context, limit);
         self.writer.run(forget).await
-    }
-
-    async fn redrive(
-        &self,
-        queue: QueueIndex,
-        limit: usize,
-        checkpoints: Checkpoints,
-    ) -> Result<usize, StoreError> {
-        let redrive =
-            move |context: &WriteContext| inspect::redrive(context, queue, limit, checkpoints);
-        self.writer.run(redrive).await
     }
 
     async fn purge(&self, queue: QueueIndex, step: PurgeStep) -> Result<Purged, StoreError> {

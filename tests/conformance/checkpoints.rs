@@ -273,8 +273,7 @@ pub(crate) async fn redrive_keeps_or_clears_the_checkpoint<H: Harness>() {
             vec![settlement(&lease, fail(None), Some(b"half"))],
         )
         .await;
-        let redriven = fixture.store.redrive(fixture.queue, 9, checkpoints).await;
-        assert_eq!(redriven, Ok(1));
+        assert_eq!(fixture.redrive_with(9, checkpoints).await, 1);
         let item = fixture.one().await;
         assert_eq!(item.checkpoint.as_deref(), expected);
         assert_eq!(item.lease.attempt, 1);

@@ -6,64 +6,36 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::queue::{Mirror, MirrorValue};
 use lease_broker_store::{
-    AppliedBatch, Cancellation, Checkpoints, ItemChange, ItemSearch, OperationBatch, OperationKind,
+    Cancellation, Checkpoints, ItemChange, ItemSearch, OperationBatch, OperationKind,
     OperationState, StoreError,
 };
 use lease_broker_value::Value;
 use uuid::Uuid;
 
-use super::operations::{DAY, read, started, take};
+use super::operations::{DAY, read, take};
 use crate::harness::Harness;
 use crate::harness::fixture::{Broker, Fixture, HOUR, MINUTE, complete, fail, text};
+use crate::harness::operation::{Running, redrive};
 use crate::harness::table::Kind;
 
-/// An operation that a broker runs.
-struct Running {
-    id: Uuid,
-    holder: Uuid,
-}
-
-impl Running {
-    async fn start<H: Harness>(fixture: &Fixture<H>, kind: OperationKind) -> Self {
-        let (id, holder) = (started(fixture, kind).await.id, Uuid::new_v4());
-        let taken = take(fixture, holder, HOUR).await.expect("the operation");
-        assert_eq!((taken.id, taken.holder), (id, Some(holder)));
-        Self { id, holder }
-    }
-
-    /// Returns the batch with this number, for items with their fencing tokens.
-    fn batch(&self, number: i64, change: ItemChange, items: &[(i64, i64)]) -> OperationBatch {
-        let items = items
-            .iter()
-            .map(|(id, fence)| (Key([Value::Int(*id)].into()), *fence));
-        OperationBatch {
-            id: self.id,
-            holder: self.holder,
-            number,
-            hold_for: MINUTE,
-            change,
-            items: items.collect(),
-            position: Some(format!("after {number} ☂")),
-            examined: 10,
-            refused: 0,
-            error: None,
-            end: None,
-        }
+/// Returns the batch with this number, for items with their fencing tokens.
+fn batch_of(
+    running: &Running,
+    number: i64,
+    change: ItemChange,
+    items: &[(i64, i64)],
+) -> OperationBatch {
+    let items = items
+        .iter()
+        .map(|(id, fence)| (Key([Value::Int(*id)].into()), *fence));
+    OperationBatch {
+        position: Some(format!("after {number} ☂")),
+        examined: 10,
+        ..running.batch(number, change, items.collect())
     }
 }
 
-async fn apply(broker: &Broker, batch: OperationBatch) -> AppliedBatch {
-    let applied = broker.store.apply_batch(broker.queue, batch).await;
-    applied.expect("applied")
-}
-
-const fn redrive(delay: Duration) -> ItemChange {
-    ItemChange::Redrive {
-        delay,
-        keep_attempts: false,
-        checkpoints: Checkpoints::Keep,
-    }
-}
+const REDRIVE: ItemChange = redrive(Duration::ZERO, Checkpoints::Keep);
 
 fn cancel(delay: Duration, dead_letter: bool) -> ItemChange {
     ItemChange::Cancel(Cancellation {
@@ -90,12 +62,8 @@ async fn kill(broker: &Broker, rows: i64) {
 pub(crate) async fn batch_changes_items_and_counts_once<H: Harness>() {
     let fixture = dead_items::<H>(4).await;
     let running = Running::start(&fixture, OperationKind::Redrive).await;
-    let first = running.batch(
-        0,
-        redrive(Duration::ZERO),
-        &[(1, 1), (2, 1), (2, 1), (9, 1)],
-    );
-    let applied = apply(&fixture, first.clone()).await;
+    let first = batch_of(&running, 0, REDRIVE, &[(1, 1), (2, 1), (2, 1), (9, 1)]);
+    let applied = fixture.apply_batch(first.clone()).await;
     assert_eq!(applied.changed, Some(2));
     assert!(applied.ended.is_empty());
     assert_eq!(fixture.counts().await, [2, 0, 0, 0, 2]);
@@ -104,33 +72,33 @@ pub(crate) async fn batch_changes_items_and_counts_once<H: Harness>() {
     assert_eq!(after.position.as_deref(), Some("after 0 ☂"));
     assert_eq!(after.state, OperationState::Running);
     // The same batch again, as after a lost answer.
-    assert_eq!(apply(&fixture, first.clone()).await.changed, None);
+    assert_eq!(fixture.apply_batch(first.clone()).await.changed, None);
     for number in [2, -1] {
-        let wrong = running.batch(number, redrive(Duration::ZERO), &[(3, 1)]);
-        assert_eq!(apply(&fixture, wrong).await.changed, None);
+        let wrong = batch_of(&running, number, REDRIVE, &[(3, 1)]);
+        assert_eq!(fixture.apply_batch(wrong).await.changed, None);
     }
     let of_another = OperationBatch {
         number: 1,
         holder: Uuid::new_v4(),
         ..first.clone()
     };
-    assert_eq!(apply(&fixture, of_another).await.changed, None);
+    assert_eq!(fixture.apply_batch(of_another).await.changed, None);
     assert_eq!(read(&fixture, running.id).await, after);
     assert_eq!(fixture.counts().await, [2, 0, 0, 0, 2]);
     let last = OperationBatch {
         end: Some(OperationState::Done),
         refused: 3,
         error: Some("no ☂".to_owned()),
-        ..running.batch(1, redrive(Duration::ZERO), &[(3, 1), (4, 7)])
+        ..batch_of(&running, 1, REDRIVE, &[(3, 1), (4, 7)])
     };
-    assert_eq!(apply(&fixture, last).await.changed, Some(1));
+    assert_eq!(fixture.apply_batch(last).await.changed, Some(1));
     let done = read(&fixture, running.id).await;
     assert_eq!((done.batches, done.changed, done.refused), (2, 3, 3));
     assert_eq!((done.state, done.holder), (OperationState::Done, None));
     assert_eq!(done.error.as_deref(), Some("no ☂"));
     assert!(done.end_time.is_some());
-    let late = running.batch(2, redrive(Duration::ZERO), &[(4, 1)]);
-    assert_eq!(apply(&fixture, late).await.changed, None);
+    let late = batch_of(&running, 2, REDRIVE, &[(4, 1)]);
+    assert_eq!(fixture.apply_batch(late).await.changed, None);
     assert_eq!(fixture.counts().await, [3, 0, 0, 0, 1]);
 }
 
@@ -142,17 +110,17 @@ pub(crate) async fn first_error_of_an_operation_stays<H: Harness>() {
         let batch = OperationBatch {
             error: error.map(str::to_owned),
             refused: 1,
-            ..running.batch(number, change(), &[])
+            ..batch_of(&running, number, change(), &[])
         };
-        assert_eq!(apply(&fixture, batch).await.changed, Some(0));
+        assert_eq!(fixture.apply_batch(batch).await.changed, Some(0));
     }
     let long = "🦀".repeat(3_000);
     let last = OperationBatch {
         end: Some(OperationState::Failed),
         error: Some(long.clone()),
-        ..running.batch(3, change(), &[])
+        ..batch_of(&running, 3, change(), &[])
     };
-    assert_eq!(apply(&fixture, last).await.changed, Some(0));
+    assert_eq!(fixture.apply_batch(last).await.changed, Some(0));
     let failed = read(&fixture, running.id).await;
     assert_eq!(failed.state, OperationState::Failed);
     assert_eq!(
@@ -162,9 +130,9 @@ pub(crate) async fn first_error_of_an_operation_stays<H: Harness>() {
     let running = Running::start(&fixture, OperationKind::Purge).await;
     let only = OperationBatch {
         error: Some(long.clone()),
-        ..running.batch(0, change(), &[])
+        ..batch_of(&running, 0, change(), &[])
     };
-    apply(&fixture, only).await;
+    fixture.apply_batch(only).await;
     let error = read(&fixture, running.id).await.error.expect("an error");
     assert!(long.starts_with(&error) && !error.is_empty());
 }
@@ -175,8 +143,8 @@ pub(crate) async fn cancelled_operation_changes_nothing<H: Harness>() {
     let cancelled = fixture.store.cancel_operation(running.id, "anna").await;
     cancelled.expect("an answer").expect("the operation");
     let before = fixture.snapshot().await;
-    let batch = running.batch(0, redrive(Duration::ZERO), &[(1, 1), (2, 1)]);
-    assert_eq!(apply(&fixture, batch).await.changed, None);
+    let batch = batch_of(&running, 0, REDRIVE, &[(1, 1), (2, 1)]);
+    assert_eq!(fixture.apply_batch(batch).await.changed, None);
     assert_eq!(fixture.snapshot().await, before);
     assert_eq!(take(&fixture, running.holder, HOUR).await, None);
 }
@@ -216,7 +184,9 @@ pub(crate) async fn redriven_items_can_be_delayed_and_keep_attempts<H: Harness>(
             keep_attempts,
             checkpoints,
         };
-        let applied = apply(&fixture, running.batch(number, change, &[(id, 1)])).await;
+        let applied = fixture
+            .apply_batch(batch_of(&running, number, change, &[(id, 1)]))
+            .await;
         assert_eq!(applied.changed, Some(1));
     }
     for (id, state, attempt, bytes, payload) in [
@@ -241,22 +211,24 @@ pub(crate) async fn redriven_items_can_be_delayed_and_keep_attempts<H: Harness>(
 pub(crate) async fn item_that_changed_since_it_was_found_stays<H: Harness>() {
     let fixture = dead_items::<H>(3).await;
     let running = Running::start(&fixture, OperationKind::Redrive).await;
-    assert_eq!(fixture.redrive(1).await, 1);
+    let first = batch_of(&running, 0, REDRIVE, &[(1, 1)]);
+    assert_eq!(fixture.apply_batch(first).await.changed, Some(1));
     let lease = fixture.one().await.lease;
     assert_eq!(lease.fence, 2);
     let before = fixture.snapshot().await;
     // Item 1 is leased now. Items 2 and 3 are named with other fencing tokens.
-    let batch = running.batch(
-        0,
-        redrive(Duration::ZERO),
-        &[(1, 1), (1, 2), (2, 0), (3, 2)],
-    );
-    assert_eq!(apply(&fixture, batch).await.changed, Some(0));
+    let batch = batch_of(&running, 1, REDRIVE, &[(1, 1), (1, 2), (2, 0), (3, 2)]);
+    assert_eq!(fixture.apply_batch(batch).await.changed, Some(0));
     let purge = ItemChange::Purge(State::Completed);
-    let batch = running.batch(1, purge, &[(1, 2), (2, 1)]);
-    assert_eq!(apply(&fixture, batch).await.changed, Some(0));
-    let batch = running.batch(2, cancel(Duration::ZERO, false), &[(1, 1), (2, 1)]);
-    assert_eq!(apply(&fixture, batch).await.changed, Some(0));
+    let batch = batch_of(&running, 2, purge, &[(1, 2), (2, 1)]);
+    assert_eq!(fixture.apply_batch(batch).await.changed, Some(0));
+    let batch = batch_of(
+        &running,
+        3,
+        cancel(Duration::ZERO, false),
+        &[(1, 1), (2, 1)],
+    );
+    assert_eq!(fixture.apply_batch(batch).await.changed, Some(0));
     assert_eq!(fixture.snapshot().await, before);
 }
 
@@ -264,8 +236,8 @@ pub(crate) async fn redrive_never_meets_items_that_died_later<H: Harness>() {
     let fixture = dead_items::<H>(2).await;
     // The item dies again after the operation was stored.
     let running = Running::start(&fixture, OperationKind::Redrive).await;
-    let first = running.batch(0, redrive(Duration::ZERO), &[(1, 1)]);
-    assert_eq!(apply(&fixture, first).await.changed, Some(1));
+    let first = batch_of(&running, 0, REDRIVE, &[(1, 1)]);
+    assert_eq!(fixture.apply_batch(first).await.changed, Some(1));
     tokio::time::sleep(Duration::from_millis(5)).await;
     kill(&fixture, 1).await;
     let search = ItemSearch {
@@ -284,8 +256,8 @@ pub(crate) async fn redrive_never_meets_items_that_died_later<H: Harness>() {
         .map(|item| item.listed.key.to_string())
         .collect();
     assert_eq!(keys, ["2"]);
-    let second = running.batch(1, redrive(Duration::ZERO), &[(1, 2), (2, 1)]);
-    assert_eq!(apply(&fixture, second).await.changed, Some(1));
+    let second = batch_of(&running, 1, REDRIVE, &[(1, 2), (2, 1)]);
+    assert_eq!(fixture.apply_batch(second).await.changed, Some(1));
     assert_eq!(fixture.counts().await, [1, 0, 0, 0, 1]);
 }
 
@@ -303,8 +275,8 @@ pub(crate) async fn cancelled_leases_are_reported<H: Harness>() {
     assert_eq!((later.fence, later.key.to_string()), (1, "5".to_owned()));
     // Item 5 was claimed after the operation was stored.
     let items = [(1, 2), (2, 1), (5, 1)];
-    let batch = running.batch(0, cancel(MINUTE, false), &items);
-    let applied = apply(&fixture, batch).await;
+    let batch = batch_of(&running, 0, cancel(MINUTE, false), &items);
+    let applied = fixture.apply_batch(batch).await;
     assert_eq!(applied.changed, Some(2));
     let mut ended = applied.ended;
     ended.sort_by_key(|ended| ended.lease.key.to_string());
@@ -318,8 +290,8 @@ pub(crate) async fn cancelled_leases_are_reported<H: Harness>() {
     }
     let dead = fixture.list(State::Dead).await.remove(0);
     assert_eq!(dead.error.as_deref(), Some("the host is gone"));
-    let batch = running.batch(1, cancel(Duration::ZERO, true), &[(3, 1)]);
-    let applied = apply(&fixture, batch).await;
+    let batch = batch_of(&running, 1, cancel(Duration::ZERO, true), &[(3, 1)]);
+    let applied = fixture.apply_batch(batch).await;
     assert_eq!(applied.ended[0].state, State::Dead);
     assert!(fixture.heartbeat(&later, HOUR).await.is_some());
     assert_eq!(fixture.counts().await, [0, 2, 1, 0, 2]);
@@ -333,10 +305,10 @@ pub(crate) async fn purged_items_are_gone<H: Harness>() {
     fixture.settle(&items[1].lease, fail(None)).await;
     let running = Running::start(&fixture, OperationKind::Purge).await;
     let all = [(1, 1), (2, 1), (3, 1), (4, 0)];
-    let batch = running.batch(0, ItemChange::Purge(State::Completed), &all);
-    assert_eq!(apply(&fixture, batch).await.changed, Some(1));
-    let batch = running.batch(1, ItemChange::Purge(State::Dead), &all);
-    assert_eq!(apply(&fixture, batch).await.changed, Some(1));
+    let batch = batch_of(&running, 0, ItemChange::Purge(State::Completed), &all);
+    assert_eq!(fixture.apply_batch(batch).await.changed, Some(1));
+    let batch = batch_of(&running, 1, ItemChange::Purge(State::Dead), &all);
+    assert_eq!(fixture.apply_batch(batch).await.changed, Some(1));
     let left = fixture.harness.rows("item", &["id"]).await;
     assert_eq!(left, [[Value::Int(3)], [Value::Int(4)]]);
 }
@@ -353,7 +325,7 @@ pub(crate) async fn refused_batch_changes_and_counts_nothing<H: Harness>() {
     let running = Running::start(&fixture, OperationKind::Purge).await;
     let before = read(&fixture, running.id).await;
     let purge = || ItemChange::Purge(State::Dead);
-    let batch = running.batch(0, purge(), &[(1, 1), (2, 1), (3, 1)]);
+    let batch = batch_of(&running, 0, purge(), &[(1, 1), (2, 1), (3, 1)]);
     let applied = fixture.store.apply_batch(fixture.queue, batch).await;
     assert!(
         matches!(applied, Err(StoreError::Rejected(_))),
@@ -361,8 +333,8 @@ pub(crate) async fn refused_batch_changes_and_counts_nothing<H: Harness>() {
     );
     assert_eq!(fixture.counts().await, [0, 0, 0, 0, 3]);
     assert_eq!(read(&fixture, running.id).await, before);
-    let batch = running.batch(0, purge(), &[(1, 1), (3, 1)]);
-    assert_eq!(apply(&fixture, batch).await.changed, Some(2));
+    let batch = batch_of(&running, 0, purge(), &[(1, 1), (3, 1)]);
+    assert_eq!(fixture.apply_batch(batch).await.changed, Some(2));
 }
 
 pub(crate) async fn batch_sent_by_many_is_applied_once<H: Harness>() {
@@ -371,10 +343,10 @@ pub(crate) async fn batch_sent_by_many_is_applied_once<H: Harness>() {
     let fixture = dead_items::<H>(10).await;
     let running = Running::start(&fixture, OperationKind::Redrive).await;
     let items: Vec<(i64, i64)> = (1..=10).map(|id| (id, 1)).collect();
-    let batch = running.batch(0, redrive(Duration::ZERO), &items);
+    let batch = batch_of(&running, 0, REDRIVE, &items);
     let calls = (0..CALLS).map(|_| {
         let (broker, batch) = ((*fixture).clone(), batch.clone());
-        tokio::spawn(async move { apply(&broker, batch).await.changed })
+        tokio::spawn(async move { broker.apply_batch(batch).await.changed })
     });
     let mut changed = Vec::new();
     for call in calls.collect::<Vec<_>>() {

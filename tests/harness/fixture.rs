@@ -15,9 +15,9 @@ use lease_broker_model::queue::{
     ClaimStrategy, KeepFor, LeaseBounds, OnComplete, Order, OrderColumn, QueueSpec, SoftLock,
 };
 use lease_broker_store::{
-    Checkpoints, ClaimCall, Claimed, ClaimedItem, Ending, EnqueueOnce, EnqueuedOnce, FollowUp,
-    LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Renewal, Renewed, Settled, Settlement,
-    Store, StoreError,
+    ClaimCall, Claimed, ClaimedItem, Ending, EnqueueOnce, EnqueuedOnce, FollowUp, LeaseExpiry,
+    ListedItem, NewItem, QueueIndex, Reaped, Renewal, Renewed, Settled, Settlement, Store,
+    StoreError,
 };
 use lease_broker_value::Value;
 use uuid::Uuid;
@@ -287,13 +287,6 @@ impl Broker {
             .await
             .expect("enqueue")
             .remove(0)
-    }
-
-    pub(crate) async fn redrive(&self, limit: usize) -> usize {
-        self.store
-            .redrive(self.queue, limit, Checkpoints::Keep)
-            .await
-            .expect("redrive")
     }
 
     pub(crate) async fn list(&self, state: State) -> Vec<ListedItem> {

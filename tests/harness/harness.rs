@@ -6,6 +6,7 @@
 
 pub(crate) mod fixture;
 pub(crate) mod mssql;
+pub(crate) mod operation;
 pub(crate) mod program;
 pub(crate) mod proxy;
 pub(crate) mod sqlite;

@@ -73,8 +73,8 @@ impl<H: Harness> Run<H> {
         } else {
             Checkpoints::Keep
         };
-        let redriven = broker.store.redrive(broker.queue, limit, checkpoints).await;
-        assert_eq!(redriven.expect("redrive"), dead.len().min(limit));
+        let redriven = broker.redrive_with(limit, checkpoints).await;
+        assert_eq!(redriven, dead.len().min(limit));
         let left: Vec<i64> = broker
             .list(State::Dead)
             .await

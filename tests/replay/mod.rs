@@ -16,15 +16,16 @@ use lease_broker_model::queue::{OnComplete, QueueSpec};
 use lease_broker_proof::domain::{DURATION, Due, FENCE, MAX_ATTEMPTS, RowKind, on_row, operations};
 use lease_broker_store::{
     Cancellation, CancelledLease, Checkpoints, ClaimCall, Ending, LatestTime, LeaseProof, LeaseRow,
-    QueueIndex, Renewal, Renewed, RowEnding, RowOperation, RowOutcome, Settlement, Store,
-    StoreError, step,
+    OperationKind, QueueIndex, Renewal, Renewed, RowEnding, RowOperation, RowOutcome, Settlement,
+    Store, StoreError, step,
 };
 use lease_broker_value::Value;
 use uuid::Uuid;
 
 use self::database::Database;
 use crate::harness::Harness as _;
-use crate::harness::fixture::{item_table, queue};
+use crate::harness::fixture::{Broker, item_table, queue};
+use crate::harness::operation::{Running, redrive};
 
 const QUEUE: QueueIndex = QueueIndex(0);
 const WORKER: &str = "next worker";
@@ -270,13 +271,41 @@ impl<D: Database> Replay<D> {
                 expired.chain(promoted).collect()
             }
             RowOperation::Redrive => {
-                let redriven = self.store.redrive(QUEUE, 10_000, Checkpoints::Keep);
-                let redriven = redriven.await.map_err(failed)?;
+                let redriven = self.redrive(cases).await?;
                 self.counted(operation, cases, &RowOutcome::Redriven, redriven)?
             }
             RowOperation::BeginEpoch(_) => self.begin_epoch(operation, cases).await?,
         };
         Ok(outcomes)
+    }
+
+    /// Redrives all rows, as if a search had found each of them. The first batch names other fencing tokens, and must change
+    /// nothing. Returns the number of rows that the second has changed.
+    async fn redrive(&self, cases: &[Case]) -> Result<usize, String> {
+        let broker = Broker::new(self.store.clone());
+        let running = Running::start(&broker, OperationKind::Redrive).await;
+        let mut changed: Result<[usize; 2], StoreError> = Ok([0, 0]);
+        for (number, ahead) in [1, 0].into_iter().enumerate() {
+            let items = cases.iter();
+            let items = items.map(|case| (key(case.id), case.row.fence + ahead));
+            let change = redrive(Duration::ZERO, Checkpoints::Keep);
+            let number_of_batch = i64::try_from(number).expect("0 or 1");
+            let batch = running.batch(number_of_batch, change, items.collect());
+            let applied = self.store.apply_batch(QUEUE, batch).await;
+            changed = changed.and_then(|mut changed| {
+                // A batch after one that failed does not count.
+                changed[number] = applied?.changed.unwrap_or_default();
+                Ok(changed)
+            });
+        }
+        // The next replay starts another one.
+        let cancelled = self.store.cancel_operation(running.id, "").await;
+        cancelled.expect("an answer").expect("the operation");
+        match changed {
+            Ok([0, redriven]) => Ok(redriven),
+            Ok([others, _]) => Err(format!("{others} rows with other fencing tokens changed")),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     async fn begin_epoch(

@@ -20,8 +20,8 @@ pub(super) enum File {
     Claim,
     Heartbeat,
     Leases,
+    Operation,
     Reap,
-    Redrive,
     ReleaseClaims,
     Settle,
 }
@@ -33,8 +33,8 @@ impl File {
             Self::Claim => &mut sql.claim,
             Self::Heartbeat => &mut sql.heartbeat,
             Self::Leases => &mut sql.leases,
+            Self::Operation => &mut sql.operation,
             Self::Reap => &mut sql.reap,
-            Self::Redrive => &mut sql.redrive,
             Self::ReleaseClaims => &mut sql.release_claims,
             Self::Settle => &mut sql.settle,
         }
@@ -49,7 +49,7 @@ impl File {
             RowOperation::ReleaseClaim(_) => self == Self::ReleaseClaims,
             RowOperation::Cancel { .. } => self == Self::Cancel,
             RowOperation::Reap { .. } => self == Self::Reap,
-            RowOperation::Redrive => self == Self::Redrive,
+            RowOperation::Redrive => self == Self::Operation,
             // No broker runs it, and its statements are given to no store.
             RowOperation::BeginEpoch(_) => false,
         }

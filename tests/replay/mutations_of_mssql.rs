@@ -6,7 +6,7 @@ use lease_broker_model::queue::OnComplete;
 
 use super::database::Mssql;
 use super::mutation::File::{
-    Cancel, Claim, Heartbeat, Leases, Reap, Redrive, ReleaseClaims, Settle,
+    Cancel, Claim, Heartbeat, Leases, Operation, Reap, ReleaseClaims, Settle,
 };
 use super::mutation::{Mutation, change, find, without};
 
@@ -295,23 +295,20 @@ fn operators() -> Vec<Mutation> {
         without(Cancel, "cancel", "l.lb_fence = t.{lease_fence} AND "),
         without(Cancel, "cancel", " AND t.{lease_owner} IS NOT NULL"),
         change(
-            Redrive,
-            "redrive",
-            "WHERE t.{lease_state} = 4\n",
-            "WHERE t.{lease_state} IN (3, 4)\n",
+            Operation,
+            "find_items",
+            "t.{lease_state} = {state}",
+            "t.{lease_state} IN (3, 4)",
         )
-        .and("redrive", "t.{lease_state} = 4 AND ", ""),
-        without(Redrive, "redrive", "t.{lease_state} = 4 AND ").equivalent_because(READ_BEFORE),
-        without(Redrive, "redrive", " AND t.{lease_fence} = d.lb_f")
+        .and("redrive_items", "t.{lease_state} = 4 AND ", ""),
+        without(Operation, "find_items", "t.{lease_fence} = l.lb_fence AND "),
+        without(Operation, "redrive_items", "t.{lease_state} = 4 AND ")
             .equivalent_because(READ_BEFORE),
-        without(Redrive, "redrive", ", {lease_token} = NULL"),
-        without(Redrive, "redrive", ", {lease_owner} = NULL"),
-        change(
-            Redrive,
-            "redrive",
-            "{lease_attempt} = 0",
-            "{lease_attempt} = t.{lease_attempt}",
-        ),
+        without(Operation, "redrive_items", " AND t.{lease_fence} = d.lb_f")
+            .equivalent_because(READ_BEFORE),
+        without(Operation, "redrive_items", ",\n        {lease_token} = NULL"),
+        without(Operation, "redrive_items", ", {lease_owner} = NULL"),
+        without(Operation, "redrive_items", "{redriven_attempt}"),
     ]
 }
 

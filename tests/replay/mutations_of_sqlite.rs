@@ -5,7 +5,7 @@ use std::time::Duration;
 use lease_broker_model::queue::OnComplete;
 
 use super::database::Sqlite;
-use super::mutation::File::{Cancel, Claim, Heartbeat, Reap, Redrive, ReleaseClaims, Settle};
+use super::mutation::File::{Cancel, Claim, Heartbeat, Operation, Reap, ReleaseClaims, Settle};
 use super::mutation::{Mutation, change, find, without};
 
 /// The reason why a condition of a change is only a second check.
@@ -215,31 +215,11 @@ fn operators() -> Vec<Mutation> {
             "{lease_token} = NULL, {lease_owner} = NULL",
         ),
         without(Cancel, "cancel", ", {lease_due_time} = ?4"),
-        change(
-            Redrive,
-            "pick_dead",
-            "INDEXED BY {dead_index}\nWHERE {lease_state} = 4",
-            "WHERE {lease_state} IN (3, 4)",
-        )
-        .equivalent_because(
-            "`redrive` looks at the state again. The next mistake leaves out both conditions",
-        ),
-        change(
-            Redrive,
-            "pick_dead",
-            "INDEXED BY {dead_index}\nWHERE {lease_state} = 4",
-            "WHERE {lease_state} IN (3, 4)",
-        )
-        .and("redrive", " AND {lease_state} = 4", ""),
-        without(Redrive, "redrive", " AND {lease_state} = 4").equivalent_because(READ_BEFORE),
-        without(Redrive, "redrive", ", {lease_token} = NULL"),
-        without(Redrive, "redrive", ", {lease_owner} = NULL"),
-        change(
-            Redrive,
-            "redrive",
-            "{lease_attempt} = 0",
-            "{lease_attempt} = {lease_attempt}",
-        ),
+        without(Operation, "redrive_item", " AND {lease_state} = 4"),
+        without(Operation, "redrive_item", " AND {lease_fence} = ?6"),
+        without(Operation, "redrive_item", ",\n    {lease_token} = NULL"),
+        without(Operation, "redrive_item", ", {lease_owner} = NULL"),
+        without(Operation, "redrive_item", "{redriven_attempt}"),
     ]
 }
 

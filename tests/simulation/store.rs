@@ -10,8 +10,8 @@ use lease_broker_model::lease_id::{LeaseRef, Secret, SigningSecrets};
 use lease_broker_model::millis::duration_between;
 use lease_broker_proof::suspects::SuspectList;
 use lease_broker_store::{
-    BrokerList, Browse, CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall,
-    Claimed, ClaimedItem, EndedLease, EnqueueOnce, EnqueuedOnce, Facts, FoundGroups, FoundItems,
+    BrokerList, Browse, CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed,
+    ClaimedItem, EndedLease, EnqueueOnce, EnqueuedOnce, Facts, FoundGroups, FoundItems,
     GroupSearch, Inspect, Instance, ItemFacts, ItemRecord, ItemSearch, LatestTime, LeaseExpiry,
     LeaseProof, LeaseRow, Leases, ListedItem, NewItem, Operation, OutageCause, PoolStatus, Problem,
     ProblemKind, PurgeStep, Purged, QueueIndex, QueuePause, Reaped, Rejection, ReleasedClaims,
@@ -525,10 +525,6 @@ impl Upkeep for SimulatedStore {
 
     async fn forget_requests(&self, _: usize) -> Result<usize, StoreError> {
         Ok(0)
-    }
-
-    async fn redrive(&self, _: QueueIndex, _: usize, _: Checkpoints) -> Result<usize, StoreError> {
-        Err(unsupported())
     }
 
     async fn purge(&self, _: QueueIndex, _: PurgeStep) -> Result<Purged, StoreError> {

@@ -1,15 +1,18 @@
 //! Tables with triggers of the user. The triggers run inside the statements of the broker.
 
+use std::time::Duration;
+
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{OnComplete, QueueSpec};
 use lease_broker_store::schema::{Schema as _, TrialOutcome};
-use lease_broker_store::{ProblemKind, PurgeStep, Settled, StoreError};
+use lease_broker_store::{Checkpoints, OperationKind, ProblemKind, PurgeStep, Settled, StoreError};
 
 use crate::harness::Harness as _;
 use crate::harness::fixture::{
     Fixture, HOUR, MINUTE, SECOND, call, complete, fail, keys, new_item, queue, release, text,
 };
 use crate::harness::mssql::MssqlHarness;
+use crate::harness::operation::{Running, redrive};
 use crate::harness::program::{Program, start};
 use crate::sql_server::tables::problems;
 
@@ -140,6 +143,11 @@ async fn operation_that_finds_nothing_fires_no_trigger() {
         assert_eq!(fixture.settle(&lost, fail(None)).await, None);
         assert_eq!(fixture.settle(&lost, release(HOUR)).await, None);
         assert_eq!(fixture.redrive(9).await, 0);
+        // The item of this batch is not dead any more.
+        let running = Running::start(&fixture, OperationKind::Redrive).await;
+        let items = vec![(lost.key.clone(), lost.fence)];
+        let batch = running.batch(0, redrive(Duration::ZERO, Checkpoints::Keep), items);
+        assert_eq!(fixture.apply_batch(batch).await.changed, Some(0));
         assert_eq!(take_audit(&program).await, Vec::<String>::new());
     }
 }

@@ -111,6 +111,6 @@ pub(crate) fn remembered(digest: &str, ids: RangeInclusive<i64>) -> Tokens {
     Tokens::new().rows(&[outcome]).rows(&keys)
 }
 
-pub(crate) fn redriven(count: i32) -> Tokens {
+pub(crate) fn changed(count: i32) -> Tokens {
     Tokens::new().rows(&[vec![Cell::Int(Some(count))]])
 }

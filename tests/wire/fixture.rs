@@ -8,11 +8,12 @@ use lease_broker_model::queue::QueueSpec;
 use lease_broker_store::mssql::{MssqlStore, Settings};
 use lease_broker_store::{
     Checkpoints, ClaimedItem, EnqueueOnce, EnqueuedOnce, FollowUp, LeaseExpiry, Leases as _,
-    NewItem, QueueIndex, Renewal, Renewed, Settled, Settlement, StoreError, Upkeep as _,
+    NewItem, Operate as _, QueueIndex, Renewal, Renewed, Settled, Settlement, StoreError,
 };
 use lease_broker_value::Value;
 
 use crate::harness::fixture::{HOUR, call, complete, complete_with, new_item, queue, text};
+use crate::harness::operation::{Running, redrive};
 use crate::support::timeout::{TEST_TIMEOUT, with_timeout};
 use crate::wire::answers::TOKEN;
 use crate::wire::database;
@@ -171,8 +172,16 @@ impl Fixture {
         with_timeout(self.store.enqueue_once(QUEUE, request(items).into())).await
     }
 
-    pub(crate) async fn redrive(&self) -> Result<usize, StoreError> {
-        with_timeout(self.store.redrive(QUEUE, 100, Checkpoints::Keep)).await
+    /// Applies a batch of an operation. `None`: nothing was changed.
+    pub(crate) async fn redrive(&self) -> Result<Option<usize>, StoreError> {
+        let running = Running {
+            id: TOKEN,
+            holder: TOKEN,
+        };
+        let items = (1..=4).map(|id| (lease(id).key, 1)).collect();
+        let batch = running.batch(0, redrive(Duration::ZERO, Checkpoints::Keep), items);
+        let applied = with_timeout(self.store.apply_batch(QUEUE, batch)).await?;
+        Ok(applied.changed)
     }
 
     /// Returns the number of statements that the server received so far.

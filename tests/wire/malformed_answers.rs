@@ -175,14 +175,14 @@ async fn enqueue_answer_without_keys_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn redrive_answer_without_a_count_is_an_error() {
-    let row = vec![Cell::Int(Some(1))];
-    let mut rows = with_wrong_values(&row, &[0]);
-    rows.extend(with_fewer_columns(&row, 0..1));
+async fn batch_answer_without_a_count_is_an_error() {
+    let rows = with_wrong_values(&[Cell::Int(Some(1))], &[0]);
     assert_eq!(problems(rows, None, redrive).await, NO_PROBLEMS);
+    // An answer without a result says that the batch was not applied.
     let fixture = Fixture::start().await;
-    let problem = problem(&fixture, "nothing", Tokens::new(), redrive).await;
-    assert_eq!(problem, None);
+    let answer = Reply::Answer(Tokens::new());
+    fixture.server.on(OPERATION, vec![answer]);
+    assert_eq!(fixture.redrive().await, Ok(None));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,7 +2,7 @@
 
 use lease_broker_store::Settled;
 
-use crate::wire::answers::{OPERATION, claimed, enqueued, held, reaped, redriven, settled};
+use crate::wire::answers::{OPERATION, changed, claimed, enqueued, held, reaped, settled};
 use crate::wire::fixture::Fixture;
 use crate::wire::responder::script::Reply;
 use crate::wire::responder::tokens::Tokens;
@@ -47,6 +47,6 @@ one_round_trip! {
         reaped(1..=5), async |fixture: &Fixture| fixture.reap().await.expect("reaped").expired.len(), 5;
     an_enqueue_of_a_hundred_items_is_one_round_trip:
         enqueued(1..=100), async |fixture: &Fixture| fixture.enqueue(100).await.expect("added").len(), 100;
-    a_redrive_is_one_round_trip:
-        redriven(4), async |fixture: &Fixture| fixture.redrive().await.expect("redriven"), 4;
+    a_batch_of_an_operation_is_one_round_trip:
+        changed(4), async |fixture: &Fixture| fixture.redrive().await.expect("redriven").expect("applied"), 4;
 }

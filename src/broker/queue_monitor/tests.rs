@@ -2,9 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use async_trait::async_trait;
 use lease_broker_model::key::Key;
-use lease_broker_store::ItemFacts;
 use lease_broker_value::Value;
 
 use super::*;
@@ -19,15 +17,7 @@ struct SlowStore {
 }
 
 #[async_trait]
-impl Inspect for SlowStore {
-    fn parse_key(&self, _: QueueIndex, _: &str) -> Result<Key, String> {
-        unimplemented!()
-    }
-
-    fn parse_group(&self, _: QueueIndex, _: &str) -> Result<Key, String> {
-        unimplemented!()
-    }
-
+impl MonitoredStore for SlowStore {
     async fn timed_stats(&self, _: QueueIndex) -> Result<(Stats, Duration), StoreError> {
         self.reads.fetch_add(1, Ordering::Relaxed);
         let running = 1 + self.running.fetch_add(1, Ordering::Relaxed);
@@ -42,11 +32,7 @@ impl Inspect for SlowStore {
         self.took.clone().map(|took| (stats, took))
     }
 
-    async fn exact_stats(&self, _: QueueIndex) -> Result<Stats, StoreError> {
-        unimplemented!()
-    }
-
-    async fn list(&self, _: QueueIndex, _: State, _: usize) -> Result<Vec<ListedItem>, StoreError> {
+    async fn oldest_leases(&self, _: QueueIndex, _: usize) -> Result<Vec<ListedItem>, StoreError> {
         Ok(vec![ListedItem {
             key: Key([Value::Int(1)].into()),
             owner: None,
@@ -58,10 +44,6 @@ impl Inspect for SlowStore {
             fence: 1,
             error: None,
         }])
-    }
-
-    async fn item_facts(&self, _: QueueIndex, _: Key) -> Result<ItemFacts, StoreError> {
-        unimplemented!()
     }
 }
 
@@ -76,7 +58,11 @@ fn slow_store(wait: Duration, took: Result<Duration, StoreError>) -> Arc<SlowSto
 }
 
 /// Returns a monitor with an interval of 10 s.
-fn monitor(store: &Arc<SlowStore>, turns: &Arc<Semaphore>, queue: QueueIndex) -> QueueMonitor {
+fn monitor(
+    store: &Arc<SlowStore>,
+    turns: &Arc<Semaphore>,
+    queue: QueueIndex,
+) -> QueueMonitor<SlowStore> {
     let metrics = OperationMetrics::new(queue.0 + 1, Arc::new(|_, _, _, _| ()));
     QueueMonitor {
         store: store.clone(),

@@ -11,7 +11,6 @@ use lease_broker_model::key::Key;
 use uuid::Uuid;
 
 use super::ended_leases::{Cancellation, EndedLease};
-use super::upkeep::Checkpoints;
 
 /// The kind of an operation. A queue runs one of each kind at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,13 +146,23 @@ pub enum ItemChange {
         delay: Duration,
         /// True: they keep their attempts.
         keep_attempts: bool,
-        /// What happens to their checkpoints.
+        /// What happens to their checkpoints. It has no effect on a queue without checkpoints.
         checkpoints: Checkpoints,
     },
     /// Takes leases away.
     Cancel(Cancellation),
     /// Deletes items of this state, completed or dead.
     Purge(State),
+}
+
+/// What happens to the checkpoints of items that are redriven.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Checkpoints {
+    /// The next attempt gets them.
+    #[default]
+    Keep,
+    /// They are removed.
+    Clear,
 }
 
 /// A batch of an operation. An item is changed only if it has its state and its fencing token still, and entered the state not after

@@ -1,4 +1,4 @@
-//! The contract for what keeps a database in order: secrets, retention, redrives, the list of brokers, and the probe.
+//! The contract for what keeps a database in order: secrets, retention, the list of brokers, and the probe.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,17 +30,6 @@ pub trait Upkeep: Send + Sync + 'static {
     /// Deletes remembered requests of all queues whose time has passed: up to `limit`, and on a database server no more
     /// than those of 2,000 items. Returns their number. Zero: none is left.
     async fn forget_requests(&self, limit: usize) -> Result<usize, StoreError>;
-
-    /// Makes up to `limit` dead items ready again, those that died first, and resets their attempts to 0. Returns how
-    /// many items it changed. On SQL Server without filtered indexes, the items come in the order of the queue.
-    ///
-    /// `checkpoints` decides if the items keep their checkpoints. It has no effect on a queue without checkpoints.
-    async fn redrive(
-        &self,
-        queue: QueueIndex,
-        limit: usize,
-        checkpoints: Checkpoints,
-    ) -> Result<usize, StoreError>;
 
     /// Visits the next rows in the order of the key, and deletes or counts the old items among them: those that have been
     /// completed or dead for long. An item whose age is unknown is not old.
@@ -88,14 +77,4 @@ pub trait Upkeep: Send + Sync + 'static {
 
     /// Checks that the database answers and accepts writes.
     async fn probe(&self) -> Result<(), StoreError>;
-}
-
-/// What happens to the checkpoints of items that are redriven.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Checkpoints {
-    /// The next attempt gets them.
-    #[default]
-    Keep,
-    /// They are removed.
-    Clear,
 }

@@ -243,12 +243,11 @@ pub(super) fn set_columns_and_hints(
             // A queue with groups has its ready items in the group index.
             IndexRole::Group => {
                 let mut hints = vec![
-                    ("ready_hint", by_state.clone()),
+                    ("ready_hint", by_state),
                     ("group_hint", hint(&index, false)),
                     ("group_seek_hint", hint(&index, true)),
                 ];
                 if !queue.filtered_indexes {
-                    hints.push(("dead_hint", by_state));
                     hints.push(("busy_hint", hint(&index, true)));
                     hints.push(("busy_list_hint", hint(&index, false)));
                 }
@@ -262,11 +261,6 @@ pub(super) fn set_columns_and_hints(
                 ];
                 (hints, "unused_literal")
             }
-            // Without filtered indexes there is no index of dead items. Redrive finds them in the ready index.
-            IndexRole::Ready if !queue.filtered_indexes => (
-                vec![("ready_hint", by_state.clone()), ("dead_hint", by_state)],
-                "ready_literal",
-            ),
             IndexRole::Ready => (vec![("ready_hint", by_state)], "ready_literal"),
             IndexRole::Due => (
                 vec![

@@ -1,4 +1,4 @@
-//! Operations for operators: statistics, lists of items, and redrive of dead items.
+//! Operations for operators: statistics, and lists of items.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::decode;
 use super::error::RetrySafety;
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
-use crate::{Checkpoints, ListedItem, QueueIndex, Stats, StoreError};
+use crate::{ListedItem, QueueIndex, Stats, StoreError};
 
 /// The number of leases among which the oldest is searched, as in `sql/mssql/stats.sql`.
 const LEASE_SAMPLE: u64 = 2_000;
@@ -69,25 +69,6 @@ impl MssqlOperations {
             .query(sql, &[&limit], RetrySafety::Idempotent)
             .await?;
         queue.read_list(&results)
-    }
-
-    pub(super) async fn redrive(
-        &self,
-        queue: QueueIndex,
-        limit: usize,
-        checkpoints: Checkpoints,
-    ) -> Result<usize, StoreError> {
-        let queue = self.queue(queue)?;
-        let limit = i32::try_from(limit).unwrap_or(i32::MAX);
-        let sql = match checkpoints {
-            Checkpoints::Keep => &queue.sql.redrive,
-            Checkpoints::Clear => &queue.sql.redrive_without_checkpoint,
-        };
-        let results = self
-            .pool
-            .query(sql, &[&limit], RetrySafety::Idempotent)
-            .await?;
-        decode::integer_as(decode::single_row(&results, 0)?, 0)
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) fn set_placeholders(placeholders: &mut Placeholders, queue: &QueueSpe
         ("mirror_set_aside", &[Dead], "", &*owner),
         ("mirror_ended", &State::ALL, "l.lb_state", &*owner),
         ("mirror_reaped", &State::ALL, "d.lb_next", &*owner),
-        ("mirror_redriven", &[Ready], "", &*owner),
+        ("mirror_ready", &[Ready], "", &*owner),
     ] {
         let value = |mirror: &Mirror| value(table, mirror, worker);
         let clauses = mirrors.set_clauses(states, state_expression, &value);

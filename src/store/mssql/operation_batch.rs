@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use lease_broker_model::item_state::State;
+use lease_broker_sql::LeaseSql;
 use serde_json::json;
 use tiberius::ToSql;
 
@@ -10,7 +12,7 @@ use super::decode;
 use super::error::{RetrySafety, into_rejection};
 use super::list_parameters::{ListEntry, ListParameters};
 use super::new_item::insert_delay;
-use super::operation_rows::{OPERATION, millis};
+use super::operation_rows::millis;
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use super::quote::quote;
@@ -23,7 +25,6 @@ use crate::{
     AppliedBatch, CancelledLease, Checkpoints, ItemChange, OperationBatch, OperationState,
     QueueIndex, StoreError,
 };
-use lease_broker_model::item_state::State;
 
 /// The parameters of a batch.
 pub(super) struct BatchParameters<'a> {
@@ -154,12 +155,12 @@ impl QueueStatements {
                 placeholders.insert("redriven_attempt", attempt.unwrap_or_default());
                 placeholders.insert("redriven_checkpoint", checkpoint.unwrap_or_default());
                 (
-                    change_of(&placeholders, "redrive_items", State::Dead),
+                    change_of(sql, &placeholders, "redrive_items", State::Dead),
                     String::new(),
                 )
             }
             ItemChange::Purge(state) => (
-                change_of(&placeholders, "purge_items", *state),
+                change_of(sql, &placeholders, "purge_items", *state),
                 String::new(),
             ),
         };
@@ -174,14 +175,17 @@ impl QueueStatements {
                 ("read_ended", read_ended),
             ],
         );
-        roll_back_on_error(render(OPERATION, "apply", &placeholders), self.has_triggers)
+        roll_back_on_error(
+            render(sql.operation, "apply", &placeholders),
+            self.has_triggers,
+        )
     }
 }
 
 /// Renders a section that changes items of `state`.
-fn change_of(placeholders: &Placeholders, section: &str, state: State) -> String {
+fn change_of(sql: &LeaseSql, placeholders: &Placeholders, section: &str, state: State) -> String {
     let mut placeholders = with(placeholders, [("state", state.code().to_string())]);
-    let find = render(OPERATION, "find_items", &placeholders);
+    let find = render(sql.operation, "find_items", &placeholders);
     placeholders.insert("find_items", find);
-    render(OPERATION, section, &placeholders)
+    render(sql.operation, section, &placeholders)
 }

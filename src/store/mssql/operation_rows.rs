@@ -19,7 +19,7 @@ use crate::{
     QueueIndex, StartedOperation, StoreError,
 };
 
-pub(super) const OPERATION: &str = lease_broker_sql::mssql::OPERATION;
+const OPERATION: &str = lease_broker_sql::mssql::OPERATION;
 
 impl MssqlOperations {
     pub(super) async fn start_operation(

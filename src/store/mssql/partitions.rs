@@ -92,7 +92,7 @@ pub(super) fn partitioned_indexes(
     partitioned.map(warning).collect()
 }
 
-/// Returns whether the index of `role` has to be in one piece. Claims, the reaper, redrive and retention take the first rows of an index
+/// Returns whether the index of `role` has to be in one piece. Claims, the reaper and retention take the first rows of an index
 /// in its order. A look-up by token takes one row, so it may seek in each partition.
 pub(super) fn is_whole(role: IndexRole) -> bool {
     role != IndexRole::Token

@@ -60,7 +60,6 @@ fn set_checkpoint_placeholders(placeholders: &mut Placeholders, queue: &QueueSpe
         "written_checkpoint",
         "checkpoint_of_json",
         "checkpoint_json",
-        "redriven_checkpoint",
     ] {
         placeholders.insert(placeholder, String::new());
     }
@@ -102,14 +101,6 @@ pub(super) fn of_table(
     };
     placeholders.insert("reverse_order", reverse_order);
     placeholders.insert("last_sample", last_sample.to_string());
-    let state_time = quote(queue.soft_lock.name(SoftLockColumn::StateTime));
-    // The order of the index that redrive uses, so that it does not have to sort.
-    let redrive_order = if queue.filtered_indexes {
-        format!("t.{state_time}")
-    } else {
-        pick_order.clone()
-    };
-    placeholders.insert("redrive_order", redrive_order);
     placeholders.insert("queue_order", order);
     placeholders.insert("pick_order", pick_order);
     index::set_columns_and_hints(&mut placeholders, queue, columns, table);

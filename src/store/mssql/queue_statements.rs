@@ -97,10 +97,7 @@ pub(super) struct Statements {
     /// The listing of each state, in the order of [`State::ALL`].
     pub(super) list: [String; 5],
     pub(super) why: WhyStatements,
-    pub(super) redrive: String,
     pub(super) purge: PurgeStatements,
-    /// Also removes the checkpoints, if the queue has them.
-    pub(super) redrive_without_checkpoint: String,
 }
 
 /// A claim in two forms.
@@ -263,13 +260,7 @@ impl QueueStatements {
             reap: guard(render_reap(sql, spec, &placeholders)),
             stats: render(STATS, "stats", &placeholders),
             exact_stats: render_exact_stats(&placeholders),
-            redrive: guard(render(sql.redrive, "redrive", &placeholders)),
             purge: PurgeStatements::new(spec, &columns.key, table, archive, &placeholders),
-            redrive_without_checkpoint: guard(render_redrive_without_checkpoint(
-                sql,
-                &placeholders,
-                checkpoint,
-            )),
         };
         let by_name = |columns: Vec<Column>| {
             let columns = columns.into_iter();
@@ -541,18 +532,6 @@ fn with_checkpoints(placeholders: &Placeholders, column: &Column) -> Placeholder
     );
     placeholders.insert("checkpoint_json", format!(", h tinyint '$.h', {field}"));
     placeholders
-}
-
-/// Renders the redrive that also removes the checkpoints.
-fn render_redrive_without_checkpoint(
-    sql: &LeaseSql,
-    placeholders: &Placeholders,
-    checkpoint: Option<&Column>,
-) -> String {
-    let clear = checkpoint.map(|column| format!(", {} = NULL", quote(&column.name)));
-    let mut placeholders = placeholders.clone();
-    placeholders.insert("redriven_checkpoint", clear.unwrap_or_default());
-    render(sql.redrive, "redrive", &placeholders)
 }
 
 /// Renders the statistics that count every row.

@@ -1,17 +1,14 @@
-//! The operations for operators: counts and ages, lists of items, redrive of dead items.
+//! The operations for operators: counts and ages, lists of items.
 
 use std::time::{Duration, Instant};
 
 use lease_broker_model::item_state::State;
-use lease_broker_model::key::Key;
 use lease_broker_model::millis::duration_between;
 use rusqlite::{Connection, Rows};
 
 use super::queue_statements::QueueStatements;
 use super::state_counts;
-use super::statement::{bind, bind_key};
-use super::writer::WriteContext;
-use crate::{Checkpoints, ListedItem, QueueIndex, Stats, StoreError};
+use crate::{ListedItem, Stats, StoreError};
 
 /// The number of leases among which the oldest is searched, as in `sql/sqlite/stats.sql`.
 const LEASE_SAMPLE: u64 = 10_000;
@@ -99,36 +96,4 @@ fn read_list(
         });
     }
     Ok(items)
-}
-
-/// Makes dead items ready. See [`Upkeep::redrive`](crate::Upkeep::redrive).
-pub(super) fn redrive(
-    context: &WriteContext,
-    queue: QueueIndex,
-    limit: usize,
-    checkpoints: Checkpoints,
-) -> Result<usize, StoreError> {
-    let queue = context.queue(queue)?;
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut keys: Vec<Key> = Vec::new();
-    {
-        let mut statement = context.connection.prepare_cached(&queue.sql.pick_dead)?;
-        bind(&mut statement, 4, &[&limit])?;
-        let mut rows = statement.raw_query();
-        while let Some(row) = rows.next()? {
-            keys.push(queue.read_key(row)?);
-        }
-    }
-    let now = context.now();
-    let mut statement = context.connection.prepare_cached(match checkpoints {
-        Checkpoints::Keep => &queue.sql.redrive,
-        Checkpoints::Clear => &queue.sql.redrive_without_checkpoint,
-    })?;
-    let mut redriven = 0;
-    for key in keys {
-        bind_key(&mut statement, &key)?;
-        bind(&mut statement, 5, &[&now])?;
-        redriven += statement.raw_execute()?;
-    }
-    Ok(redriven)
 }

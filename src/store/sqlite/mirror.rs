@@ -24,8 +24,8 @@ pub(super) fn set_placeholders(placeholders: &mut Placeholders, queue: &QueueSpe
         ("mirror_expire", &[Ready, Dead], "?6", &*owner),
         ("mirror_promote", &[Ready], "", &*owner),
         ("mirror_set_aside", &[Dead], "", &*owner),
-        ("mirror_redrive", &[Ready], "", &*owner),
-        ("mirror_redrive_item", &[Ready, Delayed], "?7", &*owner),
+        ("mirror_ready", &[Ready], "", &*owner),
+        ("mirror_redriven", &[Ready, Delayed], "?7", &*owner),
     ] {
         let value = |mirror: &Mirror| value(table, mirror, "?5", worker);
         let clauses = mirrors.set_clauses(states, state_expression, &value);

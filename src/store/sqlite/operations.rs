@@ -21,7 +21,6 @@ use crate::{
 };
 
 const OPERATION: &str = lease_broker_sql::sqlite::OPERATION;
-const SEARCH: &str = lease_broker_sql::sqlite::SEARCH;
 
 static READ: LazyLock<String> = LazyLock::new(|| section("read"));
 
@@ -203,7 +202,7 @@ pub(super) fn apply(
             keep_attempts,
             checkpoints,
         } => {
-            let sql = redrive_statement(queue, *keep_attempts, *checkpoints);
+            let sql = render_redrive(queue, *keep_attempts, *checkpoints);
             let (state, due) = if delay.is_zero() {
                 (State::Ready, None)
             } else {
@@ -213,7 +212,7 @@ pub(super) fn apply(
             change_items(context, &sql, batch, &operation, now, state, due)?
         }
         ItemChange::Purge(state) => {
-            let sql = render(SEARCH, "purge_item", &queue.placeholders);
+            let sql = render(queue.lease_sql.operation, "purge_item", &queue.placeholders);
             change_items(context, &sql, batch, &operation, now, *state, None)?
         }
         ItemChange::Cancel(cancellation) => {
@@ -238,7 +237,7 @@ pub(super) fn apply(
     Ok(applied)
 }
 
-fn redrive_statement(
+pub(super) fn render_redrive(
     queue: &QueueStatements,
     keep_attempts: bool,
     checkpoints: Checkpoints,
@@ -260,7 +259,7 @@ fn redrive_statement(
             ("redriven_checkpoint", checkpoint),
         ],
     );
-    render(SEARCH, "redrive_item", &placeholders)
+    render(queue.lease_sql.operation, "redrive_item", &placeholders)
 }
 
 /// Runs a statement for each item of a batch. Returns the number of changed items.

@@ -110,11 +110,7 @@ pub(super) struct Statements {
     /// One statement for each state, in the order of [`State::ALL`].
     pub(super) list: [String; 5],
     pub(super) why: WhyStatements,
-    pub(super) pick_dead: String,
-    pub(super) redrive: String,
     pub(super) purge: PurgeStatements,
-    /// Also removes the checkpoint, if the queue has checkpoints.
-    pub(super) redrive_without_checkpoint: String,
 }
 
 impl QueueStatements {
@@ -233,7 +229,6 @@ impl Statements {
             placeholders["checkpoint_column"],
             placeholders["data_columns"],
         );
-        let cleared_checkpoint = &placeholders["clear_checkpoint"];
         let of_state =
             |state, file, section| state_index::render(spec, state, file, section, placeholders);
         Self {
@@ -281,14 +276,6 @@ impl Statements {
             oldest_lease: of_state(State::Leased, STATS, "oldest_lease"),
             list: State::ALL.map(|state| state_index::list(spec, state, placeholders)),
             why: WhyStatements::new(placeholders),
-            pick_dead: text(sql.redrive, "pick_dead"),
-            redrive: with("redriven_checkpoint", "", sql.redrive, "redrive"),
-            redrive_without_checkpoint: with(
-                "redriven_checkpoint",
-                cleared_checkpoint,
-                sql.redrive,
-                "redrive",
-            ),
             purge: PurgeStatements::new(spec, archive, placeholders),
         }
     }

@@ -131,7 +131,7 @@ pub(super) fn find_items(
 }
 
 /// Renders the statement of a search. Also returns the values of columns, in the order of their parameters.
-fn statement(
+pub(super) fn statement(
     queue: &QueueStatements,
     search: &ItemSearch,
 ) -> Result<(String, Vec<SqlValue>), StoreError> {

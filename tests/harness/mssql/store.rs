@@ -11,9 +11,9 @@ use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::{LeaseRef, Secret, SigningSecrets};
 use lease_broker_store::mssql::MssqlStore;
 use lease_broker_store::{
-    CancelResults, Cancellation, CancelledLease, Checkpoints, ClaimCall, Claimed, Database,
-    EnqueueOnce, EnqueuedOnce, Facts, Inspect, Instance, ItemFacts, LatestTime, Leases, ListedItem,
-    NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed,
+    CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed, Database, EnqueueOnce,
+    EnqueuedOnce, Facts, Inspect, Instance, ItemFacts, LatestTime, Leases, ListedItem, NewItem,
+    PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed,
     RetentionTurn, SettleResults, Settlement, Stats, StoreError, TraceNote, Upkeep,
 };
 use uuid::Uuid;
@@ -203,15 +203,6 @@ impl Upkeep for Shared<MssqlStore> {
 
     async fn forget_requests(&self, limit: usize) -> Result<usize, StoreError> {
         shared(self.0.forget_requests(limit)).await
-    }
-
-    async fn redrive(
-        &self,
-        queue: QueueIndex,
-        limit: usize,
-        checkpoints: Checkpoints,
-    ) -> Result<usize, StoreError> {
-        shared(self.0.redrive(queue, limit, checkpoints)).await
     }
 
     async fn purge(&self, queue: QueueIndex, step: PurgeStep) -> Result<Purged, StoreError> {

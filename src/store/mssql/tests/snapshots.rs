@@ -370,7 +370,6 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     {
         show(what, &sql);
     }
-    show("redrive", &table.sql.redrive);
     show("purge, first rows", &table.sql.purge.first);
     show("purge, next rows", &table.sql.purge.next);
     show("purge, turn", &table.sql.purge.take_turn);
@@ -549,6 +548,13 @@ async fn a_queue_with_checkpoints() {
     let sql = &queue.sql;
     let extend = sql.extend_with_checkpoints.as_deref().expect("a batch");
     let checkpoint = queue.checkpoint.as_ref().expect("a column");
+    let redrive = |checkpoints| {
+        queue.render_apply(&ItemChange::Redrive {
+            delay: Duration::ZERO,
+            keep_attempts: false,
+            checkpoints,
+        })
+    };
     let batches = [
         ("claim", &*sql.claim.small.new),
         ("heartbeat", &*sql.extend),
@@ -558,10 +564,10 @@ async fn a_queue_with_checkpoints() {
             "settle; with checkpoints",
             &*queue.render_update_writing(&[checkpoint]),
         ),
-        ("redrive", &*sql.redrive),
+        ("redrive", &*redrive(Checkpoints::Keep)),
         (
             "redrive; without checkpoints",
-            &*sql.redrive_without_checkpoint,
+            &*redrive(Checkpoints::Clear),
         ),
     ];
     let batches = batches.map(|(what, sql)| format!("===== {what}\n{sql}\n"));
