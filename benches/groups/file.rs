@@ -40,6 +40,7 @@ impl File {
         for step in schema.plan(&spec).expect("a plan") {
             schema.apply(&step, &mut |_| ()).expect(&step.sql);
         }
+        drop(schema);
         let connection = Connection::open(path).expect("a file");
         // The file is temporary, so a crash may damage it.
         let fast =
