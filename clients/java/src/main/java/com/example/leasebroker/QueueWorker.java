@@ -40,7 +40,7 @@ final class QueueWorker {
   private final List<Thread> pollerThreads = new ArrayList<>();
   private Consumer<RuntimeException> onFatal;
   private ExecutorService calls;
-  private ExecutorService handlers;
+  private HandlerThreads handlers;
   private Poller poller;
   private Settler settler;
   private Keeper keeper;
@@ -57,7 +57,7 @@ final class QueueWorker {
   void start(Connections connections, Consumer<RuntimeException> fatal) {
     onFatal = fatal;
     calls = Executors.newCachedThreadPool(Threads.factory("lease-broker-call"));
-    handlers = Executors.newCachedThreadPool(Threads.factory("lease-broker-handler"));
+    handlers = new HandlerThreads();
     Executor executor = options.executor() == null ? handlers : options.executor();
     state.start = run -> startHandler(run, executor);
     Caller caller = new Caller(connections.calls, connections.token, connections.health::note, this::onRetry);
