@@ -19,7 +19,7 @@ class Language:
     folder: str
     options: dict[str, Any] = field(default_factory=dict)
     warm_up_calls: int = 0
-    """Scenario 18: the number of calls before the measurement begins, in which the language's compiler translates the code."""
+    """Scenario 18: the calls before the measurement, in which the language's compiler translates the program."""
     min_throughput_ratio: float = 0.8
     """Scenario 18: the items per second of the worker, divided by those of the loop over generated stubs."""
 
