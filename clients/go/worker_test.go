@@ -176,22 +176,6 @@ func TestCancelledLeaseCancelsTheHandler(t *testing.T) {
 	}
 }
 
-func TestWorkerWithoutHeartbeatsCancelsAtHalfOfTheLease(t *testing.T) {
-	b := newBroker(t)
-	b.enqueue("work", payloads(1)...)
-	_, events := b.work(func(ctx context.Context, _ *item) (*result, error) {
-		<-ctx.Done()
-		return nil, context.Cause(ctx)
-	}, leasebroker.Heartbeat(false))
-	events.wait(leasebroker.EventFailed, 1)
-	if event := events.find(leasebroker.EventCancelled); event.Cause != "time_limit" {
-		t.Errorf("%+v", event)
-	}
-	if events.counts[leasebroker.EventHeartbeat] != 0 {
-		t.Errorf("the events are %v", events.counts)
-	}
-}
-
 func TestTimeLimitFailsTheItem(t *testing.T) {
 	b := newBroker(t)
 	b.enqueue("work", payloads(1)...)

@@ -192,21 +192,6 @@ def test_second_request_to_stop_cancels_handlers(broker: Broker) -> None:
     assert states(broker) == {READY: 1}
 
 
-def test_lease_without_heartbeats_bounds_the_handler(broker: Broker) -> None:
-    enqueue(broker, [{"payload": "x"}])
-    seconds: list[float] = []
-
-    def handler(item: Item, context: Context) -> None:
-        begun = time.monotonic()
-        context.cancelled.wait(10)
-        seconds.append(time.monotonic() - begun)
-        assert context.cause == "time_limit"
-
-    journal = work(broker, handler, lambda counts: counts["completed"] == 1, heartbeat=False)
-    assert 0.5 < seconds[0] < 1.6
-    assert journal.counts()["heartbeat"] == 0
-
-
 def test_follow_ups_are_added(broker: Broker) -> None:
     enqueue(broker, [{"payload": "x"}])
     work(
@@ -388,17 +373,6 @@ def test_lease_taken_away_cancels_the_handler(broker: Broker) -> None:
     journal = work(broker, handler, lambda counts: counts["completed"] == 1)
     assert causes == ["lease_lost"]
     assert [event.details["reason"] for event in journal.events if event.name == "lost"] == ["maintenance"]
-
-
-def test_time_limit_fails_the_item(broker: Broker) -> None:
-    enqueue(broker, [{"payload": "x"}])
-
-    def handler(item: Item, context: Context) -> None:
-        context.cancelled.wait(30)
-        context.check()
-
-    work(broker, handler, lambda counts: counts["failed"] == 1, time_limit=0.5)
-    assert broker.rows("SELECT lease_error FROM work") == [("time limit of 0.5 s",)]
 
 
 def test_stuck_handler_costs_no_slot(broker: Broker) -> None:

@@ -187,19 +187,6 @@ class WorkerTest {
   }
 
   @Test
-  void workerWithoutHeartbeatsCancelsAtHalfOfTheLease() throws Exception {
-    broker.addWork(1);
-    broker.start(
-        worker((item, context) -> {
-          Thread.sleep(30_000);
-          return null;
-        }).heartbeat(false), events);
-    events.await(Event.Name.FAILED, 1);
-    assertEquals(Cause.TIME_LIMIT, events.find(Event.Name.CANCELLED).cause());
-    assertEquals(0, events.count(Event.Name.HEARTBEAT));
-  }
-
-  @Test
   void timeLimitFailsTheItem() throws Exception {
     broker.addWork(1);
     broker.start(
