@@ -33,10 +33,12 @@ def run(cell: Cell) -> None:
             cpu.append(results[False]["cpu_seconds"] / results[False]["items"] * 1e6)
             assert cell.database.states("work") == {"completed": done}, cell.database.states("work")
         ratio = statistics.median(ratios)
+        costs = [mine / bare for mine, bare in zip(cpu, raw_cpu, strict=True)]
         cell.notes.append(
             f"{slots} slots: raw {statistics.median(raw_rates):.0f} items/s, worker {statistics.median(rates):.0f},"
             f" ratio {ratio:.2f} ({min(ratios):.2f} to {max(ratios):.2f}),"
-            f" processor {statistics.median(raw_cpu):.0f} and {statistics.median(cpu):.0f} µs per item"
+            f" processor {statistics.median(raw_cpu):.1f} and {statistics.median(cpu):.1f} µs per item,"
+            f" ratio {statistics.median(costs):.2f} ({min(costs):.2f} to {max(costs):.2f})"
         )
         limit = cell.language.min_throughput_ratio
         if ratio < limit and not cell.quick:
