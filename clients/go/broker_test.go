@@ -63,13 +63,8 @@ func newBroker(t *testing.T) *broker {
 	return b
 }
 
-// start starts the process, on the same port if it ran before.
 func (b *broker) start() {
-	arguments := []string{"serve", "--config", "queues.toml"}
-	if b.address != "" {
-		arguments = append(arguments, "--listen", b.address)
-	}
-	b.process = exec.Command(b.binary, arguments...)
+	b.process = exec.Command(b.binary, "serve", "--config", "queues.toml")
 	b.process.Dir = b.folder
 	stdout, err := b.process.StdoutPipe()
 	if err != nil {
@@ -96,10 +91,8 @@ func (b *broker) kill() {
 
 // row is an item as the command `list` prints it.
 type row struct {
-	Key     string
-	Attempt int
-	Fence   int64 `json:"fencing_token"`
-	Error   string
+	Key   string
+	Error string
 }
 
 // rows returns the items of a queue in a state.

@@ -3,75 +3,21 @@ package leasebroker_test
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"example.com/lease-broker/clients/go"
 	pb "example.com/lease-broker/clients/go/leasebrokerv1"
 )
-
-func TestReplacedCertificateFilesCountFromTheNextConnection(t *testing.T) {
-	a := newAuthority(t)
-	cert, key := a.sign("broker.example")
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	clients := x509.NewCertPool()
-	clients.AppendCertsFromPEM(a.pem)
-	broker := startScripted(t, grpc.Creds(credentials.NewTLS(&tls.Config{
-		Certificates: []tls.Certificate{pair}, ClientCAs: clients, ClientAuth: tls.RequireAndVerifyClientCert,
-	})), grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: 100 * time.Millisecond}))
-	names := make(chan string, 100)
-	broker.wake = func(ctx context.Context, _ int) error {
-		caller, _ := peer.FromContext(ctx)
-		names <- caller.AuthInfo.(credentials.TLSInfo).State.PeerCertificates[0].Subject.CommonName
-		return nil
-	}
-	folder := t.TempDir()
-	paths := leasebroker.TLSPaths{
-		CA: filepath.Join(folder, "ca"), Cert: filepath.Join(folder, "cert"), Key: filepath.Join(folder, "key"),
-		ServerName: "broker.example",
-	}
-	write := func(name string) {
-		cert, key := a.sign(name)
-		for path, text := range map[string][]byte{paths.CA: a.pem, paths.Cert: cert, paths.Key: key} {
-			if err := os.WriteFile(path, text, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	write("old")
-	client := broker.client(t, leasebroker.Credentials(leasebroker.TLSFrom(paths)))
-	deadline := time.Now().Add(30 * time.Second)
-	for _, name := range []string{"old", "new"} {
-		write(name)
-		for found := ""; found != name; {
-			if time.Now().After(deadline) {
-				t.Fatalf("the certificate %q was not used", name)
-			}
-			if err := client.Wake(context.Background(), "work"); err != nil {
-				t.Fatal(err)
-			}
-			found = <-names
-		}
-	}
-}
 
 func TestMissingCertificateFileIsAnError(t *testing.T) {
 	paths := leasebroker.TLSPaths{Cert: "nowhere.pem", Key: "nowhere.pem"}

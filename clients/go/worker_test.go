@@ -16,30 +16,6 @@ type (
 	result = leasebroker.Result
 )
 
-func TestEachItemIsCompletedOnce(t *testing.T) {
-	b := newBroker(t)
-	b.enqueue("work", payloads(500)...)
-	var running, most atomic.Int64
-	_, events := b.work(func(context.Context, *item) (*result, error) {
-		now := running.Add(1)
-		for before := most.Load(); now > before && !most.CompareAndSwap(before, now); before = most.Load() {
-		}
-		time.Sleep(time.Millisecond)
-		running.Add(-1)
-		return nil, nil
-	}, leasebroker.Concurrency(8))
-	events.wait(leasebroker.EventCompleted, 500)
-	b.expect(map[string]int{"completed": 500})
-	for _, row := range b.rows("work", "completed") {
-		if row.Attempt != 1 || row.Fence != 1 {
-			t.Fatalf("%+v was leased more than once", row)
-		}
-	}
-	if most.Load() < 2 || most.Load() > 8 {
-		t.Errorf("%d handlers ran at the same time", most.Load())
-	}
-}
-
 func TestErrorSaysHowTheItemEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		err   error
@@ -176,22 +152,6 @@ func TestBatchErrorFailsTheNamedItems(t *testing.T) {
 	}
 }
 
-func TestHeartbeatsKeepTheLeaseOfALongHandler(t *testing.T) {
-	b := newBroker(t)
-	b.enqueue("work", payloads(1)...)
-	_, events := b.work(func(context.Context, *item) (*result, error) {
-		time.Sleep(5 * time.Second)
-		return nil, nil
-	})
-	events.wait(leasebroker.EventCompleted, 1)
-	if beats := events.counts[leasebroker.EventHeartbeat]; beats < 5 || beats > 9 {
-		t.Errorf("%d heartbeats", beats)
-	}
-	if rows := b.rows("work", "completed"); rows[0].Fence != 1 {
-		t.Errorf("%+v", rows)
-	}
-}
-
 func TestCancelledLeaseCancelsTheHandler(t *testing.T) {
 	b := newBroker(t)
 	b.enqueue("work", payloads(1)...)
@@ -213,22 +173,6 @@ func TestCancelledLeaseCancelsTheHandler(t *testing.T) {
 	}
 	if event := events.find(leasebroker.EventCancelled); event.Cause != "lease_lost" {
 		t.Errorf("%+v", event)
-	}
-}
-
-func TestWorkerWithoutHeartbeatsCancelsAtHalfOfTheLease(t *testing.T) {
-	b := newBroker(t)
-	b.enqueue("work", payloads(1)...)
-	_, events := b.work(func(ctx context.Context, _ *item) (*result, error) {
-		<-ctx.Done()
-		return nil, context.Cause(ctx)
-	}, leasebroker.Heartbeat(false))
-	events.wait(leasebroker.EventFailed, 1)
-	if event := events.find(leasebroker.EventCancelled); event.Cause != "time_limit" {
-		t.Errorf("%+v", event)
-	}
-	if events.counts[leasebroker.EventHeartbeat] != 0 {
-		t.Errorf("the events are %v", events.counts)
 	}
 }
 
@@ -275,47 +219,6 @@ func TestStuckHandlersAreReplacedUpToTheLimit(t *testing.T) {
 		t.Error("the worker is healthy although too many handlers are stuck")
 	}
 	close(done)
-}
-
-func TestStoppingWorkerFinishesItsItems(t *testing.T) {
-	b := newBroker(t)
-	b.enqueue("work", payloads(20)...)
-	worker, events := b.work(func(context.Context, *item) (*result, error) {
-		time.Sleep(3 * time.Second)
-		return nil, nil
-	}, leasebroker.Concurrency(4))
-	events.wait(leasebroker.EventStarted, 4)
-	if err := worker.Stop(10 * time.Second); err != nil {
-		t.Fatal(err)
-	}
-	b.expect(map[string]int{"completed": 4, "ready": 16})
-}
-
-func TestStoppingWorkerReleasesAfterTheGrace(t *testing.T) {
-	b := newBroker(t)
-	b.enqueue("work", payloads(1)...)
-	worker, events := b.work(func(ctx context.Context, item *item) (*result, error) {
-		if err := item.SaveCheckpoint([]byte("page 7")); err != nil {
-			return nil, leasebroker.DeadLetter(err)
-		}
-		<-ctx.Done()
-		return nil, context.Cause(ctx)
-	})
-	events.wait(leasebroker.EventStarted, 1)
-	if err := worker.Stop(200 * time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
-	if rows := b.rows("work", "ready"); len(rows) != 1 || rows[0].Attempt != 0 {
-		t.Fatalf("%+v", rows)
-	}
-	checkpoints := make(chan string, 1)
-	b.work(func(_ context.Context, item *item) (*result, error) {
-		checkpoints <- string(item.Checkpoint)
-		return nil, nil
-	})
-	if checkpoint := <-checkpoints; checkpoint != "page 7" {
-		t.Errorf("the checkpoint is %q", checkpoint)
-	}
 }
 
 func TestStoppingWorkerLeavesHandlersThatIgnoreIt(t *testing.T) {
@@ -380,45 +283,6 @@ func TestRefusedCheckpointLosesNoLease(t *testing.T) {
 	}, leasebroker.Concurrency(2))
 	events.wait(leasebroker.EventCompleted, 2)
 	if events.counts[leasebroker.EventLost] != 0 {
-		t.Errorf("the events are %v", events.counts)
-	}
-}
-
-func TestIdleWorkerLeavesNothingLeasedWhenItStops(t *testing.T) {
-	b := newBroker(t)
-	for range 5 {
-		worker, _ := b.work(func(context.Context, *item) (*result, error) { return nil, nil }, leasebroker.Concurrency(100))
-		time.Sleep(300 * time.Millisecond) // The first claim is sent within 250 ms.
-		stopped := make(chan error)
-		go func() { stopped <- worker.Stop(time.Second) }()
-		b.enqueue("work", payloads(100)...)
-		if err := <-stopped; err != nil {
-			t.Fatal(err)
-		}
-		if leased := b.rows("work", "leased"); len(leased) != 0 {
-			t.Fatalf("%d items are leased", len(leased))
-		}
-	}
-}
-
-func TestRestartedBrokerLosesNothing(t *testing.T) {
-	b := newBroker(t)
-	b.enqueue("work", payloads(200)...)
-	_, events := b.work(func(context.Context, *item) (*result, error) {
-		time.Sleep(20 * time.Millisecond)
-		return nil, nil
-	}, leasebroker.Concurrency(4), leasebroker.Lease(time.Minute))
-	events.wait(leasebroker.EventCompleted, 50)
-	b.kill()
-	events.wait(leasebroker.EventDisconnected, 1)
-	b.start()
-	events.wait(leasebroker.EventCompleted, 200)
-	for _, row := range b.rows("work", "completed") {
-		if row.Attempt != 1 {
-			t.Fatalf("%+v", row)
-		}
-	}
-	if events.counts[leasebroker.EventRetry] == 0 {
 		t.Errorf("the events are %v", events.counts)
 	}
 }

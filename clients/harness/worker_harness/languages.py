@@ -18,6 +18,8 @@ class Language:
     name: str
     folder: str
     options: dict[str, Any] = field(default_factory=dict)
+    warm_up_calls: int = 0
+    """Scenario 18: the calls before the measurement, in which the language's compiler translates the program."""
     min_throughput_ratio: float = 0.8
     """Scenario 18: the items per second of the worker, divided by those of the loop over generated stubs."""
 
@@ -42,8 +44,8 @@ class Language:
 LANGUAGES = (
     Language("python", "python", {"kind": "threads"}, min_throughput_ratio=0.6),
     Language("asyncio", "python", {"kind": "async"}),
-    Language("node", "node"),
+    Language("node", "node", warm_up_calls=400),
     Language("go", "go"),
-    Language("java", "java"),
+    Language("java", "java", warm_up_calls=1_000),
     Language("rust", "rust"),
 )

@@ -11,6 +11,7 @@ import { Effects } from "./effects.js";
 import { handlerOf } from "./handler.js";
 import { say } from "./output.js";
 import { runRaw } from "./raw.js";
+import { Speed } from "./speed.js";
 
 export interface StartOptions {
   address: string | string[];
@@ -33,6 +34,7 @@ export interface StartOptions {
   noop?: boolean;
   raw?: boolean;
   until?: number | null;
+  warm_up?: number;
 }
 
 type Command =
@@ -82,16 +84,11 @@ function createWorker(options: StartOptions): Worker {
   return new Worker(address, queue, handler.batch, { ...all, batch });
 }
 
-/** Prints "done" when this many items are completed, and stops the worker. */
-function watchUntil(worker: Worker, until: number): void {
-  const begun = now();
-  let items = 0;
+/** Stops the worker after its last item. */
+function watchUntil(worker: Worker, options: StartOptions): void {
+  const speed = new Speed(options);
   worker.on("completed", () => {
-    items += 1;
-    if (items !== until) return;
-    const { user, system } = process.cpuUsage();
-    say({ ev: "done", items, seconds: (now() - begun) / 1_000, cpu_seconds: (user + system) / 1_000_000 });
-    process.kill(process.pid, "SIGTERM");
+    if (speed.add(1)) process.kill(process.pid, "SIGTERM");
   });
 }
 
@@ -117,7 +114,7 @@ async function main(): Promise<void> {
           break;
         }
         worker = createWorker(command.options);
-        if (command.options.until != null) watchUntil(worker, command.options.until);
+        if (command.options.until != null) watchUntil(worker, command.options);
         exit(worker.run().then(() => true));
         say({ ev: "ready", at_ms: now() });
         break;

@@ -11,31 +11,30 @@ import { rpcs, Transport } from "../src/transport.js";
 import { ClaimBatchRequestSchema, CompleteRequestSchema } from "../src/v1.js";
 import type { StartOptions } from "./program.js";
 import { say } from "./output.js";
+import { Speed } from "./speed.js";
 
 export async function runRaw(options: StartOptions): Promise<boolean> {
-  const { address, queue, concurrency = 1, worker_id: workerId = "raw", until = 0 } = options;
+  const { address, queue, concurrency = 1, worker_id: workerId = "raw" } = options;
   const transport = new Transport(address, plaintext());
   const caller = new Caller(transport, null);
   const claim = { workerId, maxItems: concurrency };
-  let items = 0;
   say({ ev: "ready", at_ms: now() });
-  const begun = now();
-  while (items < (until ?? 0)) {
+  const speed = new Speed(options);
+  let ended = false;
+  while (!ended) {
     const request = create(ClaimBatchRequestSchema, { ...claim, queue, waitTimeout: durationMessage(1_000), requestId: randomUUID() });
     let { leases } = (await caller.call(rpcs.claimBatch, request)).message;
-    while (leases.length > 0 && items < (until ?? 0)) {
+    while (leases.length > 0 && !ended) {
       const request = create(CompleteRequestSchema, {
         queue,
         completions: leases.map((lease) => ({ leaseId: lease.leaseId })),
         next: { ...claim, requestId: randomUUID() },
       });
       const { message } = await caller.call(rpcs.complete, request);
-      items += leases.length;
+      ended = speed.add(leases.length);
       leases = message.next?.leases ?? [];
     }
   }
-  const { user, system } = process.cpuUsage();
-  say({ ev: "done", items, seconds: (now() - begun) / 1_000, cpu_seconds: (user + system) / 1_000_000 });
   transport.close();
   return true;
 }

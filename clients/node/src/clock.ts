@@ -36,15 +36,6 @@ export function milliseconds(name: string, duration: Duration): number {
   return value;
 }
 
-/** Returns the shortest text of a duration, such as "10m". */
-export function durationText(value: number): string {
-  for (const unit of ["h", "m", "s"]) {
-    const size = UNITS[unit] ?? NaN;
-    if (value >= size && value % size === 0) return `${value / size}${unit}`;
-  }
-  return `${value}ms`;
-}
-
 /** Returns the message for a duration in milliseconds. */
 export function durationMessage(value: number): DurationMessage {
   const seconds = Math.floor(value / 1_000);

@@ -25,8 +25,8 @@ export type Pem = string | Uint8Array | { readonly file: string };
 /** A bearer token: the text, the file that has it, or a function that returns it. */
 export type TokenSource = string | { readonly file: string } | (() => string | Promise<string>);
 
-/** The milliseconds after which a token file is read again. */
-const TOKEN_FILE_INTERVAL = 10_000;
+/** The milliseconds after which a file is looked at again. */
+export const FILE_INTERVAL = 10_000;
 
 /** No encryption. Addresses of other machines are refused unless `allowPlaintext` is true. */
 export function plaintext({ allowPlaintext = false } = {}): Credentials {
@@ -116,7 +116,7 @@ export class Token {
   async text(fresh = false): Promise<string> {
     if (typeof this.source === "string") return this.source;
     if (typeof this.source === "function") return this.source();
-    if (fresh || now() - this.#readAt >= TOKEN_FILE_INTERVAL) {
+    if (fresh || now() - this.#readAt >= FILE_INTERVAL) {
       this.#text = (await readFile(this.source.file, "utf8")).trim();
       this.#readAt = now();
     }

@@ -14,7 +14,7 @@ import {
 } from "@grpc/grpc-js";
 
 import { now } from "./clock.js";
-import { channelCredentials, checkPlaintext, type Credentials, fileVersions } from "./credentials.js";
+import { channelCredentials, checkPlaintext, type Credentials, FILE_INTERVAL, fileVersions } from "./credentials.js";
 import { LeaseService } from "./v1.js";
 
 /** The version of this package. */
@@ -48,8 +48,6 @@ const CONNECT_TIMEOUT = 5_000;
 const PASS_OVER = 1_000;
 const PASS_OVER_SILENT = 30_000;
 const RESOLVE_INTERVAL = 5_000;
-/** The times of the transport, in milliseconds. Tests shorten them. */
-export const times = { fileInterval: 10_000 };
 /** Longer than any call, in milliseconds. */
 const CLOSE_AFTER = 90_000;
 
@@ -146,7 +144,7 @@ export class Transport {
   /** Returns the broker for the next call. Rejects if its name is unknown. */
   async route(): Promise<Broker> {
     const time = now();
-    if (time - this.#lookedAt >= times.fileInterval) this.#lookAtFiles(time);
+    if (time - this.#lookedAt >= FILE_INTERVAL) this.#lookAtFiles(time);
     if (this.#name !== null) {
       const isFailing = this.#brokers.some((broker) => broker.freeAt > 0);
       if (this.#brokers.length === 0) await (this.#resolving ??= this.#resolve());

@@ -1,19 +1,14 @@
-/** Certificates that change, brokers that hang or move, options, several queues and middleware, with scripted servers. */
+/** Brokers that hang or move, options, several queues and middleware, with scripted servers. */
 
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { test, type TestContext } from "node:test";
+import { test } from "node:test";
 
 import { create } from "@bufbuild/protobuf";
-import { ServerCredentials } from "@grpc/grpc-js";
 
 import { Caller } from "../src/calls.js";
 import { now } from "../src/clock.js";
-import { Client, type Item, type Middleware, plaintext, tls, Worker } from "../src/index.js";
-import { rpcs, times, Transport } from "../src/transport.js";
+import { Client, type Item, type Middleware, plaintext, Worker } from "../src/index.js";
+import { rpcs, Transport } from "../src/transport.js";
 import { type EnqueueRequest, Outcome, WakeRequestSchema } from "../src/v1.js";
 import { startServer } from "./support/scripted_server.js";
 import { quiet } from "./support/work.js";
@@ -35,37 +30,6 @@ async function until(condition: () => boolean): Promise<void> {
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }
-
-/** Writes a self-signed certificate into a folder. */
-function certificate(t: TestContext, name: string) {
-  const folder = mkdtempSync(join(tmpdir(), "lease-broker-"));
-  t.after(() => {
-    rmSync(folder, { recursive: true });
-  });
-  const names = ["-subj", `/CN=${name}`, "-addext", `subjectAltName=DNS:${name}`];
-  const key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "key", "-out", "cert"];
-  execFileSync("openssl", ["req", "-x509", ...key, ...names], { cwd: folder, stdio: "ignore" });
-  return { cert: join(folder, "cert"), key: join(folder, "key"), folder };
-}
-
-test("certificates are read again", async (t) => {
-  const own = certificate(t, "broker.test");
-  const [first, second] = [certificate(t, "first"), certificate(t, "second")];
-  const keyPair = { private_key: readFileSync(own.key), cert_chain: readFileSync(own.cert) };
-  // Only the second certificate is trusted, so the first call fails until the files are replaced.
-  const server = await startServer(t, { wake: [nothing] }, ServerCredentials.createSsl(readFileSync(second.cert), [keyPair], true));
-  const file = (name: "cert" | "key") => ({ file: join(first.folder, name) });
-  const credentials = tls({ ca: { file: own.cert }, cert: file("cert"), key: file("key"), serverName: "broker.test" });
-  const { fileInterval } = times;
-  times.fileInterval = 50;
-  t.after(() => (times.fileInterval = fileInterval));
-  using client = new Client(server.address, { credentials, timeout: "15s" });
-  const waking = client.wake("work");
-  await new Promise((resolve) => setTimeout(resolve, 300));
-  assert.equal(server.arrivals.length, 0);
-  for (const name of ["cert", "key"] as const) writeFileSync(join(first.folder, name), readFileSync(second[name]));
-  await waking;
-});
 
 test("a broker that does not answer is passed over", async (t) => {
   const frozen = await startServer(t, { wake: ["never"] });

@@ -93,21 +93,6 @@ test("a handler that returns after its time limit completes the item", async (t)
   assert.deepEqual(broker.states(), { [COMPLETED]: 1 });
 });
 
-test("without heartbeats a handler is cancelled at half of its lease", async (t) => {
-  const broker = await startBroker(t);
-  if (broker === null) return;
-  await broker.enqueue([{ payload: "x" }]);
-  const ran: number[] = [];
-  const handler: Handler = async (_item, context) => {
-    const begun = performance.now();
-    await aborted(context).catch(() => ran.push(performance.now() - begun));
-  };
-  const options = { heartbeat: false, lease: "3s" } as const;
-  const journal = await work(broker, handler, (journal) => journal.waitFor("completed"), options);
-  assert.deepEqual([journal.count("heartbeat"), journal.of("cancelled")[0]?.cause], [0, "time_limit"]);
-  assert.ok(ran[0] !== undefined && ran[0] > 1_300 && ran[0] < 2_500, String(ran));
-});
-
 test("stuck handlers are reported, and their slots replaced up to a limit", async (t) => {
   const broker = await startBroker(t);
   if (broker === null) return;

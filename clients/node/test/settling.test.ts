@@ -168,11 +168,6 @@ test("a refused renewal is sent again without its checkpoint", async (t) => {
   assert.equal(journal.count("lost"), 0);
 });
 
-test("an unknown outcome is a lost lease", async (t) => {
-  const script = { complete: [{ message: { results: [{ outcome: 99 }] } }] };
-  await settle(t, [lease("a")], script, () => undefined, (journal) => journal.waitFor("lost"));
-});
-
 test("a wrong count of results leaves the items unknown", async (t) => {
   const script = { complete: [{ message: { results: [], next: { leases: [lease("b")] } } }] };
   const { journal } = await settle(t, [lease("a")], script, () => undefined, (journal) => journal.waitFor("unknown"));

@@ -5,27 +5,9 @@ import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { type Handler, ShutdownError, Worker } from "../src/index.js";
-import { COMPLETED, LEASED, READY, startBroker } from "./support/broker.js";
+import { LEASED, READY, startBroker } from "./support/broker.js";
 import { Journal } from "./support/journal.js";
 import { payloads, quiet } from "./support/work.js";
-
-test("a worker that stops finishes its items", async (t) => {
-  const broker = await startBroker(t);
-  if (broker === null) return;
-  await broker.enqueue(payloads(20));
-  const journal = new Journal();
-  const worker = new Worker(broker.address, "work", () => sleep(3_000), {
-    concurrency: 4,
-    logger: quiet,
-    onEvent: journal.observe,
-  });
-  await worker.start();
-  await journal.waitFor("started", 4);
-  assert.equal(await worker.stop(), true);
-  assert.deepEqual(broker.states(), { [COMPLETED]: 4, [READY]: 16 });
-  assert.ok(journal.count("heartbeat") >= 3, "heartbeats continue while the worker stops");
-  assert.equal(journal.events.at(-1)?.name, "stopped");
-});
 
 test("after the grace, items are released with their checkpoints", async (t) => {
   const broker = await startBroker(t);
@@ -86,18 +68,6 @@ test("the item of a handler that does not stop stays leased", async (t) => {
   assert.ok(performance.now() - begun < 7_000);
   assert.deepEqual(broker.states(), { [LEASED]: 1 });
   end();
-});
-
-test("an idle worker that stops leaves no item leased", async (t) => {
-  const broker = await startBroker(t);
-  if (broker === null) return;
-  for (let round = 0; round < 5; round++) {
-    const worker = new Worker(broker.address, "work", () => undefined, { concurrency: 100, logger: quiet });
-    await worker.start();
-    await sleep(300);
-    await Promise.all([broker.enqueue(payloads(100)), worker.stop()]);
-    assert.equal(broker.states()[LEASED], undefined);
-  }
 });
 
 test("a worker stops in time if no broker answers", async (t) => {

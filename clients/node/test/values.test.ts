@@ -6,7 +6,7 @@ import { inspect } from "node:util";
 
 import { fromBinary } from "@bufbuild/protobuf";
 
-import { durationMessage, durationMilliseconds, durationText, milliseconds } from "../src/clock.js";
+import { durationMessage, durationMilliseconds, milliseconds } from "../src/clock.js";
 import { errorText } from "../src/errors.js";
 import { Decimal, type NewColumnValue, UnknownColumnError } from "../src/index.js";
 import { ColumnValueSchema } from "../src/v1.js";
@@ -64,7 +64,6 @@ test("values that no column has are refused", () => {
 test("durations are milliseconds or texts", () => {
   assert.deepEqual([250, "500ms", "20s", "1.5m", "2h"].map((text) => milliseconds("d", text as "20s")), [250, 500, 20_000, 90_000, 7_200_000]);
   for (const bad of [-1, NaN, Infinity, "20", "s", "1d", "1..5s"]) assert.throws(() => milliseconds("wait", bad as "20s"), /^RangeError: wait is/);
-  assert.deepEqual([90_000, 600_000, 500, 7_200_000].map(durationText), ["90s", "10m", "500ms", "2h"]);
   for (const value of [0, 0.5, 1_500.25, 86_400_000]) assert.equal(durationMilliseconds(durationMessage(value)), value);
 });
 

@@ -2,7 +2,6 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 
 import {
   BatchError,
@@ -20,25 +19,6 @@ import {
 import { COMPLETED, DEAD, DELAYED, READY, startBroker } from "./support/broker.js";
 import { Journal } from "./support/journal.js";
 import { payloads, quiet, work, workInBatches } from "./support/work.js";
-
-test("every item is completed once", async (t) => {
-  const broker = await startBroker(t);
-  if (broker === null) return;
-  await broker.enqueue(payloads(500));
-  let running = 0;
-  let most = 0;
-  const handler = async () => {
-    running += 1;
-    most = Math.max(most, running);
-    await sleep(1);
-    running -= 1;
-  };
-  const journal = await work(broker, handler, (journal) => journal.waitFor("completed", 500), { concurrency: 8 });
-  assert.deepEqual(broker.states(), { [COMPLETED]: 500 });
-  assert.deepEqual(broker.sql("SELECT DISTINCT lease_fence AS f, lease_attempt AS a FROM work"), [{ f: 1, a: 1 }]);
-  assert.equal(journal.count("started"), 500);
-  assert.ok(most > 1 && most <= 8, String(most));
-});
 
 test("items have the values and the numbers of their lease", async (t) => {
   const broker = await startBroker(t);
@@ -198,24 +178,6 @@ test("an unknown queue ends the worker", async (t) => {
     (error) => error instanceof LeaseBrokerError && error.reason === "QUEUE_NOT_FOUND",
   );
   assert.equal(worker.health(), false);
-});
-
-test("a broker that restarts loses nothing", async (t) => {
-  const broker = await startBroker(t);
-  if (broker === null) return;
-  await broker.enqueue(payloads(200));
-  const until = async (journal: Journal) => {
-    await journal.waitFor("completed", 50);
-    await broker.kill();
-    await broker.start();
-    await journal.waitFor("completed", 200);
-  };
-  // A lease lasts longer than a restart on a busy machine.
-  const options = { concurrency: 4, lease: "1m" } as const;
-  const journal = await work(broker, () => sleep(20), until, options);
-  assert.deepEqual(broker.sql("SELECT DISTINCT lease_state AS s, lease_attempt AS a FROM work"), [{ s: COMPLETED, a: 1 }]);
-  assert.ok(journal.count("retry") > 0);
-  assert.ok(journal.count("disconnected") >= 1 && journal.count("connected") >= 2);
 });
 
 test("a client adds rows with a delay, and wakes a queue", async (t) => {

@@ -12,7 +12,7 @@ from typing import Any
 
 import grpc
 import pytest
-from scripted import Certificate, ScriptedServer, error, ok
+from scripted import ScriptedServer, error, ok
 from test_settler import complete, extend, lease
 
 from lease_broker import (
@@ -24,7 +24,6 @@ from lease_broker import (
     LeaseBrokerError,
     Worker,
     plaintext,
-    tls,
     transport,
     v1,
 )
@@ -338,40 +337,6 @@ def test_broker_without_an_answer_is_passed_over(server: ScriptedServer) -> None
         stop.set()
         frozen.close()
     assert len(frozen.requests["Enqueue"]) == 1
-
-
-def test_certificates_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own, first, second = Certificate("127.0.0.1"), Certificate("first"), Certificate("second")
-    trusted = first.certificate + second.certificate
-    server = ScriptedServer(
-        grpc.ssl_server_credentials([(own.key, own.certificate)], trusted, require_client_auth=True)
-    )
-    names: list[str] = []
-
-    def answer(_request: Any, context: grpc.ServicerContext) -> v1.WakeResponse:
-        found: Any = context.auth_context()["x509_subject_alternative_name"]
-        names.append(next(iter(found)).decode())
-        return v1.WakeResponse()
-
-    server.answer("Wake", answer)
-    (tmp_path / "ca.pem").write_bytes(own.certificate)
-
-    def write(certificate: Certificate) -> None:
-        (tmp_path / "cert.pem").write_bytes(certificate.certificate)
-        (tmp_path / "key.pem").write_bytes(certificate.key)
-
-    write(first)
-    monkeypatch.setattr(transport, "FILE_INTERVAL", 0.05)
-    credentials = tls(tmp_path / "ca.pem", tmp_path / "cert.pem", tmp_path / "key.pem")
-    try:
-        with Client(server.address, credentials=credentials) as client:
-            client.wake("work")
-            write(second)
-            time.sleep(0.1)
-            client.wake("work")
-    finally:
-        server.close()
-    assert names == ["first", "second"]
 
 
 def test_name_is_resolved_again(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,13 +135,6 @@ def test_refused_failure_is_sent_again_without_the_refused_field(
     assert second.error_message == "Retry: again"
 
 
-def test_unknown_outcome_is_a_lost_lease(server: ScriptedServer) -> None:
-    server.answer("ClaimBatch", *claims(lease("1")))
-    newer = v1.CompleteResponse.FromString(b"\x0a\x02\x10\x63")
-    server.answer("Complete", ok(newer))
-    work(server, lambda item: None, lambda events: "lost" in names(events))
-
-
 def test_wrong_count_of_results_leaves_the_items_unknown(server: ScriptedServer) -> None:
     server.answer("ClaimBatch", *claims(lease("1")))
     server.answer("Complete", ok(v1.CompleteResponse(next=v1.ClaimBatchResponse(leases=[lease("2")]))))

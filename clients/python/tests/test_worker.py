@@ -82,25 +82,6 @@ def work(
     return journal
 
 
-def test_every_item_is_completed_once(broker: Broker) -> None:
-    enqueue(broker, [{"payload": str(number)} for number in range(500)])
-    running, most, lock = [0], [0], threading.Lock()
-
-    def handler(item: Item) -> None:
-        with lock:
-            running[0] += 1
-            most[0] = max(most[0], running[0])
-        time.sleep(0.001)
-        with lock:
-            running[0] -= 1
-
-    journal = work(broker, handler, lambda counts: counts["completed"] == 500, concurrency=8)
-    assert states(broker) == {COMPLETED: 500}
-    assert broker.rows("SELECT DISTINCT lease_fence, lease_attempt FROM work") == [(1, 1)]
-    assert journal.counts()["started"] == 500
-    assert 2 <= most[0] <= 8
-
-
 def test_values_of_columns_have_types_of_python(broker: Broker) -> None:
     enqueue(broker, [{"payload": None, "amount": 2**62}])
     seen: list[Item] = []
@@ -209,21 +190,6 @@ def test_second_request_to_stop_cancels_handlers(broker: Broker) -> None:
     running.join(10)
     assert causes == ["shutdown"]
     assert states(broker) == {READY: 1}
-
-
-def test_lease_without_heartbeats_bounds_the_handler(broker: Broker) -> None:
-    enqueue(broker, [{"payload": "x"}])
-    seconds: list[float] = []
-
-    def handler(item: Item, context: Context) -> None:
-        begun = time.monotonic()
-        context.cancelled.wait(10)
-        seconds.append(time.monotonic() - begun)
-        assert context.cause == "time_limit"
-
-    journal = work(broker, handler, lambda counts: counts["completed"] == 1, heartbeat=False)
-    assert 0.5 < seconds[0] < 1.6
-    assert journal.counts()["heartbeat"] == 0
 
 
 def test_follow_ups_are_added(broker: Broker) -> None:
@@ -356,14 +322,6 @@ def test_batch_completes_all_but_the_named_failures(broker: Broker) -> None:
     assert states(broker) == {COMPLETED: 99, DELAYED: 1}
 
 
-def test_heartbeats_keep_the_lease_of_a_long_handler(broker: Broker) -> None:
-    enqueue(broker, [{"payload": "x"}])
-    journal = work(broker, lambda item: time.sleep(5), lambda counts: counts["completed"] == 1)
-    assert broker.rows("SELECT lease_state, lease_fence FROM work") == [(COMPLETED, 1)]
-    assert 5 <= journal.counts()["heartbeat"] <= 9
-    assert journal.counts()["lost"] == 0
-
-
 def test_blocking_an_event_loop_stops_no_heartbeat(broker: Broker) -> None:
     enqueue(broker, [{"payload": "x"}])
     journal = Journal()
@@ -417,55 +375,6 @@ def test_lease_taken_away_cancels_the_handler(broker: Broker) -> None:
     assert [event.details["reason"] for event in journal.events if event.name == "lost"] == ["maintenance"]
 
 
-def test_worker_that_stops_finishes_its_items(broker: Broker) -> None:
-    enqueue(broker, [{"payload": str(number)} for number in range(20)])
-    journal = Journal()
-    worker = Worker(broker.address, "work", lambda item: time.sleep(1), concurrency=4, on_event=journal)
-    worker.start()
-    journal.wait_for(lambda counts: counts["started"] == 4)
-    worker.stop()
-    assert states(broker) == {COMPLETED: 4, READY: 16}
-
-
-def test_worker_that_stops_gives_back_after_the_grace(broker: Broker) -> None:
-    enqueue(broker, [{"payload": "x"}])
-    journal = Journal()
-
-    def handler(item: Item, context: Context) -> None:
-        context.cancelled.wait(60)
-        context.check()
-
-    worker = Worker(broker.address, "work", handler, on_event=journal)
-    worker.start()
-    journal.wait_for(lambda counts: counts["started"] == 1)
-    worker.stop(grace=0.2)
-    assert broker.rows("SELECT lease_state, lease_attempt FROM work") == [(READY, 0)]
-
-
-def test_idle_worker_that_stops_leaves_nothing_leased(broker: Broker) -> None:
-    for _ in range(5):
-        journal = Journal()
-        worker = Worker(broker.address, "work", lambda item: None, concurrency=100, on_event=journal)
-        worker.start()
-        time.sleep(0.3)
-        adding = threading.Thread(target=enqueue, args=(broker, [{"payload": "x"}] * 100))
-        adding.start()
-        worker.stop()
-        adding.join()
-        assert states(broker)[LEASED] == 0
-
-
-def test_time_limit_fails_the_item(broker: Broker) -> None:
-    enqueue(broker, [{"payload": "x"}])
-
-    def handler(item: Item, context: Context) -> None:
-        context.cancelled.wait(30)
-        context.check()
-
-    work(broker, handler, lambda counts: counts["failed"] == 1, time_limit=0.5)
-    assert broker.rows("SELECT lease_error FROM work") == [("time limit of 0.5 s",)]
-
-
 def test_stuck_handler_costs_no_slot(broker: Broker) -> None:
     enqueue(broker, [{"payload": "stuck"}] + [{"payload": str(number)} for number in range(20)])
     done = threading.Event()
@@ -484,21 +393,6 @@ def test_stuck_handler_costs_no_slot(broker: Broker) -> None:
     assert worker.health()
     done.set()
     worker.stop()
-
-
-def test_broker_that_restarts_loses_nothing(broker: Broker) -> None:
-    enqueue(broker, [{"payload": str(number)} for number in range(200)])
-    journal = Journal()
-    # A lease lasts longer than a restart on a busy machine.
-    worker = Worker(broker.address, "work", lambda item: time.sleep(0.02), concurrency=4, lease=60, on_event=journal)
-    worker.start()
-    journal.wait_for(lambda counts: counts["completed"] >= 50)
-    broker.kill()
-    broker.start()
-    journal.wait_for(lambda counts: counts["completed"] == 200)
-    worker.stop()
-    assert broker.rows("SELECT DISTINCT lease_state, lease_attempt FROM work") == [(COMPLETED, 1)]
-    assert journal.counts()["retry"] > 0
 
 
 def test_worker_that_was_stopped_first_does_nothing(broker: Broker) -> None:

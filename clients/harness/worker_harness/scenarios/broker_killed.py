@@ -29,6 +29,9 @@ def run(cell: Cell) -> None:
     rows = cell.database.rows("work")
     assert {(row.state, row.attempt) for row in rows} == {(COMPLETED, 1)}, rows[:5]
     expect_none(worker, "lost", "unknown")
+    assert worker.count("retry") > 0, "no call was sent again"
+    assert worker.count("disconnected") >= 1, worker.counts()
+    assert worker.count("connected") >= 2, worker.counts()
     check_all(cell)
 
 

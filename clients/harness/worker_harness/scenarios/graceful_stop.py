@@ -1,4 +1,4 @@
-"""SIGTERM: running items are completed while heartbeats go on, and an idle worker leaves no item leased."""
+"""SIGTERM: items that run are completed while heartbeats go on, no others start, and an idle worker leaves no lease."""
 
 import signal
 import threading
@@ -9,18 +9,21 @@ from worker_harness.database import COMPLETED
 
 SLOTS, HANDLER_MS, LEASE_MS = 8, 2_000, 2_000
 MAX_SECONDS = 3
+OTHER_ITEMS = 16
 ROUNDS, NEW_ITEMS = 3, 100
 
 
 def run(cell: Cell) -> None:
     broker = cell.broker(Queue(lease="2s"), Queue("idle"))
-    cell.enqueue([{"sleep_ms": HANDLER_MS}] * SLOTS)
+    cell.enqueue([{"sleep_ms": HANDLER_MS}] * (SLOTS + OTHER_ITEMS))
     busy = cell.worker(broker.address, concurrency=SLOTS, lease_ms=LEASE_MS)
     busy.wait_for("started", SLOTS)
     stopped = busy.signal(signal.SIGTERM)
     busy.wait_for_end(MAX_SECONDS)
-    rows = cell.database.rows("work")
-    assert {(row.state, row.attempt, row.fence) for row in rows} == {(COMPLETED, 1, 1)}, rows
+    assert cell.database.states("work") == {"completed": SLOTS, "ready": OTHER_ITEMS}
+    rows = [row for row in cell.database.rows("work") if row.state == COMPLETED]
+    assert {(row.attempt, row.fence) for row in rows} == {(1, 1)}, rows
+    assert busy.events[-1]["ev"] == "stopped", busy.events[-1]
     beats = [event for event in busy.named("heartbeat") if event["at_ms"] > stopped]
     assert beats, "no heartbeat after SIGTERM"
     last = max(event["at_ms"] for event in busy.named("completed"))

@@ -50,6 +50,9 @@ def run(cell: Cell) -> None:
 
 
 def settlements_of_lost_leases(broker: Broker) -> float:
-    """Returns the number of leases that were settled although they were lost."""
+    """Returns the number of leases that were settled although they were lost.
+
+    A heartbeat does not settle. One that meets the completion of its leases is refused too, and means nothing.
+    """
     name = "lease_broker_settlement_refused_total"
     return broker.metric(name) - broker.metric(name, 'operation="heartbeat"')

@@ -16,4 +16,5 @@ def run(cell: Cell) -> None:
     rows = [(row.state, row.attempt) for row in cell.database.rows("work")]
     assert set(rows) == {(3, 1)}, rows
     assert worker.count("lost") == 0, worker.named("lost")
+    assert cell.language.name != "java" or worker.count("released") > 0, "the executor has refused no handler"
     check_all(cell)

@@ -37,7 +37,7 @@ public final class Main {
       return;
     }
     boolean noop = flag(options, "noop");
-    Speed speed = new Speed(journal, number(options, "until", 0));
+    Speed speed = new Speed(journal, options);
     Worker worker = worker(options, noop ? speed : journal::event, new Work(journal, text(options, "effects"), noop));
     speed.onDone(() -> start("stop", worker::stop));
     start("commands", () -> obey(commands, worker, journal));

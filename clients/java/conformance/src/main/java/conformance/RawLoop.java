@@ -25,13 +25,12 @@ final class RawLoop {
     var stub = LeaseServiceGrpc.newBlockingStub(channel);
     String queue = Main.text(options, "queue");
     int count = (int) Main.number(options, "concurrency", 1);
-    long until = Main.number(options, "until", 0);
-    Speed speed = new Speed(journal, until);
+    Speed speed = new Speed(journal, options);
     journal.write("ready", line -> {});
     speed.begin();
-    long items = 0;
     List<Lease> leases = List.of();
-    while (items < until) {
+    boolean ended = false;
+    while (!ended) {
       if (leases.isEmpty()) {
         leases = stub.claimBatch(ClaimBatchRequest.newBuilder().setQueue(queue).setWorkerId("raw").setMaxItems(count).build()).getLeasesList();
         continue;
@@ -40,10 +39,9 @@ final class RawLoop {
           CompleteRequest.newBuilder().setQueue(queue).setNext(NextClaim.newBuilder().setWorkerId("raw").setMaxItems(count));
       leases.forEach(lease -> request.addCompletions(Completion.newBuilder().setLeaseId(lease.getLeaseId())));
       CompleteResponse response = stub.complete(request.build());
-      items += leases.size();
+      ended = speed.add(leases.size());
       leases = response.getNext().getLeasesList();
     }
-    speed.report(items);
     channel.shutdownNow();
   }
 }

@@ -2,13 +2,14 @@ package com.example.leasebroker;
 
 import java.util.EnumMap;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicLongArray;
 import java.util.function.Consumer;
 
 /** Counts events and calls the observer. An observer that throws is logged once and not called again. */
 final class EventLog {
   private final String queue;
   private final System.Logger logger;
-  private final Map<Event.Name, Long> counters = new EnumMap<>(Event.Name.class);
+  private final AtomicLongArray counters = new AtomicLongArray(Event.Name.values().length);
   private volatile Consumer<Event> observer;
 
   EventLog(String queue, Consumer<Event> observer, System.Logger logger) {
@@ -19,9 +20,7 @@ final class EventLog {
 
   /** Reports an event. Must be called without the worker's lock: the observer may wait for another thread that needs it. */
   void emit(Event event) {
-    synchronized (counters) {
-      counters.merge(event.name(), 1L, Long::sum);
-    }
+    counters.incrementAndGet(event.name().ordinal());
     Consumer<Event> current = observer;
     if (current == null) {
       return;
@@ -35,8 +34,12 @@ final class EventLog {
   }
 
   Map<Event.Name, Long> counts() {
-    synchronized (counters) {
-      return new EnumMap<>(counters);
+    Map<Event.Name, Long> counts = new EnumMap<>(Event.Name.class);
+    for (Event.Name name : Event.Name.values()) {
+      if (counters.get(name.ordinal()) > 0) {
+        counts.put(name, counters.get(name.ordinal()));
+      }
     }
+    return counts;
   }
 }

@@ -80,6 +80,11 @@ final class HeldLease {
     return phase == Phase.RUNNING || phase == Phase.ENDED || phase == Phase.RESENDING;
   }
 
+  /** The moment from which no answer is missed, unless a heartbeat is answered before. */
+  long doubtAt() {
+    return lastAnswer + duration / 2;
+  }
+
   /** The nanoseconds between two heartbeats. */
   long beatPeriod() {
     return Math.max(duration / 3, Clock.SECOND / 4);

@@ -53,9 +53,6 @@ final class Keeper {
 
   private boolean closed;
 
-  /** The moment to look again. */
-  private long wake;
-
   /** `executor` runs the calls, so that this thread never waits for an answer. */
   Keeper(State state, Caller caller, Executor executor, Consumer<? super LeaseBrokerException> onFatal) {
     this.state = state;
@@ -83,7 +80,7 @@ final class Keeper {
       state.read(
           () -> {
             if (!closed && !state.clockChanged) {
-              awaitClock(wake - Clock.now());
+              awaitClock(state.nextLook - Clock.now());
             }
             ended[0] = closed;
             return null;
@@ -97,18 +94,13 @@ final class Keeper {
     state.update(
         () -> {
           long now = Clock.now();
-          wake = now + LONGEST_SLEEP;
+          state.nextLook = now + LONGEST_SLEEP;
           state.clockChanged = false;
           List.copyOf(state.held.values()).forEach(lease -> watchLease(lease, now));
           List.copyOf(state.runs).forEach(run -> watchRun(run, now));
           addBeats(beats, now);
         });
     return beats;
-  }
-
-  /** Returns the moment of the next look. */
-  long wake() {
-    return wake;
   }
 
   /**
@@ -136,7 +128,7 @@ final class Keeper {
   }
 
   private void lookAt(long moment) {
-    wake = Math.min(wake, moment);
+    state.nextLook = Math.min(state.nextLook, moment);
   }
 
   /** Acts on the times of a lease. */
@@ -153,9 +145,8 @@ final class Keeper {
     if (lease.phase == HeldLease.Phase.ENDED || lease.inDoubt) {
       return;
     }
-    long doubtAt = lease.lastAnswer + lease.duration / 2;
-    if (now < doubtAt) {
-      lookAt(doubtAt);
+    if (now < lease.doubtAt()) {
+      lookAt(lease.doubtAt());
     } else if (state.options.heartbeat()) {
       lease.inDoubt = true;
       state.emit(Event.of(Event.Name.HEARTBEAT_MISSED, lease.item));

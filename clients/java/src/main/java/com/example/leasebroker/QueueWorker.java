@@ -40,7 +40,7 @@ final class QueueWorker {
   private final List<Thread> pollerThreads = new ArrayList<>();
   private Consumer<RuntimeException> onFatal;
   private ExecutorService calls;
-  private ExecutorService handlers;
+  private HandlerThreads handlers;
   private Poller poller;
   private Settler settler;
   private Keeper keeper;
@@ -57,9 +57,8 @@ final class QueueWorker {
   void start(Connections connections, Consumer<RuntimeException> fatal) {
     onFatal = fatal;
     calls = Executors.newCachedThreadPool(Threads.factory("lease-broker-call"));
-    handlers = Executors.newCachedThreadPool(Threads.factory("lease-broker-handler"));
-    Executor executor = options.executor() == null ? handlers : options.executor();
-    state.start = run -> startHandler(run, executor);
+    handlers = new HandlerThreads(runner::run, this::refuseStart);
+    state.start = options.executor() == null ? handlers::start : runs -> runs.forEach(run -> start(run, options.executor()));
     Caller caller = new Caller(connections.calls, connections.token, connections.health::note, this::onRetry);
     Caller keeperCaller = new Caller(connections.heartbeats, connections.token, connections.health::note, this::onRetry);
     poller = new Poller(state, caller, connections.health, onFatal);
@@ -104,17 +103,22 @@ final class QueueWorker {
     events.emit(Event.of(Event.Name.STOPPED));
   }
 
-  /** Starts a handler. If the executor refuses it, releases the items, and leaves the slot idle for a moment. */
-  private void startHandler(Run run, Executor executor) {
+  /** Starts a handler in the executor of the program. */
+  private void start(Run run, Executor executor) {
     try {
       executor.execute(() -> runner.run(run));
     } catch (RuntimeException | Error refused) {
-      options.logger().log(
-          System.Logger.Level.WARNING, "the executor refuses a handler, item " + run.leases.get(0).item.key() + " is released", refused);
-      state.update(() -> state.refuseStart(run));
-      CompletableFuture.delayedExecutor(REFUSED_START_PAUSE, TimeUnit.NANOSECONDS, calls)
-          .execute(() -> state.update(() -> state.returnSlots(1)));
+      refuseStart(run, refused);
     }
+  }
+
+  /** Releases the items of a handler that no thread can run, and leaves the slot idle for a moment. */
+  private void refuseStart(Run run, Throwable refused) {
+    options.logger().log(
+        System.Logger.Level.WARNING, "the executor refuses a handler, item " + run.leases.get(0).item.key() + " is released", refused);
+    state.update(() -> state.refuseStart(run));
+    CompletableFuture.delayedExecutor(REFUSED_START_PAUSE, TimeUnit.NANOSECONDS, calls)
+        .execute(() -> state.update(() -> state.returnSlots(1)));
   }
 
   private Thread startThread(String name, Runnable part) {

@@ -18,6 +18,6 @@ final class Run {
   }
 
   List<Item> items() {
-    return leases.stream().map(lease -> lease.item).toList();
+    return leases.size() == 1 ? List.of(leases.get(0).item) : leases.stream().map(lease -> lease.item).toList();
   }
 }

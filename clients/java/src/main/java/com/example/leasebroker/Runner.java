@@ -51,7 +51,8 @@ final class Runner {
   }
 
   private List<Ending> endings(Run run, Map<Item, Result> results, Throwable error) {
-    Cause cause = state.read(() -> run.cause);
+    // A result needs no look at the cancellation.
+    Cause cause = error == null ? null : state.read(() -> run.cause);
     log(run, error, cause);
     List<Ending> endings = new ArrayList<>();
     for (HeldLease lease : run.leases) {

@@ -62,10 +62,7 @@ final class Settler {
   /** Settles until `settledAll` is set and no ending is left. */
   void run() {
     while (waitForEndings()) {
-      if (state.options.concurrency() > 1) {
-        long wait = state.read(() -> state.gathering.await(state.runs.size()));
-        LockSupport.parkNanos(Math.max(wait, YIELD_NANOS));
-      }
+      gather();
       List<Call> settling = take();
       if (!settling.isEmpty()) {
         List<CompletableFuture<Void>> others =
@@ -74,6 +71,14 @@ final class Settler {
         others.forEach(CompletableFuture::join);
       }
       finish();
+    }
+  }
+
+  /** Waits for further endings, if there can be any. */
+  private void gather() {
+    long wait = state.read(() -> state.runs.isEmpty() ? 0 : Math.max(state.gathering.await(state.runs.size()), YIELD_NANOS));
+    if (wait > 0) {
+      LockSupport.parkNanos(wait);
     }
   }
 
@@ -94,6 +99,7 @@ final class Settler {
   private void takeGroup(List<Ending> group) {
     int followUps = 0;
     int size = 0;
+    long now = Clock.now();
     while (!state.endings.isEmpty()) {
       Ending ending = state.endings.peek();
       followUps += ending.followUps();
@@ -106,7 +112,7 @@ final class Settler {
       if (lease.phase != HeldLease.Phase.ENDED) {
         continue; // The lease was lost while its ending waited.
       }
-      if (Clock.now() >= lease.deadline) {
+      if (now >= lease.deadline) {
         state.lose(lease, state.endedReason());
       } else {
         lease.phase = HeldLease.Phase.SETTLING;

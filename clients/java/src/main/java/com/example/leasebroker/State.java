@@ -49,8 +49,8 @@ final class State {
   /** The request ids of claims whose answer will not be read. The broker may have leased items for them. */
   final List<String> abandoned = new ArrayList<>();
 
-  /** Runs a handler in a thread of its own. */
-  Consumer<Run> start = run -> {};
+  /** Runs handlers in threads of their own. */
+  Consumer<List<Run>> start = runs -> {};
 
   /** True while a group is being settled. */
   boolean settling;
@@ -65,6 +65,9 @@ final class State {
 
   /** The time of the next heartbeat. */
   long nextBeat = Clock.NEVER;
+
+  /** The time at which the keeper looks again. Until it has looked once, it is about to look. */
+  long nextLook;
 
   private int freeSlots;
 
@@ -119,6 +122,13 @@ final class State {
     effects.add(() -> events.emit(event));
   }
 
+  /** Lets the keeper look at all times again, unless it will have looked by this moment. */
+  private void wakeKeeper(long moment) {
+    if (moment < nextLook) {
+      wakeKeeper();
+    }
+  }
+
   /** Lets the keeper look at all times again. */
   void wakeKeeper() {
     clockChanged = true;
@@ -156,44 +166,49 @@ final class State {
   /** Starts handlers for the leases of a claim, for which `slots` slots were reserved. */
   void accept(List<Lease> messages, int slots, long sentAt, long arrivedAt) {
     List<HeldLease> leases = new ArrayList<>();
+    long now = Clock.now();
     for (Lease message : messages) {
       // A repeated response can have a lease that the worker holds already.
       if (!held.containsKey(message.getLeaseId())) {
         HeldLease lease = new HeldLease(message, sentAt, arrivedAt);
         held.put(lease.id, lease);
         emit(Event.of(Event.Name.CLAIMED, lease.item));
-        if (Clock.now() >= lostAt(lease)) {
+        if (now >= lostAt(lease)) {
           // The process was suspended since the response arrived.
           lose(lease, endedReason());
           continue;
         }
         leases.add(lease);
-        nextBeat = Math.min(nextBeat, Clock.now() + (lease.unconfirmed ? 0 : lease.beatPeriod()));
+        nextBeat = Math.min(nextBeat, now + (lease.unconfirmed ? 0 : lease.beatPeriod()));
+        wakeKeeper(Math.min(nextBeat, Math.min(lostAt(lease), lease.doubtAt())));
       }
     }
-    wakeKeeper();
     if (!takesItems) {
       leases.forEach(lease -> settle(Ending.released(lease, null)));
       returnSlots(slots);
       return;
     }
     int size = options.slotSize();
-    int started = 0;
-    for (int first = 0; first < leases.size(); first += size, started++) {
-      start(List.copyOf(leases.subList(first, Math.min(first + size, leases.size()))));
+    List<Run> started = new ArrayList<>();
+    for (int first = 0; first < leases.size(); first += size) {
+      started.add(begin(List.copyOf(leases.subList(first, Math.min(first + size, leases.size())))));
     }
-    returnSlots(slots - started);
+    effects.add(() -> start.accept(started));
+    if (options.timeLimit() != null) {
+      wakeKeeper(now + options.timeLimit().toNanos());
+    }
+    returnSlots(slots - started.size());
   }
 
-  /** Runs the handler for leases that fill one slot. */
-  private void start(List<HeldLease> leases) {
+  /** Returns the run of the handler for leases that fill one slot. */
+  private Run begin(List<HeldLease> leases) {
     Run run = new Run(this, leases);
     runs.add(run);
     for (HeldLease lease : leases) {
       lease.run = run;
       emit(Event.of(Event.Name.STARTED, lease.item));
     }
-    effects.add(() -> start.accept(run));
+    return run;
   }
 
   /** Takes no further items. */
@@ -226,13 +241,14 @@ final class State {
   void end(Run run, List<Ending> results) {
     // First, because a handler that has returned is not cancelled.
     runs.remove(run);
+    long now = Clock.now();
     for (HeldLease lease : run.leases) {
       // The process may have been stopped for so long that the keeper has not looked yet.
-      if (lease.phase == HeldLease.Phase.RUNNING && Clock.now() >= lostAt(lease)) {
+      if (lease.phase == HeldLease.Phase.RUNNING && now >= lostAt(lease)) {
         lose(lease, endedReason());
       }
     }
-    gathering.note(Clock.now() - run.startedAt);
+    gathering.note(now - run.startedAt);
     results.forEach(this::settle);
     if (run.stuck) {
       stuck--;

@@ -4,10 +4,14 @@ import io.opentelemetry.api.trace.Span;
 import io.opentelemetry.api.trace.SpanContext;
 import io.opentelemetry.api.trace.TraceFlags;
 import io.opentelemetry.api.trace.TraceState;
+import java.util.regex.Pattern;
 
 /** Makes the trace context of a lease the current one, if OpenTelemetry's API is on the class path. */
 final class Tracing {
   private static final boolean AVAILABLE = isAvailable();
+
+  /** Version, trace id, span id, flags. */
+  private static final Pattern TRACE_PARENT = Pattern.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}");
 
   /** Ends the current context when it is closed. */
   interface Scope extends AutoCloseable {
@@ -18,11 +22,12 @@ final class Tracing {
   private Tracing() {}
 
   static Scope enter(String traceParent) {
-    // version, trace id, span id, flags: 00-32 digits-16 digits-2 digits
-    boolean wellFormed = traceParent.matches("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}");
-    // Below a context that is not sampled no span would be recorded, although the program may record its own.
-    boolean sampled = wellFormed && (Integer.parseInt(traceParent.substring(53), 16) & 1) == 1;
-    return AVAILABLE && sampled ? Entered.enter(traceParent) : () -> {};
+    return AVAILABLE && isSampled(traceParent) ? Entered.enter(traceParent) : () -> {};
+  }
+
+  /** Below a context that is not sampled no span would be recorded, although the program may record its own. */
+  private static boolean isSampled(String traceParent) {
+    return TRACE_PARENT.matcher(traceParent).matches() && (Integer.parseInt(traceParent.substring(53), 16) & 1) == 1;
   }
 
   /** Returns the W3C trace context of the current span, or an empty text. */

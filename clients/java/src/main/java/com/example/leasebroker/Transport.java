@@ -19,8 +19,8 @@ import java.util.stream.Stream;
 final class Transport {
   static final String VERSION = "0.2.0";
 
-  /** The time after which files of credentials are looked at again. A test shortens it. */
-  static long fileInterval = 10 * Clock.SECOND;
+  /** The time after which files of credentials are looked at again. */
+  private static final long FILE_INTERVAL = 10 * Clock.SECOND;
 
   /** The time in which a connection must be ready. */
   private static final long CONNECT_TIMEOUT = 5 * Clock.SECOND;
@@ -108,7 +108,7 @@ final class Transport {
   /** Returns the broker for the next call. Throws if its name is unknown. */
   synchronized Broker route() throws IOException {
     long now = Clock.now();
-    if (now - lookedAt >= fileInterval) {
+    if (now - lookedAt >= FILE_INTERVAL) {
       lookAtFiles(now);
     }
     if (name != null && brokers.isEmpty()) {

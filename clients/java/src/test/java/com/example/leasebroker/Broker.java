@@ -42,11 +42,10 @@ final class Broker implements AutoCloseable {
       writable = ["note"]
       on_complete = { recur = "10ms" }
       """;
-  private static final Pattern ROW =
-      Pattern.compile("\"key\":\"([^\"]*)\".*\"attempt\":(\\d+),\"fencing_token\":(\\d+),\"error\":(null|\"([^\"]*)\")");
+  private static final Pattern ROW = Pattern.compile("\"key\":\"([^\"]*)\".*\"error\":(null|\"([^\"]*)\")");
 
   /** An item as the command `list` prints it. */
-  record Row(String key, int attempt, long fence, String error) {}
+  record Row(String key, String error) {}
 
   private final String binary = System.getenv("LEASE_BROKER");
   private final Path folder;
@@ -61,24 +60,15 @@ final class Broker implements AutoCloseable {
     start();
   }
 
-  /** Starts the process, on the same port if it ran before. */
-  void start() throws IOException {
-    List<String> command = new ArrayList<>(List.of(binary, "serve", "--config", "queues.toml"));
-    if (address != null) {
-      command.addAll(List.of("--listen", address));
-    }
-    process = new ProcessBuilder(command).directory(folder.toFile()).redirectError(folder.resolve("log").toFile()).start();
+  private void start() throws IOException {
+    ProcessBuilder serve = new ProcessBuilder(binary, "serve", "--config", "queues.toml").directory(folder.toFile());
+    process = serve.redirectError(folder.resolve("log").toFile()).start();
     String line = new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8)).readLine();
     Matcher matcher = Pattern.compile("listens on ([^ ,]+)").matcher(String.valueOf(line));
     if (!matcher.find()) {
       throw new IllegalStateException("the broker has not started: " + Files.readString(folder.resolve("log")));
     }
     address = matcher.group(1);
-  }
-
-  void kill() {
-    process.destroyForcibly();
-    process.onExit().join();
   }
 
   /** Returns the items of a queue in a state. */
@@ -92,7 +82,7 @@ final class Broker implements AutoCloseable {
       List<Row> rows = new ArrayList<>();
       Matcher matcher = ROW.matcher(output);
       while (matcher.find()) {
-        rows.add(new Row(matcher.group(1), Integer.parseInt(matcher.group(2)), Long.parseLong(matcher.group(3)), matcher.group(5)));
+        rows.add(new Row(matcher.group(1), matcher.group(3)));
       }
       assertEquals(output.lines().count(), rows.size());
       return rows;
@@ -159,7 +149,8 @@ final class Broker implements AutoCloseable {
   public void close() {
     opened.forEach(Runnable::run);
     if (process != null) {
-      kill();
+      process.destroyForcibly();
+      process.onExit().join();
     }
   }
 }

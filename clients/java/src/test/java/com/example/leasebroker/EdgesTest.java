@@ -5,25 +5,21 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.grpc.InsecureServerCredentials;
-import io.grpc.TlsServerCredentials;
 import io.opentelemetry.api.trace.Span;
-import java.io.ByteArrayInputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.time.Duration;
-import java.util.Collections;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.SynchronousQueue;
-import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Executors that refuse, callbacks, certificates that change, brokers that hang, several queues, interceptors. */
+/** Threads of handlers, brokers that hang, several queues, interceptors. */
 class EdgesTest {
   @TempDir Path folder;
 
@@ -35,101 +31,37 @@ class EdgesTest {
     }
   }
 
-  private static long count(Worker worker, Event.Name name) {
-    return worker.counters().getOrDefault(name, 0L);
+  @Test
+  void handlersThatWaitForEachOtherRunTogether() throws Exception {
+    int number = 50;
+    CountDownLatch together = new CountDownLatch(number);
+    CountDownLatch returned = new CountDownLatch(number);
+    HandlerThreads threads =
+        new HandlerThreads(
+            run -> {
+              together.countDown();
+              Threads.await(together);
+              returned.countDown();
+            },
+            (run, error) -> {});
+    threads.start(runs(number - 1));
+    threads.start(runs(1));
+    assertTrue(returned.await(30, TimeUnit.SECONDS), () -> together.getCount() + " handlers wait for a thread");
+    threads.shutdown();
   }
 
   @Test
-  void itemsOfRefusedStartsAreReleased() throws Exception {
-    ThreadPoolExecutor executor = new ThreadPoolExecutor(1, 1, 1, TimeUnit.MINUTES, new SynchronousQueue<>());
-    try (Broker broker = new Broker(folder)) {
-      broker.enqueue("work", Collections.nCopies(8, Map.of("payload", "x")));
-      Handler handler =
-          (item, context) -> {
-            Thread.sleep(200);
-            return null;
-          };
-      Worker worker = Worker.builder(broker.address, "work", handler).concurrency(4).executor(executor).build();
-      worker.start();
-      until(() -> count(worker, Event.Name.COMPLETED) == 8);
-      assertTrue(worker.health());
-      assertTrue(count(worker, Event.Name.RELEASED) > 0);
-      worker.stop();
-      assertEquals(8, broker.rows("work", "completed").size());
-    } finally {
-      executor.shutdownNow();
-    }
+  void handlersWithoutAThreadAreRefused() {
+    List<Run> refused = new ArrayList<>();
+    HandlerThreads threads = new HandlerThreads(run -> {}, (run, error) -> refused.add(run));
+    threads.shutdown();
+    List<Run> runs = runs(3);
+    threads.start(runs);
+    assertEquals(runs, refused);
   }
 
-  @Test
-  void actionOfOnCancelThatBlocksDoesNotStopTheHeartbeats() throws Exception {
-    CountDownLatch called = new CountDownLatch(1);
-    CountDownLatch end = new CountDownLatch(1);
-    try (Broker broker = new Broker(folder)) {
-      broker.enqueue("work", Collections.nCopies(2, Map.of("payload", "x")));
-      Handler handler =
-          (item, context) -> {
-            context.onCancel(
-                () -> {
-                  called.countDown();
-                  Threads.await(end);
-                });
-            Threads.await(end);
-            return null;
-          };
-      Worker worker = Worker.builder(broker.address, "work", handler).concurrency(2).timeLimit(Duration.ofMillis(200)).build();
-      worker.start();
-      assertTrue(called.await(30, TimeUnit.SECONDS));
-      long beats = count(worker, Event.Name.HEARTBEAT);
-      until(() -> count(worker, Event.Name.HEARTBEAT) > beats + 2);
-      end.countDown();
-      worker.stop();
-      assertEquals(2, count(worker, Event.Name.COMPLETED));
-    }
-  }
-
-  @Test
-  void certificatesAreReadAgain() throws Exception {
-    Certificate server = Certificate.of("broker.example", folder);
-    Certificate first = Certificate.of("first", folder);
-    Certificate second = Certificate.of("second", folder);
-    Files.write(folder.resolve("ca"), server.cert());
-    write(first);
-    // Only the second certificate is trusted, so the first calls fail until the files are replaced.
-    var credentials =
-        TlsServerCredentials.newBuilder()
-            .keyManager(new ByteArrayInputStream(server.cert()), new ByteArrayInputStream(server.key()))
-            .trustManager(new ByteArrayInputStream(second.cert()))
-            .clientAuth(TlsServerCredentials.ClientAuth.REQUIRE)
-            .build();
-    Transport.fileInterval = 50 * Clock.MILLISECOND;
-    try (ScriptedBroker broker = new ScriptedBroker(credentials)) {
-      Credentials files = Credentials.tls(folder.resolve("ca"), folder.resolve("cert"), folder.resolve("key"), "broker.example");
-      try (Client client = Client.builder(broker.address()).credentials(files).timeout(Duration.ofSeconds(30)).build()) {
-        Thread replacing =
-            Threads.start(
-                "replacing",
-                () -> {
-                  try {
-                    Thread.sleep(500);
-                    assertEquals(0, broker.wakes.get());
-                    write(second);
-                  } catch (Exception error) {
-                    throw new AssertionError(error);
-                  }
-                });
-        client.wake("work");
-        replacing.join();
-        assertEquals(1, broker.wakes.get());
-      }
-    } finally {
-      Transport.fileInterval = 10 * Clock.SECOND;
-    }
-  }
-
-  private void write(Certificate certificate) throws Exception {
-    Files.write(folder.resolve("cert"), certificate.cert());
-    Files.write(folder.resolve("key"), certificate.key());
+  private static List<Run> runs(int number) {
+    return Stream.generate(() -> new Run(null, List.of())).limit(number).toList();
   }
 
   @Test
@@ -200,7 +132,7 @@ class EdgesTest {
               .queue(Queue.ofBatches("next", 5, (items, context) -> null).concurrency(2))
               .build();
       worker.start();
-      until(() -> count(worker, Event.Name.COMPLETED) == 2);
+      until(() -> worker.counters().getOrDefault(Event.Name.COMPLETED, 0L) == 2);
       worker.stop();
       assertEquals(1, worker.counters("next").get(Event.Name.COMPLETED));
       assertEquals(List.of("before 1", "handler", "after"), steps);

@@ -8,7 +8,6 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.opentelemetry.api.trace.Span;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -18,7 +17,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.BlockingQueue;
-import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
@@ -56,28 +54,6 @@ class WorkerTest {
       throw new AssertionError("no value within 30 s");
     }
     return value;
-  }
-
-  @Test
-  void eachItemIsCompletedOnce() throws Exception {
-    broker.addWork(500);
-    AtomicInteger running = new AtomicInteger();
-    AtomicInteger most = new AtomicInteger();
-    Handler handler =
-        (item, context) -> {
-          most.accumulateAndGet(running.incrementAndGet(), Math::max);
-          Thread.sleep(1);
-          running.decrementAndGet();
-          return null;
-        };
-    broker.start(worker(handler).concurrency(8), events);
-    events.await(Event.Name.COMPLETED, 500);
-    broker.expect(Map.of("completed", 500));
-    for (Broker.Row row : broker.rows("work", "completed")) {
-      assertEquals(1, row.attempt());
-      assertEquals(1, row.fence());
-    }
-    assertTrue(most.get() >= 2 && most.get() <= 8, () -> most + " handlers ran at the same time");
   }
 
   @Test
@@ -185,20 +161,6 @@ class WorkerTest {
   }
 
   @Test
-  void heartbeatsKeepTheLeaseOfALongHandler() throws Exception {
-    broker.addWork(1);
-    broker.start(
-        worker((item, context) -> {
-          Thread.sleep(5_000);
-          return null;
-        }), events);
-    events.await(Event.Name.COMPLETED, 1);
-    long beats = events.count(Event.Name.HEARTBEAT);
-    assertTrue(beats >= 5 && beats <= 9, () -> beats + " heartbeats");
-    assertEquals(1, broker.rows("work", "completed").get(0).fence());
-  }
-
-  @Test
   void cancelledLeaseInterruptsTheHandler() throws Exception {
     broker.addWork(1);
     BlockingQueue<Optional<Cause>> causes = new LinkedBlockingQueue<>();
@@ -222,19 +184,6 @@ class WorkerTest {
     events.await(Event.Name.COMPLETED, 1);
     assertTrue(called.get());
     assertEquals("wrong customer", events.find(Event.Name.CANCELLED).reason());
-  }
-
-  @Test
-  void workerWithoutHeartbeatsCancelsAtHalfOfTheLease() throws Exception {
-    broker.addWork(1);
-    broker.start(
-        worker((item, context) -> {
-          Thread.sleep(30_000);
-          return null;
-        }).heartbeat(false), events);
-    events.await(Event.Name.FAILED, 1);
-    assertEquals(Cause.TIME_LIMIT, events.find(Event.Name.CANCELLED).cause());
-    assertEquals(0, events.count(Event.Name.HEARTBEAT));
   }
 
   @Test
@@ -284,45 +233,6 @@ class WorkerTest {
   }
 
   @Test
-  void stoppingWorkerFinishesItsItems() throws Exception {
-    broker.addWork(20);
-    Handler handler =
-        (item, context) -> {
-          Thread.sleep(3_000);
-          return null;
-        };
-    Worker worker = broker.start(worker(handler).concurrency(4), events);
-    events.await(Event.Name.STARTED, 4);
-    worker.stop(Duration.ofSeconds(10));
-    broker.expect(Map.of("completed", 4, "ready", 16));
-  }
-
-  @Test
-  void stoppingWorkerReleasesAfterTheGrace() throws Exception {
-    broker.addWork(1);
-    Handler handler =
-        (item, context) -> {
-          context.checkpoint("page 7".getBytes(StandardCharsets.UTF_8));
-          Thread.sleep(30_000);
-          return null;
-        };
-    Worker worker = broker.start(worker(handler), events);
-    events.await(Event.Name.STARTED, 1);
-    // The event comes just before the handler has saved its checkpoint.
-    events.await(Event.Name.HEARTBEAT, 1);
-    worker.stop(Duration.ofMillis(200));
-    assertEquals(0, broker.rows("work", "ready").get(0).attempt());
-    BlockingQueue<String> checkpoints = new LinkedBlockingQueue<>();
-    Handler second =
-        (item, context) -> {
-          checkpoints.add(new String(item.checkpoint().orElseThrow(), StandardCharsets.UTF_8));
-          return null;
-        };
-    broker.start(worker(second), new Watcher());
-    assertEquals("page 7", take(checkpoints));
-  }
-
-  @Test
   void stoppingWorkerLeavesHandlersThatIgnoreIt() throws Exception {
     broker.addWork(1);
     CountDownLatch done = new CountDownLatch(1);
@@ -353,36 +263,6 @@ class WorkerTest {
     broker.start(worker(handler).concurrency(2), events);
     events.await(Event.Name.COMPLETED, 2);
     assertEquals(0, events.count(Event.Name.LOST));
-  }
-
-  @Test
-  void idleWorkerLeavesNothingLeasedWhenItStops() throws Exception {
-    for (int round = 0; round < 5; round++) {
-      Worker worker = broker.start(worker((item, context) -> null).concurrency(100), new Watcher());
-      Thread.sleep(300); // The first claim is sent within 250 ms.
-      CompletableFuture<Void> stopped = CompletableFuture.runAsync(worker::stop);
-      broker.addWork(100);
-      stopped.join();
-      assertEquals(List.of(), broker.rows("work", "leased"));
-    }
-  }
-
-  @Test
-  void restartedBrokerLosesNothing() throws Exception {
-    broker.addWork(200);
-    Handler handler =
-        (item, context) -> {
-          Thread.sleep(20);
-          return null;
-        };
-    broker.start(worker(handler).concurrency(4).lease(Duration.ofMinutes(1)), events);
-    events.await(Event.Name.COMPLETED, 50);
-    broker.kill();
-    events.await(Event.Name.DISCONNECTED, 1);
-    broker.start();
-    events.await(Event.Name.COMPLETED, 200);
-    broker.rows("work", "completed").forEach(row -> assertEquals(1, row.attempt()));
-    assertTrue(events.count(Event.Name.RETRY) > 0);
   }
 
   @Test
