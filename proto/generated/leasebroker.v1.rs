@@ -32,9 +32,9 @@ pub struct ClaimBatchRequest {
     /// limit of your client too. Absent or 0: 4 MiB, which most clients accept.
     #[prost(int32, tag = "7")]
     pub max_bytes: i32,
-    /// Only items of these groups: values of the column that names groups, each as text in the form of Item.key, up to 100. The queue must have groups in its configuration. The call
-    /// obeys the rules of the groups as other calls do, and takes no turn from them. Empty: items of all groups, and those that
-    /// belong to none.
+    /// Only items of these groups: values of the column that names groups, each as text in the form of Item.key, up to 100. The
+    /// queue must have groups in its configuration. The call obeys the rules of the groups as other calls do, and other groups
+    /// keep their turns. Empty: items of all groups, and those that belong to none.
     #[prost(string, repeated, tag = "8")]
     pub groups: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
@@ -2562,7 +2562,7 @@ impl PauseMode {
 pub enum GroupState {
     /// Not set.
     Unspecified = 0,
-    /// The next claim can lease an item of it.
+    /// The next claim can lease an item of it, unless a rate or the limit of the queue holds it back.
     Ready = 1,
     /// It has as many leases as it may have, or it has leases and no ready item.
     Leased = 2,

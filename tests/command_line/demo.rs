@@ -102,7 +102,8 @@ fn shares_the_table(language: &str) {
         return skipped(&printed.err);
     }
     passed(&printed);
-    for worker in [format!("{language}-3"), "worker-2".to_owned()] {
+    // Worker 3 of the language is killed, perhaps in its first batch.
+    for worker in [format!("{language}-1"), "worker-2".to_owned()] {
         let line = printed.out.lines().find(|line| line.starts_with(&worker));
         let line = line.unwrap_or_else(|| panic!("no {worker} in {printed:?}"));
         let columns: Vec<&str> = line.split_whitespace().collect();

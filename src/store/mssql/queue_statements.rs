@@ -111,12 +111,12 @@ pub(super) struct ClaimForms {
 /// The calls of a claim, and what it does if the queue has suspects.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ClaimKind {
-    /// Several calls. If there are suspects, they get no new leases.
-    OfAll,
-    /// One call. If there are suspects, the claim chooses the items that the call may lease.
-    OfShare,
+    /// For several calls. If there are suspects, they get no new leases.
+    All,
+    /// For one call. If there are suspects, the claim chooses the items that the call may lease.
+    Share,
     /// The same for a call that names groups.
-    OfGroups,
+    Groups,
 }
 
 /// The two forms of a claim.
@@ -246,9 +246,9 @@ impl QueueStatements {
         let statements = Statements {
             list: State::ALL.map(|state| render_list(&placeholders, state)),
             why: WhyStatements::new(&placeholders),
-            claim: claims(ClaimKind::OfAll),
-            claim_of_share: claims(ClaimKind::OfShare),
-            claim_of_groups: spec.groups.as_ref().map(|_| claims(ClaimKind::OfGroups)),
+            claim: claims(ClaimKind::All),
+            claim_of_share: claims(ClaimKind::Share),
+            claim_of_groups: spec.groups.as_ref().map(|_| claims(ClaimKind::Groups)),
             set_full_aside: guard(render_set_full_aside(sql, &placeholders)),
             extend: guard(render_extend(sql, &placeholders)),
             extend_with_checkpoints: checkpoint
@@ -428,12 +428,12 @@ fn render_claim(
 ) -> String {
     let mut placeholders = placeholders.clone();
     match kind {
-        ClaimKind::OfAll => suspects::set_in_claim(&mut placeholders, sql),
-        ClaimKind::OfShare | ClaimKind::OfGroups => {
+        ClaimKind::All => suspects::set_in_claim(&mut placeholders, sql),
+        ClaimKind::Share | ClaimKind::Groups => {
             suspects::set_in_claim_of_share(&mut placeholders, sql);
         }
     }
-    if kind == ClaimKind::OfGroups {
+    if kind == ClaimKind::Groups {
         turn_parts::set_given_groups(&mut placeholders, sql);
     }
     let pick = |placeholders: &Placeholders| {
@@ -442,10 +442,8 @@ fn render_claim(
             None => render(sql.claim, "pick_ready", placeholders),
         };
         match kind {
-            ClaimKind::OfAll => pick,
-            ClaimKind::OfShare | ClaimKind::OfGroups => {
-                suspects::pick_share(placeholders, sql, pick)
-            }
+            ClaimKind::All => pick,
+            ClaimKind::Share | ClaimKind::Groups => suspects::pick_share(placeholders, sql, pick),
         }
     };
     for section in [
@@ -482,7 +480,7 @@ fn render_claim(
     placeholders.insert("pick_count", "@total".to_owned());
     turn_parts::set_end(&mut placeholders, sql, queue);
     let mut pick_ready = pick(&placeholders);
-    if kind != ClaimKind::OfAll {
+    if kind != ClaimKind::All {
         let choose = render(sql.suspects, "choose_share", &placeholders);
         pick_ready = format!("{choose}\n{pick_ready}");
         let note = render(sql.suspects, "note_lease", &placeholders);

@@ -179,7 +179,7 @@ fn hash(value: &str, group: &Column) -> String {
 
 /// Returns a text as a decimal, or NULL if it is none of this type. `TRY_CONVERT` to a decimal returns 0 on Babelfish 4.3, at some times.
 fn decimal_of_text(text: &str, declared: &str) -> String {
-    let [precision, scale] = split_sizes(declared).1.map(|size| size.unwrap_or_default());
+    let [precision, scale] = split_sizes(declared).1.map(Option::unwrap_or_default);
     let whole_digits = precision.saturating_sub(scale);
     format!(
         "CONVERT({declared}, CASE WHEN {text} LIKE N'%[0-9]%' AND {text} NOT LIKE N'%[^-0-9.]%' AND CHARINDEX(N'.', REPLACE({text}, N'-', N'') + N'.') <= {} THEN {text} END)",
