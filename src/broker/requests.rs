@@ -30,7 +30,7 @@ pub struct ClaimRequest {
     /// Identifies the request when its caller sends it again after a lost reply. The repeated request gets those leases
     /// of the first one that have not expired. `None`: a repeated request gets other items.
     pub request_id: Option<Uuid>,
-    /// Only items of these groups, as text: at most [`MAX_CLAIM_GROUPS`](lease_broker_store::MAX_CLAIM_GROUPS). Empty: of all groups.
+    /// Only items of these groups, as text: at most [`MAX_CLAIM_GROUPS`]. Empty: of all groups.
     pub groups: Vec<String>,
 }
 
