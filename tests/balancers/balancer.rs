@@ -135,10 +135,13 @@ impl Balancer {
         }
     }
 
-    /// Returns whether haproxy takes every broker that it checks for up, or every one for down.
+    /// Returns whether haproxy takes every broker that it checks for up, or every one for down. False before haproxy has its socket,
+    /// which it makes after its port.
     pub(crate) fn takes_all_for(&self, status: &str) -> bool {
         let socket = self.folder.join("haproxy.sock");
-        let mut socket = UnixStream::connect(socket).expect("the socket of haproxy");
+        let Ok(mut socket) = UnixStream::connect(socket) else {
+            return false;
+        };
         socket.write_all(b"show stat\n").expect("a request");
         let mut table = String::new();
         socket.read_to_string(&mut table).expect("a table");
