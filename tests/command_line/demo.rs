@@ -108,7 +108,8 @@ fn shares_the_table(language: &str) {
             .out
             .lines()
             .filter(|line| line.starts_with(&workers));
-        let completed = lines.filter_map(|line| line.split_whitespace().nth(2)?.parse().ok());
+        let completed =
+            lines.filter_map(|line| line.split_whitespace().nth(2)?.parse::<u32>().ok());
         let completed: u32 = completed.sum();
         assert_ne!(completed, 0, "{workers}… completed nothing: {printed:?}");
     }
