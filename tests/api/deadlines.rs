@@ -43,6 +43,12 @@ async fn wait_ends_empty_before_the_deadline() {
             let Some(leases) = in_time(with_timeout(client.try_claim(request)).await) else {
                 return false;
             };
+            // On a busy machine the store's answer can come too late for the broker, too.
+            if let Err(status) = &leases
+                && status.code() == Code::DeadlineExceeded
+            {
+                return false;
+            }
             assert_eq!(leases.expect("no error"), [], "{header}");
             let took = start.elapsed();
             assert!(
