@@ -13,9 +13,9 @@ use lease_broker_store::sqlite::{SqliteSchema, SqliteStore, system_clock};
 /// How the items are divided into groups.
 #[derive(Clone, Copy)]
 pub(crate) enum Shape {
-    /// So many groups of one size, whose items lie mixed.
+    /// This number of groups, all of one size. Their rows lie mixed.
     Even(u64),
-    /// So many groups, of which the first has half of all items.
+    /// This number of groups. The first has half of all rows.
     Burst(u64),
 }
 

@@ -39,7 +39,7 @@ impl Display for Calls {
     }
 }
 
-/// What rounds have taken.
+/// The time of rounds.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Cost {
     pub(crate) wall: Duration,

@@ -25,7 +25,7 @@ use super::limits::{self, check_checkpoint, check_delay};
 use super::operation_metrics::Operation;
 use super::requests::{
     ClaimRequest, Enqueued, LeaseCompletion, LeaseFailure, LeaseRelease, LeaseRenewal,
-    ReleaseClaimsRequest, claim_groups,
+    ReleaseClaimsRequest,
 };
 use super::settle::submit_valid;
 use super::undelivered::UndeliveredLeases;
@@ -69,14 +69,15 @@ impl Broker {
         &self,
         context: &CallContext,
         queue: &Queue,
-        mut claim: ClaimRequest,
+        claim: ClaimRequest,
     ) -> Result<ClaimCall, Error> {
-        let groups = std::mem::take(&mut claim.groups);
-        let secret = self.store.secret();
-        let mut call = claim.into_claim_call(&context.owner, &queue.spec, &self.limits, secret)?;
-        let parse = |group: &str| self.store.parse_group(queue.index, group);
-        call.groups = claim_groups(&groups, call.token, parse)?;
-        Ok(call)
+        claim.into_claim_call(
+            &context.owner,
+            &queue.spec,
+            &self.limits,
+            self.store.secret(),
+            |group| self.store.parse_group(queue.index, group),
+        )
     }
 
     /// Counts a claim that got no lease, by its reason.

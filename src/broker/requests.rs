@@ -35,7 +35,7 @@ pub struct ClaimRequest {
 }
 
 impl ClaimRequest {
-    /// Checks the fields and returns the store's form of this request.
+    /// Checks the fields and returns the store's form of this request. `parse_group` parses the name of a group.
     ///
     /// # Errors
     /// [`Error::InvalidField`] or [`Error::LimitExceeded`] for the first field that is out of bounds.
@@ -45,6 +45,7 @@ impl ClaimRequest {
         queue: &QueueSpec,
         limits: &RequestLimits,
         secret: &Secret,
+        parse_group: impl Fn(&str) -> Result<Key, String>,
     ) -> Result<ClaimCall, Error> {
         limits.check_worker_id("worker_id", &self.worker_id)?;
         limits.check_max_items("max_items", self.max_items)?;
@@ -54,29 +55,28 @@ impl ClaimRequest {
         if let Some(wait) = self.wait_timeout {
             limits.check_wait("wait_timeout", wait)?;
         }
+        let token = match self.request_id {
+            None => Uuid::new_v4(),
+            Some(request) => secret.token_of_request(&queue.name, owner, &self.worker_id, request),
+        };
         Ok(ClaimCall {
-            token: match self.request_id {
-                None => Uuid::new_v4(),
-                Some(request) => {
-                    secret.token_of_request(&queue.name, owner, &self.worker_id, request)
-                }
-            },
+            groups: claim_groups(&self.groups, token, parse_group)?,
+            token,
             has_request_id: self.request_id.is_some(),
             worker: self.worker_id,
             max_items: self.max_items,
             max_bytes: self.max_bytes,
             duration: self.lease_duration.unwrap_or(queue.lease.default),
-            groups: Vec::new(),
         })
     }
 }
 
-/// Returns the groups that a claim names. A claim begins with the first, and `token` decides which that is: so that no group comes first in
-/// all claims.
+/// Returns the groups that a claim names. A claim begins with the first. The token decides which group that is, so it differs from claim to
+/// claim.
 ///
 /// # Errors
 /// [`Error::InvalidField`] or [`Error::LimitExceeded`] (`groups`).
-pub(super) fn claim_groups(
+fn claim_groups(
     groups: &[String],
     token: Uuid,
     parse: impl Fn(&str) -> Result<Key, String>,

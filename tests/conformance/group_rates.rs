@@ -6,12 +6,10 @@ use lease_broker_model::group::{GroupOrder, Groups};
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_model::rate::Rate;
 use lease_broker_store::{ClaimCall, Claimed, LimitChange, Limited};
-use lease_broker_value::Value;
 
-use super::groups::{STRICT, grouped_by, groups, items, value_of};
+use super::groups::{STRICT, grouped_by, groups, insert_into, items, kinds, value_of};
 use crate::harness::Harness;
 use crate::harness::fixture::{Broker, Fixture, HOUR, MINUTE, SECOND, call, keys, queue};
-use crate::harness::table::Kind;
 
 /// Returns a queue whose groups give out `burst` items at once, and then one per minute.
 fn limited(order: GroupOrder, burst: u32) -> QueueSpec {
@@ -131,20 +129,11 @@ pub(crate) async fn operators_change_the_rate_of_groups<H: Harness>() {
 }
 
 pub(crate) async fn groups_of_every_kind_have_a_rate<H: Harness>() {
-    for kind in [
-        Kind::Int,
-        Kind::BigInt,
-        Kind::Text,
-        Kind::Decimal,
-        Kind::Blob,
-        Kind::Timestamp,
-    ] {
+    for kind in kinds() {
         let fixture = grouped_by::<H>(kind).await;
         set_rate(&fixture).await;
         for id in 1..=3 {
-            let group = value_of(kind, 1 + id % 2);
-            let row = [("id", Value::Int(id)), ("customer", group)];
-            fixture.harness.insert("item", &row).await;
+            insert_into(&fixture, id, value_of(kind, 1 + id % 2)).await;
         }
         let first = fixture.claim(9).await;
         assert_eq!(first.len(), 2, "{kind:?}");

@@ -57,8 +57,7 @@ pub(crate) async fn insert<H: Harness>(fixture: &Fixture<H>, id: i64, customer: 
         "" => Value::Null,
         name => text(name),
     };
-    let row = [("id", Value::Int(id)), ("customer", customer)];
-    fixture.harness.insert("item", &row).await;
+    insert_into(fixture, id, customer).await;
 }
 
 async fn claimed(broker: &Broker, max_items: usize) -> Claimed {
@@ -582,19 +581,40 @@ pub(crate) async fn grouped_by<H: Harness>(kind: Kind) -> Fixture<H> {
     Fixture::over(&[table], vec![grouped(STRICT)]).await
 }
 
+/// The kinds of columns whose groups a text can name.
+pub(crate) const NAMED_KINDS: [Kind; 5] = [
+    Kind::Int,
+    Kind::BigInt,
+    Kind::Text,
+    Kind::Decimal,
+    Kind::Timestamp,
+];
+
+/// Returns every kind of column that can name groups.
+pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
+    NAMED_KINDS.into_iter().chain([Kind::Blob])
+}
+
+/// Creates a queue with three items, 1 to 3, in three groups whose names have this kind.
+pub(crate) async fn three_groups<H: Harness>(kind: Kind) -> Fixture<H> {
+    let fixture = grouped_by::<H>(kind).await;
+    for id in 1..=3 {
+        insert_into(&fixture, id, value_of(kind, id)).await;
+    }
+    fixture
+}
+
+/// Inserts an item into a group.
+pub(crate) async fn insert_into<H: Harness>(fixture: &Fixture<H>, id: i64, group: Value) {
+    let row = [("id", Value::Int(id)), ("customer", group)];
+    fixture.harness.insert("item", &row).await;
+}
+
 pub(crate) async fn every_kind_of_column_can_name_groups<H: Harness>() {
-    for kind in [
-        Kind::Int,
-        Kind::BigInt,
-        Kind::Text,
-        Kind::Decimal,
-        Kind::Blob,
-        Kind::Timestamp,
-    ] {
+    for kind in kinds() {
         let fixture = grouped_by::<H>(kind).await;
         for id in 1..=6 {
-            let row = [("id", Value::Int(id)), ("customer", value_of(kind, id % 3))];
-            fixture.harness.insert("item", &row).await;
+            insert_into(&fixture, id, value_of(kind, id % 3)).await;
         }
         let mut served = BTreeSet::new();
         for _ in 0..3 {

@@ -11,10 +11,9 @@ use lease_broker_store::{
 };
 use lease_broker_value::Value;
 
-use super::groups::{STRICT, customer_table, grouped, grouped_by, insert, items, value_of};
+use super::groups::{NAMED_KINDS, STRICT, customer_table, grouped, insert, items, three_groups};
 use crate::harness::Harness;
 use crate::harness::fixture::{Broker, Fixture, HOUR, fail, keys, new_item, release, text};
-use crate::harness::table::Kind;
 
 const ALL: GroupSearch = GroupSearch {
     after: None,
@@ -206,18 +205,8 @@ pub(crate) async fn pages_list_each_group_once<H: Harness>() {
 }
 
 pub(crate) async fn listed_name_of_every_kind_names_its_group<H: Harness>() {
-    for kind in [
-        Kind::Int,
-        Kind::BigInt,
-        Kind::Text,
-        Kind::Decimal,
-        Kind::Timestamp,
-    ] {
-        let fixture = grouped_by::<H>(kind).await;
-        for id in 1..=3 {
-            let row = [("id", Value::Int(id)), ("customer", value_of(kind, id))];
-            fixture.harness.insert("item", &row).await;
-        }
+    for kind in NAMED_KINDS {
+        let fixture = three_groups::<H>(kind).await;
         let names: Vec<Key> = list(&fixture)
             .await
             .into_iter()

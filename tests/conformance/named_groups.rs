@@ -3,13 +3,11 @@
 use lease_broker_model::group::GroupOrder;
 use lease_broker_model::key::Key;
 use lease_broker_store::{ClaimCall, Claimed, Limited};
-use lease_broker_value::Value;
 
-use super::groups::{STRICT, grouped, grouped_by, items, value_of};
+use super::groups::{NAMED_KINDS, STRICT, grouped, items, three_groups};
 use super::listed_groups::list;
 use crate::harness::Harness;
 use crate::harness::fixture::{Broker, SECOND, call, keys, text};
-use crate::harness::table::Kind;
 
 const PARALLEL: GroupOrder = GroupOrder::Parallel { max_leases: None };
 
@@ -118,18 +116,8 @@ pub(crate) async fn suspect_goes_only_to_a_claim_of_its_group<H: Harness>() {
 }
 
 pub(crate) async fn groups_of_every_kind_can_be_named<H: Harness>() {
-    for kind in [
-        Kind::Int,
-        Kind::BigInt,
-        Kind::Text,
-        Kind::Decimal,
-        Kind::Timestamp,
-    ] {
-        let fixture = grouped_by::<H>(kind).await;
-        for id in 1..=3 {
-            let row = [("id", Value::Int(id)), ("customer", value_of(kind, id))];
-            fixture.harness.insert("item", &row).await;
-        }
+    for kind in NAMED_KINDS {
+        let fixture = three_groups::<H>(kind).await;
         let name = list(&fixture).await[1].group.to_string();
         let group = fixture.store.parse_group(fixture.queue, &name);
         let call = ClaimCall {

@@ -9,6 +9,14 @@ use lease_broker_store::{LimitChange, QueueLimitValues};
 use super::Operator;
 use crate::broker::error::Error;
 
+/// The fields of a rate: items, time and burst.
+const RATE_FIELDS: [&str; 3] = ["limits.rate.items", "limits.rate.per", "limits.rate.burst"];
+const GROUP_RATE_FIELDS: [&str; 3] = [
+    "limits.group_rate.items",
+    "limits.group_rate.per",
+    "limits.group_rate.burst",
+];
+
 impl Operator {
     /// Changes limits of a queue, wakes its claims that wait at this broker, and returns the limits. A change without limits only
     /// returns them.
@@ -51,15 +59,16 @@ impl Operator {
             let problem = "needs groups in the configuration of the queue";
             return Err(Error::invalid("limits.group_rate", problem));
         }
-        if let Some((items, per, burst)) = change.rate {
-            counts.push(("limits.rate.items", Some(items), Rate::MAX_ITEMS));
-            counts.push(("limits.rate.burst", Some(burst), Rate::MAX_ITEMS));
-            check_per("limits.rate.per", items, per)?;
-        }
-        if let Some((items, per, burst)) = change.group_rate {
-            counts.push(("limits.group_rate.items", Some(items), Rate::MAX_ITEMS));
-            counts.push(("limits.group_rate.burst", Some(burst), Rate::MAX_ITEMS));
-            check_per("limits.group_rate.per", items, per)?;
+        let rates = [
+            (RATE_FIELDS, change.rate),
+            (GROUP_RATE_FIELDS, change.group_rate),
+        ];
+        for ([items_field, per_field, burst_field], rate) in rates {
+            if let Some((items, per, burst)) = rate {
+                counts.push((items_field, Some(items), Rate::MAX_ITEMS));
+                counts.push((burst_field, Some(burst), Rate::MAX_ITEMS));
+                check_per(per_field, items, per)?;
+            }
         }
         for (field, count, max) in counts {
             if let Some(count) = count.filter(|count| *count > max) {

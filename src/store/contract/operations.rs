@@ -146,7 +146,7 @@ pub enum ItemChange {
         delay: Duration,
         /// True: they keep their attempts.
         keep_attempts: bool,
-        /// What happens to their checkpoints. It has no effect on a queue without checkpoints.
+        /// Whether the items keep their checkpoints. It has no effect on a queue without checkpoints.
         checkpoints: Checkpoints,
     },
     /// Takes leases away.
@@ -155,7 +155,7 @@ pub enum ItemChange {
     Purge(State),
 }
 
-/// What happens to the checkpoints of items that are redriven.
+/// Whether items that are redriven keep their checkpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checkpoints {
     /// The next attempt gets them.

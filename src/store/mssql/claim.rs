@@ -45,7 +45,6 @@ impl MssqlOperations {
                     .claim_by(form, queue, calls, limits, &mut claimed)
                     .await?;
                 claimed[index].is_paused = answer.is_paused && claimed[index].items.is_empty();
-                claimed[index].visited += answer.limits.visited;
                 answer.limits.apply(&mut claimed[index], &calls[index]);
                 // Other calls may get the items that this one may not have.
                 claimed[index].is_held_back = claimed[index].items.len() < calls[index].max_items;
@@ -53,12 +52,11 @@ impl MssqlOperations {
             }
         }
         let mut answer = ClaimAnswer::default();
-        if let [first, ..] = indexes[..] {
+        if !indexes.is_empty() {
             let form = &queue.sql.claim;
             answer = self
                 .claim_by(form, queue, calls, (&indexes, room), &mut claimed)
                 .await?;
-            claimed[first].visited += answer.limits.visited;
         }
         if answer.is_held_back {
             // There are suspects. Each call may lease other items.
@@ -71,7 +69,6 @@ impl MssqlOperations {
                         .await?;
                     claimed[index].is_held_back = answer.is_held_back;
                     claimed[index].is_paused = answer.is_paused;
-                    claimed[index].visited += answer.limits.visited;
                     answer.limits.apply(&mut claimed[index], &calls[index]);
                 }
                 room = room.saturating_sub(claimed[index].bytes);
@@ -162,6 +159,9 @@ impl MssqlOperations {
                 answer.is_paused = true;
             } else if let Some(limits) = turn::limit_answer(row) {
                 answer.limits = limits?;
+                if let Some(first) = indexes.first() {
+                    claimed[*first].visited += answer.limits.visited;
+                }
             } else if is_passed_over(row) {
                 let index = decode::request_index(row, 0, calls.len())?;
                 read_passed_over(queue, row, &mut claimed[index])?;

@@ -6,8 +6,8 @@ use lease_broker_model::key::Key;
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
-use super::column_value::{read, store_key};
-use super::group_pause::{find_collation, find_pause};
+use super::column_value::read;
+use super::group_pause::{find_collation, find_pause, group_value};
 use super::pause::has_tables;
 use super::queue_statements::QueueStatements;
 use super::quote::quote;
@@ -36,11 +36,7 @@ pub(super) fn find_groups(
         now,
         ..FoundGroups::default()
     };
-    let mut position = search
-        .after
-        .as_ref()
-        .and_then(|after| after.0.first())
-        .map(store_key);
+    let mut position = search.after.as_ref().map(group_value);
     let mut examined = 0;
     while let Some(group) = list.next(position.as_ref())? {
         let (value, key) = group;

@@ -99,11 +99,10 @@ impl<'a> Change<'a> {
             .prepare_cached(&add_row)?
             .execute([&queue.spec.name])?;
         let collation = find_collation(connection, queue)?;
-        let value = group.0.first().map_or(SqlValue::Null, store_key);
         Ok(Self {
             connection,
             queue,
-            value,
+            value: group_value(group),
             now: context.now(),
             collation,
         })
@@ -133,6 +132,11 @@ impl<'a> Change<'a> {
         count.execute([&self.queue.spec.name])?;
         Ok(())
     }
+}
+
+/// Returns the value of the column that names groups.
+pub(super) fn group_value(group: &Key) -> SqlValue {
+    group.0.first().map_or(SqlValue::Null, store_key)
 }
 
 /// Returns the collation of the column that names groups.

@@ -56,10 +56,10 @@ impl<'a> GroupRates<'a> {
         Ok(usize::try_from(tokens).unwrap_or(usize::MAX))
     }
 
-    /// Counts items of a group that were given out.
-    pub(super) fn give(&self, group: &SqlValue, count: usize) -> Result<(), StoreError> {
+    /// Counts an item of a group that was given out.
+    pub(super) fn give(&self, group: &SqlValue) -> Result<(), StoreError> {
         let group = self.stored(group);
-        let arrival = self.rate.after(self.arrival(&group)?, self.now, count);
+        let arrival = self.rate.after(self.arrival(&group)?, self.now, 1);
         let mut write = self.connection.prepare_cached(&self.sql.write_rate)?;
         write.execute((self.queue, &group, arrival))?;
         Ok(())
@@ -70,7 +70,7 @@ impl<'a> GroupRates<'a> {
         self.shortest_wait.take()
     }
 
-    /// Deletes up to `limit` rows that say nothing any more.
+    /// Deletes up to `limit` rows whose arrival has passed.
     pub(super) fn forget(&self, limit: usize) -> Result<(), StoreError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let mut forget = self.connection.prepare_cached(&self.sql.forget_rates)?;

@@ -72,32 +72,26 @@ impl<'a> Turn<'a> {
         let wanted = calls.iter().map(|call| call.max_items).sum();
         let now = now.saturating_mul(1_000);
         let before = position.clone();
-        let walk = match &sql.groups {
-            None => None,
-            Some(groups) => {
-                let rates = match limits.group_rate.get() {
-                    None => None,
-                    Some(rate) => {
-                        let name = (connection, &*queue.spec.name);
-                        let collation = find_collation(connection, queue)?;
-                        Some(GroupRates::new(name, groups, rate, collation, now))
-                    }
-                };
-                let of_groups = GroupLimits {
-                    max_leases: limits.group_max_leases.unwrap_or(0).max(0),
-                    has_paused,
-                    rates,
-                };
-                let visits = max_visits(wanted);
-                Some(Walk::new(
-                    connection,
-                    queue,
-                    groups,
-                    (position, of_groups),
-                    visits,
-                ))
-            }
-        };
+        let walk = sql.groups.as_ref().map(|groups| {
+            let rates = limits.group_rate.get().map(|rate| {
+                let name = (connection, &*queue.spec.name);
+                let collation = find_collation(connection, queue)?;
+                Ok::<_, StoreError>(GroupRates::new(name, groups, rate, collation, now))
+            });
+            let of_groups = GroupLimits {
+                max_leases: limits.group_max_leases.unwrap_or(0).max(0),
+                has_paused,
+                rates: rates.transpose()?,
+            };
+            let walk = (position, of_groups);
+            Ok::<_, StoreError>(Walk::new(
+                connection,
+                queue,
+                groups,
+                walk,
+                max_visits(wanted),
+            ))
+        });
         Ok(Some(Self {
             connection,
             queue,
@@ -107,7 +101,7 @@ impl<'a> Turn<'a> {
             given: 0,
             before,
             allowance: Allowance::new(&limits, leased, arrival, now),
-            walk,
+            walk: walk.transpose()?,
             limits,
         }))
     }

@@ -10,7 +10,7 @@ use lease_broker_model::key::Key;
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, Row, ToSql};
 
-use super::column_value::store_key;
+use super::group_pause::group_value;
 use super::group_rates::GroupRates;
 use super::queue_statements::QueueStatements;
 use super::statement::{bind, bind_key, borrowed};
@@ -29,7 +29,7 @@ pub(super) struct WalkPosition {
     pub(super) wrapped: bool,
 }
 
-/// What holds groups back beside their items.
+/// The limits of groups, other than those of their items: leases, pauses and rates.
 pub(super) struct GroupLimits<'a> {
     /// The maximum number of leases of a group. 0: any number. Without effect in strict groups.
     pub(super) max_leases: i64,
@@ -58,10 +58,8 @@ pub(super) struct Found {
     pub(super) keys: Vec<Key>,
     /// The groups whose turn it was: those of the first keys, in the same order.
     groups: Vec<SqlValue>,
-    /// The position if all keys are leased.
-    end: WalkPosition,
-    /// Whether the claim takes a turn, which moves the position.
-    moves: bool,
+    /// The position if all keys are leased. `None`: the claim takes no turn, so the position stays.
+    end: Option<WalkPosition>,
     /// Whether a whole round was looked at. If fewer items than wanted were found, there are no more.
     pub(super) is_round_over: bool,
     /// Whether a group was held back.
@@ -89,7 +87,7 @@ impl Candidate {
     }
 }
 
-/// What a visit has found: the group, its first ready item and its block.
+/// The result of a visit: the group, its first ready item and its block.
 struct Visit {
     group: SqlValue,
     head: Key,
@@ -134,7 +132,7 @@ impl<'a> Walk<'a> {
                 break;
             }
             self.visits += 1;
-            let group = group.0.first().map_or(SqlValue::Null, store_key);
+            let group = group_value(group);
             let Some(visit) = self.visit(&self.sql.visit_one, &group, &SqlValue::Null)? else {
                 continue;
             };
@@ -150,9 +148,8 @@ impl<'a> Walk<'a> {
         Ok(Found {
             groups: candidates.iter().map(|one| one.group.clone()).collect(),
             keys: self.keys(candidates, wanted, true)?,
-            end: self.position.clone(),
+            end: None,
             is_round_over: true,
-            moves: false,
             has_busy_group,
             wait: self.take_wait(),
         })
@@ -224,9 +221,8 @@ impl<'a> Walk<'a> {
         Ok(Found {
             groups: groups.collect(),
             keys: self.keys(candidates, wanted, is_round_over)?,
-            end,
+            end: Some(end),
             is_round_over,
-            moves: true,
             has_busy_group,
             wait: self.take_wait(),
         })
@@ -235,11 +231,11 @@ impl<'a> Walk<'a> {
     /// Moves the position after some of the found items were leased: `last`, the last of them. `is_complete`: whether all were
     /// leased, except those that were passed over.
     pub(super) fn finish(&mut self, found: Found, last: Option<&Key>, is_complete: bool) {
-        if !found.moves {
+        let Some(end) = found.end else {
             return;
-        }
+        };
         if is_complete {
-            self.position = found.end;
+            self.position = end;
             return;
         }
         let index = last.and_then(|last| found.keys.iter().position(|key| key == last));
@@ -264,7 +260,7 @@ impl<'a> Walk<'a> {
             if let Some(group) = self.group_of(key)?
                 && group != SqlValue::Null
             {
-                rates.give(&group, 1)?;
+                rates.give(&group)?;
                 self.given += 1;
             }
         }
@@ -273,7 +269,7 @@ impl<'a> Walk<'a> {
 
     /// Ends the walk, and returns the position for the next claim.
     pub(super) fn end(self) -> Result<WalkPosition, StoreError> {
-        /// More than a claim adds at once, so that the rows that nobody needs go.
+        /// The number of rows beyond those that the claim has written, so that the table becomes smaller.
         const SPARE: usize = 100;
 
         if let (Some(rates), given @ 1..) = (&self.limits.rates, self.given) {
@@ -317,8 +313,7 @@ impl<'a> Walk<'a> {
         let mut find = self.connection.prepare_cached(&self.sql.is_of_group)?;
         bind_key(&mut find, key)?;
         for group in groups {
-            let group = group.0.first().map_or(SqlValue::Null, store_key);
-            bind(&mut find, 4, &[&group])?;
+            bind(&mut find, 4, &[&group_value(group)])?;
             if find.raw_query().next()?.is_some() {
                 return Ok(true);
             }
