@@ -81,8 +81,11 @@ export class Broker {
     await this.exited;
   }
 
+  // Ends the process if it still runs. Returns its log.
   async end() {
-    if (this.child.exitCode === null && this.child.signalCode === null) await this.kill();
+    const runs = this.child.exitCode === null && this.child.signalCode === null;
+    if (runs) await this.kill();
     await rm(this.folder, { recursive: true, force: true });
+    return `the broker ${runs ? "was running" : "had ended"}; its log:\n${this.log}`;
   }
 }

@@ -17,6 +17,12 @@ const browser = await launch();
 let passed = 0;
 const failures = [];
 
+// Returns the address of a page and its text.
+async function look(page) {
+  const text = await page.locator("body").innerText({ timeout: 5_000 }).catch((error) => error.message);
+  return `${page.url()}\n${text}`;
+}
+
 // Runs a test with a function that opens pages. A page must have no error, and show no dialog.
 async function runOne([name, run]) {
   const problems = [];
@@ -35,7 +41,7 @@ async function runOne([name, run]) {
     await page.goto(url);
     return page;
   };
-  // Does this at the end of the test.
+  // Does this at the end of the test. If the test has failed, the text that it returns is printed.
   const atEnd = (end) => ends.unshift(end);
   let timer;
   try {
@@ -47,10 +53,14 @@ async function runOne([name, run]) {
   } catch (error) {
     failures.push(name);
     console.log(`test ${name} ... FAILED\n${error.stack}\n${problems.join("\n")}`);
+    for (const page of contexts.flatMap((context) => context.pages())) console.log(`the page ${await look(page)}`);
   } finally {
     clearTimeout(timer);
     for (const context of contexts) await context.close().catch(() => {});
-    for (const end of ends) await end();
+    for (const end of ends) {
+      const text = await end();
+      if (text && failures.includes(name)) console.log(text);
+    }
   }
 }
 
