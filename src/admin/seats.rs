@@ -66,6 +66,16 @@ impl Seats {
         }
     }
 
+    /// Tells the connections to end, except those whose request is being answered.
+    pub(super) fn end_idle(&self) {
+        let places = self.lock();
+        let is_silent = |seat: &&Arc<Taken>| !seat.has_request.load(Ordering::Relaxed);
+        let silent = places.visitors.iter().filter(is_silent);
+        for seat in silent.chain(&places.viewers) {
+            seat.end.cancel();
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Places> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -18,6 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::host_check::HostCheck;
 use super::log_level::are_changes_allowed;
@@ -38,7 +39,10 @@ const SEND_BUFFER: usize = 64 << 10;
 /// The pause after a connection could not be accepted, for example because the process has no file descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A running admin port. Dropping it closes the port.
+/// The time for the answers that are due when the port closes: the one to the order to stop this broker is often among them.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+/// A running admin port. Dropping it closes the port: it accepts no more connections, and gives the answers that are due.
 pub struct AdminPort {
     address: SocketAddr,
     shared: SharedService,
@@ -97,10 +101,15 @@ pub fn start(settings: &config::Admin, state: AdminState) -> io::Result<Option<A
         .name("admin".to_owned())
         .spawn(move || {
             runtime.block_on(async {
+                let (seats, answers) = (Arc::default(), TaskTracker::new());
                 tokio::select! {
-                    () = serve(listener, served) => {}
+                    () = serve(listener, served, &seats, &answers) => {}
                     () = stopped.cancelled() => {}
                 }
+                seats.end_idle();
+                answers.close();
+                // Who waits longer loses the answer.
+                let _ = tokio::time::timeout(LAST_ANSWERS, answers.wait()).await;
             });
         })?;
     Ok(Some(AdminPort {
@@ -157,18 +166,22 @@ fn bind(settings: &config::Admin) -> io::Result<Option<TcpListener>> {
 }
 
 /// Accepts connections until the future is dropped.
-async fn serve(listener: TcpListener, shared: SharedService) {
+async fn serve(
+    listener: TcpListener,
+    shared: SharedService,
+    seats: &Arc<Seats>,
+    answers: &TaskTracker,
+) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "admin port failed"),
     };
-    let seats = Arc::<Seats>::default();
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {
                 let service = shared.read().unwrap_or_else(PoisonError::into_inner);
                 let (seat, service) = (Arc::new(seats.take(address.ip())), service.clone());
-                tokio::spawn(async move {
+                answers.spawn(async move {
                     tokio::select! {
                         () = answer(stream, service, &seat) => {}
                         () = is_too_slow(&seat) => {}

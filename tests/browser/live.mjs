@@ -51,6 +51,17 @@ export default {
     await page.getByText("first half, second half").waitFor();
   },
 
+  async open_menu_keeps_its_button_while_the_page_changes(test) {
+    const broker = await serving(test);
+    const page = await test.open(`${broker.url}/brokers`);
+    await page.locator("summary", { hasText: "Stop" }).click();
+    const button = await page.getByRole("button", { name: "Stop this broker" }).elementHandle();
+    await button.focus();
+    // The time at which a broker was last seen changes with each event.
+    await events(page, 5);
+    assert.ok(await button.evaluate((button) => button.isConnected && button === document.activeElement));
+  },
+
   async focus_stays_on_a_link_of_a_row(test) {
     const broker = await serving(test);
     const page = await test.open(`${broker.url}/queues/orders`);

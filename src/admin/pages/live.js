@@ -13,6 +13,9 @@
     pulse.classList.toggle("still", text !== "");
   };
 
+  // The id of a node, or an empty text. `form.id` is not the form's id if the form has a field of the name "id".
+  const idOf = (node) => (node.nodeType === Node.ELEMENT_NODE && node.getAttribute("id")) || "";
+
   // Makes `old` equal to `fresh` and changes only what differs. So focus, selected text, scroll positions and open menus stay. Rows
   // keep their identity by their id. Whether a menu is open, and what was typed, is not in the attributes.
   const morph = (old, fresh) => {
@@ -24,13 +27,14 @@
     }
     let place = old.firstChild;
     for (const next of [...fresh.childNodes]) {
-      const isElsewhere = next.id && place && place.id !== next.id;
-      const known = isElsewhere && [...old.children].find((child) => child.id === next.id);
+      const id = idOf(next);
+      const isElsewhere = id && place && idOf(place) !== id;
+      const known = isElsewhere && [...old.children].find((child) => idOf(child) === id);
       if (known) {
         old.insertBefore(known, place);
         place = known;
       }
-      const isSame = place && place.nodeType === next.nodeType && place.nodeName === next.nodeName && (place.id || "") === (next.id || "");
+      const isSame = place && place.nodeType === next.nodeType && place.nodeName === next.nodeName && idOf(place) === id;
       if (!isSame) {
         old.insertBefore(next, place);
         continue;
