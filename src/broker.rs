@@ -95,7 +95,7 @@ pub use self::operator::{
     OperationChange, OperationList, OperationView, Operator, QueueState, StartOperation,
 };
 pub use self::queue_counters::{Counter, LeaseCall, LeaseEnd, QueueCounters};
-pub use self::queue_monitor::QueueStatus;
+pub use self::queue_monitor::{GroupSample, QueueStatus};
 pub use self::requests::{
     CancelRequest, ClaimRequest, Enqueued, LeaseCompletion, LeaseFailure, LeaseRelease,
     LeaseRenewal, ReleaseClaimsRequest,
@@ -345,6 +345,7 @@ impl Broker {
                 queue_name: spec.name.clone(),
                 interval: config.stats_interval,
                 max_lease_age: spec.max_lease_age,
+                has_groups: spec.groups.is_some(),
                 last_refresh: queue.last_refresh.clone(),
                 metrics: broker.metrics.clone(),
                 reported: HashMap::new(),

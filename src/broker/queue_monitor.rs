@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lease_broker_model::item_state::State;
-use lease_broker_store::{Inspect, ListedItem, QueueIndex, Stats, StoreError};
+use lease_broker_store::{
+    Browse, FoundGroups, GroupSearch, Inspect, ListedItem, QueueIndex, Stats, StoreError,
+};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -17,8 +19,11 @@ use tokio_util::sync::CancellationToken;
 use super::operation_metrics::{Operation, OperationMetrics};
 use super::store_health::StoreHealth;
 
+mod group_sample;
 #[cfg(test)]
 mod tests;
+
+pub use self::group_sample::GroupSample;
 
 /// The pause after a refresh is at least this many times as long as its statements took, so that a database on which counting is
 /// slow spends at most 1 % of its time on it. The wait for the database does not count.
@@ -41,26 +46,37 @@ pub struct QueueStatus {
     pub age: Duration,
     /// The number of leases that are older than the queue's `max_lease_age`. At most 21, which stands for more than 20.
     pub over_age: usize,
+    /// The numbers of its groups. `None`: the queue has none.
+    pub groups: Option<GroupSample>,
+}
+
+/// What a refresh has found.
+#[derive(Clone, Copy, Debug)]
+struct Refresh {
+    stats: Stats,
+    over_age: usize,
+    groups: Option<GroupSample>,
+    at: Instant,
 }
 
 /// The last refresh of a queue, shared with the readers of its status.
 #[derive(Debug, Default)]
-pub(super) struct LastRefresh(Mutex<Option<(Stats, usize, Instant)>>);
+pub(super) struct LastRefresh(Mutex<Option<Refresh>>);
 
 impl LastRefresh {
     /// Returns the status. `None`: no refresh has succeeded yet.
     pub(super) fn status(&self) -> Option<QueueStatus> {
         let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        last.map(|(stats, over_age, at)| QueueStatus {
-            stats,
-            age: at.elapsed(),
-            over_age,
+        last.map(|last| QueueStatus {
+            stats: last.stats,
+            age: last.at.elapsed(),
+            over_age: last.over_age,
+            groups: last.groups,
         })
     }
 
-    fn set(&self, stats: Stats, over_age: usize) {
-        let refresh = Some((stats, over_age, Instant::now()));
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = refresh;
+    fn set(&self, refresh: Refresh) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(refresh);
     }
 }
 
@@ -76,10 +92,17 @@ pub(super) trait MonitoredStore: Send + Sync {
         queue: QueueIndex,
         limit: usize,
     ) -> Result<Vec<ListedItem>, StoreError>;
+
+    /// See [`Browse::find_groups`].
+    async fn find_groups(
+        &self,
+        queue: QueueIndex,
+        search: GroupSearch,
+    ) -> Result<FoundGroups, StoreError>;
 }
 
 #[async_trait]
-impl<T: Inspect + ?Sized> MonitoredStore for T {
+impl<T: Browse + ?Sized> MonitoredStore for T {
     async fn timed_stats(&self, queue: QueueIndex) -> Result<(Stats, Duration), StoreError> {
         Inspect::timed_stats(self, queue).await
     }
@@ -90,6 +113,14 @@ impl<T: Inspect + ?Sized> MonitoredStore for T {
         limit: usize,
     ) -> Result<Vec<ListedItem>, StoreError> {
         self.list(queue, State::Leased, limit).await
+    }
+
+    async fn find_groups(
+        &self,
+        queue: QueueIndex,
+        search: GroupSearch,
+    ) -> Result<FoundGroups, StoreError> {
+        Browse::find_groups(self, queue, search).await
     }
 }
 
@@ -105,6 +136,7 @@ pub(super) struct QueueMonitor<S: ?Sized> {
     pub(super) interval: Duration,
     /// The age at which a lease is reported. `None`: no lease is reported.
     pub(super) max_lease_age: Option<Duration>,
+    pub(super) has_groups: bool,
     pub(super) last_refresh: Arc<LastRefresh>,
     pub(super) metrics: Arc<OperationMetrics>,
     /// The leases that were reported as too old, by key and fencing token, with the time of the last report.
@@ -172,8 +204,27 @@ impl<S: MonitoredStore + ?Sized> QueueMonitor<S> {
                 0
             }
         };
-        self.last_refresh.set(stats, over_age);
-        Ok(took)
+        let (groups, took_groups) = self.sample_groups().await?;
+        self.last_refresh.set(Refresh {
+            stats,
+            over_age,
+            groups,
+            at: Instant::now(),
+        });
+        Ok(took + took_groups)
+    }
+
+    /// Looks at the groups. Returns also how long that took.
+    async fn sample_groups(&self) -> Result<(Option<GroupSample>, Duration), StoreError> {
+        if !self.has_groups {
+            return Ok((None, Duration::ZERO));
+        }
+        let start = Instant::now();
+        let found = self
+            .store
+            .find_groups(self.queue, GroupSample::SEARCH)
+            .await?;
+        Ok((Some(GroupSample::new(&found)), start.elapsed()))
     }
 
     /// Logs the leases that are older than `max`, each when it crosses the age and again at intervals. `oldest` has the

@@ -62,6 +62,7 @@ own! {
     LEASE_DURATION "lease_broker.lease.duration"
     LEASE_TIME_LEFT "lease_broker.lease.time_left"
     RELEASE_REASON "lease_broker.release.reason"
+    GROUP_STATE "lease_broker.group.state"
     HELD_BACK_REASON "lease_broker.held_back.reason"
     SETTLEMENT_OPERATION "lease_broker.settlement.operation"
     SETTLEMENT_REASON "lease_broker.settlement.reason"

@@ -21,6 +21,28 @@ pub enum GroupState {
     Paused,
 }
 
+impl GroupState {
+    /// Every state, in the order of declaration.
+    pub const ALL: [Self; 5] = [
+        Self::Ready,
+        Self::Leased,
+        Self::Waiting,
+        Self::Halted,
+        Self::Paused,
+    ];
+
+    /// Returns the name in lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Leased => "leased",
+            Self::Waiting => "waiting",
+            Self::Halted => "halted",
+            Self::Paused => "paused",
+        }
+    }
+}
+
 /// The item that decides about the state of a group: in a strict group the leased one, or else the first one; in another group the
 /// first ready one, or else a leased or a delayed one. Times are by the store's clock, in milliseconds since 1970-01-01T00:00:00Z.
 #[derive(Clone, Debug, PartialEq)]

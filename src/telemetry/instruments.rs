@@ -6,7 +6,7 @@
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::lease_trace::ReleaseReason;
-use lease_broker_store::StoreError;
+use lease_broker_store::{GroupState, StoreError};
 use opentelemetry::metrics::{AsyncInstrument, Histogram, Meter};
 
 use self::Series::{Process, Queue, QueueIfFull};
@@ -127,6 +127,9 @@ instruments! {
     OLDEST_READY_AGE "lease_broker.oldest_ready.age" "s" Queue(1); "Time since the oldest ready item became ready"
     OLDEST_LEASE_AGE "lease_broker.oldest_lease.age" "s" Queue(1); "Time since the oldest lease was claimed"
     OLDEST_SAMPLED "lease_broker.oldest.sampled" "" Queue(2); "1 if the oldest item of the state was searched in a sample"
+    GROUPS "lease_broker.groups" "{group}" Queue(GroupState::ALL.len()); "Groups in each state, among the first 1,000"
+    GROUPS_CAPPED "lease_broker.group.capped" "" Queue(1); "1 if the queue has more groups than were looked at"
+    OLDEST_HEAD_AGE "lease_broker.group.oldest_head.age" "s" Queue(1); "Longest time for which a group, not paused, has been at the same item"
     LEASES_OVER_AGE "lease_broker.lease.over_age" "{lease}" Queue(1); "Leases older than max_lease_age, at most 21"
     MAX_LEASE_AGE "lease_broker.max_lease_age" "s" Queue(1); "The setting max_lease_age of the queue"
     STATS_AGE "lease_broker.stats.age" "s" Queue(1); "Time since the last refresh of the statistics"

@@ -9,11 +9,11 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::Meter;
 
 use super::instruments::{
-    ITEMS, ITEMS_CAPPED, Instrument, LEASES_OVER_AGE, MAX_LEASE_AGE, OLDEST_LEASE_AGE,
-    OLDEST_READY_AGE, OLDEST_SAMPLED, STATS_AGE,
+    GROUPS, GROUPS_CAPPED, ITEMS, ITEMS_CAPPED, Instrument, LEASES_OVER_AGE, MAX_LEASE_AGE,
+    OLDEST_HEAD_AGE, OLDEST_LEASE_AGE, OLDEST_READY_AGE, OLDEST_SAMPLED, STATS_AGE,
 };
 use super::queue_labels::QueueLabels;
-use crate::broker::{Broker, QueueStatus};
+use crate::broker::{Broker, GroupSample, QueueStatus};
 use crate::span::attribute;
 
 /// Registers the instruments. They keep no reference that would keep the broker alive.
@@ -62,13 +62,18 @@ pub(super) fn register(
             }
         });
     });
-    let ages: [(Instrument, Age); 3] = [
+    register_groups(meter, &statuses);
+    let ages: [(Instrument, Age); 4] = [
         (OLDEST_READY_AGE, |status| {
             let age = status.stats.oldest_ready?;
             Some((age + status.age).as_secs_f64())
         }),
         (OLDEST_LEASE_AGE, |status| {
             let age = status.stats.oldest_lease?;
+            Some((age + status.age).as_secs_f64())
+        }),
+        (OLDEST_HEAD_AGE, |status| {
+            let age = status.groups?.oldest_head?;
             Some((age + status.age).as_secs_f64())
         }),
         (STATS_AGE, |status| Some(status.age.as_secs_f64())),
@@ -103,6 +108,26 @@ pub(super) fn register(
                 observer.observe(status.over_age as u64, std::slice::from_ref(queue));
             }
         }
+    });
+}
+
+fn register_groups(meter: &Meter, statuses: &Statuses) {
+    let grouped = statuses.clone();
+    GROUPS.gauge(meter, move |observer| {
+        grouped.for_each(|status, queue| {
+            for (state, count) in status.groups.iter().flat_map(GroupSample::counts) {
+                let state = KeyValue::new(attribute::GROUP_STATE, state.name());
+                observer.observe(count, &[state, queue.clone()]);
+            }
+        });
+    });
+    let capped = statuses.clone();
+    GROUPS_CAPPED.gauge(meter, move |observer| {
+        capped.for_each(|status, queue| {
+            if let Some(groups) = &status.groups {
+                observer.observe(u64::from(groups.is_partial), std::slice::from_ref(queue));
+            }
+        });
     });
 }
 

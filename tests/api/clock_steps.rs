@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use lease_broker::broker::Operation;
-use lease_broker_proto::{ClaimBatchRequest, Outcome};
+use lease_broker_proto::{ClaimBatchRequest, HeldBack, Outcome};
 use lease_broker_store::QueueIndex;
 use lease_broker_store::sqlite::system_clock;
 
@@ -23,6 +23,22 @@ lease_duration = '30min'
 max_attempts = 1
 ";
 
+/// Three items at once, and then one per hour.
+const LIMITED_QUEUE: &str = "
+[queues.work]
+managed_columns = { payload = 'text' }
+lease_duration = '30min'
+rate = { items = 1, per = '1h', burst = 3 }
+";
+
+/// Starts a server whose clock is the system's, moved by a number of milliseconds.
+async fn serve(config: &str) -> (Server, Arc<AtomicI64>) {
+    let offset = Arc::<AtomicI64>::default();
+    let (clock, stepped) = (system_clock(), offset.clone());
+    let clock = Arc::new(move || clock() + stepped.load(Ordering::SeqCst));
+    (Server::with_clock(config, clock).await, offset)
+}
+
 /// A server whose store has a clock that the test steps.
 struct SteppedServer {
     server: Server,
@@ -38,10 +54,7 @@ impl SteppedServer {
 
     /// Claims for this duration. `None`: as configured.
     async fn start_with_leases(lease: Option<Duration>) -> (Self, Vec<String>) {
-        let offset = Arc::<AtomicI64>::default();
-        let (clock, stepped) = (system_clock(), offset.clone());
-        let clock = Arc::new(move || clock() + stepped.load(Ordering::SeqCst));
-        let server = Server::with_clock(QUEUE, clock).await;
+        let (server, offset) = serve(QUEUE).await;
         let client = server.client().await;
         client.enqueue(&["a", "b", "c"]).await;
         let claim = ClaimBatchRequest {
@@ -148,4 +161,29 @@ async fn step_back_keeps_leases() {
             .iter()
             .all(|result| result.outcome() == Outcome::Applied)
     );
+}
+
+#[tokio::test]
+async fn rate_gives_no_more_than_its_burst_after_a_step_and_its_waits_stay_short() {
+    let (server, offset) = serve(LIMITED_QUEUE).await;
+    let client = server.client().await;
+    client.enqueue(&["x"; 20]).await;
+    assert_eq!(client.claim(9).await.len(), 3);
+    offset.fetch_add(HOUR, Ordering::SeqCst);
+    assert_eq!(client.claim(9).await.len(), 1);
+    offset.fetch_add(100 * HOUR, Ordering::SeqCst);
+    assert_eq!(client.claim(9).await.len(), 3);
+    // What was given out before the step back is in the future now.
+    offset.fetch_add(-50 * HOUR, Ordering::SeqCst);
+    let empty = client
+        .rpc
+        .clone()
+        .claim_batch(client.claim_request(9))
+        .await;
+    let empty = empty.expect("an answer").into_inner();
+    assert_eq!(empty.held_back(), HeldBack::Rate);
+    let wait = empty.retry_after.expect("the time of the next token");
+    assert!(wait.seconds <= HOUR / 1_000 + 1, "{wait:?}");
+    offset.fetch_add(HOUR + 2_000, Ordering::SeqCst);
+    assert_eq!(client.claim(9).await.len(), 1);
 }

@@ -30,6 +30,10 @@ max_attempts = 1
 max_lease_age = '1s'
 [queues.outbox]
 managed_columns = { payload = 'text' }
+[queues.orders]
+managed_columns = { payload = 'text' }
+max_attempts = 1
+group = { column = 'payload', on_dead = 'halt' }
 ";
 
 fn serving() -> (Workspace, Client, SocketAddr) {
@@ -81,6 +85,7 @@ async fn work(client: &Client, admin: SocketAddr) {
         .remove(0);
     let extended = client.try_heartbeat(&[&held.lease_id], None).await;
     extended.expect("it is extended");
+    client.for_queue("orders").enqueue(&["ada"]).await;
     let unknown = client.for_queue("nowhere");
     let refused = unknown.try_claim(unknown.claim_request(1)).await;
     refused.expect_err("the queue is unknown");
@@ -90,8 +95,10 @@ async fn work(client: &Client, admin: SocketAddr) {
         let old = "lease_broker_lease_over_age{lease_broker_queue_name=\"work\"}";
         let dead =
             "lease_broker_items{lease_broker_item_state=\"dead\",lease_broker_queue_name=\"work\"}";
+        let groups =
+            "lease_broker_group_oldest_head_age_seconds{lease_broker_queue_name=\"orders\"}";
         let at_least = |name: &str, count| series.get(name).is_some_and(|value| *value >= count);
-        at_least(expired, 1.0) && at_least(old, 1.0) && at_least(dead, 2.0)
+        at_least(expired, 1.0) && at_least(old, 1.0) && at_least(dead, 2.0) && at_least(groups, 0.0)
     });
 }
 
@@ -250,6 +257,34 @@ async fn claims_without_a_lease_are_counted_by_their_reason() {
     assert_eq!(client.claim(1).await.len(), 0);
     let counts = ["nothing_ready", "paused", "rate"].map(count);
     assert_eq!(counts.map(|count| count.to_string()), ["1", "2", "0"]);
+}
+
+#[tokio::test]
+async fn groups_are_counted_by_their_state() {
+    let (_workspace, client, admin) = serving();
+    let orders = client.for_queue("orders");
+    orders.enqueue(&["ada", "ada", "bob", "cyd"]).await;
+    let lease = orders.claim_one().await;
+    orders.fail(&lease.lease_id, "no luck").await;
+    orders.claim_one().await;
+    wait_until_blocking("the statistics are fresh", || {
+        let series = series(admin);
+        let count = |state| {
+            let labels =
+                format!("lease_broker_group_state=\"{state}\",lease_broker_queue_name=\"orders\"");
+            series
+                .get(&format!("lease_broker_groups{{{labels}}}"))
+                .copied()
+        };
+        let counts = ["ready", "leased", "waiting", "halted", "paused"].map(count);
+        counts == [1.0, 1.0, 0.0, 1.0, 0.0].map(Some)
+    });
+    let series = series(admin);
+    let capped = "lease_broker_group_capped{lease_broker_queue_name=\"orders\"}";
+    assert_eq!(series.get(capped), Some(&0.0), "{series:#?}");
+    let without_groups =
+        |name: &&String| name.starts_with("lease_broker_group") && name.contains("work");
+    assert_eq!(series.keys().find(without_groups), None);
 }
 
 #[tokio::test]

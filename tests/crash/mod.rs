@@ -2,6 +2,7 @@
 
 mod operations;
 mod power_loss;
+mod rates;
 mod restores;
 mod workload;
 
@@ -36,8 +37,12 @@ struct Site {
 
 impl Site {
     fn new() -> Self {
+        Self::with(QUEUES)
+    }
+
+    fn with(queues: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder is created");
-        std::fs::write(folder.path().join("queues.toml"), QUEUES).expect("the file is written");
+        std::fs::write(folder.path().join("queues.toml"), queues).expect("the file is written");
         Self { folder }
     }
 

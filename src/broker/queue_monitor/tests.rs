@@ -45,6 +45,10 @@ impl MonitoredStore for SlowStore {
             error: None,
         }])
     }
+
+    async fn find_groups(&self, _: QueueIndex, _: GroupSearch) -> Result<FoundGroups, StoreError> {
+        Ok(FoundGroups::default())
+    }
 }
 
 fn slow_store(wait: Duration, took: Result<Duration, StoreError>) -> Arc<SlowStore> {
@@ -72,6 +76,7 @@ fn monitor(
         queue_name: String::new(),
         interval: Duration::from_secs(10),
         max_lease_age: None,
+        has_groups: false,
         last_refresh: Arc::default(),
         metrics: Arc::new(metrics),
         reported: HashMap::new(),
