@@ -16,6 +16,9 @@ import (
 // maxItemsPerCall is the largest number of items in a call.
 const maxItemsPerCall = 1000
 
+// maxGroups is the largest number of groups that a claim can name.
+const maxGroups = 100
+
 // Option sets an option of a worker or a client. A client has only Credentials, Token and Logger.
 type Option func(*options)
 
@@ -29,6 +32,7 @@ type options struct {
 	heartbeat   bool
 	timeLimit   time.Duration
 	wait        time.Duration
+	groups      []string
 	grace       time.Duration
 	stuckAfter  time.Duration
 	maxStuck    int
@@ -59,6 +63,9 @@ func TimeLimit(limit time.Duration) Option { return func(o *options) { o.timeLim
 
 // Wait is the time that a claim waits for items, up to 60 s. Default: 20 s.
 func Wait(duration time.Duration) Option { return func(o *options) { o.wait = duration } }
+
+// Groups are the groups whose items are claimed, up to 100, each in the form of Item.Key. Default: any item is claimed.
+func Groups(groups ...string) Option { return func(o *options) { o.groups = groups } }
 
 // Grace is the time that handlers have to end when the worker stops. They are then cancelled with ErrShutdown and have 5 s
 // more, and the last settlements another 5 s. Keep the sum below the time that your supervisor waits. Default: 15 s, for the 30 s
@@ -130,6 +137,8 @@ func (o *options) checkWorker() error {
 		return errBatch(o.batch)
 	case o.maxStuck < 1:
 		return fmt.Errorf("MaxStuck is %d; it must be at least 1", o.maxStuck)
+	case len(o.groups) > maxGroups:
+		return fmt.Errorf("Groups has %d entries; it must have at most %d", len(o.groups), maxGroups)
 	case o.lease < 0 || o.timeLimit < 0 || o.wait < 0 || o.grace < 0:
 		return fmt.Errorf("a duration is negative")
 	case o.stuckAfter <= 0:

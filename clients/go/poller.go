@@ -84,6 +84,7 @@ func (p *poller) claim(ctx context.Context, slots int) error {
 		WaitTimeout: durationpb.New(wait),
 		RequestId:   newRequestID(),
 		MaxBytes:    maxResponseBytes,
+		Groups:      options.groups,
 	}
 	if options.lease > 0 {
 		request.LeaseDuration = durationpb.New(options.lease)

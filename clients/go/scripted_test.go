@@ -41,7 +41,7 @@ type scriptedBroker struct {
 
 	wake func(ctx context.Context, call int) error
 	// claim returns the error of a claim before the one that gets the lease.
-	claim     func() error
+	claim     func(request *pb.ClaimBatchRequest) error
 	complete  func(ctx context.Context, call int, request *pb.CompleteRequest) (*pb.CompleteResponse, error)
 	fail      func(call int, failure *pb.Failure) *pb.SettleResult
 	heartbeat func(call int, renewal *pb.Renewal) *pb.HeartbeatResult
@@ -63,9 +63,9 @@ func (s *scriptedBroker) Wake(ctx context.Context, _ *pb.WakeRequest) (*pb.WakeR
 	return &pb.WakeResponse{}, s.wake(ctx, s.count("Wake"))
 }
 
-func (s *scriptedBroker) ClaimBatch(ctx context.Context, _ *pb.ClaimBatchRequest) (*pb.ClaimBatchResponse, error) {
+func (s *scriptedBroker) ClaimBatch(ctx context.Context, request *pb.ClaimBatchRequest) (*pb.ClaimBatchResponse, error) {
 	if s.claim != nil {
-		if err := s.claim(); err != nil {
+		if err := s.claim(request); err != nil {
 			return nil, err
 		}
 	}
@@ -201,9 +201,9 @@ func TestErrorSaysWhetherACallWasApplied(t *testing.T) {
 }
 
 // work starts a worker with one slot. The test ends it.
-func (s *scriptedBroker) work(t *testing.T, handler leasebroker.Handler) (*leasebroker.Worker, *watcher) {
+func (s *scriptedBroker) work(t *testing.T, handler leasebroker.Handler, options ...leasebroker.Option) (*leasebroker.Worker, *watcher) {
 	events := newWatcher(t)
-	worker, err := leasebroker.NewWorker(s.address, "work", handler, events.option())
+	worker, err := leasebroker.NewWorker(s.address, "work", handler, append(options, events.option())...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,6 +286,23 @@ func TestRefusedFailureIsSentAgainWithoutTheRefusedField(t *testing.T) {
 		second.LeaseId, second.ErrorMessage = "lease-1", "Retry: later"
 		if <-sent; !proto.Equal(<-sent, second) {
 			t.Errorf("a failure without %s differs from %v", field, second)
+		}
+	}
+}
+
+func TestClaimAndNextClaimNameTheGroups(t *testing.T) {
+	broker := startScripted(t)
+	sent := make(chan []string, 10)
+	broker.claim = func(request *pb.ClaimBatchRequest) error { sent <- request.Groups; return nil }
+	broker.complete = func(_ context.Context, _ int, request *pb.CompleteRequest) (*pb.CompleteResponse, error) {
+		sent <- request.GetNext().GetGroups()
+		return &pb.CompleteResponse{Results: []*pb.SettleResult{{Outcome: pb.Outcome_OUTCOME_APPLIED}}}, nil
+	}
+	handler := func(context.Context, *item) (*result, error) { return nil, nil }
+	broker.work(t, handler, leasebroker.Groups("42", "43"))
+	for range 2 {
+		if groups := <-sent; !slices.Equal(groups, []string{"42", "43"}) {
+			t.Errorf("a claim has the groups %v", groups)
 		}
 	}
 }
@@ -456,7 +473,7 @@ func TestRefusalWithAWaitDoesNotEndTheWorker(t *testing.T) {
 	}
 	broker := startScripted(t)
 	claims := slices.Concat(refusals, refusals)
-	broker.claim = func() error {
+	broker.claim = func(*pb.ClaimBatchRequest) error {
 		broker.mu.Lock()
 		defer broker.mu.Unlock()
 		if len(claims) == 0 {

@@ -226,6 +226,7 @@ func (s *settler) nextClaim(slots int) *pb.NextClaim {
 		MaxItems:  int32(slots * options.slotSize()),
 		RequestId: newRequestID(),
 		MaxBytes:  maxResponseBytes,
+		Groups:    options.groups,
 	}
 	if options.lease > 0 {
 		claim.LeaseDuration = durationpb.New(options.lease)

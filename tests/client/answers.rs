@@ -171,7 +171,7 @@ async fn failed_next_claim_is_made_again_after_its_delay() {
     let retried_at = std::time::Instant::now();
     let claims = || -> Vec<_> {
         let calls = broker.calls().into_iter();
-        let claims = calls.filter(|call| matches!(call.message, Message::Claim));
+        let claims = calls.filter(|call| matches!(call.message, Message::Claim(_)));
         claims.map(|call| call.at).collect()
     };
     let claimed = async || claims().len() == 2;

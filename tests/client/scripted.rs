@@ -26,7 +26,7 @@ pub(crate) struct Call {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
-    Claim,
+    Claim(proto::ClaimBatchRequest),
     Heartbeat(proto::HeartbeatRequest),
     Fail(proto::FailRequest),
     ReleaseClaims(proto::ReleaseClaimsRequest),
@@ -168,7 +168,7 @@ impl LeaseService for Scripted {
         &self,
         request: Request<proto::ClaimBatchRequest>,
     ) -> Result<Response<proto::ClaimBatchResponse>, Status> {
-        self.note(&request, Message::Claim);
+        self.note(&request, Message::Claim(request.get_ref().clone()));
         if let Some(error) = self.next(|answers| &mut answers.claim_errors) {
             return Err(error);
         }

@@ -1,6 +1,9 @@
-//! Options and credentials that are refused before a call is made.
+//! Options and credentials that are refused before a call is made, and the groups that claims name.
 
-use lease_broker_client::{Client, Context, Credentials, Done, Item, Tls, Worker};
+use lease_broker_client::{Client, Context, Credentials, Done, Item, Retry, Tls, Worker};
+
+use crate::client::scripted::{Message, Scripted};
+use crate::support::timeout::wait_until;
 
 fn refusal(worker: Worker) -> String {
     let refused = worker.start(async |_: Item, _: Context| Ok(Done::new()));
@@ -12,8 +15,32 @@ async fn options_out_of_range_are_refused() {
     let worker = |queue: &str| Worker::new("127.0.0.1:1", queue);
     assert!(refusal(worker("")).contains("queue"));
     assert!(refusal(worker("work").concurrency(0)).contains("concurrency"));
+    assert!(refusal(worker("work").groups(["42"; 101])).contains("groups has 101 entries"));
     assert!(refusal(Worker::new("", "work")).contains("address"));
     assert!(refusal(Worker::new("dns:///localhost:1,127.0.0.1:2", "work")).contains("address"));
+}
+
+#[tokio::test]
+async fn claim_and_next_claim_name_the_groups() {
+    let broker = Scripted::new([]);
+    let address = broker.serve(None).await.to_string();
+    let worker = Worker::new(address, "work").groups(["42", "43"]);
+    let _worker = worker
+        .start(async |_: Item, _: Context| Err(Retry::new("busy").into()))
+        .expect("it starts");
+    let groups = || -> Vec<_> {
+        let groups = broker
+            .calls()
+            .into_iter()
+            .filter_map(|call| match call.message {
+                Message::Claim(request) => Some(request.groups),
+                Message::Fail(request) => Some(request.next.expect("a claim").groups),
+                _ => None,
+            });
+        groups.take(2).collect()
+    };
+    wait_until("the worker fails the item", async || groups().len() == 2).await;
+    assert_eq!(groups(), [["42", "43"], ["42", "43"]]);
 }
 
 #[tokio::test]

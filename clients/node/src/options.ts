@@ -12,6 +12,7 @@ import type { Middleware } from "./runner.js";
 export const MAX_ITEMS_PER_CALL = 1_000;
 
 const MAX_WORKER_ID = 128;
+const MAX_GROUPS = 100;
 
 /** A log. `console` is one. */
 export interface Logger {
@@ -33,6 +34,8 @@ export interface QueueOptions {
   readonly timeLimit?: Duration;
   /** The time that a claim waits for items, up to 60 s. Default: 20 s. */
   readonly wait?: Duration;
+  /** The groups whose items are claimed, up to 100, each in the form of `Item.key`. Default: any item is claimed. */
+  readonly groups?: readonly string[];
   /** The time after its cancellation at which a handler that still runs is reported as stuck. Default: 30 s. */
   readonly stuckAfter?: Duration;
   /** The number of stuck handlers whose slots are replaced. Default: `concurrency`. */
@@ -83,6 +86,7 @@ export interface Options {
   readonly heartbeat: boolean;
   readonly timeLimit: number | null;
   readonly wait: number;
+  readonly groups: readonly string[];
   readonly stuckAfter: number;
   readonly maxStuck: number;
   readonly middleware: readonly Middleware[];
@@ -116,6 +120,8 @@ export function checkOptions(
   if (slotSize > MAX_ITEMS_PER_CALL) {
     throw new RangeError(`batch is ${slotSize}; a call returns at most ${MAX_ITEMS_PER_CALL} items`);
   }
+  const groups = options.groups ?? [];
+  if (groups.length > MAX_GROUPS) throw new RangeError(`groups has ${groups.length} entries; it must have at most ${MAX_GROUPS}`);
   return {
     queue,
     workerId,
@@ -126,6 +132,7 @@ export function checkOptions(
     heartbeat: options.heartbeat ?? true,
     timeLimit: options.timeLimit === undefined ? null : positive("timeLimit", options.timeLimit),
     wait: milliseconds("wait", options.wait ?? "20s"),
+    groups,
     stuckAfter: positive("stuckAfter", options.stuckAfter ?? "30s"),
     maxStuck: count("maxStuck", options.maxStuck ?? concurrency),
     middleware: options.middleware ?? [],

@@ -63,7 +63,7 @@ export class Poller {
 
   async #claim(slots: number): Promise<void> {
     const { state, caller } = this;
-    const { queue, workerId, slotSize, lease } = state.options;
+    const { queue, workerId, slotSize, lease, groups } = state.options;
     // Without an answer before, a claim that waits for items looks like a broker that does not answer.
     const wait = this.health.answers ? state.options.wait : 0;
     const request = create(ClaimBatchRequestSchema, {
@@ -73,6 +73,7 @@ export class Poller {
       waitTimeout: durationMessage(wait),
       requestId: randomUUID(),
       maxBytes: MAX_BYTES,
+      groups: [...groups],
     });
     if (lease !== null) request.leaseDuration = durationMessage(lease);
     const begun = now();

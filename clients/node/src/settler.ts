@@ -148,12 +148,13 @@ export class Settler {
   }
 
   #nextClaim(slots: number): NextClaim {
-    const { workerId, slotSize, lease } = this.state.options;
+    const { workerId, slotSize, lease, groups } = this.state.options;
     const next = create(NextClaimSchema, {
       workerId,
       maxItems: slots * slotSize,
       requestId: randomUUID(),
       maxBytes: MAX_BYTES,
+      groups: [...groups],
     });
     if (lease !== null) next.leaseDuration = durationMessage(lease);
     return next;

@@ -61,6 +61,7 @@ test("options out of their range are refused", () => {
   assert.throws(create("", {}), /queue is empty/);
   assert.throws(create("work", { concurrency: 2.5 }), /concurrency is 2.5/);
   assert.throws(create("work", { workerId: "" }), /workerId has 0 characters/);
+  assert.throws(create("work", { groups: Array(101).fill("42") }), /groups has 101 entries/);
 });
 
 test("rows of more than 3 MiB are several calls", async (t) => {

@@ -7,7 +7,15 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { status } from "@grpc/grpc-js";
 
 import { type Handler, Retry, Worker } from "../src/index.js";
-import { type CompleteRequest, type FailRequest, HeldBack, type HeartbeatRequest, Outcome, type ReleaseClaimsRequest } from "../src/v1.js";
+import {
+  type ClaimBatchRequest,
+  type CompleteRequest,
+  type FailRequest,
+  HeldBack,
+  type HeartbeatRequest,
+  Outcome,
+  type ReleaseClaimsRequest,
+} from "../src/v1.js";
 import { Journal } from "./support/journal.js";
 import { type Script, type ScriptedServer, startServer } from "./support/scripted_server.js";
 import { quiet } from "./support/work.js";
@@ -172,6 +180,21 @@ test("a wrong count of results leaves the items unknown", async (t) => {
   const script = { complete: [{ message: { results: [], next: { leases: [lease("b")] } } }] };
   const { journal } = await settle(t, [lease("a")], script, () => undefined, (journal) => journal.waitFor("unknown"));
   assert.equal(journal.count("claimed"), 1);
+});
+
+test("a claim and a next claim name the groups", async (t) => {
+  const server = await startServer(t, {
+    claimBatch: [{ message: { leases: [lease("a")] } }, "never"],
+    complete: [results(Outcome.APPLIED)],
+    releaseClaims: [{ message: {} }],
+  });
+  const groups = ["42", "43"];
+  const worker = new Worker(server.address, "work", () => undefined, { groups });
+  await worker.start();
+  await waitForCalls(server, "Complete", 1);
+  await worker.stop();
+  assert.deepEqual((server.of("ClaimBatch")[0]?.request as ClaimBatchRequest).groups, groups);
+  assert.deepEqual((server.of("Complete")[0]?.request as CompleteRequest).next?.groups, groups);
 });
 
 test("a failed next claim delays the next one", async (t) => {

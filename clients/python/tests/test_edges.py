@@ -143,6 +143,8 @@ def test_unexpected_error_of_a_thread_stops_the_worker(server: ScriptedServer, m
         ({"batch": "3"}, "batch is 3"),
         ({"worker_id": ""}, "worker_id has 0 characters"),
         ({"worker_id": "x" * 129}, "worker_id has 129 characters"),
+        ({"groups": "42"}, "groups is '42'"),
+        ({"groups": ["42"] * 101}, "groups has 101 entries"),
     ],
 )
 def test_option_out_of_its_range_is_refused(options: dict[str, Any], text: str) -> None:

@@ -142,6 +142,14 @@ def test_wrong_count_of_results_leaves_the_items_unknown(server: ScriptedServer)
     assert names(events).count("claimed") == 1
 
 
+def test_claim_and_next_claim_name_the_groups(server: ScriptedServer) -> None:
+    server.answer("ClaimBatch", *claims(lease("1")))
+    server.answer("Complete", complete)
+    work(server, lambda item: None, lambda events: "completed" in names(events), groups=["42", "43"])
+    assert server.requests["ClaimBatch"][0].groups == ["42", "43"]
+    assert server.requests["Complete"][0].next.groups == ["42", "43"]
+
+
 def test_failed_next_claim_delays_the_next_one(server: ScriptedServer) -> None:
     answers = claims(lease("1"))
     claimed_at: list[float] = []

@@ -51,6 +51,12 @@ impl Worker {
         self
     }
 
+    /// Sets the groups whose items are claimed, up to 100, each in the form of [`Item::key`]. Default: any item is claimed.
+    pub fn groups(mut self, groups: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.options.groups = groups.into_iter().map(Into::into).collect();
+        self
+    }
+
     /// Sets the time that handlers have to end when the worker stops. They are then cancelled, and have 5 s more. Keep
     /// this time plus 10 s below the time after which your supervisor kills the process. Default: 15 s, for the 30 s of Kubernetes.
     pub fn grace(mut self, time: Duration) -> Self {

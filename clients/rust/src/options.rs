@@ -11,6 +11,7 @@ use super::middleware::Middleware;
 /// The largest number of items in a call.
 pub(super) const MAX_ITEMS_PER_CALL: usize = 1_000;
 const MAX_WORKER_ID: usize = 128;
+const MAX_GROUPS: usize = 100;
 
 #[derive(Clone)]
 pub(super) struct Options {
@@ -23,6 +24,7 @@ pub(super) struct Options {
     pub(super) heartbeat: bool,
     pub(super) time_limit: Option<Duration>,
     pub(super) wait: Duration,
+    pub(super) groups: Vec<String>,
     pub(super) grace: Duration,
     pub(super) stuck_after: Duration,
     pub(super) max_stuck: Option<usize>,
@@ -51,6 +53,7 @@ impl Options {
             heartbeat: true,
             time_limit: None,
             wait: Duration::from_secs(20),
+            groups: Vec::new(),
             grace: Duration::from_secs(15),
             stuck_after: Duration::from_secs(30),
             max_stuck: None,
@@ -78,6 +81,9 @@ impl Options {
                 "the batch is {}; it must be 1 to {MAX_ITEMS_PER_CALL}",
                 self.batch
             )
+        } else if self.groups.len() > MAX_GROUPS {
+            let count = self.groups.len();
+            format!("groups has {count} entries; it must have at most {MAX_GROUPS}")
         } else if self.stuck_after.is_zero() {
             "stuck_after is 0; it must be more".to_owned()
         } else {

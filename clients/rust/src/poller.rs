@@ -75,7 +75,7 @@ impl Poller {
             options.wait
         };
         let request = proto::ClaimBatchRequest {
-            groups: Vec::new(),
+            groups: options.groups.clone(),
             queue: options.queue.clone(),
             worker_id: options.worker_id.clone(),
             max_items: i32::try_from(slots * options.batch).unwrap_or(i32::MAX),

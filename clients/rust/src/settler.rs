@@ -260,7 +260,7 @@ impl Settler {
     fn next_claim(&self, slots: usize) -> proto::NextClaim {
         let options = &self.state.options;
         proto::NextClaim {
-            groups: Vec::new(),
+            groups: options.groups.clone(),
             worker_id: options.worker_id.clone(),
             max_items: i32::try_from(slots * options.batch).unwrap_or(i32::MAX),
             lease_duration: options.lease.map(duration_to_proto),

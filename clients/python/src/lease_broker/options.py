@@ -17,6 +17,7 @@ from lease_broker.handlers import Middleware
 
 _MAX_ITEMS_PER_CALL = 1_000
 _MAX_WORKER_ID = 128
+_MAX_GROUPS = 100
 _DURATIONS = ("lease", "time_limit", "wait", "stuck_after")
 
 
@@ -41,6 +42,8 @@ class QueueOptions(TypedDict, total=False):
     """The longest run of a handler. Default: no limit."""
     wait: timedelta | float
     """The time that a claim waits for items. Default: 20 s."""
+    groups: Sequence[str]
+    """The groups whose items are claimed, up to 100, each in the form of `Item.key`. Default: any item is claimed."""
     stuck_after: timedelta | float
     """The time after its cancellation at which a handler that still runs is reported. Default: 30 s."""
     max_stuck: int | None
@@ -63,6 +66,7 @@ class Options:
     heartbeat: bool = True
     time_limit: float | None = None
     wait: float = 20.0
+    groups: Sequence[str] = ()
     stuck_after: float = 30.0
     max_stuck: int | None = None
     middleware: Sequence[Middleware] = ()
@@ -96,6 +100,10 @@ class Options:
                 raise ValueError(f"{name} is {value}; it must be greater than 0")
         if self.wait < 0:
             raise ValueError(f"wait is {self.wait}; it must not be negative")
+        if isinstance(self.groups, str) or not all(isinstance(group, str) for group in self.groups):
+            raise ValueError(f"groups is {self.groups!r}; it must be a list of texts")
+        if len(self.groups) > _MAX_GROUPS:
+            raise ValueError(f"groups has {len(self.groups)} entries; it must have at most {_MAX_GROUPS}")
 
     @property
     def slot_size(self) -> int:

@@ -105,6 +105,7 @@ class Poller:
             wait_timeout=duration(wait),
             request_id=str(uuid.uuid4()),
             max_bytes=MAX_BYTES,
+            groups=options.groups,
         )
         if options.lease is not None:
             request.lease_duration.CopyFrom(duration(options.lease))

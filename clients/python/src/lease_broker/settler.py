@@ -120,6 +120,7 @@ class Settler:
             claim.max_items = slots * options.slot_size
             claim.request_id = str(uuid.uuid4())
             claim.max_bytes = MAX_BYTES
+            claim.groups.extend(options.groups)
             if options.lease is not None:
                 claim.lease_duration.CopyFrom(duration(options.lease))
         return Settlement(rpc, group, slots, request)

@@ -5,6 +5,7 @@ import java.net.UnknownHostException;
 import java.security.SecureRandom;
 import java.time.Duration;
 import java.util.HexFormat;
+import java.util.List;
 import java.util.concurrent.Executor;
 import java.util.function.Consumer;
 
@@ -18,6 +19,7 @@ record Options(
     boolean heartbeat,
     Duration timeLimit,
     Duration pollWait,
+    List<String> groups,
     Duration stuckAfter,
     int maxStuck,
     Consumer<Event> onEvent,
@@ -26,6 +28,8 @@ record Options(
 
   /** The largest number of items in a call. */
   static final int MAX_ITEMS_PER_CALL = 1_000;
+
+  private static final int MAX_GROUPS = 100;
 
   Options {
     require(!queue.isEmpty(), "queue is empty");
@@ -37,13 +41,14 @@ record Options(
     require(timeLimit == null || isPositive(timeLimit), "timeLimit is " + timeLimit + "; it must be more than 0");
     require(isPositive(stuckAfter), "stuckAfter is " + stuckAfter + "; it must be more than 0");
     require(!pollWait.isNegative(), "wait is " + pollWait + "; it must not be negative");
+    require(groups.size() <= MAX_GROUPS, "groups has " + groups.size() + " entries; it must have at most " + MAX_GROUPS);
   }
 
   static Options of(Queue queue, String workerId, System.Logger logger) {
     int maxStuck = queue.maxStuck == null ? Math.max(queue.concurrency, 1) : queue.maxStuck;
     return new Options(
         queue.name, workerId, queue.concurrency, queue.batch, queue.lease, queue.heartbeat, queue.timeLimit, queue.wait,
-        queue.stuckAfter, maxStuck, queue.onEvent, logger, queue.executor);
+        queue.groups, queue.stuckAfter, maxStuck, queue.onEvent, logger, queue.executor);
   }
 
   /** The number of items that one handler gets. */

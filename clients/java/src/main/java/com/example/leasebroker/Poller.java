@@ -90,7 +90,8 @@ final class Poller {
             .setMaxItems(slots * options.slotSize())
             .setWaitTimeout(Values.duration(wait))
             .setRequestId(UUID.randomUUID().toString())
-            .setMaxBytes(MAX_RESPONSE_BYTES);
+            .setMaxBytes(MAX_RESPONSE_BYTES)
+            .addAllGroups(options.groups());
     if (options.lease() != null) {
       request.setLeaseDuration(Values.duration(options.lease()));
     }

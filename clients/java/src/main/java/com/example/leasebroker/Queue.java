@@ -16,6 +16,7 @@ public final class Queue {
   boolean heartbeat = true;
   Duration timeLimit;
   Duration wait = Duration.ofSeconds(20);
+  List<String> groups = List.of();
   Duration stuckAfter = Duration.ofSeconds(30);
   Integer maxStuck;
   Consumer<Event> onEvent;
@@ -74,6 +75,12 @@ public final class Queue {
   /** The time that a claim waits for items, up to 60 s. Default: 20 s. */
   public Queue wait(Duration duration) {
     wait = duration;
+    return this;
+  }
+
+  /** The groups whose items are claimed, up to 100, each in the form of {@link Item#key}. Default: any item is claimed. */
+  public Queue groups(List<String> values) {
+    groups = List.copyOf(values);
     return this;
   }
 

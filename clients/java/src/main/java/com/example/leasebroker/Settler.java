@@ -304,7 +304,8 @@ final class Settler {
             .setWorkerId(options.workerId())
             .setMaxItems(slots * options.slotSize())
             .setRequestId(UUID.randomUUID().toString())
-            .setMaxBytes(Poller.MAX_RESPONSE_BYTES);
+            .setMaxBytes(Poller.MAX_RESPONSE_BYTES)
+            .addAllGroups(options.groups());
     if (options.lease() != null) {
       claim.setLeaseDuration(Values.duration(options.lease()));
     }

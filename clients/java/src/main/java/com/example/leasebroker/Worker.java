@@ -248,6 +248,12 @@ public final class Worker {
       return this;
     }
 
+    /** Sets {@link Queue#groups} of the first queue. */
+    public Builder groups(List<String> values) {
+      first.groups(values);
+      return this;
+    }
+
     /**
      * The time that handlers have to return when the worker stops. They are then cancelled with {@link Cause#SHUTDOWN} and have
      * 5 s more. Keep the sum below the time that your supervisor waits. Default: 15 s.

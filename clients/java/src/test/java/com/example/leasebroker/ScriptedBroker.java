@@ -51,6 +51,7 @@ final class ScriptedBroker extends LeaseServiceGrpc.LeaseServiceImplBase impleme
   private static final Context.Key<String> AUTHORIZATION = Context.key("authorization");
 
   final AtomicInteger wakes = new AtomicInteger();
+  final List<ClaimBatchRequest> claimRequests = Collections.synchronizedList(new ArrayList<>());
   final List<CompleteRequest> completes = Collections.synchronizedList(new ArrayList<>());
   final List<com.example.leasebroker.v1.Failure> failures = Collections.synchronizedList(new ArrayList<>());
   final BlockingQueue<Renewal> renewals = new LinkedBlockingQueue<>();
@@ -126,6 +127,7 @@ final class ScriptedBroker extends LeaseServiceGrpc.LeaseServiceImplBase impleme
 
   @Override
   public void claimBatch(ClaimBatchRequest request, StreamObserver<ClaimBatchResponse> answer) {
+    claimRequests.add(request);
     StatusRuntimeException error = claimErrors.poll();
     if (error != null) {
       answer.onError(error);

@@ -108,6 +108,20 @@ class ScriptedBrokerTest {
   }
 
   @Test
+  void claimAndNextClaimNameTheGroups() throws Exception {
+    try (ScriptedBroker broker = new ScriptedBroker(InsecureServerCredentials.create())) {
+      List<String> groups = List.of("42", "43");
+      Watcher events = new Watcher();
+      Worker worker = Worker.builder(broker.address(), "work", (item, context) -> null).groups(groups).onEvent(events).build();
+      worker.start();
+      events.await(Event.Name.COMPLETED, 1);
+      worker.stop(Duration.ZERO);
+      assertEquals(groups, broker.claimRequests.get(0).getGroupsList());
+      assertEquals(groups, broker.completes.get(0).getNext().getGroupsList());
+    }
+  }
+
+  @Test
   void refusedHeartbeatIsSentAgainAtOnceWithoutCheckpoint() throws Exception {
     try (ScriptedBroker broker = new ScriptedBroker(InsecureServerCredentials.create())) {
       broker.timeLeft = Duration.ofSeconds(6); // The period of the heartbeats is 2 s.

@@ -12,6 +12,7 @@ import com.example.leasebroker.v1.Lease;
 import java.math.BigDecimal;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.Collections;
 import java.util.List;
 import java.util.NoSuchElementException;
 import org.junit.jupiter.api.Test;
@@ -92,6 +93,8 @@ class ValuesTest {
     builder.wait(Duration.ZERO);
     assertThrows(IllegalArgumentException.class, () -> builder.workerId("").build());
     builder.workerId("w");
+    assertThrows(IllegalArgumentException.class, () -> builder.groups(Collections.nCopies(101, "42")).build());
+    builder.groups(List.of());
     assertThrows(IllegalArgumentException.class, () -> builder.stuckAfter(Duration.ZERO).build());
     assertThrows(IllegalArgumentException.class, () -> Worker.builder(" , ", "work", NOTHING).build());
     assertThrows(IllegalArgumentException.class, () -> Worker.batchBuilder("127.0.0.1:1", "work", 1_001, (items, context) -> null).build());
