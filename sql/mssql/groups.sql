@@ -41,7 +41,8 @@
 -- Why the rate of a group is found by a hash: its name can be longer than an index allows. Names that the column calls equal and
 --   that differ only in accents have different hashes, so each has a rate of its own.
 -- Why `charge_groups` joins the table: the items can also come from `give_more` or from the list of suspects.
--- Why the rate is one number, the theoretical arrival time: see src/model/rate.rs. It is in microseconds since 2000.
+-- Why the rate is one number, the theoretical arrival time: see src/model/rate.rs. It is in microseconds since 2000. One that a step
+--   of the clock has left too far in the future is stored anew at once. Otherwise the rate would wait until the clock is there again.
 
 -- :: take_turn
 DECLARE @pause_mode int, @pause_until datetime2(3), @paused int = 0, @policy nvarchar(400), @max_leases bigint, @rate_items bigint,
@@ -62,7 +63,12 @@ IF @max_leases > 0
 IF @rate_items > 0 AND @rate_micros > 0 AND @rate_burst > 0
 BEGIN
     SET @latest = @clock + (@rate_burst * @rate_micros + @rate_items - 1) / @rate_items + 1000000;
-    SET @arrival = CASE WHEN @arrival > @latest THEN @latest WHEN @arrival > @clock THEN @arrival ELSE @clock END;
+    IF @arrival > @latest
+    BEGIN
+        UPDATE lease_broker_queue SET arrival = @latest WHERE queue = {queue_literal};
+        SET @arrival = @latest;
+    END;
+    SET @arrival = CASE WHEN @arrival > @clock THEN @arrival ELSE @clock END;
     SET @tokens = @rate_burst - ((@arrival - @clock) * @rate_items + @rate_micros - 1) / @rate_micros;
     IF @tokens < 0 SET @tokens = 0;
     SET @wait = @arrival - @clock + (@tokens * @rate_micros + @rate_items - 1) / @rate_items - (@rate_burst - 1) * @rate_micros / @rate_items;
@@ -93,7 +99,10 @@ DECLARE @claimable TABLE (lb_place int NOT NULL, lb_turn int NOT NULL, {key_decl
 
 -- :: read_paused_groups
 IF @group_rate_items > 0 AND @group_rate_micros > 0 AND @group_rate_burst > 0
+BEGIN
     SET @group_latest = @clock + (@group_rate_burst * @group_rate_micros + @group_rate_items - 1) / @group_rate_items + 1000000;
+    UPDATE lease_broker_group_rate SET arrival = @group_latest WHERE queue = {queue_literal} AND arrival > @group_latest;
+END;
 IF @paused_groups > 0
 BEGIN
     DELETE FROM lease_broker_group WHERE queue = {queue_literal} AND paused_until <= @now;
@@ -241,8 +250,7 @@ IF @size > 0 AND @group_latest > 0
             BEGIN
                 SET @group_arrival = (SELECT r.arrival FROM lease_broker_group_rate AS r
                     WHERE r.queue = {queue_literal} AND r.group_hash = {hash_of_variable});
-                SET @group_arrival = CASE WHEN @group_arrival > @group_latest THEN @group_latest WHEN @group_arrival > @clock THEN @group_arrival
-                    ELSE @clock END;
+                SET @group_arrival = CASE WHEN @group_arrival > @clock THEN @group_arrival ELSE @clock END;
                 SET @group_tokens = @group_rate_burst - ((@group_arrival - @clock) * @group_rate_items + @group_rate_micros - 1) / @group_rate_micros;
                 SET @group_arrival = @group_arrival - @clock - (@group_rate_burst - 1) * @group_rate_micros / @group_rate_items;
                 IF @group_tokens < 1
@@ -308,7 +316,7 @@ BEGIN
             WHERE t.{group} IS NOT NULL) AS g
     GROUP BY g.lb_hash;
     UPDATE r
-    SET arrival = CASE WHEN r.arrival > @group_latest THEN @group_latest WHEN r.arrival > @clock THEN r.arrival ELSE @clock END + c.lb_micros
+    SET arrival = CASE WHEN r.arrival > @clock THEN r.arrival ELSE @clock END + c.lb_micros
     FROM lease_broker_group_rate AS r INNER JOIN @charged AS c ON c.lb_hash = r.group_hash
     WHERE r.queue = {queue_literal};
     INSERT lease_broker_group_rate (queue, group_hash, arrival)

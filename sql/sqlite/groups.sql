@@ -7,13 +7,13 @@
 --   whether the first ready item of the group ?2 comes before its delayed items, and before its dead ones if the queue halts at
 --   them. `pick_of_group` and `pick_without_group` return the first ready items of a group, and those without one. `read_head`
 --   reads an item that was found. `find_group` returns the group of an item, and `is_of_group` tells whether it is ?4. If groups
---   have a rate, `read_rate` and `write_rate` read and write the theoretical arrival time of a group, and `forget_rates` deletes
---   those that have passed. If operators have paused groups, `end_pauses` and `count_paused` remove pauses that have ended, and
+--   have a rate, `read_rate` and `write_rate` read and write the theoretical arrival time of a group, `forget_rates` deletes those
+--   that have passed, and `bound_rates` brings back those that a step of the clock has left in the future. If operators have paused groups, `end_pauses` and `count_paused` remove pauses that have ended, and
 --   `is_paused` tells whether the group of an item is paused. `read_policy` is for `schema plan`. `fill_row` runs when a broker
 --   starts. It gives the row the policy and the limits that it does not have yet. `set_limits` is the change of an operator.
 -- Parameters: ?1 queue; ?2 and ?3 groups; ?4 a number of rows, or the maximum number of leases of a group. `read_head`,
 --   `find_group`, `is_of_group` and `is_paused`: ?1 to ?3 key values. `end_pauses`: ?2 now (ms since 1970). `write_rate`: ?3 the
---   arrival (µs since 1970). `forget_rates`: ?2 now (µs); ?3 a number of rows. `fill_row` and `set_limits`: ?2 policy; ?3 to ?10
+--   arrival (µs since 1970). `bound_rates`: ?2 the latest arrival (µs). `forget_rates`: ?2 now (µs); ?3 a number of rows. `fill_row` and `set_limits`: ?2 policy; ?3 to ?10
 --   limits. A limit of 0 is no limit. NULL: it is missing, or not changed.
 -- Locks: the write lock of the file, so claims take turns.
 -- Indexes: group (visits, picks), busy (blocks), token (count_leased), key (read_head). Without filtered indexes the group index
@@ -117,6 +117,9 @@ SELECT {group} FROM {table} WHERE {key_match}
 
 -- :: is_of_group
 SELECT 1 FROM {table} WHERE {key_match} AND {group} = ?4
+
+-- :: bound_rates
+UPDATE lease_broker_group_rate SET arrival = ?2 WHERE queue = ?1 AND arrival > ?2
 
 -- :: read_rate
 SELECT arrival FROM lease_broker_group_rate WHERE queue = ?1 AND group_value = ?2

@@ -41,13 +41,18 @@ impl Rate {
             / items
     }
 
-    /// Returns the theoretical arrival time as it counts now: not in the past, and not further in the future than a full burst and
-    /// [`Self::CLOCK_STEP`]. `None`: nothing was given out yet. Times are in microseconds.
+    /// Returns the latest theoretical arrival time that there can be now: a full burst and [`Self::CLOCK_STEP`] in the future. A stored
+    /// time that is later is from before the clock stepped back. It must be stored anew as this one: it would stop the rate until the
+    /// clock has come back to it. Times are in microseconds.
+    pub fn latest(&self, now: i64) -> i64 {
+        now.saturating_add(self.time_of(i64::from(self.burst)))
+            .saturating_add(Self::CLOCK_STEP)
+    }
+
+    /// Returns the theoretical arrival time as it counts now: not in the past, and not after the latest. `None`: nothing was given out
+    /// yet. Times are in microseconds.
     fn present(&self, arrival: Option<i64>, now: i64) -> i64 {
-        let latest = now
-            .saturating_add(self.time_of(i64::from(self.burst)))
-            .saturating_add(Self::CLOCK_STEP);
-        arrival.unwrap_or(now).clamp(now, latest)
+        arrival.unwrap_or(now).clamp(now, self.latest(now))
     }
 
     /// Returns the number of items that can be given out now.
@@ -106,9 +111,12 @@ mod tests {
     #[test]
     fn clock_that_steps_back_stops_a_rate_only_for_a_moment() {
         let rate = rate(2, Duration::from_secs(1), 4);
-        let arrival = Some(rate.after(None, 7_200_000_000, 4));
-        let wait = rate.wait(arrival, 0);
+        let arrival = rate.after(None, 7_200_000_000, 4);
+        let wait = rate.wait(Some(arrival), 0);
         assert_eq!(wait, Duration::from_millis(1_500));
+        let arrival = Some(arrival.min(rate.latest(0)));
+        assert_eq!(rate.tokens(arrival, 1_499_999), 0);
+        assert_eq!(rate.tokens(arrival, 1_500_000), 1);
     }
 
     proptest! {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use lease_broker::broker::Operation;
-use lease_broker_proto::{ClaimBatchRequest, HeldBack, Outcome};
+use lease_broker_proto::{ClaimBatchRequest, Outcome};
 use lease_broker_store::QueueIndex;
 use lease_broker_store::sqlite::system_clock;
 
@@ -23,13 +23,21 @@ lease_duration = '30min'
 max_attempts = 1
 ";
 
-/// Three items at once, and then one per hour.
-const LIMITED_QUEUE: &str = "
+/// Three items at once, and then one per hour: of the queue, and of its only group.
+const LIMITED_QUEUES: [&str; 2] = [
+    "
 [queues.work]
 managed_columns = { payload = 'text' }
 lease_duration = '30min'
 rate = { items = 1, per = '1h', burst = 3 }
-";
+",
+    "
+[queues.work]
+managed_columns = { payload = 'text' }
+lease_duration = '30min'
+group = { column = 'payload', order = 'none', rate = { items = 1, per = '1h', burst = 3 } }
+",
+];
 
 /// Starts a server whose clock is the system's, moved by a number of milliseconds.
 async fn serve(config: &str) -> (Server, Arc<AtomicI64>) {
@@ -164,26 +172,20 @@ async fn step_back_keeps_leases() {
 }
 
 #[tokio::test]
-async fn rate_gives_no_more_than_its_burst_after_a_step_and_its_waits_stay_short() {
-    let (server, offset) = serve(LIMITED_QUEUE).await;
-    let client = server.client().await;
-    client.enqueue(&["x"; 20]).await;
-    assert_eq!(client.claim(9).await.len(), 3);
-    offset.fetch_add(HOUR, Ordering::SeqCst);
-    assert_eq!(client.claim(9).await.len(), 1);
-    offset.fetch_add(100 * HOUR, Ordering::SeqCst);
-    assert_eq!(client.claim(9).await.len(), 3);
-    // What was given out before the step back is in the future now.
-    offset.fetch_add(-50 * HOUR, Ordering::SeqCst);
-    let empty = client
-        .rpc
-        .clone()
-        .claim_batch(client.claim_request(9))
-        .await;
-    let empty = empty.expect("an answer").into_inner();
-    assert_eq!(empty.held_back(), HeldBack::Rate);
-    let wait = empty.retry_after.expect("the time of the next token");
-    assert!(wait.seconds <= HOUR / 1_000 + 1, "{wait:?}");
-    offset.fetch_add(HOUR + 2_000, Ordering::SeqCst);
-    assert_eq!(client.claim(9).await.len(), 1);
+async fn rate_keeps_its_burst_and_waits_no_longer_after_steps() {
+    for config in LIMITED_QUEUES {
+        let (server, offset) = serve(config).await;
+        let client = server.client().await;
+        client.enqueue(&["x"; 20]).await;
+        assert_eq!(client.claim(9).await.len(), 3);
+        offset.fetch_add(HOUR, Ordering::SeqCst);
+        assert_eq!(client.claim(9).await.len(), 1);
+        offset.fetch_add(100 * HOUR, Ordering::SeqCst);
+        assert_eq!(client.claim(9).await.len(), 3);
+        // What was given out before the step back is in the future now. It counts for one hour, and not for fifty.
+        offset.fetch_add(-50 * HOUR, Ordering::SeqCst);
+        assert_eq!(client.claim(9).await.len(), 0);
+        offset.fetch_add(HOUR + 2_000, Ordering::SeqCst);
+        assert_eq!(client.claim(9).await.len(), 1);
+    }
 }

@@ -25,14 +25,18 @@ pub(super) struct GroupRates<'a> {
 }
 
 impl<'a> GroupRates<'a> {
-    pub(super) const fn new(
+    /// Begins a claim.
+    pub(super) fn begin(
         (connection, queue): (&'a Connection, &'a str),
         sql: &'a GroupStatements,
         rate: Rate,
         collation: String,
         now: i64,
-    ) -> Self {
-        Self {
+    ) -> Result<Self, StoreError> {
+        connection
+            .prepare_cached(&sql.bound_rates)?
+            .execute((queue, rate.latest(now)))?;
+        Ok(Self {
             connection,
             queue,
             sql,
@@ -40,7 +44,7 @@ impl<'a> GroupRates<'a> {
             collation,
             now,
             shortest_wait: Cell::new(None),
-        }
+        })
     }
 
     /// Returns how many items of a group may be given out now. If there are none, [`Self::take_wait`] knows.

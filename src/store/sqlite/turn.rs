@@ -30,7 +30,8 @@ pub(super) struct Turn<'a> {
     /// The present time in microseconds.
     now: i64,
     given: usize,
-    before: WalkPosition,
+    /// What the row had.
+    before: (WalkPosition, Option<i64>),
     pub(super) allowance: Allowance,
     /// `None`: the queue has no groups.
     pub(super) walk: Option<Walk<'a>>,
@@ -71,12 +72,15 @@ impl<'a> Turn<'a> {
         };
         let wanted = calls.iter().map(|call| call.max_items).sum();
         let now = now.saturating_mul(1_000);
-        let before = position.clone();
+        let before = (position.clone(), arrival);
+        let rate = limits.rate.get();
+        let arrival =
+            arrival.map(|arrival| rate.map_or(arrival, |rate| arrival.min(rate.latest(now))));
         let walk = sql.groups.as_ref().map(|groups| {
             let rates = limits.group_rate.get().map(|rate| {
                 let name = (connection, &*queue.spec.name);
                 let collation = find_collation(connection, queue)?;
-                Ok::<_, StoreError>(GroupRates::new(name, groups, rate, collation, now))
+                GroupRates::begin(name, groups, rate, collation, now)
             });
             let of_groups = GroupLimits {
                 max_leases: limits.group_max_leases.unwrap_or(0).max(0),
@@ -148,16 +152,16 @@ impl<'a> Turn<'a> {
     /// Ends the turn: stores the position and the rate, if they have changed.
     pub(super) fn end(self) -> Result<(), StoreError> {
         let position = match self.walk {
-            None => self.before.clone(),
+            None => self.before.0.clone(),
             Some(walk) => walk.end()?,
         };
         let rate = self.limits.rate.get().filter(|_| self.given > 0);
-        if position == self.before && rate.is_none() {
-            return Ok(());
-        }
         let arrival = rate.map_or(self.arrival, |rate| {
             Some(rate.after(self.arrival, self.now, self.given))
         });
+        if (&position, arrival) == (&self.before.0, self.before.1) {
+            return Ok(());
+        }
         let mut write = self.connection.prepare_cached(&self.sql.write_row)?;
         let (turn, start) = (borrowed(&position.turn), borrowed(&position.round_start));
         let name = &self.queue.spec.name;
