@@ -93,6 +93,9 @@ pub(super) struct Work {
     /// Worker name that is stored with the leases [default: host, process id and random digits]
     #[arg(long, value_name = "NAME")]
     worker: Option<String>,
+    /// Only items of this group, such as 42. Repeat the flag for several groups
+    #[arg(long = "group", value_name = "GROUP")]
+    groups: Vec<String>,
     /// Number of commands that run at the same time
     #[arg(long, value_name = "N", default_value_t = 1)]
     concurrency: usize,
@@ -146,6 +149,7 @@ impl Work {
         broker.push((client_args::ADDRESS, self.address.clone().into()));
         let mut worker = Worker::new(self.address, self.queue.clone())
             .credentials(credentials)
+            .groups(self.groups)
             .concurrency(self.concurrency)
             .grace(self.grace)
             .on_event(report);

@@ -174,6 +174,25 @@ fn printed_lines_become_follow_ups() {
 }
 
 #[test]
+fn work_takes_only_items_of_the_groups_that_it_names() {
+    let queue = "[queues.calls]\nmanaged_columns = { payload = 'text' }\ngroup = 'payload'\n";
+    let mut workspace = Workspace::with(queue);
+    workspace.serve();
+    for payload in ["ada", "bob", "cyd", "ada"] {
+        workspace.call(&format!("enqueue calls --set payload={payload}"));
+    }
+    let url = workspace.process.as_ref().expect("a service").url();
+    let groups = "--group ada --group cyd";
+    let printed = workspace.run(&format!(
+        "work calls --until-empty {groups} --address {url} -- true"
+    ));
+    assert_eq!(printed.code, 0, "{printed:?}");
+    let open = "SELECT group_concat(payload) FROM calls WHERE lease_state <> 3";
+    let open: String = query_value(&workspace.database(), open);
+    assert_eq!(open, "bob");
+}
+
+#[test]
 fn command_that_cannot_run_ends_work_with_64() {
     let workspace = serving(&["x"]);
     for command in [&["/no/such/program"][..], &["/bin/sh", "-c", "exit 127"]] {
