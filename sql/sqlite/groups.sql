@@ -1,20 +1,21 @@
--- Purpose: let claims take turns in a queue that has groups or limits: read and write the turn, count leases, find the groups whose
---   items can be leased.
+-- Purpose: let claims take turns in a queue that has groups or limits: read and write the turn, count leases, find the groups
+--   whose items can be leased.
 -- Sections: `read_row` and `write_row` read and write the row of the queue. `count_leased` counts leases for the limit of the
---   queue. A claim on a queue with groups walks from group to group. A `visit_…` returns the first ready item of the next group,
---   the group, and `strict_block` or `parallel_block`: `visit_first` begins, `visit_after` goes on behind ?2, `visit_until` begins
---   and ends with ?3, `visit_between` goes on and ends with ?3, and `visit_one` returns the group ?2 itself. `is_first` tells
---   whether the first ready item of the group ?2 comes before its delayed items, and before its dead ones if the queue halts at
---   them. `pick_of_group` and `pick_without_group` return the first ready items of a group, and those without one. `read_head`
---   reads an item that was found. `find_group` returns the group of an item, and `is_of_group` tells whether it is ?4. If groups
---   have a rate, `read_rate` and `write_rate` read and write the theoretical arrival time of a group, `forget_rates` deletes those
---   that have passed, and `bound_rates` brings back those that a step of the clock has left in the future. If operators have paused groups, `end_pauses` and `count_paused` remove pauses that have ended, and
+--   queue. A claim on a queue with groups walks from group to group. A `visit_…` returns the first ready item of the next
+--   group, the group, and `strict_block` or `parallel_block`: `visit_first` begins, `visit_after` goes on behind ?2,
+--   `visit_until` begins and ends with ?3, `visit_between` goes on and ends with ?3, and `visit_one` returns the group ?2
+--   itself. `is_first` tells whether the first ready item of the group ?2 comes before its delayed items, and before its dead
+--   ones if the queue halts at them. `pick_of_group` and `pick_without_group` return the first ready items of a group, and
+--   those without one. `read_head` reads an item that was found. `find_group` returns the group of an item, and `is_of_group`
+--   tells whether it is ?4. If groups have a rate, `read_rate` and `write_rate` read and write the theoretical arrival time of
+--   a group, `forget_rates` deletes those that have passed, and `bound_rates` brings back those that a step of the clock has
+--   left in the future. If operators have paused groups, `end_pauses` and `count_paused` remove pauses that have ended, and
 --   `is_paused` tells whether the group of an item is paused. `read_policy` is for `schema plan`. `fill_row` runs when a broker
 --   starts. It gives the row the policy and the limits that it does not have yet. `set_limits` is the change of an operator.
 -- Parameters: ?1 queue; ?2 and ?3 groups; ?4 a number of rows, or the maximum number of leases of a group. `read_head`,
---   `find_group`, `is_of_group` and `is_paused`: ?1 to ?3 key values. `end_pauses`: ?2 now (ms since 1970). `write_rate`: ?3 the
---   arrival (µs since 1970). `bound_rates`: ?2 the latest arrival (µs). `forget_rates`: ?2 now (µs); ?3 a number of rows. `fill_row` and `set_limits`: ?2 policy; ?3 to ?10
---   limits. A limit of 0 is no limit. NULL: it is missing, or not changed.
+--   `find_group`, `is_of_group` and `is_paused`: ?1 to ?3 key values. `end_pauses`: ?2 now (ms since 1970). `write_rate`: ?3
+--   the arrival (µs since 1970). `bound_rates`: ?2 the latest arrival (µs). `forget_rates`: ?2 now (µs); ?3 a number of rows.
+--   `fill_row` and `set_limits`: ?2 policy; ?3 to ?10 limits. A limit of 0 is no limit. NULL: it is missing, or not changed.
 -- Locks: the write lock of the file, so claims take turns.
 -- Indexes: group (visits, picks), busy (blocks), token (count_leased), key (read_head). Without filtered indexes the group index
 --   serves for the busy one, and the due index for the token one.
