@@ -204,7 +204,11 @@ impl<S: MonitoredStore + ?Sized> QueueMonitor<S> {
                 0
             }
         };
-        let (groups, took_groups) = self.sample_groups().await?;
+        let (groups, took_groups) = self.sample_groups().await.unwrap_or_else(|error| {
+            let queue = &self.queue_name;
+            tracing::warn!(queue, %error, "groups not counted");
+            (None, Duration::ZERO)
+        });
         self.last_refresh.set(Refresh {
             stats,
             over_age,

@@ -47,7 +47,7 @@ impl MonitoredStore for SlowStore {
     }
 
     async fn find_groups(&self, _: QueueIndex, _: GroupSearch) -> Result<FoundGroups, StoreError> {
-        Ok(FoundGroups::default())
+        Err(StoreError::Bug("no groups can be read".to_owned()))
     }
 }
 
@@ -148,4 +148,15 @@ async fn few_queues_are_read_at_the_same_time() {
     );
     let reads = store.reads.load(Ordering::Relaxed);
     assert!(reads > 50 * 600 / (10 + 5), "{reads}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn statistics_are_refreshed_although_the_groups_cannot_be_read() {
+    let store = slow_store(Duration::ZERO, Ok(Duration::ZERO));
+    let turns = Arc::new(Semaphore::new(1));
+    let mut monitor = monitor(&store, &turns, QueueIndex(0));
+    monitor.has_groups = true;
+    monitor.refresh().await.expect("a refresh");
+    let status = monitor.last_refresh.status().expect("statistics");
+    assert_eq!(status.groups, None);
 }
