@@ -39,9 +39,6 @@ const SEND_BUFFER: usize = 64 << 10;
 /// The pause after a connection could not be accepted, for example because the process has no file descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The time for the answers that are due when the port closes: the one to the order to stop this broker is often among them.
-const LAST_ANSWERS: Duration = Duration::from_secs(1);
-
 /// A running admin port. Dropping it closes the port: it accepts no more connections, and gives the answers that are due.
 pub struct AdminPort {
     address: SocketAddr,
@@ -108,8 +105,8 @@ pub fn start(settings: &config::Admin, state: AdminState) -> io::Result<Option<A
                 }
                 seats.end_idle();
                 answers.close();
-                // Who waits longer loses the answer.
-                let _ = tokio::time::timeout(LAST_ANSWERS, answers.wait()).await;
+                // The answer to the order to stop this broker is often among them.
+                let _ = tokio::time::timeout(CONNECTION_TIMEOUT, answers.wait()).await;
             });
         })?;
     Ok(Some(AdminPort {
