@@ -14,7 +14,7 @@ use crate::support::api_error::{assert_api_error, assert_field_error};
 use crate::support::client::{Client, item};
 use crate::support::database::query_value;
 use crate::support::server::{QUEUE, Server};
-use crate::support::timeout::with_timeout;
+use crate::support::timeout::{wait_until, with_timeout};
 
 fn request(mode: PauseMode) -> PauseQueueRequest {
     PauseQueueRequest {
@@ -201,11 +201,9 @@ async fn no_lease_begins_after_the_answer_to_a_pause() {
         let answer = pause(&clients[number as usize % 3], request(PauseMode::Claims)).await;
         let answer = answer.expect("paused");
         paused.store(u64::from(number), Ordering::SeqCst);
-        with_timeout(async {
+        wait_until("each worker has claimed within the pause", async || {
             let is_here = |seen: &AtomicU64| seen.load(Ordering::SeqCst) == u64::from(number);
-            while !seen.iter().all(is_here) {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
+            seen.iter().all(is_here)
         })
         .await;
         let time = answer.pause_time.expect("a time");
