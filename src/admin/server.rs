@@ -105,7 +105,7 @@ pub fn start(settings: &config::Admin, state: AdminState) -> io::Result<Option<A
                 }
                 seats.end_idle();
                 answers.close();
-                // The answer to the order to stop this broker is often among them.
+                // One of these answers is often that to the order to stop this broker.
                 let _ = tokio::time::timeout(CONNECTION_TIMEOUT, answers.wait()).await;
             });
         })?;

@@ -50,7 +50,7 @@ pub struct QueueStatus {
     pub groups: Option<GroupSample>,
 }
 
-/// What a refresh has found.
+/// The result of a refresh.
 #[derive(Clone, Copy, Debug)]
 struct Refresh {
     stats: Stats,

@@ -182,7 +182,7 @@ async fn rate_keeps_its_burst_and_waits_no_longer_after_steps() {
         assert_eq!(client.claim(9).await.len(), 1);
         offset.fetch_add(100 * HOUR, Ordering::SeqCst);
         assert_eq!(client.claim(9).await.len(), 3);
-        // What was given out before the step back is in the future now. It counts for one hour, and not for fifty.
+        // After the step back, the last items were given out in the future. They hold the rate back for one hour, and not for fifty.
         offset.fetch_add(-50 * HOUR, Ordering::SeqCst);
         assert_eq!(client.claim(9).await.len(), 0);
         offset.fetch_add(HOUR + 2_000, Ordering::SeqCst);

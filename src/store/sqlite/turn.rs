@@ -30,8 +30,9 @@ pub(super) struct Turn<'a> {
     /// The present time in microseconds.
     now: i64,
     given: usize,
-    /// What the row had.
-    before: (WalkPosition, Option<i64>),
+    /// The position and the arrival in the row when the turn began.
+    stored_position: WalkPosition,
+    stored_arrival: Option<i64>,
     pub(super) allowance: Allowance,
     /// `None`: the queue has no groups.
     pub(super) walk: Option<Walk<'a>>,
@@ -72,7 +73,7 @@ impl<'a> Turn<'a> {
         };
         let wanted = calls.iter().map(|call| call.max_items).sum();
         let now = now.saturating_mul(1_000);
-        let before = (position.clone(), arrival);
+        let (stored_position, stored_arrival) = (position.clone(), arrival);
         let rate = limits.rate.get();
         let arrival =
             arrival.map(|arrival| rate.map_or(arrival, |rate| arrival.min(rate.latest(now))));
@@ -103,7 +104,8 @@ impl<'a> Turn<'a> {
             arrival,
             now,
             given: 0,
-            before,
+            stored_position,
+            stored_arrival,
             allowance: Allowance::new(&limits, leased, arrival, now),
             walk: walk.transpose()?,
             limits,
@@ -152,14 +154,14 @@ impl<'a> Turn<'a> {
     /// Ends the turn: stores the position and the rate, if they have changed.
     pub(super) fn end(self) -> Result<(), StoreError> {
         let position = match self.walk {
-            None => self.before.0.clone(),
+            None => self.stored_position.clone(),
             Some(walk) => walk.end()?,
         };
         let rate = self.limits.rate.get().filter(|_| self.given > 0);
         let arrival = rate.map_or(self.arrival, |rate| {
             Some(rate.after(self.arrival, self.now, self.given))
         });
-        if (&position, arrival) == (&self.before.0, self.before.1) {
+        if position == self.stored_position && arrival == self.stored_arrival {
             return Ok(());
         }
         let mut write = self.connection.prepare_cached(&self.sql.write_row)?;
