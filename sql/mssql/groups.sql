@@ -7,16 +7,18 @@
 --   the groups that operators have paused, if the row of the queue says that there are some, and removes pauses that have ended.
 --   `end_turn` writes the row back before COMMIT, and `tell_limits` tells the broker why there are no more leases. If groups have
 --   a rate, `rate_size` asks for the tokens of a group, and `charge_groups` counts what each group was given. `next_in_turn` and
---   `end_of_groups` are the steps of the walk. In the claim of a call that names groups, `declare_given`, `begin_given` and
---   `next_given` stand in their place: it visits these groups and takes no turn. `suspect_is_free` and `suspect_is_given` are
---   conditions of suspects.sql. `set_policy`, in adopt.sql, `fill_row` and `set_limits` are batches of their own: the broker runs
---   `fill_row` when it starts, and `set_limits` is the change of an operator. Both contain `read_row`.
+--   `end_of_groups` are the steps of the walk. If groups may burst, `declare_burst`, `begin_burst` and `end_burst` keep for each
+--   group how many items it can give beyond its limit, and `exceed_limits` takes them if no group can give more within its own. In
+--   the claim of a call that names groups, `declare_given`, `begin_given` and `next_given` stand in their place: it visits these
+--   groups and takes no turn. `suspect_is_free` and `suspect_is_given` are conditions of suspects.sql. `set_policy`, in adopt.sql,
+--   `fill_row` and `set_limits` are batches of their own: the broker runs `fill_row` when it starts, and `set_limits` is the change
+--   of an operator. Both contain `read_row`.
 -- Parameters: those of claim.sql. `declare_given`: @P7: JSON array of groups, {n: number, g: group as text}. `fill_row`: @P1:
 --   queue. @P2: policy. @P3 to @P10: limits as text; empty: missing. `set_limits`: @P1: queue. @P2 to @P9: limits; empty: not
 --   changed.
 -- Results: `tell_limits`: a row with lb_limited (max_leases, rate, busy or an empty text), the microseconds until the next
---   token, whether the walk was cut, and the number of groups that it has looked at. `fill_row`, `set_limits`: the policy and the
---   limits of the row.
+--   token, whether the walk was cut, the number of groups that it has looked at, and the microseconds that the claim waited for the
+--   row of the queue. `fill_row`, `set_limits`: the policy and the limits of the row.
 -- Locks, in order: X on the row of the queue until COMMIT. S on its paused groups, and X on those whose pause has ended. X on
 --   the rates of the groups that were given items, and on those that are deleted. S for a moment on leases of the queue (limit of
 --   leases), and on leased, delayed and dead items of the groups that are visited. U on the items that are leased; READPAST skips
@@ -33,6 +35,8 @@
 --   the group, out of order. If the item is locked by another program, its group gives nothing this time.
 -- Why READUNCOMMITTED in visits: they wait for no other program. An item that is not committed is locked, so it is not leased.
 -- Why sizes are read with locks: a settlement that has not committed can still be rolled back.
+-- Why items of a burst get places from 10000 on: they come after all others, and take no turn. If there are no others, they begin
+--   at 0, so that groups take turns in a burst too.
 -- Why @now is read again after the row was updated: the wait can last seconds.
 -- Why {busy_states} has the words of the index: a planner whose statistics know of no leases would otherwise choose an index that
 --   is not sorted by group, and read all of it in each visit.
@@ -47,7 +51,8 @@
 -- :: take_turn
 DECLARE @pause_mode int, @pause_until datetime2(3), @paused int = 0, @policy nvarchar(400), @max_leases bigint, @rate_items bigint,
     @rate_micros bigint, @rate_burst bigint, @arrival bigint, @clock bigint, @latest bigint, @tokens bigint, @left bigint, @wait bigint = 0,
-    @limited varchar(16) = '', @group_wait bigint, @is_cut int = 0, @visits int = 0, @given int = 0;{declare_walk}
+    @limited varchar(16) = '', @group_wait bigint, @is_cut int = 0, @visits int = 0, @given int = 0, @asked datetime2 = SYSUTCDATETIME(),
+    @turn_wait bigint;{declare_walk}
 UPDATE lease_broker_queue SET claims = claims + 1 WHERE queue = {queue_literal};
 SELECT @pause_mode = q.pause_mode, @pause_until = q.pause_until, @policy = q.policy, @max_leases = q.max_leases,
     @rate_items = q.rate_items, @rate_micros = q.rate_micros, @rate_burst = q.rate_burst, @arrival = q.arrival{read_walk}
@@ -55,7 +60,8 @@ FROM lease_broker_queue AS q
 WHERE q.queue = {queue_literal};
 SET @policy = COALESCE(@policy, N'not set');
 IF @policy COLLATE Latin1_General_100_BIN2 <> {policy} THROW 51227, @policy, 1;
-SELECT @now = SYSUTCDATETIME(), @clock = DATEDIFF_BIG(microsecond, '2000-01-01', SYSUTCDATETIME());
+SELECT @now = SYSUTCDATETIME(), @clock = DATEDIFF_BIG(microsecond, '2000-01-01', SYSUTCDATETIME()),
+    @turn_wait = DATEDIFF_BIG(microsecond, @asked, SYSUTCDATETIME());
 IF @max_leases > 0
     SELECT @left = CASE WHEN l.lb_n < @max_leases THEN @max_leases - l.lb_n ELSE 0 END, @limited = 'max_leases'
     FROM (SELECT COUNT(*) AS lb_n
@@ -147,7 +153,7 @@ BEGIN
         {no_group}
     END;
     SET @is_cut = CASE WHEN @is_over = 0 AND @group_count < {pick_count} THEN 1 ELSE 0 END;
-    {give_more}
+    {give_more}{exceed_limits}
     INSERT @picked (lb_p, {key_names}, lb_f, lb_since, lb_turn{size_name})
     SELECT ROW_NUMBER() OVER (ORDER BY p.lb_place, p.lb_turn), {t_key_columns}, t.{lease_fence}, t.{lease_state_time},
         CASE p.lb_place WHEN 0 THEN p.lb_turn END{size_value}
@@ -298,6 +304,47 @@ IF @is_over = 1 AND @group_count > 0 AND @group_count < {pick_count} AND EXISTS 
         END;
     END;
 
+-- :: declare_burst
+
+DECLARE @within int, @beyond int;
+DECLARE @burst_group TABLE (lb_turn int NOT NULL PRIMARY KEY, {group_declaration}, lb_size int NOT NULL, lb_most int NOT NULL);
+
+-- :: begin_burst
+
+            SELECT @within = CASE WHEN @size > 0 THEN @size ELSE 0 END, @size = 2147483647;
+
+-- :: end_burst
+
+            IF @size > @within
+            BEGIN
+                INSERT @burst_group (lb_turn, lb_group, lb_size, lb_most) VALUES (@visits, {group_value}, @within, @size);
+                SET @size = @within;
+            END;
+
+-- :: exceed_limits
+
+    IF @is_over = 1 AND (SELECT COUNT(*) FROM @claimable) < {pick_count} AND EXISTS (SELECT 1 FROM @burst_group)
+    BEGIN
+        SELECT @beyond = CASE @group_count WHEN 0 THEN 0 ELSE 10000 END, @each = {pick_count} / COUNT(*) + 1 FROM @burst_group;
+        WHILE @each > 0
+        BEGIN
+            DELETE FROM @claimable WHERE lb_place >= @beyond;
+            INSERT @claimable (lb_place, lb_turn, {key_names}, lb_group, lb_size)
+            SELECT @beyond + m.lb_place - c.lb_size, c.lb_turn, {m_key_names}, c.lb_group, c.lb_most
+            FROM @burst_group AS c CROSS APPLY (
+                SELECT TOP (c.lb_size + @each) ROW_NUMBER() OVER (ORDER BY {t_group_order}) - 1 AS lb_place, {t_key_as_stored}
+                FROM {table} AS t WITH (READUNCOMMITTED{group_seek_hint})
+                WHERE t.{lease_state} = 0 AND t.{group} = c.lb_group{key_not_null}
+                ORDER BY {t_group_order}) AS m
+            WHERE m.lb_place >= c.lb_size AND m.lb_place < c.lb_most;
+            IF (SELECT COUNT(*) FROM @claimable) >= {pick_count}
+                    OR NOT EXISTS (SELECT 1 FROM @claimable AS c WHERE c.lb_place = @beyond + @each - 1)
+                BREAK;
+            SET @each = @each * 2;
+        END;
+    END;
+    DELETE FROM @burst_group;
+
 -- :: bound_wanted
 
         IF @wanted > @total - @leased SET @wanted = @total - @leased;
@@ -350,7 +397,8 @@ IF @given > 0 OR @is_cut = 1
 
 -- :: tell_limits
 
-SELECT @limited AS lb_limited, CASE @limited WHEN 'busy' THEN COALESCE(@group_wait, 0) ELSE @wait END AS lb_wait, @is_cut AS lb_cut, @visits AS lb_visits;
+SELECT @limited AS lb_limited, CASE @limited WHEN 'busy' THEN COALESCE(@group_wait, 0) ELSE @wait END AS lb_wait, @is_cut AS lb_cut, @visits AS lb_visits,
+    @turn_wait AS lb_turn_wait;
 
 -- :: suspect_is_free
  AND (t.{group} IS NULL OR 1 = CASE WHEN ({suspect_size})

@@ -100,9 +100,14 @@ impl FailFastLeases {
         let leases = claimed.iter().map(|claimed| claimed.items.len()).sum();
         let counters = self.leases.metrics.queue(queue);
         counters.claimed.add(leases);
-        let visited: usize = claimed.iter().map(|claimed| claimed.visited).sum();
-        if visited > 0 {
-            counters.groups_visited.add(visited);
+        for turn in claimed.iter().map(|claimed| claimed.turn) {
+            if turn.visited > 0 {
+                counters.groups_visited.add(turn.visited);
+                counters.walks_cut.add(usize::from(turn.is_cut));
+            }
+            if let Some(wait) = turn.wait {
+                self.leases.observer.waited_for_turn(queue, wait);
+            }
         }
         let now = Instant::now();
         for (call, claimed) in calls.iter().zip(claimed) {

@@ -31,6 +31,9 @@ pub trait LeaseObserver: Send + Sync {
 
     /// The reaper has ended a lease this long after it had expired.
     fn reaped(&self, queue: QueueIndex, delay: Duration);
+
+    /// A claim on a queue with groups or limits had to wait this long for claims of other brokers.
+    fn waited_for_turn(&self, queue: QueueIndex, duration: Duration);
 }
 
 /// Observes nothing.
@@ -42,6 +45,8 @@ impl LeaseObserver for Unobserved {
     fn waited(&self, _: QueueIndex, _: Duration) {}
 
     fn reaped(&self, _: QueueIndex, _: Duration) {}
+
+    fn waited_for_turn(&self, _: QueueIndex, _: Duration) {}
 }
 
 /// Runs the operations on leases.

@@ -83,6 +83,8 @@ pub struct QueueCounters {
     pub held_back: [Counter; HeldBack::ALL.len()],
     /// Groups that claims looked at.
     pub groups_visited: Counter,
+    /// Walks over groups that were cut, because claims looked at many groups and found too few that can give items.
+    pub walks_cut: Counter,
     /// Claim calls that wait for an item now.
     pub waiting: Counter,
     pub(super) shortest_lease: ShortestLease,

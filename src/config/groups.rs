@@ -17,7 +17,7 @@ use super::range::{check_between, check_duration};
 #[serde(
     untagged,
     expecting = "expected a column such as \"Customer_ID\", or { column = \"Customer_ID\", order = \"none\", max_leases = 5 }; the \
-                 settings of a group are column, order, max_leases, rate and on_dead"
+                 settings of a group are column, order, max_leases, burst, rate and on_dead"
 )]
 pub(super) enum GroupConfig {
     Column(String),
@@ -31,6 +31,7 @@ pub(super) struct GroupRules {
     #[serde(default)]
     order: GroupOrderConfig,
     max_leases: Option<u32>,
+    burst: Option<bool>,
     on_dead: Option<OnDeadConfig>,
     rate: Option<RateConfig>,
 }
@@ -74,6 +75,7 @@ pub(super) fn groups(
             column,
             order: GroupOrderConfig::Strict,
             max_leases: None,
+            burst: None,
             on_dead: None,
             rate: None,
         },
@@ -86,6 +88,12 @@ pub(super) fn groups(
             return invalid(
                 "group.max_leases",
                 "a group with order = \"strict\" has one lease at a time; set 1, or order = \"none\"",
+            );
+        }
+        (GroupOrderConfig::Strict, _) if rules.burst == Some(true) => {
+            return invalid(
+                "group.burst",
+                "needs order = \"none\": a group with order = \"strict\" has one lease at a time",
             );
         }
         (GroupOrderConfig::Strict, on_dead) => GroupOrder::Strict {
@@ -107,6 +115,7 @@ pub(super) fn groups(
             )?;
             GroupOrder::Parallel {
                 max_leases: rules.max_leases.filter(|max| *max > 0),
+                bursts: rules.burst == Some(true),
             }
         }
     };

@@ -26,6 +26,8 @@ pub enum GroupOrder {
     Parallel {
         /// The maximum number of leases of a group, 1 to 1,000. `None`: any number.
         max_leases: Option<u32>,
+        /// Whether a group can have more leases while no other group can give an item.
+        bursts: bool,
     },
 }
 
@@ -52,13 +54,19 @@ impl Groups {
         matches!(self.order, GroupOrder::Strict { halts: true })
     }
 
+    /// Returns whether a group can have more leases than its limit while no other group can give an item.
+    pub const fn bursts(&self) -> bool {
+        matches!(self.order, GroupOrder::Parallel { bursts: true, .. })
+    }
+
     /// Returns the policy as the database stores it. Brokers with different policies must not serve a queue together. The limits are
     /// not part of it, because the database's row decides about them.
     pub fn policy(&self) -> String {
         let kind = match self.order {
             GroupOrder::Strict { halts: false } => "strict",
             GroupOrder::Strict { halts: true } => "strict, halts at dead items",
-            GroupOrder::Parallel { .. } => "parallel",
+            GroupOrder::Parallel { bursts: false, .. } => "parallel",
+            GroupOrder::Parallel { bursts: true, .. } => "parallel with burst",
         };
         format!("{kind}, by {}", self.column)
     }

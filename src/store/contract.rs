@@ -25,7 +25,7 @@ pub use self::browse::Browse;
 pub(super) use self::browse::browse_by_field;
 pub use self::claim::{
     ClaimCall, Claimed, ClaimedItem, LeaseExpiry, Limited, MAX_CLAIM_GROUPS, MAX_PASSED_OVER,
-    MAX_TOO_LARGE, TooLargeItem,
+    MAX_TOO_LARGE, TooLargeItem, TurnCost,
 };
 pub use self::ended_leases::{
     CancelResults, Cancellation, Cancelled, CancelledLease, EndedLease, Reaped, ReleasedClaims,

@@ -67,7 +67,7 @@ pub use self::contract::{
     OperationKind, OperationState, PauseMode, QueueIndex, QueueLimitValues, QueuePause, Reaped,
     ReleasedClaims, Renewal, Renewed, RowEnding, RowOperation, RowOutcome, SearchPosition,
     SettleResults, Settled, Settlement, Share, StartedOperation, Store, TooLargeItem, TraceNote,
-    Upkeep, share_of, step,
+    TurnCost, Upkeep, share_of, step,
 };
 pub use self::enqueue_once::{EnqueueOnce, EnqueuedOnce};
 pub use self::error::{

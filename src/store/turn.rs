@@ -64,7 +64,7 @@ impl StoredLimits {
     pub(super) fn of(queue: &QueueSpec) -> Self {
         let groups = queue.groups.as_ref();
         let group_max_leases = match groups.map(|groups| groups.order) {
-            Some(GroupOrder::Parallel { max_leases }) => max_leases.map(i64::from),
+            Some(GroupOrder::Parallel { max_leases, .. }) => max_leases.map(i64::from),
             _ => None,
         };
         Self {

@@ -14,7 +14,7 @@ use super::instruments::{
     ITEMS_DEAD, ITEMS_ENQUEUED, ITEMS_PROMOTED, ITEMS_PURGED, Instrument, LEASES_CLAIMED,
     LEASES_ENDED, LEASES_EXTENDED, LEASES_UNDELIVERED, SETTLEMENTS_REFUSED, SETTLEMENTS_REPEATED,
     STATEMENT_CALLS, STATEMENT_ITEMS, STATEMENTS, STORE_CLOCK_OFFSET, STORE_CLOCK_STEPS,
-    STORE_FAILURES, STORE_OLDEST_OPERATION, STORE_UP, UNKNOWN_LEASE_IDS,
+    STORE_FAILURES, STORE_OLDEST_OPERATION, STORE_UP, UNKNOWN_LEASE_IDS, WALKS_CUT,
 };
 use super::queue_labels::QueueLabels;
 use crate::broker::{
@@ -137,10 +137,11 @@ fn register_operations(meter: &Meter, queues: &Queues) {
 }
 
 fn register_queues(meter: &Meter, queues: &Queues) {
-    let plain: [(Instrument, QueueField); 8] = [
+    let plain: [(Instrument, QueueField); 9] = [
         (LEASES_CLAIMED, |counters| counters.claimed.get()),
         (LEASES_EXTENDED, |counters| counters.extended.get()),
         (GROUPS_VISITED, |counters| counters.groups_visited.get()),
+        (WALKS_CUT, |counters| counters.walks_cut.get()),
         (UNKNOWN_LEASE_IDS, |counters| counters.unknown_ids.get()),
         (ITEMS_ENQUEUED, |counters| counters.enqueued.get()),
         (ITEMS_PROMOTED, |counters| counters.promoted.get()),

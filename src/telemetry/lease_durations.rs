@@ -1,4 +1,4 @@
-//! The histograms of how long leases and items last and wait.
+//! The histograms of how long leases, items and claims last and wait.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use lease_broker_store::QueueIndex;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{BoundHistogram, Meter};
 
-use super::instruments::{ITEM_WAIT, LEASE_HELD, REAP_DELAY};
+use super::instruments::{ITEM_WAIT, LEASE_HELD, REAP_DELAY, TURN_WAIT};
 use super::queue_labels::QueueLabels;
 use crate::broker::{LeaseEnd, LeaseObserver};
 use crate::span::attribute;
@@ -23,11 +23,15 @@ const WAITED: [f64; 11] = [
 /// The boundaries of the reaper's delay, in seconds.
 const REAPED: [f64; 9] = [0.005, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0];
 
+/// The boundaries of the waits for a turn, in seconds: up to the time after which the claim fails.
+const TURNS: [f64; 9] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0];
+
 /// The histograms of one queue, or of all. They are bound to their labels once, because to look up labels costs more than to record.
 struct QueueHistograms {
     held: [BoundHistogram<f64>; LeaseEnd::ALL.len()],
     waited: BoundHistogram<f64>,
     reaped: BoundHistogram<f64>,
+    waited_for_turn: BoundHistogram<f64>,
 }
 
 struct LeaseDurations {
@@ -41,9 +45,10 @@ pub(super) fn observer(meter: &Meter, queues: &QueueLabels) -> Arc<dyn LeaseObse
     let held = LEASE_HELD.histogram(meter, &HELD);
     let waited = ITEM_WAIT.histogram(meter, &WAITED);
     let reaped = REAP_DELAY.histogram(meter, &REAPED);
+    let waited_for_turn = TURN_WAIT.histogram(meter, &TURNS);
     let outcomes =
         LeaseEnd::ALL.map(|end| vec![KeyValue::new(attribute::LEASE_OUTCOME, end.name())]);
-    // All three tell the same queues apart.
+    // All four tell the same queues apart.
     let by_outcome = queues.groups(LEASE_HELD, &outcomes);
     let plain = queues.groups(ITEM_WAIT, &[Vec::new()]);
     let groups = by_outcome.iter().zip(&plain);
@@ -51,6 +56,7 @@ pub(super) fn observer(meter: &Meter, queues: &QueueLabels) -> Arc<dyn LeaseObse
         held: std::array::from_fn(|end| held.bind(&by_outcome.series[end])),
         waited: waited.bind(&plain.series[0]),
         reaped: reaped.bind(&plain.series[0]),
+        waited_for_turn: waited_for_turn.bind(&plain.series[0]),
     });
     Arc::new(LeaseDurations {
         histograms: histograms.collect(),
@@ -75,5 +81,11 @@ impl LeaseObserver for LeaseDurations {
 
     fn reaped(&self, queue: QueueIndex, delay: Duration) {
         self.of(queue).reaped.record(delay.as_secs_f64());
+    }
+
+    fn waited_for_turn(&self, queue: QueueIndex, duration: Duration) {
+        self.of(queue)
+            .waited_for_turn
+            .record(duration.as_secs_f64());
     }
 }

@@ -288,6 +288,25 @@ async fn groups_are_counted_by_their_state() {
 }
 
 #[tokio::test]
+async fn walks_over_many_busy_groups_are_counted() {
+    /// More groups than a claim of one item looks at in one statement.
+    const GROUPS: usize = 200;
+
+    let (_workspace, client, admin) = serving();
+    let orders = client.for_queue("orders");
+    let names: Vec<String> = (0..GROUPS).map(|group| format!("group {group}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    orders.enqueue(&names).await;
+    assert_eq!(orders.claim(200).await.len(), GROUPS);
+    orders.enqueue(&names).await;
+    assert_eq!(orders.claim(1).await.len(), 0);
+    let series = series(admin);
+    let count = |name| series[&format!("{name}{{lease_broker_queue_name=\"orders\"}}")];
+    assert!(count("lease_broker_claim_walk_cut_total") >= 2.0);
+    assert!(count("lease_broker_claim_groups_visited_total") >= 400.0);
+}
+
+#[tokio::test]
 async fn call_of_an_unknown_rpc_is_counted() {
     let (mut workspace, _, admin) = serving();
     let process = workspace.process.as_mut().expect("a service");

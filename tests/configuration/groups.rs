@@ -58,9 +58,24 @@ fn groups_without_an_order_can_have_several_leases() {
             Some(7),
         ),
     ] {
-        let expected = Some(of_customer(GroupOrder::Parallel { max_leases }));
+        let expected = Some(of_customer(GroupOrder::Parallel {
+            max_leases,
+            bursts: false,
+        }));
         assert_eq!(groups(settings), expected);
     }
+}
+
+#[test]
+fn groups_can_burst() {
+    let settings =
+        "[queues.a]\ngroup = { column = 'Customer', order = 'none', max_leases = 7, burst = true }";
+    let expected = of_customer(GroupOrder::Parallel {
+        max_leases: Some(7),
+        bursts: true,
+    });
+    assert_eq!(expected.policy(), "parallel with burst, by Customer");
+    assert_eq!(groups(settings), Some(expected));
 }
 
 #[test]
@@ -107,6 +122,7 @@ fn settings_that_contradict_each_other_are_refused() {
             "group = { column = 'C', order = 'none', on_dead = 'halt' }",
             "group.on_dead",
         ),
+        ("group = { column = 'C', burst = true }", "group.burst"),
         ("group = 'C'\norder = 'none'", "group.order"),
         ("group = 'C'\non_complete = { recur = '1m' }", "group.order"),
         ("group = 'C'\nwritable = ['c']", "group.column"),

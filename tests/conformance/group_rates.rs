@@ -27,7 +27,10 @@ fn limited(order: GroupOrder, burst: u32) -> QueueSpec {
     }
 }
 
-const PARALLEL: GroupOrder = GroupOrder::Parallel { max_leases: None };
+const PARALLEL: GroupOrder = GroupOrder::Parallel {
+    max_leases: None,
+    bursts: false,
+};
 
 async fn claimed(broker: &Broker) -> Claimed {
     broker.results(vec![call("worker", 9)]).await.remove(0)

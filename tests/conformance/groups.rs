@@ -274,7 +274,10 @@ pub(crate) async fn rows_without_a_group_have_one_turn_per_round<H: Harness>() {
 }
 
 pub(crate) async fn parallel_groups_share_a_claim_evenly<H: Harness>() {
-    let order = GroupOrder::Parallel { max_leases: None };
+    let order = GroupOrder::Parallel {
+        max_leases: None,
+        bursts: false,
+    };
     let names = ["a", "a", "a", "a", "a", "b", "c", "c"];
     let fixture = items::<H>(grouped(order), &names).await;
     assert_eq!(
@@ -287,6 +290,7 @@ pub(crate) async fn parallel_groups_share_a_claim_evenly<H: Harness>() {
 pub(crate) async fn parallel_group_is_held_back_at_its_limit<H: Harness>() {
     let order = GroupOrder::Parallel {
         max_leases: Some(2),
+        bursts: false,
     };
     let fixture = items::<H>(grouped(order), &["a", "a", "a", "b"]).await;
     let first = fixture.claim(9).await;
@@ -317,7 +321,7 @@ pub(crate) async fn many_busy_groups_are_walked_in_parts<H: Harness>() {
     let (mut operations, mut visited, mut found) = (0, 0, Vec::new());
     loop {
         let claimed = claimed(&fixture, 1).await;
-        (operations, visited) = (operations + 1, visited + claimed.visited);
+        (operations, visited) = (operations + 1, visited + claimed.turn.visited);
         found.extend(keys(&claimed.items));
         if !claimed.has_more && claimed.items.is_empty() {
             assert_eq!(claimed.limited, Some(Limited::GroupsBusy { wait: None }));
@@ -413,7 +417,10 @@ pub(crate) async fn operators_change_limits_of_a_running_queue<H: Harness>() {
             max_leases: Some(1),
             rate: None,
         },
-        ..grouped(GroupOrder::Parallel { max_leases: None })
+        ..grouped(GroupOrder::Parallel {
+            max_leases: None,
+            bursts: false,
+        })
     };
     let fixture = items::<H>(spec, &["a", "a", "a", "b", "b", "c"]).await;
     let other = fixture.another().await;
@@ -468,7 +475,10 @@ pub(crate) async fn operators_change_limits_of_a_running_queue<H: Harness>() {
 pub(crate) async fn broker_with_another_policy_gives_no_leases<H: Harness>() {
     let fixture = items::<H>(grouped(STRICT), &["a", "b"]).await;
     let lease = fixture.one().await.lease;
-    let spec = grouped(GroupOrder::Parallel { max_leases: None });
+    let spec = grouped(GroupOrder::Parallel {
+        max_leases: None,
+        bursts: false,
+    });
     let other = Broker::new(
         fixture
             .harness
@@ -697,6 +707,7 @@ pub(crate) async fn queue_without_an_order_can_have_parallel_groups<H: Harness>(
         order: Order::None,
         ..grouped(GroupOrder::Parallel {
             max_leases: Some(1),
+            bursts: false,
         })
     };
     let fixture = items::<H>(spec, &["a", "a", "b"]).await;

@@ -114,6 +114,7 @@ pub(crate) async fn states_of_parallel_groups_are_listed<H: Harness>() {
 
     let order = GroupOrder::Parallel {
         max_leases: Some(2),
+        bursts: false,
     };
     let names = ["full", "full", "full", "half", "last", "delayed", "half"];
     let fixture = items::<H>(grouped(order), &names).await;
@@ -251,7 +252,10 @@ pub(crate) async fn queue_without_groups_lists_none<H: Harness>() {
     assert!(matches!(refused, Err(StoreError::Bug(_))), "{refused:?}");
     let spec = QueueSpec {
         order: Order::None,
-        ..grouped(GroupOrder::Parallel { max_leases: None })
+        ..grouped(GroupOrder::Parallel {
+            max_leases: None,
+            bursts: false,
+        })
     };
     let empty = items::<H>(spec, &["", ""]).await;
     let found = find(&empty, ALL).await;

@@ -18,6 +18,7 @@ mod example_item;
 mod expire;
 mod follow_ups;
 mod foreign_keys;
+mod group_bursts;
 mod group_phantoms;
 mod group_rates;
 mod groups;
@@ -297,6 +298,14 @@ macro_rules! conformance {
                     suspect_counts_for_the_rate_of_its_group
                     operators_change_the_rate_of_groups
                     groups_of_every_kind_have_a_rate
+                }
+                group_bursts {
+                    group_exceeds_its_limit_if_no_other_can_give
+                    items_within_the_limit_come_before_a_burst
+                    groups_take_turns_in_a_burst
+                    burst_obeys_the_rate_of_the_group
+                    paused_group_has_no_burst
+                    claim_of_named_groups_has_no_burst
                 }
                 named_groups {
                     claim_of_named_groups_gets_only_their_items

@@ -9,7 +9,10 @@ use super::listed_groups::list;
 use crate::harness::Harness;
 use crate::harness::fixture::{Broker, SECOND, call, keys, text};
 
-const PARALLEL: GroupOrder = GroupOrder::Parallel { max_leases: None };
+const PARALLEL: GroupOrder = GroupOrder::Parallel {
+    max_leases: None,
+    bursts: false,
+};
 
 /// Returns a call for up to `max_items` items of these groups.
 fn of(groups: &[&str], max_items: usize) -> ClaimCall {

@@ -91,7 +91,10 @@ pub(crate) async fn paused_group_gives_no_lease_and_others_go_on<H: Harness>() {
 }
 
 pub(crate) async fn parallel_group_can_be_paused<H: Harness>() {
-    let order = GroupOrder::Parallel { max_leases: None };
+    let order = GroupOrder::Parallel {
+        max_leases: None,
+        bursts: false,
+    };
     let fixture = items::<H>(grouped(order), &["a", "a", "b", "a"]).await;
     pause(&fixture, "a").await;
     pause(&fixture, "group without items").await;
@@ -187,7 +190,13 @@ pub(crate) async fn group_of_every_kind_can_be_paused<H: Harness>() {
 }
 
 pub(crate) async fn suspect_of_a_paused_group_is_not_leased<H: Harness>() {
-    for order in [STRICT, GroupOrder::Parallel { max_leases: None }] {
+    for order in [
+        STRICT,
+        GroupOrder::Parallel {
+            max_leases: None,
+            bursts: false,
+        },
+    ] {
         let fixture = items::<H>(grouped(order), &["a", "b"]).await;
         fixture.claim_for(2, SECOND).await;
         fixture.advance(MINUTE).await;
@@ -206,7 +215,10 @@ pub(crate) async fn suspect_of_a_paused_group_is_not_leased<H: Harness>() {
 pub(crate) async fn other_groups_by_schema_apply_end_the_pauses<H: Harness>() {
     let fixture = items::<H>(grouped(STRICT), &["a", "a"]).await;
     pause(&fixture, "a").await;
-    let spec = grouped(GroupOrder::Parallel { max_leases: None });
+    let spec = grouped(GroupOrder::Parallel {
+        max_leases: None,
+        bursts: false,
+    });
     fixture.harness.apply(&spec).await.expect("applied");
     let opened = fixture.harness.open(std::slice::from_ref(&spec)).await;
     let other = Broker::new(opened.expect("open"));
@@ -235,7 +247,10 @@ pub(crate) async fn claim_after_the_answer_leases_nothing_of_the_group<H: Harnes
     const ROUNDS: usize = 10;
     const ITEMS: i64 = 900;
 
-    let order = GroupOrder::Parallel { max_leases: None };
+    let order = GroupOrder::Parallel {
+        max_leases: None,
+        bursts: false,
+    };
     let table = [customer_table()];
     let fixture = Fixture::<H>::over(&table, vec![grouped(order)]).await;
     let new = (0..ITEMS).map(|id| {

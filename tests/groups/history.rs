@@ -19,7 +19,6 @@ use crate::harness::fixture::{Fixture, HOUR, MINUTE, call, fail, queue, release,
 use crate::harness::table::{Kind, Table};
 
 const GROUP_NAMES: [&str; 6] = ["a", "b", "c", "d", "e", ""];
-const GROUP_MAX_LEASES: usize = 2;
 const MAX_LEASES: usize = 4;
 /// The rate of the queue, and that of each group.
 const RATE: Rate = Rate {
@@ -41,8 +40,28 @@ pub(super) enum Rules {
     Strict {
         halts: bool,
     },
-    /// With limits of leases and with rates, of each group and of the queue.
-    Parallel,
+    /// With a limit of leases and a rate of each group, and also of the queue if there is no burst.
+    Parallel {
+        bursts: bool,
+    },
+}
+
+impl Rules {
+    /// Returns the names of the groups. A burst needs a time in which no other group can give an item, so there are few.
+    const fn group_names(self) -> &'static [&'static str] {
+        match self {
+            Self::Parallel { bursts: true } => &["a", "b"],
+            _ => &GROUP_NAMES,
+        }
+    }
+
+    /// Returns the maximum number of leases of a group.
+    const fn group_max_leases(self) -> usize {
+        match self {
+            Self::Parallel { bursts: false } => 2,
+            Self::Parallel { bursts: true } | Self::Strict { .. } => 1,
+        }
+    }
 }
 
 /// A row: its key and its state.
@@ -76,7 +95,19 @@ impl Snapshot {
         rows.filter(|(_, state)| *state == 1).count()
     }
 
-    /// Returns the items that may be leased now, by group.
+    /// Returns the ready items, by group.
+    fn ready(&self) -> BTreeMap<String, BTreeSet<i64>> {
+        let ready = |rows: &Vec<Row>| {
+            let rows = rows.iter().filter(|(_, state)| *state == 0);
+            rows.map(|(id, _)| *id).collect()
+        };
+        let groups = self.0.iter();
+        groups
+            .map(|(name, rows)| (name.clone(), ready(rows)))
+            .collect()
+    }
+
+    /// Returns the items that may be leased now, by group. Those of a burst are none of them.
     fn claimable(&self, rules: Rules) -> BTreeMap<String, BTreeSet<i64>> {
         let mut claimable = BTreeMap::new();
         for (name, rows) in &self.0 {
@@ -85,8 +116,8 @@ impl Snapshot {
             let leased = rows.iter().filter(|(_, state)| *state == 1).count();
             let items: BTreeSet<i64> = match rules {
                 _ if name.is_empty() => ready.collect(),
-                Rules::Parallel => ready
-                    .take(GROUP_MAX_LEASES.saturating_sub(leased))
+                Rules::Parallel { .. } => ready
+                    .take(rules.group_max_leases().saturating_sub(leased))
                     .collect(),
                 Rules::Strict { .. } if leased > 0 => BTreeSet::new(),
                 Rules::Strict { halts } => {
@@ -132,21 +163,101 @@ impl Turns {
     }
 }
 
+/// The claims until now.
+struct Past {
+    rules: Rules,
+    turns: Turns,
+    /// The times at which items were given out.
+    given: Vec<Duration>,
+    /// The same for each group.
+    given_of: BTreeMap<String, Vec<Duration>>,
+    /// The number of items that exceeded the limits of their groups.
+    bursts: usize,
+}
+
+impl Past {
+    fn new(rules: Rules) -> Self {
+        Self {
+            rules,
+            turns: Turns::default(),
+            given: Vec::new(),
+            given_of: BTreeMap::new(),
+            bursts: 0,
+        }
+    }
+
+    /// Checks a claim that wanted this number of items, of the groups with these names, if there are some.
+    fn check(
+        &mut self,
+        claimed: &Claimed,
+        (before, named, wanted): (&Snapshot, &[&str], usize),
+        now: Duration,
+        step: usize,
+    ) {
+        let rules = self.rules;
+        let mut claimable = before.claimable(rules);
+        if !named.is_empty() {
+            claimable.retain(|name, _| named.contains(&name.as_str()));
+        }
+        let may_burst = named.is_empty() && matches!(rules, Rules::Parallel { bursts: true });
+        let may_be_leased = if may_burst {
+            before.ready()
+        } else {
+            claimable.clone()
+        };
+        let served = groups_of(claimed, (before, &may_be_leased), rules, step);
+        if may_burst && !claimed.is_held_back {
+            let tokens = |name: &str| tokens(self.given_of.get(name), now);
+            self.bursts += check_burst(claimed, &claimable, tokens, step);
+        }
+        let count = claimed.items.len();
+        match rules {
+            Rules::Parallel { bursts } => {
+                if !bursts {
+                    assert!(before.leased() + count <= MAX_LEASES.max(before.leased()));
+                    self.given.extend(std::iter::repeat_n(now, count));
+                    check_rate(&self.given, RATE);
+                }
+                for name in served.iter().filter(|name| !name.is_empty()) {
+                    let given = self.given_of.entry(name.clone()).or_default();
+                    given.push(now);
+                    check_rate(given, GROUP_RATE);
+                }
+            }
+            Rules::Strict { .. } if !claimed.is_held_back => {
+                let allowed: usize = claimable.values().map(BTreeSet::len).sum();
+                assert_eq!(count, allowed.min(wanted), "step {step}: {claimed:?}");
+            }
+            Rules::Strict { .. } => {}
+        }
+        if claimed.is_held_back || !named.is_empty() {
+            // Suspects go alone, out of turn. A claim of named groups takes no turn.
+            self.turns = Turns::default();
+        } else {
+            let has_token = |name: &String| tokens(self.given_of.get(name), now) > 0;
+            let certain = claimable.into_keys().filter(has_token).collect();
+            self.turns
+                .serve(&certain, &served.into_iter().collect(), step);
+        }
+    }
+}
+
 fn spec(rules: Rules) -> QueueSpec {
     let mut spec = queue("item");
     spec.retry.max_attempts = Some(4);
     let order = match rules {
         Rules::Strict { halts } => GroupOrder::Strict { halts },
-        Rules::Parallel => GroupOrder::Parallel {
-            max_leases: u32::try_from(GROUP_MAX_LEASES).ok(),
+        Rules::Parallel { bursts } => GroupOrder::Parallel {
+            max_leases: u32::try_from(rules.group_max_leases()).ok(),
+            bursts,
         },
     };
     spec.groups = Some(Groups {
         column: "customer".to_owned(),
         order,
-        rate: matches!(rules, Rules::Parallel).then_some(GROUP_RATE),
+        rate: matches!(rules, Rules::Parallel { .. }).then_some(GROUP_RATE),
     });
-    if let Rules::Parallel = rules {
+    if let Rules::Parallel { bursts: false } = rules {
         spec.limits = QueueLimits {
             max_leases: u32::try_from(MAX_LEASES).ok(),
             rate: Some(RATE),
@@ -186,7 +297,7 @@ fn groups_of(
     step: usize,
 ) -> Vec<String> {
     // A suspect goes alone. In a parallel group it may have others before it.
-    let goes_alone = claimed.is_held_back && matches!(rules, Rules::Parallel);
+    let goes_alone = claimed.is_held_back && matches!(rules, Rules::Parallel { .. });
     let group_of = |item: &ClaimedItem| {
         let Value::Int(id) = item.lease.key.0[0] else {
             panic!("{item:?}");
@@ -211,10 +322,8 @@ pub(super) async fn run<H: Harness>(rules: Rules, seed: u64, steps: usize) {
     let fixture = Fixture::<H>::over(&[table], vec![spec(rules)]).await;
     let brokers = [(*fixture).clone(), fixture.another().await];
     let mut held: Vec<LeaseRef> = Vec::new();
-    let mut turns = Turns::default();
+    let mut past = Past::new(rules);
     let (mut next_id, mut leases, mut empty) = (1_000_i64, 0, 0);
-    // The times at which items were given out: those of each group, and all.
-    let (mut given_of, mut given) = (BTreeMap::<String, Vec<Duration>>::new(), Vec::new());
     let mut now = Duration::ZERO;
     for step in 0..steps {
         let broker = brokers.choose(&mut random).expect("a broker");
@@ -227,47 +336,21 @@ pub(super) async fn run<H: Harness>(rules: Rules, seed: u64, steps: usize) {
                     next_id
                 };
                 next_id += 1;
-                let name = *GROUP_NAMES.choose(&mut random).expect("a name");
+                let name = *rules.group_names().choose(&mut random).expect("a name");
                 add_item(&fixture, id, name).await;
             }
             22..60 => {
                 let before = Snapshot::read(&fixture).await;
-                let mut claimable = before.claimable(rules);
                 let worker = *["x", "y", "z"].choose(&mut random).expect("a worker");
                 let wanted = random.random_range(1..6);
                 let named = named_groups(&mut random);
-                if !named.is_empty() {
-                    claimable.retain(|name, _| named.contains(&name.as_str()));
-                }
                 let claim = ClaimCall {
                     groups: named.iter().map(|&name| Key([text(name)].into())).collect(),
                     ..call(worker, wanted)
                 };
                 let claimed = broker.results(vec![claim]).await.remove(0);
-                let served = groups_of(&claimed, (&before, &claimable), rules, step);
                 let count = claimed.items.len();
-                let allowed: usize = claimable.values().map(BTreeSet::len).sum();
-                if let Rules::Parallel = rules {
-                    assert!(before.leased() + count <= MAX_LEASES.max(before.leased()));
-                    given.extend(std::iter::repeat_n(now, count));
-                    check_rate(&given, RATE);
-                    for name in served.iter().filter(|name| !name.is_empty()) {
-                        let given = given_of.entry(name.clone()).or_default();
-                        given.push(now);
-                        check_rate(given, GROUP_RATE);
-                    }
-                }
-                if !claimed.is_held_back && !matches!(rules, Rules::Parallel) {
-                    assert_eq!(count, allowed.min(wanted), "step {step}: {claimed:?}");
-                }
-                if claimed.is_held_back || !named.is_empty() {
-                    // Suspects go alone, out of turn. A claim of named groups takes no turn.
-                    turns = Turns::default();
-                } else {
-                    let has_token = |name: &String| has_token(given_of.get(name), now);
-                    let certain = claimable.into_keys().filter(has_token).collect();
-                    turns.serve(&certain, &served.into_iter().collect(), step);
-                }
+                past.check(&claimed, (&before, &named, wanted), now, step);
                 leases += count;
                 empty += usize::from(count == 0);
                 held.extend(claimed.items.into_iter().map(|item| item.lease));
@@ -305,16 +388,48 @@ pub(super) async fn run<H: Harness>(rules: Rules, seed: u64, steps: usize) {
         leases > steps / 20 && empty > 0,
         "{leases} leases, {empty} empty claims"
     );
+    let bursts = matches!(rules, Rules::Parallel { bursts: true });
+    assert_eq!(bursts, past.bursts > 0, "{} items of bursts", past.bursts);
 }
 
-/// Returns whether the rate of a group certainly allows an item now, after it has given out items at these times.
-fn has_token(given: Option<&Vec<Duration>>, now: Duration) -> bool {
+/// Returns the number of items that exceed the limits of their groups. There may be some only if every group that was `claimable`
+/// within its limit has given its items, up to the `tokens` of its rate.
+fn check_burst(
+    claimed: &Claimed,
+    claimable: &BTreeMap<String, BTreeSet<i64>>,
+    tokens: impl Fn(&str) -> usize,
+    step: usize,
+) -> usize {
+    let ids = claimed.items.iter().map(|item| match item.lease.key.0[0] {
+        Value::Int(id) => id,
+        _ => panic!("{item:?}"),
+    });
+    let ids: BTreeSet<i64> = ids.collect();
+    let within: BTreeSet<i64> = claimable.values().flatten().copied().collect();
+    let beyond = ids.difference(&within).count();
+    for (name, items) in claimable.iter().filter(|_| beyond > 0) {
+        let given = ids.intersection(items).count();
+        let certain = match &**name {
+            "" => items.len(),
+            name => items.len().min(tokens(name)),
+        };
+        assert!(
+            given >= certain,
+            "step {step}: a burst, but {name:?} gave {given} of {certain}"
+        );
+    }
+    beyond
+}
+
+/// Returns how many items the rate of a group certainly allows now, after it has given out items at these times.
+fn tokens(given: Option<&Vec<Duration>>, now: Duration) -> usize {
     let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
     let arrival = given.into_iter().flatten().fold(None, |arrival, time| {
         Some(GROUP_RATE.after(arrival, micros(*time), 1))
     });
     // A little time also passes between two operations.
-    GROUP_RATE.tokens(arrival, micros(now.saturating_sub(MINUTE))) > 0
+    let certain = GROUP_RATE.tokens(arrival, micros(now.saturating_sub(MINUTE)));
+    usize::try_from(certain).unwrap_or(usize::MAX)
 }
 
 /// Checks that no window of time, up to the last of these times, has more items than a rate per hour allows.

@@ -198,8 +198,13 @@ pub(super) async fn limits_are_kept<H: Harness>() {
         let (held, most) = (held.clone(), most.clone());
         let (given, limited) = (given.clone(), limited.clone());
         workers.spawn(async move {
-            while given.load(Ordering::SeqCst) < 40 {
-                assert!(start.elapsed() < LONGEST, "too few items");
+            // The first claims of a session can be slower than the rate.
+            while given.load(Ordering::SeqCst) < 40 || limited.load(Ordering::SeqCst) == 0 {
+                let number = given.load(Ordering::SeqCst);
+                assert!(
+                    start.elapsed() < LONGEST,
+                    "{number} items, or the rate is never reached"
+                );
                 let calls = vec![call("worker", 3)];
                 let claimed = broker.results(calls).await.remove(0);
                 if let Some(Limited::Rate { wait }) = claimed.limited {
@@ -226,10 +231,6 @@ pub(super) async fn limits_are_kept<H: Harness>() {
         let bound = f64::from(RATE.burst) + f64::from(RATE.items) * start.elapsed().as_secs_f64();
         assert!(f64::from(given) <= bound, "{given} of {bound}");
     }
-    assert!(
-        limited.load(Ordering::SeqCst) > 0,
-        "the rate was never reached"
-    );
 }
 
 pub(super) async fn small_groups_are_served<H: Harness>() {

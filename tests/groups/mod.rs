@@ -37,7 +37,12 @@ macro_rules! groups {
 
             #[tokio::test]
             async fn random_operations_keep_limits_of_groups() {
-                histories::<$harness>(Rules::Parallel, $steps).await;
+                histories::<$harness>(Rules::Parallel { bursts: false }, $steps).await;
+            }
+
+            #[tokio::test]
+            async fn random_operations_burst_only_if_no_other_group_can_give() {
+                histories::<$harness>(Rules::Parallel { bursts: true }, $steps).await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,7 +7,7 @@ use lease_broker_store::mssql::{MssqlStore, Settings};
 
 use crate::harness::fixture::{Broker, Fixture, call, keys, queue};
 use crate::harness::mssql::MssqlHarness;
-use crate::harness::program::{Program, start_on_sql_server};
+use crate::harness::program::{Program, start, start_on_sql_server};
 use crate::sql_server::statements::statement;
 
 const TABLE: &str = "CREATE TABLE item (id int NOT NULL PRIMARY KEY, payload nvarchar(50));
@@ -54,4 +54,40 @@ async fn claim_gives_up_at_a_page_that_a_program_holds() {
     assert_eq!(outage.number, Some(1222), "{outage:?}");
     holder.run("ROLLBACK TRANSACTION").await;
     assert_eq!(keys(&fixture.claim(9).await), ["1", "2", "3"]);
+}
+
+#[tokio::test]
+async fn claim_tells_how_long_it_waited_for_its_turn() {
+    /// The shortest wait that the test must see. Claims that wait for nothing take less.
+    const SEEN: Duration = Duration::from_millis(200);
+
+    let Some((harness, program)) = Box::pin(start()).await else {
+        return;
+    };
+    program.run(TABLE).await;
+    let mut spec = queue("item");
+    spec.limits.max_leases = Some(9);
+    let fixture = Box::pin(Fixture::<MssqlHarness>::adopt(harness, vec![spec])).await;
+    let holder = program.another().await;
+    // The claim can begin late, on a busy machine. So the row is held longer until the claim has waited for it.
+    let begin =
+        "BEGIN TRANSACTION; UPDATE lease_broker_queue SET claims = claims + 1 WHERE queue = 'item'";
+    let mut held = SEEN;
+    loop {
+        holder.run(begin).await;
+        let broker = (*fixture).clone();
+        let claim = tokio::spawn(async move { broker.results(vec![call("worker", 1)]).await });
+        tokio::time::sleep(held).await;
+        assert!(!claim.is_finished(), "the row is held");
+        holder.run("ROLLBACK TRANSACTION").await;
+        let claimed = claim.await.expect("a claim").remove(0);
+        let wait = claimed.turn.wait.expect("a wait");
+        if wait >= SEEN {
+            break;
+        }
+        held *= 2;
+        assert!(held < Duration::from_secs(5), "the claim waited {wait:?}");
+    }
+    let claimed = fixture.results(vec![call("worker", 1)]).await.remove(0);
+    assert!(claimed.turn.wait.expect("a wait") < held, "{claimed:?}");
 }

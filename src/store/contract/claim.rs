@@ -59,8 +59,19 @@ pub struct Claimed {
     /// Why the call got fewer items than are ready, if groups or limits of the queue are the reason. With [`Self::has_more`], the
     /// walk over the groups was cut: the next operation goes on with it.
     pub limited: Option<Limited>,
-    /// The number of groups that the call has looked at. If calls of an operation look at groups together, the first has the number.
+    /// What the turn of the call cost, if the queue has groups or limits. If calls of an operation share a turn, the first has it.
+    pub turn: TurnCost,
+}
+
+/// The cost of a turn: of a claim on a queue with groups or limits. Such claims run one after the other, at all brokers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TurnCost {
+    /// The number of groups that were looked at.
     pub visited: usize,
+    /// Whether the walk over the groups was cut: the next operation goes on with it.
+    pub is_cut: bool,
+    /// The time until the claims of other brokers had ended. `None`: it is not known, as on SQLite, where all writes wait for each other.
+    pub wait: Option<Duration>,
 }
 
 /// The reason why ready items are not leased in a queue with groups or limits.

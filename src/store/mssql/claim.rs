@@ -160,7 +160,7 @@ impl MssqlOperations {
             } else if let Some(limits) = turn::limit_answer(row) {
                 answer.limits = limits?;
                 if let Some(first) = indexes.first() {
-                    claimed[*first].visited += answer.limits.visited;
+                    claimed[*first].turn = answer.limits.cost;
                 }
             } else if is_passed_over(row) {
                 let index = decode::request_index(row, 0, calls.len())?;
@@ -192,7 +192,7 @@ impl LimitAnswer {
     /// Tells a call why it got fewer items than it wanted.
     fn apply(self, claimed: &mut Claimed, call: &ClaimCall) {
         if claimed.items.len() < call.max_items {
-            claimed.has_more |= self.is_cut;
+            claimed.has_more |= self.cost.is_cut;
             if claimed.items.is_empty() {
                 claimed.limited = self.limited;
             }

@@ -15,7 +15,7 @@ use super::quote::text_literal;
 use crate::index_role::IndexRole;
 use crate::template::{Placeholders, render};
 use crate::turn::{StoredLimits, StoredRate, check_policy, policy};
-use crate::{LimitChange, Limited, QueueIndex, QueueLimitValues, StoreError};
+use crate::{LimitChange, Limited, QueueIndex, QueueLimitValues, StoreError, TurnCost};
 
 const GROUPS: &str = lease_broker_sql::mssql::GROUPS;
 
@@ -23,9 +23,7 @@ const GROUPS: &str = lease_broker_sql::mssql::GROUPS;
 #[derive(Clone, Copy, Default)]
 pub(super) struct LimitAnswer {
     pub(super) limited: Option<Limited>,
-    /// Whether the walk was cut.
-    pub(super) is_cut: bool,
-    pub(super) visited: usize,
+    pub(super) cost: TurnCost,
 }
 
 /// Reads a row of `tell_limits`. `None`: it is another row.
@@ -33,20 +31,25 @@ pub(super) fn limit_answer(row: &Row) -> Option<Result<LimitAnswer, StoreError>>
     let first = row.columns().first()?;
     (first.name() == "lb_limited").then(|| {
         let limit = decode::optional_text(row, 0)?;
-        let wait = decode::integer(row, 1)?.max(0).unsigned_abs();
+        let micros = |row: &Row, column| {
+            let micros = decode::integer(row, column)?.max(0).unsigned_abs();
+            Ok::<_, StoreError>(Duration::from_micros(micros))
+        };
+        let wait = micros(row, 1)?;
         Ok(LimitAnswer {
             limited: match limit.as_deref() {
                 Some("busy") => Some(Limited::GroupsBusy {
-                    wait: (wait > 0).then(|| Duration::from_micros(wait)),
+                    wait: (!wait.is_zero()).then_some(wait),
                 }),
                 Some("max_leases") => Some(Limited::MaxLeases),
-                Some("rate") => Some(Limited::Rate {
-                    wait: Duration::from_micros(wait),
-                }),
+                Some("rate") => Some(Limited::Rate { wait }),
                 _ => None,
             },
-            is_cut: decode::integer(row, 2)? == 1,
-            visited: decode::integer_as(row, 3)?,
+            cost: TurnCost {
+                is_cut: decode::integer(row, 2)? == 1,
+                visited: decode::integer_as(row, 3)?,
+                wait: Some(micros(row, 4)?),
+            },
         })
     })
 }

@@ -1,5 +1,6 @@
 //! The parts of `groups.sql` in the batches of a queue with groups or limits.
 
+use lease_broker_model::group::Groups;
 use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 use lease_broker_sql::LeaseSql;
 
@@ -228,6 +229,13 @@ pub(super) fn set_placeholders(placeholders: &mut Placeholders, sql: &LeaseSql, 
         };
         placeholders.insert(name, text);
     }
+    if queue.groups.as_ref().is_some_and(Groups::bursts) {
+        append(
+            placeholders,
+            "declare_walk",
+            &section(placeholders, "declare_burst"),
+        );
+    }
     placeholders.insert("hold_claims", section(placeholders, "take_turn"));
     for (placeholder, name) in [
         ("bound_wanted", "bound_wanted"),
@@ -238,9 +246,14 @@ pub(super) fn set_placeholders(placeholders: &mut Placeholders, sql: &LeaseSql, 
             format!("\n{}", section(placeholders, name).trim_start()),
         );
     }
-    let Some(groups) = &queue.groups else {
-        return;
-    };
+    if let Some(groups) = &queue.groups {
+        set_walk_placeholders(placeholders, sql, groups);
+    }
+}
+
+/// Sets the placeholders of the walk over groups.
+fn set_walk_placeholders(placeholders: &mut Placeholders, sql: &LeaseSql, groups: &Groups) {
+    let section = |placeholders: &Placeholders, name| render(sql.groups, name, placeholders);
     placeholders.insert("turn_column", ", lb_turn int NULL".to_owned());
     placeholders.insert("share_without_suspect", "others".to_owned());
     for bounds in [
@@ -289,6 +302,20 @@ pub(super) fn set_placeholders(placeholders: &mut Placeholders, sql: &LeaseSql, 
     first_of_group(placeholders, of_row);
     placeholders.insert("suspect_size", section(placeholders, suspect));
     placeholders.insert("suspect_is_free", section(placeholders, "suspect_is_free"));
+    if groups.bursts() {
+        append(placeholders, "size", &section(placeholders, "begin_burst"));
+        append(
+            placeholders,
+            "rate_size",
+            &section(placeholders, "end_burst"),
+        );
+    }
+}
+
+/// Appends lines to the text of a placeholder.
+fn append(placeholders: &mut Placeholders, part: &'static str, lines: &str) {
+    let text = format!("{}\n{lines}", placeholders[part]);
+    placeholders.insert(part, text);
 }
 
 /// Makes the claim one for the groups that its call names. It takes no turn from the others.
@@ -316,14 +343,20 @@ pub(super) fn set_given_groups(placeholders: &mut Placeholders, sql: &LeaseSql) 
     }
 }
 
+/// Returns whether the claim moves the turn of the groups. One for the groups that its call names does not.
+fn takes_turn(placeholders: &Placeholders) -> bool {
+    !placeholders["write_walk"].is_empty()
+}
+
 /// Sets the section that writes the turn back. `leased_items` is set.
 pub(super) fn set_end(placeholders: &mut Placeholders, sql: &LeaseSql, queue: &QueueSpec) {
     if !queue.takes_turns() {
         return;
     }
-    let moves = !placeholders["write_walk"].is_empty();
     let names: &[&str] = match queue.groups {
-        Some(_) if moves => &["count_given", "charge_groups", "end_walk", "end_turn"],
+        Some(_) if takes_turn(placeholders) => {
+            &["count_given", "charge_groups", "end_walk", "end_turn"]
+        }
         Some(_) => &["count_given", "charge_groups", "end_turn"],
         None => &["count_given", "end_turn"],
     };
@@ -337,8 +370,15 @@ pub(super) fn set_end(placeholders: &mut Placeholders, sql: &LeaseSql, queue: &Q
 /// Renders the walk over groups, which picks up to `pick_count` items.
 pub(super) fn walk(placeholders: &Placeholders, sql: &LeaseSql, queue: &QueueSpec) -> String {
     let mut placeholders = placeholders.clone();
-    let can_give_more = render(sql.groups, "give_more", &placeholders);
+    let section = |name| render(sql.groups, name, &placeholders);
+    let can_give_more = section("give_more");
+    let bursts = queue.groups.as_ref().is_some_and(Groups::bursts);
+    let exceed_limits = if bursts && takes_turn(&placeholders) {
+        format!("\n{}", section("exceed_limits"))
+    } else {
+        String::new()
+    };
     placeholders.insert("give_more", can_give_more);
-    debug_assert!(queue.groups.is_some());
+    placeholders.insert("exceed_limits", exceed_limits);
     render(sql.groups, "walk", &placeholders)
 }

@@ -2,6 +2,7 @@
 //!
 //! The writer has the write lock of the file during the whole claim. So claims take turns, at all brokers.
 
+use lease_broker_model::group::Groups;
 use lease_broker_model::queue::QueueSpec;
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, OptionalExtension as _, Row, ToSql};
@@ -16,7 +17,9 @@ use super::walk::{Found, GroupLimits, Walk, WalkPosition};
 use super::writer::WriteContext;
 use crate::template::{Placeholders, render};
 use crate::turn::{Allowance, StoredLimits, StoredRate, check_policy, max_visits, policy};
-use crate::{ClaimCall, Claimed, LimitChange, Limited, QueueIndex, QueueLimitValues, StoreError};
+use crate::{
+    ClaimCall, Claimed, LimitChange, Limited, QueueIndex, QueueLimitValues, StoreError, TurnCost,
+};
 
 const GROUPS: &str = lease_broker_sql::sqlite::GROUPS;
 
@@ -85,6 +88,7 @@ impl<'a> Turn<'a> {
             });
             let of_groups = GroupLimits {
                 max_leases: limits.group_max_leases.unwrap_or(0).max(0),
+                bursts: queue.spec.groups.as_ref().is_some_and(Groups::bursts),
                 has_paused,
                 rates: rates.transpose()?,
             };
@@ -142,7 +146,11 @@ impl<'a> Turn<'a> {
         if count == 0 && found.has_busy_group {
             claimed.limited = Some(Limited::GroupsBusy { wait: found.wait });
         }
-        claimed.visited = std::mem::take(&mut walk.visits);
+        claimed.turn = TurnCost {
+            visited: std::mem::take(&mut walk.visits),
+            is_cut,
+            wait: None,
+        };
         let all_looked_at = !claimed.has_more && count < call.max_items;
         let is_complete = count == found.keys.len() || all_looked_at;
         let last = claimed.items.last().map(|item| &item.lease.key);

@@ -4,6 +4,7 @@
 //! part if its items can be leased: `sql/sqlite/groups.sql` has the conditions. Rows without a group come at the end of each round, and
 //! have one turn together. If a claim looks at many groups without success, it leaves the round, and the next claim goes on with it.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use lease_broker_model::key::Key;
@@ -33,6 +34,8 @@ pub(super) struct WalkPosition {
 pub(super) struct GroupLimits<'a> {
     /// The maximum number of leases of a group. 0: any number. Without effect in strict groups.
     pub(super) max_leases: i64,
+    /// Whether groups can have more leases than that while no other group can give an item.
+    pub(super) bursts: bool,
     /// Whether operators have paused groups of the queue.
     pub(super) has_paused: bool,
     /// `None`: groups have no rate.
@@ -73,17 +76,48 @@ struct Candidate {
     /// NULL: rows without a group.
     group: SqlValue,
     head: Key,
-    /// The number of items that may be leased.
-    size: usize,
+    room: Room,
 }
 
 impl Candidate {
-    fn new(visit: Visit, size: usize) -> Self {
+    fn new(visit: Visit, room: Room) -> Self {
         Self {
             group: visit.group,
             head: visit.head,
-            size,
+            room,
         }
+    }
+}
+
+/// The numbers of items that may be leased of a group.
+#[derive(Clone, Copy)]
+struct Room {
+    within_limit: usize,
+    /// As long as no other group can give an item. At least `within_limit`.
+    with_burst: usize,
+}
+
+impl Room {
+    const fn of(size: usize) -> Self {
+        Self {
+            within_limit: size,
+            with_burst: size,
+        }
+    }
+
+    fn at_most(self, most: usize) -> Self {
+        Self {
+            within_limit: self.within_limit.min(most),
+            with_burst: self.with_burst.min(most),
+        }
+    }
+
+    const fn within_limit(self) -> Range<usize> {
+        0..self.within_limit
+    }
+
+    const fn beyond_limit(self) -> Range<usize> {
+        self.within_limit..self.with_burst
     }
 }
 
@@ -140,14 +174,16 @@ impl<'a> Walk<'a> {
             if candidates.iter().any(|other| other.head == visit.head) {
                 continue;
             }
-            match self.size(&visit)? {
-                0 => has_busy_group = true,
-                size => candidates.push(Candidate::new(visit, size)),
+            match self.room(&visit)? {
+                Room {
+                    within_limit: 0, ..
+                } => has_busy_group = true,
+                room => candidates.push(Candidate::new(visit, room)),
             }
         }
         Ok(Found {
             groups: candidates.iter().map(|one| one.group.clone()).collect(),
-            keys: self.keys(candidates, wanted, true)?,
+            keys: self.keys(&candidates, wanted, true)?,
             end: None,
             is_round_over: true,
             has_busy_group,
@@ -166,9 +202,9 @@ impl<'a> Walk<'a> {
         if start == SqlValue::Null {
             (start, wrapped) = (position.clone(), false);
         }
-        let mut candidates = Vec::new();
+        let (mut candidates, mut found) = (Vec::new(), 0);
         let (mut is_round_over, mut has_busy_group) = (false, false);
-        while candidates.len() < wanted && self.visits_left > 0 {
+        while found < wanted && self.visits_left > 0 {
             (self.visits, self.visits_left) = (self.visits + 1, self.visits_left - 1);
             let statement = match (wrapped, &position) {
                 (false, SqlValue::Null) => &self.sql.visit_first,
@@ -181,18 +217,23 @@ impl<'a> Walk<'a> {
                 if start == SqlValue::Null {
                     start = position.clone();
                 }
-                match self.size(&visit)? {
+                let room = self.room(&visit)?;
+                match room.within_limit {
                     0 => has_busy_group = true,
-                    size => candidates.push(Candidate::new(visit, size)),
+                    _ => found += 1,
+                }
+                if room.with_burst > 0 {
+                    candidates.push(Candidate::new(visit, room));
                 }
                 continue;
             }
             if !wrapped {
                 let first = self.pick(&SqlValue::Null, 1)?.pop();
+                found += usize::from(first.is_some());
                 candidates.extend(first.map(|head| Candidate {
                     group: SqlValue::Null,
                     head,
-                    size: usize::MAX,
+                    room: Room::of(usize::MAX),
                 }));
             }
             (is_round_over, position) = (wrapped || begins_round, SqlValue::Null);
@@ -201,26 +242,38 @@ impl<'a> Walk<'a> {
                 break;
             }
         }
-        let last_served = candidates.last().map(|last| last.group.clone());
-        let is_cut = !is_round_over && candidates.len() < wanted;
-        let end = if candidates.is_empty() && is_cut {
+        let mut keys = self.keys(&candidates, wanted, is_round_over)?;
+        let mut groups: Vec<SqlValue> = candidates
+            .iter()
+            .filter(|candidate| candidate.room.within_limit > 0)
+            .map(|candidate| candidate.group.clone())
+            .collect();
+        if is_round_over && keys.len() < wanted && self.limits.bursts {
+            let beyond = self.keys_of(&candidates, wanted - keys.len(), Room::beyond_limit)?;
+            if groups.is_empty() {
+                let served = candidates.iter().take(beyond.len());
+                groups.extend(served.map(|candidate| candidate.group.clone()));
+            }
+            keys.extend(beyond);
+        }
+        let is_cut = !is_round_over && found < wanted;
+        let end = if groups.is_empty() && is_cut {
             WalkPosition {
                 turn: position,
                 round_start: start,
                 wrapped,
             }
         } else {
-            let turn = match last_served {
+            let turn = match groups.last() {
                 _ if is_cut => position,
-                Some(group) => group,
+                Some(group) => group.clone(),
                 None => self.position.turn.clone(),
             };
             at(turn)
         };
-        let groups = candidates.iter().map(|candidate| candidate.group.clone());
         Ok(Found {
-            groups: groups.collect(),
-            keys: self.keys(candidates, wanted, is_round_over)?,
+            keys,
+            groups,
             end: Some(end),
             is_round_over,
             has_busy_group,
@@ -305,7 +358,7 @@ impl<'a> Walk<'a> {
             return Ok(false);
         };
         let is_next = visit.head == *key || self.sql.is_first.is_none();
-        Ok(is_next && self.size(&visit)? > 0)
+        Ok(is_next && self.room(&visit)?.within_limit > 0)
     }
 
     /// Returns whether the item belongs to one of these groups.
@@ -321,15 +374,18 @@ impl<'a> Walk<'a> {
         Ok(false)
     }
 
-    /// Returns the number of items that may be leased of a group.
-    fn size(&self, visit: &Visit) -> Result<usize, StoreError> {
+    /// Returns the numbers of items that may be leased of a group.
+    fn room(&self, visit: &Visit) -> Result<Room, StoreError> {
         if self.limits.has_paused && self.is_paused(&visit.head)? {
-            return Ok(0);
+            return Ok(Room::of(0));
         }
-        let size = self.size_by_leases(visit)?;
+        let mut room = Room::of(self.size_by_leases(visit)?);
+        if self.limits.bursts {
+            room.with_burst = usize::MAX;
+        }
         match &self.limits.rates {
-            Some(rates) if size > 0 => Ok(rates.tokens(&visit.group)?.min(size)),
-            _ => Ok(size),
+            Some(rates) if room.with_burst > 0 => Ok(room.at_most(rates.tokens(&visit.group)?)),
+            _ => Ok(room),
         }
     }
 
@@ -410,27 +466,45 @@ impl<'a> Walk<'a> {
     /// Returns the keys of the candidates. If a round gave too few, groups that may have several leases give more, evenly.
     fn keys(
         &self,
-        candidates: Vec<Candidate>,
+        candidates: &[Candidate],
         wanted: usize,
         is_round_over: bool,
     ) -> Result<Vec<Key>, StoreError> {
-        let can_give_more = candidates.iter().any(|candidate| candidate.size > 1);
-        if !is_round_over || candidates.len() >= wanted || !can_give_more {
-            return Ok(candidates.into_iter().map(|one| one.head).collect());
+        let with_room = || candidates.iter().filter(|one| one.room.within_limit > 0);
+        let can_give_more = with_room().any(|one| one.room.within_limit > 1);
+        if !is_round_over || !can_give_more || with_room().count() >= wanted {
+            return Ok(with_room().map(|one| one.head.clone()).collect());
         }
-        let mut share = wanted.div_ceil(candidates.len());
+        self.keys_of(candidates, wanted, Room::within_limit)
+    }
+
+    /// Returns up to `wanted` keys of the candidates, evenly. `range`: which of the ready items of a group may be leased.
+    fn keys_of(
+        &self,
+        candidates: &[Candidate],
+        wanted: usize,
+        range: fn(Room) -> Range<usize>,
+    ) -> Result<Vec<Key>, StoreError> {
+        let groups = candidates.iter().map(|one| (one, range(one.room)));
+        let groups: Vec<_> = groups.filter(|(_, range)| !range.is_empty()).collect();
+        let mut share = wanted.div_ceil(groups.len().max(1));
         loop {
-            let mut items = Vec::with_capacity(candidates.len());
-            for candidate in &candidates {
-                items.push(match candidate.size.min(share) {
-                    1 => vec![candidate.head.clone()],
-                    count => self.pick(&candidate.group, count)?,
+            let mut items = Vec::with_capacity(groups.len());
+            for (candidate, range) in &groups {
+                let count = range.len().min(share);
+                items.push(match (range.start, count) {
+                    (0, 1) => vec![candidate.head.clone()],
+                    (first, count) => {
+                        let mut keys = self.pick(&candidate.group, first.saturating_add(count))?;
+                        keys.split_off(first.min(keys.len()))
+                    }
                 });
             }
             let sizes: Vec<usize> = items.iter().map(Vec::len).collect();
-            let all_given = sizes.iter().zip(&candidates).all(|(given, candidate)| {
-                *given < share.min(candidate.size) || candidate.size <= share
-            });
+            let all_given = sizes
+                .iter()
+                .zip(&groups)
+                .all(|(given, (_, range))| *given < share.min(range.len()) || range.len() <= share);
             if sizes.iter().sum::<usize>() >= wanted || all_given {
                 let chosen = distribute(&sizes, wanted).into_iter();
                 return Ok(chosen

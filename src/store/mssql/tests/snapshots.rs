@@ -811,6 +811,11 @@ async fn claims_of_a_queue_with_groups() {
         Some(GroupOrder::Strict { halts: true }),
         Some(GroupOrder::Parallel {
             max_leases: Some(5),
+            bursts: false,
+        }),
+        Some(GroupOrder::Parallel {
+            max_leases: Some(5),
+            bursts: true,
         }),
         None,
     ];
@@ -861,7 +866,9 @@ async fn claims_of_a_queue_with_groups() {
             let sql = &claim.within_bytes.new;
             write!(all, "===== {what}: of named groups\n{sql}\n\n").expect("text");
         }
-        if let Some(groups) = &queue.spec.groups {
+        if let Some(groups) = &queue.spec.groups
+            && !groups.bursts()
+        {
             for (form, sql) in [
                 ("pause group", group_pause::pause_batch(&queue.placeholders)),
                 (

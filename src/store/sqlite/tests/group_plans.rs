@@ -12,7 +12,10 @@ fn groups_are_listed_by_seeks() {
     let orders = [
         GroupOrder::Strict { halts: false },
         GroupOrder::Strict { halts: true },
-        GroupOrder::Parallel { max_leases: None },
+        GroupOrder::Parallel {
+            max_leases: None,
+            bursts: false,
+        },
     ];
     for (create, row) in TABLES {
         for (order, filtered) in orders
