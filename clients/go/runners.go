@@ -1,4 +1,4 @@
-// Running handlers: one goroutine per run.
+// Running handlers: each run has a goroutine while it lasts.
 
 package leasebroker
 
@@ -25,15 +25,49 @@ type Middleware func(next BatchHandler) BatchHandler
 func (h Handler) inBatches() BatchHandler {
 	return func(ctx context.Context, items []*Item) (map[*Item]*Result, error) {
 		result, err := h(ctx, items[0])
+		if result == nil {
+			return nil, err
+		}
 		return map[*Item]*Result{items[0]: result}, err
 	}
 }
 
+// runners starts the handlers of a worker. Their goroutines are used again, because the stack of a new one must grow first.
+type runners struct {
+	state   *state
+	handler BatchHandler
+	// next passes a run to a goroutine that waits for one.
+	next chan *run
+	// stopped is closed when there will be no further run.
+	stopped <-chan struct{}
+}
+
+func (r *runners) start(run *run) {
+	select {
+	case r.next <- run:
+	default:
+		go r.work(run)
+	}
+}
+
+func (r *runners) work(run *run) {
+	for {
+		runHandler(r.state, r.handler, run)
+		select {
+		case run = <-r.next:
+		case <-r.stopped:
+			return
+		}
+	}
+}
+
+// errGoexit stays if a handler ends its goroutine.
+var errGoexit = errors.New("the handler called runtime.Goexit")
+
 // runHandler runs the handler of a run and passes the endings of its items to the state.
 func runHandler(state *state, handler BatchHandler, run *run) {
 	var results map[*Item]*Result
-	// This error stays if the handler ends its goroutine.
-	err := errors.New("the handler called runtime.Goexit")
+	err := errGoexit
 	defer func() {
 		if value := recover(); value != nil {
 			logPanic(state, run, value)

@@ -144,19 +144,20 @@ func (s *state) wakePollers() {
 // accept starts handlers for the leases of a claim, for which `slots` slots were reserved.
 func (s *state) accept(messages []*pb.Lease, slots int, sentAt, arrivedAt time.Time) {
 	var leases []*heldLease
+	now := s.now()
 	for _, message := range messages {
 		// A repeated response can have a lease that the worker holds already.
 		if s.held[message.GetLeaseId()] == nil {
 			lease := newHeldLease(s, message, sentAt, arrivedAt)
 			s.held[lease.id] = lease
 			s.emit(Event{Name: EventClaimed, Item: lease.item})
-			if !s.now().Before(lease.lostAt()) {
+			if !now.Before(lease.lostAt()) {
 				// The process was suspended since the response arrived.
 				s.lose(lease, s.options.lostReason())
 				continue
 			}
 			leases = append(leases, lease)
-			beat := s.now()
+			beat := now
 			if !lease.unconfirmed {
 				beat = beat.Add(lease.beatPeriod())
 			}

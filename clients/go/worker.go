@@ -88,7 +88,8 @@ func newWorker(connection *Connection, queue string, batch int, handler BatchHan
 		state: newState(o, events), health: newConnectionHealth(o, events.emit),
 		stopping: make(chan struct{}), hurry: make(chan struct{}), stopped: make(chan struct{}),
 	}
-	w.state.handle = func(run *run) { go runHandler(w.state, handler, run) }
+	runners := &runners{state: w.state, handler: handler, next: make(chan *run), stopped: w.stopped}
+	w.state.handle = runners.start
 	return w, nil
 }
 

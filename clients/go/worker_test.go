@@ -3,6 +3,7 @@ package leasebroker_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -50,6 +51,23 @@ func TestPanicFailsTheItem(t *testing.T) {
 	_, events := b.work(func(context.Context, *item) (*result, error) { panic("broken") })
 	events.wait(leasebroker.EventFailed, 1)
 	if rows := b.rows("work", "delayed"); len(rows) != 1 || rows[0].Error != "panic: broken" {
+		t.Errorf("%+v", rows)
+	}
+}
+
+func TestHandlerThatEndsItsGoroutineFailsTheItem(t *testing.T) {
+	b := newBroker(t)
+	b.enqueue("work", payloads(3)...)
+	var calls atomic.Int32
+	_, events := b.work(func(context.Context, *item) (*result, error) {
+		if calls.Add(1) == 2 {
+			runtime.Goexit()
+		}
+		return nil, nil
+	})
+	events.wait(leasebroker.EventFailed, 1)
+	events.wait(leasebroker.EventCompleted, 2)
+	if rows := b.rows("work", "delayed"); len(rows) != 1 || !strings.Contains(rows[0].Error, "runtime.Goexit") {
 		t.Errorf("%+v", rows)
 	}
 }
