@@ -27,10 +27,10 @@ export type Ending =
   | { readonly kind: "release"; readonly lease: HeldLease; readonly message: ReleaseMessage };
 
 /** Returns the ending of an item whose work is done. Throws if a value cannot be sent. */
-export function completed(lease: HeldLease, { columns = {}, followUps = [] }: Result = {}): Ending {
+export function completed(lease: HeldLease, { columns, followUps }: Result = {}): Ending {
   const message = create(CompletionSchema, { leaseId: lease.id });
-  message.columns = rowToMessages(columns);
-  message.followUps = followUps.map(followUpMessage);
+  if (columns !== undefined) message.columns = rowToMessages(columns);
+  if (followUps !== undefined) message.followUps = followUps.map(followUpMessage);
   return { kind: "complete", lease, message };
 }
 

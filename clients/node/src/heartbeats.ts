@@ -144,17 +144,17 @@ export class Heartbeats {
     switch (command.type) {
       case "update":
         for (const id of words(command.forget)) this.#forget(id);
-        for (const id of words(command.keep)) this.#keep(id, command);
+        this.#keep(command);
         break;
       case "checkpoint":
         if (this.#leases.has(command.id)) this.#checkpoints.set(command.id, command.bytes);
     }
   }
 
-  #keep(id: string, { duration, deadline, needsBeat, atOnce }: Extract<Command, { type: "update" }>): void {
-    const lease: KeptLease = { id, duration, deadline, needsBeat };
-    this.#leases.set(id, lease);
-    this.#schedule(needsBeat || atOnce ? now() : now() + periodOf(lease));
+  #keep({ keep, duration, deadline, needsBeat, atOnce }: Extract<Command, { type: "update" }>): void {
+    if (keep === "") return;
+    for (const id of words(keep)) this.#leases.set(id, { id, duration, deadline, needsBeat });
+    this.#schedule(needsBeat || atOnce ? now() : now() + periodOf(duration));
   }
 
   #forget(id: string): void {
@@ -195,7 +195,7 @@ export class Heartbeats {
       }
     }
     if (leases.length === 0) return;
-    const period = leases.reduce((shortest, lease) => Math.min(shortest, periodOf(lease)), Infinity);
+    const period = leases.reduce((shortest, lease) => Math.min(shortest, periodOf(lease.duration)), Infinity);
     this.#schedule(time + period);
     for (let first = 0; first < leases.length; first += MAX_ITEMS_PER_CALL) {
       void this.#send(leases.slice(first, first + MAX_ITEMS_PER_CALL), period);
@@ -289,7 +289,7 @@ function words(text: string): string[] {
   return text === "" ? [] : text.split(" ");
 }
 
-/** Returns the milliseconds between two heartbeats of a lease. */
-function periodOf(lease: KeptLease): number {
-  return Math.max(lease.duration / 3, MIN_PERIOD);
+/** Returns the milliseconds between two heartbeats of a lease of this duration. */
+function periodOf(duration: number): number {
+  return Math.max(duration / 3, MIN_PERIOD);
 }

@@ -205,7 +205,8 @@ export class State {
 
   /** Forgets a lease that has ended. */
   drop(lease: HeldLease): void {
-    this.parts.keeper.forget(lease);
+    // The keeper has forgotten a lease that is being settled.
+    if (lease.phase !== "settling") this.parts.keeper.forget(lease);
     lease.phase = "ended";
     this.held.delete(lease.id);
   }
