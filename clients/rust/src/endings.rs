@@ -30,6 +30,10 @@ impl Done {
         Self::default()
     }
 
+    pub(super) fn is_plain(&self) -> bool {
+        self.columns.is_empty() && self.follow_ups.is_empty()
+    }
+
     /// Writes a value into a column of the item's own row. The queue's setting `writable` lists the columns.
     #[must_use]
     pub fn column(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {

@@ -1,8 +1,8 @@
 //! Events, which a worker reports to its observer, and the counters of them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::context::Cause;
@@ -139,14 +139,16 @@ impl Event {
 
 /// Counts events and calls the observer. An observer that panics is not called again.
 pub(super) struct EventLog {
-    observer: Mutex<Option<Observer>>,
+    observer: Option<Observer>,
+    has_panicked: AtomicBool,
     counters: [AtomicU64; EventName::ALL.len()],
 }
 
 impl EventLog {
     pub(super) fn new(observer: Option<Observer>) -> Self {
         Self {
-            observer: Mutex::new(observer),
+            observer,
+            has_panicked: AtomicBool::new(false),
             counters: [const { AtomicU64::new(0) }; EventName::ALL.len()],
         }
     }
@@ -154,16 +156,16 @@ impl EventLog {
     /// Must be called without the lock of the state: the observer may ask for the worker's health.
     pub(super) fn emit(&self, event: &Event) {
         self.counters[event.name as usize].fetch_add(1, Ordering::Relaxed);
-        let observer = self.observer().clone();
-        let Some(observer) = observer else { return };
+        let Some(observer) = &self.observer else {
+            return;
+        };
+        if self.has_panicked.load(Ordering::Relaxed) {
+            return;
+        }
         if catch_unwind(AssertUnwindSafe(|| observer(event))).is_err() {
-            *self.observer() = None;
+            self.has_panicked.store(true, Ordering::Relaxed);
             tracing::error!("the observer of events panicked and is not called again");
         }
-    }
-
-    fn observer(&self) -> std::sync::MutexGuard<'_, Option<Observer>> {
-        self.observer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn counters(&self) -> Vec<(EventName, u64)> {

@@ -30,7 +30,11 @@ where
         Box::pin(async move {
             let mut outcome = BatchDone::new();
             if let Some((item, call)) = call {
-                outcome.complete(&item, call.await?);
+                let done = call.await?;
+                // An item that is not in the outcome is completed.
+                if !done.is_plain() {
+                    outcome.complete(&item, done);
+                }
             }
             Ok(outcome)
         })
@@ -57,8 +61,21 @@ impl Runner {
         Self { runtime, handler }
     }
 
-    /// Runs the handler in a task of its own, and passes the endings of its items to the state.
-    pub(super) fn start(&self, state: Arc<State>, start: Start) {
+    /// Runs the handler for each run, in a task of its own, and passes the endings of its items to the state.
+    pub(super) fn start(&self, state: &Arc<State>, starts: Vec<Start>) {
+        let runs = starts
+            .into_iter()
+            .map(|start| self.run(state.clone(), start));
+        let runs: Vec<_> = runs.collect();
+        // A task that is spawned within the runtime costs less than one from outside.
+        self.runtime.spawn(async {
+            for run in runs {
+                tokio::spawn(run);
+            }
+        });
+    }
+
+    fn run(&self, state: Arc<State>, start: Start) -> impl Future<Output = ()> + use<> {
         let handler = self.handler.clone();
         let first = start.items.first();
         let span = tracing::info_span!(
@@ -93,7 +110,7 @@ impl Runner {
             log_failures(&items, &endings);
             state.update(|shared| shared.end(run, endings));
         };
-        self.runtime.spawn(run.instrument(span));
+        run.instrument(span)
     }
 }
 

@@ -30,14 +30,14 @@ const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 /// The clock of a worker.
 pub(super) type Clock = fn() -> Instant;
 
-/// Runs the handler for a run, and passes its endings to the state.
-pub(super) type StartHandler = Box<dyn Fn(Arc<State>, Start) + Send + Sync>;
+/// Runs the handler for each run, and passes the endings to the state.
+pub(super) type StartHandlers = Box<dyn Fn(&Arc<State>, Vec<Start>) + Send + Sync>;
 
 pub(super) struct State {
     pub(super) options: Arc<Options>,
     pub(super) events: Arc<EventLog>,
     pub(super) signals: Arc<Signals>,
-    start_handler: StartHandler,
+    start_handlers: StartHandlers,
     next_lease: AtomicU64,
     shared: Mutex<Shared>,
 }
@@ -61,6 +61,8 @@ pub(super) struct Shared {
     /// [`Instant::now`], except in a test.
     pub(super) clock: Clock,
     effects: Vec<Effect>,
+    /// The runs that begin after the effects.
+    starts: Vec<Start>,
     next_run: RunNumber,
     pub(super) free_slots: usize,
     pub(super) held: BTreeMap<LeaseNumber, HeldLease>,
@@ -95,7 +97,6 @@ pub(super) enum Claims {
 
 enum Effect {
     Emit(Event),
-    Start(Start),
     Cancel(Arc<Cancellation>, Cause),
     Drop(Arc<Cancellation>),
 }
@@ -112,11 +113,12 @@ impl State {
     pub(super) fn new(
         options: Arc<Options>,
         events: Arc<EventLog>,
-        start_handler: StartHandler,
+        start_handlers: StartHandlers,
     ) -> Self {
         let signals = Arc::new(Signals::default());
         let shared = Shared {
             effects: Vec::new(),
+            starts: Vec::new(),
             next_run: 0,
             free_slots: options.concurrency,
             held: BTreeMap::new(),
@@ -139,7 +141,7 @@ impl State {
             options,
             events,
             signals,
-            start_handler,
+            start_handlers,
             next_lease: AtomicU64::new(0),
             shared: Mutex::new(shared),
         }
@@ -154,14 +156,17 @@ impl State {
         let mut shared = self.lock();
         let result = change(&mut shared);
         let effects = std::mem::take(&mut shared.effects);
+        let starts = std::mem::take(&mut shared.starts);
         drop(shared);
         for effect in effects {
             match effect {
                 Effect::Emit(event) => self.events.emit(&event),
-                Effect::Start(start) => (self.start_handler)(self.clone(), start),
                 Effect::Cancel(cancellation, cause) => cancellation.cancel(cause),
                 Effect::Drop(cancellation) => cancellation.dropped.cancel(),
             }
+        }
+        if !starts.is_empty() {
+            (self.start_handlers)(self, starts);
         }
         result
     }
@@ -333,11 +338,11 @@ impl Shared {
             }
             self.emit(Event::of_item(EventName::Started, item));
         }
-        self.effects.push(Effect::Start(Start {
+        self.starts.push(Start {
             run: number,
             items: items.clone(),
             cancellation: cancellation.clone(),
-        }));
+        });
         let run = Run {
             items,
             cancellation,

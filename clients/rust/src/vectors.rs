@@ -143,12 +143,12 @@ impl Machine {
             let reported: Arc<Mutex<Vec<String>>> = Arc::clone(&reported);
             move |event: &Event| reported.lock().expect("a lock").push(report(event))
         };
-        let start_handler = {
+        let start_handlers = {
             let started: Arc<Mutex<Vec<Start>>> = Arc::clone(&started);
-            move |_, start| started.lock().expect("a lock").push(start)
+            move |_: &_, mut starts| started.lock().expect("a lock").append(&mut starts)
         };
         let events = Arc::new(EventLog::new(Some(Arc::new(observer))));
-        let state = State::new(Arc::new(own), events, Box::new(start_handler));
+        let state = State::new(Arc::new(own), events, Box::new(start_handlers));
         state.lock().clock = now;
         let start = Instant::now();
         NOW.set(Some(start));

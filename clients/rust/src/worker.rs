@@ -134,8 +134,8 @@ fn start(options: Options, handler: Handler) -> Result<RunningWorker, WorkerErro
     let events = Arc::new(EventLog::new(options.on_event.clone()));
     let health = Arc::new(ConnectionHealth::new(events.clone()));
     let runner = Runner::new(runtime, Next::new(handler, &options.middleware));
-    let start_handler = Box::new(move |state, start| runner.start(state, start));
-    let state = Arc::new(State::new(options.clone(), events.clone(), start_handler));
+    let start_handlers = Box::new(move |state: &_, starts| runner.start(state, starts));
+    let state = Arc::new(State::new(options.clone(), events.clone(), start_handlers));
     let control = Arc::new(Control::new());
 
     let caller = |link: &Link| Caller {
