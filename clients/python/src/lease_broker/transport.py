@@ -39,6 +39,8 @@ _OPTIONS: list[tuple[str, Any]] = [
 # connection of a process that hangs stays open, so only calls show that it works again.
 _PASS_OVER, _PASS_OVER_SILENT = 1.0, 30.0
 _RESOLVE_INTERVAL = 5.0
+# Seconds after which gRPC's thread for subscribers has ended, also on a busy machine.
+_SUBSCRIBER_ENDS = 5.0
 # Longer than any call.
 _CLOSE_AFTER = 90.0
 
@@ -80,9 +82,16 @@ class Broker:
         """Ends all calls and closes the connection."""
         if self._connects:
             self.connect(False)
-            # gRPC's thread for subscribers looks every 0.2 s. On a closed channel it dies with a traceback.
-            time.sleep(0.25)
+            self._wait_for_subscriber()
         self.channel.close()
+
+    def _wait_for_subscriber(self) -> None:
+        """Waits for the end of gRPC's thread for subscribers. On a closed channel it dies with a traceback."""
+        # No public method tells about the thread. It looks every 0.2 s, and on a busy machine later.
+        state = getattr(self.channel, "_connectivity_state", None)
+        until = time.monotonic() + _SUBSCRIBER_ENDS
+        while getattr(state, "polling", False) and time.monotonic() < until:
+            time.sleep(0.02)
 
     def _on_state(self, _state: grpc.ChannelConnectivity) -> None:
         """The next call shows whether the broker answers."""
