@@ -116,6 +116,11 @@ impl QueueSpec {
         self.groups.is_some() || !self.limits.is_none()
     }
 
+    /// Returns whether a group can have more leases than its limit while no other group can give an item.
+    pub fn groups_burst(&self) -> bool {
+        self.groups.as_ref().is_some_and(Groups::bursts)
+    }
+
     /// Returns whether a claim writes the worker's id into a column of the table's own.
     pub fn shows_worker(&self) -> bool {
         let mut mirrors = self.mirror.iter();

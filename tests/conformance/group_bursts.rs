@@ -1,13 +1,14 @@
 //! Groups that can have more leases than their limit while no other group can give an item.
 
-use lease_broker_model::group::{GroupOrder, Groups};
-use lease_broker_model::queue::QueueSpec;
-use lease_broker_model::rate::Rate;
-use lease_broker_store::{ClaimCall, Limited, NewGroupPause};
+use lease_broker_model::group::GroupOrder;
+use lease_broker_store::Limited;
 
-use super::groups::{grouped, groups, insert, items};
+use super::group_rates::limited;
+use super::groups::{grouped, insert, items};
+use super::named_groups::of;
+use super::paused_groups::pause;
 use crate::harness::Harness;
-use crate::harness::fixture::{HOUR, call, keys, queue};
+use crate::harness::fixture::{call, keys};
 
 const fn bursting(max_leases: u32) -> GroupOrder {
     GroupOrder::Parallel {
@@ -48,19 +49,7 @@ pub(crate) async fn groups_take_turns_in_a_burst<H: Harness>() {
 }
 
 pub(crate) async fn burst_obeys_the_rate_of_the_group<H: Harness>() {
-    let rate = Rate {
-        items: 3,
-        per: HOUR,
-        burst: 3,
-    };
-    let spec = QueueSpec {
-        groups: Some(Groups {
-            rate: Some(rate),
-            ..groups(bursting(1))
-        }),
-        ..queue("item")
-    };
-    let fixture = items::<H>(spec, &["a"; 5]).await;
+    let fixture = items::<H>(limited(bursting(1), 3), &["a"; 5]).await;
     assert_eq!(keys(&fixture.claim(9).await), ["1", "2", "3"]);
     let none = fixture.results(vec![call("worker", 9)]).await.remove(0);
     assert!(none.items.is_empty());
@@ -73,27 +62,14 @@ pub(crate) async fn burst_obeys_the_rate_of_the_group<H: Harness>() {
 pub(crate) async fn paused_group_has_no_burst<H: Harness>() {
     let fixture = items::<H>(grouped(bursting(1)), &["a", "a", "b", "b", "b"]).await;
     assert_eq!(keys(&fixture.claim(2).await), ["1", "3"]);
-    let group = fixture.store.parse_group(fixture.queue, "a");
-    let pause = NewGroupPause {
-        reason: String::new(),
-        actor: "anna".to_owned(),
-        until: None,
-    };
-    let paused = fixture
-        .store
-        .pause_group(fixture.queue, group.expect("a group"), pause);
-    paused.await.expect("an answer");
+    pause(&fixture, "a").await;
     assert_eq!(keys(&fixture.claim(9).await), ["4", "5"]);
 }
 
 /// Such a claim does not look at the other groups, so it cannot know that none of them can give an item.
 pub(crate) async fn claim_of_named_groups_has_no_burst<H: Harness>() {
     let fixture = items::<H>(grouped(bursting(2)), &["a"; 4]).await;
-    let group = fixture.store.parse_group(fixture.queue, "a");
-    let named = ClaimCall {
-        groups: vec![group.expect("a group")],
-        ..call("worker", 9)
-    };
+    let named = of(&["a"], 9);
     assert_eq!(keys(&fixture.claim_by(named.clone()).await), ["1", "2"]);
     assert_eq!(keys(&fixture.claim_by(named).await), [""; 0]);
     assert_eq!(keys(&fixture.claim(9).await), ["3", "4"]);

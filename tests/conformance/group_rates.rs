@@ -7,12 +7,13 @@ use lease_broker_model::queue::QueueSpec;
 use lease_broker_model::rate::Rate;
 use lease_broker_store::{ClaimCall, Claimed, LimitChange, Limited};
 
-use super::groups::{STRICT, grouped_by, groups, insert_into, items, kinds, value_of};
+use super::groups::{PARALLEL, STRICT, grouped_by, groups, insert_into, items, kinds, value_of};
+use super::named_groups::of;
 use crate::harness::Harness;
 use crate::harness::fixture::{Broker, Fixture, HOUR, MINUTE, SECOND, call, keys, queue};
 
 /// Returns a queue whose groups give out `burst` items at once, and then one per minute.
-fn limited(order: GroupOrder, burst: u32) -> QueueSpec {
+pub(super) fn limited(order: GroupOrder, burst: u32) -> QueueSpec {
     let rate = Rate {
         items: 1,
         per: MINUTE,
@@ -26,11 +27,6 @@ fn limited(order: GroupOrder, burst: u32) -> QueueSpec {
         ..queue("item")
     }
 }
-
-const PARALLEL: GroupOrder = GroupOrder::Parallel {
-    max_leases: None,
-    bursts: false,
-};
 
 async fn claimed(broker: &Broker) -> Claimed {
     broker.results(vec![call("worker", 9)]).await.remove(0)
@@ -83,11 +79,7 @@ pub(crate) async fn calls_of_one_operation_share_the_rate_of_a_group<H: Harness>
 
 pub(crate) async fn claim_of_named_groups_obeys_their_rate<H: Harness>() {
     let fixture = items::<H>(limited(PARALLEL, 2), &["a"; 5]).await;
-    let group = fixture.store.parse_group(fixture.queue, "a");
-    let named = ClaimCall {
-        groups: vec![group.expect("a group")],
-        ..call("worker", 9)
-    };
+    let named = of(&["a"], 9);
     assert_eq!(keys(&fixture.claim_by(named.clone()).await), ["1", "2"]);
     assert_eq!(keys(&fixture.claim_by(named).await), [""; 0]);
     assert_eq!(keys(&fixture.claim(9).await), [""; 0]);

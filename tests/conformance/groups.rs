@@ -18,6 +18,10 @@ use crate::harness::fixture::{
 use crate::harness::table::{Kind, Table};
 
 pub(crate) const STRICT: GroupOrder = GroupOrder::Strict { halts: false };
+pub(crate) const PARALLEL: GroupOrder = GroupOrder::Parallel {
+    max_leases: None,
+    bursts: false,
+};
 
 pub(crate) fn groups(order: GroupOrder) -> Groups {
     Groups {
@@ -274,12 +278,8 @@ pub(crate) async fn rows_without_a_group_have_one_turn_per_round<H: Harness>() {
 }
 
 pub(crate) async fn parallel_groups_share_a_claim_evenly<H: Harness>() {
-    let order = GroupOrder::Parallel {
-        max_leases: None,
-        bursts: false,
-    };
     let names = ["a", "a", "a", "a", "a", "b", "c", "c"];
-    let fixture = items::<H>(grouped(order), &names).await;
+    let fixture = items::<H>(grouped(PARALLEL), &names).await;
     assert_eq!(
         keys(&fixture.claim(6).await),
         ["1", "6", "7", "2", "8", "3"]
@@ -417,10 +417,7 @@ pub(crate) async fn operators_change_limits_of_a_running_queue<H: Harness>() {
             max_leases: Some(1),
             rate: None,
         },
-        ..grouped(GroupOrder::Parallel {
-            max_leases: None,
-            bursts: false,
-        })
+        ..grouped(PARALLEL)
     };
     let fixture = items::<H>(spec, &["a", "a", "a", "b", "b", "c"]).await;
     let other = fixture.another().await;
@@ -475,10 +472,7 @@ pub(crate) async fn operators_change_limits_of_a_running_queue<H: Harness>() {
 pub(crate) async fn broker_with_another_policy_gives_no_leases<H: Harness>() {
     let fixture = items::<H>(grouped(STRICT), &["a", "b"]).await;
     let lease = fixture.one().await.lease;
-    let spec = grouped(GroupOrder::Parallel {
-        max_leases: None,
-        bursts: false,
-    });
+    let spec = grouped(PARALLEL);
     let other = Broker::new(
         fixture
             .harness

@@ -11,7 +11,9 @@ use lease_broker_store::{
 };
 use lease_broker_value::Value;
 
-use super::groups::{NAMED_KINDS, STRICT, customer_table, grouped, insert, items, three_groups};
+use super::groups::{
+    NAMED_KINDS, PARALLEL, STRICT, customer_table, grouped, insert, items, three_groups,
+};
 use crate::harness::Harness;
 use crate::harness::fixture::{Broker, Fixture, HOUR, fail, keys, new_item, release, text};
 
@@ -252,10 +254,7 @@ pub(crate) async fn queue_without_groups_lists_none<H: Harness>() {
     assert!(matches!(refused, Err(StoreError::Bug(_))), "{refused:?}");
     let spec = QueueSpec {
         order: Order::None,
-        ..grouped(GroupOrder::Parallel {
-            max_leases: None,
-            bursts: false,
-        })
+        ..grouped(PARALLEL)
     };
     let empty = items::<H>(spec, &["", ""]).await;
     let found = find(&empty, ALL).await;

@@ -1,21 +1,16 @@
 //! Claims that name the groups from which they want items.
 
-use lease_broker_model::group::GroupOrder;
 use lease_broker_model::key::Key;
 use lease_broker_store::{ClaimCall, Claimed, Limited};
 
-use super::groups::{NAMED_KINDS, STRICT, grouped, items, three_groups};
+use super::groups::{NAMED_KINDS, PARALLEL, STRICT, grouped, items, three_groups};
 use super::listed_groups::list;
 use crate::harness::Harness;
 use crate::harness::fixture::{Broker, SECOND, call, keys, text};
 
-const PARALLEL: GroupOrder = GroupOrder::Parallel {
-    max_leases: None,
-    bursts: false,
-};
-
 /// Returns a call for up to `max_items` items of these groups.
-fn of(groups: &[&str], max_items: usize) -> ClaimCall {
+/// Returns a claim that names groups.
+pub(super) fn of(groups: &[&str], max_items: usize) -> ClaimCall {
     ClaimCall {
         groups: groups.iter().map(|name| Key([text(name)].into())).collect(),
         ..call("worker", max_items)

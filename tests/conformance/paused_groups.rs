@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use lease_broker_model::group::GroupOrder;
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_store::{Claimed, GroupPause, Limited, MAX_PAUSED_GROUPS, NewGroupPause};
 use lease_broker_value::Value;
 
-use super::groups::{STRICT, customer_table, grouped, insert, items};
+use super::groups::{PARALLEL, STRICT, customer_table, grouped, insert, items};
 use super::pause_race::last_claims;
 use crate::harness::Harness;
 use crate::harness::fixture::{
@@ -38,7 +37,7 @@ async fn try_pause(broker: &Broker, name: &str, pause: NewGroupPause) -> Option<
     paused.await.expect("an answer")
 }
 
-async fn pause(broker: &Broker, name: &str) -> GroupPause {
+pub(super) async fn pause(broker: &Broker, name: &str) -> GroupPause {
     let paused = try_pause(broker, name, new_pause("")).await;
     paused.expect("paused")
 }
@@ -91,11 +90,7 @@ pub(crate) async fn paused_group_gives_no_lease_and_others_go_on<H: Harness>() {
 }
 
 pub(crate) async fn parallel_group_can_be_paused<H: Harness>() {
-    let order = GroupOrder::Parallel {
-        max_leases: None,
-        bursts: false,
-    };
-    let fixture = items::<H>(grouped(order), &["a", "a", "b", "a"]).await;
+    let fixture = items::<H>(grouped(PARALLEL), &["a", "a", "b", "a"]).await;
     pause(&fixture, "a").await;
     pause(&fixture, "group without items").await;
     assert_eq!(claim_keys(&fixture).await, ["3"]);
@@ -190,13 +185,7 @@ pub(crate) async fn group_of_every_kind_can_be_paused<H: Harness>() {
 }
 
 pub(crate) async fn suspect_of_a_paused_group_is_not_leased<H: Harness>() {
-    for order in [
-        STRICT,
-        GroupOrder::Parallel {
-            max_leases: None,
-            bursts: false,
-        },
-    ] {
+    for order in [STRICT, PARALLEL] {
         let fixture = items::<H>(grouped(order), &["a", "b"]).await;
         fixture.claim_for(2, SECOND).await;
         fixture.advance(MINUTE).await;
@@ -215,10 +204,7 @@ pub(crate) async fn suspect_of_a_paused_group_is_not_leased<H: Harness>() {
 pub(crate) async fn other_groups_by_schema_apply_end_the_pauses<H: Harness>() {
     let fixture = items::<H>(grouped(STRICT), &["a", "a"]).await;
     pause(&fixture, "a").await;
-    let spec = grouped(GroupOrder::Parallel {
-        max_leases: None,
-        bursts: false,
-    });
+    let spec = grouped(PARALLEL);
     fixture.harness.apply(&spec).await.expect("applied");
     let opened = fixture.harness.open(std::slice::from_ref(&spec)).await;
     let other = Broker::new(opened.expect("open"));
@@ -247,12 +233,8 @@ pub(crate) async fn claim_after_the_answer_leases_nothing_of_the_group<H: Harnes
     const ROUNDS: usize = 10;
     const ITEMS: i64 = 900;
 
-    let order = GroupOrder::Parallel {
-        max_leases: None,
-        bursts: false,
-    };
     let table = [customer_table()];
-    let fixture = Fixture::<H>::over(&table, vec![grouped(order)]).await;
+    let fixture = Fixture::<H>::over(&table, vec![grouped(PARALLEL)]).await;
     let new = (0..ITEMS).map(|id| {
         let customer = text(if id % 2 == 0 { "a" } else { "b" });
         new_item(&[("id", Value::Int(id)), ("customer", customer)])

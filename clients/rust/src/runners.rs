@@ -30,11 +30,7 @@ where
         Box::pin(async move {
             let mut outcome = BatchDone::new();
             if let Some((item, call)) = call {
-                let done = call.await?;
-                // An item that is not in the outcome is completed.
-                if !done.is_plain() {
-                    outcome.complete(&item, done);
-                }
+                outcome.complete(&item, call.await?);
             }
             Ok(outcome)
         })
@@ -63,10 +59,8 @@ impl Runner {
 
     /// Runs the handler for each run, in a task of its own, and passes the endings of its items to the state.
     pub(super) fn start(&self, state: &Arc<State>, starts: Vec<Start>) {
-        let runs = starts
-            .into_iter()
-            .map(|start| self.run(state.clone(), start));
-        let runs: Vec<_> = runs.collect();
+        let run = |start| self.run(state.clone(), start);
+        let runs: Vec<_> = starts.into_iter().map(run).collect();
         // A task that is spawned within the runtime costs less than one from outside.
         self.runtime.spawn(async {
             for run in runs {

@@ -59,7 +59,7 @@ pub struct Claimed {
     /// Why the call got fewer items than are ready, if groups or limits of the queue are the reason. With [`Self::has_more`], the
     /// walk over the groups was cut: the next operation goes on with it.
     pub limited: Option<Limited>,
-    /// What the turn of the call cost, if the queue has groups or limits. If calls of an operation share a turn, the first has it.
+    /// The cost of the call's turns, if the queue has groups or limits. If calls share a turn, the first of them has its cost.
     pub turn: TurnCost,
 }
 
@@ -72,6 +72,15 @@ pub struct TurnCost {
     pub is_cut: bool,
     /// The time until the claims of other brokers had ended. `None`: it is not known, as on SQLite, where all writes wait for each other.
     pub wait: Option<Duration>,
+}
+
+impl TurnCost {
+    /// Adds the cost of another turn of the same call. The longest wait counts.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.visited += other.visited;
+        self.is_cut |= other.is_cut;
+        self.wait = self.wait.max(other.wait);
+    }
 }
 
 /// The reason why ready items are not leased in a queue with groups or limits.

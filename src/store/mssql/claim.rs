@@ -160,7 +160,7 @@ impl MssqlOperations {
             } else if let Some(limits) = turn::limit_answer(row) {
                 answer.limits = limits?;
                 if let Some(first) = indexes.first() {
-                    claimed[*first].turn = answer.limits.cost;
+                    claimed[*first].turn.add(answer.limits.cost);
                 }
             } else if is_passed_over(row) {
                 let index = decode::request_index(row, 0, calls.len())?;

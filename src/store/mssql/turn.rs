@@ -31,11 +31,11 @@ pub(super) fn limit_answer(row: &Row) -> Option<Result<LimitAnswer, StoreError>>
     let first = row.columns().first()?;
     (first.name() == "lb_limited").then(|| {
         let limit = decode::optional_text(row, 0)?;
-        let micros = |row: &Row, column| {
+        let micros = |column| {
             let micros = decode::integer(row, column)?.max(0).unsigned_abs();
             Ok::<_, StoreError>(Duration::from_micros(micros))
         };
-        let wait = micros(row, 1)?;
+        let wait = micros(1)?;
         Ok(LimitAnswer {
             limited: match limit.as_deref() {
                 Some("busy") => Some(Limited::GroupsBusy {
@@ -48,7 +48,7 @@ pub(super) fn limit_answer(row: &Row) -> Option<Result<LimitAnswer, StoreError>>
             cost: TurnCost {
                 is_cut: decode::integer(row, 2)? == 1,
                 visited: decode::integer_as(row, 3)?,
-                wait: Some(micros(row, 4)?),
+                wait: Some(micros(4)?),
             },
         })
     })

@@ -229,7 +229,7 @@ pub(super) fn set_placeholders(placeholders: &mut Placeholders, sql: &LeaseSql, 
         };
         placeholders.insert(name, text);
     }
-    if queue.groups.as_ref().is_some_and(Groups::bursts) {
+    if queue.groups_burst() {
         append(
             placeholders,
             "declare_walk",
@@ -344,7 +344,7 @@ pub(super) fn set_given_groups(placeholders: &mut Placeholders, sql: &LeaseSql) 
 }
 
 /// Returns whether the claim moves the turn of the groups. One for the groups that its call names does not.
-fn takes_turn(placeholders: &Placeholders) -> bool {
+fn moves_turn(placeholders: &Placeholders) -> bool {
     !placeholders["write_walk"].is_empty()
 }
 
@@ -354,7 +354,7 @@ pub(super) fn set_end(placeholders: &mut Placeholders, sql: &LeaseSql, queue: &Q
         return;
     }
     let names: &[&str] = match queue.groups {
-        Some(_) if takes_turn(placeholders) => {
+        Some(_) if moves_turn(placeholders) => {
             &["count_given", "charge_groups", "end_walk", "end_turn"]
         }
         Some(_) => &["count_given", "charge_groups", "end_turn"],
@@ -372,13 +372,13 @@ pub(super) fn walk(placeholders: &Placeholders, sql: &LeaseSql, queue: &QueueSpe
     let mut placeholders = placeholders.clone();
     let section = |name| render(sql.groups, name, &placeholders);
     let can_give_more = section("give_more");
-    let bursts = queue.groups.as_ref().is_some_and(Groups::bursts);
-    let exceed_limits = if bursts && takes_turn(&placeholders) {
+    let exceed_limits = if queue.groups_burst() && moves_turn(&placeholders) {
         format!("\n{}", section("exceed_limits"))
     } else {
         String::new()
     };
     placeholders.insert("give_more", can_give_more);
     placeholders.insert("exceed_limits", exceed_limits);
+    debug_assert!(queue.groups.is_some());
     render(sql.groups, "walk", &placeholders)
 }

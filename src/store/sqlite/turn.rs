@@ -2,7 +2,6 @@
 //!
 //! The writer has the write lock of the file during the whole claim. So claims take turns, at all brokers.
 
-use lease_broker_model::group::Groups;
 use lease_broker_model::queue::QueueSpec;
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, OptionalExtension as _, Row, ToSql};
@@ -88,7 +87,7 @@ impl<'a> Turn<'a> {
             });
             let of_groups = GroupLimits {
                 max_leases: limits.group_max_leases.unwrap_or(0).max(0),
-                bursts: queue.spec.groups.as_ref().is_some_and(Groups::bursts),
+                bursts: queue.spec.groups_burst(),
                 has_paused,
                 rates: rates.transpose()?,
             };
