@@ -402,7 +402,10 @@ SELECT @limited AS lb_limited, CASE @limited WHEN 'busy' THEN COALESCE(@group_wa
 
 -- :: suspect_is_free
  AND (t.{group} IS NULL OR 1 = CASE WHEN ({suspect_size})
-        AND NOT EXISTS (SELECT 1 FROM @paused_group AS u WHERE u.lb_group = t.{group}) THEN 1 END)
+        AND NOT EXISTS (SELECT 1 FROM @paused_group AS u WHERE u.lb_group = t.{group})
+        AND NOT EXISTS (SELECT 1 FROM lease_broker_group_rate AS r
+            WHERE @group_latest > 0 AND r.queue = {queue_literal} AND r.group_hash = {hash_of_row} AND r.arrival > @clock
+                AND ((r.arrival - @clock) * @group_rate_items + @group_rate_micros - 1) / @group_rate_micros >= @group_rate_burst) THEN 1 END)
 
 -- :: strict_suspect
 NOT EXISTS (SELECT 1 FROM {table} AS b WITH (ROWLOCK{busy_hint})

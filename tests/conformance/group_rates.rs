@@ -99,6 +99,21 @@ pub(crate) async fn suspect_counts_for_the_rate_of_its_group<H: Harness>() {
     assert_eq!(keys(&fixture.claim_by(call("third", 9)).await), [""; 0]);
 }
 
+pub(crate) async fn suspect_waits_for_the_rate_of_its_group<H: Harness>() {
+    let fixture = items::<H>(limited(PARALLEL, 1), &["a", "b", "b"]).await;
+    let short = ClaimCall {
+        duration: SECOND,
+        ..call("worker", 1)
+    };
+    assert_eq!(keys(&fixture.claim_by(short).await), ["1"]);
+    fixture.advance(2 * SECOND).await;
+    fixture.reap(9).await;
+    let other = fixture.claim_by(call("other", 9)).await;
+    assert_eq!(keys(&other), ["2"]);
+    fixture.advance(MINUTE).await;
+    assert_eq!(keys(&fixture.claim_by(call("third", 9)).await), ["1"]);
+}
+
 pub(crate) async fn operators_change_the_rate_of_groups<H: Harness>() {
     let fixture = items::<H>(limited(PARALLEL, 1), &["a"; 6]).await;
     let other = fixture.another().await;

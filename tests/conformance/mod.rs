@@ -296,6 +296,7 @@ macro_rules! conformance {
                     calls_of_one_operation_share_the_rate_of_a_group
                     claim_of_named_groups_obeys_their_rate
                     suspect_counts_for_the_rate_of_its_group
+                    suspect_waits_for_the_rate_of_its_group
                     operators_change_the_rate_of_groups
                     groups_of_every_kind_have_a_rate
                 }
