@@ -47,7 +47,8 @@ impl MssqlOperations {
                 claimed[index].is_paused = answer.is_paused && claimed[index].items.is_empty();
                 answer.limits.apply(&mut claimed[index], &calls[index]);
                 // Other calls may get the items that this one may not have.
-                claimed[index].is_held_back = claimed[index].items.len() < calls[index].max_items;
+                claimed[index].is_held_back =
+                    answer.is_held_back || claimed[index].items.len() < calls[index].max_items;
                 room = room.saturating_sub(claimed[index].bytes);
             }
         }
