@@ -150,7 +150,16 @@ impl Caller {
     /// Sends a request until it is answered, or until another attempt is of no use.
     pub(super) async fn call<R: Rpc>(
         &self,
-        mut request: R,
+        request: R,
+        options: CallOptions<'_>,
+    ) -> Result<Answer<R::Response>, CallError> {
+        self.call_with(|| request.clone(), options).await
+    }
+
+    /// Does the same with a request that is made anew for each attempt.
+    pub(super) async fn call_with<R: Rpc>(
+        &self,
+        request: impl Fn() -> R,
         options: CallOptions<'_>,
     ) -> Result<Answer<R::Response>, CallError> {
         let first_sent_at = Instant::now();
@@ -164,7 +173,11 @@ impl Caller {
                 let left = until().saturating_duration_since(sent_at);
                 timeout = timeout.min(left).max(Duration::from_millis(1));
             }
-            let mut failure = match self.attempt(request.clone(), timeout, fresh).await {
+            let mut request = request();
+            if attempts > 1 {
+                request.before_retry();
+            }
+            let mut failure = match self.attempt(request, timeout, fresh).await {
                 Ok(message) => {
                     let times = CallTimes {
                         first_sent_at,
@@ -209,7 +222,6 @@ impl Caller {
             if let Some(on_retry) = options.on_retry {
                 on_retry();
             }
-            request.before_retry();
             tokio::time::sleep(wait).await;
         }
     }

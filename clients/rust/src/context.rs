@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use futures_util::future::{AbortHandle, AbortRegistration};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 /// The reason why a handler was cancelled.
@@ -51,20 +52,39 @@ pub struct Cancelled {
 pub struct Context(Arc<Cancellation>);
 
 /// The two steps by which a handler is ended.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Cancellation {
     cause: OnceLock<Cause>,
-    /// Step 1: the handler is asked to end.
-    cancelled: CancellationToken,
+    /// Step 1: the handler is asked to end. Most handlers end before anybody asks for the token.
+    cancelled: OnceLock<CancellationToken>,
     /// Step 2: the handler's future is dropped.
-    pub(super) dropped: CancellationToken,
+    dropped: AbortHandle,
 }
 
 impl Cancellation {
+    /// Returns a cancellation, and the registration of the future that step 2 drops.
+    pub(super) fn new() -> (Self, AbortRegistration) {
+        let (dropped, registration) = AbortHandle::new_pair();
+        let cancellation = Self {
+            cause: OnceLock::new(),
+            cancelled: OnceLock::new(),
+            dropped,
+        };
+        (cancellation, registration)
+    }
+
     pub(super) fn cancel(&self, cause: Cause) {
         // A handler is cancelled once: the first cause stays.
         let _ = self.cause.set(cause);
-        self.cancelled.cancel();
+        self.token().cancel();
+    }
+
+    pub(super) fn drop_handler(&self) {
+        self.dropped.abort();
+    }
+
+    fn token(&self) -> &CancellationToken {
+        self.cancelled.get_or_init(CancellationToken::new)
     }
 
     pub(super) fn cause(&self) -> Option<Cause> {
@@ -75,7 +95,7 @@ impl Cancellation {
 /// A context that is not cancelled, for tests of handlers.
 impl Default for Context {
     fn default() -> Self {
-        Self::new(Arc::default())
+        Self::new(Arc::new(Cancellation::new().0))
     }
 }
 
@@ -93,12 +113,12 @@ impl Context {
 
     /// Waits until the handler is cancelled. 5 s later the handler's future is dropped.
     pub fn cancelled(&self) -> WaitForCancellationFuture<'_> {
-        self.0.cancelled.cancelled()
+        self.0.token().cancelled()
     }
 
     /// Returns a token that is cancelled together with the handler, for code that takes one.
     pub fn token(&self) -> CancellationToken {
-        self.0.cancelled.child_token()
+        self.0.token().child_token()
     }
 
     /// Returns the reason of the cancellation. `None`: the handler was not cancelled.
@@ -120,7 +140,7 @@ impl Context {
     /// # Errors
     /// [`Cancelled`], as [`Self::check`].
     pub async fn unless_cancelled<F: Future>(&self, future: F) -> Result<F::Output, Cancelled> {
-        let output = self.0.cancelled.run_until_cancelled(future).await;
+        let output = self.0.token().run_until_cancelled(future).await;
         // The cause is set before the token is cancelled.
         let cause = self.cause().unwrap_or(Cause::Shutdown);
         output.ok_or(Cancelled { cause })

@@ -153,9 +153,19 @@ impl EventLog {
         }
     }
 
+    /// Returns whether there is an observer.
+    pub(super) const fn is_observed(&self) -> bool {
+        self.observer.is_some()
+    }
+
+    /// Counts an event that no observer receives.
+    pub(super) fn count(&self, name: EventName) {
+        self.counters[name as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Must be called without the lock of the state: the observer may ask for the worker's health.
     pub(super) fn emit(&self, event: &Event) {
-        self.counters[event.name as usize].fetch_add(1, Ordering::Relaxed);
+        self.count(event.name);
         let Some(observer) = &self.observer else {
             return;
         };

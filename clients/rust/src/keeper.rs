@@ -122,6 +122,7 @@ pub(super) fn look(state: &Arc<State>) -> (Vec<Heartbeat>, Instant) {
             watch_run(shared, &state.options, run, now, &mut alarm);
         }
         let heartbeats = due_heartbeats(shared, &state.options, now, &mut alarm);
+        shared.keeper_looks_at = alarm.0;
         (heartbeats, alarm.0)
     })
 }

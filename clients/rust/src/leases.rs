@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::future::AbortRegistration;
+
 use super::context::{Cancellation, Cause};
 use super::item::Item;
 use super::values::after;
@@ -112,7 +114,7 @@ impl HeldLease {
 /// A handler that runs, with the items that it works on: one, or those of a batch.
 #[derive(Debug)]
 pub(super) struct Run {
-    pub(super) items: Vec<Item>,
+    pub(super) items: Arc<[Item]>,
     pub(super) cancellation: Arc<Cancellation>,
     pub(super) started_at: Instant,
     pub(super) cancelled: Option<(Cause, Instant)>,
@@ -125,6 +127,8 @@ pub(super) struct Run {
 /// A run that is about to start.
 pub(super) struct Start {
     pub(super) run: RunNumber,
-    pub(super) items: Vec<Item>,
+    pub(super) items: Arc<[Item]>,
     pub(super) cancellation: Arc<Cancellation>,
+    /// Ends the future of the handler in the second step of the cancellation.
+    pub(super) drops: AbortRegistration,
 }

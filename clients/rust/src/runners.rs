@@ -5,6 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
+use futures_util::future::{Abortable, Aborted};
 use tokio::runtime::Handle;
 use tracing::Instrument as _;
 
@@ -59,53 +60,52 @@ impl Runner {
 
     /// Runs the handler for each run, in a task of its own, and passes the endings of its items to the state.
     pub(super) fn start(&self, state: &Arc<State>, starts: Vec<Start>) {
-        let run = |start| self.run(state.clone(), start);
-        let runs: Vec<_> = starts.into_iter().map(run).collect();
+        let (state, handler) = (state.clone(), self.handler.clone());
         // A task that is spawned within the runtime costs less than one from outside.
-        self.runtime.spawn(async {
-            for run in runs {
-                tokio::spawn(run);
+        self.runtime.spawn(async move {
+            for start in starts {
+                tokio::spawn(run(state.clone(), handler.clone(), start));
             }
         });
     }
+}
 
-    fn run(&self, state: Arc<State>, start: Start) -> impl Future<Output = ()> + use<> {
-        let handler = self.handler.clone();
-        let first = start.items.first();
-        let span = tracing::info_span!(
-            "handle",
-            queue = state.options.queue,
-            key = first.map(Item::key),
-            attempt = first.map(Item::attempt),
-            trace_parent = first.map(Item::trace_parent),
-        );
-        let run = async move {
-            let Start {
-                run,
-                items,
-                cancellation,
-            } = start;
-            let context = Context::new(cancellation.clone());
-            let call = async { handler.run(items.clone(), context).await };
-            let call = AssertUnwindSafe(call).catch_unwind();
-            let outcome = match cancellation.dropped.run_until_cancelled(call).await {
-                Some(Ok(outcome)) => outcome,
-                Some(Err(panic)) => {
-                    let text = panic_text(panic.as_ref());
-                    tracing::error!(panic = text, "handler panicked");
-                    Err(HandlerError::failed(format!("panic: {text}")))
-                }
-                None => {
-                    let cause = cancellation.cause().unwrap_or(Cause::Shutdown);
-                    Err(Cancelled { cause }.into())
-                }
-            };
-            let endings = endings_of(&state, &items, outcome, cancellation.cause());
-            log_failures(&items, &endings);
-            state.update(|shared| shared.end(run, endings));
+fn run(state: Arc<State>, handler: Next, start: Start) -> impl Future<Output = ()> {
+    let first = start.items.first();
+    let span = tracing::info_span!(
+        "handle",
+        queue = state.options.queue,
+        key = first.map(Item::key),
+        attempt = first.map(Item::attempt),
+        trace_parent = first.map(Item::trace_parent),
+    );
+    let run = async move {
+        let Start {
+            run,
+            items,
+            cancellation,
+            drops,
+        } = start;
+        let context = Context::new(cancellation.clone());
+        let call = async { handler.run(items.to_vec(), context).await };
+        let call = AssertUnwindSafe(call).catch_unwind();
+        let outcome = match Abortable::new(call, drops).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(panic)) => {
+                let text = panic_text(panic.as_ref());
+                tracing::error!(panic = text, "handler panicked");
+                Err(HandlerError::failed(format!("panic: {text}")))
+            }
+            Err(Aborted) => {
+                let cause = cancellation.cause().unwrap_or(Cause::Shutdown);
+                Err(Cancelled { cause }.into())
+            }
         };
-        run.instrument(span)
-    }
+        let endings = endings_of(&state, &items, outcome, cancellation.cause());
+        log_failures(&items, &endings);
+        state.update(|shared| shared.end(run, endings));
+    };
+    run.instrument(span)
 }
 
 fn endings_of(

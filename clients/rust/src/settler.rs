@@ -217,41 +217,44 @@ impl Settler {
             attempt_timeout: Some(settle_timeout(&self.state, group)),
             on_retry: Some(&on_retry),
         };
-        let queue = self.state.options.queue.clone();
+        let queue = &self.state.options.queue;
         match group.first().map(|ending| &ending.message) {
             Some(EndingMessage::Fail(_)) => {
-                let failures = messages(group, |message| match message {
-                    EndingMessage::Fail(failure) => Some(failure),
+                let failure = |message: &EndingMessage| match message {
+                    EndingMessage::Fail(failure) => Some(failure.clone()),
                     _ => None,
-                });
-                let request = proto::FailRequest {
-                    queue,
-                    failures,
-                    next,
                 };
-                let answer = self.caller.call(request, options).await?;
+                let request = || proto::FailRequest {
+                    queue: queue.clone(),
+                    failures: messages(group, failure),
+                    next: next.clone(),
+                };
+                let answer = self.caller.call_with(request, options).await?;
                 Ok(answer.map(Settlement::from))
             }
             Some(EndingMessage::Release(_)) => {
-                let releases = messages(group, |message| match message {
-                    EndingMessage::Release(release) => Some(release),
+                let release = |message: &EndingMessage| match message {
+                    EndingMessage::Release(release) => Some(release.clone()),
                     _ => None,
-                });
-                let request = proto::ReleaseRequest { queue, releases };
-                let answer = self.caller.call(request, options).await?;
+                };
+                let request = || proto::ReleaseRequest {
+                    queue: queue.clone(),
+                    releases: messages(group, release),
+                };
+                let answer = self.caller.call_with(request, options).await?;
                 Ok(answer.map(Settlement::from))
             }
             _ => {
-                let completions = messages(group, |message| match message {
-                    EndingMessage::Complete(completion) => Some(completion),
+                let completion = |message: &EndingMessage| match message {
+                    EndingMessage::Complete(completion) => Some(completion.clone()),
                     _ => None,
-                });
-                let request = proto::CompleteRequest {
-                    queue,
-                    completions,
-                    next,
                 };
-                let answer = self.caller.call(request, options).await?;
+                let request = || proto::CompleteRequest {
+                    queue: queue.clone(),
+                    completions: messages(group, completion),
+                    next: next.clone(),
+                };
+                let answer = self.caller.call_with(request, options).await?;
                 Ok(answer.map(Settlement::from))
             }
         }
@@ -270,9 +273,11 @@ impl Settler {
     }
 }
 
-fn messages<T: Clone>(group: &[Ending], select: impl Fn(&EndingMessage) -> Option<&T>) -> Vec<T> {
-    let messages = group.iter().filter_map(|ending| select(&ending.message));
-    messages.cloned().collect()
+fn messages<T>(group: &[Ending], message: impl Fn(&EndingMessage) -> Option<T>) -> Vec<T> {
+    let messages = group.iter();
+    messages
+        .filter_map(|ending| message(&ending.message))
+        .collect()
 }
 
 /// Takes the next group. Returns the endings of each kind, which are a call each, with the slots for which the call claims. Then
@@ -363,9 +368,13 @@ pub(super) fn note_result(
         Outcome::Gone => EventName::Unknown,
         _ => EventName::Lost,
     };
-    let event = Event::of_item(name, &lease.item).with_error(error.unwrap_or_default());
-    shared.held.remove(&ending.lease);
-    shared.emit(event);
+    let Some(lease) = shared.held.remove(&ending.lease) else {
+        return;
+    };
+    match error {
+        Some(error) => shared.emit(Event::of_item(name, &lease.item).with_error(error)),
+        None => shared.emit_of_item(name, &lease.item),
+    }
 }
 
 /// Settles an item in another way after the broker has refused its ending: the same one can never succeed. `field`: the
@@ -399,7 +408,11 @@ fn refuse(shared: &mut Shared, ending: &Ending, field: &str, problem: &str) {
 fn take_group(shared: &mut Shared) -> Vec<Ending> {
     let mut group = Vec::with_capacity(shared.endings.len().min(MAX_ITEMS_PER_CALL));
     let (mut follow_ups, mut size) = (0, 0);
-    while let Some(ending) = shared.endings.front() {
+    let now = (shared.clock)();
+    while let Some(ending) = shared.endings.front_mut() {
+        if let Some(lease) = shared.held.get(&ending.lease) {
+            ending.set_lease(&lease.id, lease.checkpoint.as_ref());
+        }
         follow_ups += ending.follow_ups();
         size += ending.size();
         let is_full = group.len() == MAX_ITEMS_PER_CALL
@@ -415,7 +428,7 @@ fn take_group(shared: &mut Shared) -> Vec<Ending> {
         let Some(lease) = shared.held.get_mut(&ending.lease) else {
             continue;
         };
-        if (shared.clock)() < lease.deadline {
+        if now < lease.deadline {
             lease.phase = Phase::Settling;
             group.push(ending);
         } else {

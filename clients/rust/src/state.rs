@@ -19,7 +19,7 @@ use super::gathering::Gathering;
 use super::item::{HeldLeases, Item, LeaseNumber};
 use super::leases::{HeldLease, Phase, Run, RunNumber, Start};
 use super::options::Options;
-use super::values::duration_from_proto;
+use super::values::{after, duration_from_proto};
 use lease_broker_proto as proto;
 
 /// The largest checkpoint that a broker can be configured to store, in bytes.
@@ -58,6 +58,7 @@ pub(super) struct Signals {
 pub(super) struct Shared {
     pub(super) options: Arc<Options>,
     signals: Arc<Signals>,
+    events: Arc<EventLog>,
     /// [`Instant::now`], except in a test.
     pub(super) clock: Clock,
     effects: Vec<Effect>,
@@ -75,6 +76,8 @@ pub(super) struct Shared {
     pub(super) claims: Claims,
     /// True when the settler shall end with its last group.
     pub(super) settled_all: bool,
+    /// The moment at which the keeper looks again by itself.
+    pub(super) keeper_looks_at: Instant,
     /// The time of the next heartbeat. `None`: no lease is held.
     pub(super) next_heartbeat: Option<Instant>,
     /// Request ids of claims whose answer will not be read. The broker may have leased items for them.
@@ -129,12 +132,14 @@ impl State {
             stuck: 0,
             claims: Claims::Open,
             settled_all: false,
+            keeper_looks_at: Instant::now(),
             next_heartbeat: None,
             abandoned: Vec::new(),
             checkpoint_limit: MAX_CHECKPOINT_BYTES,
             budget: options.max_items,
             options: options.clone(),
             signals: signals.clone(),
+            events: events.clone(),
             clock: Instant::now,
         };
         Self {
@@ -162,7 +167,7 @@ impl State {
             match effect {
                 Effect::Emit(event) => self.events.emit(&event),
                 Effect::Cancel(cancellation, cause) => cancellation.cancel(cause),
-                Effect::Drop(cancellation) => cancellation.dropped.cancel(),
+                Effect::Drop(cancellation) => cancellation.drop_handler(),
             }
         }
         if !starts.is_empty() {
@@ -245,6 +250,15 @@ impl Shared {
         self.effects.push(Effect::Emit(event));
     }
 
+    /// Emits an event without details, of which each item has some.
+    pub(super) fn emit_of_item(&mut self, name: EventName, item: &Item) {
+        if self.events.is_observed() {
+            self.emit(Event::of_item(name, item));
+        } else {
+            self.events.count(name);
+        }
+    }
+
     /// Reserves the free slots for a claim. Returns 0 if the worker claims no items now.
     pub(super) fn reserve_slots(&mut self) -> usize {
         if self.claims != Claims::Open || self.stuck > self.options.max_stuck() {
@@ -277,25 +291,35 @@ impl Shared {
 
     fn free_slots(&mut self, slots: usize) {
         self.free_slots += slots;
-        self.signals.slots_free.notify_waiters();
-        self.signals.changed.notify_one();
+        // A task that is woken costs as much as a short handler. Pollers leave the slots to endings.
+        if !self.settling && self.endings.is_empty() {
+            self.signals.slots_free.notify_waiters();
+        }
+        let may_end = self.claims != Claims::Open || self.budget == Some(0);
+        if may_end && self.runs.is_empty() {
+            self.signals.changed.notify_one();
+        }
     }
 
     fn accept(&mut self, leases: Vec<(LeaseNumber, HeldLease)>, slots: usize, repeated: bool) {
         let mut items = Vec::with_capacity(leases.len());
+        let now = (self.clock)();
+        let mut look_at = self.options.time_limit.map(|limit| after(now, limit));
+        self.effects.reserve(2 * leases.len());
         for (number, lease) in leases {
             // The response to a repeated claim can have a lease that the worker holds already.
             if repeated && self.held.values().any(|held| held.id == lease.id) {
                 continue;
             }
-            self.emit(Event::of_item(EventName::Claimed, &lease.item));
-            let now = (self.clock)();
+            self.emit_of_item(EventName::Claimed, &lease.item);
             let is_over = now >= lease.lost_at(self.options.heartbeat);
             let beat_at = if lease.unconfirmed {
                 now
             } else {
                 now + lease.heartbeat_period()
             };
+            let earliest = after(lease.last_answer, lease.duration / 3).min(beat_at);
+            look_at = Some(look_at.map_or(earliest, |at| at.min(earliest)));
             let item = lease.item.clone();
             self.held.insert(number, lease);
             if is_over {
@@ -306,7 +330,9 @@ impl Shared {
             self.beat_no_later_than(beat_at);
             items.push(item);
         }
-        self.signals.clock.notify_one();
+        if look_at.is_some_and(|at| at < self.keeper_looks_at) {
+            self.signals.clock.notify_one();
+        }
         if self.claims == Claims::Stopped {
             for item in &items {
                 self.settle(Ending::released(item.lease(), None));
@@ -316,37 +342,38 @@ impl Shared {
         let runs = items.len().div_ceil(self.options.batch);
         if self.options.batch == 1 {
             for item in items {
-                self.start(vec![item]);
+                self.start(Arc::new([item]), now);
             }
         } else {
-            let batches = items.chunks(self.options.batch).map(<[Item]>::to_vec);
-            for batch in batches {
-                self.start(batch);
+            for batch in items.chunks(self.options.batch) {
+                self.start(batch.into(), now);
             }
         }
         self.return_slots(slots.saturating_sub(runs));
     }
 
     /// Runs the handler for items that fill one slot.
-    fn start(&mut self, items: Vec<Item>) {
+    fn start(&mut self, items: Arc<[Item]>, now: Instant) {
         let number = self.next_run;
         self.next_run += 1;
-        let cancellation = Arc::new(Cancellation::default());
-        for item in &items {
+        let (cancellation, drops) = Cancellation::new();
+        let cancellation = Arc::new(cancellation);
+        for item in &*items {
             if let Some(lease) = self.held.get_mut(&item.lease()) {
                 lease.run = Some(number);
             }
-            self.emit(Event::of_item(EventName::Started, item));
+            self.emit_of_item(EventName::Started, item);
         }
         self.starts.push(Start {
             run: number,
             items: items.clone(),
             cancellation: cancellation.clone(),
+            drops,
         });
         let run = Run {
             items,
             cancellation,
-            started_at: (self.clock)(),
+            started_at: now,
             cancelled: None,
             stuck: false,
             slot_replaced: false,
@@ -354,14 +381,13 @@ impl Shared {
         self.runs.insert(number, run);
     }
 
-    /// Queues the endings of a handler that has returned. Endings of leases that were lost are dropped.
-    pub(super) fn end(&mut self, number: RunNumber, endings: Vec<Ending>) {
-        let Some(run) = self.runs.remove(&number) else {
-            return;
-        };
+    /// Queues the endings of a handler that has returned. Endings of leases that were lost are dropped. The run is returned, so
+    /// that it is freed after the lock is released.
+    pub(super) fn end(&mut self, number: RunNumber, endings: Vec<Ending>) -> Option<Run> {
+        let run = self.runs.remove(&number)?;
         let now = (self.clock)();
         self.gathering.note(now.duration_since(run.started_at));
-        for item in &run.items {
+        for item in &*run.items {
             let number = item.lease();
             // The process may have been suspended for so long that the keeper has not looked yet.
             let is_over = self.held.get(&number).is_some_and(|lease| {
@@ -376,15 +402,15 @@ impl Shared {
         }
         self.stuck -= usize::from(run.stuck);
         self.free_slots(usize::from(!run.slot_replaced));
+        Some(run)
     }
 
     /// Passes an ending to the settler, unless the lease has ended already.
-    pub(super) fn settle(&mut self, mut ending: Ending) {
+    pub(super) fn settle(&mut self, ending: Ending) {
         if let Some(lease) = self.held.get_mut(&ending.lease)
             && lease.phase == Phase::Running
         {
             lease.phase = Phase::Ended;
-            ending.set_lease(&lease.id, lease.checkpoint.as_ref());
             self.endings.push_back(ending);
             self.signals.endings_ready.notify_one();
         }
@@ -418,7 +444,7 @@ impl Shared {
         }
         run.cancelled = Some((cause, (self.clock)()));
         let (items, cancellation) = (run.items.clone(), run.cancellation.clone());
-        for item in &items {
+        for item in &*items {
             let mut event = Event::of_item(EventName::Cancelled, item).with_reason(reason);
             event.cause = Some(cause);
             self.emit(event);
@@ -437,7 +463,7 @@ impl Shared {
 
     /// Drops the leases of handlers that do not end. They expire: the handlers may still act on their items.
     pub(super) fn leave_handlers(&mut self) {
-        for item in self.runs.values().flat_map(|run| &run.items) {
+        for item in self.runs.values().flat_map(|run| &*run.items) {
             let lease = self.held.get(&item.lease());
             if lease.is_some_and(|lease| lease.phase == Phase::Running) {
                 self.held.remove(&item.lease());
@@ -462,7 +488,7 @@ impl Shared {
         let replaced = self.stuck <= self.options.max_stuck();
         run.slot_replaced = replaced;
         let (items, cause) = (run.items.clone(), run.cancelled.map(|(cause, _)| cause));
-        for item in &items {
+        for item in &*items {
             let lease = self.held.get(&item.lease());
             if lease.is_some_and(|lease| lease.phase == Phase::Running) {
                 self.held.remove(&item.lease());

@@ -40,7 +40,7 @@ struct Call {
 /// The handler of some items.
 struct Running {
     run: RunNumber,
-    items: Vec<Item>,
+    items: Arc<[Item]>,
     cancellation: Arc<Cancellation>,
     is_cancelled: bool,
 }
@@ -368,7 +368,7 @@ impl Machine {
     fn note_effects(&mut self, actions: &mut Vec<String>) {
         actions.append(&mut self.reported.lock().expect("a lock"));
         for start in std::mem::take(&mut *self.started.lock().expect("a lock")) {
-            for item in &start.items {
+            for item in &*start.items {
                 self.ids.insert(item.key().to_owned(), item.lease());
             }
             actions.push(format!("start {}", keys(&start.items)));
