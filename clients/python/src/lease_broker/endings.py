@@ -30,7 +30,7 @@ class Ending:
     @property
     def follow_ups(self) -> int:
         """The number of rows that the completion adds."""
-        return len(self.message.follow_ups) if self.rpc == "Complete" and self.message is not None else 0
+        return len(self.message.follow_ups) if self.message is not None and self.rpc == "Complete" else 0
 
     @property
     def size(self) -> int:
@@ -79,10 +79,12 @@ def of_return(leases: list[HeldLease], is_batch: bool, result: object) -> list[E
     """Returns the endings for the value that a handler returned: of the item, or by item of the batch."""
     if not is_batch:
         return [of_result(leases[0], result)]
-    if result is not None and not isinstance(result, Mapping):
+    if result is None:
+        return [completed(lease) for lease in leases]
+    if not isinstance(result, Mapping):
         text = f"TypeError: the handler of a batch returned {type(result).__name__} and not a dict or None"
         return [failed(lease, text) for lease in leases]
-    return [of_result(lease, result.get(lease.item) if result else None) for lease in leases]
+    return [of_result(lease, result.get(lease.item)) for lease in leases]
 
 
 def of_result(lease: HeldLease, result: object) -> Ending:

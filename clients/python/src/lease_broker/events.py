@@ -101,10 +101,12 @@ class Events:
             self._waiting.put(Event(name, self._queue, key, attempt, fence, details, item))
 
     def emit_all(self, name: EventName, leases: Sequence[HeldLease]) -> None:
-        """Reports an event without details for the item of each lease."""
+        """Reports an event without details for the item of each lease.
+
+        Is called with the worker's lock, which guards the counters of these events if there is no observer.
+        """
         if self._observer is None:
-            with self._lock:
-                self._counters[name] += len(leases)
+            self._counters[name] += len(leases)
             return
         for lease in leases:
             self.emit(name, lease.item)

@@ -45,10 +45,12 @@ class HeldLease:
         if now - sent_at > duration / 10:
             self.needs_beat, sent_at = True, now
         self.last_answer = sent_at
-        self.deadline = sent_at + duration
+        self.deadline = deadline = sent_at + duration
         """The moment of the monotonic clock until which the lease holds. Not later than the database's expiry, except
         until the first heartbeat after a claim that has waited. It can then be later by the time of the answer's way.
         """
+        self.lost_at = deadline - duration / 10
+        """The moment at which the worker treats the lease as lost if no heartbeat was answered: before its deadline."""
 
     def extend(self, sent_at: float, time_left: float) -> None:
         """Notes the answer to a heartbeat that was sent at `sent_at`."""
@@ -57,11 +59,7 @@ class HeldLease:
         self.duration = max(self.duration, time_left)
         self.needs_beat = self.in_doubt = False
         self.last_answer = max(self.last_answer, sent_at)
-
-    @property
-    def lost_at(self) -> float:
-        """The moment at which the worker treats the lease as lost if no heartbeat was answered: before its deadline."""
-        return self.deadline - self.duration / 10
+        self.lost_at = self.deadline - self.duration / 10
 
     @property
     def wants_heartbeat(self) -> bool:
@@ -165,16 +163,19 @@ class Context:
         self._call((function,))
 
     def _set_task(self, task: asyncio.Task[Any]) -> None:
-        with _CONTEXT_LOCK:
-            self._task = task
-            if self._cause is not None:
+        self._task = task
+        # `_cancel` sets the cause before it looks for a task. So one of both sees what the other has set.
+        if self._cause is not None:
+            with _CONTEXT_LOCK:
                 self._cancel_task()
 
     def _cancel_task(self) -> None:
-        if self._task is not None:
+        """Cancels the task once: a second time would interrupt the handler's cleanup."""
+        task, self._task = self._task, None
+        if task is not None:
             # A closed loop has no tasks.
             with contextlib.suppress(RuntimeError):
-                self._task.get_loop().call_soon_threadsafe(self._task.cancel, self._cause)
+                task.get_loop().call_soon_threadsafe(task.cancel, self._cause)
 
     def _cancel(self, cause: Cause, now: float) -> bool:
         """Cancels the handler. Returns False if it is cancelled already."""

@@ -214,4 +214,4 @@ class AsyncRunner:
         with self._state.lock:
             for run, results in ended:
                 self._state.end(run, results, wake=False)
-            self._state.endings_ready.notify()
+            self._state.wake_settler()

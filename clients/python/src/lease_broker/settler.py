@@ -58,7 +58,7 @@ class Settler:
         """Makes `run` return when everything is settled."""
         with self._state.lock:
             self._closed = True
-            self._state.endings_ready.notify()
+            self._state.wake_settler()
 
     def run(self) -> None:
         """Settles until `close`."""
@@ -85,6 +85,7 @@ class Settler:
             while not self._state.endings:
                 if self._closed:
                     return False
+                self._state.settler_waits = True
                 self._state.endings_ready.wait()
             return True
 
@@ -92,13 +93,16 @@ class Settler:
         """Takes endings from the state. Returns one call for each kind of ending. The first one claims items."""
         state = self._state
         group = state.take_group()
-        parts = {rpc: part for rpc in _RPCS if (part := [ending for ending in group if ending.rpc == rpc])}
+        parts: dict[Rpc, list[Ending]] = {rpc: [] for rpc in _RPCS}
+        for ending in group:
+            parts[ending.rpc].append(ending)
         # A Release claims nothing.
-        slots = state.reserve_slots() if parts and next(iter(parts)) != "Release" else 0
+        slots = state.reserve_slots() if parts["Complete"] or parts["Fail"] else 0
         calls = []
         for rpc, part in parts.items():
-            calls.append(self._settlement(rpc, part, slots))
-            slots = 0
+            if part:
+                calls.append(self._settlement(rpc, part, slots))
+                slots = 0
         return calls
 
     def finish(self) -> None:

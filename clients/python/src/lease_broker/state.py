@@ -43,6 +43,8 @@ class State:
         """The poller waits for it: a slot may be free."""
         self.endings_ready = threading.Condition(self.lock)
         """The settler waits for it: an item has ended."""
+        self.settler_waits = False
+        """True while the settler waits and was not notified."""
         self.clock = threading.Condition(self.lock)
         """The keeper waits for it: a lease has arrived, or a time limit has changed."""
         self.all_ended = threading.Condition(self.lock)
@@ -130,7 +132,8 @@ class State:
         for lease in run._leases:
             if lease.phase != WAITING:
                 continue
-            if now >= self.lost_at(lease):
+            # `lost_at` is the earlier of both moments that the call can return.
+            if now >= lease.lost_at and now >= self.lost_at(lease):
                 # The process has slept since the claim.
                 self.lose(lease, self.ended_reason)
                 continue
@@ -169,8 +172,13 @@ class State:
                 return
             lease.phase = DONE
             self.endings.append(ending)
-            if wake:
-                self.endings_ready.notify()
+            if wake and self.settler_waits:
+                self.wake_settler()
+
+    def wake_settler(self) -> None:
+        """Wakes the settler, if it waits. A notification costs as much as a short handler."""
+        self.settler_waits = False
+        self.endings_ready.notify()
 
     def take_group(self) -> list[Ending]:
         """Takes the endings that one call can carry, in the order in which the handlers ended."""
@@ -179,12 +187,13 @@ class State:
         follow_ups = size = 0
         while waiting and len(group) < MAX_ITEMS:
             ending = waiting[0]
-            if ending.lease.phase == DONE:
+            lease = ending.lease
+            if lease.phase == DONE:
                 follow_ups += ending.follow_ups
                 size += ending.size
                 if group and (follow_ups > _MAX_FOLLOW_UPS or size > MAX_BYTES):
                     break
-                ending.lease.phase = SETTLING
+                lease.phase = SETTLING
                 group.append(ending)
             # Otherwise the lease was lost while the ending waited.
             waiting.popleft()
