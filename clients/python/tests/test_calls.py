@@ -210,7 +210,7 @@ def test_row_that_is_gone_is_completed_if_an_earlier_attempt_was_in_time(
 
     message = v1.Lease(lease_id="x")
     message.time_left.FromSeconds(10)
-    lease = HeldLease(message, time.monotonic(), time.monotonic())
+    lease = HeldLease(message.lease_id, message, time.monotonic(), time.monotonic())
     sent_at = lease.deadline + (1 if sent_after_deadline else -1)
     answer = Answer(None, sent_at + 1, attempts, sent_at)
     assert outcome_event(completed(lease), v1.OUTCOME_GONE, answer) == event

@@ -32,18 +32,6 @@ class Ending:
         """The number of rows that the completion adds."""
         return len(self.message.follow_ups) if self.message is not None and self.rpc == "Complete" else 0
 
-    @property
-    def size(self) -> int:
-        """The bytes that it takes in a request, approximately."""
-        return len(self.lease.id) + 8 if self.message is None else self.message.ByteSize()
-
-    def add_to(self, entries: Any) -> None:
-        """Adds the entry to those of a request."""
-        if self.message is None:
-            entries.add(lease_id=self.lease.id)
-        else:
-            entries.append(self.message)
-
 
 def completed(lease: HeldLease, result: Result | None = None) -> Ending:
     """Returns the ending of an item whose work is done.

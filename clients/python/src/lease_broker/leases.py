@@ -37,8 +37,8 @@ class HeldLease:
     needs_beat = False
     """True if the claim has waited. The moment at which the lease began is then not known until a heartbeat."""
 
-    def __init__(self, message: v1.Lease, sent_at: float, now: float) -> None:
-        self.id = message.lease_id
+    def __init__(self, lease_id: str, message: v1.Lease, sent_at: float, now: float) -> None:
+        self.id = lease_id
         self.item: Item = read_item(message)
         left = message.time_left
         self.duration = duration = left.seconds + left.nanos / 1_000_000_000

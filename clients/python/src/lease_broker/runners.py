@@ -31,9 +31,9 @@ class Runner(Protocol):
         """Ends the threads that run no handler."""
 
 
-def arguments(state: State, run: Context, leases: list[HeldLease]) -> tuple[Any, Context]:
-    """Returns the arguments of the handler: the item or the items of the batch, and the context."""
-    return ([lease.item for lease in leases] if state.options.batch is not None else leases[0].item), run
+def input_of(is_batch: bool, leases: list[HeldLease]) -> Any:
+    """Returns what the handler works on: the item, or the items of the batch."""
+    return [lease.item for lease in leases] if is_batch else leases[0].item
 
 
 def endings_of_error(state: State, run: Context, leases: list[HeldLease], error: BaseException) -> list[Ending]:
@@ -104,7 +104,7 @@ class ThreadRunner:
             try:
                 if tracing.IS_INSTALLED:
                     token = tracing.attach(run.trace_parent)
-                result = self._handler(*arguments(state, run, leases))
+                result = self._handler(input_of(is_batch, leases), run)
                 if result is not None and inspect.isawaitable(result):
                     # The decorator of an `async def` can be a plain function.
                     result = self._wait_for(run, result)
@@ -187,16 +187,17 @@ class AsyncRunner:
 
     async def _handle(self, run: Context, leases: list[HeldLease]) -> None:
         state, task = self._state, asyncio.current_task(self._loop)
+        is_batch = state.options.batch is not None
         assert task is not None
         # Only now, because a task that is cancelled before its first step never runs.
         run._set_task(task)
         try:
             if tracing.IS_INSTALLED:
                 tracing.attach(run.trace_parent)
-            result = self._handler(*arguments(state, run, leases))
+            result = self._handler(input_of(is_batch, leases), run)
             if inspect.isawaitable(result):
                 result = await result
-            results = endings.of_return(leases, state.options.batch is not None, result)
+            results = endings.of_return(leases, is_batch, result)
         except BaseException as error:
             # SystemExit would end the loop, and with it the worker.
             results = endings_of_error(state, run, leases, error)

@@ -117,7 +117,10 @@ class Settler:
         request = request_type(queue=options.queue)
         entries = getattr(request, field)
         for ending in group:
-            ending.add_to(entries)
+            if ending.message is None:
+                entries.add(lease_id=ending.lease.id)
+            else:
+                entries.append(ending.message)
         if slots > 0:
             claim = request.next
             claim.worker_id = options.worker_id

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 MAX_ITEMS = 1_000
 _MAX_FOLLOW_UPS = 1_000
 MAX_BYTES = 3 * 1024 * 1024
+# The bytes that a completion without additions takes beside its lease id, approximately.
+_PLAIN_SIZE = 8
 # Seconds after which the item of a handler that was cancelled for its time limit is failed.
 _TIME_LIMIT_GRACE = 5.0
 _NEVER = float("inf")
@@ -101,7 +103,11 @@ class State:
         """
         size, now, held, shared = self.options.slot_size, self.now(), self.held, self.shared
         # A repeated answer can bring a lease that the worker has already.
-        leases = [HeldLease(message, sent_at, now) for message in messages if message.lease_id not in held]
+        leases = [
+            HeldLease(lease_id, message, sent_at, now)
+            for message in messages
+            if (lease_id := message.lease_id) not in held
+        ]
         runs = []
         for first in range(0, len(leases), size):
             group = leases[first : first + size]
@@ -189,8 +195,11 @@ class State:
             ending = waiting[0]
             lease = ending.lease
             if lease.phase == DONE:
-                follow_ups += ending.follow_ups
-                size += ending.size
+                if ending.message is None:
+                    size += len(lease.id) + _PLAIN_SIZE
+                else:
+                    follow_ups += ending.follow_ups
+                    size += ending.message.ByteSize()
                 if group and (follow_ups > _MAX_FOLLOW_UPS or size > MAX_BYTES):
                     break
                 lease.phase = SETTLING
