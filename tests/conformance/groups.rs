@@ -8,7 +8,7 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::queue::{Order, QueueSpec};
 use lease_broker_model::rate::Rate;
-use lease_broker_store::{Ahead, Claimed, LimitChange, Limited, StoreError};
+use lease_broker_store::{Ahead, ClaimCall, Claimed, LimitChange, Limited, StoreError, TurnCost};
 use lease_broker_value::Value;
 
 use crate::harness::Harness;
@@ -136,6 +136,18 @@ pub(crate) async fn calls_of_a_group_commit_get_different_groups<H: Harness>() {
     assert_eq!(keys(&got[0]), ["1", "3"]);
     assert_eq!(keys(&got[1]), ["4"]);
     assert_eq!(keys(&got[2]), ["5"]);
+}
+
+pub(crate) async fn call_that_repeats_another_costs_no_turn<H: Harness>() {
+    let fixture = items::<H>(grouped(STRICT), &["a", "b"]).await;
+    let call = ClaimCall {
+        has_request_id: true,
+        ..call("worker", 2)
+    };
+    let claimed = fixture.results(vec![call.clone(), call]).await;
+    assert_eq!(keys(&claimed[1].items), ["1", "2"]);
+    assert_ne!(claimed[0].turn, TurnCost::default());
+    assert_eq!(claimed[1].turn, TurnCost::default());
 }
 
 pub(crate) async fn delayed_item_holds_back_only_those_behind<H: Harness>() {

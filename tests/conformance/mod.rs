@@ -334,6 +334,7 @@ macro_rules! conformance {
                     empty_queue_is_not_held_back
                     groups_take_turns_across_brokers
                     calls_of_a_group_commit_get_different_groups
+                    call_that_repeats_another_costs_no_turn
                     delayed_item_holds_back_only_those_behind
                     dead_item_lets_its_group_go_on_or_halts_it
                     row_inserted_ahead_waits_for_the_lease

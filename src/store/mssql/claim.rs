@@ -17,7 +17,7 @@ use super::pause_parts::is_pause;
 use super::queue_statements::{ClaimBatches, ClaimForms, QueueStatements};
 use super::turn::{self, LimitAnswer};
 use super::{suspects, types};
-use crate::{ClaimCall, Claimed, ClaimedItem, QueueIndex, StoreError, TooLargeItem};
+use crate::{ClaimCall, Claimed, ClaimedItem, QueueIndex, StoreError, TooLargeItem, TurnCost};
 
 impl MssqlOperations {
     pub(super) async fn claim(
@@ -95,8 +95,10 @@ impl MssqlOperations {
                 continue;
             }
             if first != index {
-                let same_items = claimed[first].clone();
-                claimed[index] = same_items;
+                claimed[index] = Claimed {
+                    turn: TurnCost::default(),
+                    ..claimed[first].clone()
+                };
             }
             bytes += claimed[index].bytes;
         }
