@@ -85,8 +85,7 @@ pub(crate) async fn claim_of_named_groups_obeys_their_rate<H: Harness>() {
     assert_eq!(keys(&fixture.claim(9).await), [""; 0]);
 }
 
-pub(crate) async fn suspect_counts_for_the_rate_of_its_group<H: Harness>() {
-    let fixture = items::<H>(limited(PARALLEL, 2), &["a"; 4]).await;
+async fn lease_of_first_item_expires<H: Harness>(fixture: &Fixture<H>) {
     let short = ClaimCall {
         duration: SECOND,
         ..call("worker", 1)
@@ -94,6 +93,11 @@ pub(crate) async fn suspect_counts_for_the_rate_of_its_group<H: Harness>() {
     assert_eq!(keys(&fixture.claim_by(short).await), ["1"]);
     fixture.advance(2 * SECOND).await;
     fixture.reap(9).await;
+}
+
+pub(crate) async fn suspect_counts_for_the_rate_of_its_group<H: Harness>() {
+    let fixture = items::<H>(limited(PARALLEL, 2), &["a"; 4]).await;
+    lease_of_first_item_expires(&fixture).await;
     let other = call("other", 1);
     assert_eq!(keys(&fixture.claim_by(other).await), ["1"]);
     assert_eq!(keys(&fixture.claim_by(call("third", 9)).await), [""; 0]);
@@ -101,13 +105,7 @@ pub(crate) async fn suspect_counts_for_the_rate_of_its_group<H: Harness>() {
 
 pub(crate) async fn suspect_waits_for_the_rate_of_its_group<H: Harness>() {
     let fixture = items::<H>(limited(PARALLEL, 1), &["a", "b", "b"]).await;
-    let short = ClaimCall {
-        duration: SECOND,
-        ..call("worker", 1)
-    };
-    assert_eq!(keys(&fixture.claim_by(short).await), ["1"]);
-    fixture.advance(2 * SECOND).await;
-    fixture.reap(9).await;
+    lease_of_first_item_expires(&fixture).await;
     let other = fixture.claim_by(call("other", 9)).await;
     assert_eq!(keys(&other), ["2"]);
     fixture.advance(MINUTE).await;

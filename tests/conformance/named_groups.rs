@@ -9,7 +9,6 @@ use crate::harness::Harness;
 use crate::harness::fixture::{Broker, SECOND, call, keys, text};
 
 /// Returns a call for up to `max_items` items of these groups.
-/// Returns a claim that names groups.
 pub(super) fn of(groups: &[&str], max_items: usize) -> ClaimCall {
     ClaimCall {
         groups: groups.iter().map(|name| Key([text(name)].into())).collect(),
