@@ -151,6 +151,7 @@ async fn claim_and_release(file: &File) -> Duration {
         max_bytes: 4 << 20,
         duration: Duration::from_secs(600),
         groups: Vec::new(),
+        max_run: 1,
     };
     let start = Instant::now();
     let claimed = file.store.claim(QUEUE, [call].into(), usize::MAX).await;

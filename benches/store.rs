@@ -64,6 +64,7 @@ fn calls(calls: usize, max_items: usize) -> Arc<[ClaimCall]> {
         max_bytes: 4 << 20,
         duration: Duration::from_secs(600),
         groups: Vec::new(),
+        max_run: 1,
     };
     (0..calls).map(call).collect()
 }

@@ -100,6 +100,7 @@ async fn claim(file: &File, count: usize) -> (Vec<LeaseRef>, Duration) {
         max_bytes: 4 << 20,
         duration: LEASE,
         groups: Vec::new(),
+        max_run: 1,
     };
     let start = Instant::now();
     let claimed = file.store.claim(QUEUE, [call].into(), usize::MAX).await;

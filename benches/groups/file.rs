@@ -71,7 +71,10 @@ fn spec(rules: Rules) -> QueueSpec {
     if rules == Rules::Strict {
         spec.groups = Some(Groups {
             column: "customer".to_owned(),
-            order: GroupOrder::Strict { halts: false },
+            order: GroupOrder::Strict {
+                halts: false,
+                run: 1,
+            },
             rate: None,
         });
     }

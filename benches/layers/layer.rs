@@ -108,6 +108,7 @@ impl Layer {
             max_bytes: 4 << 20,
             duration: LEASE,
             groups: Vec::new(),
+            max_run: 1,
         };
         let items = store
             .claim(QUEUE, [call].into(), usize::MAX)
@@ -225,6 +226,7 @@ fn store(file: &Path, config: &Config) -> Arc<dyn Store> {
 fn claim_request(worker: &str, max_items: usize) -> ClaimRequest {
     ClaimRequest {
         groups: Vec::new(),
+        max_run: 1,
         queue: QUEUE_NAME.to_owned(),
         worker_id: worker.to_owned(),
         max_items,

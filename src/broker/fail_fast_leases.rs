@@ -347,6 +347,7 @@ mod tests {
             max_bytes: usize::MAX,
             duration: Duration::from_secs(60),
             groups: Vec::new(),
+            max_run: 1,
         }]);
         let (answer, answered) = oneshot::channel();
         let claim = {

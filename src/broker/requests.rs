@@ -60,6 +60,7 @@ impl ClaimRequest {
             Some(request) => secret.token_of_request(&queue.name, owner, &self.worker_id, request),
         };
         Ok(ClaimCall {
+            max_run: 1,
             groups: claim_groups(&self.groups, token, parse_group)?,
             token,
             has_request_id: self.request_id.is_some(),

@@ -17,7 +17,7 @@ use super::range::{check_between, check_duration};
 #[serde(
     untagged,
     expecting = "expected a column such as \"Customer_ID\", or { column = \"Customer_ID\", order = \"none\", max_leases = 5 }; the \
-                 settings of a group are column, order, max_leases, burst, rate and on_dead"
+                 settings of a group are column, order, max_leases, burst, rate, on_dead and run"
 )]
 pub(super) enum GroupConfig {
     Column(String),
@@ -33,6 +33,7 @@ pub(super) struct GroupRules {
     max_leases: Option<u32>,
     burst: Option<bool>,
     on_dead: Option<OnDeadConfig>,
+    run: Option<u32>,
     rate: Option<RateConfig>,
 }
 
@@ -77,6 +78,7 @@ pub(super) fn groups(
             max_leases: None,
             burst: None,
             on_dead: None,
+            run: None,
             rate: None,
         },
     };
@@ -96,9 +98,21 @@ pub(super) fn groups(
                 "needs order = \"none\": a group with order = \"strict\" has one lease at a time",
             );
         }
-        (GroupOrderConfig::Strict, on_dead) => GroupOrder::Strict {
-            halts: on_dead == Some(OnDeadConfig::Halt),
-        },
+        (GroupOrderConfig::Strict, on_dead) => {
+            let run = rules.run.unwrap_or(1);
+            let most = Groups::MAX_RUN as usize;
+            check_between(key_path("group.run"), run as usize, 1, most)?;
+            GroupOrder::Strict {
+                halts: on_dead == Some(OnDeadConfig::Halt),
+                run,
+            }
+        }
+        (GroupOrderConfig::None, _) if rules.run.is_some_and(|run| run != 1) => {
+            return invalid(
+                "group.run",
+                "needs order = \"strict\": without an order, a claim gets several items of a group anyway",
+            );
+        }
         (GroupOrderConfig::None, Some(_)) => {
             return invalid(
                 "group.on_dead",

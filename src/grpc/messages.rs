@@ -417,6 +417,7 @@ fn refusal_to_proto(refusal: Refusal) -> proto::Refusal {
         ProblemKind::AlreadyExists => Reason::AlreadyExists,
         ProblemKind::Check => Reason::Check,
         ProblemKind::ForeignKey => Reason::ForeignKey,
+        ProblemKind::OutOfOrder => proto::RefusalReason::Unspecified,
         ProblemKind::Trigger => Reason::Trigger,
     };
     proto::Refusal {

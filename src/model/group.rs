@@ -21,6 +21,9 @@ pub enum GroupOrder {
     Strict {
         /// True: a dead item holds those behind it back. False: the group goes on.
         halts: bool,
+        /// The maximum number of consecutive items of a group that one claim can lease together, as a run: 1 to
+        /// [`Groups::MAX_RUN`].
+        run: u32,
     },
     /// Items of a group can be processed at the same time.
     Parallel {
@@ -44,6 +47,9 @@ impl Groups {
     /// The largest number of leases of a group.
     pub const MAX_LEASES: u32 = 1_000;
 
+    /// The largest number of items of a run.
+    pub const MAX_RUN: u32 = 100;
+
     /// Returns whether the items of a group are processed one after the other.
     pub const fn is_strict(&self) -> bool {
         matches!(self.order, GroupOrder::Strict { .. })
@@ -51,7 +57,15 @@ impl Groups {
 
     /// Returns whether a dead item holds the rest of its group back.
     pub const fn halts(&self) -> bool {
-        matches!(self.order, GroupOrder::Strict { halts: true })
+        matches!(self.order, GroupOrder::Strict { halts: true, .. })
+    }
+
+    /// Returns the maximum number of consecutive items of a group that one claim can lease.
+    pub const fn run(&self) -> u32 {
+        match self.order {
+            GroupOrder::Strict { run, .. } => run,
+            GroupOrder::Parallel { .. } => 1,
+        }
     }
 
     /// Returns whether a group can have more leases than its limit while no other group can give an item.
@@ -63,12 +77,16 @@ impl Groups {
     /// not part of it, because the database's row decides about them.
     pub fn policy(&self) -> String {
         let kind = match self.order {
-            GroupOrder::Strict { halts: false } => "strict",
-            GroupOrder::Strict { halts: true } => "strict, halts at dead items",
+            GroupOrder::Strict { halts: false, .. } => "strict",
+            GroupOrder::Strict { halts: true, .. } => "strict, halts at dead items",
             GroupOrder::Parallel { bursts: false, .. } => "parallel",
             GroupOrder::Parallel { bursts: true, .. } => "parallel with burst",
         };
-        format!("{kind}, by {}", self.column)
+        let runs = match self.run() {
+            ..=1 => String::new(),
+            run => format!(", runs of up to {run}"),
+        };
+        format!("{kind}{runs}, by {}", self.column)
     }
 }
 

@@ -121,6 +121,13 @@ impl QueueSpec {
         self.groups.as_ref().is_some_and(Groups::bursts)
     }
 
+    /// Returns the maximum number of consecutive items of a group that one claim can lease, as a run. 1: there are no runs.
+    pub fn max_run(&self) -> usize {
+        self.groups
+            .as_ref()
+            .map_or(1, |groups| groups.run() as usize)
+    }
+
     /// Returns whether a claim writes the worker's id into a column of the table's own.
     pub fn shows_worker(&self) -> bool {
         let mut mirrors = self.mirror.iter();

@@ -168,6 +168,17 @@ impl Refusal {
         }
     }
 
+    /// Returns the refusal of a settlement whose lease belongs to a run in which an earlier item is leased.
+    pub fn out_of_order() -> Self {
+        Self {
+            field: None,
+            problem: Problem::new(
+                ProblemKind::OutOfOrder,
+                "an earlier item of the run is still leased; settle the items of a run in their order",
+            ),
+        }
+    }
+
     /// Returns the refusal of a column that the settlement writes.
     pub(crate) fn of_column(column: &str, problem: Problem) -> Self {
         Self {
@@ -252,6 +263,8 @@ pub enum ProblemKind {
     ForeignKey,
     /// A trigger refuses the change.
     Trigger,
+    /// An earlier item of the run is still leased.
+    OutOfOrder,
 }
 
 /// The reason why a store is unavailable, and how often the operation was tried.

@@ -315,6 +315,7 @@ impl Leases for SqliteStore {
             time: None,
             results: Vec::with_capacity(settlements.len()),
             owners: Vec::with_capacity(settlements.len()),
+            released: Vec::new(),
         };
         for outcome in join_all(alone).await {
             // Others of the list may have been applied.
@@ -331,6 +332,7 @@ impl Leases for SqliteStore {
                     settled.time = outcome.time.or(settled.time);
                     settled.results.extend(outcome.results);
                     settled.owners.extend(outcome.owners);
+                    settled.released.extend(outcome.released);
                 }
             }
         }

@@ -28,7 +28,10 @@ fn of_customer(order: GroupOrder) -> Groups {
 
 #[test]
 fn groups_are_strict_by_default() {
-    let strict = Some(of_customer(GroupOrder::Strict { halts: false }));
+    let strict = Some(of_customer(GroupOrder::Strict {
+        halts: false,
+        run: 1,
+    }));
     assert_eq!(groups("[queues.a]\ngroup = 'Customer'"), strict);
     assert_eq!(
         groups("[queues.a]\ngroup = { column = 'Customer', max_leases = 1, on_dead = 'continue' }"),
@@ -36,7 +39,10 @@ fn groups_are_strict_by_default() {
     );
     assert_eq!(
         groups("[queues.a.group]\ncolumn = 'Customer'\non_dead = 'halt'"),
-        Some(of_customer(GroupOrder::Strict { halts: true }))
+        Some(of_customer(GroupOrder::Strict {
+            halts: true,
+            run: 1
+        }))
     );
     assert_eq!(groups("[queues.a]"), None);
     assert!(!queue("[queues.a]").takes_turns());

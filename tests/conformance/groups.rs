@@ -17,7 +17,10 @@ use crate::harness::fixture::{
 };
 use crate::harness::table::{Kind, Table};
 
-pub(crate) const STRICT: GroupOrder = GroupOrder::Strict { halts: false };
+pub(crate) const STRICT: GroupOrder = GroupOrder::Strict {
+    halts: false,
+    run: 1,
+};
 pub(crate) const PARALLEL: GroupOrder = GroupOrder::Parallel {
     max_leases: None,
     bursts: false,
@@ -172,7 +175,7 @@ pub(crate) async fn delayed_item_holds_back_only_those_behind<H: Harness>() {
 
 pub(crate) async fn dead_item_lets_its_group_go_on_or_halts_it<H: Harness>() {
     for halts in [false, true] {
-        let order = GroupOrder::Strict { halts };
+        let order = GroupOrder::Strict { halts, run: 1 };
         let fixture = items::<H>(grouped(order), &["a", "a", "b"]).await;
         let first = fixture.one().await;
         fixture.settle(&first.lease, fail(None)).await;
@@ -559,7 +562,7 @@ pub(crate) async fn removal_drops_the_indexes_of_groups<H: Harness>() {
         let harness = H::start().await;
         harness.create(&customer_table()).await;
         let before = harness.describe("item").await;
-        let spec = grouped(GroupOrder::Strict { halts });
+        let spec = grouped(GroupOrder::Strict { halts, run: 1 });
         harness.apply(&spec).await.expect("applied");
         let adopted = harness.describe("item").await;
         assert!(
@@ -692,7 +695,7 @@ pub(crate) async fn groups_work_without_filtered_indexes<H: Harness>() {
     for halts in [false, true] {
         let spec = QueueSpec {
             filtered_indexes: false,
-            ..grouped(GroupOrder::Strict { halts })
+            ..grouped(GroupOrder::Strict { halts, run: 1 })
         };
         let fixture = items::<H>(spec, &["a", "a", "b", "", "b"]).await;
         let first = fixture.claim(9).await;

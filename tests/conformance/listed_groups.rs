@@ -69,7 +69,10 @@ async fn pause(broker: &Broker, name: &str) {
 pub(crate) async fn states_of_strict_groups_are_listed<H: Harness>() {
     use GroupState::{Halted, Leased, Paused, Ready, Waiting};
 
-    let mut spec = grouped(GroupOrder::Strict { halts: true });
+    let mut spec = grouped(GroupOrder::Strict {
+        halts: true,
+        run: 1,
+    });
     spec.retry.max_attempts = Some(1);
     let names = ["dead", "delayed", "leased", "dead", "leased", "delayed", ""];
     let fixture = items::<H>(spec, &names).await;

@@ -246,7 +246,7 @@ fn spec(rules: Rules) -> QueueSpec {
     let mut spec = queue("item");
     spec.retry.max_attempts = Some(4);
     let order = match rules {
-        Rules::Strict { halts } => GroupOrder::Strict { halts },
+        Rules::Strict { halts } => GroupOrder::Strict { halts, run: 1 },
         Rules::Parallel { bursts } => GroupOrder::Parallel {
             max_leases: u32::try_from(rules.group_max_leases()).ok(),
             bursts,

@@ -38,7 +38,10 @@ fn spec(limits: QueueLimits) -> QueueSpec {
     QueueSpec {
         groups: Some(Groups {
             column: "customer".to_owned(),
-            order: GroupOrder::Strict { halts: false },
+            order: GroupOrder::Strict {
+                halts: false,
+                run: 1,
+            },
             rate: None,
         }),
         limits,

@@ -119,6 +119,7 @@ pub(crate) fn call(worker: &str, max_items: usize) -> ClaimCall {
         max_bytes: 4 << 20,
         duration: HOUR,
         groups: Vec::new(),
+        max_run: 1,
     }
 }
 

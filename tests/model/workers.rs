@@ -33,6 +33,7 @@ impl<H: Harness> Run<H> {
             max_bytes: 4 << 20,
             duration: time(duration),
             groups: Vec::new(),
+            max_run: 1,
         }
     }
 

@@ -381,6 +381,7 @@ fn claim_call(token: Uuid) -> ClaimCall {
         max_bytes: 64 << 20,
         duration: DURATION,
         groups: Vec::new(),
+        max_run: 1,
     }
 }
 

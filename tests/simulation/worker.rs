@@ -56,6 +56,7 @@ impl Worker {
         let request_id = Uuid::from_u128(self.random.random());
         ClaimRequest {
             groups: Vec::new(),
+            max_run: 1,
             queue: QUEUE.to_owned(),
             worker_id: self.name.clone(),
             max_items: turn.max_items,

@@ -283,6 +283,7 @@ impl Worker {
             max_bytes: 4 << 20,
             duration: HOUR,
             groups: Vec::new(),
+            max_run: 1,
         };
         let claim = |broker: Broker| {
             let call = call.clone();

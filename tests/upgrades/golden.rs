@@ -68,6 +68,7 @@ async fn write_golden_files() {
         max_bytes: 1 << 20,
         duration: LEASE,
         groups: Vec::new(),
+        max_run: 1,
     };
     let claimed = store.claim(QUEUE, [call].into(), usize::MAX).await;
     let claimed = claimed.expect("claim").remove(0).items;

@@ -36,6 +36,9 @@ pub struct ClaimCall {
     /// Only items of these groups, each as a key with one value, at most [`MAX_CLAIM_GROUPS`]. The call begins with the first. Empty: items
     /// of all groups and of none.
     pub groups: Vec<Key>,
+    /// The maximum number of consecutive items of a strict group that the call leases together, as a run. The limit of the queue counts if
+    /// it is smaller. 0 and 1: the call leases one item of a group.
+    pub max_run: usize,
 }
 
 /// The result of one claim call.
@@ -125,6 +128,9 @@ pub struct ClaimedItem {
     pub trace_parent: Option<String>,
     /// The checkpoint that an earlier attempt stored. `None`: there is none, or the queue has no checkpoints.
     pub checkpoint: Option<Vec<u8>>,
+    /// The number of its run. The leases of a run have the same number, and [`Claimed::items`] has them in their order. 0: the call asked
+    /// for no runs, or the item belongs to no group.
+    pub run: u32,
 }
 
 /// The time when a lease expires, as a moment and as a duration.

@@ -82,6 +82,8 @@ pub struct CancelResults {
     pub results: Vec<Cancelled>,
     /// The cancelled leases.
     pub ended: Vec<EndedLease>,
+    /// The leases of the later items of their runs, which were released with them.
+    pub released: Vec<EndedLease>,
 }
 
 /// The result of [`Leases::release_claims`](super::Leases::release_claims).
@@ -99,6 +101,8 @@ pub struct Reaped {
     /// The expired leases that this run ended, the earliest due time first. The items that became ready join the list of suspects
     /// in this order.
     pub expired: Vec<EndedLease>,
+    /// The leases that were released with them, or in their place: of the items of a run, only the first one counts an attempt.
+    pub released: Vec<EndedLease>,
     /// The number of delayed items that became ready.
     pub promoted: usize,
     /// The time until the queue's next due time, zero if it has passed. `None`: no item is leased or delayed.

@@ -201,6 +201,8 @@ pub struct AppliedBatch {
     pub changed: Option<usize>,
     /// The leases that were cancelled.
     pub ended: Vec<EndedLease>,
+    /// The leases of the later items of their runs, which were released with them.
+    pub released: Vec<EndedLease>,
 }
 
 /// What the database asks of a broker.

@@ -7,6 +7,7 @@ use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::lease_trace::LeaseTrace;
 use lease_broker_value::Value;
 
+use super::ended_leases::EndedLease;
 use super::new_items::FollowUp;
 use crate::error::Refusal;
 
@@ -80,6 +81,9 @@ pub struct SettleResults {
     /// The worker that held the lease, for each settlement in the same order. `None`: the settlement did not end the lease, or
     /// its [`LeaseTrace::wants_owner`] is false.
     pub owners: Vec<Option<String>>,
+    /// The leases that failures and releases ended together with their own: those of the later items of their runs. They were
+    /// released.
+    pub released: Vec<EndedLease>,
 }
 
 /// The result of one settlement.

@@ -39,7 +39,7 @@ impl MssqlOperations {
             .await?;
         let mut cancelled = CancelResults {
             results: vec![Cancelled::NoRow; leases.len()],
-            ended: Vec::new(),
+            ..CancelResults::default()
         };
         for row in decode::result_set(&results, 0)? {
             let index = decode::request_index(row, 0, leases.len())?;

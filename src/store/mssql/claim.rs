@@ -393,5 +393,6 @@ fn read_item(
         } else {
             None
         },
+        run: 0,
     })
 }

@@ -93,7 +93,7 @@ impl MssqlOperations {
         };
         let mut applied = AppliedBatch {
             changed: Some(decode::integer_as(changed, 0)?),
-            ended: Vec::new(),
+            ..AppliedBatch::default()
         };
         for row in results.iter().skip(1).flatten() {
             let state = decode::state(row, 1)?;

@@ -51,6 +51,7 @@ impl MssqlOperations {
             time: None,
             results: vec![Settled::Lost; settlements.len()],
             owners: vec![None; settlements.len()],
+            released: Vec::new(),
         };
         let mut remaining = Vec::with_capacity(settlements.len());
         for (index, settlement) in settlements.iter().enumerate() {

@@ -126,5 +126,6 @@ fn read_item(
         } else {
             None
         },
+        run: 0,
     })
 }

@@ -69,6 +69,7 @@ pub(super) fn settle(
         time: Some(context.now()),
         results: Vec::with_capacity(settlements.len()),
         owners: Vec::with_capacity(settlements.len()),
+        released: Vec::new(),
     };
     for settlement in settlements {
         let owner = settler.find_owner(settlement)?;

@@ -807,8 +807,14 @@ async fn claims_of_a_queue_with_groups() {
         }),
     };
     let orders = [
-        Some(GroupOrder::Strict { halts: false }),
-        Some(GroupOrder::Strict { halts: true }),
+        Some(GroupOrder::Strict {
+            halts: false,
+            run: 1,
+        }),
+        Some(GroupOrder::Strict {
+            halts: true,
+            run: 1,
+        }),
         Some(GroupOrder::Parallel {
             max_leases: Some(5),
             bursts: false,

@@ -10,8 +10,14 @@ use super::query_plans::{TABLES, open_queue, query_plan, spec};
 #[test]
 fn groups_are_listed_by_seeks() {
     let orders = [
-        GroupOrder::Strict { halts: false },
-        GroupOrder::Strict { halts: true },
+        GroupOrder::Strict {
+            halts: false,
+            run: 1,
+        },
+        GroupOrder::Strict {
+            halts: true,
+            run: 1,
+        },
         GroupOrder::Parallel {
             max_leases: None,
             bursts: false,
