@@ -1,5 +1,4 @@
-//! Strict groups: items with the same value in a column are processed one after the other. The stores have the rule with runs of one
-//! item; longer runs are not built yet.
+//! Strict groups: items with the same value in a column are processed one after the other.
 //!
 //! The promises: two leases of a group never exist at the same time, except those of one *run*, which one claim took together. Items
 //! go in order: none is leased or completed while one before it is unfinished. Only the first item of a run counts an attempt,
@@ -8,11 +7,11 @@
 //! The rule for claims: the first statement of a claim updates the queue's row, so claims of a queue take turns until they commit, on
 //! every engine. Then the first ready item of the group is claimable, unless any item of the group is leased, or one *before* it is
 //! delayed (or dead, if the queue halts at dead items). A claim takes the ready items that follow as well, up to the length of a
-//! run, and stops before one that is delayed.
+//! run. If any item of the group is delayed (or dead), it takes only the first.
 //!
-//! The rule for runs: whatever ends the lease of an item, except its completion, ends the later leases of the run in the same
-//! transaction. These items are ready again and get their attempts back. A completion is refused while an earlier item of the run
-//! is leased.
+//! The rule for runs: a settlement is refused while an earlier item of the run is leased. Whatever else ends the lease of an item,
+//! except its completion, ends the later leases of the run in the same transaction. These items are ready again and get their attempts
+//! back. If the lease of an item expires while an earlier one is held, it gets its attempt back too.
 //!
 //! The model has one group. An item that is inserted or redriven while a later one is under way is late, and the order does not
 //! apply to it. The two callers claim at any time, also while they hold leases: so the model includes several connections of one
@@ -43,6 +42,10 @@ pub enum Rule {
     KeepsLaterLeases,
     /// A completion is not refused.
     CompletesInAnyOrder,
+    /// A failure is not refused.
+    FailsInAnyOrder,
+    /// A run goes on behind a delayed item.
+    PassesDelayed,
     /// The reaper ends each expired lease of a run by itself.
     ExpiresEach,
 }
@@ -134,9 +137,9 @@ impl Item {
         }
     }
 
-    /// Ends the lease, and counts the attempt.
-    fn fail(&mut self, next: Place) {
-        self.failures += 1;
+    /// Ends the lease, and counts the attempt. `is_first`: no earlier item of the run is leased.
+    fn fail(&mut self, next: Place, is_first: bool) {
+        self.failures += u8::from(is_first);
         self.place = match self.attempts {
             MAX_ATTEMPTS.. => Place::Dead,
             _ => next,
@@ -178,12 +181,15 @@ impl GroupModel {
         }
         let mut found = [false; ITEMS];
         let stops = |item: &Item| match item.place {
-            Place::Delayed => true,
+            Place::Delayed => self.rule != Rule::PassesDelayed,
             Place::Dead => self.halts,
             _ => false,
         };
-        let end = (head..ITEMS).find(|at| stops(&group.items[*at]));
-        let run = (head..end.unwrap_or(ITEMS)).filter(is_ready).take(self.run);
+        let most = match group.items.iter().any(stops) {
+            true => 1,
+            false => self.run,
+        };
+        let run = (head..ITEMS).filter(is_ready).take(most);
         run.for_each(|at| found[at] = true);
         Some(found)
     }
@@ -216,19 +222,30 @@ impl GroupModel {
         }
     }
 
-    fn complete(&self, group: &mut Group, at: usize, caller: usize) {
-        let earlier = &group.items[..at];
-        let is_refused = earlier
-            .iter()
-            .any(|item| item.place == Place::Leased(caller));
-        if is_refused && self.rule != Rule::CompletesInAnyOrder {
-            group.was_refused = true;
-            return;
-        }
-        let mut earlier = earlier.iter();
+    fn complete(&self, group: &mut Group, at: usize) {
+        let mut earlier = group.items[..at].iter();
         group.is_out_of_order |=
             earlier.any(|item| item.is_unfinished(self.halts) && !item.is_late);
         group.items[at].place = Place::Completed;
+    }
+
+    /// Returns whether the caller has no lease of an item before this one.
+    fn is_first(group: &Group, at: usize, caller: usize) -> bool {
+        let mut earlier = group.items[..at].iter();
+        !earlier.any(|item| item.place == Place::Leased(caller))
+    }
+
+    /// Returns whether a settlement of the item is refused, because the caller has a lease of an earlier one.
+    fn refuses(&self, group: &mut Group, at: usize, caller: usize, settlement: &Action) -> bool {
+        let is_first = Self::is_first(group, at, caller);
+        let is_allowed = match settlement {
+            Action::Complete(_) => self.rule == Rule::CompletesInAnyOrder,
+            Action::Fail(_) => self.rule == Rule::FailsInAnyOrder,
+            _ => false,
+        };
+        let is_refused = !is_first && !is_allowed;
+        group.was_refused |= is_refused;
+        is_refused
     }
 
     /// Makes an item ready that was not. It is late if a later one is under way.
@@ -317,25 +334,32 @@ impl Model for GroupModel {
                 let found = next.found[caller].take()?;
                 self.lease(&mut next, caller, found);
             }
-            Action::Complete(at) => self.complete(&mut next, at, holder(at)?),
+            Action::Complete(at) | Action::Fail(at) | Action::Release(at)
+                if self.refuses(&mut next, at, holder(at)?, &action) => {}
+            Action::Complete(at) => self.complete(&mut next, at),
             Action::Fail(at) => {
-                next.items[at].fail(Place::Delayed);
-                self.end_later(&mut next, at, holder(at)?);
+                let caller = holder(at)?;
+                next.items[at].fail(Place::Delayed, Self::is_first(group, at, caller));
+                self.end_later(&mut next, at, caller);
             }
             Action::Release(at) => {
                 next.items[at].give_back();
                 self.end_later(&mut next, at, holder(at)?);
             }
             Action::Expire(at) => {
-                next.items[at].fail(Place::Ready);
-                self.end_later(&mut next, at, holder(at)?);
+                let caller = holder(at)?;
+                match Self::is_first(group, at, caller) {
+                    true => next.items[at].fail(Place::Ready, true),
+                    false => next.items[at].give_back(),
+                }
+                self.end_later(&mut next, at, caller);
             }
             Action::ExpireAll(caller) => {
                 let items = next.items.iter_mut();
                 let held = items.filter(|item| item.place == Place::Leased(caller));
                 for (number, item) in held.enumerate() {
                     match (number, self.rule) {
-                        (0, _) => item.fail(Place::Ready),
+                        (0, _) => item.fail(Place::Ready, true),
                         (_, Rule::ExpiresEach) if item.attempts == MAX_ATTEMPTS => {
                             item.place = Place::Dead;
                         }
@@ -379,11 +403,8 @@ impl Model for GroupModel {
                 group.items.iter().any(|item| item.is_late)
             }),
             Property::sometimes(
-                "a completion out of order is refused",
-                |model: &Self, group: &Group| {
-                    let can_refuse = model.run > 1 && model.rule != Rule::CompletesInAnyOrder;
-                    group.was_refused && group.had_run || !can_refuse
-                },
+                "a settlement out of order is refused",
+                |model: &Self, group: &Group| group.was_refused && group.had_run || model.run == 1,
             ),
             Property::sometimes("a dead item is redriven", |_, group: &Group| {
                 let mut items = group.items.iter();
@@ -423,6 +444,8 @@ mod tests {
             (Rule::IgnoresDead, 1, true, ORDER),
             (Rule::KeepsLaterLeases, 2, false, ORDER),
             (Rule::CompletesInAnyOrder, 2, false, ORDER),
+            (Rule::FailsInAnyOrder, 2, false, ATTEMPTS),
+            (Rule::PassesDelayed, 2, false, ORDER),
             (Rule::ExpiresEach, 2, false, ATTEMPTS),
         ] {
             let checked = shortest_first(GroupModel { rule, run, halts });
