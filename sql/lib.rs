@@ -21,6 +21,8 @@ pub struct LeaseSql {
     pub reap: &'static str,
     /// `release_claims.sql`
     pub release_claims: &'static str,
+    /// `runs.sql`
+    pub runs: &'static str,
     /// `settle.sql`
     pub settle: &'static str,
     /// `suspects.sql`
@@ -39,6 +41,7 @@ pub mod mssql {
         operation: OPERATION,
         reap: REAP,
         release_claims: RELEASE_CLAIMS,
+        runs: RUNS,
         settle: SETTLE,
         suspects: SUSPECTS,
     };
@@ -85,6 +88,8 @@ pub mod mssql {
     pub const RELEASE_CLAIMS: &str = include_str!("mssql/release_claims.sql");
     /// `mssql/remove.sql`
     pub const REMOVE: &str = include_str!("mssql/remove.sql");
+    /// `mssql/runs.sql`
+    pub const RUNS: &str = include_str!("mssql/runs.sql");
     /// `mssql/search.sql`
     pub const SEARCH: &str = include_str!("mssql/search.sql");
     /// `mssql/secrets.sql`
@@ -115,6 +120,7 @@ pub mod sqlite {
         operation: OPERATION,
         reap: REAP,
         release_claims: RELEASE_CLAIMS,
+        runs: RUNS,
         settle: SETTLE,
         suspects: SUSPECTS,
     };
@@ -157,6 +163,8 @@ pub mod sqlite {
     pub const RELEASE_CLAIMS: &str = include_str!("sqlite/release_claims.sql");
     /// `sqlite/remove.sql`
     pub const REMOVE: &str = include_str!("sqlite/remove.sql");
+    /// `sqlite/runs.sql`
+    pub const RUNS: &str = include_str!("sqlite/runs.sql");
     /// `sqlite/search.sql`
     pub const SEARCH: &str = include_str!("sqlite/search.sql");
     /// `sqlite/secrets.sql`

@@ -23,7 +23,7 @@
 --   `lease_row` checks the state again all the same.
 
 -- :: find_retried_leases
-SELECT {key}, {lease_due_time}, {lease_fence}, {lease_attempt}, {trace_parent}{checkpoint_column}{data_columns}
+SELECT {key}, {lease_due_time}, {lease_fence}, {lease_attempt}, {trace_parent}{checkpoint_column}{data_columns}{run_number}
 FROM {table} INDEXED BY {token_index}
 WHERE {lease_token} = ?4 AND {lease_state} = 1 AND {lease_due_time} > ?5
 ORDER BY {queue_order}

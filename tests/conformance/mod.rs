@@ -45,6 +45,7 @@ mod release_claims;
 mod removal;
 mod repeated_settlement;
 mod retried_claim;
+mod runs;
 mod search;
 mod search_filters;
 mod secrets;
@@ -307,6 +308,31 @@ macro_rules! conformance {
                     burst_obeys_the_rate_of_the_group
                     paused_group_has_no_burst
                     claim_of_named_groups_has_no_burst
+                }
+                runs {
+                    claim_gets_runs_of_consecutive_items
+                    claim_that_asks_for_no_runs_gets_single_items
+                    run_has_at_most_the_items_that_the_call_wants
+                    calls_of_one_operation_share_no_run
+                    items_of_a_run_are_completed_in_their_order
+                    one_call_completes_a_run_in_its_order
+                    several_runs_are_settled_together
+                    failure_releases_the_rest_of_its_run
+                    worker_can_fail_an_item_and_release_the_rest
+                    released_item_comes_again_with_the_rest_of_its_run
+                    expired_run_counts_one_attempt
+                    run_that_expires_in_parts_ends_as_one
+                    reaper_with_a_limit_ends_whole_runs
+                    cancellation_releases_the_rest_of_its_run
+                    group_with_a_delayed_item_gives_single_items
+                    rate_of_the_group_bounds_a_run
+                    limit_of_the_queue_bounds_a_run
+                    order_of_the_queue_decides_about_a_run
+                    repeated_claim_returns_its_runs
+                    named_groups_give_runs
+                    run_stops_before_an_item_that_does_not_fit
+                    run_works_where_completions_remove_rows
+                    unfiltered_indexes_serve_runs
                 }
                 named_groups {
                     claim_of_named_groups_gets_only_their_items

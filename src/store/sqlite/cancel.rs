@@ -6,6 +6,7 @@ use lease_broker_model::key::Key;
 use super::error::rejection;
 use super::held_lease::HELD_COLUMNS;
 use super::queue_statements::QueueStatements;
+use super::runs::{self, Run};
 use super::statement::{bind, bind_key};
 use super::types::ColumnType;
 use super::writer::WriteContext;
@@ -28,6 +29,7 @@ pub(super) fn cancel(
     let mut read_item = context.connection.prepare_cached(&queue.sql.read_item)?;
     let mut cancel = context.connection.prepare_cached(&queue.sql.cancel)?;
     let mut cancelled = CancelResults::default();
+    let mut later = Vec::new();
     for CancelledLease { key, fence } in leases {
         let mut result = Cancelled::NoRow;
         if key.0.len() == queue.key_len {
@@ -53,6 +55,9 @@ pub(super) fn cancel(
                     result = cancelled;
                 }
                 if let (Cancelled::Ended { state, .. }, Some(next)) = (&result, next) {
+                    if let Some(run) = Run::find(context, queue, key)? {
+                        later.extend(run.later());
+                    }
                     bind_key(&mut cancel, key)?;
                     let reason = &cancellation.reason;
                     bind(&mut cancel, 4, &[&next.due, &now, &state.code(), reason])?;
@@ -64,6 +69,8 @@ pub(super) fn cancel(
         }
         cancelled.results.push(result);
     }
+    // Those that the list names are cancelled already.
+    cancelled.released = runs::release(context, queue, later)?;
     Ok(cancelled)
 }
 

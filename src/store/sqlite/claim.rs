@@ -10,12 +10,12 @@ use super::epoch;
 use super::error::broken_constraint;
 use super::pause;
 use super::queue_statements::QueueStatements;
-use super::ready_item::{Picked, ReadyItem, read_leased};
+use super::ready_item::{Picked, ReadyItem, read_leased, read_run};
 use super::statement::{Token, bind, bind_key};
 use super::suspect_statements::PickStatements;
 use super::suspects::{self, WaitingSuspect};
 use super::turn::Turn;
-use super::walk::{Found, Walk};
+use super::walk::{Found, FoundItem, Walk};
 use super::writer::WriteContext;
 use crate::item_size::{FULL_COUNTER_TEXT, too_large_text};
 use crate::{
@@ -139,6 +139,33 @@ pub(super) fn claim(
 /// The maximum number of items that one claim makes dead because of their size. SQLite writes the whole row each time.
 const MAX_SET_ASIDE: usize = 10;
 
+/// What a visit did with an item.
+#[derive(PartialEq, Eq)]
+enum Visited {
+    /// The call leases it.
+    Taken,
+    /// The call cannot lease it, and goes on.
+    PassedOver,
+    /// The call looks at no further item.
+    Last,
+}
+
+/// The runs of a call that have no further items, because one of their items cannot be leased.
+#[derive(Default)]
+struct EndedRuns(Vec<u32>);
+
+impl EndedRuns {
+    fn end(&mut self, run: u32) {
+        if run > 0 {
+            self.0.push(run);
+        }
+    }
+
+    fn has(&self, run: u32) -> bool {
+        self.0.contains(&run)
+    }
+}
+
 /// The prepared statements of a claim, kept for all its calls.
 struct ClaimStatements<'a> {
     /// The index of the present call.
@@ -151,7 +178,7 @@ struct ClaimStatements<'a> {
     /// Whether `pick_ready` returns only keys and times.
     picks_keys: bool,
     /// The items from which the present call picks, if a walk over groups has found them.
-    heads: Option<Vec<Key>>,
+    heads: Option<Vec<FoundItem>>,
     find_retried_leases: CachedStatement<'a>,
     pick_ready: CachedStatement<'a>,
     lease_row: CachedStatement<'a>,
@@ -223,7 +250,7 @@ impl<'a> ClaimStatements<'a> {
     ) -> Result<Option<Found>, StoreError> {
         let wanted = wanted_heads(call, reads_sizes);
         let found = walk.map(|walk| walk.find(call, wanted)).transpose()?;
-        self.heads = found.as_ref().map(|found| found.keys.clone());
+        self.heads = found.as_ref().map(|found| found.items.clone());
         Ok(found)
     }
 
@@ -234,7 +261,10 @@ impl<'a> ClaimStatements<'a> {
         let mut rows = statement.raw_query();
         let mut claimed = Claimed::default();
         while let Some(row) = rows.next()? {
-            let item = read_leased(self.queue, call, row, self.now)?;
+            let mut item = read_leased(self.queue, call, row, self.now)?;
+            if call.max_run > 1 && self.queue.sql.runs.is_some() {
+                item.run = read_run(self.queue, row)?;
+            }
             claimed.bytes += self.queue.item_size.of(&item);
             claimed.items.push(item);
         }
@@ -248,8 +278,8 @@ impl<'a> ClaimStatements<'a> {
         let mut items = Vec::new();
         let mut bytes = 0;
         let mut fits = true;
-        self.visit_ready(call.max_items, &mut |row| {
-            let ready = if picks_keys {
+        self.visit_ready(call.max_items, &mut |row, run| {
+            let mut ready = if picks_keys {
                 ReadyItem::read_key(queue, row)?
             } else {
                 ReadyItem::read(queue, call, row, now, epoch_fence)?
@@ -259,35 +289,45 @@ impl<'a> ClaimStatements<'a> {
                 bytes += size;
                 fits = bytes <= call.max_bytes && size <= queue.spec.max_item_bytes;
             }
+            ready.run = run;
             items.push(ready);
-            Ok(fits)
+            Ok(if fits { Visited::Taken } else { Visited::Last })
         })?;
         Ok(fits.then_some(items))
     }
 
-    /// Visits the rows from which the present call picks, up to `limit`, until `visit` returns false.
+    /// Visits the rows from which the present call picks, up to `limit`, until `visit` returns [`Visited::Last`]. `visit` also gets the
+    /// number of the run. The items of a run behind one that cannot be leased are left out.
     fn visit_ready(
         &mut self,
         limit: usize,
-        visit: &mut dyn FnMut(&Row<'_>) -> Result<bool, StoreError>,
+        visit: &mut dyn FnMut(&Row<'_>, u32) -> Result<Visited, StoreError>,
     ) -> Result<(), StoreError> {
         let Some(heads) = &self.heads else {
             bind(&mut self.pick_ready, 8, &[&to_sql_limit(limit)])?;
             let mut rows = self.pick_ready.raw_query();
             while let Some(row) = rows.next()? {
-                if !visit(row)? {
+                if visit(row, 0)? == Visited::Last {
                     break;
                 }
             }
             return Ok(());
         };
-        for key in heads.iter().take(limit) {
-            bind_key(&mut self.pick_ready, key)?;
+        let mut ended = EndedRuns::default();
+        for head in heads.iter().take(limit) {
+            if ended.has(head.run) {
+                continue;
+            }
+            bind_key(&mut self.pick_ready, &head.key)?;
             let mut rows = self.pick_ready.raw_query();
-            if let Some(row) = rows.next()?
-                && !visit(row)?
-            {
-                break;
+            let visited = match rows.next()? {
+                Some(row) => visit(row, head.run)?,
+                None => Visited::PassedOver,
+            };
+            match visited {
+                Visited::Taken => {}
+                Visited::PassedOver => ended.end(head.run),
+                Visited::Last => break,
             }
         }
         Ok(())
@@ -305,9 +345,15 @@ impl<'a> ClaimStatements<'a> {
             items: Vec::with_capacity(ready.len()),
             ..Claimed::default()
         };
+        let mut ended = EndedRuns::default();
         for ready in ready {
+            let run = ready.run;
+            if ended.has(run) {
+                continue;
+            }
             let Some(item) = self.lease_row(call, ready)? else {
                 claimed.has_more = true;
+                ended.end(run);
                 continue;
             };
             let size = self.queue.item_size.of(&item);
@@ -335,9 +381,13 @@ impl<'a> ClaimStatements<'a> {
         let (connection, queue) = (self.connection, self.queue);
         // The rows are changed after the query has ended, because it reads the index that the changes write.
         let visited = if call.max_items == 0 { 0 } else { limit };
-        self.visit_ready(visited, &mut |row| {
+        self.visit_ready(visited, &mut |row, run| {
             looked_at += 1;
-            let ready = ReadyItem::read_key(queue, row)?;
+            let ready = ReadyItem {
+                run,
+                ..ReadyItem::read_key(queue, row)?
+            };
+            let mut is_taken = false;
             let size_bytes = read_size(connection, queue, ready.key())?;
             claimed.has_more = false;
             if size_bytes > queue.spec.max_item_bytes {
@@ -355,9 +405,14 @@ impl<'a> ClaimStatements<'a> {
                 if !claimed.has_more {
                     claimed.bytes = bytes;
                     fitting.push(ready);
+                    is_taken = true;
                 }
             }
-            Ok(!claimed.has_more && fitting.len() < call.max_items)
+            Ok(match is_taken {
+                _ if claimed.has_more || fitting.len() == call.max_items => Visited::Last,
+                true => Visited::Taken,
+                false => Visited::PassedOver,
+            })
         })?;
         claimed.has_more |= looked_at == limit && fitting.len() < call.max_items;
         for (key, size_bytes) in oversized {
@@ -365,10 +420,18 @@ impl<'a> ClaimStatements<'a> {
             self.set_aside(&self.queue.sql.set_aside, &key, &error)?;
         }
         self.bind_call(call)?;
+        let mut ended = EndedRuns::default();
         for ready in fitting {
+            let run = ready.run;
+            if ended.has(run) {
+                continue;
+            }
             match self.lease_row(call, ready)? {
                 Some(item) => claimed.items.push(item),
-                None => claimed.has_more = true,
+                None => {
+                    claimed.has_more = true;
+                    ended.end(run);
+                }
             }
         }
         Ok(claimed)
@@ -412,8 +475,9 @@ impl<'a> ClaimStatements<'a> {
         bind_key(&mut self.lease_row, ready.key())?;
         let changed = self.lease_row.raw_execute();
         let leased = changed.map_err(|error| self.refused(error))? > 0;
+        let run = ready.run;
         let key = match ready.picked {
-            Picked::Item(item) if leased => return Ok(Some(item)),
+            Picked::Item(item) if leased => return Ok(Some(ClaimedItem { run, ..item })),
             Picked::Item(item) => item.lease.key,
             Picked::Key(key) => key,
         };
@@ -422,7 +486,7 @@ impl<'a> ClaimStatements<'a> {
             let mut rows = self.read_lease.raw_query();
             if let Some(row) = rows.next()? {
                 let mut item = read_leased(self.queue, call, row, self.now)?;
-                item.ready_time = ready.ready_time;
+                (item.ready_time, item.run) = (ready.ready_time, run);
                 return Ok(Some(item));
             }
         }

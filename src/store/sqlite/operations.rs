@@ -223,7 +223,8 @@ pub(super) fn apply(
             });
             let leases: Vec<CancelledLease> = leases.collect();
             let not_after = Some(operation.create_time);
-            applied.ended = cancel::cancel(context, index, &leases, cancellation, not_after)?.ended;
+            let cancelled = cancel::cancel(context, index, &leases, cancellation, not_after)?;
+            (applied.ended, applied.released) = (cancelled.ended, cancelled.released);
             applied.ended.len()
         }
     };

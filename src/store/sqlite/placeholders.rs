@@ -127,6 +127,7 @@ pub(super) fn of_table(
     // A statement that writes columns or a checkpoint is rendered when it is needed.
     placeholders.insert("written_columns", String::new());
     placeholders.insert("except_suspects", String::new());
+    placeholders.insert("run_number", String::new());
     placeholders.insert("written_checkpoint", String::new());
     placeholders
 }

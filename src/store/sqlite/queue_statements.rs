@@ -18,6 +18,7 @@ use super::epoch_sql;
 use super::placeholders;
 use super::purge_statements::PurgeStatements;
 use super::quote::{quote, quote_all};
+use super::runs::{RunStatements, run_number};
 use super::state_counts::CountStatements;
 use super::state_index;
 use super::suspect_statements::{PickStatements, SuspectStatements};
@@ -75,6 +76,8 @@ pub(super) struct Statements {
     pub(super) suspects: SuspectStatements,
     /// `None`: the queue has neither groups nor limits.
     pub(super) turn: Option<TurnStatements>,
+    /// `None`: claims give no runs.
+    pub(super) runs: Option<RunStatements>,
     pub(super) lease_row: String,
     pub(super) read_lease: String,
     pub(super) read_size: String,
@@ -233,10 +236,16 @@ impl Statements {
             |state, file, section| state_index::render(spec, state, file, section, placeholders);
         Self {
             read_fence: epoch_sql::section("read_fence"),
-            find_retried_leases: text(sql.claim, "find_retried_leases"),
+            find_retried_leases: with(
+                "run_number",
+                &run_number(sql, spec, placeholders),
+                sql.claim,
+                "find_retried_leases",
+            ),
             pick_ready: PickStatements::new(sql.claim, "pick_ready", &item_columns, placeholders),
             suspects: SuspectStatements::new(sql, &item_columns, placeholders),
             turn: TurnStatements::new(sql, spec, &item_columns, placeholders),
+            runs: RunStatements::new(sql, spec, placeholders),
             lease_row: text(sql.claim, "lease_row"),
             read_lease: text(sql.claim, "read_lease"),
             read_size: text(sql.claim, "read_size"),

@@ -16,6 +16,8 @@ pub(super) struct ReadyItem {
     /// The time when it became ready. `None`: the program that inserted the row did not set it.
     pub(super) ready_time: Option<i64>,
     pub(super) picked: Picked,
+    /// The number of its run. 0: it is in none.
+    pub(super) run: u32,
 }
 
 /// The columns that were read before the lease.
@@ -39,6 +41,7 @@ impl ReadyItem {
         Ok(Self {
             ready_time: read_ready_time(queue, row)?,
             picked: Picked::Key(queue.read_key(row)?),
+            run: 0,
         })
     }
 
@@ -72,6 +75,7 @@ impl ReadyItem {
         Ok(Self {
             ready_time,
             picked: Picked::Item(item),
+            run: 0,
         })
     }
 }
@@ -79,6 +83,12 @@ impl ReadyItem {
 fn read_ready_time(queue: &QueueStatements, row: &Row<'_>) -> rusqlite::Result<Option<i64>> {
     let since = row.get_ref(queue.key_len)?.as_i64().ok();
     Ok(since.filter(|millis| *millis > 0))
+}
+
+/// Reads the number of the run from a row of `find_retried_leases`: the column behind those of [`read_leased`].
+pub(super) fn read_run(queue: &QueueStatements, row: &Row<'_>) -> rusqlite::Result<u32> {
+    let has_checkpoints = queue.spec.max_checkpoint_bytes.is_some();
+    row.get(queue.key_len + 4 + usize::from(has_checkpoints) + queue.column_types.len())
 }
 
 /// Reads a row of a leased item. Its columns are the key, the due time, the fencing token, the attempt, the trace context, the

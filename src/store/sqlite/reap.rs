@@ -7,6 +7,7 @@ use rusqlite::OptionalExtension as _;
 
 use super::held_lease::HELD_COLUMNS;
 use super::queue_statements::QueueStatements;
+use super::runs::{self, Run};
 use super::statement::{bind, bind_key};
 use super::suspects;
 use super::writer::WriteContext;
@@ -39,6 +40,12 @@ pub(super) fn reap(
     for row in find_due(context, queue, now, limit)? {
         match row {
             DueRow::Leased(lease) => {
+                let run = Run::find(context, queue, &lease.lease.key)?;
+                if run.as_ref().is_some_and(|run| !run.is_first()) {
+                    let rest = run.map(Run::rest).unwrap_or_default();
+                    reaped.released.extend(runs::release(context, queue, rest)?);
+                    continue;
+                }
                 let row = lease.row(State::Leased);
                 let reap = RowOperation::Reap { is_stepped };
                 if let (Some(next), RowOutcome::Expired(state)) =
@@ -47,6 +54,10 @@ pub(super) fn reap(
                     let attempts_back = row.attempt - next.attempt;
                     let lease = EndedLease { state, ..lease };
                     let expired = expire(context, queue, lease, attempts_back)?;
+                    if let (Some(_), Some(run)) = (&expired, run) {
+                        let later = runs::release(context, queue, run.later())?;
+                        reaped.released.extend(later);
+                    }
                     if let Some(expired) = &expired
                         && state == State::Ready
                         && !is_stepped

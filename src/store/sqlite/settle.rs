@@ -8,6 +8,7 @@ use rusqlite::types::Null;
 
 use super::enqueue::{self, ItemError};
 use super::queue_statements::{QueueStatements, Statements};
+use super::runs::{self, Run};
 use super::statement::{LastStatement, Token, bind, bind_key, borrowed};
 use super::writer::{WriteContext, execute};
 use super::written_columns::FIRST_COLUMN_PARAMETER;
@@ -46,7 +47,8 @@ pub(super) fn settle(
         statement: LastStatement::new(&context.connection),
     };
     let check_item = |queue, item: &NewItem| Ok(context.queue(queue)?.encode_item(item).map(drop));
-    let settle = |settler: &mut Settler<'_>, settlement: &Settlement| {
+    let mut released = Vec::new();
+    let mut settle = |settler: &mut Settler<'_>, settlement: &Settlement| {
         if !queue.can_have_key(&settlement.lease.key) {
             return Ok(Settled::Lost);
         }
@@ -57,13 +59,23 @@ pub(super) fn settle(
         if let Some(refusal) = refusal {
             return Ok(Settled::Refused(refusal));
         }
-        match undo_scope {
-            UndoScope::List => match settler.settle(settlement)? {
-                Settled::Refused(refusal) => Err(rejected(&refusal)),
-                settled => Ok(settled),
-            },
-            UndoScope::Settlement => settler.settle_in_savepoint(settlement),
+        let run = settler.find_run(settlement)?;
+        if run.as_ref().is_some_and(|run| !run.is_first()) {
+            return Ok(Settled::Refused(Refusal::out_of_order()));
         }
+        let settled = match undo_scope {
+            UndoScope::List => match settler.settle(settlement)? {
+                Settled::Refused(refusal) => return Err(rejected(&refusal)),
+                settled => settled,
+            },
+            UndoScope::Settlement => settler.settle_in_savepoint(settlement)?,
+        };
+        if let (Some(run), Settled::Ended(_)) = (run, &settled)
+            && !matches!(settlement.ending, Ending::Complete { .. })
+        {
+            released.extend(runs::release(context, queue, run.later())?);
+        }
+        Ok(settled)
     };
     let mut settled = SettleResults {
         time: Some(context.now()),
@@ -78,6 +90,7 @@ pub(super) fn settle(
         settled.owners.push(owner.filter(|_| has_ended));
         settled.results.push(result);
     }
+    settled.released = released;
     Ok(settled)
 }
 
@@ -137,6 +150,13 @@ impl Settler<'_> {
         let mut rows = statement.raw_query();
         let owner = rows.next()?.map(|row| row.get(0)).transpose()?;
         Ok(owner.flatten())
+    }
+
+    /// Returns the run of the lease, if the lease is held and belongs to one.
+    fn find_run(&self, settlement: &Settlement) -> Result<Option<Run>, StoreError> {
+        let lease = &settlement.lease;
+        let run = Run::find(self.context, self.queue, &lease.key)?;
+        Ok(run.filter(|run| run.holds(lease, self.now)))
     }
 
     /// Settles one lease. If the result is a refusal, the caller has to undo the changes.

@@ -151,7 +151,7 @@ impl<'a> Turn<'a> {
             wait: None,
         };
         let all_looked_at = !claimed.has_more && count < call.max_items;
-        let is_complete = count == found.keys.len() || all_looked_at;
+        let is_complete = count == found.items.len() || all_looked_at;
         let last = claimed.items.last().map(|item| &item.lease.key);
         walk.finish(found, last, is_complete);
         claimed.has_more |= is_cut;

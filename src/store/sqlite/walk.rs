@@ -48,6 +48,8 @@ pub(super) struct Walk<'a> {
     queue: &'a QueueStatements,
     sql: &'a GroupStatements,
     limits: GroupLimits<'a>,
+    /// The maximum number of items of a run of the present call.
+    max_run: usize,
     /// The number of items of groups with a rate that were given out.
     given: usize,
     pub(super) position: WalkPosition,
@@ -57,11 +59,11 @@ pub(super) struct Walk<'a> {
 
 /// The items that a walk has found.
 pub(super) struct Found {
-    /// The keys of the items, in the order in which they are leased.
-    pub(super) keys: Vec<Key>,
-    /// The groups whose turn it was: those of the first keys, in the same order.
+    /// The items, in the order in which they are leased.
+    pub(super) items: Vec<FoundItem>,
+    /// The groups whose turn it was.
     groups: Vec<SqlValue>,
-    /// The position if all keys are leased. `None`: the claim takes no turn, so the position stays.
+    /// The position if all items are leased. `None`: the claim takes no turn, so the position stays.
     end: Option<WalkPosition>,
     /// Whether a whole round was looked at. If fewer items than wanted were found, there are no more.
     pub(super) is_round_over: bool,
@@ -71,11 +73,34 @@ pub(super) struct Found {
     pub(super) wait: Option<Duration>,
 }
 
+/// An item that a walk has found.
+#[derive(Clone)]
+pub(super) struct FoundItem {
+    pub(super) key: Key,
+    /// The number of its run. 0: it is in none. It is leased only if the items of the run before it are.
+    pub(super) run: u32,
+    /// The index of the group whose turn is over with the item.
+    turn: usize,
+}
+
+impl FoundItem {
+    /// Returns an item that comes after the turns of all groups.
+    const fn without_turn(key: Key) -> Self {
+        Self {
+            key,
+            run: 0,
+            turn: usize::MAX,
+        }
+    }
+}
+
 /// A group that can give items.
 struct Candidate {
     /// NULL: rows without a group.
     group: SqlValue,
     head: Key,
+    /// The items behind the head that belong to its run.
+    run: Vec<Key>,
     room: Room,
 }
 
@@ -84,8 +109,18 @@ impl Candidate {
         Self {
             group: visit.group,
             head: visit.head,
+            run: Vec::new(),
             room,
         }
+    }
+
+    /// Returns the head and the items of its run.
+    fn keys(&self) -> impl Iterator<Item = &Key> {
+        std::iter::once(&self.head).chain(&self.run)
+    }
+
+    fn len(&self) -> usize {
+        1 + self.run.len()
     }
 }
 
@@ -141,6 +176,7 @@ impl<'a> Walk<'a> {
             queue,
             sql,
             limits,
+            max_run: 1,
             given: 0,
             position,
             visits_left: max_visits,
@@ -150,6 +186,7 @@ impl<'a> Walk<'a> {
 
     /// Finds up to `wanted` items for a call. The position of the walk stays as it is until [`Self::finish`].
     pub(super) fn find(&mut self, call: &ClaimCall, wanted: usize) -> Result<Found, StoreError> {
+        self.max_run = call.max_run.min(self.queue.spec.max_run()).max(1);
         if call.groups.is_empty() {
             self.find_in_turn(wanted)
         } else {
@@ -160,9 +197,9 @@ impl<'a> Walk<'a> {
     /// Finds up to `wanted` items of these groups. All of them are looked at, and no other group loses its turn.
     fn find_among(&mut self, groups: &[Key], wanted: usize) -> Result<Found, StoreError> {
         let mut candidates: Vec<Candidate> = Vec::new();
-        let mut has_busy_group = false;
+        let (mut found, mut has_busy_group) = (0, false);
         for group in groups {
-            if candidates.len() >= wanted {
+            if found >= wanted {
                 break;
             }
             self.visits += 1;
@@ -178,12 +215,16 @@ impl<'a> Walk<'a> {
                 Room {
                     within_limit: 0, ..
                 } => has_busy_group = true,
-                room => candidates.push(Candidate::new(visit, room)),
+                room => {
+                    let candidate = self.candidate(visit, room, wanted - found)?;
+                    found += candidate.len();
+                    candidates.push(candidate);
+                }
             }
         }
         Ok(Found {
             groups: candidates.iter().map(|one| one.group.clone()).collect(),
-            keys: self.keys(&candidates, wanted, true)?,
+            items: self.items(&candidates, wanted, true)?,
             end: None,
             is_round_over: true,
             has_busy_group,
@@ -218,12 +259,13 @@ impl<'a> Walk<'a> {
                     start = position.clone();
                 }
                 let room = self.room(&visit)?;
-                match room.within_limit {
-                    0 => has_busy_group = true,
-                    _ => found += 1,
-                }
+                has_busy_group |= room.within_limit == 0;
                 if room.with_burst > 0 {
-                    candidates.push(Candidate::new(visit, room));
+                    let candidate = self.candidate(visit, room, wanted - found)?;
+                    if room.within_limit > 0 {
+                        found += candidate.len();
+                    }
+                    candidates.push(candidate);
                 }
                 continue;
             }
@@ -233,6 +275,7 @@ impl<'a> Walk<'a> {
                 candidates.extend(first.map(|head| Candidate {
                     group: SqlValue::Null,
                     head,
+                    run: Vec::new(),
                     room: Room::of(usize::MAX),
                 }));
             }
@@ -242,19 +285,19 @@ impl<'a> Walk<'a> {
                 break;
             }
         }
-        let mut keys = self.keys(&candidates, wanted, is_round_over)?;
+        let mut items = self.items(&candidates, wanted, is_round_over)?;
         let mut groups: Vec<SqlValue> = candidates
             .iter()
             .filter(|candidate| candidate.room.within_limit > 0)
             .map(|candidate| candidate.group.clone())
             .collect();
-        if is_round_over && keys.len() < wanted && self.limits.bursts {
-            let beyond = self.keys_of(&candidates, wanted - keys.len(), Room::beyond_limit)?;
+        if is_round_over && items.len() < wanted && self.limits.bursts {
+            let beyond = self.items_of(&candidates, wanted - items.len(), Room::beyond_limit)?;
             if groups.is_empty() {
                 let served = candidates.iter().take(beyond.len());
                 groups.extend(served.map(|candidate| candidate.group.clone()));
             }
-            keys.extend(beyond);
+            items.extend(beyond);
         }
         let is_cut = !is_round_over && found < wanted;
         let end = if groups.is_empty() && is_cut {
@@ -272,7 +315,7 @@ impl<'a> Walk<'a> {
             at(turn)
         };
         Ok(Found {
-            keys,
+            items,
             groups,
             end: Some(end),
             is_round_over,
@@ -291,11 +334,12 @@ impl<'a> Walk<'a> {
             self.position = end;
             return;
         }
-        let index = last.and_then(|last| found.keys.iter().position(|key| key == last));
+        let index = last.and_then(|last| found.items.iter().position(|item| item.key == *last));
         if let Some(index) = index {
-            let turns = found.groups.len();
+            let turn = found.items[..=index].iter().map(|item| item.turn).max();
+            let last_turn = found.groups.len().saturating_sub(1);
             let mut groups = found.groups.into_iter();
-            if let Some(group) = groups.nth(index.min(turns.saturating_sub(1))) {
+            if let Some(group) = groups.nth(turn.unwrap_or_default().min(last_turn)) {
                 self.position = at(group);
             }
         }
@@ -399,7 +443,7 @@ impl<'a> Walk<'a> {
             });
         };
         Ok(match visit.block {
-            0 => 1,
+            0 => self.max_run,
             1 => 0,
             // An item of the group is delayed or dead. It holds back the items behind it.
             _ => {
@@ -463,36 +507,63 @@ impl<'a> Walk<'a> {
         Ok(keys)
     }
 
-    /// Returns the keys of the candidates. If a round gave too few, groups that may have several leases give more, evenly.
-    fn keys(
+    /// Returns a group that can give up to `wanted` items. In a strict group these are a run.
+    fn candidate(&self, visit: Visit, room: Room, wanted: usize) -> Result<Candidate, StoreError> {
+        let mut candidate = Candidate::new(visit, room);
+        if self.max_run > 1 {
+            let count = room.within_limit.min(wanted);
+            candidate.room = Room::of(1);
+            if count > 1 {
+                let keys = self.pick(&candidate.group, count)?;
+                candidate.run = keys.into_iter().skip(1).collect();
+            }
+        }
+        Ok(candidate)
+    }
+
+    /// Returns the items of the candidates. If a round gave too few, groups that may have several leases give more, evenly.
+    fn items(
         &self,
         candidates: &[Candidate],
         wanted: usize,
         is_round_over: bool,
-    ) -> Result<Vec<Key>, StoreError> {
+    ) -> Result<Vec<FoundItem>, StoreError> {
         let with_room = || candidates.iter().filter(|one| one.room.within_limit > 0);
         let can_give_more = with_room().any(|one| one.room.within_limit > 1);
-        if !is_round_over || !can_give_more || with_room().count() >= wanted {
-            return Ok(with_room().map(|one| one.head.clone()).collect());
+        let found: usize = with_room().map(Candidate::len).sum();
+        let gives_more = is_round_over && can_give_more && found < wanted;
+        if gives_more && self.max_run == 1 {
+            return self.items_of(candidates, wanted, Room::within_limit);
         }
-        self.keys_of(candidates, wanted, Room::within_limit)
+        let items = with_room().enumerate().flat_map(|(turn, candidate)| {
+            let run = self.run_number(candidate, turn);
+            let keys = candidate.keys().cloned();
+            keys.map(move |key| FoundItem { key, run, turn })
+        });
+        let mut items: Vec<FoundItem> = items.collect();
+        if gives_more {
+            // Only the rows without a group can give more.
+            let more = self.pick(&SqlValue::Null, 1 + wanted - found)?;
+            items.extend(more.into_iter().skip(1).map(FoundItem::without_turn));
+        }
+        Ok(items)
     }
 
-    /// Returns up to `wanted` keys of the candidates, evenly. `range`: which of the ready items of a group may be leased.
-    fn keys_of(
+    /// Returns up to `wanted` items of the candidates, evenly. `range`: which of the ready items of a group may be leased.
+    fn items_of(
         &self,
         candidates: &[Candidate],
         wanted: usize,
         range: fn(Room) -> Range<usize>,
-    ) -> Result<Vec<Key>, StoreError> {
+    ) -> Result<Vec<FoundItem>, StoreError> {
         let groups = candidates.iter().map(|one| (one, range(one.room)));
         let groups: Vec<_> = groups.filter(|(_, range)| !range.is_empty()).collect();
         let mut share = wanted.div_ceil(groups.len().max(1));
         loop {
-            let mut items = Vec::with_capacity(groups.len());
+            let mut keys = Vec::with_capacity(groups.len());
             for (candidate, range) in &groups {
                 let count = range.len().min(share);
-                items.push(match (range.start, count) {
+                keys.push(match (range.start, count) {
                     (0, 1) => vec![candidate.head.clone()],
                     (first, count) => {
                         let mut keys = self.pick(&candidate.group, first.saturating_add(count))?;
@@ -500,18 +571,36 @@ impl<'a> Walk<'a> {
                     }
                 });
             }
-            let sizes: Vec<usize> = items.iter().map(Vec::len).collect();
+            let sizes: Vec<usize> = keys.iter().map(Vec::len).collect();
             let all_given = sizes
                 .iter()
                 .zip(&groups)
                 .all(|(given, (_, range))| *given < share.min(range.len()) || range.len() <= share);
             if sizes.iter().sum::<usize>() >= wanted || all_given {
                 let chosen = distribute(&sizes, wanted).into_iter();
-                return Ok(chosen
-                    .map(|(group, place)| items[group][place].clone())
-                    .collect());
+                // The first items of all groups come first. After them all turns are over.
+                let item =
+                    |(group, place): (usize, usize)| match (keys[group][place].clone(), place) {
+                        (key, 0) => FoundItem {
+                            key,
+                            run: 0,
+                            turn: group,
+                        },
+                        (key, _) => FoundItem::without_turn(key),
+                    };
+                return Ok(chosen.map(item).collect());
             }
             share = share.saturating_mul(2);
+        }
+    }
+
+    /// Returns the number of the run that the items of a group are. 0: they are none.
+    fn run_number(&self, candidate: &Candidate, turn: usize) -> u32 {
+        match self.max_run {
+            2.. if candidate.group != SqlValue::Null => {
+                u32::try_from(turn).map_or(0, |turn| turn + 1)
+            }
+            _ => 0,
         }
     }
 }

@@ -1,0 +1,119 @@
+//! Runs: the leases of consecutive items of a group that one claim got together.
+
+use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_model::queue::QueueSpec;
+use lease_broker_sql::LeaseSql;
+
+use super::held_lease::HELD_COLUMNS;
+use super::queue_statements::QueueStatements;
+use super::statement::{Token, bind, bind_key};
+use super::writer::WriteContext;
+use crate::template::{Placeholders, render};
+use crate::{EndedLease, StoreError};
+
+/// The SQL text of the statements.
+pub(super) struct RunStatements {
+    find_run: String,
+    release_later: String,
+}
+
+impl RunStatements {
+    /// Renders the statements. `None`: claims of the queue give no runs.
+    pub(super) fn new(
+        sql: &LeaseSql,
+        queue: &QueueSpec,
+        placeholders: &Placeholders,
+    ) -> Option<Self> {
+        (queue.max_run() > 1).then(|| Self {
+            find_run: render(sql.runs, "find_run", placeholders),
+            release_later: render(sql.runs, "release_later", placeholders),
+        })
+    }
+}
+
+/// Renders the column that tells the run of a lease. Empty: claims of the queue give no runs.
+pub(super) fn run_number(sql: &LeaseSql, queue: &QueueSpec, placeholders: &Placeholders) -> String {
+    match queue.max_run() {
+        ..=1 => String::new(),
+        _ => render(sql.runs, "run_number", placeholders),
+    }
+}
+
+/// The leases of a run that are left.
+pub(super) struct Run {
+    /// In the order of the group.
+    leases: Vec<EndedLease>,
+    /// The index of the item by which the run was found.
+    item: usize,
+}
+
+impl Run {
+    /// Finds the run of a leased item. `None`: the item is not leased, or claims give no runs for it.
+    pub(super) fn find(
+        context: &WriteContext,
+        queue: &QueueStatements,
+        key: &Key,
+    ) -> Result<Option<Self>, StoreError> {
+        let Some(sql) = &queue.sql.runs else {
+            return Ok(None);
+        };
+        let mut find = context.connection.prepare_cached(&sql.find_run)?;
+        bind_key(&mut find, key)?;
+        let mut rows = find.raw_query();
+        let (mut leases, mut item) = (Vec::new(), None);
+        while let Some(row) = rows.next()? {
+            if row.get(queue.key_len + HELD_COLUMNS)? {
+                item = Some(leases.len());
+            }
+            leases.push(queue.read_ended(row, context.now(), State::Ready)?);
+        }
+        Ok(item.map(|item| Self { leases, item }))
+    }
+
+    /// Returns whether no earlier item of the run is leased.
+    pub(super) const fn is_first(&self) -> bool {
+        self.item == 0
+    }
+
+    /// Returns whether the lease of the item is this one and has not expired.
+    pub(super) fn holds(&self, lease: &LeaseRef, now: i64) -> bool {
+        let held = &self.leases[self.item];
+        held.lease.token == lease.token && held.lease.fence == lease.fence && held.expire_time > now
+    }
+
+    /// Returns the leases of the items behind the item.
+    pub(super) fn later(mut self) -> Vec<EndedLease> {
+        self.leases.split_off(self.item + 1)
+    }
+
+    /// Returns the lease of the item and those of the items behind it.
+    pub(super) fn rest(mut self) -> Vec<EndedLease> {
+        self.leases.split_off(self.item)
+    }
+}
+
+/// Releases leases, and returns those that were held.
+pub(super) fn release(
+    context: &WriteContext,
+    queue: &QueueStatements,
+    leases: Vec<EndedLease>,
+) -> Result<Vec<EndedLease>, StoreError> {
+    let mut released = Vec::new();
+    let Some(sql) = &queue.sql.runs else {
+        return Ok(released);
+    };
+    let mut release = context.connection.prepare_cached(&sql.release_later)?;
+    for ended in leases {
+        let LeaseRef {
+            key, token, fence, ..
+        } = &ended.lease;
+        bind_key(&mut release, key)?;
+        bind(&mut release, 4, &[&Token(token), &context.now(), fence])?;
+        if release.raw_execute()? > 0 {
+            released.push(ended);
+        }
+    }
+    Ok(released)
+}
