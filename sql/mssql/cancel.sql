@@ -41,7 +41,7 @@ FROM {key_list}
 WHERE 1 = CASE WHEN t.{lease_state} = 1 AND (l.lb_fence IS NULL OR l.lb_fence = t.{lease_fence}){held_since} THEN 1 END
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 SET @held_count = @@ROWCOUNT;
-IF @held_count > 0
+{find_runs}IF @held_count > 0
 BEGIN
     UPDATE t
     SET {lease_state} = d.lb_next, {lease_state_time} = @now, {lease_due_time} = CASE d.lb_next WHEN 2 THEN @due END,
@@ -52,10 +52,10 @@ BEGIN
     OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@held_count = 1));
     IF @@ROWCOUNT <> @held_count
         THROW 51224, N'a settlement of one of these leases came at the same moment', 1;
-END;
+END;{end_runs}
 
 -- :: read_ended
-SELECT d.lb_i, d.lb_next AS lb_state, {d_key_values}, d.lb_f, d.lb_attempt, d.lb_t, d.lb_owner, d.lb_since, d.lb_due, d.lb_trace, @now AS lb_now FROM @held AS d;
+SELECT d.lb_i, d.lb_next AS lb_state, {d_key_values}, d.lb_f, d.lb_attempt, d.lb_t, d.lb_owner, d.lb_since, d.lb_due, d.lb_trace, @now AS lb_now FROM @held AS d;{read_later}
 
 -- :: cancel
 /* lease-broker cancel {queue_comment} */

@@ -83,7 +83,7 @@ SET @now = SYSUTCDATETIME();
 
 -- :: lease_columns
 SELECT t.{lease_token} AS lb_t, SYSUTCDATETIME() AS lb_now, {t_key_as_names}, t.{lease_fence} AS lb_f, t.{lease_attempt} AS lb_a,
-    t.{lease_due_time} AS lb_due, t.{trace_parent} AS lb_trace{t_checkpoint}{t_data_columns}
+    t.{lease_due_time} AS lb_due, t.{trace_parent} AS lb_trace{t_checkpoint}{t_data_columns}{run_number}
 
 -- :: find_retried_claims
 DECLARE @retried TABLE (lb_t uniqueidentifier NOT NULL PRIMARY KEY, lb_o int NOT NULL);
@@ -231,7 +231,7 @@ BEGIN TRANSACTION;
 DECLARE @picked TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations}, lb_f bigint NOT NULL, lb_since datetime2(3) NULL{turn_column}{size_columns});
 {claim_lock}{hold_claims}
 {pick_ready}
-{find_suspects}{fit_items}IF EXISTS (SELECT 1 FROM @picked{leased_items})
+{find_suspects}{fit_items}{cut_runs}IF EXISTS (SELECT 1 FROM @picked{leased_items})
     UPDATE t
     SET {lease_state} = 1, {lease_state_time} = @now, {lease_due_time} = p.lb_due, {lease_owner} = p.lb_w,
         {lease_token} = p.lb_t, {lease_fence} = CASE WHEN t.{lease_fence} < @fence THEN @fence ELSE t.{lease_fence} END + 1, {lease_attempt} = t.{lease_attempt} + 1{mirror_leased}

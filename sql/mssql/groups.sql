@@ -1,7 +1,7 @@
 -- Purpose: lets claims take turns in a queue that has groups or limits. A claim on such a queue contains most sections.
 -- Sections: in the claim, `take_turn` stands in place of `hold_claims` of pause.sql. It takes the turn, reads the row of the
 --   queue and counts what the limits allow; with groups it contains `declare_walk`. `walk` stands in place of `pick_ready`: it
---   goes from group to group, by the sections `visit_…`, and then locks the items that it has found. It contains `strict_size` or
+--   goes from group to group, by the sections `visit_…`, notes the first item of each (`head_of_group`), and then locks the items. It contains `strict_size` or
 --   `parallel_size`, which tell how many items of a group can be leased, and `give_more` for groups that can give several.
 --   `first_of_group` returns the state of the first item of a group that is ready or holds others back. `read_paused_groups` reads
 --   the groups that operators have paused, if the row of the queue says that there are some, and removes pauses that have ended.
@@ -52,7 +52,7 @@
 DECLARE @pause_mode int, @pause_until datetime2(3), @paused int = 0, @policy nvarchar(400), @max_leases bigint, @rate_items bigint,
     @rate_micros bigint, @rate_burst bigint, @arrival bigint, @clock bigint, @latest bigint, @tokens bigint, @left bigint, @wait bigint = 0,
     @limited varchar(16) = '', @group_wait bigint, @is_cut int = 0, @visits int = 0, @given int = 0, @asked datetime2 = SYSUTCDATETIME(),
-    @turn_wait bigint;{declare_walk}
+    @turn_wait bigint;{declare_walk}{declare_run}
 UPDATE lease_broker_queue SET claims = claims + 1 WHERE queue = {queue_literal};
 SELECT @pause_mode = q.pause_mode, @pause_until = q.pause_until, @policy = q.policy, @max_leases = q.max_leases,
     @rate_items = q.rate_items, @rate_micros = q.rate_micros, @rate_burst = q.rate_burst, @arrival = q.arrival{read_walk}
@@ -141,11 +141,7 @@ BEGIN
             {rate_size}
             IF @size > 0
             BEGIN
-                INSERT @claimable (lb_place, lb_turn, {key_names}, lb_group, lb_size)
-                SELECT TOP (1) 0, @visits, {t_key_columns}, t.{group}, @size
-                FROM {table} AS t WITH (READUNCOMMITTED{group_seek_hint})
-                WHERE t.{lease_state} = 0 AND t.{group} = {group_value}{key_not_null}
-                ORDER BY {t_group_order};
+                {head_of_group}
                 SET @group_count = @group_count + @@ROWCOUNT;
             END
             ELSE SET @has_busy = 1;
@@ -165,6 +161,13 @@ BEGIN
     IF @is_cut = 1 AND @limited = '' SET @limited = 'busy';
 END;
 
+-- :: head_of_group
+INSERT @claimable (lb_place, lb_turn, {key_names}, lb_group, lb_size)
+                SELECT TOP (1) 0, @visits, {t_key_columns}, t.{group}, @size
+                FROM {table} AS t WITH (READUNCOMMITTED{group_seek_hint})
+                WHERE t.{lease_state} = 0 AND t.{group} = {group_value}{key_not_null}
+                ORDER BY {t_group_order};
+
 -- :: next_in_turn
 IF @wrapped = 0 AND @at IS NULL
             {visit_first}
@@ -181,7 +184,7 @@ ELSE
             IF @wrapped = 0
             BEGIN
                 INSERT @claimable (lb_place, lb_turn, {key_names}, lb_group, lb_size)
-                SELECT TOP (1) 0, @visits, {t_key_columns}, NULL, 2147483647
+                SELECT TOP (1) 0, {turn_number}, {t_key_columns}, NULL, 2147483647
                 FROM {table} AS t WITH (READUNCOMMITTED{group_hint})
                 WHERE t.{lease_state} = 0 AND t.{group} IS NULL{key_not_null}
                 ORDER BY {t_group_order};
@@ -241,7 +244,7 @@ SET @size = CASE WHEN EXISTS (SELECT 1 FROM {table} AS b WITH (ROWLOCK{busy_hint
                     WHERE {busy_states} AND b.{group} = {group_value} AND b.{lease_state} = 1) THEN 0
                 WHEN EXISTS (SELECT 1 FROM {table} AS b WITH (ROWLOCK{busy_hint})
                     WHERE {busy_states} AND b.{group} = {group_value} AND b.{lease_state} IN ({behind_states})) THEN -1
-                ELSE 1 END;
+                ELSE {run_size} END;
             IF @size < 0
                 SET @size = CASE (SELECT TOP (1) f.lb_state FROM {first_of_group} AS f ORDER BY {f_group_order}) WHEN 0 THEN 1 ELSE 0 END;
 

@@ -51,7 +51,7 @@ DELETE @due WHERE lb_p NOT IN (SELECT TOP (@P1) d.lb_p FROM @due AS d ORDER BY d
 OPTION (KEEPFIXED PLAN, OPTIMIZE FOR (@P1 = 1));
 
 -- :: update_due
-DECLARE @count int = (SELECT COUNT(*) FROM @due), @changed_count int = 0;
+{find_runs}DECLARE @count int = (SELECT COUNT(*) FROM @due), @changed_count int = 0;
 IF @count > 0
 BEGIN
     UPDATE t
@@ -69,7 +69,7 @@ BEGIN
     IF @changed_count > 0 AND @changed_count < @count
         THROW 51224, N'another statement changed some of the due rows at the same moment', 1;
 {remember}
-END;
+END;{end_runs}
 SELECT {d_key_values}, d.lb_f, d.lb_attempt, d.lb_t, d.lb_owner, d.lb_since, d.lb_due, d.lb_trace, @now AS lb_now, d.lb_state, d.lb_next
 FROM @due AS d
 WHERE @changed_count > 0
@@ -80,7 +80,7 @@ SELECT TOP (1) @now AS lb_now, t.{lease_due_time} AS lb_due
 FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{due_hint})
 WHERE t.{lease_state} IN (1, 2) AND t.{lease_due_time} IS NOT NULL
 ORDER BY t.{lease_due_time};
-COMMIT TRANSACTION;
+COMMIT TRANSACTION;{read_later}
 
 -- :: next_due_unfiltered
 SELECT @now AS lb_now, MIN(n.lb_due) AS lb_due
@@ -90,4 +90,4 @@ FROM (SELECT MIN(t.{lease_due_time}) AS lb_due FROM {table} AS t WITH (READCOMMI
     SELECT MIN(t.{lease_due_time}) FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{due_hint})
         WHERE t.{lease_state} = 2) AS n
 HAVING MIN(n.lb_due) IS NOT NULL;
-COMMIT TRANSACTION;
+COMMIT TRANSACTION;{read_later}

@@ -47,10 +47,10 @@
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME(), @changed_count int = 0;
 BEGIN TRANSACTION;
-SELECT l.lb_i, l.lb_state, @now AS lb_now, t.{lease_owner} AS lb_owner
+{find_runs}SELECT l.lb_i, l.lb_state, @now AS lb_now, t.{lease_owner} AS lb_owner
 FROM {lease_list}
     INNER JOIN {table} AS t WITH (UPDLOCK, {by_key}) ON {join_list_on_key}
-WHERE {is_held}
+WHERE {is_held}{in_order}
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 DECLARE @held_count int = @@ROWCOUNT;
 IF @held_count < @P5
@@ -63,7 +63,7 @@ IF @held_count < @P5
             OR l.lb_kind = 1 AND (t.{lease_state} = 4
                 OR t.{lease_state} IN (0, 2) AND t.{lease_attempt} > 0 AND t.{lease_owner} IS NOT NULL)
             OR l.lb_kind = 2 AND t.{lease_state} IN (0, 2) AND t.{lease_owner} IS NULL)
-    OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
+    OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));{read_marks}
 
 -- :: remember_ended
 DECLARE @ended TABLE (lb_i int NOT NULL PRIMARY KEY);
@@ -71,7 +71,7 @@ INSERT @ended (lb_i)
 SELECT l.lb_i
 FROM {lease_list}
     INNER JOIN {table} AS t WITH (UPDLOCK, {by_key}) ON {join_list_on_key}
-WHERE {is_held}
+WHERE {is_held}{in_order}
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 
 -- :: update_ended
@@ -85,7 +85,7 @@ BEGIN
         {lease_error} = CASE l.lb_kind WHEN 0 THEN NULL WHEN 1 THEN l.lb_error ELSE t.{lease_error} END{clear_checkpoint}{clear_trace}{written_columns}{mirror_ended}
     FROM {lease_list}
         INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
-    WHERE {is_held}{except_deleted}
+    WHERE {is_held}{in_order}{except_deleted}
     OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
     SET @changed_count = @changed_count + @@ROWCOUNT;
 END;
@@ -96,14 +96,14 @@ BEGIN
     DELETE t
     FROM {lease_list}
         INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
-    WHERE {is_held} AND l.lb_kind = 0
+    WHERE {is_held}{in_order} AND l.lb_kind = 0
     OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
     SET @changed_count = @changed_count + @@ROWCOUNT;
 END;
 
 -- :: verify_count
 IF @changed_count <> @held_count
-    THROW 51224, N'another settlement of one of these leases came at the same moment', 1;
+    THROW 51224, N'another settlement of one of these leases came at the same moment', 1;{end_runs}{read_later}
 
 -- :: move_to_archive
 IF @changed_count > 0

@@ -55,6 +55,7 @@ mod release_claims;
 mod remedy;
 mod remove;
 mod restrictions;
+mod runs;
 mod search;
 mod search_statements;
 mod secrets;

@@ -12,6 +12,7 @@ use super::list_parameters::{ListEntry, ListParameters};
 use super::new_item::insert_delay;
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
+use super::runs;
 use super::settle::MAX_ERROR_UNITS;
 use super::types::{self, ColumnType};
 use super::utf16::cut;
@@ -49,7 +50,11 @@ impl MssqlOperations {
             cancelled.results[index] = Cancelled::Ended { state, fence };
             cancelled.ended.push(ended);
         }
-        for row in results.get(1).into_iter().flatten() {
+        for row in results.iter().skip(1).flatten() {
+            if runs::is_later(row)? {
+                cancelled.released.push(queue.read_later(row)?);
+                continue;
+            }
             let index = decode::request_index(row, 0, leases.len())?;
             let state = decode::state(row, 1)?;
             let is_repeated = decode::integer(row, 2)? != 0;

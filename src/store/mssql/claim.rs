@@ -52,36 +52,18 @@ impl MssqlOperations {
                 room = room.saturating_sub(claimed[index].bytes);
             }
         }
-        let mut answer = ClaimAnswer::default();
-        if !indexes.is_empty() {
-            let form = &queue.sql.claim;
-            answer = self
-                .claim_by(form, queue, calls, (&indexes, room), &mut claimed)
+        // A run belongs to one call.
+        let gives_runs = queue.spec.max_run() > 1;
+        let (of_runs, shared): (Vec<usize>, Vec<usize>) = indexes
+            .into_iter()
+            .partition(|index| gives_runs && calls[*index].max_run > 1);
+        let batches = of_runs.into_iter().map(|index| vec![index]);
+        for indexes in batches
+            .chain([shared])
+            .filter(|indexes| !indexes.is_empty())
+        {
+            self.claim_in_turn(queue, calls, (&indexes, &mut room), &mut claimed)
                 .await?;
-        }
-        if answer.is_held_back {
-            // There are suspects. Each call may lease other items.
-            for &index in &indexes {
-                if claimed[index].items.is_empty() && calls[index].max_items > 0 {
-                    let form = &queue.sql.claim_of_share;
-                    let limits = (&[index][..], room);
-                    let answer = self
-                        .claim_by(form, queue, calls, limits, &mut claimed)
-                        .await?;
-                    claimed[index].is_held_back = answer.is_held_back;
-                    claimed[index].is_paused = answer.is_paused;
-                    answer.limits.apply(&mut claimed[index], &calls[index]);
-                }
-                room = room.saturating_sub(claimed[index].bytes);
-            }
-        }
-        for index in indexes {
-            let (claimed, call) = (&mut claimed[index], &calls[index]);
-            claimed.is_paused |= answer.is_paused;
-            claimed.is_paused &= claimed.items.is_empty();
-            if !answer.is_held_back {
-                answer.limits.apply(claimed, call);
-            }
         }
         let mut bytes = 0;
         for (index, call) in calls.iter().enumerate() {
@@ -103,6 +85,42 @@ impl MssqlOperations {
             bytes += claimed[index].bytes;
         }
         Ok(claimed)
+    }
+
+    /// Sends the calls at `indexes`, which name no groups, and then each by itself if there are suspects. Takes the bytes of their items
+    /// from `room`.
+    async fn claim_in_turn(
+        &self,
+        queue: &QueueStatements,
+        calls: &[ClaimCall],
+        (indexes, room): (&[usize], &mut usize),
+        claimed: &mut [Claimed],
+    ) -> Result<(), StoreError> {
+        let answer = self
+            .claim_by(&queue.sql.claim, queue, calls, (indexes, *room), claimed)
+            .await?;
+        for &index in indexes {
+            // There are suspects. Each call may lease other items.
+            if answer.is_held_back && claimed[index].items.is_empty() && calls[index].max_items > 0
+            {
+                let form = &queue.sql.claim_of_share;
+                let limits = (&[index][..], *room);
+                let answer = self.claim_by(form, queue, calls, limits, claimed).await?;
+                claimed[index].is_held_back = answer.is_held_back;
+                claimed[index].is_paused = answer.is_paused;
+                answer.limits.apply(&mut claimed[index], &calls[index]);
+            }
+            *room = room.saturating_sub(claimed[index].bytes);
+        }
+        for &index in indexes {
+            let (claimed, call) = (&mut claimed[index], &calls[index]);
+            claimed.is_paused |= answer.is_paused;
+            claimed.is_paused &= claimed.items.is_empty();
+            if !answer.is_held_back {
+                answer.limits.apply(claimed, call);
+            }
+        }
+        Ok(())
     }
 
     /// Sends the calls at `indexes` by one of the claims, and adds their leases to `claimed`.
@@ -297,6 +315,9 @@ impl Attempt {
             entry.insert("t", json!(call.token.to_string()));
             entry.insert("d", json!(millis_rounded_up(call.duration)));
             entry.insert("r", json!(may_hold_leases));
+            if call.max_run > 1 {
+                entry.insert("x", json!(i32::try_from(call.max_run).unwrap_or(i32::MAX)));
+            }
             if let Some(max_bytes) = max_bytes {
                 entry.insert("b", json!(to_sql_bytes(call.max_bytes)));
                 entry.insert("m", json!(to_sql_bytes(max_bytes)));
@@ -359,7 +380,8 @@ fn to_sql_bytes(bytes: usize) -> i64 {
 }
 
 /// Reads a leased item. The columns are the token, the server's time, the key, fence, attempt, expiry, trace context, the
-/// checkpoint if the queue has checkpoints, the queue's data columns, and the time since which the item was ready.
+/// checkpoint if the queue has checkpoints, the queue's data columns, the number of the run if the queue has runs, and the time since
+/// which the item was ready.
 fn read_item(
     queue: &QueueStatements,
     call: &ClaimCall,
@@ -367,8 +389,10 @@ fn read_item(
 ) -> Result<ClaimedItem, StoreError> {
     let fence = 2 + queue.key.len();
     let since = row.len().saturating_sub(1);
+    let has_runs = queue.spec.max_run() > 1;
     let has_checkpoints = queue.checkpoint.is_some();
-    let data = fence + 4 + usize::from(has_checkpoints)..since;
+    let data =
+        fence + 4 + usize::from(has_checkpoints)..since.saturating_sub(usize::from(has_runs));
     if data.len() != queue.columns.len() {
         return Err(decode::unexpected(format!(
             "an item with {} columns",
@@ -393,6 +417,10 @@ fn read_item(
         } else {
             None
         },
-        run: 0,
+        run: if has_runs && call.max_run > 1 {
+            decode::integer_as(row, since - 1)?
+        } else {
+            0
+        },
     })
 }

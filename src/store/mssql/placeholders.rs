@@ -189,6 +189,7 @@ fn set_key_placeholders(placeholders: &mut Placeholders, key: &[Column]) {
         ("join_picked_on_key", "t", "p"),
         ("join_list_on_key", "t", "l"),
         ("join_due_on_key", "t", "d"),
+        ("join_run_on_key", "t", "o"),
     ] {
         let side = |alias: &str, number: usize, column: &Column| match alias {
             "t" => format!("t.{}", quote(&column.name)),

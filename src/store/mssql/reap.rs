@@ -55,6 +55,11 @@ impl MssqlOperations {
             reaped.time = Some(decode::time(row, 0)?);
             reaped.next_due = Some(decode::lease_expiry(row, 0, 1)?.time_left);
         }
+        for row in results.iter().skip(2).flatten() {
+            let released = queue.read_later(row)?;
+            reaped.time = Some(released.end_time);
+            reaped.released.push(released);
+        }
         Ok(reaped)
     }
 }

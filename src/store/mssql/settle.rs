@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use lease_broker_model::item_state::State;
 use serde_json::json;
 
 use super::decode;
@@ -10,11 +11,15 @@ use super::list_parameters::{ListEntry, ListParameters};
 use super::new_item::insert_delay;
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
+use super::runs;
 use super::statement_parts::roll_back_on_error;
 use super::utf16::cut;
 use crate::contract::wants_owner;
 use crate::follow_ups;
-use crate::{Ending, QueueIndex, RowEnding, SettleResults, Settled, Settlement, StoreError};
+use crate::{
+    EndedLease, Ending, QueueIndex, Refusal, RowEnding, SettleResults, Settled, Settlement,
+    StoreError,
+};
 
 const COMMIT: &str = "COMMIT TRANSACTION;";
 pub(super) const ROLLBACK: &str = "ROLLBACK TRANSACTION;";
@@ -28,6 +33,8 @@ pub(super) struct BatchResults {
     pub(super) results: Vec<(usize, Settled)>,
     /// The workers of ended leases that ask for it, by the same index.
     owners: Vec<(usize, Option<String>)>,
+    /// The leases of later items of runs that the batch released.
+    released: Vec<EndedLease>,
 }
 
 /// The follow-ups that one INSERT adds: they go to the same queue, name the same columns, and all of them are ready or
@@ -119,6 +126,7 @@ impl MssqlOperations {
                     for (index, owner) in outcome.owners {
                         settled.owners[index] = owner;
                     }
+                    settled.released.extend(outcome.released);
                 }
             }
         }
@@ -155,9 +163,14 @@ impl MssqlOperations {
             }
         }
         for row in answer.iter().skip(1).flatten() {
+            if runs::is_later(row)? {
+                settled.released.push(queue.read_later(row)?);
+                continue;
+            }
             let index = decode::request_index(row, 0, settlements.len())?;
             let result = match decode::optional_state(row, 1)? {
                 None => Settled::Gone,
+                Some(State::Leased) => Settled::Refused(Refusal::out_of_order()),
                 // The earlier settlement is a try of this operation, whose answer was lost.
                 Some(state) if tries.may_have_been_applied() => Settled::Ended(state),
                 Some(state) => Settled::Repeated(state),

@@ -1,7 +1,9 @@
 //! The parts that the statements of several operations have.
 
+use lease_broker_model::queue::QueueSpec;
 use lease_broker_sql::LeaseSql;
 
+use super::runs;
 use crate::template::{Placeholders, render};
 
 const TRIGGERS: &str = lease_broker_sql::mssql::TRIGGERS;
@@ -41,8 +43,13 @@ pub(super) fn with_key_list(sql: &LeaseSql, placeholders: &Placeholders) -> Plac
 }
 
 /// Renders the batch of `cancel.sql`.
-pub(super) fn render_cancel(sql: &LeaseSql, placeholders: &Placeholders) -> String {
+pub(super) fn render_cancel(
+    sql: &LeaseSql,
+    queue: &QueueSpec,
+    placeholders: &Placeholders,
+) -> String {
     let mut placeholders = with_key_list(sql, placeholders);
+    runs::set_in_end(&mut placeholders, sql, queue, "@held");
     placeholders.insert("held_since", String::new());
     for section in ["read_cancellation", "end_held", "read_ended"] {
         let text = render(sql.cancel, section, &placeholders);

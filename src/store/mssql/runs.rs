@@ -1,0 +1,119 @@
+//! The parts of `runs.sql` in the batches of a queue whose claims give runs.
+
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::QueueSpec;
+use lease_broker_sql::LeaseSql;
+use tiberius::Row;
+
+use super::decode;
+use super::queue_statements::QueueStatements;
+use crate::template::{Placeholders, render};
+use crate::{EndedLease, StoreError};
+
+/// The placeholders that are empty if claims give no runs.
+const PARTS: [&str; 8] = [
+    "declare_run",
+    "cut_runs",
+    "run_number",
+    "find_runs",
+    "in_order",
+    "read_marks",
+    "end_runs",
+    "read_later",
+];
+
+/// Sets the placeholders of all batches.
+pub(super) fn set_placeholders(placeholders: &mut Placeholders, sql: &LeaseSql, queue: &QueueSpec) {
+    for part in PARTS {
+        placeholders.insert(part, String::new());
+    }
+    placeholders.insert("run_size", "1".to_owned());
+    placeholders.insert("turn_number", "@visits".to_owned());
+    if queue.max_run() == 1 {
+        return;
+    }
+    placeholders.insert("max_run", queue.max_run().to_string());
+    placeholders.insert("run_size", "@most_run".to_owned());
+    placeholders.insert("turn_number", "@visits * 100".to_owned());
+    for (part, before) in [
+        ("declare_run", "\n"),
+        ("run_number", ""),
+        ("in_order", " "),
+        ("read_marks", "\n"),
+        ("end_runs", "\n"),
+        ("read_later", "\n"),
+    ] {
+        let text = render(sql.runs, part, placeholders);
+        placeholders.insert(part, format!("{before}{}", text.trim_start()));
+    }
+}
+
+/// Sets the part of a claim that leaves out the items of a run behind one that is not leased. `leased_items` is set.
+pub(super) fn set_cut(placeholders: &mut Placeholders, sql: &LeaseSql, queue: &QueueSpec) {
+    if queue.max_run() > 1 {
+        let text = render(sql.runs, "cut_runs", placeholders) + "\n";
+        placeholders.insert("cut_runs", text);
+    }
+}
+
+/// Returns the section that finds the items of a group, with the file that has it.
+pub(super) fn items_of_group(sql: &LeaseSql, queue: &QueueSpec) -> (&'static str, &'static str) {
+    match queue.max_run() {
+        ..=1 => (sql.groups, "head_of_group"),
+        _ => (sql.runs, "run_of_group"),
+    }
+}
+
+/// Sets the parts of a batch that settles the leases of a list.
+pub(super) fn set_in_settlement(
+    placeholders: &mut Placeholders,
+    sql: &LeaseSql,
+    queue: &QueueSpec,
+) {
+    set_find_runs(placeholders, sql, queue, "runs_of_list", "mark_list");
+}
+
+/// Sets the parts of a batch that ends the leases in a table: `@due`, or `@held`.
+pub(super) fn set_in_end(
+    placeholders: &mut Placeholders,
+    sql: &LeaseSql,
+    queue: &QueueSpec,
+    table: &str,
+) {
+    placeholders.insert("ended", table.to_owned());
+    let mark = if table == "@due" {
+        "mark_due"
+    } else {
+        "mark_held"
+    };
+    set_find_runs(placeholders, sql, queue, "runs_of_ended", mark);
+}
+
+fn set_find_runs(
+    placeholders: &mut Placeholders,
+    sql: &LeaseSql,
+    queue: &QueueSpec,
+    runs_of: &'static str,
+    mark: &'static str,
+) {
+    if queue.max_run() == 1 {
+        return;
+    }
+    let section = |placeholders: &Placeholders, name| render(sql.runs, name, placeholders);
+    placeholders.insert("runs_of", section(placeholders, runs_of));
+    let find = section(placeholders, "find_runs");
+    let mark = section(placeholders, mark);
+    placeholders.insert("find_runs", format!("{find}\n{mark}\n"));
+}
+
+/// Returns whether the row comes from `read_later`.
+pub(super) fn is_later(row: &Row) -> Result<bool, StoreError> {
+    Ok(decode::integer(row, 0)? < 0)
+}
+
+impl QueueStatements {
+    /// Reads a lease from a row of `read_later`.
+    pub(super) fn read_later(&self, row: &Row) -> Result<EndedLease, StoreError> {
+        self.read_ended(row, 2, State::Ready)
+    }
+}
