@@ -8,14 +8,14 @@ use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_model::rate::Rate;
-use lease_broker_store::{ClaimCall, Claimed, ClaimedItem};
+use lease_broker_store::{ClaimCall, Claimed, ClaimedItem, Ending, Settled};
 use lease_broker_value::Value;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 
 use crate::harness::Harness;
-use crate::harness::fixture::{Fixture, HOUR, MINUTE, call, fail, queue, release, text};
+use crate::harness::fixture::{Broker, Fixture, HOUR, MINUTE, call, fail, queue, release, text};
 use crate::harness::table::{Kind, Table};
 
 const GROUP_NAMES: [&str; 6] = ["a", "b", "c", "d", "e", ""];
@@ -39,11 +39,11 @@ const PAUSE: Duration = Duration::from_secs(600);
 pub(super) enum Rules {
     Strict {
         halts: bool,
+        /// The maximum number of items of a run.
+        run: usize,
     },
     /// With a limit of leases and a rate of each group, and also of the queue if there is no burst.
-    Parallel {
-        bursts: bool,
-    },
+    Parallel { bursts: bool },
 }
 
 impl Rules {
@@ -107,8 +107,8 @@ impl Snapshot {
             .collect()
     }
 
-    /// Returns the items that may be leased now, by group. Those of a burst are none of them.
-    fn claimable(&self, rules: Rules) -> BTreeMap<String, BTreeSet<i64>> {
+    /// Returns the items that a claim with runs of up to `max_run` items may lease now, by group. Those of a burst are none of them.
+    fn claimable(&self, rules: Rules, max_run: usize) -> BTreeMap<String, BTreeSet<i64>> {
         let mut claimable = BTreeMap::new();
         for (name, rows) in &self.0 {
             let ready = rows.iter().filter(|(_, state)| *state == 0);
@@ -120,11 +120,19 @@ impl Snapshot {
                     .take(rules.group_max_leases().saturating_sub(leased))
                     .collect(),
                 Rules::Strict { .. } if leased > 0 => BTreeSet::new(),
-                Rules::Strict { halts } => {
-                    let holds = |state: i64| state <= 2 || halts && state == 4;
-                    let first = rows.iter().find(|(_, state)| holds(*state));
-                    let first = first.filter(|(_, state)| *state == 0);
-                    first.map(|(id, _)| *id).into_iter().collect()
+                Rules::Strict { halts, run } => {
+                    let blocks = |state: i64| state == 2 || halts && state == 4;
+                    let is_blocked = rows.iter().any(|(_, state)| blocks(*state));
+                    let first = rows
+                        .iter()
+                        .position(|(_, state)| *state == 0 || blocks(*state));
+                    let first = first.filter(|first| rows[*first].1 == 0);
+                    let count = match (first, is_blocked) {
+                        (None, _) => 0,
+                        (Some(_), true) => 1,
+                        (Some(_), false) => run.min(max_run).max(1),
+                    };
+                    ready.take(count).collect()
                 }
             };
             if !items.is_empty() {
@@ -190,12 +198,12 @@ impl Past {
     fn check(
         &mut self,
         claimed: &Claimed,
-        (before, named, wanted): (&Snapshot, &[&str], usize),
+        (before, call, named): (&Snapshot, &ClaimCall, &[&str]),
         now: Duration,
         step: usize,
     ) {
         let rules = self.rules;
-        let mut claimable = before.claimable(rules);
+        let mut claimable = before.claimable(rules, call.max_run);
         if !named.is_empty() {
             claimable.retain(|name, _| named.contains(&name.as_str()));
         }
@@ -226,7 +234,12 @@ impl Past {
             }
             Rules::Strict { .. } if !claimed.is_held_back => {
                 let allowed: usize = claimable.values().map(BTreeSet::len).sum();
-                assert_eq!(count, allowed.min(wanted), "step {step}: {claimed:?}");
+                assert_eq!(
+                    count,
+                    allowed.min(call.max_items),
+                    "step {step}: {claimed:?}"
+                );
+                check_runs(&claimed.items, &served, &claimable, step);
             }
             Rules::Strict { .. } => {}
         }
@@ -246,7 +259,10 @@ fn spec(rules: Rules) -> QueueSpec {
     let mut spec = queue("item");
     spec.retry.max_attempts = Some(4);
     let order = match rules {
-        Rules::Strict { halts } => GroupOrder::Strict { halts, run: 1 },
+        Rules::Strict { halts, run } => GroupOrder::Strict {
+            halts,
+            run: u32::try_from(run).expect("a small number"),
+        },
         Rules::Parallel { bursts } => GroupOrder::Parallel {
             max_leases: u32::try_from(rules.group_max_leases()).ok(),
             bursts,
@@ -264,6 +280,108 @@ fn spec(rules: Rules) -> QueueSpec {
         };
     }
     spec
+}
+
+/// Checks that a claim got the first items of each group that it may lease, in their order, and as one run if there are several.
+fn check_runs(
+    items: &[ClaimedItem],
+    groups: &[String],
+    claimable: &BTreeMap<String, BTreeSet<i64>>,
+    step: usize,
+) {
+    let mut got: BTreeMap<&str, (Vec<i64>, BTreeSet<u32>)> = BTreeMap::new();
+    for (item, name) in items.iter().zip(groups) {
+        let (ids, runs) = got.entry(name).or_default();
+        ids.push(id_of(&item.lease));
+        runs.insert(item.run);
+    }
+    let of_groups = got.iter().filter(|(name, _)| !name.is_empty());
+    for (name, (ids, runs)) in of_groups {
+        let first: Vec<i64> = claimable[*name].iter().take(ids.len()).copied().collect();
+        assert_eq!(*ids, first, "step {step}: {name}");
+        let is_run = runs.len() == 1 && !runs.contains(&0);
+        assert!(is_run || ids.len() == 1, "step {step}: {name}: {runs:?}");
+    }
+}
+
+fn id_of(lease: &LeaseRef) -> i64 {
+    match lease.key.0[0] {
+        Value::Int(id) => id,
+        _ => panic!("{lease:?}"),
+    }
+}
+
+/// A lease that a worker has got. It may have ended.
+struct Held {
+    lease: LeaseRef,
+    run: u32,
+}
+
+impl Held {
+    /// Returns whether this lease is one of the run of another, and behind it.
+    fn is_behind(&self, other: &Self) -> bool {
+        self.run > 0
+            && self.lease.token == other.lease.token
+            && self.run == other.run
+            && id_of(&self.lease) > id_of(&other.lease)
+    }
+}
+
+/// Returns the used attempts of the items that have these leases, by id.
+async fn attempts_of<'a, H: Harness>(
+    fixture: &Fixture<H>,
+    leases: impl IntoIterator<Item = &'a Held>,
+) -> BTreeMap<i64, Value> {
+    let columns = ["id", "lease_state", "lease_fence", "lease_attempt"];
+    let rows = fixture.harness.rows("item", &columns).await;
+    let attempt = |held: &Held| {
+        let lease = [
+            Value::Int(id_of(&held.lease)),
+            Value::Int(1),
+            Value::Int(held.lease.fence),
+        ];
+        let row = rows.iter().find(|row| row[..3] == lease)?;
+        Some((id_of(&held.lease), row[3].clone()))
+    };
+    leases.into_iter().filter_map(attempt).collect()
+}
+
+/// Settles a lease, and checks what becomes of its run. Returns whether it was refused.
+async fn settle<H: Harness>(
+    fixture: &Fixture<H>,
+    (broker, one, held): (&Broker, &Held, &[Held]),
+    ending: Ending,
+    step: usize,
+) -> bool {
+    let is_completion = matches!(ending, Ending::Complete { .. });
+    let is_held = !attempts_of(fixture, [one]).await.is_empty();
+    let earlier = held.iter().filter(|other| one.is_behind(other));
+    let waits = is_held && !attempts_of(fixture, earlier).await.is_empty();
+    let later: Vec<&Held> = held.iter().filter(|other| other.is_behind(one)).collect();
+    let before = attempts_of(fixture, later.iter().copied()).await;
+    let outcome = broker.outcome(&one.lease, ending).await;
+    let is_refused = matches!(outcome, Settled::Refused(_));
+    assert_eq!(is_refused, waits, "step {step}: {outcome:?}");
+    assert_eq!(
+        matches!(outcome, Settled::Ended(_)),
+        is_held && !waits,
+        "step {step}: {outcome:?}"
+    );
+    let after = attempts_of(fixture, later.iter().copied()).await;
+    if is_completion || !is_held || waits {
+        assert_eq!(after, before, "step {step}");
+    } else {
+        assert!(after.is_empty(), "step {step}: {after:?}");
+        let rows = fixture.harness.rows("item", &["id", "lease_attempt"]).await;
+        for (id, attempt) in before {
+            let Value::Int(attempt) = attempt else {
+                panic!("{attempt:?}");
+            };
+            let back = vec![Value::Int(id), Value::Int(attempt - 1)];
+            assert!(rows.contains(&back), "step {step}: {back:?}");
+        }
+    }
+    is_refused
 }
 
 /// Inserts an item, unless one has its id.
@@ -321,9 +439,10 @@ pub(super) async fn run<H: Harness>(rules: Rules, seed: u64, steps: usize) {
         .key(&["id"]);
     let fixture = Fixture::<H>::over(&[table], vec![spec(rules)]).await;
     let brokers = [(*fixture).clone(), fixture.another().await];
-    let mut held: Vec<LeaseRef> = Vec::new();
+    let mut held: Vec<Held> = Vec::new();
     let mut past = Past::new(rules);
     let (mut next_id, mut leases, mut empty) = (1_000_i64, 0, 0);
+    let (mut runs, mut refused) = (0, 0);
     let mut now = Duration::ZERO;
     for step in 0..steps {
         let broker = brokers.choose(&mut random).expect("a broker");
@@ -346,17 +465,28 @@ pub(super) async fn run<H: Harness>(rules: Rules, seed: u64, steps: usize) {
                 let named = named_groups(&mut random);
                 let claim = ClaimCall {
                     groups: named.iter().map(|&name| Key([text(name)].into())).collect(),
+                    max_run: random.random_range(0..5),
                     ..call(worker, wanted)
                 };
-                let claimed = broker.results(vec![claim]).await.remove(0);
+                let claimed = broker.results(vec![claim.clone()]).await.remove(0);
                 let count = claimed.items.len();
-                past.check(&claimed, (&before, &named, wanted), now, step);
+                past.check(&claimed, (&before, &claim, &named), now, step);
                 leases += count;
                 empty += usize::from(count == 0);
-                held.extend(claimed.items.into_iter().map(|item| item.lease));
+                let items = claimed.items.into_iter();
+                let got = items.map(|item| Held {
+                    lease: item.lease,
+                    run: item.run,
+                });
+                let got: Vec<Held> = got.collect();
+                runs += got
+                    .iter()
+                    .filter(|one| got.iter().any(|other| one.is_behind(other)))
+                    .count();
+                held.extend(got);
             }
             60..88 if !held.is_empty() => {
-                let lease = held.swap_remove(random.random_range(0..held.len()));
+                let one = held.swap_remove(random.random_range(0..held.len()));
                 let ending = match random.random_range(0..10) {
                     0 => fail(None),
                     1 => fail(Some(MINUTE)),
@@ -364,7 +494,10 @@ pub(super) async fn run<H: Harness>(rules: Rules, seed: u64, steps: usize) {
                     3 => release(MINUTE),
                     _ => crate::harness::fixture::complete(),
                 };
-                broker.settle(&lease, ending).await;
+                if settle(&fixture, (broker, &one, &held), ending, step).await {
+                    refused += 1;
+                    held.push(one);
+                }
             }
             88..92 => {
                 now += PAUSE;
@@ -387,6 +520,12 @@ pub(super) async fn run<H: Harness>(rules: Rules, seed: u64, steps: usize) {
     assert!(
         leases > steps / 20 && empty > 0,
         "{leases} leases, {empty} empty claims"
+    );
+    let gives_runs = matches!(rules, Rules::Strict { run: 2.., .. });
+    assert_eq!(
+        (runs > 0, refused > 0),
+        (gives_runs, gives_runs),
+        "{runs} later items of runs, {refused} refused settlements"
     );
     let bursts = matches!(rules, Rules::Parallel { bursts: true });
     assert_eq!(bursts, past.bursts > 0, "{} items of bursts", past.bursts);

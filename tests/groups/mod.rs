@@ -27,12 +27,38 @@ macro_rules! groups {
 
             #[tokio::test]
             async fn random_operations_keep_strict_groups() {
-                histories::<$harness>(Rules::Strict { halts: false }, $steps).await;
+                let rules = Rules::Strict {
+                    halts: false,
+                    run: 1,
+                };
+                histories::<$harness>(rules, $steps).await;
             }
 
             #[tokio::test]
             async fn random_operations_keep_groups_that_halt() {
-                histories::<$harness>(Rules::Strict { halts: true }, $steps).await;
+                let rules = Rules::Strict {
+                    halts: true,
+                    run: 1,
+                };
+                histories::<$harness>(rules, $steps).await;
+            }
+
+            #[tokio::test]
+            async fn random_operations_keep_runs() {
+                let rules = Rules::Strict {
+                    halts: false,
+                    run: 3,
+                };
+                histories::<$harness>(rules, $steps).await;
+            }
+
+            #[tokio::test]
+            async fn random_operations_keep_runs_of_groups_that_halt() {
+                let rules = Rules::Strict {
+                    halts: true,
+                    run: 3,
+                };
+                histories::<$harness>(rules, $steps).await;
             }
 
             #[tokio::test]
