@@ -827,40 +827,10 @@ async fn claims_of_a_queue_with_groups() {
     ];
     let mut all = String::new();
     for order in orders {
-        let mut spec = spec("Orders");
-        spec.order = Order::By(vec![OrderColumn {
-            column: "Priority".to_owned(),
-            descending: true,
-        }]);
-        spec.groups = order.map(|order| Groups {
-            column: "Customer".to_owned(),
-            order,
-            rate: None,
-        });
-        spec.limits = limits;
-        let mut table = table(
-            &[
-                "Order_ID: bigint identity",
-                "Customer: varchar(40)",
-                "Priority: int",
-            ],
-            1,
-        );
-        table.columns[1].code_page = Some(1252);
-        let columns = queue_columns(&spec, &table).expect("the columns are there");
-        let queue = QueueStatements::new(
-            &spec,
-            &table,
-            None,
-            columns,
-            KeySource::Identity(1),
-            TextBytes::Conversion,
-            &LEASE_SQL,
-        );
+        let queue = orders_queue(order, limits);
         let (claim, share) = (&queue.sql.claim, &queue.sql.claim_of_share);
-        let what = spec
-            .groups
-            .map_or("no groups".to_owned(), |groups| groups.policy());
+        let groups = queue.spec.groups.as_ref();
+        let what = groups.map_or("no groups".to_owned(), Groups::policy);
         for (form, sql) in [
             ("small items", &claim.small.new),
             ("within bytes, retries", &claim.within_bytes.with_retries),
@@ -887,6 +857,64 @@ async fn claims_of_a_queue_with_groups() {
                 write!(all, "===== {what}: {form}\n{sql}\n\n").expect("text");
             }
         }
+    }
+    insta::assert_snapshot!(all);
+}
+
+/// Returns the statements of a table of orders, in groups of customers with this order.
+fn orders_queue(order: Option<GroupOrder>, limits: QueueLimits) -> QueueStatements {
+    let mut spec = spec("Orders");
+    spec.order = Order::By(vec![OrderColumn {
+        column: "Priority".to_owned(),
+        descending: true,
+    }]);
+    spec.groups = order.map(|order| Groups {
+        column: "Customer".to_owned(),
+        order,
+        rate: None,
+    });
+    spec.limits = limits;
+    let mut table = table(
+        &[
+            "Order_ID: bigint identity",
+            "Customer: varchar(40)",
+            "Priority: int",
+        ],
+        1,
+    );
+    table.columns[1].code_page = Some(1252);
+    let columns = queue_columns(&spec, &table).expect("the columns are there");
+    QueueStatements::new(
+        &spec,
+        &table,
+        None,
+        columns,
+        KeySource::Identity(1),
+        TextBytes::Conversion,
+        &LEASE_SQL,
+    )
+}
+
+/// The batches that know of runs.
+#[tokio::test]
+async fn batches_of_a_queue_with_runs() {
+    let order = GroupOrder::Strict {
+        halts: false,
+        run: 10,
+    };
+    let queue = orders_queue(Some(order), QueueLimits::default());
+    let (claim, settle) = (&queue.sql.claim, &queue.sql.settle);
+    let settle = [&settle.begin, &settle.update_ended, &settle.verify_count];
+    let settle: Vec<&str> = settle.map(|section| &**section).into();
+    let mut all = String::new();
+    for (what, sql) in [
+        ("claim", &claim.small.new),
+        ("claim within bytes", &claim.within_bytes.with_retries),
+        ("settle", &settle.join("\n")),
+        ("cancel", &queue.sql.cancel),
+        ("reap", &queue.sql.reap),
+    ] {
+        write!(all, "===== {what}\n{sql}\n\n").expect("text");
     }
     insta::assert_snapshot!(all);
 }
