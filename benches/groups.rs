@@ -30,6 +30,9 @@ struct Options {
     /// Insert N rows into each table
     #[arg(long, default_value_t = 300_000)]
     rows: u64,
+    /// Measure only the comparisons whose names contain TEXT
+    #[arg(long, default_value = "")]
+    only: String,
     /// Measure N items in each comparison
     #[arg(long, default_value_t = 6_000)]
     items: usize,
@@ -78,6 +81,12 @@ fn main() {
         let calls = calls.filter(|calls| calls.items() as u64 <= groups);
         bench.run(&format!("{groups} groups beside none"), files, calls);
     }
+    for groups in [10, 1_000] {
+        let even = Shape::Even(groups);
+        let files = [(even, Rules::Plain), (even, Rules::Runs)];
+        let name = format!("{groups} groups in runs of 10 beside none");
+        bench.run(&name, files, [TEN, HUNDRED].into_iter());
+    }
     let depths = [
         (Shape::Even(options.rows / 10), Rules::Strict),
         (Shape::Burst(options.rows / 10), Rules::Strict),
@@ -101,6 +110,9 @@ struct Bench<'a> {
 impl Bench<'_> {
     /// Compares the second table with the first.
     fn run(&self, name: &str, tables: [(Shape, Rules); 2], calls: impl Iterator<Item = Calls>) {
+        if !name.contains(&self.options.only) {
+            return;
+        }
         let mut number = 0;
         let files = tables.map(|(shape, rules)| {
             number += 1;

@@ -24,18 +24,25 @@ pub(crate) enum Shape {
 pub(crate) enum Rules {
     Plain,
     Strict,
+    /// Strict, and claims ask for runs of up to [`RUN`] items.
+    Runs,
     /// Without groups, with a limit of leases that is never reached.
     Capped,
 }
 
+const RUN: u32 = 10;
+
 pub(crate) struct File {
     pub(crate) store: SqliteStore,
+    /// The maximum number of items of a run for which claims ask.
+    pub(crate) max_run: usize,
 }
 
 impl File {
     /// Creates the table as the store would, fills it without a journal, and opens a store on it.
     pub(crate) fn fill(path: &Path, rows: u64, shape: Shape, rules: Rules) -> Self {
         let spec = spec(rules);
+        let max_run = spec.max_run();
         let mut schema = SqliteSchema::open(path).expect("a file");
         for step in schema.plan(&spec).expect("a plan") {
             schema.apply(&step, &mut |_| ()).expect(&step.sql);
@@ -56,6 +63,7 @@ impl File {
         let store = SqliteStore::open(path, &[spec], system_clock());
         Self {
             store: store.expect("a store"),
+            max_run,
         }
     }
 }
@@ -68,12 +76,12 @@ fn spec(rules: Rules) -> QueueSpec {
         column("payload", "TEXT NOT NULL"),
         column("customer", "INTEGER NOT NULL"),
     ]);
-    if rules == Rules::Strict {
+    if matches!(rules, Rules::Strict | Rules::Runs) {
         spec.groups = Some(Groups {
             column: "customer".to_owned(),
             order: GroupOrder::Strict {
                 halts: false,
-                run: 1,
+                run: if rules == Rules::Runs { RUN } else { 1 },
             },
             rate: None,
         });

@@ -71,7 +71,7 @@ async fn claim_and_complete(file: &File, calls: Calls) {
         max_bytes: 4 << 20,
         duration: LEASE,
         groups: Vec::new(),
-        max_run: 1,
+        max_run: file.max_run,
     };
     let claims: Arc<[ClaimCall]> = (0..calls.width).map(call).collect();
     let claimed = file.store.claim(QUEUE, claims, usize::MAX).await;
