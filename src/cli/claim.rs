@@ -92,7 +92,7 @@ fn default_worker() -> String {
     }
 }
 
-/// Returns the row of a lease. `shows_run`: a table has the number of its run. Adds to `newer` the columns whose values this program
+/// Returns the row of a lease. `shows_run`: it has the number of its run. Adds to `newer` the columns whose values this program
 /// cannot show.
 fn row_of(lease: proto::Lease, shows_run: bool, newer: &mut Vec<String>) -> Row {
     let item = lease.item.unwrap_or_default();
@@ -105,7 +105,7 @@ fn row_of(lease: proto::Lease, shows_run: bool, newer: &mut Vec<String>) -> Row 
     }
     let mut row = Row::default().field("key", item.key);
     if shows_run {
-        row = row.shown("run", lease.run.to_string());
+        row = row.field("run", lease.run);
     }
     // The fields that only programs use would make the table too wide.
     row.field("attempt", lease.attempt)
@@ -115,7 +115,6 @@ fn row_of(lease: proto::Lease, shows_run: bool, newer: &mut Vec<String>) -> Row 
         .field("columns", columns)
         .data("checkpoint", lease.checkpoint.as_deref().map(hex))
         .data("trace_parent", lease.trace_parent)
-        .data("run", lease.run)
         .field("lease_id", lease.lease_id)
 }
 
