@@ -37,11 +37,18 @@ pub struct ClaimBatchRequest {
     /// keep their turns. Empty: items of all groups, and those that belong to none.
     #[prost(string, repeated, tag = "8")]
     pub groups: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The maximum number of consecutive items of a group that the call leases together, as a run. The queue must allow runs in
+    /// its configuration, and its own maximum counts if it is smaller. The worker processes the items of a run one after the
+    /// other, in the order of the response. It begins an item only after the completion of the one before was applied. 0 or 1:
+    /// one item of a group. Without effect on a queue without runs.
+    #[prost(int32, tag = "9")]
+    pub max_run: i32,
 }
 /// The leases of a claim.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ClaimBatchResponse {
-    /// The leases, in the queue's order. Empty if no item was ready.
+    /// The leases, in the queue's order. With groups: group by group in their turns, the items of a run in the queue's order.
+    /// Empty if no item was ready.
     #[prost(message, repeated, tag = "1")]
     pub leases: ::prost::alloc::vec::Vec<Lease>,
     /// The first ready items that are larger than max_bytes by themselves, at most 10. They are not leased and not changed.
@@ -109,6 +116,12 @@ pub struct Lease {
     /// or the queue has no checkpoints.
     #[prost(bytes = "vec", optional, tag = "10")]
     pub checkpoint: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
+    /// The number of the run to which the lease belongs: leases of one response with the same number are one run, in the order
+    /// of the response. If an item of the run fails, is released, is cancelled or expires, the leases of the later items are
+    /// released with it: they have the outcome OUTCOME_LEASE_LOST from then on, and their attempts do not count. 0: the claim
+    /// asked for no runs, or the item belongs to no group.
+    #[prost(int32, tag = "11")]
+    pub run: i32,
 }
 /// A row of the queue's table.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -285,6 +298,9 @@ pub struct NextClaim {
     /// Only items of these groups, as in ClaimBatchRequest.
     #[prost(string, repeated, tag = "6")]
     pub groups: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The maximum number of consecutive items of a group, as in ClaimBatchRequest.
+    #[prost(int32, tag = "7")]
+    pub max_run: i32,
 }
 /// Completes one item.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -609,7 +625,8 @@ pub enum Outcome {
     Gone = 3,
     /// The service or the database cannot apply this entry as it was sent. The call changed nothing for it, and a lease
     /// that was held is still held, until it expires. The result's refusal has the reason. The same entry has the same outcome
-    /// when it is sent again. Correct it, or report the problem with Fail.
+    /// when it is sent again. Correct it, or report the problem with Fail. REFUSAL_REASON_OUT_OF_ORDER is different: the entry
+    /// can be applied when it is sent again after the earlier items of its run are completed.
     Refused = 4,
 }
 impl Outcome {
@@ -661,6 +678,8 @@ pub enum RefusalReason {
     ForeignKey = 7,
     /// A trigger refuses the change.
     Trigger = 8,
+    /// An earlier item of the run is still leased. Complete the items of a run in their order (Lease.run).
+    OutOfOrder = 9,
 }
 impl RefusalReason {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -678,6 +697,7 @@ impl RefusalReason {
             Self::Check => "REFUSAL_REASON_CHECK",
             Self::ForeignKey => "REFUSAL_REASON_FOREIGN_KEY",
             Self::Trigger => "REFUSAL_REASON_TRIGGER",
+            Self::OutOfOrder => "REFUSAL_REASON_OUT_OF_ORDER",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -692,6 +712,7 @@ impl RefusalReason {
             "REFUSAL_REASON_CHECK" => Some(Self::Check),
             "REFUSAL_REASON_FOREIGN_KEY" => Some(Self::ForeignKey),
             "REFUSAL_REASON_TRIGGER" => Some(Self::Trigger),
+            "REFUSAL_REASON_OUT_OF_ORDER" => Some(Self::OutOfOrder),
             _ => None,
         }
     }
@@ -834,7 +855,8 @@ pub mod lease_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Leases up to max_items ready items, in the queue's order.
+        /// Leases up to max_items ready items, in the queue's order. With max_run, consecutive items of a group come together, as a
+        /// run.
         ///
         /// Returns as soon as it has at least one item. If no item is ready, it waits up to wait_timeout and then returns OK
         /// with an empty list. held_back then says why there is none.
@@ -845,10 +867,10 @@ pub mod lease_service_client {
         /// the items, send the call again with the same request_id. If you do not, call ReleaseClaims with it after the
         /// cancelled call has ended.
         ///
-        /// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes, groups), LIMIT_EXCEEDED
-        /// (worker_id, max_items, lease_duration, wait_timeout, groups), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
-        /// STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. While this instance stops: UNAVAILABLE with the reason DRAINING and
-        /// RetryInfo. Send the call again, and another instance accepts it.
+        /// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes, groups, max_run),
+        /// LIMIT_EXCEEDED (worker_id, max_items, lease_duration, wait_timeout, groups), QUEUE_NOT_FOUND, OVERLOADED,
+        /// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. While this instance stops: UNAVAILABLE with the
+        /// reason DRAINING and RetryInfo. Send the call again, and another instance accepts it.
         ///
         /// A claim that is waiting when the instance begins to stop ends OK with an empty list, before its wait_timeout. An
         /// error would fail every client without a retry policy. Send the next call on another connection: the instance
@@ -918,6 +940,10 @@ pub mod lease_service_client {
         /// malformed. The other completions of the call are applied. Only a field that belongs to the call as a whole is an
         /// error of the call.
         ///
+        /// The items of a run (Lease.run) are completed in their order. One call can complete several of them: the completions
+        /// count in the order of the call. A completion is refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its
+        /// run is leased.
+        ///
         /// Errors: INVALID_FIELD (fields of next), LIMIT_EXCEEDED (completions, completions.follow_ups for all follow-ups of
         /// the call together, fields of next), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED,
         /// DEADLINE_EXCEEDED, INTERNAL.
@@ -950,6 +976,9 @@ pub mod lease_service_client {
         /// An item with attempts left becomes ready again after a delay. An item without attempts left becomes dead. If `next`
         /// is set, also claims items of the same queue.
         ///
+        /// The failure of an item of a run (Lease.run) also releases the leases of the later items of the run. A failure is
+        /// refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its run is leased.
+        ///
         /// Errors: INVALID_FIELD (fields of next), LIMIT_EXCEEDED (failures, fields of next), QUEUE_NOT_FOUND, OVERLOADED,
         /// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
         pub async fn fail(
@@ -974,6 +1003,10 @@ pub mod lease_service_client {
             self.inner.unary(req, path, codec).await
         }
         /// Returns items that were not processed. The attempt does not count.
+        ///
+        /// The release of an item of a run (Lease.run) also releases the leases of the later items of the run. A release is
+        /// refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its run is leased. So release the first item of the
+        /// run that is still leased.
         ///
         /// Errors: LIMIT_EXCEEDED (releases), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED,
         /// DEADLINE_EXCEEDED, INTERNAL.
@@ -1112,7 +1145,8 @@ pub mod lease_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with LeaseServiceServer.
     #[async_trait]
     pub trait LeaseService: std::marker::Send + std::marker::Sync + 'static {
-        /// Leases up to max_items ready items, in the queue's order.
+        /// Leases up to max_items ready items, in the queue's order. With max_run, consecutive items of a group come together, as a
+        /// run.
         ///
         /// Returns as soon as it has at least one item. If no item is ready, it waits up to wait_timeout and then returns OK
         /// with an empty list. held_back then says why there is none.
@@ -1123,10 +1157,10 @@ pub mod lease_service_server {
         /// the items, send the call again with the same request_id. If you do not, call ReleaseClaims with it after the
         /// cancelled call has ended.
         ///
-        /// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes, groups), LIMIT_EXCEEDED
-        /// (worker_id, max_items, lease_duration, wait_timeout, groups), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
-        /// STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. While this instance stops: UNAVAILABLE with the reason DRAINING and
-        /// RetryInfo. Send the call again, and another instance accepts it.
+        /// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes, groups, max_run),
+        /// LIMIT_EXCEEDED (worker_id, max_items, lease_duration, wait_timeout, groups), QUEUE_NOT_FOUND, OVERLOADED,
+        /// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. While this instance stops: UNAVAILABLE with the
+        /// reason DRAINING and RetryInfo. Send the call again, and another instance accepts it.
         ///
         /// A claim that is waiting when the instance begins to stop ends OK with an empty list, before its wait_timeout. An
         /// error would fail every client without a retry policy. Send the next call on another connection: the instance
@@ -1162,6 +1196,10 @@ pub mod lease_service_server {
         /// malformed. The other completions of the call are applied. Only a field that belongs to the call as a whole is an
         /// error of the call.
         ///
+        /// The items of a run (Lease.run) are completed in their order. One call can complete several of them: the completions
+        /// count in the order of the call. A completion is refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its
+        /// run is leased.
+        ///
         /// Errors: INVALID_FIELD (fields of next), LIMIT_EXCEEDED (completions, completions.follow_ups for all follow-ups of
         /// the call together, fields of next), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED,
         /// DEADLINE_EXCEEDED, INTERNAL.
@@ -1177,6 +1215,9 @@ pub mod lease_service_server {
         /// An item with attempts left becomes ready again after a delay. An item without attempts left becomes dead. If `next`
         /// is set, also claims items of the same queue.
         ///
+        /// The failure of an item of a run (Lease.run) also releases the leases of the later items of the run. A failure is
+        /// refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its run is leased.
+        ///
         /// Errors: INVALID_FIELD (fields of next), LIMIT_EXCEEDED (failures, fields of next), QUEUE_NOT_FOUND, OVERLOADED,
         /// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
         async fn fail(
@@ -1184,6 +1225,10 @@ pub mod lease_service_server {
             request: tonic::Request<super::FailRequest>,
         ) -> std::result::Result<tonic::Response<super::FailResponse>, tonic::Status>;
         /// Returns items that were not processed. The attempt does not count.
+        ///
+        /// The release of an item of a run (Lease.run) also releases the leases of the later items of the run. A release is
+        /// refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its run is leased. So release the first item of the
+        /// run that is still leased.
         ///
         /// Errors: LIMIT_EXCEEDED (releases), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED,
         /// DEADLINE_EXCEEDED, INTERNAL.

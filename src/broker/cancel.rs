@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
-use lease_broker_store::{Cancellation, Cancelled, CancelledLease, Refusal};
+use lease_broker_store::{CancelResults, Cancellation, Cancelled, CancelledLease, Refusal};
 
 use super::Broker;
 use super::call_context::CallContext;
@@ -112,14 +112,18 @@ impl Broker {
         let parse_key = |text: &str| self.store.parse_key(queue.index, text);
         let checked = CheckedCancel::new(request, parse_key, context.span())?;
         let delay = checked.cancellation.delay;
-        let cancelled = if checked.leases.is_empty() {
-            Vec::new()
+        let CancelResults {
+            results: cancelled,
+            released,
+            ..
+        } = if checked.leases.is_empty() {
+            CancelResults::default()
         } else {
             context.begin()?;
             let (leases, cancellation) = (checked.leases.clone(), checked.cancellation.clone());
             let operations = &self.lease_operations;
             let cancelled = operations.cancel(queue.index, leases, cancellation);
-            cancelled.await?.results
+            cancelled.await?
         };
         let has_entered = |state| {
             let mut results = cancelled.iter();
@@ -127,7 +131,7 @@ impl Broker {
                 |result| matches!(result, Cancelled::Ended { state: new, .. } if *new == state),
             )
         };
-        if has_entered(State::Ready) {
+        if has_entered(State::Ready) || !released.is_empty() {
             queue.wakeups.notify_item_ready_in(Duration::ZERO);
         }
         if queue.spec.takes_turns() && has_entered(State::Dead) {

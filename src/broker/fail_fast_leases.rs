@@ -22,7 +22,7 @@ use uuid::Uuid;
 use super::lease_recorder::LeaseRecorder;
 use super::operation_metrics::Operation;
 use super::store_health::StoreHealth;
-use super::undelivered::{release_all, with_origins};
+use super::undelivered::{leases_to_release, release_all};
 
 /// A claim that runs on the store.
 type ClaimFuture = BoxFuture<'static, Result<Vec<Claimed>, StoreError>>;
@@ -47,7 +47,7 @@ fn release_late_leases(
         let late = late.filter(|(call, _)| !call.has_request_id);
         let late = late.flat_map(|(call, claimed)| {
             let abandoned = ReleaseReason::Abandoned;
-            let late = with_origins(claimed.items, call.duration);
+            let late = leases_to_release(claimed.items, call.duration);
             release_all(&leases.tracer, queue, abandoned, late)
         });
         let late: Arc<[Settlement]> = late.collect();
@@ -246,7 +246,8 @@ impl Leases for FailFastLeases {
         latest: Option<LatestTime>,
     ) -> Result<Reaped, StoreError> {
         let work = self.leases.reap(queue, limit, latest);
-        let items = |reaped: &Reaped| reaped.expired.len() + reaped.promoted;
+        let items =
+            |reaped: &Reaped| reaped.expired.len() + reaped.released.len() + reaped.promoted;
         self.run(queue, Operation::Reap, work, items).await
     }
 

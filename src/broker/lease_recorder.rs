@@ -10,9 +10,9 @@ use std::time::{Duration, SystemTime};
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::millis::duration_between;
 use lease_broker_store::{
-    CancelResults, Cancellation, CancelledLease, EndedLease, Ending, FollowUp, LatestTime, Leases,
-    QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, SettleResults, Settled, Settlement,
-    StoreError, TraceNote,
+    AppliedBatch, CancelResults, Cancellation, CancelledLease, EndedLease, Ending, FollowUp,
+    LatestTime, Leases, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, SettleResults,
+    Settled, Settlement, StoreError, TraceNote,
 };
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -143,6 +143,7 @@ impl LeaseRecorder {
                 this.tracer
                     .settled(queue, settlement, result, owner, settled.time);
             }
+            this.released(queue, &settled.released);
             Ok(settled)
         })
         .await
@@ -157,11 +158,7 @@ impl LeaseRecorder {
         let this = self.clone();
         self.run(async move {
             let released = this.store.release_claims(queue, tokens).await?;
-            let counters = this.metrics.queue(queue);
-            counters.add_ended(LeaseEnd::Released, released.ended.len());
-            this.observe_ended(queue, &released.ended, LeaseEnd::Released);
-            this.tracer
-                .ended(queue, &released.ended, LeaseEnd::Released, None);
+            this.released(queue, &released.ended);
             Ok(released)
         })
         .await
@@ -187,16 +184,19 @@ impl LeaseRecorder {
             this.observe_ended(queue, &cancelled.ended, LeaseEnd::Cancelled);
             this.tracer
                 .ended(queue, &cancelled.ended, LeaseEnd::Cancelled, call);
+            this.released(queue, &cancelled.released);
             Ok(cancelled)
         })
         .await
     }
 
-    /// Records leases that an operation on many items has cancelled.
-    pub(super) fn cancelled_by_operation(&self, queue: QueueIndex, ended: &[EndedLease]) {
+    /// Records leases that a batch of an operation on many items has ended.
+    pub(super) fn ended_by_operation(&self, queue: QueueIndex, applied: &AppliedBatch) {
+        let ended = &applied.ended;
         self.metrics.queue(queue).add_cancelled_leases(ended);
         self.observe_ended(queue, ended, LeaseEnd::Cancelled);
         self.tracer.ended(queue, ended, LeaseEnd::Cancelled, None);
+        self.released(queue, &applied.released);
     }
 
     /// Ends expired leases. See [`Leases::reap`].
@@ -221,9 +221,19 @@ impl LeaseRecorder {
                 this.observer.reaped(queue, delay);
             }
             this.tracer.reaped(queue, &reaped, start);
+            this.released(queue, &reaped.released);
             Ok(reaped)
         })
         .await
+    }
+
+    /// Records leases that were released without their lease ids: by the request id of their claim, or together with an earlier lease
+    /// of their run.
+    fn released(&self, queue: QueueIndex, leases: &[EndedLease]) {
+        let end = LeaseEnd::Released;
+        self.metrics.queue(queue).add_ended(end, leases.len());
+        self.observe_ended(queue, leases, end);
+        self.tracer.ended(queue, leases, end, None);
     }
 
     /// Stores the traces of leases that are about to end without their lease ids.

@@ -61,7 +61,7 @@ pub struct QueueCounters {
     pub undelivered: [Counter; ReleaseReason::ALL.len()],
     /// Completions that found no row.
     pub gone: Counter,
-    /// Settlements whose values the database refused, by [`LeaseCall`].
+    /// Settlements whose values the database refused, and those out of the order of their run, by [`LeaseCall`].
     pub refused: [Counter; LeaseCall::ALL.len()],
     /// Lease ids that the brokers of this database never gave for this queue.
     pub unknown_ids: Counter,

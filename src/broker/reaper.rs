@@ -49,7 +49,8 @@ impl Reaper {
             match run.await {
                 Ok(reaped) => {
                     last_run_failed = false;
-                    let count = reaped.expired.len() + reaped.promoted;
+                    let ended = reaped.expired.len() + reaped.released.len();
+                    let count = ended + reaped.promoted;
                     let more_are_due = count >= self.config.max_rows;
                     let time = reaped.time;
                     let clock_step = time
@@ -119,10 +120,14 @@ impl Reaper {
                 "lease expired"
             );
         }
+        if !reaped.released.is_empty() {
+            let leases = reaped.released.len();
+            tracing::info!(queue, leases, "later leases of runs released");
+        }
         if reaped.promoted > 0 {
             tracing::debug!(queue, items = reaped.promoted, "delayed items are ready");
         }
-        if !reaped.expired.is_empty() || reaped.promoted > 0 {
+        if !reaped.expired.is_empty() || !reaped.released.is_empty() || reaped.promoted > 0 {
             self.wakeups.items_ready.notify_one();
         }
     }

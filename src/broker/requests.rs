@@ -32,6 +32,8 @@ pub struct ClaimRequest {
     pub request_id: Option<Uuid>,
     /// Only items of these groups, as text: at most [`MAX_CLAIM_GROUPS`]. Empty: of all groups.
     pub groups: Vec<String>,
+    /// The maximum number of consecutive items of a group, as a run. The queue bounds it. 0 and 1: one item of a group.
+    pub max_run: usize,
 }
 
 impl ClaimRequest {
@@ -60,7 +62,7 @@ impl ClaimRequest {
             Some(request) => secret.token_of_request(&queue.name, owner, &self.worker_id, request),
         };
         Ok(ClaimCall {
-            max_run: 1,
+            max_run: self.max_run,
             groups: claim_groups(&self.groups, token, parse_group)?,
             token,
             has_request_id: self.request_id.is_some(),

@@ -10,6 +10,8 @@
 //! | The caller is gone before the response is built, or the response has no room for all leases. | the `Drop` of [`UndeliveredLeases`] |
 //! | The caller is gone before the response begins to leave. | the `Drop` of [`Delivery`] |
 //!
+//! Of a run, only the first lease is released: the store releases those behind it together with it, and refuses their release alone.
+//!
 //! If the caller of a call with a request id is gone, all keep the leases. The caller may have sent the call again, and another
 //! broker may have given it the same leases. If it does not want them, it releases them by the request id.
 
@@ -165,7 +167,8 @@ impl UndeliveredLeases {
     /// are kept if the response does not leave.
     ///
     /// A claim leases only items that fit. Leases are released here if the size of an item was underestimated, or if a
-    /// claim with a request id is sent again with a smaller limit. The first lease always fits.
+    /// claim with a request id is sent again with a smaller limit. The first lease always fits. A run that does not fit is released as a
+    /// whole. If it is the first, its later leases cannot be released, and stay until they expire.
     ///
     /// An item whose key is too long for a lease id becomes dead instead. No worker could settle its lease.
     pub fn deliver(
@@ -182,7 +185,8 @@ impl UndeliveredLeases {
                 bytes += item_size.of(item);
                 bytes <= max_bytes
             });
-            fits.count().max(1).min(self.items.len())
+            let count = fits.count().max(1).min(self.items.len());
+            end_of_whole_runs(&self.items, count)
         };
         let rest = self.items.split_off(count);
         let delivered = std::mem::replace(&mut self.items, rest);
@@ -190,7 +194,7 @@ impl UndeliveredLeases {
         let (queue, duration) = (self.queue.clone(), self.duration);
         let is_released = !self.has_request_id && !delivered.is_empty();
         let delivery = is_released.then(|| {
-            let leases = delivered.iter();
+            let leases = delivered.iter().filter(first_of_runs());
             Delivery {
                 leases: leases
                     .map(|item| (item.lease.clone(), origin_of(item, duration)))
@@ -221,6 +225,7 @@ impl UndeliveredLeases {
 /// Leases in a response that has not left yet. If it is dropped before [`Self::confirm`], they are released at once, in the
 /// background: no worker can know them.
 pub struct Delivery {
+    /// The leases to release. Of a run, it is the first.
     leases: Vec<(LeaseRef, LeaseOrigin)>,
     queue: Arc<LeasedQueue>,
     has_left: AtomicBool,
@@ -253,7 +258,7 @@ impl Drop for UndeliveredLeases {
         };
         let undelivered = std::mem::take(&mut self.items);
         self.queue
-            .release(reason, with_origins(undelivered, self.duration));
+            .release(reason, leases_to_release(undelivered, self.duration));
     }
 }
 
@@ -278,15 +283,32 @@ fn origin_of(item: &ClaimedItem, duration: Duration) -> LeaseOrigin {
     )
 }
 
-/// Returns the leases of these items, which a claim of `duration` got.
-pub(super) fn with_origins(
+/// Returns the leases to release so that none of these items, which a claim of `duration` got, stays leased. Of a run, it is the first.
+pub(super) fn leases_to_release(
     items: Vec<ClaimedItem>,
     duration: Duration,
 ) -> impl Iterator<Item = (LeaseRef, LeaseOrigin)> {
-    items.into_iter().map(move |item| {
+    let mut is_first = first_of_runs();
+    let first = items.into_iter().filter(move |item| is_first(&item));
+    first.map(move |item| {
         let origin = origin_of(&item, duration);
         (item.lease, origin)
     })
+}
+
+/// Returns a filter that leaves one item of each run: the first.
+fn first_of_runs() -> impl FnMut(&&ClaimedItem) -> bool {
+    let mut last_run = 0;
+    move |item| item.run == 0 || std::mem::replace(&mut last_run, item.run) != item.run
+}
+
+/// Returns the number of the first items, up to `count`, that does not divide a run. A run that begins the list is divided.
+fn end_of_whole_runs(items: &[ClaimedItem], count: usize) -> usize {
+    let next_run = items.get(count).map_or(0, |item| item.run);
+    let begin = items[..count]
+        .iter()
+        .position(|item| item.run != 0 && item.run == next_run);
+    begin.filter(|begin| *begin > 0).unwrap_or(count)
 }
 
 /// Returns the settlement that makes an item dead because its key is too long for a lease id.
@@ -319,4 +341,59 @@ pub(super) fn release_all(
         tracer.prepare(queue, &mut release);
         release
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use lease_broker_model::key::Key;
+    use lease_broker_store::LeaseExpiry;
+    use lease_broker_value::Value;
+
+    use super::*;
+
+    /// Returns leased items of these runs. Their keys count up from 0.
+    fn items(runs: &[u32]) -> Vec<ClaimedItem> {
+        let item = |(key, &run): (i64, &u32)| ClaimedItem {
+            lease: LeaseRef {
+                key: Key(vec![Value::Int(key)].into()),
+                token: uuid::Uuid::nil(),
+                fence: 1,
+                attempt: 1,
+            },
+            columns: Vec::new(),
+            expiry: LeaseExpiry {
+                expire_time: 0,
+                time_left: Duration::ZERO,
+            },
+            ready_time: None,
+            trace_parent: None,
+            checkpoint: None,
+            run,
+        };
+        (0..).zip(runs).map(item).collect()
+    }
+
+    #[test]
+    fn first_lease_of_each_run_is_released() {
+        let released = |runs: &[u32]| -> Vec<String> {
+            let leases = leases_to_release(items(runs), Duration::ZERO);
+            leases.map(|(lease, _)| lease.key.to_string()).collect()
+        };
+        assert_eq!(released(&[0, 0, 0]), ["0", "1", "2"]);
+        assert_eq!(
+            released(&[1, 1, 2, 0, 3, 3, 3, 0]),
+            ["0", "2", "3", "4", "7"]
+        );
+    }
+
+    #[test]
+    fn response_that_is_full_ends_between_runs() {
+        let end = |runs: &[u32], count| end_of_whole_runs(&items(runs), count);
+        assert_eq!(end(&[0, 0, 0], 2), 2);
+        assert_eq!(end(&[1, 1, 2, 2, 2], 4), 2);
+        assert_eq!(end(&[1, 1, 2, 2, 2], 2), 2);
+        assert_eq!(end(&[1, 1, 2, 2, 2], 5), 5);
+        // The first lease always fits.
+        assert_eq!(end(&[1, 1, 2], 1), 1);
+    }
 }

@@ -42,6 +42,9 @@ pub(super) struct Claim {
     /// Only items of this group, such as 42. Repeat the flag for several groups
     #[arg(long = "group", value_name = "GROUP")]
     groups: Vec<String>,
+    /// Maximum number of consecutive items of a group, as a run. Complete them one after the other, in the order of the output
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    max_run: i32,
     /// UUID of this claim. A later claim with the same UUID returns the same leases if they are still held
     #[arg(long, value_name = "UUID")]
     request_id: Option<String>,
@@ -60,13 +63,15 @@ impl Claim {
             wait_timeout: self.wait.map(proto_duration),
             request_id: self.request_id.unwrap_or_default(),
             groups: self.groups,
+            max_run: self.max_run,
             ..proto::ClaimBatchRequest::default()
         };
         let leases = client.claim_batch(request).await?.into_inner().leases;
+        let has_runs = leases.iter().any(|lease| lease.run != 0);
         let mut newer = Vec::new();
         let rows: Vec<Row> = leases
             .into_iter()
-            .map(|lease| row_of(lease, &mut newer))
+            .map(|lease| row_of(lease, has_runs, &mut newer))
             .collect();
         self.client.output.print(&rows, "no item is ready");
         if newer.is_empty() {
@@ -87,8 +92,9 @@ fn default_worker() -> String {
     }
 }
 
-/// Returns the row of a lease. Adds to `newer` the columns whose values this program cannot show.
-fn row_of(lease: proto::Lease, newer: &mut Vec<String>) -> Row {
+/// Returns the row of a lease. `shows_run`: it has the number of its run. Adds to `newer` the columns whose values this program
+/// cannot show.
+fn row_of(lease: proto::Lease, shows_run: bool, newer: &mut Vec<String>) -> Row {
     let item = lease.item.unwrap_or_default();
     let mut columns = Map::new();
     for (name, value) in item.columns {
@@ -97,10 +103,12 @@ fn row_of(lease: proto::Lease, newer: &mut Vec<String>) -> Row {
             Err(UnknownKind) => newer.push(name),
         }
     }
+    let mut row = Row::default().field("key", item.key);
+    if shows_run {
+        row = row.field("run", lease.run);
+    }
     // The fields that only programs use would make the table too wide.
-    Row::default()
-        .field("key", item.key)
-        .field("attempt", lease.attempt)
+    row.field("attempt", lease.attempt)
         .field("fencing_token", lease.fencing_token)
         .duration("time_left", std_duration(lease.time_left))
         .data("expire_time", proto_moment(lease.expire_time))

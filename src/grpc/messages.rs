@@ -53,6 +53,8 @@ pub(super) fn claim_from_proto(
         wait_timeout: duration_from_proto("wait_timeout", request.wait_timeout)?,
         max_items: usize::try_from(request.max_items)
             .map_err(|_| Error::invalid("max_items", "must be at least 1"))?,
+        max_run: usize::try_from(request.max_run)
+            .map_err(|_| Error::invalid("max_run", "must not be negative"))?,
         lease_duration: duration_from_proto("lease_duration", request.lease_duration)?,
         request_id: request_id_from_proto("request_id", &request.request_id)?,
         queue: request.queue,
@@ -135,6 +137,7 @@ pub(super) fn next_claim_from_proto(
         request_id: next.request_id,
         max_bytes: next.max_bytes,
         groups: next.groups,
+        max_run: next.max_run,
     };
     claim_from_proto(request, max_response_bytes).map_err(|error| error.in_message("next"))
 }
@@ -280,6 +283,7 @@ pub(super) fn lease_to_proto(column_names: &[String], lease: DeliveredLease) -> 
         ready_time: item.ready_time.map(timestamp),
         max_attempts: i32::try_from(lease.max_attempts.unwrap_or(0)).unwrap_or(i32::MAX),
         checkpoint: item.checkpoint,
+        run: i32::try_from(item.run).unwrap_or(i32::MAX),
         item: Some(proto::Item {
             key: item.lease.key.to_string(),
             columns,
@@ -417,8 +421,8 @@ fn refusal_to_proto(refusal: Refusal) -> proto::Refusal {
         ProblemKind::AlreadyExists => Reason::AlreadyExists,
         ProblemKind::Check => Reason::Check,
         ProblemKind::ForeignKey => Reason::ForeignKey,
-        ProblemKind::OutOfOrder => proto::RefusalReason::Unspecified,
         ProblemKind::Trigger => Reason::Trigger,
+        ProblemKind::OutOfOrder => Reason::OutOfOrder,
     };
     proto::Refusal {
         reason: reason.into(),

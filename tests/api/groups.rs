@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use lease_broker_proto::{
-    ClaimBatchRequest, ClaimBatchResponse, CompleteRequest, Completion, GroupState, HeldBack,
-    ItemState, ListGroupsRequest, ListGroupsResponse, NextClaim, PauseGroupRequest,
-    PauseGroupResponse, QueueLimits, QueueRate, ResumeGroupRequest, SetQueueLimitsRequest,
+    ClaimBatchRequest, ClaimBatchResponse, CompleteRequest, Completion, Failure, GroupState,
+    HeldBack, ItemState, Lease, ListGroupsRequest, ListGroupsResponse, NextClaim, Outcome,
+    PauseGroupRequest, PauseGroupResponse, QueueLimits, QueueRate, RefusalReason,
+    ResumeGroupRequest, SetQueueLimitsRequest, SettleResult,
 };
 use tokio::time::Instant;
 use tonic::Code;
 
 use crate::api::waiting_claims::{NO_POLLS, WAIT};
 use crate::support::api_error::assert_field_error;
-use crate::support::client::{Client, lease_ids, payload};
+use crate::support::client::{Client, failure, key, lease_ids, payload};
 use crate::support::server::Server;
 use crate::support::timeout::with_timeout;
 
@@ -190,6 +191,101 @@ async fn groups_that_cannot_be_claimed_are_refused() {
     let request = of_groups(client.claim_request(1), &["a"]);
     let refused = client.rpc.clone().claim_batch(request).await;
     assert_field_error(refused, Code::InvalidArgument, "INVALID_FIELD", "groups[0]");
+}
+
+/// Starts a broker whose groups have runs of up to three items.
+async fn server_with_runs() -> (Server, Client) {
+    let runs = "group = { column = 'payload', run = 3 }";
+    let grouped = GROUPED.replace("group = 'payload'", runs);
+    let server = Server::with_config(&format!("{NO_POLLS}{grouped}")).await;
+    let client = server.client().await;
+    (server, client)
+}
+
+fn with_run(request: ClaimBatchRequest, max_run: i32) -> ClaimBatchRequest {
+    ClaimBatchRequest { max_run, ..request }
+}
+
+fn outcomes(results: &[SettleResult]) -> Vec<Outcome> {
+    results.iter().map(SettleResult::outcome).collect()
+}
+
+fn assert_out_of_order(results: &[SettleResult]) {
+    assert_eq!(outcomes(results), [Outcome::Refused]);
+    let refusal = results[0].refusal.as_ref().expect("a refusal");
+    assert_eq!(refusal.reason(), RefusalReason::OutOfOrder);
+}
+
+#[tokio::test]
+async fn items_of_a_run_are_settled_in_their_order() {
+    let (_server, client) = server_with_runs().await;
+    client.enqueue(&["a", "a", "b", "a", "a"]).await;
+    // The queue's own maximum is 3.
+    let claimed = client
+        .try_claim(with_run(client.claim_request(9), 99))
+        .await;
+    let (run, other): (Vec<Lease>, Vec<Lease>) = claimed
+        .expect("a claim")
+        .into_iter()
+        .partition(|lease| payload(lease) == "a");
+    let keys: Vec<&str> = run.iter().map(key).collect();
+    assert_eq!(keys, ["1", "2", "4"]);
+    assert_eq!(other.len(), 1);
+    assert!(run[0].run != 0 && run.iter().all(|lease| lease.run == run[0].run));
+    assert_ne!(other[0].run, run[0].run);
+    let ids = lease_ids(&run);
+    assert_out_of_order(&client.complete(&ids[1..2]).await);
+    assert_out_of_order(&client.release(&ids[1..2]).await);
+    assert_out_of_order(&[client.fail(ids[1], "early").await]);
+    // The completions of a call count in its order.
+    let in_order = client.complete(&ids[..2]).await;
+    assert_eq!(outcomes(&in_order), [Outcome::Applied; 2]);
+    assert_eq!(claim(&client, 9).await.held_back(), HeldBack::GroupsBusy);
+    let last = client.complete(&ids[2..]).await;
+    assert_eq!(outcomes(&last), [Outcome::Applied]);
+    let single = client.claim_one().await;
+    assert_eq!((key(&single), single.run), ("5", 0));
+}
+
+#[tokio::test]
+async fn failure_in_a_run_releases_the_later_items() {
+    let (_server, client) = server_with_runs().await;
+    client.enqueue(&["a", "a", "a"]).await;
+    let first = client.try_claim(with_run(client.claim_request(9), 3)).await;
+    let first = first.expect("a claim");
+    let ids = lease_ids(&first);
+    assert_eq!(ids.len(), 3);
+    let waiting = tokio::spawn({
+        let request = with_run(client.waiting_claim_request(9, WAIT), 2);
+        let client = client.clone();
+        async move { client.try_claim(request).await }
+    });
+    client.wait_until_received().await;
+    let dead = Failure {
+        dead_letter: true,
+        ..failure(ids[0], "wrong")
+    };
+    let failed = client.try_fail(vec![dead]).await.expect("a failure");
+    assert_eq!(outcomes(&failed), [Outcome::Applied]);
+    let next = with_timeout(waiting).await.expect("a task");
+    let next = next.expect("a claim");
+    let found: Vec<_> = next
+        .iter()
+        .map(|lease| (key(lease), lease.attempt))
+        .collect();
+    assert_eq!(found, [("2", 1), ("3", 1)]);
+    let late = client.complete(&ids[1..]).await;
+    assert_eq!(outcomes(&late), [Outcome::LeaseLost; 2]);
+    let in_order = client.complete(&lease_ids(&next)).await;
+    assert_eq!(outcomes(&in_order), [Outcome::Applied; 2]);
+}
+
+#[tokio::test]
+async fn queue_without_runs_gives_single_items() {
+    let (_server, client) = server("").await;
+    client.enqueue(&["a", "a"]).await;
+    let claimed = client.try_claim(with_run(client.claim_request(9), 2)).await;
+    assert_eq!(claimed.expect("a claim").len(), 1);
 }
 
 #[tokio::test]

@@ -121,6 +121,9 @@ async fn invalid_claim_field_is_named() {
             .rejects_claim(|r| r.max_items = count, "max_items")
             .await;
     }
+    for run in [-1, i32::MIN] {
+        fixture.rejects_claim(|r| r.max_run = run, "max_run").await;
+    }
     let wrong = [
         duration(-1, 0),
         duration(0, -1),

@@ -234,7 +234,12 @@ async fn invalid_next_field_is_named() {
         request_id: "again".to_owned(),
         ..next(1)
     };
+    let negative_run = NextClaim {
+        max_run: -1,
+        ..next(1)
+    };
     for (invalid_next, (code, reason), field) in [
+        (negative_run, invalid, "next.max_run"),
         (without_worker, invalid, "next.worker_id"),
         (next(0), invalid, "next.max_items"),
         (next(-1), invalid, "next.max_items"),

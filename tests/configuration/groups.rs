@@ -49,6 +49,50 @@ fn groups_are_strict_by_default() {
 }
 
 #[test]
+fn strict_groups_can_have_runs() {
+    for (settings, run) in [
+        ("[queues.a]\ngroup = { column = 'Customer', run = 1 }", 1),
+        ("[queues.a]\ngroup = { column = 'Customer', run = 10 }", 10),
+        (
+            "[queues.a]\ngroup = { column = 'Customer', run = 100 }",
+            100,
+        ),
+    ] {
+        let expected = of_customer(GroupOrder::Strict { halts: false, run });
+        assert_eq!(groups(settings), Some(expected));
+        assert_eq!(queue(settings).max_run(), run as usize);
+    }
+    let halts = "[queues.a]\ngroup = { column = 'Customer', on_dead = 'halt', run = 5 }";
+    let policy = groups(halts).map(|groups| groups.policy());
+    let expected = "strict, halts at dead items, runs of up to 5, by Customer";
+    assert_eq!(policy.as_deref(), Some(expected));
+    let parallel = "[queues.a]\ngroup = { column = 'Customer', order = 'none', run = 1 }";
+    assert_eq!(queue(parallel).max_run(), 1);
+}
+
+#[test]
+fn runs_that_a_group_cannot_have_are_refused() {
+    for (settings, problem) in [
+        (
+            "[queues.a]\ngroup = { column = 'C', run = 0 }",
+            "is not between 1 and 100",
+        ),
+        (
+            "[queues.a]\ngroup = { column = 'C', run = 101 }",
+            "is not between 1 and 100",
+        ),
+        (
+            "[queues.a]\ngroup = { column = 'C', order = 'none', run = 2 }",
+            "needs order = \"strict\"",
+        ),
+    ] {
+        let error = from_file(settings).expect_err(settings);
+        assert_eq!(error.key, "queues.a.group.run", "{settings}");
+        assert!(error.to_string().contains(problem), "{settings}: {error}");
+    }
+}
+
+#[test]
 fn groups_without_an_order_can_have_several_leases() {
     for (settings, max_leases) in [
         (

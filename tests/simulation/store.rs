@@ -127,6 +127,7 @@ fn claimed_item(id: i64, row: &LeaseRow, now: i64) -> ClaimedItem {
         columns: Vec::new(),
         trace_parent: None,
         checkpoint: None,
+        run: 0,
     }
 }
 
@@ -307,6 +308,7 @@ impl Leases for SimulatedStore {
                 results.reverse();
             }
             Ok(SettleResults {
+                released: Vec::new(),
                 time: Some(database.now()),
                 owners: vec![None; results.len()],
                 results,

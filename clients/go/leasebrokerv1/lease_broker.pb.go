@@ -217,7 +217,8 @@ const (
 	Outcome_OUTCOME_GONE Outcome = 3
 	// The service or the database cannot apply this entry as it was sent. The call changed nothing for it, and a lease
 	// that was held is still held, until it expires. The result's refusal has the reason. The same entry has the same outcome
-	// when it is sent again. Correct it, or report the problem with Fail.
+	// when it is sent again. Correct it, or report the problem with Fail. REFUSAL_REASON_OUT_OF_ORDER is different: the entry
+	// can be applied when it is sent again after the earlier items of its run are completed.
 	Outcome_OUTCOME_REFUSED Outcome = 4
 )
 
@@ -289,6 +290,8 @@ const (
 	RefusalReason_REFUSAL_REASON_FOREIGN_KEY RefusalReason = 7
 	// A trigger refuses the change.
 	RefusalReason_REFUSAL_REASON_TRIGGER RefusalReason = 8
+	// An earlier item of the run is still leased. Complete the items of a run in their order (Lease.run).
+	RefusalReason_REFUSAL_REASON_OUT_OF_ORDER RefusalReason = 9
 )
 
 // Enum value maps for RefusalReason.
@@ -303,6 +306,7 @@ var (
 		6: "REFUSAL_REASON_CHECK",
 		7: "REFUSAL_REASON_FOREIGN_KEY",
 		8: "REFUSAL_REASON_TRIGGER",
+		9: "REFUSAL_REASON_OUT_OF_ORDER",
 	}
 	RefusalReason_value = map[string]int32{
 		"REFUSAL_REASON_UNSPECIFIED":         0,
@@ -314,6 +318,7 @@ var (
 		"REFUSAL_REASON_CHECK":               6,
 		"REFUSAL_REASON_FOREIGN_KEY":         7,
 		"REFUSAL_REASON_TRIGGER":             8,
+		"REFUSAL_REASON_OUT_OF_ORDER":        9,
 	}
 )
 
@@ -438,7 +443,12 @@ type ClaimBatchRequest struct {
 	// Only items of these groups: values of the column that names groups, each as text in the form of Item.key, up to 100. The
 	// queue must have groups in its configuration. The call obeys the rules of the groups as other calls do, and other groups
 	// keep their turns. Empty: items of all groups, and those that belong to none.
-	Groups        []string `protobuf:"bytes,8,rep,name=groups,proto3" json:"groups,omitempty"`
+	Groups []string `protobuf:"bytes,8,rep,name=groups,proto3" json:"groups,omitempty"`
+	// The maximum number of consecutive items of a group that the call leases together, as a run. The queue must allow runs in
+	// its configuration, and its own maximum counts if it is smaller. The worker processes the items of a run one after the
+	// other, in the order of the response. It begins an item only after the completion of the one before was applied. 0 or 1:
+	// one item of a group. Without effect on a queue without runs.
+	MaxRun        int32 `protobuf:"varint,9,opt,name=max_run,json=maxRun,proto3" json:"max_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -529,10 +539,18 @@ func (x *ClaimBatchRequest) GetGroups() []string {
 	return nil
 }
 
+func (x *ClaimBatchRequest) GetMaxRun() int32 {
+	if x != nil {
+		return x.MaxRun
+	}
+	return 0
+}
+
 // The leases of a claim.
 type ClaimBatchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The leases, in the queue's order. Empty if no item was ready.
+	// The leases, in the queue's order. With groups: group by group in their turns, the items of a run in the queue's order.
+	// Empty if no item was ready.
 	Leases []*Lease `protobuf:"bytes,1,rep,name=leases,proto3" json:"leases,omitempty"`
 	// The first ready items that are larger than max_bytes by themselves, at most 10. They are not leased and not changed.
 	// A claim with a larger max_bytes gets them. A claim looks at no more than max_items + 100 ready items. An item that is
@@ -689,7 +707,12 @@ type Lease struct {
 	ReadyTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=ready_time,json=readyTime,proto3" json:"ready_time,omitempty"`
 	// The checkpoint that an earlier lease of this item stored last. Continue the work from there. Absent: there is none,
 	// or the queue has no checkpoints.
-	Checkpoint    []byte `protobuf:"bytes,10,opt,name=checkpoint,proto3,oneof" json:"checkpoint,omitempty"`
+	Checkpoint []byte `protobuf:"bytes,10,opt,name=checkpoint,proto3,oneof" json:"checkpoint,omitempty"`
+	// The number of the run to which the lease belongs: leases of one response with the same number are one run, in the order
+	// of the response. If an item of the run fails, is released, is cancelled or expires, the leases of the later items are
+	// released with it: they have the outcome OUTCOME_LEASE_LOST from then on, and their attempts do not count. 0: the claim
+	// asked for no runs, or the item belongs to no group.
+	Run           int32 `protobuf:"varint,11,opt,name=run,proto3" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -792,6 +815,13 @@ func (x *Lease) GetCheckpoint() []byte {
 		return x.Checkpoint
 	}
 	return nil
+}
+
+func (x *Lease) GetRun() int32 {
+	if x != nil {
+		return x.Run
+	}
+	return 0
 }
 
 // A row of the queue's table.
@@ -1465,7 +1495,9 @@ type NextClaim struct {
 	// The maximum size of the response in bytes, as in ClaimBatchRequest. The results of the settlements count too.
 	MaxBytes int32 `protobuf:"varint,5,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
 	// Only items of these groups, as in ClaimBatchRequest.
-	Groups        []string `protobuf:"bytes,6,rep,name=groups,proto3" json:"groups,omitempty"`
+	Groups []string `protobuf:"bytes,6,rep,name=groups,proto3" json:"groups,omitempty"`
+	// The maximum number of consecutive items of a group, as in ClaimBatchRequest.
+	MaxRun        int32 `protobuf:"varint,7,opt,name=max_run,json=maxRun,proto3" json:"max_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1540,6 +1572,13 @@ func (x *NextClaim) GetGroups() []string {
 		return x.Groups
 	}
 	return nil
+}
+
+func (x *NextClaim) GetMaxRun() int32 {
+	if x != nil {
+		return x.MaxRun
+	}
+	return 0
 }
 
 // Completes one item.
@@ -2705,7 +2744,7 @@ var File_leasebroker_v1_lease_broker_proto protoreflect.FileDescriptor
 
 const file_leasebroker_v1_lease_broker_proto_rawDesc = "" +
 	"\n" +
-	"!leasebroker/v1/lease_broker.proto\x12\x0eleasebroker.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb7\x02\n" +
+	"!leasebroker/v1/lease_broker.proto\x12\x0eleasebroker.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd0\x02\n" +
 	"\x11ClaimBatchRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x1b\n" +
 	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x1b\n" +
@@ -2715,7 +2754,8 @@ const file_leasebroker_v1_lease_broker_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x06 \x01(\tR\trequestId\x12\x1b\n" +
 	"\tmax_bytes\x18\a \x01(\x05R\bmaxBytes\x12\x16\n" +
-	"\x06groups\x18\b \x03(\tR\x06groups\"\xf1\x01\n" +
+	"\x06groups\x18\b \x03(\tR\x06groups\x12\x17\n" +
+	"\amax_run\x18\t \x01(\x05R\x06maxRun\"\xf1\x01\n" +
 	"\x12ClaimBatchResponse\x12-\n" +
 	"\x06leases\x18\x01 \x03(\v2\x15.leasebroker.v1.LeaseR\x06leases\x129\n" +
 	"\ttoo_large\x18\x02 \x03(\v2\x1c.leasebroker.v1.TooLargeItemR\btooLarge\x125\n" +
@@ -2725,7 +2765,7 @@ const file_leasebroker_v1_lease_broker_proto_rawDesc = "" +
 	"\fTooLargeItem\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1d\n" +
 	"\n" +
-	"size_bytes\x18\x02 \x01(\x05R\tsizeBytes\"\xb5\x03\n" +
+	"size_bytes\x18\x02 \x01(\x05R\tsizeBytes\"\xc7\x03\n" +
 	"\x05Lease\x12\x19\n" +
 	"\blease_id\x18\x01 \x01(\tR\aleaseId\x12(\n" +
 	"\x04item\x18\x02 \x01(\v2\x14.leasebroker.v1.ItemR\x04item\x12\x18\n" +
@@ -2741,7 +2781,8 @@ const file_leasebroker_v1_lease_broker_proto_rawDesc = "" +
 	"\n" +
 	"checkpoint\x18\n" +
 	" \x01(\fH\x00R\n" +
-	"checkpoint\x88\x01\x01B\r\n" +
+	"checkpoint\x88\x01\x01\x12\x10\n" +
+	"\x03run\x18\v \x01(\x05R\x03runB\r\n" +
 	"\v_checkpoint\"\xae\x01\n" +
 	"\x04Item\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12;\n" +
@@ -2793,7 +2834,7 @@ const file_leasebroker_v1_lease_broker_proto_rawDesc = "" +
 	"\x0fCompleteRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12<\n" +
 	"\vcompletions\x18\x02 \x03(\v2\x1a.leasebroker.v1.CompletionR\vcompletions\x12-\n" +
-	"\x04next\x18\x03 \x01(\v2\x19.leasebroker.v1.NextClaimR\x04next\"\xdb\x01\n" +
+	"\x04next\x18\x03 \x01(\v2\x19.leasebroker.v1.NextClaimR\x04next\"\xf4\x01\n" +
 	"\tNextClaim\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x1b\n" +
 	"\tmax_items\x18\x02 \x01(\x05R\bmaxItems\x12@\n" +
@@ -2801,7 +2842,8 @@ const file_leasebroker_v1_lease_broker_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x04 \x01(\tR\trequestId\x12\x1b\n" +
 	"\tmax_bytes\x18\x05 \x01(\x05R\bmaxBytes\x12\x16\n" +
-	"\x06groups\x18\x06 \x03(\tR\x06groups\"\xfc\x01\n" +
+	"\x06groups\x18\x06 \x03(\tR\x06groups\x12\x17\n" +
+	"\amax_run\x18\a \x01(\x05R\x06maxRun\"\xfc\x01\n" +
 	"\n" +
 	"Completion\x12\x19\n" +
 	"\blease_id\x18\x01 \x01(\tR\aleaseId\x127\n" +
@@ -2912,7 +2954,7 @@ const file_leasebroker_v1_lease_broker_proto_rawDesc = "" +
 	"\x0fOUTCOME_APPLIED\x10\x01\x12\x16\n" +
 	"\x12OUTCOME_LEASE_LOST\x10\x02\x12\x10\n" +
 	"\fOUTCOME_GONE\x10\x03\x12\x13\n" +
-	"\x0fOUTCOME_REFUSED\x10\x04*\xb6\x02\n" +
+	"\x0fOUTCOME_REFUSED\x10\x04*\xd7\x02\n" +
 	"\rRefusalReason\x12\x1e\n" +
 	"\x1aREFUSAL_REASON_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cREFUSAL_REASON_INVALID_FIELD\x10\x01\x12\"\n" +
@@ -2922,7 +2964,8 @@ const file_leasebroker_v1_lease_broker_proto_rawDesc = "" +
 	"\x1dREFUSAL_REASON_ALREADY_EXISTS\x10\x05\x12\x18\n" +
 	"\x14REFUSAL_REASON_CHECK\x10\x06\x12\x1e\n" +
 	"\x1aREFUSAL_REASON_FOREIGN_KEY\x10\a\x12\x1a\n" +
-	"\x16REFUSAL_REASON_TRIGGER\x10\b*\x9b\x01\n" +
+	"\x16REFUSAL_REASON_TRIGGER\x10\b\x12\x1f\n" +
+	"\x1bREFUSAL_REASON_OUT_OF_ORDER\x10\t*\x9b\x01\n" +
 	"\tItemState\x12\x1a\n" +
 	"\x16ITEM_STATE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10ITEM_STATE_READY\x10\x01\x12\x15\n" +

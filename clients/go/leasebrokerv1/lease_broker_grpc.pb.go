@@ -134,7 +134,8 @@ const (
 //
 // Leases rows of database tables to workers.
 type LeaseServiceClient interface {
-	// Leases up to max_items ready items, in the queue's order.
+	// Leases up to max_items ready items, in the queue's order. With max_run, consecutive items of a group come together, as a
+	// run.
 	//
 	// Returns as soon as it has at least one item. If no item is ready, it waits up to wait_timeout and then returns OK
 	// with an empty list. held_back then says why there is none.
@@ -145,10 +146,10 @@ type LeaseServiceClient interface {
 	// the items, send the call again with the same request_id. If you do not, call ReleaseClaims with it after the
 	// cancelled call has ended.
 	//
-	// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes, groups), LIMIT_EXCEEDED
-	// (worker_id, max_items, lease_duration, wait_timeout, groups), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
-	// STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. While this instance stops: UNAVAILABLE with the reason DRAINING and
-	// RetryInfo. Send the call again, and another instance accepts it.
+	// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes, groups, max_run),
+	// LIMIT_EXCEEDED (worker_id, max_items, lease_duration, wait_timeout, groups), QUEUE_NOT_FOUND, OVERLOADED,
+	// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. While this instance stops: UNAVAILABLE with the
+	// reason DRAINING and RetryInfo. Send the call again, and another instance accepts it.
 	//
 	// A claim that is waiting when the instance begins to stop ends OK with an empty list, before its wait_timeout. An
 	// error would fail every client without a retry policy. Send the next call on another connection: the instance
@@ -172,6 +173,10 @@ type LeaseServiceClient interface {
 	// malformed. The other completions of the call are applied. Only a field that belongs to the call as a whole is an
 	// error of the call.
 	//
+	// The items of a run (Lease.run) are completed in their order. One call can complete several of them: the completions
+	// count in the order of the call. A completion is refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its
+	// run is leased.
+	//
 	// Errors: INVALID_FIELD (fields of next), LIMIT_EXCEEDED (completions, completions.follow_ups for all follow-ups of
 	// the call together, fields of next), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED,
 	// DEADLINE_EXCEEDED, INTERNAL.
@@ -181,10 +186,17 @@ type LeaseServiceClient interface {
 	// An item with attempts left becomes ready again after a delay. An item without attempts left becomes dead. If `next`
 	// is set, also claims items of the same queue.
 	//
+	// The failure of an item of a run (Lease.run) also releases the leases of the later items of the run. A failure is
+	// refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its run is leased.
+	//
 	// Errors: INVALID_FIELD (fields of next), LIMIT_EXCEEDED (failures, fields of next), QUEUE_NOT_FOUND, OVERLOADED,
 	// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
 	Fail(ctx context.Context, in *FailRequest, opts ...grpc.CallOption) (*FailResponse, error)
 	// Returns items that were not processed. The attempt does not count.
+	//
+	// The release of an item of a run (Lease.run) also releases the leases of the later items of the run. A release is
+	// refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its run is leased. So release the first item of the
+	// run that is still leased.
 	//
 	// Errors: LIMIT_EXCEEDED (releases), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED,
 	// DEADLINE_EXCEEDED, INTERNAL.
@@ -314,7 +326,8 @@ func (c *leaseServiceClient) Enqueue(ctx context.Context, in *EnqueueRequest, op
 //
 // Leases rows of database tables to workers.
 type LeaseServiceServer interface {
-	// Leases up to max_items ready items, in the queue's order.
+	// Leases up to max_items ready items, in the queue's order. With max_run, consecutive items of a group come together, as a
+	// run.
 	//
 	// Returns as soon as it has at least one item. If no item is ready, it waits up to wait_timeout and then returns OK
 	// with an empty list. held_back then says why there is none.
@@ -325,10 +338,10 @@ type LeaseServiceServer interface {
 	// the items, send the call again with the same request_id. If you do not, call ReleaseClaims with it after the
 	// cancelled call has ended.
 	//
-	// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes, groups), LIMIT_EXCEEDED
-	// (worker_id, max_items, lease_duration, wait_timeout, groups), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
-	// STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. While this instance stops: UNAVAILABLE with the reason DRAINING and
-	// RetryInfo. Send the call again, and another instance accepts it.
+	// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes, groups, max_run),
+	// LIMIT_EXCEEDED (worker_id, max_items, lease_duration, wait_timeout, groups), QUEUE_NOT_FOUND, OVERLOADED,
+	// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. While this instance stops: UNAVAILABLE with the
+	// reason DRAINING and RetryInfo. Send the call again, and another instance accepts it.
 	//
 	// A claim that is waiting when the instance begins to stop ends OK with an empty list, before its wait_timeout. An
 	// error would fail every client without a retry policy. Send the next call on another connection: the instance
@@ -352,6 +365,10 @@ type LeaseServiceServer interface {
 	// malformed. The other completions of the call are applied. Only a field that belongs to the call as a whole is an
 	// error of the call.
 	//
+	// The items of a run (Lease.run) are completed in their order. One call can complete several of them: the completions
+	// count in the order of the call. A completion is refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its
+	// run is leased.
+	//
 	// Errors: INVALID_FIELD (fields of next), LIMIT_EXCEEDED (completions, completions.follow_ups for all follow-ups of
 	// the call together, fields of next), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED,
 	// DEADLINE_EXCEEDED, INTERNAL.
@@ -361,10 +378,17 @@ type LeaseServiceServer interface {
 	// An item with attempts left becomes ready again after a delay. An item without attempts left becomes dead. If `next`
 	// is set, also claims items of the same queue.
 	//
+	// The failure of an item of a run (Lease.run) also releases the leases of the later items of the run. A failure is
+	// refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its run is leased.
+	//
 	// Errors: INVALID_FIELD (fields of next), LIMIT_EXCEEDED (failures, fields of next), QUEUE_NOT_FOUND, OVERLOADED,
 	// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
 	Fail(context.Context, *FailRequest) (*FailResponse, error)
 	// Returns items that were not processed. The attempt does not count.
+	//
+	// The release of an item of a run (Lease.run) also releases the leases of the later items of the run. A release is
+	// refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its run is leased. So release the first item of the
+	// run that is still leased.
 	//
 	// Errors: LIMIT_EXCEEDED (releases), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED,
 	// DEADLINE_EXCEEDED, INTERNAL.

@@ -83,6 +83,7 @@ impl Poller {
             wait_timeout: Some(duration_to_proto(wait)),
             request_id: Uuid::new_v4().to_string(),
             max_bytes: MAX_RESPONSE_BYTES,
+            max_run: 0,
         };
         let request_id = request.request_id.clone();
         let begun = Instant::now();

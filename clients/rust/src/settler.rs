@@ -269,6 +269,7 @@ impl Settler {
             lease_duration: options.lease.map(duration_to_proto),
             request_id: Uuid::new_v4().to_string(),
             max_bytes: MAX_RESPONSE_BYTES,
+            max_run: 0,
         }
     }
 }

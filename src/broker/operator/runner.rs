@@ -345,13 +345,16 @@ impl OperationRunner {
             _ => None,
         };
         let has_changed = applied.changed.is_some_and(|changed| changed > 0);
-        if let (Some(delay), Some(wakeups), true) =
-            (delay, self.operator.wakeups(queue), has_changed)
-        {
-            wakeups.notify_item_ready_in(delay);
+        if let Some(wakeups) = self.operator.wakeups(queue) {
+            if let (Some(delay), true) = (delay, has_changed) {
+                wakeups.notify_item_ready_in(delay);
+            }
+            if !applied.released.is_empty() {
+                wakeups.notify_item_ready_in(Duration::ZERO);
+            }
         }
         if let Some(leases) = &self.leases {
-            leases.cancelled_by_operation(queue, &applied.ended);
+            leases.ended_by_operation(queue, applied);
         }
     }
 }

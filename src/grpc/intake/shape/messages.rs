@@ -123,7 +123,8 @@ schema!(VALUE, proto::ColumnValue,
 schema!(COLUMN, (String, proto::ColumnValue), 1 "columns" Name, 2 "columns" Message(&VALUE));
 schema!(CLAIM_BATCH, proto::ClaimBatchRequest,
     1 "queue" Name, 2 "worker_id" Name, 3 "max_items" Number, 4 "lease_duration" Message(&TIME),
-    5 "wait_timeout" Message(&TIME), 6 "request_id" Name, 7 "max_bytes" Number, 8 "groups" Texts(GROUPS));
+    5 "wait_timeout" Message(&TIME), 6 "request_id" Name, 7 "max_bytes" Number, 8 "groups" Texts(GROUPS),
+    9 "max_run" Number);
 schema!(HEARTBEAT, proto::HeartbeatRequest,
     1 "queue" Name, 2 "renewals" List(ITEMS, &RENEWAL), 3 "lease_duration" Message(&TIME));
 schema!(RENEWAL, proto::Renewal, 1 "renewals.lease_id" Text, 2 "renewals.checkpoint" Bytes);
@@ -131,7 +132,8 @@ schema!(COMPLETE, proto::CompleteRequest,
     1 "queue" Name, 2 "completions" List(ITEMS, &COMPLETION), 3 "next" Message(&NEXT_CLAIM));
 schema!(NEXT_CLAIM, proto::NextClaim,
     1 "next.worker_id" Name, 2 "next.max_items" Number, 3 "next.lease_duration" Message(&TIME),
-    4 "next.request_id" Name, 5 "next.max_bytes" Number, 6 "next.groups" Texts(GROUPS));
+    4 "next.request_id" Name, 5 "next.max_bytes" Number, 6 "next.groups" Texts(GROUPS),
+    7 "next.max_run" Number);
 schema!(COMPLETION, proto::Completion,
     1 "completions.lease_id" Text, 2 "completions.follow_ups" List(FOLLOW_UPS, &FOLLOW_UP),
     3 "completions.columns" Map(&COLUMN));

@@ -40,6 +40,7 @@ class RefusalReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REFUSAL_REASON_CHECK: _ClassVar[RefusalReason]
     REFUSAL_REASON_FOREIGN_KEY: _ClassVar[RefusalReason]
     REFUSAL_REASON_TRIGGER: _ClassVar[RefusalReason]
+    REFUSAL_REASON_OUT_OF_ORDER: _ClassVar[RefusalReason]
 
 class ItemState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -72,6 +73,7 @@ REFUSAL_REASON_ALREADY_EXISTS: RefusalReason
 REFUSAL_REASON_CHECK: RefusalReason
 REFUSAL_REASON_FOREIGN_KEY: RefusalReason
 REFUSAL_REASON_TRIGGER: RefusalReason
+REFUSAL_REASON_OUT_OF_ORDER: RefusalReason
 ITEM_STATE_UNSPECIFIED: ItemState
 ITEM_STATE_READY: ItemState
 ITEM_STATE_LEASED: ItemState
@@ -80,7 +82,7 @@ ITEM_STATE_COMPLETED: ItemState
 ITEM_STATE_DEAD: ItemState
 
 class ClaimBatchRequest(_message.Message):
-    __slots__ = ("queue", "worker_id", "max_items", "lease_duration", "wait_timeout", "request_id", "max_bytes", "groups")
+    __slots__ = ("queue", "worker_id", "max_items", "lease_duration", "wait_timeout", "request_id", "max_bytes", "groups", "max_run")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     WORKER_ID_FIELD_NUMBER: _ClassVar[int]
     MAX_ITEMS_FIELD_NUMBER: _ClassVar[int]
@@ -89,6 +91,7 @@ class ClaimBatchRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
+    MAX_RUN_FIELD_NUMBER: _ClassVar[int]
     queue: str
     worker_id: str
     max_items: int
@@ -97,7 +100,8 @@ class ClaimBatchRequest(_message.Message):
     request_id: str
     max_bytes: int
     groups: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, queue: _Optional[str] = ..., worker_id: _Optional[str] = ..., max_items: _Optional[int] = ..., lease_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., wait_timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., request_id: _Optional[str] = ..., max_bytes: _Optional[int] = ..., groups: _Optional[_Iterable[str]] = ...) -> None: ...
+    max_run: int
+    def __init__(self, queue: _Optional[str] = ..., worker_id: _Optional[str] = ..., max_items: _Optional[int] = ..., lease_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., wait_timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., request_id: _Optional[str] = ..., max_bytes: _Optional[int] = ..., groups: _Optional[_Iterable[str]] = ..., max_run: _Optional[int] = ...) -> None: ...
 
 class ClaimBatchResponse(_message.Message):
     __slots__ = ("leases", "too_large", "held_back", "retry_after")
@@ -120,7 +124,7 @@ class TooLargeItem(_message.Message):
     def __init__(self, key: _Optional[str] = ..., size_bytes: _Optional[int] = ...) -> None: ...
 
 class Lease(_message.Message):
-    __slots__ = ("lease_id", "item", "attempt", "fencing_token", "expire_time", "time_left", "trace_parent", "max_attempts", "ready_time", "checkpoint")
+    __slots__ = ("lease_id", "item", "attempt", "fencing_token", "expire_time", "time_left", "trace_parent", "max_attempts", "ready_time", "checkpoint", "run")
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
     ITEM_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
@@ -131,6 +135,7 @@ class Lease(_message.Message):
     MAX_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     READY_TIME_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
     lease_id: str
     item: Item
     attempt: int
@@ -141,7 +146,8 @@ class Lease(_message.Message):
     max_attempts: int
     ready_time: _timestamp_pb2.Timestamp
     checkpoint: bytes
-    def __init__(self, lease_id: _Optional[str] = ..., item: _Optional[_Union[Item, _Mapping]] = ..., attempt: _Optional[int] = ..., fencing_token: _Optional[int] = ..., expire_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., time_left: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., trace_parent: _Optional[str] = ..., max_attempts: _Optional[int] = ..., ready_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., checkpoint: _Optional[bytes] = ...) -> None: ...
+    run: int
+    def __init__(self, lease_id: _Optional[str] = ..., item: _Optional[_Union[Item, _Mapping]] = ..., attempt: _Optional[int] = ..., fencing_token: _Optional[int] = ..., expire_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., time_left: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., trace_parent: _Optional[str] = ..., max_attempts: _Optional[int] = ..., ready_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., checkpoint: _Optional[bytes] = ..., run: _Optional[int] = ...) -> None: ...
 
 class Item(_message.Message):
     __slots__ = ("key", "columns")
@@ -241,20 +247,22 @@ class CompleteRequest(_message.Message):
     def __init__(self, queue: _Optional[str] = ..., completions: _Optional[_Iterable[_Union[Completion, _Mapping]]] = ..., next: _Optional[_Union[NextClaim, _Mapping]] = ...) -> None: ...
 
 class NextClaim(_message.Message):
-    __slots__ = ("worker_id", "max_items", "lease_duration", "request_id", "max_bytes", "groups")
+    __slots__ = ("worker_id", "max_items", "lease_duration", "request_id", "max_bytes", "groups", "max_run")
     WORKER_ID_FIELD_NUMBER: _ClassVar[int]
     MAX_ITEMS_FIELD_NUMBER: _ClassVar[int]
     LEASE_DURATION_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
+    MAX_RUN_FIELD_NUMBER: _ClassVar[int]
     worker_id: str
     max_items: int
     lease_duration: _duration_pb2.Duration
     request_id: str
     max_bytes: int
     groups: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, worker_id: _Optional[str] = ..., max_items: _Optional[int] = ..., lease_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., request_id: _Optional[str] = ..., max_bytes: _Optional[int] = ..., groups: _Optional[_Iterable[str]] = ...) -> None: ...
+    max_run: int
+    def __init__(self, worker_id: _Optional[str] = ..., max_items: _Optional[int] = ..., lease_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., request_id: _Optional[str] = ..., max_bytes: _Optional[int] = ..., groups: _Optional[_Iterable[str]] = ..., max_run: _Optional[int] = ...) -> None: ...
 
 class Completion(_message.Message):
     __slots__ = ("lease_id", "follow_ups", "columns")
