@@ -1004,9 +1004,7 @@ pub mod lease_service_client {
         }
         /// Returns items that were not processed. The attempt does not count.
         ///
-        /// The release of an item of a run (Lease.run) also releases the leases of the later items of the run. A release is
-        /// refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its run is leased. So release the first item of the
-        /// run that is still leased.
+        /// The release of an item of a run (Lease.run) also releases the leases of the later items of the run.
         ///
         /// Errors: LIMIT_EXCEEDED (releases), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED,
         /// DEADLINE_EXCEEDED, INTERNAL.
@@ -1226,9 +1224,7 @@ pub mod lease_service_server {
         ) -> std::result::Result<tonic::Response<super::FailResponse>, tonic::Status>;
         /// Returns items that were not processed. The attempt does not count.
         ///
-        /// The release of an item of a run (Lease.run) also releases the leases of the later items of the run. A release is
-        /// refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its run is leased. So release the first item of the
-        /// run that is still leased.
+        /// The release of an item of a run (Lease.run) also releases the leases of the later items of the run.
         ///
         /// Errors: LIMIT_EXCEEDED (releases), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED,
         /// DEADLINE_EXCEEDED, INTERNAL.

@@ -14,11 +14,12 @@
 -- Locks, in order: `find_runs`: U on the leased rows of the runs, in the order of the group. `end_runs`: X on those that it releases.
 -- Indexes: busy (`find_runs`), group (`run_of_group`), the key (others). Without filtered indexes the group index serves for the busy one.
 -- Why all leases of one group and one token are a run: a group has the leases of one claim at most, and a claim with runs has one call.
--- Why the columns of @run: lb_i and lb_kind are index and kind of the settlement, or the number of the lease that ends. lb_late is 1 if
---   an earlier item of the run is in the list, behind this one. lb_mark is 1 if the settlement is refused, 0 if the lease was released
+-- Why the columns of @run: lb_i and lb_kind are index and kind of the settlement, or the number of the lease that ends. lb_late is 1 for a
+--   completion or failure if an earlier item of the run is in the list, behind this one. lb_mark is 1 if the settlement is refused, 0 if the lease was released
 --   before, and 9 if it was lost. lb_later is 1 if the lease is released.
--- Why the first item of a run that is not completed decides: all items before it are completed by the batch. If it fails or is released,
---   the leases behind it end with it. Otherwise it stays leased, and so do they.
+-- Why the first item of a run that is not completed decides: all items before it are completed by the batch. If it fails, the leases
+--   behind it end with it. Otherwise it stays leased at least until the settlements before it in the list are applied, and no completion or
+--   failure behind it is. A release needs no order: it ends its lease and those behind it.
 -- Why released leases keep token and fence, as after a release: a late release is recognised, and other late settlements change nothing.
 -- Why the number of the visit, times 100, numbers the items of a claim: a run has at most 100. So the items of a run are side by side.
 -- Why a run ends at an item that is not leased: the item can be locked by another program, or be too large. Those behind it must wait.
@@ -79,17 +80,25 @@ FROM {lease_list}
 WHERE {is_held}
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 UPDATE o
-SET lb_late = CASE WHEN EXISTS (SELECT 1 FROM @run AS e WHERE e.lb_r = o.lb_r AND e.lb_n < o.lb_n AND e.lb_i > o.lb_i) THEN 1 ELSE 0 END
+SET lb_late = CASE WHEN o.lb_kind <> 2 AND EXISTS (SELECT 1 FROM @run AS e WHERE e.lb_r = o.lb_r AND e.lb_n < o.lb_n AND e.lb_i > o.lb_i)
+    THEN 1 ELSE 0 END
 FROM @run AS o
 WHERE o.lb_i IS NOT NULL;
 UPDATE o
-SET lb_mark = CASE WHEN o.lb_i IS NULL OR o.lb_n = b.lb_n AND b.lb_late = 0 THEN NULL
-        WHEN b.lb_kind IN (1, 2) AND b.lb_late = 0 AND b.lb_i < o.lb_i THEN CASE o.lb_kind WHEN 2 THEN 0 ELSE 9 END
-        ELSE 1 END,
-    lb_later = CASE WHEN o.lb_n > b.lb_n AND b.lb_kind IN (1, 2) AND b.lb_late = 0 THEN 1 END
+SET lb_mark = CASE
+        WHEN b.lb_kind = 1 AND b.lb_late = 0 AND b.lb_n < o.lb_n AND b.lb_i < o.lb_i OR EXISTS (SELECT 1 FROM @run AS e
+                WHERE e.lb_r = o.lb_r AND e.lb_n < o.lb_n AND e.lb_i < o.lb_i AND e.lb_kind = 2)
+            THEN CASE o.lb_kind WHEN 2 THEN 0 ELSE 9 END
+        WHEN o.lb_kind = 2 OR o.lb_n = b.lb_n AND o.lb_late = 0 THEN NULL
+        ELSE 1 END
 FROM @run AS o INNER JOIN @run AS b ON b.lb_r = o.lb_r AND o.lb_n >= b.lb_n
-WHERE (b.lb_i IS NULL OR b.lb_kind <> 0 OR b.lb_late = 1)
+WHERE o.lb_i IS NOT NULL AND (b.lb_i IS NULL OR b.lb_kind <> 0 OR b.lb_late = 1)
     AND NOT EXISTS (SELECT 1 FROM @run AS e WHERE e.lb_r = b.lb_r AND e.lb_n < b.lb_n AND (e.lb_i IS NULL OR e.lb_kind <> 0 OR e.lb_late = 1));
+UPDATE o
+SET lb_later = 1
+FROM @run AS o
+WHERE (o.lb_i IS NULL OR o.lb_mark IS NOT NULL)
+    AND EXISTS (SELECT 1 FROM @run AS e WHERE e.lb_r = o.lb_r AND e.lb_n < o.lb_n AND e.lb_kind IN (1, 2) AND e.lb_mark IS NULL);
 
 -- :: in_order
  AND l.lb_i NOT IN (SELECT o.lb_i FROM @run AS o WHERE o.lb_mark IS NOT NULL)

@@ -10,7 +10,7 @@
 //! | The caller is gone before the response is built, or the response has no room for all leases. | the `Drop` of [`UndeliveredLeases`] |
 //! | The caller is gone before the response begins to leave. | the `Drop` of [`Delivery`] |
 //!
-//! Of a run, only the first lease is released: the store releases those behind it together with it, and refuses their release alone.
+//! Of a run, only the first of the leases is released: the store releases those behind it together with it.
 //!
 //! If the caller of a call with a request id is gone, all keep the leases. The caller may have sent the call again, and another
 //! broker may have given it the same leases. If it does not want them, it releases them by the request id.
@@ -167,10 +167,10 @@ impl UndeliveredLeases {
     /// are kept if the response does not leave.
     ///
     /// A claim leases only items that fit. Leases are released here if the size of an item was underestimated, or if a
-    /// claim with a request id is sent again with a smaller limit. The first lease always fits. A run that does not fit is released as a
-    /// whole. If it is the first, its later leases cannot be released, and stay until they expire.
+    /// claim with a request id is sent again with a smaller limit. The first lease always fits.
     ///
-    /// An item whose key is too long for a lease id becomes dead instead. No worker could settle its lease.
+    /// An item whose key is too long for a lease id becomes dead instead. No worker could settle its lease. If it is not the first of its
+    /// run, it is released with those behind it. It becomes dead when a claim gets it as the first.
     pub fn deliver(
         mut self,
         owner: LeaseOwner,
@@ -185,8 +185,7 @@ impl UndeliveredLeases {
                 bytes += item_size.of(item);
                 bytes <= max_bytes
             });
-            let count = fits.count().max(1).min(self.items.len());
-            end_of_whole_runs(&self.items, count)
+            fits.count().max(1).min(self.items.len())
         };
         let rest = self.items.split_off(count);
         let delivered = std::mem::replace(&mut self.items, rest);
@@ -203,12 +202,22 @@ impl UndeliveredLeases {
                 has_left: AtomicBool::new(false),
             }
         });
+        let (mut is_first, mut ended_run) = (first_of_runs(), 0);
         let leases = delivered.into_iter().filter_map(move |item| {
             let LeasedQueue { name, secrets, .. } = &*queue;
             let mut origin = origin_of(&item, duration);
             let trace_context = queue.tracer.sample(queue.index, &item.lease, &mut origin);
+            let is_first = is_first(&&item);
+            if item.run != 0 && item.run == ended_run {
+                return None;
+            }
             let Some(id) = lease_id::encode(secrets, name, &owner, &item.lease, &origin) else {
-                queue.settlements.submit_detached(vec![dead_item(item)]);
+                ended_run = item.run;
+                if is_first {
+                    queue.settlements.submit_detached(vec![dead_item(item)]);
+                } else {
+                    queue.release(ReleaseReason::ResponseFull, [(item.lease, origin)]);
+                }
                 return None;
             };
             Some(DeliveredLease {
@@ -302,15 +311,6 @@ fn first_of_runs() -> impl FnMut(&&ClaimedItem) -> bool {
     move |item| item.run == 0 || std::mem::replace(&mut last_run, item.run) != item.run
 }
 
-/// Returns the number of the first items, up to `count`, that does not divide a run. A run that begins the list is divided.
-fn end_of_whole_runs(items: &[ClaimedItem], count: usize) -> usize {
-    let next_run = items.get(count).map_or(0, |item| item.run);
-    let begin = items[..count]
-        .iter()
-        .position(|item| item.run != 0 && item.run == next_run);
-    begin.filter(|begin| *begin > 0).unwrap_or(count)
-}
-
 /// Returns the settlement that makes an item dead because its key is too long for a lease id.
 fn dead_item(item: ClaimedItem) -> Settlement {
     let bytes = lease_id::key_bytes(&*item.lease.key.0);
@@ -384,16 +384,5 @@ mod tests {
             released(&[1, 1, 2, 0, 3, 3, 3, 0]),
             ["0", "2", "3", "4", "7"]
         );
-    }
-
-    #[test]
-    fn response_that_is_full_ends_between_runs() {
-        let end = |runs: &[u32], count| end_of_whole_runs(&items(runs), count);
-        assert_eq!(end(&[0, 0, 0], 2), 2);
-        assert_eq!(end(&[1, 1, 2, 2, 2], 4), 2);
-        assert_eq!(end(&[1, 1, 2, 2, 2], 2), 2);
-        assert_eq!(end(&[1, 1, 2, 2, 2], 5), 5);
-        // The first lease always fits.
-        assert_eq!(end(&[1, 1, 2], 1), 1);
     }
 }

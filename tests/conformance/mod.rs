@@ -320,6 +320,8 @@ macro_rules! conformance {
                     failure_releases_the_rest_of_its_run
                     worker_can_fail_an_item_and_release_the_rest
                     released_item_comes_again_with_the_rest_of_its_run
+                    worker_can_release_the_end_of_a_run
+                    releases_of_a_run_count_in_any_order
                     expired_run_counts_one_attempt
                     run_that_expires_in_parts_ends_as_one
                     reaper_with_a_limit_ends_whole_runs

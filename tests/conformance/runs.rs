@@ -127,7 +127,7 @@ pub(crate) async fn items_of_a_run_are_completed_in_their_order<H: Harness>() {
     let fixture = items::<H>(grouped(RUNS), &["a"; 5]).await;
     let run = claim(&fixture, 9).await;
     assert_eq!(in_runs(&run), "1 2 3 4");
-    for ending in [complete(), fail(None), release(HOUR)] {
+    for ending in [complete(), fail(None)] {
         assert_eq!(fixture.outcome(&run[1].lease, ending).await, refused());
     }
     assert_eq!(fixture.counts().await, [1, 4, 0, 0, 0]);
@@ -225,6 +225,52 @@ pub(crate) async fn released_item_comes_again_with_the_rest_of_its_run<H: Harnes
     assert_eq!(in_runs(&again), "1 2 3");
     assert_eq!(again[2].lease.attempt, 1);
     assert_eq!(again[2].lease.fence, run[2].lease.fence + 1);
+}
+
+pub(crate) async fn worker_can_release_the_end_of_a_run<H: Harness>() {
+    let fixture = items::<H>(grouped(RUNS), &["a"; 4]).await;
+    let run = claim(&fixture, 9).await;
+    let settlements = vec![
+        (&run[2], release(Duration::ZERO)),
+        (&run[3], complete()),
+        (&run[0], complete()),
+    ];
+    let settled = settle(&fixture, settlements).await;
+    assert_eq!(
+        settled.results,
+        [
+            Settled::Ended(State::Ready),
+            Settled::Lost,
+            Settled::Ended(State::Completed)
+        ]
+    );
+    assert_eq!(keys_of(&settled.released), ["4"]);
+    assert!(claim(&fixture, 9).await.is_empty(), "item 2 is leased");
+    fixture.complete(&run[1].lease).await;
+    assert_eq!(in_runs(&claim(&fixture, 9).await), "3 4");
+}
+
+pub(crate) async fn releases_of_a_run_count_in_any_order<H: Harness>() {
+    let fixture = items::<H>(grouped(RUNS), &["a"; 4]).await;
+    let run = claim(&fixture, 9).await;
+    let settlements = vec![
+        (&run[2], release(Duration::ZERO)),
+        (&run[1], release(Duration::ZERO)),
+        (&run[3], release(Duration::ZERO)),
+        (&run[0], release(Duration::ZERO)),
+    ];
+    let settled = settle(&fixture, settlements).await;
+    let ended = Settled::Ended(State::Ready);
+    let repeated = Settled::Repeated(State::Ready);
+    assert_eq!(
+        settled.results,
+        [ended.clone(), ended.clone(), repeated, ended]
+    );
+    assert_eq!(keys_of(&settled.released), ["4"]);
+    let again = claim(&fixture, 9).await;
+    assert_eq!(in_runs(&again), "1 2 3 4");
+    let attempts = again.iter().map(|item| item.lease.attempt);
+    assert_eq!(attempts.collect::<Vec<_>>(), [1; 4]);
 }
 
 pub(crate) async fn expired_run_counts_one_attempt<H: Harness>() {

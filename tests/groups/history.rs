@@ -354,9 +354,10 @@ async fn settle<H: Harness>(
     step: usize,
 ) -> bool {
     let is_completion = matches!(ending, Ending::Complete { .. });
+    let is_release = matches!(ending, Ending::Release { .. });
     let is_held = !attempts_of(fixture, [one]).await.is_empty();
     let earlier = held.iter().filter(|other| one.is_behind(other));
-    let waits = is_held && !attempts_of(fixture, earlier).await.is_empty();
+    let waits = !is_release && is_held && !attempts_of(fixture, earlier).await.is_empty();
     let later: Vec<&Held> = held.iter().filter(|other| other.is_behind(one)).collect();
     let before = attempts_of(fixture, later.iter().copied()).await;
     let outcome = broker.outcome(&one.lease, ending).await;

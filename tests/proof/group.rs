@@ -9,7 +9,7 @@
 //! delayed (or dead, if the queue halts at dead items). A claim takes the ready items that follow as well, up to the length of a
 //! run. If any item of the group is delayed (or dead), it takes only the first.
 //!
-//! The rule for runs: a settlement is refused while an earlier item of the run is leased. Whatever else ends the lease of an item,
+//! The rule for runs: a completion or a failure is refused while an earlier item of the run is leased. Whatever else ends the lease of an item,
 //! except its completion, ends the later leases of the run in the same transaction. These items are ready again and get their attempts
 //! back. If the lease of an item expires while an earlier one is held, it gets its attempt back too.
 //!
@@ -235,7 +235,7 @@ impl GroupModel {
         !earlier.any(|item| item.place == Place::Leased(caller))
     }
 
-    /// Returns whether a settlement of the item is refused, because the caller has a lease of an earlier one.
+    /// Returns whether a completion or a failure of the item is refused, because the caller has a lease of an earlier one.
     fn refuses(&self, group: &mut Group, at: usize, caller: usize, settlement: &Action) -> bool {
         let is_first = Self::is_first(group, at, caller);
         let is_allowed = match settlement {
@@ -334,7 +334,7 @@ impl Model for GroupModel {
                 let found = next.found[caller].take()?;
                 self.lease(&mut next, caller, found);
             }
-            Action::Complete(at) | Action::Fail(at) | Action::Release(at)
+            Action::Complete(at) | Action::Fail(at)
                 if self.refuses(&mut next, at, holder(at)?, &action) => {}
             Action::Complete(at) => self.complete(&mut next, at),
             Action::Fail(at) => {

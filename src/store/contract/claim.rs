@@ -128,8 +128,8 @@ pub struct ClaimedItem {
     pub trace_parent: Option<String>,
     /// The checkpoint that an earlier attempt stored. `None`: there is none, or the queue has no checkpoints.
     pub checkpoint: Option<Vec<u8>>,
-    /// The number of its run. The leases of a run have the same number, and [`Claimed::items`] has them in their order. 0: the call asked
-    /// for no runs, or the item belongs to no group.
+    /// The number of its run. The leases of a run have the same number, and [`Claimed::items`] has them side by side, in their order. 0:
+    /// the call asked for no runs, or the item belongs to no group.
     pub run: u32,
 }
 

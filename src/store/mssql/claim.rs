@@ -194,6 +194,12 @@ impl MssqlOperations {
                 claimed[*index].items.push(item);
             }
         }
+        for index in indexes {
+            // Leases that are read again are not sorted by runs.
+            if calls[*index].max_run > 1 && calls[*index].has_request_id {
+                claimed[*index].items.sort_by_key(|item| item.run);
+            }
+        }
         Ok(answer)
     }
 }

@@ -268,6 +268,7 @@ impl<'a> ClaimStatements<'a> {
             claimed.bytes += self.queue.item_size.of(&item);
             claimed.items.push(item);
         }
+        claimed.items.sort_by_key(|item| item.run);
         Ok(claimed)
     }
 

@@ -16,6 +16,7 @@ use crate::{EndedLease, StoreError};
 /// The SQL text of the statements.
 pub(super) struct RunStatements {
     find_run: String,
+    find_first: String,
     release_later: String,
 }
 
@@ -28,6 +29,7 @@ impl RunStatements {
     ) -> Option<Self> {
         (queue.max_run() > 1).then(|| Self {
             find_run: render(sql.runs, "find_run", placeholders),
+            find_first: render(sql.runs, "find_first", placeholders),
             release_later: render(sql.runs, "release_later", placeholders),
         })
     }
@@ -92,6 +94,27 @@ impl Run {
     pub(super) fn rest(mut self) -> Vec<EndedLease> {
         self.leases.split_off(self.item)
     }
+}
+
+/// Returns whether a lease is held while an earlier item of its run is leased.
+pub(super) fn has_earlier(
+    context: &WriteContext,
+    queue: &QueueStatements,
+    lease: &LeaseRef,
+) -> Result<bool, StoreError> {
+    let Some(sql) = &queue.sql.runs else {
+        return Ok(false);
+    };
+    let mut find = context.connection.prepare_cached(&sql.find_first)?;
+    bind_key(&mut find, &lease.key)?;
+    bind(
+        &mut find,
+        4,
+        &[&Token(&lease.token), &context.now(), &lease.fence],
+    )?;
+    let mut rows = find.raw_query();
+    let is_first: Option<bool> = rows.next()?.map(|row| row.get(0)).transpose()?;
+    Ok(is_first == Some(false))
 }
 
 /// Releases leases, and returns those that were held.

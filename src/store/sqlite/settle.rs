@@ -59,10 +59,11 @@ pub(super) fn settle(
         if let Some(refusal) = refusal {
             return Ok(Settled::Refused(refusal));
         }
-        let run = settler.find_run(settlement)?;
-        if run.as_ref().is_some_and(|run| !run.is_first()) {
+        let is_release = matches!(settlement.ending, Ending::Release { .. });
+        if !is_release && runs::has_earlier(context, queue, &settlement.lease)? {
             return Ok(Settled::Refused(Refusal::out_of_order()));
         }
+        let run = settler.find_run(settlement)?;
         let settled = match undo_scope {
             UndoScope::List => match settler.settle(settlement)? {
                 Settled::Refused(refusal) => return Err(rejected(&refusal)),
@@ -70,9 +71,7 @@ pub(super) fn settle(
             },
             UndoScope::Settlement => settler.settle_in_savepoint(settlement)?,
         };
-        if let (Some(run), Settled::Ended(_)) = (run, &settled)
-            && !matches!(settlement.ending, Ending::Complete { .. })
-        {
+        if let (Some(run), Settled::Ended(_)) = (run, &settled) {
             released.extend(runs::release(context, queue, run.later())?);
         }
         Ok(settled)
@@ -152,9 +151,12 @@ impl Settler<'_> {
         Ok(owner.flatten())
     }
 
-    /// Returns the run of the lease, if the lease is held and belongs to one.
+    /// Returns the run of the lease, if the settlement ends the rest of it.
     fn find_run(&self, settlement: &Settlement) -> Result<Option<Run>, StoreError> {
         let lease = &settlement.lease;
+        if matches!(settlement.ending, Ending::Complete { .. }) {
+            return Ok(None);
+        }
         let run = Run::find(self.context, self.queue, &lease.key)?;
         Ok(run.filter(|run| run.holds(lease, self.now)))
     }
