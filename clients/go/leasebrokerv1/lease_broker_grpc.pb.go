@@ -194,9 +194,7 @@ type LeaseServiceClient interface {
 	Fail(ctx context.Context, in *FailRequest, opts ...grpc.CallOption) (*FailResponse, error)
 	// Returns items that were not processed. The attempt does not count.
 	//
-	// The release of an item of a run (Lease.run) also releases the leases of the later items of the run. A release is
-	// refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its run is leased. So release the first item of the
-	// run that is still leased.
+	// The release of an item of a run (Lease.run) also releases the leases of the later items of the run.
 	//
 	// Errors: LIMIT_EXCEEDED (releases), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED,
 	// DEADLINE_EXCEEDED, INTERNAL.
@@ -386,9 +384,7 @@ type LeaseServiceServer interface {
 	Fail(context.Context, *FailRequest) (*FailResponse, error)
 	// Returns items that were not processed. The attempt does not count.
 	//
-	// The release of an item of a run (Lease.run) also releases the leases of the later items of the run. A release is
-	// refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its run is leased. So release the first item of the
-	// run that is still leased.
+	// The release of an item of a run (Lease.run) also releases the leases of the later items of the run.
 	//
 	// Errors: LIMIT_EXCEEDED (releases), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED,
 	// DEADLINE_EXCEEDED, INTERNAL.
