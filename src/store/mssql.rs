@@ -55,7 +55,7 @@ mod release_claims;
 mod remedy;
 mod remove;
 mod restrictions;
-mod runs;
+mod run_parts;
 mod search;
 mod search_statements;
 mod secrets;

@@ -57,6 +57,7 @@ mod ready_item;
 mod reap;
 mod release_claims;
 mod remove;
+mod run_statements;
 mod runs;
 mod search;
 mod secrets;

@@ -235,7 +235,6 @@ async fn items_of_a_run_are_settled_in_their_order() {
     assert_ne!(other[0].run, run[0].run);
     let ids = lease_ids(&run);
     assert_out_of_order(&client.complete(&ids[1..2]).await);
-    assert_out_of_order(&client.release(&ids[1..2]).await);
     assert_out_of_order(&[client.fail(ids[1], "early").await]);
     // The completions of a call count in its order.
     let in_order = client.complete(&ids[..2]).await;

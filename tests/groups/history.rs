@@ -523,10 +523,11 @@ pub(super) async fn run<H: Harness>(rules: Rules, seed: u64, steps: usize) {
         "{leases} leases, {empty} empty claims"
     );
     let gives_runs = matches!(rules, Rules::Strict { run: 2.., .. });
-    assert_eq!(
-        (runs > 0, refused > 0),
-        (gives_runs, gives_runs),
-        "{runs} later items of runs, {refused} refused settlements"
+    assert_eq!(runs > 0, gives_runs, "{runs} later items of runs");
+    let is_refused_at_times = refused > 0 || runs <= 50;
+    assert!(
+        is_refused_at_times && (refused == 0 || gives_runs),
+        "{refused} refused settlements, {runs} later items of runs"
     );
     let bursts = matches!(rules, Rules::Parallel { bursts: true });
     assert_eq!(bursts, past.bursts > 0, "{} items of bursts", past.bursts);

@@ -12,7 +12,6 @@ use super::list_parameters::{ListEntry, ListParameters};
 use super::new_item::insert_delay;
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
-use super::runs;
 use super::settle::MAX_ERROR_UNITS;
 use super::types::{self, ColumnType};
 use super::utf16::cut;
@@ -51,8 +50,8 @@ impl MssqlOperations {
             cancelled.ended.push(ended);
         }
         for row in results.iter().skip(1).flatten() {
-            if runs::is_later(row)? {
-                cancelled.released.push(queue.read_later(row)?);
+            if let Some(released) = queue.read_later(row)? {
+                cancelled.released.push(released);
                 continue;
             }
             let index = decode::request_index(row, 0, leases.len())?;

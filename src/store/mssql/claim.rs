@@ -197,7 +197,9 @@ impl MssqlOperations {
         for index in indexes {
             // Leases that are read again are not sorted by runs.
             if calls[*index].max_run > 1 && calls[*index].has_request_id {
-                claimed[*index].items.sort_by_key(|item| item.run);
+                claimed[*index]
+                    .items
+                    .sort_by_key(|item| (item.run == 0, item.run));
             }
         }
         Ok(answer)

@@ -47,4 +47,13 @@ impl QueueStatements {
             state,
         })
     }
+
+    /// Reads a lease that was released with an earlier one of its run, from a row of `read_later` (`runs.sql`). `None`: it is another
+    /// row.
+    pub(super) fn read_later(&self, row: &Row) -> Result<Option<EndedLease>, StoreError> {
+        let is_later = decode::integer(row, 0)? < 0;
+        is_later
+            .then(|| self.read_ended(row, 2, State::Ready))
+            .transpose()
+    }
 }

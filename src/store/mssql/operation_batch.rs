@@ -16,7 +16,7 @@ use super::operation_rows::millis;
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use super::quote::quote;
-use super::runs;
+use super::run_parts;
 use super::settle::MAX_ERROR_UNITS;
 use super::statement_parts::{roll_back_on_error, with_key_list};
 use super::utf16::cut;
@@ -97,8 +97,8 @@ impl MssqlOperations {
             ..AppliedBatch::default()
         };
         for row in results.iter().skip(1).flatten() {
-            if runs::is_later(row)? {
-                applied.released.push(queue.read_later(row)?);
+            if let Some(released) = queue.read_later(row)? {
+                applied.released.push(released);
                 continue;
             }
             let state = decode::state(row, 1)?;
@@ -141,7 +141,7 @@ impl QueueStatements {
         let mut placeholders = with_key_list(sql, &self.placeholders);
         let state_time = &self.placeholders["lease_state_time"];
         placeholders.insert("held_since", format!(" AND t.{state_time} <= @created"));
-        runs::set_in_end(&mut placeholders, sql, &self.spec, "@held");
+        run_parts::set_in_end(&mut placeholders, sql, &self.spec, "@held");
         let (change_items, read_ended) = match change {
             ItemChange::Cancel(_) => (
                 render(sql.cancel, "end_held", &placeholders),

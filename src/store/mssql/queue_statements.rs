@@ -27,7 +27,7 @@ use super::statement_parts::{ALL_DUE, render_cancel, roll_back_on_error, with_le
 use super::trace_statements::TraceStatements;
 use super::types::{self, ColumnType};
 use super::why_statements::WhyStatements;
-use super::{index, partitions, placeholders, runs, suspects, turn_parts};
+use super::{index, partitions, placeholders, run_parts, suspects, turn_parts};
 use crate::adoption::archive_columns;
 use crate::item_size::FULL_COUNTER_TEXT;
 use crate::queue_columns::QueueColumns;
@@ -141,7 +141,7 @@ pub(super) struct SettleSections {
 impl SettleSections {
     fn new(sql: &LeaseSql, spec: &QueueSpec, placeholders: &Placeholders) -> Self {
         let mut placeholders = with_lease_list(sql, sql.settle, placeholders);
-        runs::set_in_settlement(&mut placeholders, sql, spec);
+        run_parts::set_in_settlement(&mut placeholders, sql, spec);
         let section = |name| render(sql.settle, name, &placeholders);
         let deletes = spec.on_complete == OnComplete::Delete;
         let archives = matches!(spec.on_complete, OnComplete::Archive(_));
@@ -232,7 +232,7 @@ impl QueueStatements {
             ClaimStrategy::AppLock => render(sql.claim, "claim_lock", &placeholders) + "\n",
         };
         placeholders.insert("claim_lock", claim_lock);
-        runs::set_placeholders(&mut placeholders, sql, spec);
+        run_parts::set_placeholders(&mut placeholders, sql, spec);
         turn_parts::set_placeholders(&mut placeholders, sql, spec);
         suspects::set_placeholders(&mut placeholders, sql, spec);
         let lease_columns = render(sql.claim, "lease_columns", &placeholders);
@@ -480,7 +480,7 @@ fn render_claim(
         placeholders.insert(section, text);
     }
     placeholders.insert("pick_count", "@total".to_owned());
-    runs::set_cut(&mut placeholders, sql, queue);
+    run_parts::set_cut(&mut placeholders, sql, queue);
     turn_parts::set_end(&mut placeholders, sql, queue);
     let mut pick_ready = pick(&placeholders);
     if kind != ClaimKind::All {
@@ -545,7 +545,7 @@ fn render_exact_stats(placeholders: &Placeholders) -> String {
 /// Renders the batch of the reaper (`reap.sql` explains its two forms).
 fn render_reap(sql: &LeaseSql, spec: &QueueSpec, placeholders: &Placeholders) -> String {
     let mut placeholders = placeholders.clone();
-    runs::set_in_end(&mut placeholders, sql, spec, "@due");
+    run_parts::set_in_end(&mut placeholders, sql, spec, "@due");
     let placeholders = &placeholders;
     let section = |name| render(sql.reap, name, placeholders);
     let pick_due = |states: &str| {

@@ -57,8 +57,8 @@ impl MssqlOperations {
         }
         for row in results.iter().skip(2).flatten() {
             let released = queue.read_later(row)?;
-            reaped.time = Some(released.end_time);
-            reaped.released.push(released);
+            reaped.time = released.as_ref().map(|one| one.end_time).or(reaped.time);
+            reaped.released.extend(released);
         }
         Ok(reaped)
     }

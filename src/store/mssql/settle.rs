@@ -11,7 +11,6 @@ use super::list_parameters::{ListEntry, ListParameters};
 use super::new_item::insert_delay;
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
-use super::runs;
 use super::statement_parts::roll_back_on_error;
 use super::utf16::cut;
 use crate::contract::wants_owner;
@@ -163,8 +162,8 @@ impl MssqlOperations {
             }
         }
         for row in answer.iter().skip(1).flatten() {
-            if runs::is_later(row)? {
-                settled.released.push(queue.read_later(row)?);
+            if let Some(released) = queue.read_later(row)? {
+                settled.released.push(released);
                 continue;
             }
             let index = decode::request_index(row, 0, settlements.len())?;

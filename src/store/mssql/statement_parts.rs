@@ -3,7 +3,7 @@
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_sql::LeaseSql;
 
-use super::runs;
+use super::run_parts;
 use crate::template::{Placeholders, render};
 
 const TRIGGERS: &str = lease_broker_sql::mssql::TRIGGERS;
@@ -49,7 +49,7 @@ pub(super) fn render_cancel(
     placeholders: &Placeholders,
 ) -> String {
     let mut placeholders = with_key_list(sql, placeholders);
-    runs::set_in_end(&mut placeholders, sql, queue, "@held");
+    run_parts::set_in_end(&mut placeholders, sql, queue, "@held");
     placeholders.insert("held_since", String::new());
     for section in ["read_cancellation", "end_held", "read_ended"] {
         let text = render(sql.cancel, section, &placeholders);

@@ -7,7 +7,7 @@ use lease_broker_sql::LeaseSql;
 use super::catalogue::{Column, collate};
 use super::list_parameters::unescape_sql;
 use super::quote::{quote, text_literal};
-use super::runs;
+use super::run_parts;
 use super::types::ColumnType;
 use super::value_limits::split_sizes;
 use crate::index_role::IndexRole;
@@ -372,7 +372,7 @@ pub(super) fn set_end(placeholders: &mut Placeholders, sql: &LeaseSql, queue: &Q
 pub(super) fn walk(placeholders: &Placeholders, sql: &LeaseSql, queue: &QueueSpec) -> String {
     let mut placeholders = placeholders.clone();
     let section = |name| render(sql.groups, name, &placeholders);
-    let (file, items) = runs::items_of_group(sql, queue);
+    let (file, items) = run_parts::items_of_group(sql, queue);
     let items = render(file, items, &placeholders);
     let can_give_more = section("give_more");
     let exceed_limits = if queue.groups_burst() && moves_turn(&placeholders) {

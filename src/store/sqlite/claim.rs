@@ -268,7 +268,7 @@ impl<'a> ClaimStatements<'a> {
             claimed.bytes += self.queue.item_size.of(&item);
             claimed.items.push(item);
         }
-        claimed.items.sort_by_key(|item| item.run);
+        claimed.items.sort_by_key(|item| (item.run == 0, item.run));
         Ok(claimed)
     }
 

@@ -18,7 +18,7 @@ use super::epoch_sql;
 use super::placeholders;
 use super::purge_statements::PurgeStatements;
 use super::quote::{quote, quote_all};
-use super::runs::{RunStatements, run_number};
+use super::run_statements::{RunStatements, run_number};
 use super::state_counts::CountStatements;
 use super::state_index;
 use super::suspect_statements::{PickStatements, SuspectStatements};

@@ -3,45 +3,12 @@
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
-use lease_broker_model::queue::QueueSpec;
-use lease_broker_sql::LeaseSql;
 
 use super::held_lease::HELD_COLUMNS;
 use super::queue_statements::QueueStatements;
 use super::statement::{Token, bind, bind_key};
 use super::writer::WriteContext;
-use crate::template::{Placeholders, render};
 use crate::{EndedLease, StoreError};
-
-/// The SQL text of the statements.
-pub(super) struct RunStatements {
-    find_run: String,
-    find_first: String,
-    release_later: String,
-}
-
-impl RunStatements {
-    /// Renders the statements. `None`: claims of the queue give no runs.
-    pub(super) fn new(
-        sql: &LeaseSql,
-        queue: &QueueSpec,
-        placeholders: &Placeholders,
-    ) -> Option<Self> {
-        (queue.max_run() > 1).then(|| Self {
-            find_run: render(sql.runs, "find_run", placeholders),
-            find_first: render(sql.runs, "find_first", placeholders),
-            release_later: render(sql.runs, "release_later", placeholders),
-        })
-    }
-}
-
-/// Renders the column that tells the run of a lease. Empty: claims of the queue give no runs.
-pub(super) fn run_number(sql: &LeaseSql, queue: &QueueSpec, placeholders: &Placeholders) -> String {
-    match queue.max_run() {
-        ..=1 => String::new(),
-        _ => render(sql.runs, "run_number", placeholders),
-    }
-}
 
 /// The leases of a run that are left.
 pub(super) struct Run {

@@ -1,14 +1,9 @@
 //! The parts of `runs.sql` in the batches of a queue whose claims give runs.
 
-use lease_broker_model::item_state::State;
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_sql::LeaseSql;
-use tiberius::Row;
 
-use super::decode;
-use super::queue_statements::QueueStatements;
 use crate::template::{Placeholders, render};
-use crate::{EndedLease, StoreError};
 
 /// The placeholders that are empty if claims give no runs.
 const PARTS: [&str; 8] = [
@@ -104,16 +99,4 @@ fn set_find_runs(
     let find = section(placeholders, "find_runs");
     let mark = section(placeholders, mark);
     placeholders.insert("find_runs", format!("{find}\n{mark}\n"));
-}
-
-/// Returns whether the row comes from `read_later`.
-pub(super) fn is_later(row: &Row) -> Result<bool, StoreError> {
-    Ok(decode::integer(row, 0)? < 0)
-}
-
-impl QueueStatements {
-    /// Reads a lease from a row of `read_later`.
-    pub(super) fn read_later(&self, row: &Row) -> Result<EndedLease, StoreError> {
-        self.read_ended(row, 2, State::Ready)
-    }
 }
