@@ -11,7 +11,7 @@ use lease_broker_model::queue::QueueSpec;
 use lease_broker_model::rate::Rate;
 use lease_broker_sql::LeaseSql;
 use lease_broker_sql::mssql::LEASE_SQL;
-use lease_broker_store::{ClaimedItem, Limited};
+use lease_broker_store::{ClaimCall, ClaimedItem, Limited};
 use lease_broker_value::Value;
 use tokio::task::JoinSet;
 
@@ -34,14 +34,11 @@ fn table() -> Table {
         .key(&["id"])
 }
 
-fn spec(limits: QueueLimits) -> QueueSpec {
+fn spec(run: u32, limits: QueueLimits) -> QueueSpec {
     QueueSpec {
         groups: Some(Groups {
             column: "customer".to_owned(),
-            order: GroupOrder::Strict {
-                halts: false,
-                run: 1,
-            },
+            order: GroupOrder::Strict { halts: false, run },
             rate: None,
         }),
         limits,
@@ -82,35 +79,66 @@ impl Seen {
     }
 }
 
-/// A worker that completes or fails its items until it is told to stop.
-async fn work(broker: Broker, seen: Arc<Seen>, number: usize) {
+/// A worker that completes or releases its items until it is told to stop. It claims runs of up to `max_run` items.
+async fn work(broker: Broker, seen: Arc<Seen>, number: usize, max_run: usize) {
     let mut turn = number;
     while !seen.stop.load(Ordering::Relaxed) {
-        let calls = vec![call(&format!("worker {number}"), 3)];
+        let call = ClaimCall {
+            max_run,
+            ..call(&format!("worker {number}"), 3 * max_run)
+        };
         let claimed = broker
             .store
-            .claim(broker.queue, calls.into(), usize::MAX)
+            .claim(broker.queue, [call].into(), usize::MAX)
             .await;
         let Ok(mut claimed) = claimed else {
             seen.failed_claims.fetch_add(1, Ordering::Relaxed);
             continue;
         };
         let items = claimed.remove(0).items;
-        for item in &items {
-            // The group of a lease that has ended was removed before its settlement was sent. So two leases really overlap.
-            if !seen.working().insert(group_of(item)) {
+        let runs: Vec<&[ClaimedItem]> = items
+            .chunk_by(|left, right| left.run == right.run && left.run > 0)
+            .collect();
+        for run in &runs {
+            // The group of leases that have ended was removed before their settlement was sent. So leases of two claims really overlap.
+            if !seen.working().insert(group_of(&run[0])) {
                 seen.overlaps.fetch_add(1, Ordering::Relaxed);
             }
         }
-        for item in items {
-            turn += 1;
-            let ending = match turn % 7 {
-                0 => release(Duration::ZERO),
-                _ => complete(),
-            };
-            seen.working().remove(&group_of(&item));
-            if broker.settle(&item.lease, ending).await == Some(State::Completed) {
-                seen.completed.fetch_add(1, Ordering::Relaxed);
+        for run in runs {
+            process(&broker, &seen, run, &mut turn).await;
+        }
+    }
+}
+
+/// Processes the items of a run, one after the other.
+async fn process(broker: &Broker, seen: &Seen, run: &[ClaimedItem], turn: &mut usize) {
+    let complete = async |item: &ClaimedItem| {
+        if broker.settle(&item.lease, complete()).await == Some(State::Completed) {
+            seen.completed.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let end = || seen.working().remove(&group_of(&run[0]));
+    let mut items = run.iter();
+    while let Some(item) = items.next() {
+        *turn += 1;
+        match (*turn % 7, items.as_slice().first()) {
+            (0, _) => {
+                end();
+                broker.settle(&item.lease, release(Duration::ZERO)).await;
+                return;
+            }
+            // The worker finishes its item and gives the others back at the same time.
+            (1, Some(next)) => {
+                end();
+                let rest = broker.settle(&next.lease, release(Duration::ZERO));
+                tokio::join!(complete(item), rest);
+                return;
+            }
+            (_, Some(_)) => complete(item).await,
+            (_, None) => {
+                end();
+                complete(item).await;
             }
         }
     }
@@ -119,13 +147,13 @@ async fn work(broker: Broker, seen: Arc<Seen>, number: usize) {
 /// Runs workers on these brokers, beside a producer that inserts rows ahead of all others, until `is_over`.
 async fn run<H: Harness>(
     fixture: &Fixture<H>,
-    brokers: Vec<Broker>,
+    (brokers, max_run): (Vec<Broker>, usize),
     is_over: impl Fn(&Seen, Instant) -> bool,
 ) -> Arc<Seen> {
     let seen = Arc::new(Seen::default());
     let mut workers = JoinSet::new();
     for (number, broker) in brokers.into_iter().enumerate() {
-        workers.spawn(work(broker, seen.clone(), number));
+        workers.spawn(work(broker, seen.clone(), number, max_run));
     }
     let (start, mut next) = (Instant::now(), 0);
     while !is_over(&seen, start) {
@@ -138,14 +166,16 @@ async fn run<H: Harness>(
     seen
 }
 
-pub(super) async fn groups_are_kept<H: Harness>() {
-    let fixture = Fixture::<H>::over(&[table()], vec![spec(QueueLimits::default())]).await;
+pub(super) async fn groups_are_kept<H: Harness>(max_run: u32) {
+    let spec = spec(max_run, QueueLimits::default());
+    let fixture = Fixture::<H>::over(&[table()], vec![spec]).await;
     insert(&fixture, 0..100).await;
     let mut brokers = Vec::new();
     for _ in 0..BROKERS {
         brokers.push(fixture.another().await);
     }
-    let seen = run(&fixture, brokers, |seen, start| {
+    let workers = (brokers, max_run as usize);
+    let seen = run(&fixture, workers, |seen, start| {
         seen.completed.load(Ordering::Relaxed) >= ITEMS || start.elapsed() > LONGEST
     })
     .await;
@@ -163,7 +193,7 @@ pub(super) async fn claims_without_turns_are_found() {
         groups: Box::leak(groups.into_boxed_str()),
         ..LEASE_SQL
     };
-    let specs = vec![spec(QueueLimits::default())];
+    let specs = vec![spec(1, QueueLimits::default())];
     let fixture = Fixture::<MssqlHarness>::over(&[table()], specs).await;
     insert(&fixture, 0..100).await;
     let mut brokers = Vec::new();
@@ -171,7 +201,7 @@ pub(super) async fn claims_without_turns_are_found() {
         let store = fixture.harness.open_with_sql(&fixture.queues, &sql).await;
         brokers.push(Broker::new(store.expect("open")));
     }
-    let seen = run(&fixture, brokers, |seen, start| {
+    let seen = run(&fixture, (brokers, 1), |seen, start| {
         seen.overlaps.load(Ordering::Relaxed) > 0 || start.elapsed() > LONGEST
     })
     .await;
@@ -191,7 +221,7 @@ pub(super) async fn limits_are_kept<H: Harness>() {
         max_leases: u32::try_from(MAX_LEASES).ok(),
         rate: Some(RATE),
     };
-    let fixture = Fixture::<H>::over(&[table()], vec![spec(limits)]).await;
+    let fixture = Fixture::<H>::over(&[table()], vec![spec(1, limits)]).await;
     insert(&fixture, 0..200).await;
     let mut workers = JoinSet::new();
     let [held, most, given, limited] = std::array::from_fn(|_| Arc::new(AtomicUsize::new(0)));
@@ -239,7 +269,7 @@ pub(super) async fn limits_are_kept<H: Harness>() {
 pub(super) async fn small_groups_are_served<H: Harness>() {
     const LARGE: i64 = 500;
     const SMALL: i64 = 30;
-    let fixture = Fixture::<H>::over(&[table()], vec![spec(QueueLimits::default())]).await;
+    let fixture = Fixture::<H>::over(&[table()], vec![spec(1, QueueLimits::default())]).await;
     let row = |id: i64, group: String| [("id", Value::Int(id)), ("customer", text(&group))];
     for id in 0..LARGE {
         fixture

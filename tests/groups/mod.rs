@@ -74,7 +74,14 @@ macro_rules! groups {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn four_brokers_never_lease_two_items_of_a_group() {
                 if can_run::<$harness>() {
-                    load::groups_are_kept::<$harness>().await;
+                    load::groups_are_kept::<$harness>(1).await;
+                }
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn four_brokers_never_lease_two_runs_of_a_group() {
+                if can_run::<$harness>() {
+                    load::groups_are_kept::<$harness>(4).await;
                 }
             }
 
