@@ -427,13 +427,12 @@ impl<'a> ClaimStatements<'a> {
             if ended.has(run) {
                 continue;
             }
-            match self.lease_row(call, ready)? {
-                Some(item) => claimed.items.push(item),
-                None => {
-                    claimed.has_more = true;
-                    ended.end(run);
-                }
-            }
+            let Some(item) = self.lease_row(call, ready)? else {
+                claimed.has_more = true;
+                ended.end(run);
+                continue;
+            };
+            claimed.items.push(item);
         }
         Ok(claimed)
     }
