@@ -185,9 +185,10 @@ impl GroupModel {
             Place::Dead => self.halts,
             _ => false,
         };
-        let most = match group.items.iter().any(stops) {
-            true => 1,
-            false => self.run,
+        let most = if group.items.iter().any(stops) {
+            1
+        } else {
+            self.run
         };
         let run = (head..ITEMS).filter(is_ready).take(most);
         run.for_each(|at| found[at] = true);
@@ -348,9 +349,10 @@ impl Model for GroupModel {
             }
             Action::Expire(at) => {
                 let caller = holder(at)?;
-                match Self::is_first(group, at, caller) {
-                    true => next.items[at].fail(Place::Ready, true),
-                    false => next.items[at].give_back(),
+                if Self::is_first(group, at, caller) {
+                    next.items[at].fail(Place::Ready, true);
+                } else {
+                    next.items[at].give_back();
                 }
                 self.end_later(&mut next, at, caller);
             }
