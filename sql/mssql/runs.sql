@@ -5,7 +5,7 @@
 --   `cut_runs`, which leaves out those behind one that is not leased, and `run_number`. The other operations contain `find_runs`: the
 --   leases of all runs of which they end a lease, in their order. It contains `runs_of_list` (settlements) or `runs_of_ended`.
 --   Then `mark_list`, `mark_due` or `mark_held` marks the leases that the operation does not end as it was asked, and those that it
---   releases. `in_order` is a condition on the list of settlements, and `read_marks` tells which of them were not applied. `end_runs`
+--   releases. The last two begin with `number_ended`, which notes the leases that end. `in_order` is a condition on the list of settlements, and `read_marks` tells which of them were not applied. `end_runs`
 --   releases the later leases, and `read_later` returns them.
 -- Parameters: those of the files that contain the sections. The list of a claim has x: the maximum number of items of a run, for one call.
 --   {ended} is the table of the leases that end, @due or @held, and {number} the column that numbers them.
@@ -15,8 +15,8 @@
 -- Indexes: busy (`find_runs`), group (`run_of_group`), the key (others). Without filtered indexes the group index serves for the busy one.
 -- Why all leases of one group and one token are a run: a group has the leases of one claim at most, and a claim with runs has one call.
 -- Why the columns of @run: lb_i and lb_kind are index and kind of the settlement, or the number of the lease that ends. lb_late is 1 for a
---   completion or failure if an earlier item of the run is in the list, behind this one. lb_mark is 1 if the settlement is refused, 0 if the lease was released
---   before, and 9 if it was lost. lb_later is 1 if the lease is released.
+--   completion or failure if an earlier item of the run is in the list, behind this one. lb_mark is 1 if the settlement
+--   is refused, 0 if the lease was released before, and 9 if it was lost. lb_later is 1 if the lease is released.
 -- Why the first item of a run that is not completed decides: all items before it are completed by the batch. If it fails, the leases
 --   behind it end with it. Otherwise it stays leased at least until the settlements before it in the list are applied, and no completion or
 --   failure behind it is. A release needs no order: it ends its lease and those behind it.
@@ -106,13 +106,16 @@ WHERE (o.lb_i IS NULL OR o.lb_mark IS NOT NULL)
 -- :: read_marks
 SELECT o.lb_i, CONVERT(smallint, o.lb_mark) AS lb_state FROM @run AS o WHERE o.lb_mark IN (0, 1);
 
--- :: mark_due
+-- :: number_ended
 UPDATE o
-SET lb_i = d.lb_p
-FROM @due AS d
+SET lb_i = d.{number}
+FROM {ended} AS d
     INNER JOIN {table} AS t WITH ({by_key}) ON {join_due_on_key}
     INNER JOIN @run AS o ON {join_run_on_key}
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN);
+
+-- :: mark_due
+{number_ended}
 UPDATE o
 SET lb_later = 1
 FROM @run AS o
@@ -120,12 +123,7 @@ WHERE o.lb_n > 1 AND EXISTS (SELECT 1 FROM @run AS e WHERE e.lb_r = o.lb_r AND e
 DELETE FROM @due WHERE lb_p IN (SELECT o.lb_i FROM @run AS o WHERE o.lb_later = 1 AND o.lb_i IS NOT NULL);
 
 -- :: mark_held
-UPDATE o
-SET lb_i = d.lb_i
-FROM @held AS d
-    INNER JOIN {table} AS t WITH ({by_key}) ON {join_due_on_key}
-    INNER JOIN @run AS o ON {join_run_on_key}
-OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN);
+{number_ended}
 UPDATE o
 SET lb_later = 1
 FROM @run AS o

@@ -1,7 +1,8 @@
 -- Purpose: end the leases of a run. One claim leases consecutive items of a group together; these are a run. They have one lease token.
 -- Sections: `find_run` returns the leases of the run of one item, in their order, and whether each is the item. `find_first` tells whether
---   a lease that is held is the first of its run. `release_later` releases one lease of a run. All run in the writer's transaction, before and after the statement that ends the lease of the item. `run_number` is
---   a column of `find_retried_leases` (claim.sql): leases of one run have the same number, and items without a group have 0.
+--   a lease that is held is the first of its run. `release_later` releases one lease of a run. All run in the writer's transaction:
+--   the first two before the statement that ends the lease of the item, the last after it. `run_number` is a column of
+--   `find_retried_leases` (claim.sql): leases of one run have the same number, and items without a group have 0.
 -- Parameters: ?1 to ?3 key values. `find_first` and `release_later`: ?4 lease token; ?5 now (ms since 1970); ?6 fencing token.
 -- Locks: the write lock of the file.
 -- Indexes: key, busy (`find_run`, `find_first`). Without filtered indexes the group index serves for the busy one.

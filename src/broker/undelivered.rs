@@ -204,13 +204,13 @@ impl UndeliveredLeases {
         });
         let (mut is_first, mut ended_run) = (first_of_runs(), 0);
         let leases = delivered.into_iter().filter_map(move |item| {
-            let LeasedQueue { name, secrets, .. } = &*queue;
-            let mut origin = origin_of(&item, duration);
-            let trace_context = queue.tracer.sample(queue.index, &item.lease, &mut origin);
             let is_first = is_first(&&item);
             if item.run != 0 && item.run == ended_run {
                 return None;
             }
+            let LeasedQueue { name, secrets, .. } = &*queue;
+            let mut origin = origin_of(&item, duration);
+            let trace_context = queue.tracer.sample(queue.index, &item.lease, &mut origin);
             let Some(id) = lease_id::encode(secrets, name, &owner, &item.lease, &origin) else {
                 ended_run = item.run;
                 if is_first {

@@ -346,7 +346,7 @@ async fn attempts_of<'a, H: Harness>(
     leases.into_iter().filter_map(attempt).collect()
 }
 
-/// Settles a lease, and checks what becomes of its run. Returns whether it was refused.
+/// Settles a lease, and checks the answer and the leases behind it in its run. Returns whether the settlement was refused.
 async fn settle<H: Harness>(
     fixture: &Fixture<H>,
     (broker, one, held): (&Broker, &Held, &[Held]),

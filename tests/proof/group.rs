@@ -9,8 +9,8 @@
 //! delayed (or dead, if the queue halts at dead items). A claim takes the ready items that follow as well, up to the length of a
 //! run. If any item of the group is delayed (or dead), it takes only the first.
 //!
-//! The rule for runs: a completion or a failure is refused while an earlier item of the run is leased. Whatever else ends the lease of an item,
-//! except its completion, ends the later leases of the run in the same transaction. These items are ready again and get their attempts
+//! The rule for runs: a completion or a failure is refused while an earlier item of the run is leased. A failure, a release or an expiry of
+//! an item ends the later leases of the run in the same transaction. These items are ready again and get their attempts
 //! back. If the lease of an item expires while an earlier one is held, it gets its attempt back too.
 //!
 //! The model has one group. An item that is inserted or redriven while a later one is under way is late, and the order does not

@@ -141,7 +141,7 @@ impl QueueStatements {
         let mut placeholders = with_key_list(sql, &self.placeholders);
         let state_time = &self.placeholders["lease_state_time"];
         placeholders.insert("held_since", format!(" AND t.{state_time} <= @created"));
-        run_parts::set_in_end(&mut placeholders, sql, &self.spec, "@held");
+        run_parts::set_in_cancellation(&mut placeholders, sql, &self.spec);
         let (change_items, read_ended) = match change {
             ItemChange::Cancel(_) => (
                 render(sql.cancel, "end_held", &placeholders),

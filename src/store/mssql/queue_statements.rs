@@ -545,7 +545,7 @@ fn render_exact_stats(placeholders: &Placeholders) -> String {
 /// Renders the batch of the reaper (`reap.sql` explains its two forms).
 fn render_reap(sql: &LeaseSql, spec: &QueueSpec, placeholders: &Placeholders) -> String {
     let mut placeholders = placeholders.clone();
-    run_parts::set_in_end(&mut placeholders, sql, spec, "@due");
+    run_parts::set_in_reaper(&mut placeholders, sql, spec);
     let placeholders = &placeholders;
     let section = |name| render(sql.reap, name, placeholders);
     let pick_due = |states: &str| {

@@ -68,19 +68,34 @@ pub(super) fn set_in_settlement(
     set_find_runs(placeholders, sql, queue, "runs_of_list", "mark_list");
 }
 
-/// Sets the parts of a batch that ends the leases in a table: `@due`, or `@held`.
-pub(super) fn set_in_end(
+/// Sets the parts of the reaper's batch, which ends the leases in `@due`.
+pub(super) fn set_in_reaper(placeholders: &mut Placeholders, sql: &LeaseSql, queue: &QueueSpec) {
+    set_in_end(placeholders, sql, queue, ("@due", "lb_p", "mark_due"));
+}
+
+/// Sets the parts of a batch that cancels the leases in `@held`.
+pub(super) fn set_in_cancellation(
     placeholders: &mut Placeholders,
     sql: &LeaseSql,
     queue: &QueueSpec,
-    table: &str,
 ) {
+    set_in_end(placeholders, sql, queue, ("@held", "lb_i", "mark_held"));
+}
+
+/// Sets the parts of a batch that ends the leases in a table variable, whose column `number` numbers them.
+fn set_in_end(
+    placeholders: &mut Placeholders,
+    sql: &LeaseSql,
+    queue: &QueueSpec,
+    (table, number, mark): (&str, &str, &'static str),
+) {
+    if queue.max_run() == 1 {
+        return;
+    }
     placeholders.insert("ended", table.to_owned());
-    let mark = if table == "@due" {
-        "mark_due"
-    } else {
-        "mark_held"
-    };
+    placeholders.insert("number", number.to_owned());
+    let numbered = render(sql.runs, "number_ended", placeholders);
+    placeholders.insert("number_ended", numbered);
     set_find_runs(placeholders, sql, queue, "runs_of_ended", mark);
 }
 

@@ -49,7 +49,7 @@ pub(super) fn render_cancel(
     placeholders: &Placeholders,
 ) -> String {
     let mut placeholders = with_key_list(sql, placeholders);
-    run_parts::set_in_end(&mut placeholders, sql, queue, "@held");
+    run_parts::set_in_cancellation(&mut placeholders, sql, queue);
     placeholders.insert("held_since", String::new());
     for section in ["read_cancellation", "end_held", "read_ended"] {
         let text = render(sql.cancel, section, &placeholders);

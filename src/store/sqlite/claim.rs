@@ -139,7 +139,7 @@ pub(super) fn claim(
 /// The maximum number of items that one claim makes dead because of their size. SQLite writes the whole row each time.
 const MAX_SET_ASIDE: usize = 10;
 
-/// What a visit did with an item.
+/// The decision about an item that was visited.
 #[derive(PartialEq, Eq)]
 enum Visited {
     /// The call leases it.
@@ -341,11 +341,30 @@ impl<'a> ClaimStatements<'a> {
         call: &ClaimCall,
         ready: Vec<ReadyItem>,
     ) -> Result<Option<Claimed>, StoreError> {
-        self.bind_call(call)?;
+        let (max_bytes, max_item_bytes) = (call.max_bytes, self.queue.spec.max_item_bytes);
+        let item_size = &self.queue.item_size;
         let mut claimed = Claimed {
             items: Vec::with_capacity(ready.len()),
             ..Claimed::default()
         };
+        let all_fit = self.lease_each(call, ready, &mut claimed, |claimed, item| {
+            let size = item_size.of(item);
+            claimed.bytes += size;
+            claimed.bytes <= max_bytes && size <= max_item_bytes
+        })?;
+        Ok(all_fit.then_some(claimed))
+    }
+
+    /// Leases items one after the other, and leaves out those of a run behind one that was made dead instead. Ends with false at the
+    /// first item that does not fit.
+    fn lease_each(
+        &mut self,
+        call: &ClaimCall,
+        ready: Vec<ReadyItem>,
+        claimed: &mut Claimed,
+        fits: impl Fn(&mut Claimed, &ClaimedItem) -> bool,
+    ) -> Result<bool, StoreError> {
+        self.bind_call(call)?;
         let mut ended = EndedRuns::default();
         for ready in ready {
             let run = ready.run;
@@ -357,14 +376,12 @@ impl<'a> ClaimStatements<'a> {
                 ended.end(run);
                 continue;
             };
-            let size = self.queue.item_size.of(&item);
-            claimed.bytes += size;
-            if claimed.bytes > call.max_bytes || size > self.queue.spec.max_item_bytes {
-                return Ok(None);
+            if !fits(claimed, &item) {
+                return Ok(false);
             }
             claimed.items.push(item);
         }
-        Ok(Some(claimed))
+        Ok(true)
     }
 
     /// Leases the first ready items that fit into the bytes of the call and into `room`. If `is_first`, the first item may
@@ -420,20 +437,7 @@ impl<'a> ClaimStatements<'a> {
             let error = too_large_text(size_bytes, self.queue.spec.max_item_bytes);
             self.set_aside(&self.queue.sql.set_aside, &key, &error)?;
         }
-        self.bind_call(call)?;
-        let mut ended = EndedRuns::default();
-        for ready in fitting {
-            let run = ready.run;
-            if ended.has(run) {
-                continue;
-            }
-            let Some(item) = self.lease_row(call, ready)? else {
-                claimed.has_more = true;
-                ended.end(run);
-                continue;
-            };
-            claimed.items.push(item);
-        }
+        self.lease_each(call, fitting, &mut claimed, |_, _| true)?;
         Ok(claimed)
     }
 

@@ -8,7 +8,7 @@ use super::held_lease::HELD_COLUMNS;
 use super::queue_statements::QueueStatements;
 use super::statement::{Token, bind, bind_key};
 use super::writer::WriteContext;
-use crate::{EndedLease, StoreError};
+use crate::{EndedLease, LeaseProof, StoreError};
 
 /// The leases of a run that are left.
 pub(super) struct Run {
@@ -48,8 +48,9 @@ impl Run {
 
     /// Returns whether the lease of the item is this one and has not expired.
     pub(super) fn holds(&self, lease: &LeaseRef, now: i64) -> bool {
-        let held = &self.leases[self.item];
-        held.lease.token == lease.token && held.lease.fence == lease.fence && held.expire_time > now
+        let held = self.leases[self.item].row(State::Leased);
+        let (token, fence) = (lease.token, lease.fence);
+        held.is_held(LeaseProof { token, fence }, now)
     }
 
     /// Returns the leases of the items behind the item.
