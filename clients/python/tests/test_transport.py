@@ -12,7 +12,8 @@ import pytest
 from lease_broker.transport import Broker
 
 
-def test_closed_channel_waits_for_the_thread_of_grpc(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("still_connects", [True, False])
+def test_closed_channel_waits_for_the_thread_of_grpc(monkeypatch: pytest.MonkeyPatch, still_connects: bool) -> None:
     def late() -> float:
         time.sleep(0.5)
         return time.time()
@@ -23,6 +24,8 @@ def test_closed_channel_waits_for_the_thread_of_grpc(monkeypatch: pytest.MonkeyP
     broker = Broker("127.0.0.1:1", [], None)
     broker.connect(True)
     threads = set(threading.enumerate()) - before
+    # A call that succeeds ends the subscription, and the thread goes on for a moment.
+    broker.connect(still_connects)
     broker.close()
     # An exception of a thread fails the test.
     for thread in threads:

@@ -80,14 +80,14 @@ class Broker:
 
     def close(self) -> None:
         """Ends all calls and closes the connection."""
-        if self._connects:
-            self.connect(False)
-            self._wait_for_subscriber()
+        self.connect(False)
+        self._wait_for_subscriber()
         self.channel.close()
 
     def _wait_for_subscriber(self) -> None:
         """Waits for the end of gRPC's thread for subscribers. On a closed channel it dies with a traceback."""
-        # No public method tells about the thread. It looks every 0.2 s, and on a busy machine later.
+        # The thread goes on for a while after the last subscriber. It looks every 0.2 s, and on a busy machine later.
+        # No public method tells about it.
         state = getattr(self.channel, "_connectivity_state", None)
         until = time.monotonic() + _SUBSCRIBER_ENDS
         while getattr(state, "polling", False) and time.monotonic() < until:
