@@ -1,10 +1,12 @@
-# A temporary PostgreSQL cluster on a unix socket, for the peers that use PostgreSQL. Sourced. `prepare_cluster` creates it
-# once. `start_cluster` starts the server for one measurement, and an exit trap stops it.
+# A temporary PostgreSQL cluster, for the peers that use PostgreSQL. Sourced. `prepare_cluster` creates it once.
+# `start_cluster` starts the server for one measurement, and an exit trap stops it. Clients connect over TCP on loopback, as
+# those of the other systems do: workers run on other hosts, where no unix socket reaches the server.
 # shellcheck shell=bash
 source "$(dirname "${BASH_SOURCE[0]}")/needs.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/server.sh"
 
 cluster=$PEERS_FOLDER/cluster
-export PGHOST=$cluster/socket PGUSER=postgres PGDATABASE=postgres PGOPTIONS='-c client_min_messages=warning'
+export PGHOST=127.0.0.1 PGUSER=postgres PGDATABASE=postgres PGOPTIONS='-c client_min_messages=warning'
 
 # PostgreSQL refuses to run as root. Root runs it as the user that Debian's package creates.
 as_owner() {
@@ -28,14 +30,14 @@ prepare_cluster() {
   find_programs
   command -v pgbench >/dev/null || skip "pgbench is missing, also after postgresql was installed"
   [ ! -d "$cluster" ] || return 0
-  mkdir -p "$cluster/socket"
+  mkdir -p "$cluster"
   [ "$(id -u)" != 0 ] || chown -R postgres "$cluster"
   as_owner initdb -D "$cluster/data" -A trust -U postgres -E UTF8 --locale=C >/dev/null
   # The settings that differ from the defaults or that durability needs. max_wal_size is large so that no checkpoint
   # disturbs a run of a few seconds.
   as_owner tee -a "$cluster/data/postgresql.conf" >/dev/null <<EOF
-listen_addresses = ''
-unix_socket_directories = '$cluster/socket'
+listen_addresses = '127.0.0.1'
+unix_socket_directories = ''
 fsync = on
 synchronous_commit = on
 full_page_writes = on
@@ -50,7 +52,9 @@ start_cluster() {
   find_programs
   trap end_cluster EXIT
   trap 'exit 130' INT TERM
-  as_owner pg_ctl -D "$cluster/data" -l "$cluster/data/server.log" -w start >/dev/null
+  PGPORT=$(free_port)
+  export PGPORT
+  as_owner pg_ctl -D "$cluster/data" -l "$cluster/data/server.log" -o "-p $PGPORT" -w start >/dev/null
 }
 
 # pg_ctl stops the server whose pid is in this cluster's folder.

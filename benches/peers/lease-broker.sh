@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# lease-broker over gRPC on a temporary SQLite file, with the load of `lease-broker-bench`. See `run` for the
-# subcommands.
+# lease-broker over gRPC on a temporary SQLite file, with the load of `lease-broker-bench`. The program is built as for
+# packages, because those of the other systems come from packages. See `run` for the subcommands.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/needs.sh"
 root=$here/../..
-binary=${PEERS_BINARY:-${CARGO_TARGET_DIR:-$root/target}/release/lease-broker}
+binary=${PEERS_BINARY:-${CARGO_TARGET_DIR:-$root/target}/dist/lease-broker}
 
 prepare() {
   [ -z "${PEERS_BINARY:-}" ] || return 0
   command -v cargo >/dev/null || skip "cargo is missing; --binary takes a lease-broker that is already built, with lease-broker-bench beside it"
-  (cd "$root" && cargo build --release --bin lease-broker --bin lease-broker-bench) >&2
+  (cd "$root" && cargo build --profile dist --bin lease-broker --bin lease-broker-bench) >&2
 }
 
 # measure CASE ITEMS. A case is ON_COMPLETE:WORKERS:BATCH, and :next if a completion claims the next items in the same
@@ -18,7 +18,8 @@ prepare() {
 measure() {
   local on_complete workers batch next json=$PEERS_FOLDER/lease-broker.json
   IFS=: read -r on_complete workers batch next <<<"$1"
-  "$binary-bench" --broker "$binary" --workers "$workers" --connections 8 --batch "$batch" --items "$2" --payload-bytes 100 \
+  # The load takes less than one core. A second thread would only have to be woken.
+  TOKIO_WORKER_THREADS=1 "$binary-bench" --broker "$binary" --workers "$workers" --connections 8 --batch "$batch" --items "$2" --payload-bytes 100 \
     --on-complete "$on_complete" ${next:+"--$next"} --json "$json" >&2
   python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["load"]["items_per_second"])' "$json"
 }

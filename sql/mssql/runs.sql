@@ -5,8 +5,9 @@
 --   `cut_runs`, which leaves out those behind one that is not leased, and `run_number`. The other operations contain `find_runs`: the
 --   leases of all runs of which they end a lease, in their order. It contains `runs_of_list` (settlements) or `runs_of_ended`.
 --   Then `mark_list`, `mark_due` or `mark_held` marks the leases that the operation does not end as it was asked, and those that it
---   releases. The last two begin with `number_ended`, which notes the leases that end. `in_order` is a condition on the list of settlements, and `read_marks` tells which of them were not applied. `end_runs`
---   releases the later leases, and `read_later` returns them.
+--   releases. The last two begin with `number_ended`, which notes the leases that end. `in_order` is a condition on the list of
+--   settlements, and `read_marks` tells which of them were not applied. `end_runs` releases the later leases, and `read_later` returns
+--   them.
 -- Parameters: those of the files that contain the sections. The list of a claim has x: the maximum number of items of a run, for one call.
 --   {ended} is the table of the leases that end, @due or @held, and {number} the column that numbers them.
 -- Results: `read_marks`: index of the settlement, and 1 if an earlier item of the run is leased, 0 if an earlier settlement of the list has
