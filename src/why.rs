@@ -47,6 +47,7 @@ fn of_state(row: &ItemRow, now: i64, queue: &QueueSpec) -> Cause {
     let (left, since) = (duration_between(now, due), duration_between(due, now));
     match row.state {
         None => Cause::UnknownState,
+        Some(State::Delayed | State::Leased) if row.due_time.is_none() => Cause::NoDueTime,
         Some(State::Delayed) if due > now => Cause::Delayed(due, left),
         Some(State::Delayed) => Cause::DelayOver(since),
         Some(State::Leased) if due > now => Cause::Leased(due, left),
@@ -156,6 +157,11 @@ mod tests {
             (None, 0, "unknown_state"),
         ] {
             assert_eq!(names(&facts(state, due, None)), [name]);
+        }
+        for state in [State::Delayed, State::Leased] {
+            let mut endless = facts(Some(state), 0, None);
+            endless.row.as_mut().expect("a row").due_time = None;
+            assert_eq!(names(&endless), ["no_due_time"]);
         }
         let mut absent = facts(None, 0, None);
         absent.row = None;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use clap_complete::ArgValueCandidates;
 use lease_broker_model::key::hex;
-use lease_broker_proto::{self as proto, UnknownKind};
+use lease_broker_proto::{self as proto, HeldBack, UnknownKind};
 use serde_json::Map;
 
 use super::CommandError;
@@ -66,14 +66,16 @@ impl Claim {
             max_run: self.max_run,
             ..proto::ClaimBatchRequest::default()
         };
-        let leases = client.claim_batch(request).await?.into_inner().leases;
+        let response = client.claim_batch(request).await?.into_inner();
+        let none = why_none(&response);
+        let leases = response.leases;
         let has_runs = leases.iter().any(|lease| lease.run != 0);
         let mut newer = Vec::new();
         let rows: Vec<Row> = leases
             .into_iter()
             .map(|lease| row_of(lease, has_runs, &mut newer))
             .collect();
-        self.client.output.print(&rows, "no item is ready");
+        self.client.output.print(&rows, none);
         if newer.is_empty() {
             return Ok(());
         }
@@ -81,6 +83,19 @@ impl Claim {
             "the output lacks columns with values of a newer service ({}); use a newer lease-broker",
             newer.join(", ")
         )))
+    }
+}
+
+/// Returns the sentence for a claim without leases.
+fn why_none(response: &proto::ClaimBatchResponse) -> &'static str {
+    match response.held_back() {
+        HeldBack::TooLarge => "no lease: the ready items are too large to be sent",
+        HeldBack::Stopping => "no lease: the service is stopping; claim again",
+        HeldBack::Paused => "no lease: the queue is paused",
+        HeldBack::GroupsBusy => "no lease: the groups of the ready items hold them back",
+        HeldBack::MaxLeases => "no lease: the queue has as many leases as it may have",
+        HeldBack::Rate => "no lease: the rate of the queue is used up",
+        HeldBack::Unspecified | HeldBack::NothingReady | HeldBack::Released => "no item is ready",
     }
 }
 

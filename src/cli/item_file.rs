@@ -1,5 +1,6 @@
 //! Reader of files of items: CSV with the names of the columns in the first line, or one JSON object per line.
 
+use std::collections::HashSet;
 use std::io::{BufRead, Read};
 
 use lease_broker_proto as proto;
@@ -15,7 +16,7 @@ pub(crate) type Items =
 /// Reads CSV. An empty value leaves its column out.
 ///
 /// # Errors
-/// The first line cannot be read.
+/// The first line cannot be read, or names a column twice.
 pub(crate) fn csv(input: impl Read + Send + 'static, name: &str) -> Result<Items, CommandError> {
     let name = name.to_owned();
     let mut reader = csv::Reader::from_reader(input);
@@ -23,6 +24,12 @@ pub(crate) fn csv(input: impl Read + Send + 'static, name: &str) -> Result<Items
         .headers()
         .map_err(|error| CommandError::failed(format!("{name}: {error}")))?
         .clone();
+    let mut names = HashSet::new();
+    if let Some(twice) = columns.iter().find(|column| !names.insert(*column)) {
+        return Err(CommandError::failed(format!(
+            "{name}: the first line has the column {twice:?} twice"
+        )));
+    }
     let items = reader.into_records().map(move |record| {
         let record = record.map_err(|error| CommandError::failed(format!("{name}: {error}")))?;
         let line = record.position().map_or(0, csv::Position::line);

@@ -3,7 +3,8 @@
 mod fit;
 
 use std::borrow::Cow;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -12,6 +13,11 @@ use lease_broker_client::Value;
 use lease_broker_model::key::{hex, rfc3339, rfc3339_of_millis};
 use lease_broker_model::text;
 use serde_json::{Map, Value as Json, json};
+
+use super::CommandError;
+
+/// The first error of a write to standard output.
+static WRITE_ERROR: OnceLock<io::Error> = OnceLock::new();
 
 /// Format of the results of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -252,11 +258,26 @@ macro_rules! print_line {
 }
 pub(super) use print_line;
 
-/// Writes a line to standard output, or several. Ignores errors, because a reader such as `head` may close the pipe early.
+/// Writes a line to standard output, or several. An error is kept for [`check_written`], which the end of the program asks.
 ///
 /// Characters that a terminal would act on are escaped, except for the ends of lines.
 pub fn write_line(text: &str) {
-    let _ = writeln!(io::stdout(), "{}", text::visible_lines(text));
+    if let Err(error) = writeln!(io::stdout(), "{}", text::visible_lines(text)) {
+        let _ = WRITE_ERROR.set(error);
+    }
+}
+
+/// Checks that all output was written. A reader such as `head` may close the pipe early.
+///
+/// # Errors
+/// A part of the output is missing.
+pub(super) fn check_written() -> Result<(), CommandError> {
+    match WRITE_ERROR.get() {
+        Some(error) if error.kind() != ErrorKind::BrokenPipe => Err(CommandError::io(format!(
+            "the output is incomplete: standard output cannot be written: {error}"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Writes a line to standard error, for a remark that is not part of the result.

@@ -339,9 +339,19 @@ impl QueueArgs {
         let (mut schema, queues) = self.open(SchemaAccess::Read)?;
         let (mut problems, mut curable) = (0, true);
         for queue in queues {
-            if queue.managed_columns.is_some() && !schema.plan(&queue)?.is_empty() {
-                print_line!("{}: ok, serve creates the table", queue.name);
-                continue;
+            if queue.managed_columns.is_some() {
+                let exists = schema.survey(&queue.table)?.is_some();
+                let steps = schema.plan(&queue)?;
+                if !exists {
+                    print_line!("{}: ok, serve creates the table", queue.name);
+                    continue;
+                }
+                if !steps.is_empty() {
+                    let purposes = steps.iter().map(|step| &*step.purpose);
+                    let purposes = purposes.collect::<Vec<_>>().join(", ");
+                    print_line!("{}: ok, serve changes the table: {purposes}", queue.name);
+                    continue;
+                }
             }
             let missing = schema.check(&queue)?;
             problems += missing.len();

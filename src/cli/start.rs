@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Parser;
 
 use super::command_error::{CommandError, EXIT_USAGE};
+use super::output::check_written;
 
 /// Runs a program with its command line. `name` begins each error message.
 pub fn start<C: Parser>(
@@ -24,7 +25,7 @@ pub fn start<C: Parser>(
             };
         }
     };
-    match command(arguments) {
+    match command(arguments).and_then(|()| check_written()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             report(format!("{name}: {error}"));

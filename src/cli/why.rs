@@ -23,8 +23,9 @@ use crate::why::{Cause, causes, short_duration};
 /// program holds a lock.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Causes: delayed, delay_over, leased, lease_expired, completed, dead, behind (other ready items come first), first, suspect,
-changing, locked (a foreign transaction holds a lock), no_broker, not_served, draining, brokers_unknown, unknown_state, no_row.
+Causes: delayed, delay_over, no_due_time, leased, lease_expired, completed, dead, behind (other ready items come first), first,
+suspect, changing, locked (a foreign transaction holds a lock), no_broker, not_served, draining, brokers_unknown, unknown_state,
+no_row.
 
 Fields of --output json and csv: queue; key; state; causes; text (the paragraph); attempt; max_attempts (null: no limit); owner;
 state_time and age_seconds; due_time and due_in_seconds; error; fencing_token; ahead (ready items that come first) and

@@ -263,6 +263,9 @@ fn command_error(error: &WorkerError) -> CommandError {
     let text = error.to_string();
     match error {
         WorkerError::Options(_) => CommandError::usage(text),
+        WorkerError::Refused(refused) if refused.code == Code::NotFound => {
+            CommandError::usage(text)
+        }
         WorkerError::Refused(_) => CommandError::failed(text),
         WorkerError::HandlersLeft => CommandError::failed("a command did not end"),
         // An error of the library or of the system, also of a kind that a later version of the library adds.

@@ -127,6 +127,34 @@ pub(super) fn no_table(queue: &QueueSpec) -> StoreError {
     ))
 }
 
+/// Returns the error for an existing table of a managed queue that lacks declared columns. The broker does not change the columns of a
+/// table that it has created.
+pub(super) fn check_managed_columns<Kind>(
+    queue: &QueueSpec,
+    table: &Table<Kind>,
+) -> Result<(), StoreError> {
+    let declared = queue.managed_columns.iter().flatten();
+    let lacking = declared.filter(|(name, _)| table.column(name).is_none());
+    let lacking: Vec<String> = lacking.map(|(name, _)| format!("{name:?}")).collect();
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    Err(StoreError::Misconfigured(format!(
+        "the table {:?} of queue {:?} has no column {}, which managed_columns declares: the broker creates a table, but adds no column to \
+         it later; add the column with ALTER TABLE, or remove it from managed_columns",
+        queue.table,
+        queue.name,
+        lacking.join(", ")
+    )))
+}
+
+/// Returns whether a step reads or writes the record of the parts that the broker adds.
+pub(super) fn uses_record(steps: &[Step]) -> bool {
+    steps
+        .iter()
+        .any(|step| step.sql.contains("lease_broker_added"))
+}
+
 /// Returns the purpose of the step that creates a managed queue's table.
 pub(super) fn create_table_purpose(queue: &QueueSpec) -> String {
     format!("create the table of queue {:?}", queue.name)

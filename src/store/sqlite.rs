@@ -63,6 +63,7 @@ mod search;
 mod secrets;
 mod settle;
 mod soft_lock_types;
+mod soft_lock_value;
 mod state_counts;
 mod state_index;
 mod statement;

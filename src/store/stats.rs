@@ -92,3 +92,8 @@ pub struct ListedItem {
     /// The description of the last failure.
     pub error: Option<String>,
 }
+
+/// Returns the number of attempts of a row. Another program may have written a negative number, which counts as 0.
+pub(crate) fn attempts_of(number: i64) -> u32 {
+    u32::try_from(number.max(0)).unwrap_or(u32::MAX)
+}

@@ -13,6 +13,8 @@ pub enum Cause {
     NoRow(bool),
     /// The state column has a value that is no state.
     UnknownState,
+    /// The item is delayed or leased, and has no due time at which a broker would make it ready.
+    NoDueTime,
     /// The item becomes ready at this time, after this time.
     Delayed(i64, Duration),
     /// The delay is over since this time, and no broker has made the item ready.
@@ -57,6 +59,7 @@ impl Cause {
         match self {
             Self::NoRow(_) => "no_row",
             Self::UnknownState => "unknown_state",
+            Self::NoDueTime => "no_due_time",
             Self::Delayed(..) => "delayed",
             Self::DelayOver(_) => "delay_over",
             Self::Leased(..) => "leased",
@@ -89,6 +92,9 @@ impl Cause {
                 .to_owned(),
             Self::UnknownState => "Its state column has a value that is no state (0 to 4), so no broker touches it: another program has \
                 written it."
+                .to_owned(),
+            Self::NoDueTime => "It is delayed or leased, but has no due time, so no broker ever makes it ready: another program has \
+                written the row. Give it a due time, or the state ready."
                 .to_owned(),
             Self::Delayed(until, left) => format!(
                 "It is delayed and becomes ready in {}, at {}.",

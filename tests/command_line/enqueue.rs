@@ -276,3 +276,12 @@ fn interrupted_standard_input_continues_by_its_name() {
         .json();
     assert_eq!(counts(&workspace), (7, 7));
 }
+
+#[test]
+fn csv_with_a_column_twice_is_refused() {
+    let workspace = Workspace::serving();
+    workspace.write("items.csv", "payload,payload\nhello,1\n");
+    let refused = workspace.call("enqueue work --file items.csv");
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.err.contains("\"payload\" twice"), "{refused:?}");
+}

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 
 use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::database::{self, WriteLock};
-use crate::support::process::CommandOutput;
+use crate::support::process::{CommandOutput, program};
 
 /// Asserts the exit code, and that the error message contains all parts.
 fn fails(printed: &CommandOutput, code: i32, named: &[&str]) {
@@ -299,4 +299,30 @@ fn sql_server_errors_do_not_show_the_password() {
     fails(&printed, 64, &["store.connection_string_file", "secret"]);
     let printed = workspace.run("stats --config queues.toml --store q.db");
     fails(&printed, 64, &["--store", "mssql"]);
+}
+
+#[test]
+fn output_that_cannot_be_written_exits_74() {
+    let workspace = Workspace::serving();
+    workspace.call("enqueue work --set payload=a");
+    for command in ["stats", "list work", "list work --state ready --output csv"] {
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        let mut program = program();
+        program.current_dir(workspace.folder.path());
+        program.args(command.split(' '));
+        program.args(["--config", "queues.toml", "--store", "q.db"]);
+        let printed = program.stdout(full.expect("/dev/full")).output();
+        let printed = printed.expect("the program runs");
+        let errors = String::from_utf8_lossy(&printed.stderr);
+        assert_eq!(printed.status.code(), Some(74), "{errors}");
+        assert!(errors.contains("the output is incomplete"), "{errors}");
+    }
+}
+
+#[test]
+fn worker_of_an_unknown_queue_exits_64() {
+    let workspace = Workspace::serving();
+    let url = workspace.process.as_ref().expect("a service").url();
+    let worker = workspace.run(&format!("work wrok --address {url} -- true"));
+    fails(&worker, 64, &["wrok"]);
 }

@@ -210,6 +210,11 @@ fn table_output_has_one_line_per_lease() {
     let url = workspace.process.as_ref().expect("a service").url();
     let empty = workspace.run(&format!("claim work --address {url}"));
     assert_eq!((empty.code, &*empty.out), (0, "no item is ready\n"));
+    workspace.call("pause work");
+    let paused = workspace.run(&format!("claim work --address {url}"));
+    let reason = "no lease: the queue is paused\n";
+    assert_eq!((paused.code, &*paused.out), (0, reason));
+    workspace.call("resume work");
     workspace.call("enqueue work --set payload=hello");
     let table = workspace.run(&format!("claim work --address {url}"));
     let lines: Vec<&str> = table.out.lines().collect();

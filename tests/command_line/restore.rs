@@ -139,3 +139,26 @@ fn files_keep_who_may_read_them() {
     assert_eq!(workspace.store("restore old.db").code, 0);
     assert_eq!(mode("q.db"), 0o640);
 }
+
+#[test]
+fn file_that_is_no_backup_is_refused() {
+    let workspace = Workspace::with(QUEUES);
+    assert_eq!(workspace.store("schema apply").code, 0);
+    workspace.write("empty.db", "");
+    let other = "CREATE TABLE bookmarks (url TEXT)";
+    let foreign = rusqlite::Connection::open(workspace.path("foreign.db")).expect("a file");
+    foreign.execute_batch(other).expect(other);
+    let before = fs::read(workspace.path("q.db")).expect("the database");
+    for file in ["empty.db", "foreign.db"] {
+        let refused = workspace.store(&format!("restore {file} --yes"));
+        assert_eq!(refused.code, 64, "{refused:?}");
+        assert!(
+            refused.err.contains(&format!("{file}: not a backup")),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(
+        fs::read(workspace.path("q.db")).expect("the database"),
+        before
+    );
+}

@@ -31,6 +31,28 @@ pub(crate) async fn row_with_a_full_counter_becomes_dead<H: Harness>() {
     }
 }
 
+pub(crate) async fn negative_number_of_attempts_counts_as_none<H: Harness>() {
+    let fixture = Fixture::<H>::items(3).await;
+    let set = ("lease_attempt", Value::Int(-5));
+    fixture
+        .harness
+        .update("item", set, ("id", Value::Int(2)))
+        .await;
+    let listed = fixture.list(State::Ready).await;
+    assert_eq!(
+        listed.iter().map(|item| item.attempt).collect::<Vec<_>>(),
+        [0, 0, 0]
+    );
+    let items = fixture.claim(9).await;
+    assert_eq!(keys(&items), ["1", "2", "3"]);
+    let attempts: Vec<_> = items.iter().map(|item| item.lease.attempt).collect();
+    assert_eq!(attempts, [1, 0, 1]);
+    assert_eq!(
+        fixture.complete(&items[1].lease).await,
+        Some(State::Completed)
+    );
+}
+
 /// A claim that a row refuses fails with its index, or without one. Each other claim of the list can be served.
 pub(crate) async fn refused_worker_id_leaves_other_claims<H: Harness>() {
     let harness = H::start().await;

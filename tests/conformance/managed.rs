@@ -5,8 +5,9 @@ use lease_broker_model::queue::OnComplete;
 use lease_broker_store::StoreError;
 use lease_broker_value::Value;
 
+use super::groups::{STRICT, groups};
 use crate::harness::Harness;
-use crate::harness::fixture::{Broker, Fixture, SECOND, keys, new_item, queue, text};
+use crate::harness::fixture::{Broker, Fixture, SECOND, by, keys, new_item, queue, text};
 use crate::harness::table::Kind;
 
 pub(crate) async fn managed_table_is_created_when_the_store_opens<H: Harness>() {
@@ -75,4 +76,40 @@ pub(crate) async fn managed_table_rows_have_their_ready_time<H: Harness>() {
     fixture.advance(100 * SECOND).await;
     let age = fixture.list(State::Ready).await[0].age.expect("an age");
     assert!(age >= 90 * SECOND && age < 200 * SECOND, "{age:?}");
+}
+
+pub(crate) async fn order_and_groups_of_a_managed_table_can_change<H: Harness>() {
+    let harness = H::start().await;
+    let mut spec = queue("made");
+    let column = |name: &str| (name.to_owned(), H::declare(Kind::BigInt));
+    spec.managed_columns = Some(vec![column("customer"), column("rank")]);
+    for (is_grouped, order) in [
+        (false, "rank"),
+        (true, "rank"),
+        (true, "-rank"),
+        (false, "id"),
+    ] {
+        spec.order = by(&[order]);
+        spec.groups = is_grouped.then(|| groups(STRICT));
+        harness.apply(&spec).await.expect("apply");
+        assert_eq!(harness.check(&spec).await, Ok(Vec::new()));
+        assert_eq!(harness.plan(&spec).await, Ok(Vec::new()));
+    }
+}
+
+pub(crate) async fn declared_column_that_a_managed_table_lacks_is_named<H: Harness>() {
+    let harness = H::start().await;
+    let mut spec = queue("made");
+    let mut columns = vec![("payload".to_owned(), H::declare(Kind::Text))];
+    spec.managed_columns = Some(columns.clone());
+    harness.apply(&spec).await.expect("apply");
+    columns.push(("rank".to_owned(), H::declare(Kind::BigInt)));
+    spec.managed_columns = Some(columns);
+    let error = harness.apply(&spec).await.expect_err("refused");
+    let names_it = |text: &String| text.contains("\"rank\"") && text.contains("ALTER TABLE");
+    assert!(
+        matches!(&error, StoreError::Misconfigured(text) if names_it(text)),
+        "{error:?}"
+    );
+    assert!(harness.open(&[spec]).await.is_err());
 }

@@ -102,6 +102,7 @@ macro_rules! conformance {
                 }
                 isolation {
                     row_with_a_full_counter_becomes_dead
+                    negative_number_of_attempts_counts_as_none
                     refused_worker_id_leaves_other_claims
                     refused_items_of_a_list_are_all_named
                     largest_key_does_not_stop_a_counting_table
@@ -450,6 +451,8 @@ macro_rules! conformance {
                     dropped_managed_table_is_created_beside_its_archive
                     managed_table_can_have_a_composite_key
                     managed_table_rows_have_their_ready_time
+                    order_and_groups_of_a_managed_table_can_change
+                    declared_column_that_a_managed_table_lacks_is_named
                 }
                 mirror {
                     each_transition_sets_the_mirror_of_the_new_state

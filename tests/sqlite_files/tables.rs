@@ -1,5 +1,7 @@
 //! Tables that cannot be a queue, with the reason, and unusual tables that can.
 
+use std::collections::BTreeSet;
+
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 use lease_broker_store::StoreError;
@@ -163,4 +165,26 @@ async fn names_are_found_in_any_case() {
     let fixture = Fixture::adopt(harness, vec![spec]).await;
     assert_eq!(keys(&fixture.claim(9).await), ["2", "1"]);
     assert_eq!(*fixture.store.columns(fixture.queue), ["Id", "Rank"]);
+}
+
+#[tokio::test]
+async fn row_with_a_text_in_a_number_column_is_shown_with_the_others() {
+    let fixture = Fixture::<SqliteHarness>::items(2).await;
+    for column in [
+        "lease_state_time",
+        "lease_due_time",
+        "lease_fence",
+        "lease_attempt",
+    ] {
+        let sql = format!("UPDATE item SET {column} = 'yesterday' WHERE id = 1");
+        fixture.harness.connect().execute_batch(&sql).expect(&sql);
+        let listed = fixture.list(State::Ready).await;
+        let listed = listed.iter().map(|item| item.key.to_string());
+        assert_eq!(listed.collect::<BTreeSet<_>>().len(), 2, "{column}");
+        fixture
+            .store
+            .stats(fixture.queue)
+            .await
+            .expect("statistics");
+    }
 }

@@ -99,25 +99,42 @@ async fn list(admin: &Admin) -> Result<Vec<proto::BrokerInstance>, CommandError>
     Ok(admin.list_brokers(request).await?.brokers)
 }
 
-/// Finds the broker with this id, an id that begins so, or this address.
+/// Finds the broker with this id, an id that begins so, or this address. Brokers that have ended count only if no other fits: a killed
+/// one counts as running for 15 s, and its address can be that of the next one.
 fn find(
     brokers: Vec<proto::BrokerInstance>,
     name: &str,
 ) -> Result<proto::BrokerInstance, CommandError> {
-    // An address can be that of an earlier process too.
+    if name.is_empty() {
+        return Err(CommandError::usage(
+            "the id of the broker is empty; `lease-broker brokers` lists them",
+        ));
+    }
     let fits = |broker: &proto::BrokerInstance| {
         broker.broker_id.starts_with(name) || broker.is_live && broker.address == name
     };
     let mut found: Vec<_> = brokers.into_iter().filter(fits).collect();
-    match (found.pop(), found.len()) {
-        (Some(broker), 0) => Ok(broker),
-        (None, _) => Err(CommandError::failed(format!(
+    if found.iter().any(|broker| broker.is_live) {
+        found.retain(|broker| broker.is_live);
+    }
+    let Some(first) = found.first() else {
+        return Err(CommandError::failed(format!(
             "no broker has the id or the address {name:?}; `lease-broker brokers` lists them"
+        )));
+    };
+    match found.len() {
+        1 if first.is_live => Ok(found.remove(0)),
+        1 => Err(CommandError::failed(format!(
+            "broker {} has ended already",
+            first.broker_id
         ))),
-        (Some(_), others) => Err(CommandError::usage(format!(
-            "{} brokers fit {name:?}; give a longer part of the id",
-            others + 1
-        ))),
+        count => {
+            let ids = found.iter().map(|broker| &*broker.broker_id);
+            Err(CommandError::usage(format!(
+                "{count} brokers fit {name:?}; give the id of one of them, or its beginning: {}",
+                ids.collect::<Vec<_>>().join(", ")
+            )))
+        }
     }
 }
 
@@ -164,4 +181,47 @@ fn broker_row(broker: &proto::BrokerInstance) -> Row {
         .field("seen_time", proto_moment(broker.seen_time))
         .data("is_self", broker.is_self)
         .field("differing_queues", json!(broker.differing_queues))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn broker(broker_id: &str, is_live: bool) -> proto::BrokerInstance {
+        proto::BrokerInstance {
+            broker_id: broker_id.to_owned(),
+            address: "host:50051".to_owned(),
+            is_live,
+            ..proto::BrokerInstance::default()
+        }
+    }
+
+    fn found(brokers: &[(&str, bool)], name: &str) -> Result<String, String> {
+        let brokers = brokers.iter().map(|(id, is_live)| broker(id, *is_live));
+        let found = find(brokers.collect(), name);
+        found
+            .map(|broker| broker.broker_id)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn empty_name_fits_no_broker() {
+        let error = found(&[("a1", true)], "").expect_err("refused");
+        assert!(error.contains("is empty"), "{error}");
+    }
+
+    #[test]
+    fn running_broker_is_preferred_to_one_that_has_ended() {
+        let brokers = [("a1", false), ("a2", true)];
+        assert_eq!(found(&brokers, "a"), Ok("a2".to_owned()));
+        assert_eq!(found(&brokers, "host:50051"), Ok("a2".to_owned()));
+        let error = found(&brokers, "a1").expect_err("refused");
+        assert!(error.contains("has ended"), "{error}");
+    }
+
+    #[test]
+    fn ids_of_several_brokers_that_fit_are_listed() {
+        let error = found(&[("a1", true), ("a2", true)], "host:50051").expect_err("refused");
+        assert!(error.contains("a1, a2"), "{error}");
+    }
 }

@@ -21,10 +21,10 @@ use super::{
 };
 use crate::added_parts::AddedParts;
 use crate::adoption::{
-    self, ARCHIVED_SOFT_LOCK, IndexStatus, ManagedKey, Unfit, archive_name, create_archive_purpose,
-    create_record_purpose, create_table_purpose, create_time_index_purpose, drop_unused_purpose,
-    foreign_indexes, forget_table_purpose, missing_parts, needs_time_index, no_table,
-    set_policy_purpose, with,
+    self, ARCHIVED_SOFT_LOCK, IndexStatus, ManagedKey, Unfit, archive_name, check_managed_columns,
+    create_archive_purpose, create_record_purpose, create_table_purpose, create_time_index_purpose,
+    drop_unused_purpose, foreign_indexes, forget_table_purpose, missing_parts, needs_time_index,
+    no_table, set_policy_purpose, uses_record, with,
 };
 use crate::epoch::NewEpoch;
 use crate::index_role::IndexRole;
@@ -188,6 +188,7 @@ pub(super) async fn plan(
         steps.push(create);
         table
     };
+    check_managed_columns(queue, &table)?;
     let columns = queue_columns(queue, &table)
         .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
     let mut placeholders = placeholders::of_table(queue, &table, &columns);
@@ -266,7 +267,7 @@ pub(super) async fn plan(
             changes.push(create_time_index(queue, name, &placeholders, options));
         }
     }
-    if !changes.is_empty() && !added.has_tables && !managed {
+    if !added.has_tables && uses_record(&changes) {
         steps.push(step(
             create_record_purpose(),
             "create_record",

@@ -414,7 +414,7 @@ fn read_item(
             key: queue.read_key(row, 2)?,
             token: call.token,
             fence: decode::integer(row, fence)?,
-            attempt: decode::integer_as(row, fence + 1)?,
+            attempt: decode::attempts(row, fence + 1)?,
         },
         expiry: decode::lease_expiry(row, 1, fence + 2)?,
         ready_time: ready_time.filter(|millis| *millis > UNKNOWN_SINCE),

@@ -8,6 +8,7 @@ use tiberius::{FromSql, Row};
 use uuid::Uuid;
 
 use super::types;
+use crate::stats::attempts_of;
 use crate::{LeaseExpiry, StoreError};
 
 /// Returns the rows of the result set with this index.
@@ -42,6 +43,11 @@ pub(super) fn integer_as<T: TryFrom<i64>>(row: &Row, column: usize) -> Result<T,
     let number = integer(row, column)?;
     let out_of_range = |_| unexpected(format!("column {column} is {number}, out of range"));
     T::try_from(number).map_err(out_of_range)
+}
+
+/// Reads the number of attempts. Another program may have written a negative one.
+pub(super) fn attempts(row: &Row, column: usize) -> Result<u32, StoreError> {
+    integer(row, column).map(attempts_of)
 }
 
 /// Reads the index of a request in a list of `length` requests.

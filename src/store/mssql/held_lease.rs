@@ -21,7 +21,7 @@ impl QueueStatements {
         Ok(LeaseRef {
             key: self.read_key(row, first)?,
             fence: decode::integer(row, next)?,
-            attempt: decode::integer_as(row, next + 1)?,
+            attempt: decode::attempts(row, next + 1)?,
             // Another program can have removed it.
             token: decode::optional_token(row, next + 2)?.unwrap_or_default(),
         })

@@ -88,7 +88,7 @@ impl QueueStatements {
                 state_time: since,
                 due_in: due.map(|due| duration_between(now, due)),
                 due_time: due,
-                attempt: decode::integer_as(row, owner + 3)?,
+                attempt: decode::attempts(row, owner + 3)?,
                 fence: decode::integer(row, owner + 4)?,
                 error: decode::optional_text(row, owner + 5)?,
             })

@@ -189,7 +189,7 @@ impl QueueStatements {
                 state_time: since,
                 due_in: due.map(|due| duration_between(now, due)),
                 due_time: due,
-                attempt: decode::integer_as(row, state + 4)?,
+                attempt: decode::attempts(row, state + 4)?,
                 fence: decode::integer(row, state + 5)?,
                 error: decode::optional_text(row, state + 6)?,
             },

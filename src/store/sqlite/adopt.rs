@@ -19,9 +19,10 @@ use super::{
 use crate::added_parts::AddedParts;
 use crate::adoption::{
     self, ARCHIVED_SOFT_LOCK, IndexStatus, ManagedKey, Unfit, add_columns, add_indexes,
-    archive_name, create_archive_purpose, create_record_purpose, create_table_purpose,
-    create_time_index_purpose, drop_unused_purpose, foreign_indexes, forget_table_purpose,
-    missing_parts, needs_time_index, no_table, set_policy_purpose, unused_indexes, with,
+    archive_name, check_managed_columns, create_archive_purpose, create_record_purpose,
+    create_table_purpose, create_time_index_purpose, drop_unused_purpose, foreign_indexes,
+    forget_table_purpose, missing_parts, needs_time_index, no_table, set_policy_purpose,
+    unused_indexes, uses_record, with,
 };
 use crate::epoch::NewEpoch;
 use crate::foreign_keys::warnings;
@@ -95,6 +96,7 @@ impl Schema for SqliteSchema {
         }
         let connection = future.as_ref().unwrap_or(&self.connection);
         let table = Table::read(connection, &queue.table)?.ok_or_else(|| no_table(queue))?;
+        check_managed_columns(queue, &table)?;
         let columns = queue_columns(connection, queue, &table)?
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
         let managed = queue.managed_columns.is_some();
@@ -171,7 +173,7 @@ impl Schema for SqliteSchema {
                 changes.push(step(purpose, "archive_index", &placeholders));
             }
         }
-        if !changes.is_empty() && !added.has_tables && !managed {
+        if !added.has_tables && uses_record(&changes) {
             steps.push(step(
                 create_record_purpose(),
                 "create_record",

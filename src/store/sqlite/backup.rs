@@ -60,6 +60,7 @@ pub struct Restored {
 ///
 /// # Errors
 /// [`StoreError::Io`] if a process has the database open, a file cannot be read or written, or the backup is damaged.
+/// [`StoreError::Misconfigured`] if the backup is not the database of a broker.
 /// [`StoreError::Misconfigured`] if the backup does not fit this version or the queues.
 pub fn restore(
     database: &Path,
@@ -72,6 +73,7 @@ pub fn restore(
     let mut restored = None;
     let write = |connection: &mut Connection| {
         copy(backup, connection)?;
+        check_is_backup(backup, connection)?;
         migrations::migrate(connection)?;
         let backup_time = epoch::backup_time(connection)?;
         let transaction = connection.transaction()?;
@@ -83,6 +85,20 @@ pub fn restore(
     let rights = Rights::of(&target, true)?;
     write_file(&target, write, rights.as_ref(), || remove_log(&target))?;
     restored.ok_or_else(|| StoreError::Bug("the backup was not restored".to_owned()))
+}
+
+/// Checks that a copy is the database of a broker. An empty file, as a failed copy leaves it, is a valid database without tables.
+fn check_is_backup(backup: &Path, copy: &Connection) -> Result<(), StoreError> {
+    let tables =
+        "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name GLOB 'lease_broker_*'";
+    let tables: i64 = copy.query_row(tables, [], |row| row.get(0))?;
+    if tables > 0 {
+        return Ok(());
+    }
+    Err(StoreError::Misconfigured(format!(
+        "{}: not a backup: it has no table lease_broker_*, so no broker has used it; nothing was changed",
+        backup.display()
+    )))
 }
 
 /// Checks that no other process has the database open.

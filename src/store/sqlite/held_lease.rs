@@ -7,6 +7,7 @@ use rusqlite::Row;
 use uuid::Uuid;
 
 use super::queue_statements::QueueStatements;
+use super::soft_lock_value::attempts;
 use crate::EndedLease;
 
 /// The number of the columns that begin such a statement, besides the key.
@@ -22,7 +23,7 @@ impl QueueStatements {
             key: self.read_key(row)?,
             token: token.unwrap_or_default(),
             fence: row.get(first)?,
-            attempt: row.get(first + 1)?,
+            attempt: attempts(row, first + 1)?,
         })
     }
 

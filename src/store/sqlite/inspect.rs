@@ -7,6 +7,7 @@ use lease_broker_model::millis::duration_between;
 use rusqlite::{Connection, Rows};
 
 use super::queue_statements::QueueStatements;
+use super::soft_lock_value::{attempts, integer, text};
 use super::state_counts;
 use crate::{ListedItem, Stats, StoreError};
 
@@ -49,7 +50,7 @@ fn add_ages(
     let age = |sql: &str| -> Result<Option<Duration>, StoreError> {
         let since: Option<i64> = connection
             .prepare_cached(sql)?
-            .query_row([], |row| row.get(0))?;
+            .query_row([], |row| integer(row, 0))?;
         Ok(since.map(|since| duration_between(since, now)))
     };
     stats.oldest_ready = age(&queue.sql.oldest_ready)?;
@@ -79,20 +80,19 @@ fn read_list(
     let first = queue.key_len;
     let mut items = Vec::new();
     while let Some(row) = rows.next()? {
-        let since: i64 = row.get(first + 1)?;
         // 0 is the default of the column: another program inserted the row.
-        let since = Some(since).filter(|since| *since > 0);
-        let due: Option<i64> = row.get(first + 2)?;
+        let since = integer(row, first + 1)?.filter(|since| *since > 0);
+        let due = integer(row, first + 2)?;
         items.push(ListedItem {
             key: queue.read_key(row)?,
-            owner: row.get(first)?,
+            owner: text(row, first)?,
             age: since.map(|since| duration_between(since, now)),
             state_time: since,
             due_in: due.map(|due| duration_between(now, due)),
             due_time: due,
-            attempt: row.get(first + 3)?,
-            fence: row.get(first + 4)?,
-            error: row.get(first + 5)?,
+            attempt: attempts(row, first + 3)?,
+            fence: integer(row, first + 4)?.unwrap_or(0),
+            error: text(row, first + 5)?,
         });
     }
     Ok(items)

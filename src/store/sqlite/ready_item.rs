@@ -8,6 +8,7 @@ use rusqlite::Row;
 use super::clock::lease_expiry;
 use super::column_value::read_column;
 use super::queue_statements::QueueStatements;
+use super::soft_lock_value::attempts;
 use crate::contract::next_fence;
 use crate::{ClaimCall, ClaimedItem, StoreError};
 
@@ -104,7 +105,7 @@ pub(super) fn read_leased(
         key: queue.read_key(row)?,
         token: call.token,
         fence: row.get(first + 1)?,
-        attempt: row.get(first + 2)?,
+        attempt: attempts(row, first + 2)?,
     };
     read_item(queue, lease, row.get(first)?, row, now)
 }

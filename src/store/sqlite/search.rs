@@ -11,6 +11,7 @@ use rusqlite::{Connection, Row};
 
 use super::column_value::{read_column, store};
 use super::queue_statements::QueueStatements;
+use super::soft_lock_value::{attempts, integer, text};
 use super::statement::{bind, bind_key};
 use crate::adoption::with;
 use crate::template::render;
@@ -284,21 +285,21 @@ pub(super) fn read_item(
 fn read_found(queue: &QueueStatements, row: &Row<'_>, now: i64) -> Result<FoundItem, StoreError> {
     let first = queue.key_len;
     // 0 is the default of the column: another program inserted the row.
-    let since: Option<i64> = row.get(first + 2)?;
+    let since = integer(row, first + 2)?;
     let since = since.filter(|since| *since > 0);
-    let due: Option<i64> = row.get(first + 3)?;
+    let due = integer(row, first + 3)?;
     Ok(FoundItem {
-        state: State::from_code(row.get(first)?),
+        state: integer(row, first)?.and_then(State::from_code),
         listed: ListedItem {
             key: queue.read_key(row)?,
-            owner: row.get(first + 1)?,
+            owner: text(row, first + 1)?,
             age: since.map(|since| duration_between(since, now)),
             state_time: since,
             due_in: due.map(|due| duration_between(now, due)),
             due_time: due,
-            attempt: row.get(first + 4)?,
-            fence: row.get(first + 5)?,
-            error: row.get(first + 6)?,
+            attempt: attempts(row, first + 4)?,
+            fence: integer(row, first + 5)?.unwrap_or(0),
+            error: text(row, first + 6)?,
         },
     })
 }

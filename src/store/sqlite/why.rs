@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OpenFlags, Row};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 use uuid::Uuid;
 
 use super::queue_statements::QueueStatements;
+use super::soft_lock_value::{integer, text};
 use super::statement::{bind, bind_key};
 use super::{group_pause, instance};
 use crate::{Ahead, ForeignLock, ItemFacts, ItemRow, StoreError};
@@ -106,17 +107,6 @@ fn count_ahead(
         ready += 1;
     }
     Ok(Ahead::new(None, ready))
-}
-
-/// Reads an integer. A value of another type, which another program has written, is `None`.
-fn integer(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<i64>> {
-    Ok(row.get_ref(index)?.as_i64_or_null().unwrap_or(None))
-}
-
-/// Reads a text like [`integer`].
-fn text(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<String>> {
-    let text = row.get_ref(index)?.as_str_or_null().unwrap_or(None);
-    Ok(text.map(str::to_owned))
 }
 
 /// Finds out if another connection holds the write lock of the file for [`LOCK_TIME`]. A file that cannot be written gives no answer.
