@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	pb "example.com/lease-broker/clients/go/leasebrokerv1"
 )
@@ -34,7 +35,7 @@ const (
 )
 
 // method is an rpc of the generated client.
-type method[Request, Response any] func(context.Context, Request, ...grpc.CallOption) (Response, error)
+type method[Request proto.Message, Response any] func(context.Context, Request, ...grpc.CallOption) (Response, error)
 
 // caller sends requests with the token of the program.
 type caller struct {
@@ -87,7 +88,7 @@ type answer[Response any] struct {
 
 // call sends a request until it is answered, until that is of no use, or until the context ends. It returns a *CallError,
 // or the context's error.
-func call[Request, Response any](
+func call[Request proto.Message, Response any](
 	ctx context.Context, c *caller, rpc string, send method[Request, Response], request Request, options callOptions,
 ) (answer[Response], error) {
 	backoff, fresh, applied := minBackoff, false, appliedNo
@@ -141,7 +142,7 @@ func call[Request, Response any](
 }
 
 // attempt sends a request once.
-func attempt[Request, Response any](
+func attempt[Request proto.Message, Response any](
 	ctx context.Context, c *caller, send method[Request, Response], request Request, timeout time.Duration, fresh bool,
 ) (Response, *failure) {
 	attemptCtx, cancel := context.WithTimeout(c.silence.context(ctx), timeout)
@@ -160,11 +161,18 @@ func attempt[Request, Response any](
 		c.onAttempt(nil)
 		return message, nil
 	}
-	failure := readFailure(err, trailer)
-	if ctx.Err() == nil {
-		c.onAttempt(failure)
+	result := readFailure(err, trailer)
+	if result.code == codes.Internal && result.reason == "" {
+		// gRPC reports a request that it cannot encode by the same code as a broken connection.
+		if _, err := proto.Marshal(request); err != nil {
+			text := "the request cannot be encoded: " + err.Error()
+			return message, &failure{code: codes.InvalidArgument, message: text, applied: appliedNo}
+		}
 	}
-	return message, failure
+	if ctx.Err() == nil {
+		c.onAttempt(result)
+	}
+	return message, result
 }
 
 // jitter keeps many workers from sending at the same time.

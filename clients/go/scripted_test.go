@@ -168,6 +168,17 @@ func TestErrorsThatAreNotRetried(t *testing.T) {
 	}
 }
 
+func TestRequestThatCannotBeEncodedIsNotRetried(t *testing.T) {
+	broker := startScripted(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	var refused *leasebroker.CallError
+	err := broker.client(t).Wake(ctx, "work\xff")
+	if !errors.As(err, &refused) || refused.Code != codes.InvalidArgument || refused.Applied != "no" || refused.Temporary {
+		t.Errorf("Wake returns %+v", err)
+	}
+}
+
 // withApplied returns an error of the broker with the metadata `applied`.
 func withApplied(code codes.Code, reason, applied string) error {
 	info := &errdetails.ErrorInfo{Domain: "leasebroker", Reason: reason, Metadata: map[string]string{"applied": applied}}

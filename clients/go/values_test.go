@@ -27,7 +27,7 @@ func TestValuesReturnAsTheyWereSent(t *testing.T) {
 }
 
 func TestValueThatNoColumnHoldsIsAnError(t *testing.T) {
-	for _, value := range []any{uint64(math.MaxUint64), struct{}{}, "\xff"} {
+	for _, value := range []any{uint64(math.MaxUint64), struct{}{}, "\xff", Decimal("\xff")} {
 		if _, err := rowToProto(Row{"c": value}); err == nil || !strings.Contains(err.Error(), `column "c"`) {
 			t.Errorf("%#v: %v", value, err)
 		}
