@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -357,6 +358,43 @@ func TestErrorOfTheNextClaimIsThatOfAClaim(t *testing.T) {
 	}
 	if id := <-ids; slices.Contains(broker.released, id) {
 		t.Error("a claim was released although it has changed nothing")
+	}
+}
+
+func TestRefusedNextClaimDoesNotRefuseTheCompletion(t *testing.T) {
+	refusal := func(field string) error {
+		given, err := status.New(codes.InvalidArgument, "the lease is too long").WithDetails(
+			&errdetails.ErrorInfo{Domain: "leasebroker", Reason: "INVALID_FIELD", Metadata: map[string]string{"applied": "no"}},
+			&errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: field}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return given.Err()
+	}
+	broker := startScripted(t)
+	var lowered atomic.Bool
+	broker.claim = func(*pb.ClaimBatchRequest) error {
+		if lowered.Load() {
+			return refusal("lease_duration")
+		}
+		return nil
+	}
+	broker.complete = func(ctx context.Context, call int, request *pb.CompleteRequest) (*pb.CompleteResponse, error) {
+		lowered.Store(true)
+		if request.Next != nil {
+			return nil, refusal("next.lease_duration")
+		}
+		return applied(ctx, call, request)
+	}
+	worker, events := broker.work(t, func(context.Context, *item) (*result, error) { return nil, nil }, leasebroker.Lease(time.Minute))
+	events.wait(leasebroker.EventCompleted, 1)
+	var refused *leasebroker.CallError
+	<-worker.Done() // The slot is free again, so that a poller claims for it and meets the error.
+	if err := worker.Stop(0); !errors.As(err, &refused) || refused.RPC != "ClaimBatch" || refused.Fields[0] != "lease_duration" {
+		t.Errorf("Stop returns %v", err)
+	}
+	if events.counts[leasebroker.EventRefused] != 0 {
+		t.Errorf("the events are %v", events.counts)
 	}
 }
 
