@@ -150,8 +150,11 @@ func attempt[Request proto.Message, Response any](
 	if c.token != nil {
 		token, err := c.token(attemptCtx, fresh)
 		if err != nil {
+			// Its file is being replaced, or an identity service is away.
+			result := &failure{code: codes.Unavailable, message: "the token cannot be read: " + err.Error(), applied: appliedNo}
+			c.note(ctx, result)
 			var none Response
-			return none, &failure{code: codes.Unauthenticated, message: "the token cannot be read: " + err.Error(), applied: appliedNo}
+			return none, result
 		}
 		attemptCtx = metadata.AppendToOutgoingContext(attemptCtx, "authorization", "Bearer "+token)
 	}
@@ -169,10 +172,15 @@ func attempt[Request proto.Message, Response any](
 			return message, &failure{code: codes.InvalidArgument, message: text, applied: appliedNo}
 		}
 	}
-	if ctx.Err() == nil {
-		c.onAttempt(result)
-	}
+	c.note(ctx, result)
 	return message, result
+}
+
+// note passes on the failure of an attempt, unless the context of the call has ended it.
+func (c *caller) note(ctx context.Context, failure *failure) {
+	if ctx.Err() == nil {
+		c.onAttempt(failure)
+	}
 }
 
 // jitter keeps many workers from sending at the same time.

@@ -488,6 +488,46 @@ func TestRefusedTokenIsReadAgainOnce(t *testing.T) {
 	}
 }
 
+func TestTokenThatCannotBeReadIsReadAgain(t *testing.T) {
+	broker := startScripted(t)
+	broker.complete = applied
+	var reads atomic.Int32
+	source := func(context.Context, bool) (string, error) {
+		if reads.Add(1) <= 2 {
+			return "", errors.New("the identity service is away")
+		}
+		return "known", nil
+	}
+	_, events := broker.work(t, func(context.Context, *item) (*result, error) { return nil, nil }, leasebroker.Token(source))
+	events.wait(leasebroker.EventCompleted, 1)
+	retry := events.find(leasebroker.EventRetry)
+	if retry.Code != "Unavailable" || retry.Error != "the token cannot be read: the identity service is away" || retry.Wait < 50*time.Millisecond {
+		t.Errorf("%+v", retry)
+	}
+}
+
+func TestTokenFileThatIsEmptyForAMomentIsReadAgain(t *testing.T) {
+	broker := startScripted(t)
+	broker.wake = func(ctx context.Context, _ int) error { return checkToken(ctx, "valid") }
+	path := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file := leasebroker.TokenFile(path)
+	var reads atomic.Int32
+	source := func(ctx context.Context, fresh bool) (string, error) {
+		if reads.Add(1) == 2 {
+			if err := os.WriteFile(path, []byte("valid"), 0o600); err != nil {
+				return "", err
+			}
+		}
+		return file(ctx, fresh)
+	}
+	if err := broker.client(t, leasebroker.Token(source)).Wake(context.Background(), "work"); err != nil || broker.calls["Wake"] != 1 {
+		t.Errorf("%d calls, %v", broker.calls["Wake"], err)
+	}
+}
+
 func TestRefusedTokenEndsTheWorker(t *testing.T) {
 	refuse := func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 		if err := checkToken(ctx, "valid"); err != nil {
