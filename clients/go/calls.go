@@ -122,7 +122,7 @@ func call[Request proto.Message, Response any](
 			fresh = true
 		case !failure.mayPass():
 			return result, failure.error(rpc)
-		case failure.pushback != nil:
+		case failure.asksToWait():
 			wait = *failure.pushback
 		default:
 			wait = jitter(backoff)
@@ -202,7 +202,8 @@ func sleep(ctx context.Context, duration time.Duration) bool {
 
 // mayPass is true if the same request can succeed later.
 func (f *failure) mayPass() bool {
-	if f.pushback != nil {
+	// The broker sends a pushback of -1 with its own DEADLINE_EXCEEDED. The next attempt has a deadline of its own.
+	if f.pushback != nil && f.code != codes.DeadlineExceeded {
 		return f.asksToWait()
 	}
 	switch f.code {

@@ -157,6 +157,28 @@ func TestNegativePushbackEndsTheCall(t *testing.T) {
 	}
 }
 
+func TestDeadlineOfTheBrokerIsRetriedInSpiteOfItsPushback(t *testing.T) {
+	broker := startScripted(t)
+	broker.complete = func(ctx context.Context, call int, request *pb.CompleteRequest) (*pb.CompleteResponse, error) {
+		if call <= 2 {
+			pushback(ctx, "-1")
+			return nil, withApplied(codes.DeadlineExceeded, "DEADLINE_EXCEEDED", "unknown")
+		}
+		return applied(ctx, call, request)
+	}
+	_, events := broker.work(t, func(context.Context, *item) (*result, error) { return nil, nil })
+	events.wait(leasebroker.EventCompleted, 1)
+	var waits []time.Duration
+	for _, event := range events.all {
+		if event.Name == leasebroker.EventRetry {
+			waits = append(waits, event.Wait)
+		}
+	}
+	if len(waits) != 2 || waits[0] < 50*time.Millisecond || waits[1] < 100*time.Millisecond {
+		t.Errorf("the waits are %v", waits)
+	}
+}
+
 func TestErrorsThatAreNotRetried(t *testing.T) {
 	for _, code := range []codes.Code{codes.InvalidArgument, codes.NotFound, codes.FailedPrecondition, codes.PermissionDenied, codes.ResourceExhausted} {
 		broker := startScripted(t)

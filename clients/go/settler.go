@@ -171,7 +171,7 @@ func (s *settler) claimFailed(failure *failure, requestID string, slots int) {
 		return
 	}
 	wait := jitter(minBackoff)
-	if failure.pushback != nil {
+	if failure.asksToWait() {
 		wait = *failure.pushback
 	}
 	s.caller.onRetry(retry{"ClaimBatch", failure, 1, wait})
