@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -148,13 +149,11 @@ func attempt[Request proto.Message, Response any](
 	attemptCtx, cancel := context.WithTimeout(c.silence.context(ctx), timeout)
 	defer cancel()
 	if c.token != nil {
-		token, err := c.token(attemptCtx, fresh)
-		if err != nil {
-			// Its file is being replaced, or an identity service is away.
-			result := &failure{code: codes.Unavailable, message: "the token cannot be read: " + err.Error(), applied: appliedNo}
-			c.note(ctx, result)
+		token, failure := c.readToken(attemptCtx, fresh)
+		if failure != nil {
+			c.note(ctx, failure)
 			var none Response
-			return none, result
+			return none, failure
 		}
 		attemptCtx = metadata.AppendToOutgoingContext(attemptCtx, "authorization", "Bearer "+token)
 	}
@@ -174,6 +173,21 @@ func attempt[Request proto.Message, Response any](
 	}
 	c.note(ctx, result)
 	return message, result
+}
+
+// readToken returns the token without the white space around it. The text of a refusal does not contain the token.
+func (c *caller) readToken(ctx context.Context, fresh bool) (string, *failure) {
+	token, err := c.token(ctx, fresh)
+	if err != nil {
+		// Its file is being replaced, or an identity service is away.
+		return "", &failure{code: codes.Unavailable, message: "the token cannot be read: " + err.Error(), applied: appliedNo}
+	}
+	token = strings.TrimSpace(token)
+	if strings.ContainsFunc(token, func(character rune) bool { return character < ' ' || character > '~' }) {
+		text := "the token has a character that is not printable ASCII"
+		return "", &failure{code: codes.Unauthenticated, message: text, applied: appliedNo}
+	}
+	return token, nil
 }
 
 // note passes on the failure of an attempt, unless the context of the call has ended it.

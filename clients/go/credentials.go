@@ -154,7 +154,7 @@ func isLoopback(address string) bool {
 }
 
 // TokenSource returns the bearer token of a call. `fresh` is true if the broker has refused the token before. If it returns an error,
-// the call waits and tries again, as it does while no broker answers.
+// the call waits and tries again, as it does while no broker answers. White space around the token is removed.
 type TokenSource func(ctx context.Context, fresh bool) (string, error)
 
 // TokenText is a token that never changes.

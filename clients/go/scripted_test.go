@@ -510,6 +510,35 @@ func TestRefusedTokenIsReadAgainOnce(t *testing.T) {
 	}
 }
 
+func TestWhiteSpaceAroundATokenIsRemoved(t *testing.T) {
+	broker := startScripted(t)
+	broker.wake = func(ctx context.Context, _ int) error { return checkToken(ctx, "known") }
+	function := func(context.Context, bool) (string, error) { return "known\r\n", nil }
+	for _, source := range []leasebroker.TokenSource{leasebroker.TokenText(" known\n"), function} {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		if err := broker.client(t, leasebroker.Token(source)).Wake(ctx, "work"); err != nil {
+			t.Error(err)
+		}
+		cancel()
+	}
+}
+
+func TestTokenWithAnIllegalCharacterIsRefusedAndNotShown(t *testing.T) {
+	broker := startScripted(t)
+	for _, token := range []string{"se\ncret", "se\x7fcret", "sécret", "\xffsecret"} {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		err := broker.client(t, leasebroker.Token(leasebroker.TokenText(token))).Wake(ctx, "work")
+		var refused *leasebroker.CallError
+		if !errors.As(err, &refused) || refused.Code != codes.Unauthenticated || !strings.Contains(refused.Message, "the token has a character that") {
+			t.Errorf("%q: %v", token, err)
+		}
+		if strings.Contains(err.Error(), "cret") {
+			t.Errorf("the token is shown: %v", err)
+		}
+		cancel()
+	}
+}
+
 func TestTokenThatCannotBeReadIsReadAgain(t *testing.T) {
 	broker := startScripted(t)
 	broker.complete = applied
