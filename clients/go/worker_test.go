@@ -198,6 +198,35 @@ func TestBatchErrorFailsTheNamedItems(t *testing.T) {
 	}
 }
 
+// explosive is an error whose text cannot be read.
+type explosive struct{}
+
+func (explosive) Error() string { panic("no text") }
+
+func TestErrorThatPanicsFailsOnlyItsItem(t *testing.T) {
+	b := newBroker(t)
+	b.enqueue("work", payloads(5)...)
+	events := newWatcher(t)
+	worker, err := leasebroker.NewBatchWorker(b.address, "work", 5,
+		func(_ context.Context, items []*item) (map[*item]*result, error) {
+			return nil, leasebroker.BatchError{items[0]: explosive{}}
+		}, events.option())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	events.wait(leasebroker.EventFailed, 1)
+	if text := events.find(leasebroker.EventFailed).Error; text != "panic: no text" {
+		t.Errorf("the error is %q", text)
+	}
+	if err := worker.Stop(time.Second); err != nil {
+		t.Fatal(err)
+	}
+	b.expect(map[string]int{"completed": 4, "delayed": 1})
+}
+
 func TestCancelledLeaseCancelsTheHandler(t *testing.T) {
 	b := newBroker(t)
 	b.enqueue("work", payloads(1)...)
