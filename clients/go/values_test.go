@@ -119,7 +119,7 @@ func TestOptionsOutOfRangeAreRefused(t *testing.T) {
 		t.Error(err)
 	}
 	for name, option := range map[string]Option{
-		"Concurrency": Concurrency(0), "MaxStuck": MaxStuck(-1), "Wait": Wait(-1), "StuckAfter": StuckAfter(0), "WorkerID": WorkerID(""),
+		"Concurrency": Concurrency(0), "MaxStuck": MaxStuck(-1), "Wait": Wait(-1), "a long Wait": Wait(math.MaxInt64), "StuckAfter": StuckAfter(0), "WorkerID": WorkerID(""),
 		"Groups": Groups(make([]string, 101)...),
 	} {
 		if _, err := NewWorker("127.0.0.1:1", "work", nothing, option); err == nil {
