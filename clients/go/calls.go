@@ -176,11 +176,19 @@ func attempt[Request proto.Message, Response any](
 }
 
 // readToken returns the token without the white space around it. The text of a refusal does not contain the token.
-func (c *caller) readToken(ctx context.Context, fresh bool) (string, *failure) {
+func (c *caller) readToken(ctx context.Context, fresh bool) (_ string, result *failure) {
+	unreadable := func(cause any) *failure {
+		return &failure{code: codes.Unavailable, message: fmt.Sprintf("the token cannot be read: %v", cause), applied: appliedNo}
+	}
+	defer func() {
+		if value := recover(); value != nil {
+			result = unreadable(value)
+		}
+	}()
 	token, err := c.token(ctx, fresh)
 	if err != nil {
 		// Its file is being replaced, or an identity service is away.
-		return "", &failure{code: codes.Unavailable, message: "the token cannot be read: " + err.Error(), applied: appliedNo}
+		return "", unreadable(err)
 	}
 	token = strings.TrimSpace(token)
 	if strings.ContainsFunc(token, func(character rune) bool { return character < ' ' || character > '~' }) {

@@ -545,10 +545,14 @@ func TestTokenThatCannotBeReadIsReadAgain(t *testing.T) {
 	broker.complete = applied
 	var reads atomic.Int32
 	source := func(context.Context, bool) (string, error) {
-		if reads.Add(1) <= 2 {
+		switch reads.Add(1) {
+		case 1:
 			return "", errors.New("the identity service is away")
+		case 2:
+			panic("broken source")
+		default:
+			return "known", nil
 		}
-		return "known", nil
 	}
 	_, events := broker.work(t, func(context.Context, *item) (*result, error) { return nil, nil }, leasebroker.Token(source))
 	events.wait(leasebroker.EventCompleted, 1)
