@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"math"
 	"math/big"
 	"net"
 	"os"
@@ -559,6 +560,28 @@ func TestTokenThatCannotBeReadIsReadAgain(t *testing.T) {
 	retry := events.find(leasebroker.EventRetry)
 	if retry.Code != "Unavailable" || retry.Error != "the token cannot be read: the identity service is away" || retry.Wait < 50*time.Millisecond {
 		t.Errorf("%+v", retry)
+	}
+}
+
+func TestGraceWithoutAnEndStillSettles(t *testing.T) {
+	for _, grace := range []time.Duration{math.MaxInt64, -time.Hour} {
+		broker := startScripted(t)
+		sent := make(chan struct{})
+		broker.complete = func(ctx context.Context, call int, request *pb.CompleteRequest) (*pb.CompleteResponse, error) {
+			close(sent)
+			// An answer that takes a moment, so that a settlement that is given up at once is noticed.
+			time.Sleep(200 * time.Millisecond)
+			return applied(ctx, call, request)
+		}
+		worker, events := broker.work(t, func(context.Context, *item) (*result, error) { return nil, nil })
+		<-sent
+		if err := worker.Stop(grace); err != nil {
+			t.Fatal(err)
+		}
+		events.settle()
+		if events.counts[leasebroker.EventCompleted] != 1 {
+			t.Errorf("with a grace of %s the events are %v", grace, events.counts)
+		}
 	}
 }
 
