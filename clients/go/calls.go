@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	pb "example.com/lease-broker/clients/go/leasebrokerv1"
 )
@@ -34,7 +36,7 @@ const (
 )
 
 // method is an rpc of the generated client.
-type method[Request, Response any] func(context.Context, Request, ...grpc.CallOption) (Response, error)
+type method[Request proto.Message, Response any] func(context.Context, Request, ...grpc.CallOption) (Response, error)
 
 // caller sends requests with the token of the program.
 type caller struct {
@@ -87,7 +89,7 @@ type answer[Response any] struct {
 
 // call sends a request until it is answered, until that is of no use, or until the context ends. It returns a *CallError,
 // or the context's error.
-func call[Request, Response any](
+func call[Request proto.Message, Response any](
 	ctx context.Context, c *caller, rpc string, send method[Request, Response], request Request, options callOptions,
 ) (answer[Response], error) {
 	backoff, fresh, applied := minBackoff, false, appliedNo
@@ -121,7 +123,7 @@ func call[Request, Response any](
 			fresh = true
 		case !failure.mayPass():
 			return result, failure.error(rpc)
-		case failure.pushback != nil:
+		case failure.asksToWait():
 			wait = *failure.pushback
 		default:
 			wait = jitter(backoff)
@@ -141,16 +143,17 @@ func call[Request, Response any](
 }
 
 // attempt sends a request once.
-func attempt[Request, Response any](
+func attempt[Request proto.Message, Response any](
 	ctx context.Context, c *caller, send method[Request, Response], request Request, timeout time.Duration, fresh bool,
 ) (Response, *failure) {
 	attemptCtx, cancel := context.WithTimeout(c.silence.context(ctx), timeout)
 	defer cancel()
 	if c.token != nil {
-		token, err := c.token(attemptCtx, fresh)
-		if err != nil {
+		token, failure := c.readToken(attemptCtx, fresh)
+		if failure != nil {
+			c.note(ctx, failure)
 			var none Response
-			return none, &failure{code: codes.Unauthenticated, message: "the token cannot be read: " + err.Error(), applied: appliedNo}
+			return none, failure
 		}
 		attemptCtx = metadata.AppendToOutgoingContext(attemptCtx, "authorization", "Bearer "+token)
 	}
@@ -160,11 +163,46 @@ func attempt[Request, Response any](
 		c.onAttempt(nil)
 		return message, nil
 	}
-	failure := readFailure(err, trailer)
+	result := readFailure(err, trailer)
+	if result.code == codes.Internal && result.reason == "" {
+		// gRPC reports a request that it cannot encode by the same code as a broken connection.
+		if _, err := proto.Marshal(request); err != nil {
+			text := "the request cannot be encoded: " + err.Error()
+			return message, &failure{code: codes.InvalidArgument, message: text, applied: appliedNo}
+		}
+	}
+	c.note(ctx, result)
+	return message, result
+}
+
+// readToken returns the token without the white space around it. The text of a refusal does not contain the token.
+func (c *caller) readToken(ctx context.Context, fresh bool) (_ string, result *failure) {
+	unreadable := func(cause any) *failure {
+		return &failure{code: codes.Unavailable, message: fmt.Sprintf("the token cannot be read: %v", cause), applied: appliedNo}
+	}
+	defer func() {
+		if value := recover(); value != nil {
+			result = unreadable(value)
+		}
+	}()
+	token, err := c.token(ctx, fresh)
+	if err != nil {
+		// Its file is being replaced, or an identity service is away.
+		return "", unreadable(err)
+	}
+	token = strings.TrimSpace(token)
+	if strings.ContainsFunc(token, func(character rune) bool { return character < ' ' || character > '~' }) {
+		text := "the token has a character that is not printable ASCII"
+		return "", &failure{code: codes.Unauthenticated, message: text, applied: appliedNo}
+	}
+	return token, nil
+}
+
+// note passes on the failure of an attempt, unless the context of the call has ended it.
+func (c *caller) note(ctx context.Context, failure *failure) {
 	if ctx.Err() == nil {
 		c.onAttempt(failure)
 	}
-	return message, failure
 }
 
 // jitter keeps many workers from sending at the same time.
@@ -186,7 +224,8 @@ func sleep(ctx context.Context, duration time.Duration) bool {
 
 // mayPass is true if the same request can succeed later.
 func (f *failure) mayPass() bool {
-	if f.pushback != nil {
+	// The broker sends a pushback of -1 with its own DEADLINE_EXCEEDED. The next attempt has a deadline of its own.
+	if f.pushback != nil && f.code != codes.DeadlineExceeded {
 		return f.asksToWait()
 	}
 	switch f.code {

@@ -153,7 +153,8 @@ func isLoopback(address string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// TokenSource returns the bearer token of a call. `fresh` is true if the broker has refused the token before.
+// TokenSource returns the bearer token of a call. `fresh` is true if the broker has refused the token before. If it returns an error,
+// the call waits and tries again, as it does while no broker answers. White space around the token is removed.
 type TokenSource func(ctx context.Context, fresh bool) (string, error)
 
 // TokenText is a token that never changes.
@@ -174,7 +175,12 @@ func TokenFile(path string) TokenSource {
 			if err != nil {
 				return "", err
 			}
-			token, readAt = strings.TrimSpace(string(text)), time.Now()
+			trimmed := strings.TrimSpace(string(text))
+			if trimmed == "" {
+				// A program that replaces the file empties it first.
+				return "", fmt.Errorf("%s is empty", path)
+			}
+			token, readAt = trimmed, time.Now()
 		}
 		return token, nil
 	}

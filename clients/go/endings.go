@@ -32,7 +32,7 @@ func completed(lease *heldLease, result *Result) *ending {
 		message.Columns = columns
 		for i, followUp := range result.FollowUps {
 			item, err := newItem(followUp.Columns, followUp.Delay, followUp.TraceParent)
-			if err != nil {
+			if err = errors.Join(err, checkText("the queue", followUp.Queue)); err != nil {
 				return failed(lease, fmt.Sprintf("FollowUp %d: %s", i, err))
 			}
 			message.FollowUps = append(message.FollowUps, &pb.FollowUp{Queue: followUp.Queue, Item: item})

@@ -5,6 +5,7 @@ package leasebroker
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,6 +51,11 @@ func (e *CallError) Error() string {
 // refusesRequest is true if the broker refused the request for what it contains.
 func (e *CallError) refusesRequest() bool {
 	return !e.Temporary && (e.Code == codes.InvalidArgument || e.Code == codes.ResourceExhausted)
+}
+
+// isAboutNext is true if the broker refused the claim of the next items, and not the settlement that carries it.
+func (e *CallError) isAboutNext() bool {
+	return slices.ContainsFunc(e.Fields, func(field string) bool { return strings.HasPrefix(field, "next") })
 }
 
 // refusesCaller is true if the broker does not let this program make the call.

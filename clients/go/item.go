@@ -159,6 +159,9 @@ func newItem(columns Row, delay time.Duration, traceParent string) (*pb.NewItem,
 	if err != nil {
 		return nil, err
 	}
+	if err := checkText("the trace parent", traceParent); err != nil {
+		return nil, err
+	}
 	item := &pb.NewItem{Columns: values, TraceParent: traceParent}
 	if delay != 0 {
 		item.Delay = durationpb.New(delay)

@@ -19,6 +19,9 @@ const maxItemsPerCall = 1000
 // maxGroups is the largest number of groups that a claim can name.
 const maxGroups = 100
 
+// maxWait is the longest time that a claim can wait for items.
+const maxWait = 60 * time.Second
+
 // Option sets an option of a worker or a client. A client has only Credentials, Token and Logger.
 type Option func(*options)
 
@@ -141,6 +144,8 @@ func (o *options) checkWorker() error {
 		return fmt.Errorf("Groups has %d entries; it must have at most %d", len(o.groups), maxGroups)
 	case o.lease < 0 || o.timeLimit < 0 || o.wait < 0 || o.grace < 0:
 		return fmt.Errorf("a duration is negative")
+	case o.wait > maxWait:
+		return fmt.Errorf("Wait is %s; it must be at most %s", o.wait, maxWait)
 	case o.stuckAfter <= 0:
 		return fmt.Errorf("StuckAfter is %s; it must be more than 0", o.stuckAfter)
 	}

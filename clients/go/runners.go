@@ -70,7 +70,7 @@ func runHandler(state *state, handler BatchHandler, run *run) {
 	err := errGoexit
 	defer func() {
 		if value := recover(); value != nil {
-			logPanic(state, run, value)
+			logPanic(state, run.leases[0], value)
 			err = &panicError{value}
 		}
 		endings := endingsOf(state, run, results, err)
@@ -91,34 +91,33 @@ func logFailures(state *state, endings []*ending) {
 	}
 }
 
-func logPanic(state *state, run *run, value any) {
-	state.options.logger.Error("handler panicked", "queue", state.options.queue, "key", run.leases[0].item.Key,
+func logPanic(state *state, lease *heldLease, value any) {
+	state.options.logger.Error("handler panicked", "queue", state.options.queue, "key", lease.item.Key,
 		"panic", value, "stack", string(debug.Stack()))
 }
 
 // endingsOf returns the endings of the items of a run.
-func endingsOf(state *state, run *run, results map[*Item]*Result, err error) (endings []*ending) {
-	defer func() {
-		// The methods of the handler's error can panic too.
-		if value := recover(); value != nil {
-			logPanic(state, run, value)
-			endings = nil
-			for _, lease := range run.leases {
-				endings = append(endings, failed(lease, fmt.Sprintf("panic: %v", value)))
-			}
-		}
-	}()
+func endingsOf(state *state, run *run, results map[*Item]*Result, err error) []*ending {
 	state.mu.Lock()
 	cause := run.cause
 	state.mu.Unlock()
-	var batch BatchError
-	isBatch := errors.As(err, &batch)
-	for _, lease := range run.leases {
-		itemErr := err
-		if isBatch {
-			itemErr = batch[lease.item]
-		}
-		endings = append(endings, endingOf(lease, results[lease.item], itemErr, cause, state.options.timeLimit))
+	endings := make([]*ending, len(run.leases))
+	for i, lease := range run.leases {
+		endings[i] = endingIn(state, lease, results, err, cause)
 	}
 	return endings
+}
+
+// endingIn returns the ending of one item of a run. The methods of the handler's error can panic too. Then only this item fails.
+func endingIn(state *state, lease *heldLease, results map[*Item]*Result, err error, cause string) (ending *ending) {
+	defer func() {
+		if value := recover(); value != nil {
+			logPanic(state, lease, value)
+			ending = failed(lease, fmt.Sprintf("panic: %v", value))
+		}
+	}()
+	if batch := BatchError(nil); errors.As(err, &batch) {
+		err = batch[lease.item]
+	}
+	return endingOf(lease, results[lease.item], err, cause, state.options.timeLimit)
 }

@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"math"
 	"math/big"
 	"net"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -156,6 +158,28 @@ func TestNegativePushbackEndsTheCall(t *testing.T) {
 	}
 }
 
+func TestDeadlineOfTheBrokerIsRetriedInSpiteOfItsPushback(t *testing.T) {
+	broker := startScripted(t)
+	broker.complete = func(ctx context.Context, call int, request *pb.CompleteRequest) (*pb.CompleteResponse, error) {
+		if call <= 2 {
+			pushback(ctx, "-1")
+			return nil, withApplied(codes.DeadlineExceeded, "DEADLINE_EXCEEDED", "unknown")
+		}
+		return applied(ctx, call, request)
+	}
+	_, events := broker.work(t, func(context.Context, *item) (*result, error) { return nil, nil })
+	events.wait(leasebroker.EventCompleted, 1)
+	var waits []time.Duration
+	for _, event := range events.all {
+		if event.Name == leasebroker.EventRetry {
+			waits = append(waits, event.Wait)
+		}
+	}
+	if len(waits) != 2 || waits[0] < 50*time.Millisecond || waits[1] < 100*time.Millisecond {
+		t.Errorf("the waits are %v", waits)
+	}
+}
+
 func TestErrorsThatAreNotRetried(t *testing.T) {
 	for _, code := range []codes.Code{codes.InvalidArgument, codes.NotFound, codes.FailedPrecondition, codes.PermissionDenied, codes.ResourceExhausted} {
 		broker := startScripted(t)
@@ -165,6 +189,17 @@ func TestErrorsThatAreNotRetried(t *testing.T) {
 		if !errors.As(err, &refused) || refused.Code != code || broker.calls["Wake"] != 1 {
 			t.Errorf("%s: %d calls, %v", code, broker.calls["Wake"], err)
 		}
+	}
+}
+
+func TestRequestThatCannotBeEncodedIsNotRetried(t *testing.T) {
+	broker := startScripted(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	var refused *leasebroker.CallError
+	err := broker.client(t).Wake(ctx, "work\xff")
+	if !errors.As(err, &refused) || refused.Code != codes.InvalidArgument || refused.Applied != "no" || refused.Temporary {
+		t.Errorf("Wake returns %+v", err)
 	}
 }
 
@@ -245,8 +280,9 @@ func TestRefusedHeartbeatIsSentAgainAtOnceWithoutItsCheckpoint(t *testing.T) {
 		if first, second := <-sent, <-sent; len(first) != 5_000 || second != nil {
 			t.Errorf("heartbeats with %d and %d bytes", len(first), len(second))
 		}
-		if item.SaveCheckpoint(make([]byte, 5_000)) == nil {
-			t.Error("the library has not learned the limit")
+		const known = "the checkpoint has 5000 bytes; as far as the worker knows, the queue stores at most 4999, perhaps fewer"
+		if err := item.SaveCheckpoint(make([]byte, 5_000)); err == nil || err.Error() != known {
+			t.Errorf("SaveCheckpoint returns %v", err)
 		}
 		return nil, nil
 	})
@@ -349,6 +385,43 @@ func TestErrorOfTheNextClaimIsThatOfAClaim(t *testing.T) {
 	}
 }
 
+func TestRefusedNextClaimDoesNotRefuseTheCompletion(t *testing.T) {
+	refusal := func(field string) error {
+		given, err := status.New(codes.InvalidArgument, "the lease is too long").WithDetails(
+			&errdetails.ErrorInfo{Domain: "leasebroker", Reason: "INVALID_FIELD", Metadata: map[string]string{"applied": "no"}},
+			&errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: field}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return given.Err()
+	}
+	broker := startScripted(t)
+	var lowered atomic.Bool
+	broker.claim = func(*pb.ClaimBatchRequest) error {
+		if lowered.Load() {
+			return refusal("lease_duration")
+		}
+		return nil
+	}
+	broker.complete = func(ctx context.Context, call int, request *pb.CompleteRequest) (*pb.CompleteResponse, error) {
+		lowered.Store(true)
+		if request.Next != nil {
+			return nil, refusal("next.lease_duration")
+		}
+		return applied(ctx, call, request)
+	}
+	worker, events := broker.work(t, func(context.Context, *item) (*result, error) { return nil, nil }, leasebroker.Lease(time.Minute))
+	events.wait(leasebroker.EventCompleted, 1)
+	var refused *leasebroker.CallError
+	<-worker.Done() // The slot is free again, so that a poller claims for it and meets the error.
+	if err := worker.Stop(0); !errors.As(err, &refused) || refused.RPC != "ClaimBatch" || refused.Fields[0] != "lease_duration" {
+		t.Errorf("Stop returns %v", err)
+	}
+	if events.counts[leasebroker.EventRefused] != 0 {
+		t.Errorf("the events are %v", events.counts)
+	}
+}
+
 func TestAnswerWithoutAResultIsAnError(t *testing.T) {
 	broker := startScripted(t)
 	broker.complete = func(context.Context, int, *pb.CompleteRequest) (*pb.CompleteResponse, error) {
@@ -435,6 +508,101 @@ func TestRefusedTokenIsReadAgainOnce(t *testing.T) {
 	}
 	valid = "another"
 	if err := client.Wake(context.Background(), "work"); err == nil || broker.calls["Wake"] != 5 {
+		t.Errorf("%d calls, %v", broker.calls["Wake"], err)
+	}
+}
+
+func TestWhiteSpaceAroundATokenIsRemoved(t *testing.T) {
+	broker := startScripted(t)
+	broker.wake = func(ctx context.Context, _ int) error { return checkToken(ctx, "known") }
+	function := func(context.Context, bool) (string, error) { return "known\r\n", nil }
+	for _, source := range []leasebroker.TokenSource{leasebroker.TokenText(" known\n"), function} {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		if err := broker.client(t, leasebroker.Token(source)).Wake(ctx, "work"); err != nil {
+			t.Error(err)
+		}
+		cancel()
+	}
+}
+
+func TestTokenWithAnIllegalCharacterIsRefusedAndNotShown(t *testing.T) {
+	broker := startScripted(t)
+	for _, token := range []string{"se\ncret", "se\x7fcret", "sécret", "\xffsecret"} {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		err := broker.client(t, leasebroker.Token(leasebroker.TokenText(token))).Wake(ctx, "work")
+		var refused *leasebroker.CallError
+		if !errors.As(err, &refused) || refused.Code != codes.Unauthenticated || !strings.Contains(refused.Message, "the token has a character that") {
+			t.Errorf("%q: %v", token, err)
+		}
+		if strings.Contains(err.Error(), "cret") {
+			t.Errorf("the token is shown: %v", err)
+		}
+		cancel()
+	}
+}
+
+func TestTokenThatCannotBeReadIsReadAgain(t *testing.T) {
+	broker := startScripted(t)
+	broker.complete = applied
+	var reads atomic.Int32
+	source := func(context.Context, bool) (string, error) {
+		switch reads.Add(1) {
+		case 1:
+			return "", errors.New("the identity service is away")
+		case 2:
+			panic("broken source")
+		default:
+			return "known", nil
+		}
+	}
+	_, events := broker.work(t, func(context.Context, *item) (*result, error) { return nil, nil }, leasebroker.Token(source))
+	events.wait(leasebroker.EventCompleted, 1)
+	retry := events.find(leasebroker.EventRetry)
+	if retry.Code != "Unavailable" || retry.Error != "the token cannot be read: the identity service is away" || retry.Wait < 50*time.Millisecond {
+		t.Errorf("%+v", retry)
+	}
+}
+
+func TestGraceWithoutAnEndStillSettles(t *testing.T) {
+	for _, grace := range []time.Duration{math.MaxInt64, -time.Hour} {
+		broker := startScripted(t)
+		sent := make(chan struct{})
+		broker.complete = func(ctx context.Context, call int, request *pb.CompleteRequest) (*pb.CompleteResponse, error) {
+			close(sent)
+			// An answer that takes a moment, so that a settlement that is given up at once is noticed.
+			time.Sleep(200 * time.Millisecond)
+			return applied(ctx, call, request)
+		}
+		worker, events := broker.work(t, func(context.Context, *item) (*result, error) { return nil, nil })
+		<-sent
+		if err := worker.Stop(grace); err != nil {
+			t.Fatal(err)
+		}
+		events.settle()
+		if events.counts[leasebroker.EventCompleted] != 1 {
+			t.Errorf("with a grace of %s the events are %v", grace, events.counts)
+		}
+	}
+}
+
+func TestTokenFileThatIsEmptyForAMomentIsReadAgain(t *testing.T) {
+	broker := startScripted(t)
+	broker.wake = func(ctx context.Context, _ int) error { return checkToken(ctx, "valid") }
+	path := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file := leasebroker.TokenFile(path)
+	var reads atomic.Int32
+	source := func(ctx context.Context, fresh bool) (string, error) {
+		if reads.Add(1) == 2 {
+			if err := os.WriteFile(path, []byte("valid"), 0o600); err != nil {
+				return "", err
+			}
+		}
+		return file(ctx, fresh)
+	}
+	if err := broker.client(t, leasebroker.Token(source)).Wake(context.Background(), "work"); err != nil || broker.calls["Wake"] != 1 {
 		t.Errorf("%d calls, %v", broker.calls["Wake"], err)
 	}
 }

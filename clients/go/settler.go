@@ -129,7 +129,12 @@ func (s *settler) send(ctx context.Context, group []*ending, slots int) {
 	var refused *CallError
 	if errors.As(err, &refused) && refused.refusesRequest() {
 		s.state.update(func() { s.state.returnSlots(slots) })
-		s.sendAlone(ctx, group, refused)
+		if refused.isAboutNext() {
+			// A poller claims for the slots, and takes the error of its own claim.
+			s.send(ctx, group, 0)
+		} else {
+			s.sendAlone(ctx, group, refused)
+		}
 		return
 	}
 	s.state.update(func() {
@@ -166,7 +171,7 @@ func (s *settler) claimFailed(failure *failure, requestID string, slots int) {
 		return
 	}
 	wait := jitter(minBackoff)
-	if failure.pushback != nil {
+	if failure.asksToWait() {
 		wait = *failure.pushback
 	}
 	s.caller.onRetry(retry{"ClaimBatch", failure, 1, wait})

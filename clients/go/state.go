@@ -305,7 +305,9 @@ func (s *state) saveCheckpoint(lease *heldLease, checkpoint []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(checkpoint) > s.checkpointLimit {
-		return fmt.Errorf("the checkpoint has %d bytes; the queue stores at most %d", len(checkpoint), s.checkpointLimit)
+		// A smaller checkpoint may be refused too: the broker tells only which ones it refuses.
+		const text = "the checkpoint has %d bytes; as far as the worker knows, the queue stores at most %d, perhaps fewer"
+		return fmt.Errorf(text, len(checkpoint), s.checkpointLimit)
 	}
 	lease.checkpoint = append([]byte{}, checkpoint...)
 	lease.saved++

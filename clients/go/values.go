@@ -30,6 +30,9 @@ func rowToProto(row Row) (map[string]*pb.ColumnValue, error) {
 	}
 	values := make(map[string]*pb.ColumnValue, len(row))
 	for column, value := range row {
+		if err := checkText("the name", column); err != nil {
+			return nil, fmt.Errorf("column %q: %w", column, err)
+		}
 		message, err := valueToProto(value)
 		if err != nil {
 			return nil, fmt.Errorf("column %q: %w", column, err)
@@ -46,10 +49,7 @@ func valueToProto(value any) (*pb.ColumnValue, error) {
 	case bool:
 		return &pb.ColumnValue{Kind: &pb.ColumnValue_BoolValue{BoolValue: value}}, nil
 	case string:
-		if !utf8.ValidString(value) {
-			return nil, fmt.Errorf("the text is not valid UTF-8")
-		}
-		return &pb.ColumnValue{Kind: &pb.ColumnValue_StringValue{StringValue: value}}, nil
+		return &pb.ColumnValue{Kind: &pb.ColumnValue_StringValue{StringValue: value}}, checkText("the text", value)
 	case []byte:
 		return &pb.ColumnValue{Kind: &pb.ColumnValue_BytesValue{BytesValue: value}}, nil
 	case float64:
@@ -59,7 +59,7 @@ func valueToProto(value any) (*pb.ColumnValue, error) {
 	case time.Time:
 		return &pb.ColumnValue{Kind: &pb.ColumnValue_TimestampValue{TimestampValue: timestamppb.New(value)}}, nil
 	case Decimal:
-		return &pb.ColumnValue{Kind: &pb.ColumnValue_DecimalValue{DecimalValue: string(value)}}, nil
+		return &pb.ColumnValue{Kind: &pb.ColumnValue_DecimalValue{DecimalValue: string(value)}}, checkText("the decimal", string(value))
 	case uint64:
 		if value > math.MaxInt64 {
 			return nil, fmt.Errorf("%d is too large for a signed integer of 64 bits; pass a Decimal", value)
@@ -86,6 +86,14 @@ func valueToProto(value any) (*pb.ColumnValue, error) {
 	default:
 		return nil, fmt.Errorf("%T is not a type of a column", value)
 	}
+}
+
+// checkText returns an error if a text is not valid UTF-8. gRPC cannot encode a request with such a text.
+func checkText(name, text string) error {
+	if utf8.ValidString(text) {
+		return nil
+	}
+	return fmt.Errorf("%s is not valid UTF-8", name)
 }
 
 func integer(value int64) *pb.ColumnValue {

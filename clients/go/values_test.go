@@ -27,7 +27,7 @@ func TestValuesReturnAsTheyWereSent(t *testing.T) {
 }
 
 func TestValueThatNoColumnHoldsIsAnError(t *testing.T) {
-	for _, value := range []any{uint64(math.MaxUint64), struct{}{}, "\xff"} {
+	for _, value := range []any{uint64(math.MaxUint64), struct{}{}, "\xff", Decimal("\xff")} {
 		if _, err := rowToProto(Row{"c": value}); err == nil || !strings.Contains(err.Error(), `column "c"`) {
 			t.Errorf("%#v: %v", value, err)
 		}
@@ -119,7 +119,7 @@ func TestOptionsOutOfRangeAreRefused(t *testing.T) {
 		t.Error(err)
 	}
 	for name, option := range map[string]Option{
-		"Concurrency": Concurrency(0), "MaxStuck": MaxStuck(-1), "Wait": Wait(-1), "StuckAfter": StuckAfter(0), "WorkerID": WorkerID(""),
+		"Concurrency": Concurrency(0), "MaxStuck": MaxStuck(-1), "Wait": Wait(-1), "a long Wait": Wait(math.MaxInt64), "StuckAfter": StuckAfter(0), "WorkerID": WorkerID(""),
 		"Groups": Groups(make([]string, 101)...),
 	} {
 		if _, err := NewWorker("127.0.0.1:1", "work", nothing, option); err == nil {

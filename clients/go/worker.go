@@ -5,6 +5,7 @@ package leasebroker
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"os/signal"
 	"slices"
@@ -153,6 +154,8 @@ func (w *Worker) Start() error {
 // Stop stops in order: it claims no more items, lets handlers end within the grace, cancels the others, and settles all.
 // It returns what Run returns. Later calls wait for the first one.
 func (w *Worker) Stop(grace time.Duration) error {
+	// The time for cancelled handlers and settlements is added to it.
+	grace = min(max(grace, 0), math.MaxInt64-cancelGrace-settleGrace)
 	w.stopInOrder.Do(func() {
 		defer close(w.stopped)
 		w.requestStop()

@@ -116,6 +116,34 @@ func TestRefusedCompletionFailsOneItem(t *testing.T) {
 	}
 }
 
+func TestResultWithInvalidUTF8FailsOneItem(t *testing.T) {
+	followUp := func(followUp leasebroker.FollowUp) *result {
+		return &result{FollowUps: []leasebroker.FollowUp{followUp}}
+	}
+	for name, bad := range map[string]*result{
+		"column":       {Columns: leasebroker.Row{"note\xff": "1"}},
+		"decimal":      {Columns: leasebroker.Row{"note": leasebroker.Decimal("1\xff")}},
+		"queue":        followUp(leasebroker.FollowUp{Queue: "next\xff", Columns: leasebroker.Row{"number": 1}}),
+		"trace parent": followUp(leasebroker.FollowUp{Queue: "next", Columns: leasebroker.Row{"number": 1}, TraceParent: "\xff"}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBroker(t)
+			b.enqueue("work", payloads(5)...)
+			_, events := b.work(func(_ context.Context, item *item) (*result, error) {
+				if number, _ := item.Int64("amount"); number == 3 {
+					return bad, nil
+				}
+				return nil, nil
+			}, leasebroker.Concurrency(5))
+			events.wait(leasebroker.EventFailed, 1)
+			events.wait(leasebroker.EventCompleted, 4)
+			if text := events.find(leasebroker.EventFailed).Error; !strings.Contains(text, "is not valid UTF-8") {
+				t.Errorf("the error is %q", text)
+			}
+		})
+	}
+}
+
 func TestMalformedFailureDoesNotFailItsGroup(t *testing.T) {
 	b := newBroker(t)
 	b.enqueue("work", payloads(10)...)
@@ -168,6 +196,35 @@ func TestBatchErrorFailsTheNamedItems(t *testing.T) {
 	if largest.Load() != 50 {
 		t.Errorf("the largest batch has %d items", largest.Load())
 	}
+}
+
+// explosive is an error whose text cannot be read.
+type explosive struct{}
+
+func (explosive) Error() string { panic("no text") }
+
+func TestErrorThatPanicsFailsOnlyItsItem(t *testing.T) {
+	b := newBroker(t)
+	b.enqueue("work", payloads(5)...)
+	events := newWatcher(t)
+	worker, err := leasebroker.NewBatchWorker(b.address, "work", 5,
+		func(_ context.Context, items []*item) (map[*item]*result, error) {
+			return nil, leasebroker.BatchError{items[0]: explosive{}}
+		}, events.option())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	events.wait(leasebroker.EventFailed, 1)
+	if text := events.find(leasebroker.EventFailed).Error; text != "panic: no text" {
+		t.Errorf("the error is %q", text)
+	}
+	if err := worker.Stop(time.Second); err != nil {
+		t.Fatal(err)
+	}
+	b.expect(map[string]int{"completed": 4, "delayed": 1})
 }
 
 func TestCancelledLeaseCancelsTheHandler(t *testing.T) {
