@@ -4,6 +4,7 @@
 //! open the store directly, so they work while no broker runs. The commands of `operate` can do both. `token` and `auth` need no
 //! broker. The other commands call a running broker over gRPC.
 
+mod address_flag;
 mod adopt;
 mod auth;
 mod backup;

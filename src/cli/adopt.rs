@@ -12,12 +12,15 @@ use clap::Args;
 use dialoguer::{Input, MultiSelect, Select};
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::QueueSpec;
+use lease_broker_model::text;
 use lease_broker_store::Survey;
 use lease_broker_store::schema::{Schema, Step};
 
 use self::config_file::{Database, mirror_lines};
 use self::proposal::{Mirror, Proposal};
 use super::CommandError;
+use super::address_flag::address_flag;
+use super::client_args::DEFAULT_ADDRESS;
 use super::config_args::{SchemaAccess, open_schema};
 use super::confirm::{confirm_in_terminal, is_terminal};
 use super::output::{self, plural, print_line};
@@ -143,8 +146,17 @@ impl Adopt {
         if self.serve {
             return serve(&config);
         }
-        print_line!("next:  lease-broker serve --config {config}");
-        print_line!("       lease-broker claim {}", spec.name);
+        let default = DEFAULT_ADDRESS.to_string();
+        let listen = self.listen.as_deref().unwrap_or(&default);
+        print_line!(
+            "next:  lease-broker serve --config {}",
+            text::shell_word(&config)
+        );
+        print_line!(
+            "       lease-broker claim {}{}",
+            text::shell_word(&spec.name),
+            address_flag("http", listen)
+        );
         Ok(())
     }
 

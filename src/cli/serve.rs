@@ -11,6 +11,7 @@ use std::time::SystemTime;
 
 use clap::Args;
 use futures_util::future::{LocalBoxFuture, OptionFuture};
+use lease_broker_model::text;
 use lease_broker_store::QueueIndex;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
@@ -19,6 +20,7 @@ use tokio::task::JoinSet;
 use self::layers::{Drained, Layers, Parts};
 use self::reload::Way;
 use super::CommandError;
+use super::address_flag::address_flag;
 use super::config_args::{ConfigArgs, open_store};
 use super::environment::UnknownVariable;
 use super::output::print_line;
@@ -498,13 +500,8 @@ fn announce(
         return;
     };
     let scheme = config.server.tls.as_ref().map_or("http", |_| "https");
-    let is_default = address == crate::cli::client_args::DEFAULT_ADDRESS;
-    let address_flag = if is_default && scheme == "http" {
-        String::new()
-    } else {
-        format!(" --address {scheme}://{address}")
-    };
-    let name = shell_word(&queue.name);
+    let address_flag = address_flag(scheme, &address.to_string());
+    let name = text::shell_word(&queue.name);
     let claim = format!("lease-broker claim {name}{address_flag}");
     let Some(example) = example else {
         print_line!("try:  {claim}");
@@ -512,19 +509,9 @@ fn announce(
     };
     let columns = example.iter();
     let columns: Vec<String> = columns
-        .map(|(column, value)| format!("--set {}", shell_word(&format!("{column}={value}"))))
+        .map(|(column, value)| format!("--set {}", text::shell_word(&format!("{column}={value}"))))
         .collect();
     let columns = columns.join(" ");
     print_line!("try:  lease-broker enqueue {name}{address_flag} {columns}");
     print_line!("      {claim}");
-}
-
-/// Quotes a text for a shell if a shell would change it.
-fn shell_word(text: &str) -> String {
-    let is_plain =
-        |character: char| character.is_ascii_alphanumeric() || "_-=.:/,@%+".contains(character);
-    if !text.is_empty() && text.chars().all(is_plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', "'\\''"))
 }

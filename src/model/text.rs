@@ -138,6 +138,16 @@ impl Write for Visible<'_> {
     }
 }
 
+/// Quotes a text for a shell if a shell would change it. Hidden characters are escaped.
+pub fn shell_word(text: &str) -> String {
+    let is_plain =
+        |character: char| character.is_ascii_alphanumeric() || "_-=.:/,@%+".contains(character);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", visible(text).replace('\'', r"'\''"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,6 +170,13 @@ mod tests {
         assert_eq!(visible_lines("a\n\tb\r"), "a\n\tb\\u{d}");
         assert_eq!(written(NASTY, 100), escaped);
         assert!(matches!(visible("Grüße 日本 🙂 a\\b"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn words_that_a_shell_would_change_are_quoted() {
+        assert_eq!(shell_word("work"), "work");
+        assert_eq!(shell_word("my orders"), "'my orders'");
+        assert_eq!(shell_word("it's"), r"'it'\''s'");
     }
 
     #[test]

@@ -148,13 +148,6 @@ pub(super) fn check_managed_columns<Kind>(
     )))
 }
 
-/// Returns whether a step reads or writes the record of the parts that the broker adds.
-pub(super) fn uses_record(steps: &[Step]) -> bool {
-    steps
-        .iter()
-        .any(|step| step.sql.contains("lease_broker_added"))
-}
-
 /// Returns the purpose of the step that creates a managed queue's table.
 pub(super) fn create_table_purpose(queue: &QueueSpec) -> String {
     format!("create the table of queue {:?}", queue.name)

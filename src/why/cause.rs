@@ -110,7 +110,7 @@ impl Cause {
                  lease-broker cancel {queue} {} --reason TEXT",
                 short_duration(*left),
                 moment(*until),
-                shell_word(key)
+                text::shell_word(key)
             ),
             Self::LeaseExpired(since) => format!(
                 "Its lease has expired {} ago, but no broker has ended it yet; a running broker does that within seconds.",
@@ -204,7 +204,7 @@ fn paused_group(queue: &str, pause: &GroupPause) -> String {
         until.unwrap_or_default(),
         by.unwrap_or_default(),
         reason.unwrap_or_default(),
-        shell_word(&group)
+        text::shell_word(&group)
     )
 }
 
@@ -219,16 +219,6 @@ fn grouped(number: usize) -> String {
         text.push(digit);
     }
     text
-}
-
-/// Writes a word as a shell takes it.
-fn shell_word(word: &str) -> String {
-    let is_plain =
-        |character: char| character.is_ascii_alphanumeric() || "-_./:".contains(character);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", text::visible(word).replace('\'', r"'\''"))
 }
 
 /// Writes a duration in whole seconds, or in milliseconds if it is shorter than a second.

@@ -83,10 +83,11 @@ pub(crate) async fn order_and_groups_of_a_managed_table_can_change<H: Harness>()
     let mut spec = queue("made");
     let column = |name: &str| (name.to_owned(), H::declare(Kind::BigInt));
     spec.managed_columns = Some(vec![column("customer"), column("rank")]);
+    // The last one replaces an index. Babelfish does not drop an index that was renamed.
     for (is_grouped, order) in [
         (false, "rank"),
         (true, "rank"),
-        (true, "-rank"),
+        (false, "-rank"),
         (false, "id"),
     ] {
         spec.order = by(&[order]);

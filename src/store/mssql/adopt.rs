@@ -24,7 +24,7 @@ use crate::adoption::{
     self, ARCHIVED_SOFT_LOCK, IndexStatus, ManagedKey, Unfit, archive_name, check_managed_columns,
     create_archive_purpose, create_record_purpose, create_table_purpose, create_time_index_purpose,
     drop_unused_purpose, foreign_indexes, forget_table_purpose, missing_parts, needs_time_index,
-    no_table, set_policy_purpose, uses_record, with,
+    no_table, set_policy_purpose, with,
 };
 use crate::epoch::NewEpoch;
 use crate::index_role::IndexRole;
@@ -267,7 +267,7 @@ pub(super) async fn plan(
             changes.push(create_time_index(queue, name, &placeholders, options));
         }
     }
-    if !added.has_tables && uses_record(&changes) {
+    if !changes.is_empty() && !added.has_tables && !managed {
         steps.push(step(
             create_record_purpose(),
             "create_record",

@@ -22,7 +22,7 @@ use crate::adoption::{
     archive_name, check_managed_columns, create_archive_purpose, create_record_purpose,
     create_table_purpose, create_time_index_purpose, drop_unused_purpose, foreign_indexes,
     forget_table_purpose, missing_parts, needs_time_index, no_table, set_policy_purpose,
-    unused_indexes, uses_record, with,
+    unused_indexes, with,
 };
 use crate::epoch::NewEpoch;
 use crate::foreign_keys::warnings;
@@ -173,7 +173,9 @@ impl Schema for SqliteSchema {
                 changes.push(step(purpose, "archive_index", &placeholders));
             }
         }
-        if !added.has_tables && uses_record(&changes) {
+        // The drop of a managed table's index uses the record too.
+        let uses_record = |step: &Step| step.sql.contains("lease_broker_added");
+        if !added.has_tables && changes.iter().any(uses_record) {
             steps.push(step(
                 create_record_purpose(),
                 "create_record",
