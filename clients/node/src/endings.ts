@@ -2,7 +2,7 @@
 
 import { create, toBinary } from "@bufbuild/protobuf";
 
-import { durationMessage } from "./clock.js";
+import { durationMessage, milliseconds } from "./clock.js";
 import { BatchError, DeadLetter, errorText, Release, Retry } from "./errors.js";
 import { followUpMessage, type Item, type Result } from "./item.js";
 import type { HeldLease, Run } from "./leases.js";
@@ -20,34 +20,41 @@ const MAX_ERROR_LENGTH = 1_024;
 /** The bytes that a completion without additions takes at most. */
 const PLAIN_SIZE = 256;
 
-/** How an item ends. */
-export type Ending =
-  | { readonly kind: "complete"; readonly lease: HeldLease; readonly message: Completion }
-  | { readonly kind: "fail"; readonly lease: HeldLease; readonly message: Failure }
-  | { readonly kind: "release"; readonly lease: HeldLease; readonly message: ReleaseMessage };
+/**
+ * How an item ends.
+ *
+ * `size` is the number of bytes that the message takes in a request, approximately. It is known as soon as the ending is made, so a
+ * message that cannot be encoded fails its item, and not the call that it would share with other endings.
+ */
+export type Ending = { readonly lease: HeldLease; readonly size: number } & (
+  | { readonly kind: "complete"; readonly message: Completion }
+  | { readonly kind: "fail"; readonly message: Failure }
+  | { readonly kind: "release"; readonly message: ReleaseMessage }
+);
 
 /** Returns the ending of an item whose work is done. Throws if a value cannot be sent. */
 export function completed(lease: HeldLease, { columns, followUps }: Result = {}): Ending {
   const message = create(CompletionSchema, { leaseId: lease.id });
   if (columns !== undefined) message.columns = rowToMessages(columns);
   if (followUps !== undefined) message.followUps = followUps.map(followUpMessage);
-  return { kind: "complete", lease, message };
+  const isPlain = columns === undefined && followUps === undefined;
+  return { kind: "complete", lease, message, size: isPlain ? PLAIN_SIZE : toBinary(CompletionSchema, message).length };
 }
 
-/** Returns the ending of an item that failed. `after` is in milliseconds. */
+/** Returns the ending of an item that failed. `after` is in milliseconds. Throws if it cannot be sent. */
 export function failed(lease: HeldLease, text: string, after: number | null = null, deadLetter = false): Ending {
   const message = create(FailureSchema, { leaseId: lease.id, errorMessage: cut(text), deadLetter });
-  if (after !== null) message.retryDelay = durationMessage(after);
+  if (after !== null) message.retryDelay = durationMessage(milliseconds("after", after));
   if (lease.checkpoint !== null) message.checkpoint = lease.checkpoint;
-  return { kind: "fail", lease, message };
+  return { kind: "fail", lease, message, size: toBinary(FailureSchema, message).length };
 }
 
-/** Returns the ending of an item that is released. `after` is in milliseconds. */
+/** Returns the ending of an item that is released. `after` is in milliseconds. Throws if it cannot be sent. */
 export function released(lease: HeldLease, after: number | null = null): Ending {
   const message = create(ReleaseSchema, { leaseId: lease.id });
-  if (after !== null) message.delay = durationMessage(after);
+  if (after !== null) message.delay = durationMessage(milliseconds("after", after));
   if (lease.checkpoint !== null) message.checkpoint = lease.checkpoint;
-  return { kind: "release", lease, message };
+  return { kind: "release", lease, message, size: toBinary(ReleaseSchema, message).length };
 }
 
 /** Returns the endings for the return value of a handler. */
@@ -77,20 +84,6 @@ export function limitText(timeLimit: number | null): string {
   return timeLimit === null ? "time limit of half of the lease" : `time limit of ${timeLimit / 1_000} s`;
 }
 
-/** Returns the bytes that an ending takes in a request, approximately. */
-export function sizeOf(ending: Ending): number {
-  switch (ending.kind) {
-    case "complete":
-      return ending.message.followUps.length === 0 && Object.keys(ending.message.columns).length === 0
-        ? PLAIN_SIZE
-        : toBinary(CompletionSchema, ending.message).length;
-    case "fail":
-      return toBinary(FailureSchema, ending.message).length;
-    case "release":
-      return toBinary(ReleaseSchema, ending.message).length;
-  }
-}
-
 function ofResult(lease: HeldLease, value: unknown): Ending {
   if (value === undefined || value === null) return completed(lease);
   if (!isResult(value)) {
@@ -104,9 +97,13 @@ function ofResult(lease: HeldLease, value: unknown): Ending {
 }
 
 function ofError(run: Run, lease: HeldLease, error: unknown, timeLimit: number | null): Ending {
-  if (error instanceof Retry) return failed(lease, errorText(error), error.after);
+  try {
+    if (error instanceof Retry) return failed(lease, errorText(error), error.after);
+    if (error instanceof Release) return released(lease, error.after);
+  } catch (problem) {
+    return failed(lease, errorText(problem));
+  }
   if (error instanceof DeadLetter) return failed(lease, errorText(error), null, true);
-  if (error instanceof Release) return released(lease, error.after);
   if (run.context.cause === "shutdown") return released(lease);
   if (run.context.cause === "time_limit" && isAbort(run, error)) return failed(lease, limitText(timeLimit));
   return failed(lease, errorText(error));

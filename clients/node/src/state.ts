@@ -1,7 +1,7 @@
 /** The state of a worker: slots, leases, running handlers, and endings that are not settled. */
 
 import { now } from "./clock.js";
-import { type Ending, failed, released, sizeOf } from "./endings.js";
+import { type Ending, failed, released } from "./endings.js";
 import { type Cancelled, LeaseLostError, ShutdownError } from "./errors.js";
 import type { Events } from "./events.js";
 import { Gathering } from "./gathering.js";
@@ -183,7 +183,7 @@ export class State {
     for (const ending of this.endings) {
       if (ending.lease.phase === "done") {
         followUps += ending.kind === "complete" ? ending.message.followUps.length : 0;
-        bytes += sizeOf(ending);
+        bytes += ending.size;
         if (group.length > 0 && (group.length === MAX_ITEMS_PER_CALL || followUps > MAX_FOLLOW_UPS || bytes > MAX_REQUEST_BYTES)) break;
         ending.lease.phase = "settling";
         this.parts.keeper.forget(ending.lease);

@@ -212,3 +212,10 @@ test("a retried Enqueue has the same request id, the next one another", async (t
   assert.notEqual(ids[1], ids[2]);
   assert.match(String(server.arrivals[0]?.metadata.get("user-agent")[0]), /^lease-broker-node\/[0-9.]+ /);
 });
+
+test("a request that cannot be encoded is an error, and not sent again", async (t) => {
+  const { caller: calls, retries } = await caller(t, { wake: [done] });
+  const wrong = create(WakeRequestSchema, { queue: Object.create(null) as string });
+  await assert.rejects(calls.call(rpcs.wake, wrong, inOneMinute), { code: "INVALID_ARGUMENT", applied: "no" });
+  assert.equal(retries.length, 0);
+});

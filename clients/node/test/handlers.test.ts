@@ -1,0 +1,62 @@
+/** What handlers throw and return: each value ends items, and none ends the process. With a scripted server. */
+
+import assert from "node:assert/strict";
+import { test, type TestContext } from "node:test";
+
+import { type Item, Release, Retry, Worker } from "../src/index.js";
+import { Outcome } from "../src/v1.js";
+import { Journal } from "./support/journal.js";
+import { startServer } from "./support/scripted_server.js";
+import { quiet } from "./support/work.js";
+
+/** Answers a settling call: every entry of its field is applied. */
+const apply = (field: string) => (request: unknown) => ({
+  results: (request as Record<string, unknown[]>)[field]?.map(() => ({ outcome: Outcome.APPLIED })) ?? [],
+});
+
+function startQueue(t: TestContext, keys: readonly string[]) {
+  const timeLeft = { seconds: 60n, nanos: 0 };
+  const leases = keys.map((key) => ({ leaseId: key, item: { key, columns: {} }, attempt: 1, fencingToken: 1n, timeLeft }));
+  return startServer(t, {
+    claimBatch: [{ message: { leases } }, "never"],
+    complete: [apply("completions")],
+    fail: [apply("failures")],
+    release: [apply("releases")],
+    releaseClaims: [{ message: {} }],
+  });
+}
+
+/** Runs one handler for each item, and one more that is good. Returns the errors of the items, which must all have failed. */
+async function failures(t: TestContext, handlers: readonly (() => unknown)[]): Promise<string[]> {
+  const server = await startQueue(t, [...handlers.keys(), "good"].map(String));
+  const journal = new Journal();
+  const handler = ({ key }: Item) => handlers[Number(key)]?.() as undefined;
+  const worker = new Worker(server.address, "work", handler, { concurrency: 100, logger: quiet, onEvent: journal.observe });
+  await worker.start();
+  await journal.waitFor("failed", handlers.length);
+  await journal.waitFor("completed");
+  await worker.stop();
+  const byKey = journal.of("failed").sort((one, other) => Number(one.key) - Number(other.key));
+  return byKey.map(({ error }) => error ?? "");
+}
+
+/** Returns a function that throws. */
+const throws = (make: () => unknown) => () => {
+  throw make();
+};
+
+test("a duration that cannot be sent fails its item", async (t) => {
+  const odd = [1_000 * 2 ** 64, NaN, Infinity, -1, "soon", Symbol("soon")] as number[];
+  const handlers = odd.flatMap((after) => [
+    throws(() => new Retry("later", { after })),
+    throws(() => new Release({ after })),
+    throws(() => Object.assign(new Retry("later"), { after })),
+  ]);
+  for (const error of await failures(t, handlers)) assert.match(error, /^RangeError: after is /);
+});
+
+test("a result that cannot be sent fails its item", async (t) => {
+  const followUps = [{ queue: Object.create(null) as string, columns: {} }];
+  const [error] = await failures(t, [() => ({ followUps })]);
+  assert.match(error ?? "", /cannot encode field .*FollowUp\.queue/);
+});
