@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
 
-import { type Item, Release, Retry, Worker } from "../src/index.js";
+import { type Item, type Logger, Release, Retry, Worker } from "../src/index.js";
 import { Outcome } from "../src/v1.js";
 import { Journal } from "./support/journal.js";
 import { startServer } from "./support/scripted_server.js";
@@ -27,11 +27,11 @@ function startQueue(t: TestContext, keys: readonly string[]) {
 }
 
 /** Runs one handler for each item, and one more that is good. Returns the errors of the items, which must all have failed. */
-async function failures(t: TestContext, handlers: readonly (() => unknown)[]): Promise<string[]> {
+async function failures(t: TestContext, handlers: readonly (() => unknown)[], logger: Logger = quiet): Promise<string[]> {
   const server = await startQueue(t, [...handlers.keys(), "good"].map(String));
   const journal = new Journal();
   const handler = ({ key }: Item) => handlers[Number(key)]?.() as undefined;
-  const worker = new Worker(server.address, "work", handler, { concurrency: 100, logger: quiet, onEvent: journal.observe });
+  const worker = new Worker(server.address, "work", handler, { concurrency: 100, logger, onEvent: journal.observe });
   await worker.start();
   await journal.waitFor("failed", handlers.length);
   await journal.waitFor("completed");
@@ -59,4 +59,22 @@ test("a result that cannot be sent fails its item", async (t) => {
   const followUps = [{ queue: Object.create(null) as string, columns: {} }];
   const [error] = await failures(t, [() => ({ followUps })]);
   assert.match(error ?? "", /cannot encode field .*FollowUp\.queue/);
+});
+
+test("an error without a readable text fails its item", async (t) => {
+  const errors = [
+    Object.defineProperty(new Error(), "message", { get: throws(() => new Error("no message")) }),
+    Object.assign(new TypeError(), { message: Symbol("sign") }),
+    Object.assign(new Retry(), { message: { code: 5 } }),
+    Object.create(null) as object,
+    new Proxy({}, { getPrototypeOf: throws(() => new Error("no prototype")) }),
+  ];
+  const logger = { ...quiet, error: throws(() => new Error("no log")) };
+  assert.deepEqual(await failures(t, errors.map((error) => throws(() => error)), logger), [
+    "object: a value without a text",
+    "TypeError: Symbol(sign)",
+    "Retry: [object Object]",
+    "object: a value without a text",
+    "object: a value without a text",
+  ]);
 });
