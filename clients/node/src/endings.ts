@@ -14,7 +14,7 @@ import {
   type Release as ReleaseMessage,
   ReleaseSchema,
 } from "./v1.js";
-import { rowToMessages } from "./values.js";
+import { isPlainObject, rowToMessages } from "./values.js";
 
 const MAX_ERROR_LENGTH = 1_024;
 /** The bytes that a completion without additions takes at most. */
@@ -57,7 +57,7 @@ export function released(lease: HeldLease, after: number | null = null): Ending 
   return { kind: "release", lease, message, size: toBinary(ReleaseSchema, message).length };
 }
 
-/** Returns the endings for the return value of a handler. */
+/** Returns the endings for the return value of a handler. Throws a `TypeError` for the result of something that is no item. */
 export function ofReturn(leases: readonly HeldLease[], isBatch: boolean, value: unknown): Ending[] {
   if (!isBatch) return leases.map((lease) => ofResult(lease, value));
   if (value === undefined || value === null) return leases.map((lease) => completed(lease));
@@ -66,12 +66,14 @@ export function ofReturn(leases: readonly HeldLease[], isBatch: boolean, value: 
     return leases.map((lease) => failed(lease, text));
   }
   const results = value as ReadonlyMap<Item, unknown>;
+  checkKeys(leases, results, "the results");
   return leases.map((lease) => ofResult(lease, results.get(lease.item)));
 }
 
-/** Returns the endings for the error that a handler has thrown. */
+/** Returns the endings for the error that a handler has thrown. Throws a `TypeError` for the error of something that is no item. */
 export function ofThrow(run: Run, leases: readonly HeldLease[], error: unknown, timeLimit: number | null): Ending[] {
   if (!(error instanceof BatchError)) return leases.map((lease) => ofError(run, lease, error, timeLimit));
+  checkKeys(leases, error.errors, "the BatchError");
   return leases.map((lease) =>
     error.errors.has(lease.item)
       ? ofError(run, lease, error.errors.get(lease.item), timeLimit)
@@ -84,9 +86,20 @@ export function limitText(timeLimit: number | null): string {
   return timeLimit === null ? "time limit of half of the lease" : `time limit of ${timeLimit / 1_000} s`;
 }
 
+/** Otherwise an item that the handler names by its key would be completed, although it has failed. */
+function checkKeys(leases: readonly HeldLease[], entries: ReadonlyMap<unknown, unknown>, what: string): void {
+  const items = new Set<unknown>(leases.map((lease) => lease.item));
+  for (const key of entries.keys()) {
+    if (items.has(key)) continue;
+    throw new TypeError(`a key of ${what} is no item of the batch (${errorText(key)}); use the items as keys, not their names`);
+  }
+}
+
 function ofResult(lease: HeldLease, value: unknown): Ending {
   if (value === undefined || value === null) return completed(lease);
   if (!isResult(value)) {
+    // A promise in the results of a batch. Its rejection would end the process.
+    if (value instanceof Promise) value.catch(() => undefined);
     return failed(lease, "TypeError: the handler must return { columns, followUps } or nothing");
   }
   try {
@@ -115,8 +128,7 @@ function isAbort(run: Run, error: unknown): boolean {
 }
 
 function isResult(value: unknown): value is Result {
-  if (typeof value !== "object" || value === null) return false;
-  return Object.keys(value).every((name) => name === "columns" || name === "followUps") && !(value instanceof Map);
+  return isPlainObject(value) && Object.keys(value).every((name) => name === "columns" || name === "followUps");
 }
 
 /** Cuts a text. A character of two halves at the end is left out, because the wire format cannot carry one half. */

@@ -62,12 +62,16 @@ export class Release extends Error {
   }
 }
 
-/** Thrown by the handler of a batch: the listed items failed with these errors. The others are completed. */
+/**
+ * Thrown by the handler of a batch: the listed items failed with these errors. The others are completed. If a key is no item of the
+ * batch, the whole batch fails.
+ */
 export class BatchError extends Error {
   override name = "BatchError";
 
   constructor(readonly errors: ReadonlyMap<Item, unknown>) {
     super(`${errors.size} items failed`);
+    if (!(errors instanceof Map)) throw new TypeError("a BatchError has a Map by item, such as new Map([[item, error]])");
   }
 }
 

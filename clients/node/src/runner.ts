@@ -84,9 +84,9 @@ function endingsOf(run: Run, leases: readonly HeldLease[], error: unknown, timeL
   try {
     logError(run, leases, error);
     return ofThrow(run, leases, error, timeLimit);
-  } catch {
-    // A proxy can throw when its type is asked for.
-    return leases.map((lease) => failed(lease, errorText(error)));
+  } catch (problem) {
+    // The error is a wrong BatchError, or a proxy that throws when its type is asked for.
+    return leases.map((lease) => failed(lease, errorText(problem)));
   }
 }
 

@@ -44,6 +44,11 @@ export function toMessage(column: string, value: NewColumnValue): ColumnMessage 
   return create(ColumnValueSchema, { kind: kindOf(column, value) });
 }
 
+/** Returns true for an object with fields, and false for an array, a `Map`, a promise and so on. */
+export function isPlainObject(value: unknown): value is object {
+  return Object.prototype.toString.call(value) === "[object Object]";
+}
+
 /** Returns the messages for the columns of a row. */
 export function rowToMessages(row: Row): Record<string, ColumnMessage> {
   return Object.fromEntries(Object.entries(row).map(([column, value]) => [column, toMessage(column, value)]));

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
 
-import { type Item, type Logger, Release, Retry, Worker } from "../src/index.js";
+import { BatchError, type BatchHandler, type Item, type Logger, Release, Retry, Worker } from "../src/index.js";
 import { Outcome } from "../src/v1.js";
 import { Journal } from "./support/journal.js";
 import { startServer } from "./support/scripted_server.js";
@@ -75,6 +75,38 @@ test("an error without a readable text fails its item", async (t) => {
     "TypeError: Symbol(sign)",
     "Retry: [object Object]",
     "object: a value without a text",
-    "object: a value without a text",
+    "Error: no prototype",
   ]);
+});
+
+/** Runs the handler of a batch of two items. Returns the errors of the items, which must both have failed. */
+async function batchFailures(t: TestContext, handler: (items: readonly Item[]) => unknown): Promise<(string | undefined)[]> {
+  const server = await startQueue(t, ["1", "2"]);
+  const journal = new Journal();
+  const options = { batch: 2, logger: quiet, onEvent: journal.observe };
+  const worker = new Worker(server.address, "work", handler as BatchHandler, options);
+  await worker.start();
+  await journal.waitFor("failed", 2);
+  await worker.stop();
+  return journal.of("failed").map(({ error }) => error);
+}
+
+test("a batch whose errors or results name no item fails", async (t) => {
+  const byKey = (items: readonly Item[]) => new Map(items.map((item) => [item.key as unknown as Item, "wrong"]));
+  const texts = await Promise.all([
+    batchFailures(t, byKey),
+    batchFailures(t, (items) => { throw new BatchError(byKey(items)); }),
+    batchFailures(t, () => { throw new BatchError({ 1: "wrong" } as unknown as Map<Item, unknown>); }),
+  ]);
+  const wrong = (what: string) => `TypeError: a key of ${what} is no item of the batch (string: 1); use the items as keys, not their names`;
+  const noMap = "TypeError: a BatchError has a Map by item, such as new Map([[item, error]])";
+  assert.deepEqual(texts, [wrong("the results"), wrong("the BatchError"), noMap].map((text) => [text, text]));
+});
+
+test("a result of another type fails its item", async (t) => {
+  const text = "TypeError: the handler must return { columns, followUps } or nothing";
+  const results = [[], new Map(), new Date(), "done"];
+  for (const error of await failures(t, results.map((result) => () => result))) assert.equal(error, text);
+  const promises = (items: readonly Item[]) => new Map(items.map((item) => [item, Promise.reject(new Error())]));
+  assert.deepEqual(await batchFailures(t, promises), [text, text]);
 });
