@@ -80,7 +80,6 @@ export interface QueueReport {
 export interface KeeperOptions {
   readonly address: string | readonly string[];
   readonly credentials: Credentials;
-  readonly token: string | null;
 }
 
 /** Sends the heartbeats of all queues over one connection. */
@@ -96,7 +95,7 @@ export class KeeperHost {
     this.#transport = new Transport(options.address, options.credentials);
     // The first heartbeat must not wait for the connection.
     this.#transport.connect();
-    this.#connection = { transport: this.#transport, token: options.token };
+    this.#connection = { transport: this.#transport, token: null };
   }
 
   handle({ queue, command }: QueueCommand): void {

@@ -189,6 +189,15 @@ test("a refused token is asked for once more", async (t) => {
   assert.deepEqual(headers, ["Bearer token-1", "Bearer token-2", "Bearer token-3", "Bearer token-4"]);
 });
 
+test("a token that does not arrive in time is UNAVAILABLE, and asked for again", async (t) => {
+  let asked = 0;
+  const token = () => ((asked += 1) === 1 ? new Promise<string>(() => undefined) : "late");
+  const { caller: calls, retries } = await caller(t, { wake: [done] }, token);
+  const answer = await calls.call(rpcs.wake, request, { attemptTimeout: 500 });
+  assert.equal(answer.attempts, 2);
+  assert.deepEqual(retries.map(({ code, error }) => [code, error]), [["UNAVAILABLE", "the token has not arrived within 0.5 s"]]);
+});
+
 test("a token file is read again after a refusal", async (t) => {
   const file = join(mkdtempSync(join(tmpdir(), "lease-broker-")), "token");
   writeFileSync(file, "old\n");
