@@ -11,7 +11,7 @@ import type { DescMessage, DescMethodUnary, MessageShape } from "@bufbuild/proto
 import { type ServiceError, status } from "@grpc/grpc-js";
 
 import { now } from "./clock.js";
-import type { Token } from "./credentials.js";
+import { type Token, TokenError } from "./credentials.js";
 import { asError, asksToWait, type Failure, mayRetry, readFailure } from "./details.js";
 import { LeaseBrokerError } from "./errors.js";
 import { CallHealth } from "./health.js";
@@ -140,7 +140,8 @@ export class Caller {
       broker = await within(end - now(), this.transport.route(), "the name of the broker was not found", signal);
     } catch (error) {
       // A file that is being replaced, an identity service or a name server that is down or that does not answer.
-      return unavailable(error);
+      const failure = unavailable(error);
+      return error instanceof TokenError ? { ...failure, code: status.UNAUTHENTICATED } : failure;
     }
     const sent = broker.send(rpc, request, Math.max(end - now(), 1), token);
     const cancel = () => {

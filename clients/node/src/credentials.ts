@@ -100,6 +100,11 @@ export function hostOf(address: string): string {
   return /^\[(.*)\]/.exec(rest)?.[1] ?? rest.replace(/:[0-9]+$/, "");
 }
 
+/** A token that no header can carry. The text does not have the token, because it is logged. */
+export class TokenError extends Error {
+  override name = "TokenError";
+}
+
 /** A bearer token that can change while the program runs. */
 export class Token {
   #text = "";
@@ -112,12 +117,23 @@ export class Token {
     }
   }
 
-  /** Returns the token. A file is read again every 10 s, or if `fresh` is true. */
+  /**
+   * Returns the token without white space around it. A file is read again every 10 s, or if `fresh` is true. Rejects with a
+   * `TokenError` if a header cannot carry the token.
+   */
   async text(fresh = false): Promise<string> {
+    const text: unknown = await this.#read(fresh);
+    if (typeof text !== "string") throw new TokenError("the token is not a text");
+    const token = text.trim();
+    if (!/^[\x20-\x7e]*$/.test(token)) throw new TokenError("the token has a control character or one that is not ASCII");
+    return token;
+  }
+
+  async #read(fresh: boolean): Promise<string> {
     if (typeof this.source === "string") return this.source;
     if (typeof this.source === "function") return this.source();
     if (fresh || now() - this.#readAt >= FILE_INTERVAL) {
-      this.#text = (await readFile(this.source.file, "utf8")).trim();
+      this.#text = await readFile(this.source.file, "utf8");
       this.#readAt = now();
     }
     return this.#text;

@@ -16,7 +16,7 @@ import { now } from "../src/clock.js";
 import { plaintext, Token, type TokenSource } from "../src/credentials.js";
 import { rpcs, Transport } from "../src/transport.js";
 import { type EnqueueRequest, EnqueueRequestSchema, WakeRequestSchema } from "../src/v1.js";
-import { Client } from "../src/index.js";
+import { Client, type LeaseBrokerError } from "../src/index.js";
 import { type Script, type ScriptedError, startServer } from "./support/scripted_server.js";
 
 const done = { message: {} };
@@ -187,6 +187,26 @@ test("a refused token is asked for once more", async (t) => {
   await assert.rejects(calls.call(rpcs.wake, request), { code: "UNAUTHENTICATED" });
   const headers = server.arrivals.map((arrival) => arrival.metadata.get("authorization")[0]);
   assert.deepEqual(headers, ["Bearer token-1", "Bearer token-2", "Bearer token-3", "Bearer token-4"]);
+});
+
+test("white space around a token is left out", async (t) => {
+  for (const token of [" secret\n", () => "secret\r\n"]) {
+    const { server, caller: calls } = await caller(t, { wake: [done] }, token);
+    await calls.call(rpcs.wake, request);
+    assert.deepEqual(server.arrivals[0]?.metadata.get("authorization"), ["Bearer secret"]);
+  }
+});
+
+test("a token that no header can carry is refused without its text", async (t) => {
+  for (const token of ["sec\nret", "secr\u00e9t", () => 5 as unknown as string]) {
+    const { server, caller: calls } = await caller(t, { wake: [done] }, token);
+    await assert.rejects(calls.call(rpcs.wake, request), (error: LeaseBrokerError) => {
+      assert.deepEqual([error.name, error.code, error.applied], ["LeaseBrokerError", "UNAUTHENTICATED", "no"]);
+      assert.match(error.details, /^the token (has a control character or one that is not ASCII|is not a text)$/);
+      return true;
+    });
+    assert.equal(server.arrivals.length, 0);
+  }
 });
 
 test("a token that does not arrive in time is UNAVAILABLE, and asked for again", async (t) => {
