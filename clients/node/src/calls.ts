@@ -10,7 +10,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { DescMessage, DescMethodUnary, MessageShape } from "@bufbuild/protobuf";
 import { type ServiceError, status } from "@grpc/grpc-js";
 
-import { now } from "./clock.js";
+import { MAX_DELAY, now } from "./clock.js";
 import { type Token, TokenError } from "./credentials.js";
 import { asError, asksToWait, type Failure, mayRetry, readFailure } from "./details.js";
 import { LeaseBrokerError } from "./errors.js";
@@ -198,7 +198,7 @@ export function checkCount(rpc: string, { length: results }: readonly unknown[],
 /** Waits. Throws `Aborted` if the signal ends the wait. */
 export async function pause(wait: number, signal?: AbortSignal): Promise<void> {
   try {
-    await sleep(wait, undefined, signal ? { signal } : {});
+    await sleep(Math.min(wait, MAX_DELAY), undefined, signal ? { signal } : {});
   } catch {
     throw new Aborted();
   }
@@ -210,7 +210,7 @@ async function within<T>(limit: number, promise: Promise<T>, problem: string, si
   const ended = new Promise<never>((_resolve, reject) => {
     const timer = setTimeout(() => {
       reject(new Error(`${problem} within ${(limit / 1_000).toFixed(1)} s`));
-    }, limit);
+    }, Math.min(limit, MAX_DELAY));
     const abort = () => {
       reject(new Aborted());
     };

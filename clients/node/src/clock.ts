@@ -8,6 +8,9 @@ export type Duration = number | `${number}${"ms" | "s" | "m" | "h"}`;
 
 /** The longest duration that a message can hold, in milliseconds: 10,000 years. */
 const MAX_DURATION = 315_576_000_000_000;
+/** The longest delay of a timer, in milliseconds: 24.8 days. Node lets a timer with a longer one end after 1 ms. */
+export const MAX_DELAY = 2 ** 31 - 1;
+
 const UNITS: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
 
 let testClock: (() => number) | null = null;

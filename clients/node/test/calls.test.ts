@@ -7,6 +7,7 @@ import { type AddressInfo, createConnection, createServer, type Socket } from "n
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 
 import { create } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
@@ -116,6 +117,19 @@ test("the wait is that of the pushback, then that of RetryInfo", async (t) => {
   const { caller: calls, retries } = await caller(t, script);
   await calls.call(rpcs.wake, request);
   assert.deepEqual(retries.map((retry) => retry.wait), [30, 40]);
+});
+
+test("a wait and an attempt of two months are not over at once", async (t) => {
+  const twoMonths = 60 * 24 * 3_600_000;
+  const script: Script = { wake: [{ error: { code: status.UNAVAILABLE, pushback: String(twoMonths) } }] };
+  const { server, caller: calls } = await caller(t, script, () => sleep(50, "late"));
+  const abort = new AbortController();
+  const call = calls.call(rpcs.wake, request, { attemptTimeout: twoMonths, signal: abort.signal });
+  while (server.arrivals.length === 0) await sleep(5);
+  await sleep(50);
+  abort.abort();
+  await assert.rejects(call, Aborted);
+  assert.equal(server.arrivals.length, 1);
 });
 
 test("a call ends when its time is over", async (t) => {

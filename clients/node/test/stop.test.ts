@@ -31,6 +31,19 @@ test("after the grace, items are released with their checkpoints", async (t) => 
   assert.deepEqual(rows, [{ s: READY, a: 0, c: "page 17" }]);
 });
 
+test("a grace of two months is not over at once", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  await broker.enqueue([{ payload: "x" }]);
+  const journal = new Journal();
+  const handler = () => sleep(300);
+  const worker = new Worker(broker.address, "work", handler, { grace: "1440h", logger: quiet, onEvent: journal.observe });
+  await worker.start();
+  await journal.waitFor("started");
+  assert.equal(await worker.stop(), true);
+  assert.deepEqual([journal.count("cancelled"), journal.count("completed")], [0, 1]);
+});
+
 test("a worker that was stopped first does nothing", async (t) => {
   const broker = await startBroker(t);
   if (broker === null) return;
