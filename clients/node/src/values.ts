@@ -28,7 +28,7 @@ export class Decimal {
 
 /** A value of a column as it is read. */
 export type ColumnValue = bigint | number | boolean | string | Uint8Array | Date | null;
-/** A value to write into a column. A `number` without a fraction is sent as an integer. */
+/** A value to write into a column. A `number` without a fraction is sent as an integer, up to 2**53 - 1. */
 export type NewColumnValue = ColumnValue | Decimal;
 /** Values to write, by column name. */
 export type Row = Readonly<Record<string, NewColumnValue>>;
@@ -115,7 +115,7 @@ function kindOf(column: string, value: NewColumnValue): ColumnMessage["kind"] {
       }
       return { case: "int64Value", value };
     case "number":
-      return Number.isSafeInteger(value) && !Object.is(value, -0)
+      return Number.isSafeInteger(value)
         ? { case: "int64Value", value: BigInt(value) }
         : { case: "doubleValue", value };
     case "boolean":

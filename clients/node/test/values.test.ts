@@ -46,7 +46,8 @@ test("numbers without a fraction are sent as integers", () => {
     [5, "int64Value"],
     [-(2 ** 53 - 1), "int64Value"],
     [2 ** 53, "doubleValue"],
-    [-0, "doubleValue"],
+    [-0, "int64Value"],
+    [-(2 ** 53), "doubleValue"],
     [0.5, "doubleValue"],
     [new Decimal("-12.50"), "decimalValue"],
   ];
