@@ -2,10 +2,10 @@
 
 import { existsSync, readFileSync, statSync } from "node:fs";
 import { readFile } from "node:fs/promises";
-import { BlockList, isIP } from "node:net";
 
 import { type ChannelCredentials, credentials as grpcCredentials } from "@grpc/grpc-js";
 
+import { isLoopback } from "./addresses.js";
 import { now } from "./clock.js";
 
 /** The security of a connection. Create it with `plaintext` or `tls`. It can be sent to another thread. */
@@ -80,24 +80,6 @@ export function checkPlaintext(addresses: readonly string[], credentials: Creden
         "plaintext({ allowPlaintext: true }) if the network is trusted",
     );
   }
-}
-
-const LOOPBACK = new BlockList();
-LOOPBACK.addSubnet("127.0.0.0", 8, "ipv4");
-LOOPBACK.addAddress("::1", "ipv6");
-
-/** Returns true if an address such as "127.0.0.1:50051" or "unix:/run/broker.sock" is on this machine. */
-export function isLoopback(address: string): boolean {
-  if (address.startsWith("unix:")) return true;
-  const host = hostOf(address);
-  const family = isIP(host);
-  return family === 0 ? host === "localhost" : LOOPBACK.check(host, family === 6 ? "ipv6" : "ipv4");
-}
-
-/** Returns the host of an address such as "dns:///name:50051" or "[::1]:50051". */
-export function hostOf(address: string): string {
-  const rest = address.replace(/^(?:dns|ipv4|ipv6):(?:\/\/[^/]*\/)?/, "");
-  return /^\[(.*)\]/.exec(rest)?.[1] ?? rest.replace(/:[0-9]+$/, "");
 }
 
 /** A token that no header can carry. The text does not have the token, because it is logged. */

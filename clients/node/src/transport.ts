@@ -13,6 +13,7 @@ import {
   status,
 } from "@grpc/grpc-js";
 
+import { readAddresses } from "./addresses.js";
 import { now } from "./clock.js";
 import { channelCredentials, checkPlaintext, type Credentials, FILE_INTERVAL, fileVersions } from "./credentials.js";
 import { errorText, LeaseBrokerError } from "./errors.js";
@@ -132,15 +133,9 @@ export class Transport {
     address: string | readonly string[],
     private readonly credentials: Credentials,
   ) {
-    const addresses = typeof address === "string" ? [address] : address;
-    const [first] = addresses;
-    if (first === undefined) throw new RangeError("address: the list is empty");
+    const addresses = readAddresses(address);
     checkPlaintext(addresses, credentials);
-    const name = /^dns:\/\/\/(.+):([0-9]+)$/.exec(first);
-    if (addresses.length > 1) {
-      const wrong = addresses.find((each) => each.startsWith("dns:") || !/^.+:[0-9]+$/.test(each));
-      if (wrong !== undefined) throw new RangeError(`address: a list has host:port, and not ${wrong}`);
-    }
+    const name = /^dns:\/\/\/(.+):([0-9]+)$/.exec(addresses[0] ?? "");
     if (name !== null) this.#name = { host: name[1] ?? "", port: name[2] ?? "" };
     else this.#brokers = addresses.map((each) => this.#connect(each));
     this.#versions = fileVersions(credentials);
