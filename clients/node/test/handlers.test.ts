@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
 
-import { BatchError, type BatchHandler, type Item, type Logger, Release, Retry, Worker } from "../src/index.js";
+import { BatchError, type BatchHandler, type Context, type Item, type Logger, Release, Retry, Worker } from "../src/index.js";
 import { Outcome } from "../src/v1.js";
 import { Journal } from "./support/journal.js";
 import { startServer } from "./support/scripted_server.js";
@@ -27,10 +27,10 @@ function startQueue(t: TestContext, keys: readonly string[]) {
 }
 
 /** Runs one handler for each item, and one more that is good. Returns the errors of the items, which must all have failed. */
-async function failures(t: TestContext, handlers: readonly (() => unknown)[], logger: Logger = quiet): Promise<string[]> {
+async function failures(t: TestContext, handlers: readonly ((context: Context) => unknown)[], logger: Logger = quiet): Promise<string[]> {
   const server = await startQueue(t, [...handlers.keys(), "good"].map(String));
   const journal = new Journal();
-  const handler = ({ key }: Item) => handlers[Number(key)]?.() as undefined;
+  const handler = ({ key }: Item, context: Context) => handlers[Number(key)]?.(context) as undefined;
   const worker = new Worker(server.address, "work", handler, { concurrency: 100, logger, onEvent: journal.observe });
   await worker.start();
   await journal.waitFor("failed", handlers.length);
@@ -109,4 +109,15 @@ test("a result of another type fails its item", async (t) => {
   for (const error of await failures(t, results.map((result) => () => result))) assert.equal(error, text);
   const promises = (items: readonly Item[]) => new Map(items.map((item) => [item, Promise.reject(new Error())]));
   assert.deepEqual(await batchFailures(t, promises), [text, text]);
+});
+
+test("a checkpoint that has no bytes or no item fails its item", async (t) => {
+  const errors = await failures(t, [
+    (context) => { context.checkpoint("page 17" as unknown as Uint8Array); },
+    (context) => { context.checkpoint(new Uint8Array(1), "1" as unknown as Item); },
+  ]);
+  assert.deepEqual(errors, [
+    "TypeError: checkpoint: pass a Uint8Array, and not a string",
+    "TypeError: checkpoint: the handler has no such item",
+  ]);
 });
