@@ -10,8 +10,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { DescMessage, DescMethodUnary, MessageShape } from "@bufbuild/protobuf";
 import { type ServiceError, status } from "@grpc/grpc-js";
 
-import { now } from "./clock.js";
-import type { Token } from "./credentials.js";
+import { MAX_DELAY, now } from "./clock.js";
+import { type Token, TokenError } from "./credentials.js";
 import { asError, asksToWait, type Failure, mayRetry, readFailure } from "./details.js";
 import { LeaseBrokerError } from "./errors.js";
 import { CallHealth } from "./health.js";
@@ -132,16 +132,18 @@ export class Caller {
     freshToken: boolean,
     signal: AbortSignal | undefined,
   ): Promise<{ readonly message: MessageShape<O> } | Failure> {
+    const end = now() + timeout;
     let token: string | null;
     let broker: Broker;
     try {
-      token = this.token === null ? null : await this.token.text(freshToken);
-      broker = await this.transport.route();
+      token = this.token === null ? null : await within(timeout, this.token.text(freshToken), "the token has not arrived", signal);
+      broker = await within(end - now(), this.transport.route(), "the name of the broker was not found", signal);
     } catch (error) {
-      // A file that is being replaced, an identity service or a name server that is down.
-      return unavailable(error);
+      // A file that is being replaced, an identity service or a name server that is down or that does not answer.
+      const failure = unavailable(error);
+      return error instanceof TokenError ? { ...failure, code: status.UNAUTHENTICATED } : failure;
     }
-    const sent = broker.send(rpc, request, timeout, token);
+    const sent = broker.send(rpc, request, Math.max(end - now(), 1), token);
     const cancel = () => {
       sent.cancel();
     };
@@ -196,9 +198,32 @@ export function checkCount(rpc: string, { length: results }: readonly unknown[],
 /** Waits. Throws `Aborted` if the signal ends the wait. */
 export async function pause(wait: number, signal?: AbortSignal): Promise<void> {
   try {
-    await sleep(wait, undefined, signal ? { signal } : {});
+    await sleep(Math.min(wait, MAX_DELAY), undefined, signal ? { signal } : {});
   } catch {
     throw new Aborted();
+  }
+}
+
+/** Waits for a promise. Rejects with an error that begins with `problem` after the limit, and with `Aborted` by the signal. */
+async function within<T>(limit: number, promise: Promise<T>, problem: string, signal?: AbortSignal): Promise<T> {
+  let stop: () => void = () => undefined;
+  const ended = new Promise<never>((_resolve, reject) => {
+    const timer = setTimeout(() => {
+      reject(new Error(`${problem} within ${(limit / 1_000).toFixed(1)} s`));
+    }, Math.min(limit, MAX_DELAY));
+    const abort = () => {
+      reject(new Aborted());
+    };
+    signal?.addEventListener("abort", abort);
+    stop = () => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", abort);
+    };
+  });
+  try {
+    return await Promise.race([promise, ended]);
+  } finally {
+    stop();
   }
 }
 

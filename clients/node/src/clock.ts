@@ -6,6 +6,11 @@ import { type Duration as DurationMessage, DurationSchema } from "@bufbuild/prot
 /** A duration: a number of milliseconds, or a text such as `"500ms"`, `"20s"`, `"10m"` or `"1.5h"`. */
 export type Duration = number | `${number}${"ms" | "s" | "m" | "h"}`;
 
+/** The longest duration that a message can hold, in milliseconds: 10,000 years. */
+const MAX_DURATION = 315_576_000_000_000;
+/** The longest delay of a timer, in milliseconds: 24.8 days. Node lets a timer with a longer one end after 1 ms. */
+export const MAX_DELAY = 2 ** 31 - 1;
+
 const UNITS: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
 
 let testClock: (() => number) | null = null;
@@ -25,13 +30,13 @@ export function setClock(clock: () => number): void {
 /**
  * Returns a duration in milliseconds. `name` is the name of the option for the text of an error.
  *
- * Throws a `RangeError` if the value is not a duration, or if it is negative.
+ * Throws a `RangeError` if the value is not a duration, if it is negative, or if it is longer than 10,000 years.
  */
 export function milliseconds(name: string, duration: Duration): number {
   const match = typeof duration === "string" ? /^([0-9.]+)(ms|s|m|h)$/.exec(duration) : null;
   const value = match ? Number(match[1]) * (UNITS[match[2] ?? ""] ?? NaN) : duration;
-  if (typeof value !== "number" || !Number.isFinite(value) || value < 0) {
-    throw new RangeError(`${name} is ${duration}; expected milliseconds, or a text such as "20s"`);
+  if (typeof value !== "number" || !(value >= 0 && value <= MAX_DURATION)) {
+    throw new RangeError(`${name} is ${String(duration)}; expected milliseconds up to 10,000 years, or a text such as "20s"`);
   }
   return value;
 }

@@ -2,10 +2,10 @@
 
 import { existsSync, readFileSync, statSync } from "node:fs";
 import { readFile } from "node:fs/promises";
-import { BlockList, isIP } from "node:net";
 
 import { type ChannelCredentials, credentials as grpcCredentials } from "@grpc/grpc-js";
 
+import { isLoopback } from "./addresses.js";
 import { now } from "./clock.js";
 
 /** The security of a connection. Create it with `plaintext` or `tls`. It can be sent to another thread. */
@@ -82,22 +82,9 @@ export function checkPlaintext(addresses: readonly string[], credentials: Creden
   }
 }
 
-const LOOPBACK = new BlockList();
-LOOPBACK.addSubnet("127.0.0.0", 8, "ipv4");
-LOOPBACK.addAddress("::1", "ipv6");
-
-/** Returns true if an address such as "127.0.0.1:50051" or "unix:/run/broker.sock" is on this machine. */
-export function isLoopback(address: string): boolean {
-  if (address.startsWith("unix:")) return true;
-  const host = hostOf(address);
-  const family = isIP(host);
-  return family === 0 ? host === "localhost" : LOOPBACK.check(host, family === 6 ? "ipv6" : "ipv4");
-}
-
-/** Returns the host of an address such as "dns:///name:50051" or "[::1]:50051". */
-export function hostOf(address: string): string {
-  const rest = address.replace(/^(?:dns|ipv4|ipv6):(?:\/\/[^/]*\/)?/, "");
-  return /^\[(.*)\]/.exec(rest)?.[1] ?? rest.replace(/:[0-9]+$/, "");
+/** A token that no header can carry. The text does not have the token, because it is logged. */
+export class TokenError extends Error {
+  override name = "TokenError";
 }
 
 /** A bearer token that can change while the program runs. */
@@ -112,12 +99,23 @@ export class Token {
     }
   }
 
-  /** Returns the token. A file is read again every 10 s, or if `fresh` is true. */
+  /**
+   * Returns the token without white space around it. A file is read again every 10 s, or if `fresh` is true. Rejects with a
+   * `TokenError` if a header cannot carry the token.
+   */
   async text(fresh = false): Promise<string> {
+    const text: unknown = await this.#read(fresh);
+    if (typeof text !== "string") throw new TokenError("the token is not a text");
+    const token = text.trim();
+    if (!/^[\x20-\x7e]*$/.test(token)) throw new TokenError("the token has a control character or one that is not ASCII");
+    return token;
+  }
+
+  async #read(fresh: boolean): Promise<string> {
     if (typeof this.source === "string") return this.source;
     if (typeof this.source === "function") return this.source();
     if (fresh || now() - this.#readAt >= FILE_INTERVAL) {
-      this.#text = (await readFile(this.source.file, "utf8")).trim();
+      this.#text = await readFile(this.source.file, "utf8");
       this.#readAt = now();
     }
     return this.#text;

@@ -2,7 +2,7 @@
 
 import { create, toBinary } from "@bufbuild/protobuf";
 
-import { durationMessage } from "./clock.js";
+import { durationMessage, milliseconds } from "./clock.js";
 import { BatchError, DeadLetter, errorText, Release, Retry } from "./errors.js";
 import { followUpMessage, type Item, type Result } from "./item.js";
 import type { HeldLease, Run } from "./leases.js";
@@ -14,43 +14,50 @@ import {
   type Release as ReleaseMessage,
   ReleaseSchema,
 } from "./v1.js";
-import { rowToMessages } from "./values.js";
+import { isPlainObject, rowToMessages } from "./values.js";
 
 const MAX_ERROR_LENGTH = 1_024;
 /** The bytes that a completion without additions takes at most. */
 const PLAIN_SIZE = 256;
 
-/** How an item ends. */
-export type Ending =
-  | { readonly kind: "complete"; readonly lease: HeldLease; readonly message: Completion }
-  | { readonly kind: "fail"; readonly lease: HeldLease; readonly message: Failure }
-  | { readonly kind: "release"; readonly lease: HeldLease; readonly message: ReleaseMessage };
+/**
+ * How an item ends.
+ *
+ * `size` is the number of bytes that the message takes in a request, approximately. It is known as soon as the ending is made, so a
+ * message that cannot be encoded fails its item, and not the call that it would share with other endings.
+ */
+export type Ending = { readonly lease: HeldLease; readonly size: number } & (
+  | { readonly kind: "complete"; readonly message: Completion }
+  | { readonly kind: "fail"; readonly message: Failure }
+  | { readonly kind: "release"; readonly message: ReleaseMessage }
+);
 
 /** Returns the ending of an item whose work is done. Throws if a value cannot be sent. */
 export function completed(lease: HeldLease, { columns, followUps }: Result = {}): Ending {
   const message = create(CompletionSchema, { leaseId: lease.id });
   if (columns !== undefined) message.columns = rowToMessages(columns);
   if (followUps !== undefined) message.followUps = followUps.map(followUpMessage);
-  return { kind: "complete", lease, message };
+  const isPlain = columns === undefined && followUps === undefined;
+  return { kind: "complete", lease, message, size: isPlain ? PLAIN_SIZE : toBinary(CompletionSchema, message).length };
 }
 
-/** Returns the ending of an item that failed. `after` is in milliseconds. */
+/** Returns the ending of an item that failed. `after` is in milliseconds. Throws if it cannot be sent. */
 export function failed(lease: HeldLease, text: string, after: number | null = null, deadLetter = false): Ending {
   const message = create(FailureSchema, { leaseId: lease.id, errorMessage: cut(text), deadLetter });
-  if (after !== null) message.retryDelay = durationMessage(after);
+  if (after !== null) message.retryDelay = durationMessage(milliseconds("after", after));
   if (lease.checkpoint !== null) message.checkpoint = lease.checkpoint;
-  return { kind: "fail", lease, message };
+  return { kind: "fail", lease, message, size: toBinary(FailureSchema, message).length };
 }
 
-/** Returns the ending of an item that is released. `after` is in milliseconds. */
+/** Returns the ending of an item that is released. `after` is in milliseconds. Throws if it cannot be sent. */
 export function released(lease: HeldLease, after: number | null = null): Ending {
   const message = create(ReleaseSchema, { leaseId: lease.id });
-  if (after !== null) message.delay = durationMessage(after);
+  if (after !== null) message.delay = durationMessage(milliseconds("after", after));
   if (lease.checkpoint !== null) message.checkpoint = lease.checkpoint;
-  return { kind: "release", lease, message };
+  return { kind: "release", lease, message, size: toBinary(ReleaseSchema, message).length };
 }
 
-/** Returns the endings for the return value of a handler. */
+/** Returns the endings for the return value of a handler. Throws a `TypeError` for the result of something that is no item. */
 export function ofReturn(leases: readonly HeldLease[], isBatch: boolean, value: unknown): Ending[] {
   if (!isBatch) return leases.map((lease) => ofResult(lease, value));
   if (value === undefined || value === null) return leases.map((lease) => completed(lease));
@@ -59,12 +66,14 @@ export function ofReturn(leases: readonly HeldLease[], isBatch: boolean, value: 
     return leases.map((lease) => failed(lease, text));
   }
   const results = value as ReadonlyMap<Item, unknown>;
+  checkKeys(leases, results, "the results");
   return leases.map((lease) => ofResult(lease, results.get(lease.item)));
 }
 
-/** Returns the endings for the error that a handler has thrown. */
+/** Returns the endings for the error that a handler has thrown. Throws a `TypeError` for the error of something that is no item. */
 export function ofThrow(run: Run, leases: readonly HeldLease[], error: unknown, timeLimit: number | null): Ending[] {
   if (!(error instanceof BatchError)) return leases.map((lease) => ofError(run, lease, error, timeLimit));
+  checkKeys(leases, error.errors, "the BatchError");
   return leases.map((lease) =>
     error.errors.has(lease.item)
       ? ofError(run, lease, error.errors.get(lease.item), timeLimit)
@@ -77,23 +86,20 @@ export function limitText(timeLimit: number | null): string {
   return timeLimit === null ? "time limit of half of the lease" : `time limit of ${timeLimit / 1_000} s`;
 }
 
-/** Returns the bytes that an ending takes in a request, approximately. */
-export function sizeOf(ending: Ending): number {
-  switch (ending.kind) {
-    case "complete":
-      return ending.message.followUps.length === 0 && Object.keys(ending.message.columns).length === 0
-        ? PLAIN_SIZE
-        : toBinary(CompletionSchema, ending.message).length;
-    case "fail":
-      return toBinary(FailureSchema, ending.message).length;
-    case "release":
-      return toBinary(ReleaseSchema, ending.message).length;
+/** Otherwise an item that the handler names by its key would be completed, although it has failed. */
+function checkKeys(leases: readonly HeldLease[], entries: ReadonlyMap<unknown, unknown>, what: string): void {
+  const items = new Set<unknown>(leases.map((lease) => lease.item));
+  for (const key of entries.keys()) {
+    if (items.has(key)) continue;
+    throw new TypeError(`a key of ${what} is no item of the batch (${errorText(key)}); use the items as keys, not their names`);
   }
 }
 
 function ofResult(lease: HeldLease, value: unknown): Ending {
   if (value === undefined || value === null) return completed(lease);
   if (!isResult(value)) {
+    // A promise in the results of a batch. Its rejection would end the process.
+    if (value instanceof Promise) value.catch(() => undefined);
     return failed(lease, "TypeError: the handler must return { columns, followUps } or nothing");
   }
   try {
@@ -104,9 +110,13 @@ function ofResult(lease: HeldLease, value: unknown): Ending {
 }
 
 function ofError(run: Run, lease: HeldLease, error: unknown, timeLimit: number | null): Ending {
-  if (error instanceof Retry) return failed(lease, errorText(error), error.after);
+  try {
+    if (error instanceof Retry) return failed(lease, errorText(error), error.after);
+    if (error instanceof Release) return released(lease, error.after);
+  } catch (problem) {
+    return failed(lease, errorText(problem));
+  }
   if (error instanceof DeadLetter) return failed(lease, errorText(error), null, true);
-  if (error instanceof Release) return released(lease, error.after);
   if (run.context.cause === "shutdown") return released(lease);
   if (run.context.cause === "time_limit" && isAbort(run, error)) return failed(lease, limitText(timeLimit));
   return failed(lease, errorText(error));
@@ -118,8 +128,7 @@ function isAbort(run: Run, error: unknown): boolean {
 }
 
 function isResult(value: unknown): value is Result {
-  if (typeof value !== "object" || value === null) return false;
-  return Object.keys(value).every((name) => name === "columns" || name === "followUps") && !(value instanceof Map);
+  return isPlainObject(value) && Object.keys(value).every((name) => name === "columns" || name === "followUps");
 }
 
 /** Cuts a text. A character of two halves at the end is left out, because the wire format cannot carry one half. */

@@ -62,12 +62,16 @@ export class Release extends Error {
   }
 }
 
-/** Thrown by the handler of a batch: the listed items failed with these errors. The others are completed. */
+/**
+ * Thrown by the handler of a batch: the listed items failed with these errors. The others are completed. If a key is no item of the
+ * batch, the whole batch fails.
+ */
 export class BatchError extends Error {
   override name = "BatchError";
 
   constructor(readonly errors: ReadonlyMap<Item, unknown>) {
     super(`${errors.size} items failed`);
+    if (!(errors instanceof Map)) throw new TypeError("a BatchError has a Map by item, such as new Map([[item, error]])");
   }
 }
 
@@ -110,18 +114,15 @@ export class ShutdownError extends Cancelled {
   }
 }
 
-/** Returns the text of an error that is stored on the row: `TypeName: message`. */
+/** Returns the text of an error that is stored on the row: `TypeName: message`. Does not throw, however odd the error is. */
 export function errorText(error: unknown): string {
-  if (!(error instanceof Error)) return `${typeof error}: ${safeString(error)}`;
-  // Classes that extend Error and do not set `name` have the name "Error".
-  const name = error.name === "Error" ? error.constructor.name || "Error" : error.name;
-  return error.message === "" ? name : `${name}: ${error.message}`;
-}
-
-function safeString(value: unknown): string {
   try {
-    return String(value);
+    if (!(error instanceof Error)) return `${typeof error}: ${String(error)}`;
+    // Classes that extend Error and do not set `name` have the name "Error". A program can set both fields to any value.
+    const { name, message }: { name: unknown; message: unknown } = error;
+    const type = name === "Error" ? error.constructor.name || name : String(name);
+    return message === "" ? type : `${type}: ${String(message)}`;
   } catch {
-    return "a value without a text";
+    return `${typeof error}: a value without a text`;
   }
 }

@@ -2,7 +2,7 @@
 
 import type { Cause } from "./errors.js";
 import type { Item } from "./item.js";
-import type { Logger } from "./options.js";
+import { type Logger, logThrown } from "./options.js";
 
 /** The names of all events. */
 export const EVENT_NAMES = [
@@ -58,8 +58,8 @@ export interface Event extends EventDetails {
   readonly fencingToken?: bigint;
 }
 
-/** A function that gets events. If it throws, the error is logged once, and the function is not called again. */
-export type Observer = (event: Event) => void;
+/** A function that gets events. If it throws or rejects, the error is logged once, and the function is not called again. */
+export type Observer = (event: Event) => unknown;
 
 /** Counts events and passes them to observers. */
 export class Events {
@@ -96,11 +96,21 @@ export class Events {
   }
 
   #notify(observer: Observer, event: Event): void {
+    const onError = (error: unknown) => {
+      this.#drop(observer, error);
+    };
     try {
-      observer(event);
+      const returned = observer(event);
+      if (returned instanceof Promise) returned.catch(onError);
     } catch (error) {
-      for (const observers of this.#observers.values()) observers.delete(observer);
-      this.logger.error("an observer of events threw an error and is not called again", error);
+      onError(error);
     }
+  }
+
+  #drop(observer: Observer, error: unknown): void {
+    const dropped = [...this.#observers.values()].filter((observers) => observers.delete(observer));
+    // An async function can get further events before its first error is known.
+    if (dropped.length === 0) return;
+    logThrown(this.logger, "an observer of events threw an error and is not called again", error);
   }
 }

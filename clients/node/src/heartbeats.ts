@@ -4,7 +4,7 @@ import { create } from "@bufbuild/protobuf";
 import { type ServiceError, status } from "@grpc/grpc-js";
 
 import { checkCount, noteFailure, unavailable } from "./calls.js";
-import { durationMilliseconds, now } from "./clock.js";
+import { durationMilliseconds, MAX_DELAY, now } from "./clock.js";
 import type { Credentials } from "./credentials.js";
 import { readFailure } from "./details.js";
 import { LeaseBrokerError } from "./errors.js";
@@ -80,7 +80,6 @@ export interface QueueReport {
 export interface KeeperOptions {
   readonly address: string | readonly string[];
   readonly credentials: Credentials;
-  readonly token: string | null;
 }
 
 /** Sends the heartbeats of all queues over one connection. */
@@ -96,7 +95,7 @@ export class KeeperHost {
     this.#transport = new Transport(options.address, options.credentials);
     // The first heartbeat must not wait for the connection.
     this.#transport.connect();
-    this.#connection = { transport: this.#transport, token: options.token };
+    this.#connection = { transport: this.#transport, token: null };
   }
 
   handle({ queue, command }: QueueCommand): void {
@@ -171,14 +170,14 @@ export class Heartbeats {
     if (time >= this.#nextBeat || this.#closed) return;
     this.#nextBeat = time;
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(this.beat, Math.max(time - now(), 0));
+    this.#timer = setTimeout(this.beat, Math.min(Math.max(time - now(), 0), MAX_DELAY));
   }
 
   /** Sends the heartbeats that are due. */
   readonly beat = (): void => {
     const time = now();
     if (time < this.#nextBeat) {
-      // A timer can be early by a part of a millisecond.
+      // A timer can be early by a part of a millisecond, or have the longest delay that there is.
       const due = this.#nextBeat;
       this.#nextBeat = Infinity;
       this.#schedule(due);

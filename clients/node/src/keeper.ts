@@ -64,8 +64,7 @@ export class Keepers {
   /** Connects. Without queues it does nothing. */
   async start({ address, credentials, token, place, logger }: KeepersOptions, onError: (error: Error) => void): Promise<void> {
     if (this.#receivers.size === 0) return;
-    const text = token === null ? null : await token.text().catch(() => null);
-    const options: KeeperOptions = { address, credentials, token: text };
+    const options: KeeperOptions = { address, credentials };
     const receive = ({ queue, report }: QueueReport) => {
       if (report.type === "unauthenticated") this.#look(true);
       else this.#receivers.get(queue)?.(report);
@@ -78,7 +77,7 @@ export class Keepers {
       );
     }
     this.#place = place === "thread" && file !== null ? await OwnThread.start(file, options, receive, onError) : new Loop(options, receive);
-    if (token !== null) this.#refreshToken(token, text, logger);
+    if (token !== null) this.#refreshToken(token, logger);
   }
 
   async close(): Promise<void> {
@@ -87,8 +86,8 @@ export class Keepers {
   }
 
   /** Sends each new token to the place, which cannot call a function of this thread. */
-  #refreshToken(source: Token, first: string | null, logger: Logger): void {
-    let last = first;
+  #refreshToken(source: Token, logger: Logger): void {
+    let last: string | null = null;
     this.#look = (fresh) => {
       source.text(fresh).then(
         (token) => {
@@ -100,6 +99,8 @@ export class Keepers {
         },
       );
     };
+    // The start of the worker does not wait for the token, because a function may never return it.
+    this.#look(false);
     this.#tokenTimer = setInterval(this.#look, TOKEN_INTERVAL, false);
   }
 }

@@ -165,6 +165,9 @@ export class Context {
     const { leases } = this.#run;
     if (item === undefined && leases.length > 1) throw new TypeError("checkpoint: pass the item of the batch");
     const lease = item === undefined ? leases[0] : leases.find((lease) => lease.item === item);
-    if (lease !== undefined) this.#run.storeCheckpoint(lease, new Uint8Array(bytes));
+    if (lease === undefined) throw new TypeError("checkpoint: the handler has no such item");
+    // A text or a number would become an array of other bytes.
+    if (!(bytes instanceof Uint8Array)) throw new TypeError(`checkpoint: pass a Uint8Array, and not a ${typeof bytes}`);
+    this.#run.storeCheckpoint(lease, new Uint8Array(bytes));
   }
 }

@@ -5,6 +5,7 @@ import { hostname } from "node:os";
 
 import { type Duration, milliseconds } from "./clock.js";
 import type { Credentials, TokenSource } from "./credentials.js";
+import { errorText } from "./errors.js";
 import type { Observer } from "./events.js";
 import type { Middleware } from "./runner.js";
 
@@ -103,6 +104,18 @@ export const DEFAULT_LOGGER: Logger = {
     console.error(`lease-broker: ${message}`, ...details);
   },
 };
+
+/** Logs a value that code of the program has thrown. If the log cannot read the value, its text is logged. Does not throw. */
+export function logThrown(logger: Logger, message: string, error: unknown): void {
+  for (const detail of [error, errorText(error)]) {
+    try {
+      logger.error(message, detail);
+      return;
+    } catch {
+      // The value has a getter that throws, or the log does not work.
+    }
+  }
+}
 
 /** Returns the checked options of a queue. Throws a `RangeError` for an option out of its range. */
 export function checkOptions(

@@ -1,10 +1,11 @@
 /** Runs handlers and turns their results into endings. */
 
 import { now } from "./clock.js";
-import { type Ending, ofReturn, ofThrow } from "./endings.js";
-import { BatchError, DeadLetter, Release, Retry } from "./errors.js";
+import { type Ending, failed, ofReturn, ofThrow } from "./endings.js";
+import { BatchError, DeadLetter, errorText, Release, Retry } from "./errors.js";
 import type { Item } from "./item.js";
 import type { Context, HeldLease, Run } from "./leases.js";
+import { logThrown } from "./options.js";
 import type { State } from "./state.js";
 import type { Tracing } from "./tracing.js";
 
@@ -72,10 +73,20 @@ export class Runner {
       const value = await this.tracing.run(run.context.traceParent, () => this.#handler(items, run.context));
       endings = ofReturn(leases, state.options.isBatch, value);
     } catch (error) {
-      logError(run, leases, error);
-      endings = ofThrow(run, leases, error, state.options.timeLimit);
+      endings = endingsOf(run, leases, error, state.options.timeLimit);
     }
     state.end(run, endings);
+  }
+}
+
+/** Returns the endings for the error that a handler has thrown, and logs the error. Does not throw. */
+function endingsOf(run: Run, leases: readonly HeldLease[], error: unknown, timeLimit: number | null): Ending[] {
+  try {
+    logError(run, leases, error);
+    return ofThrow(run, leases, error, timeLimit);
+  } catch (problem) {
+    // The error is a wrong BatchError, or a proxy that throws when its type is asked for.
+    return leases.map((lease) => failed(lease, errorText(problem)));
   }
 }
 
@@ -83,5 +94,5 @@ export class Runner {
 function logError(run: Run, leases: readonly HeldLease[], error: unknown): void {
   const onPurpose = [Retry, DeadLetter, Release, BatchError].some((type) => error instanceof type);
   if (onPurpose || run.cancelled !== null) return;
-  run.logger.error(`the handler of ${leases.map((lease) => lease.item.key).join(", ")} failed`, error);
+  logThrown(run.logger, `the handler of ${leases.map((lease) => lease.item.key).join(", ")} failed`, error);
 }

@@ -1,7 +1,7 @@
 /** The state of a worker: slots, leases, running handlers, and endings that are not settled. */
 
-import { now } from "./clock.js";
-import { type Ending, failed, released, sizeOf } from "./endings.js";
+import { MAX_DELAY, now } from "./clock.js";
+import { type Ending, failed, released } from "./endings.js";
 import { type Cancelled, LeaseLostError, ShutdownError } from "./errors.js";
 import type { Events } from "./events.js";
 import { Gathering } from "./gathering.js";
@@ -71,7 +71,7 @@ export class State {
     for (const listener of this.#listeners) listener();
   }
 
-  /** Waits until a condition is met. Returns false if `limit` milliseconds pass before. */
+  /** Waits until a condition is met. Returns false if `limit` milliseconds pass before, or 24.8 days. */
   async waitFor(condition: () => boolean, limit: number): Promise<boolean> {
     if (condition()) return true;
     return new Promise((resolve) => {
@@ -85,7 +85,7 @@ export class State {
       };
       const timer = setTimeout(() => {
         end(condition());
-      }, limit);
+      }, Math.min(limit, MAX_DELAY));
       this.#listeners.add(check);
     });
   }
@@ -109,7 +109,7 @@ export class State {
     this.#claimPause = setTimeout(() => {
       this.#claimPause = null;
       this.changed();
-    }, milliseconds).unref();
+    }, Math.min(milliseconds, MAX_DELAY)).unref();
   }
 
   /** Accepts the leases of a claim, for which `slots` slots were reserved, and starts their handlers. */
@@ -183,7 +183,7 @@ export class State {
     for (const ending of this.endings) {
       if (ending.lease.phase === "done") {
         followUps += ending.kind === "complete" ? ending.message.followUps.length : 0;
-        bytes += sizeOf(ending);
+        bytes += ending.size;
         if (group.length > 0 && (group.length === MAX_ITEMS_PER_CALL || followUps > MAX_FOLLOW_UPS || bytes > MAX_REQUEST_BYTES)) break;
         ending.lease.phase = "settling";
         this.parts.keeper.forget(ending.lease);

@@ -13,8 +13,10 @@ import {
   status,
 } from "@grpc/grpc-js";
 
+import { readAddresses } from "./addresses.js";
 import { now } from "./clock.js";
 import { channelCredentials, checkPlaintext, type Credentials, FILE_INTERVAL, fileVersions } from "./credentials.js";
+import { errorText, LeaseBrokerError } from "./errors.js";
 import { LeaseService } from "./v1.js";
 
 /** The version of this package. */
@@ -69,7 +71,10 @@ export class Broker {
     readonly client: Client,
   ) {}
 
-  /** Sends a request. `timeout` is in milliseconds. The promise rejects with gRPC's `ServiceError`. */
+  /**
+   * Sends a request. `timeout` is in milliseconds. The promise rejects with gRPC's `ServiceError`. Throws a `LeaseBrokerError` if the
+   * request cannot be encoded: gRPC would report that as INTERNAL, which is sent again.
+   */
   send<I extends DescMessage, O extends DescMessage>(
     rpc: DescMethodUnary<I, O>,
     request: MessageShape<I>,
@@ -78,12 +83,13 @@ export class Broker {
   ): Sent<MessageShape<O>> {
     const metadata = new Metadata();
     if (token !== null) metadata.set("authorization", `Bearer ${token}`);
+    const encoded = encode(rpc, request);
     let call: ClientUnaryCall | undefined;
     let connecting: NodeJS.Timeout | undefined;
     const response = new Promise<MessageShape<O>>((resolve, reject: (error: ServiceError) => void) => {
       call = this.client.makeUnaryRequest<MessageShape<I>, MessageShape<O>>(
         `/${rpc.parent.typeName}/${rpc.name}`,
-        (message) => asBuffer(toBinary(rpc.input, message)),
+        () => encoded,
         (bytes) => fromBinary(rpc.output, bytes),
         request,
         metadata,
@@ -127,15 +133,9 @@ export class Transport {
     address: string | readonly string[],
     private readonly credentials: Credentials,
   ) {
-    const addresses = typeof address === "string" ? [address] : address;
-    const [first] = addresses;
-    if (first === undefined) throw new RangeError("address: the list is empty");
+    const addresses = readAddresses(address);
     checkPlaintext(addresses, credentials);
-    const name = /^dns:\/\/\/(.+):([0-9]+)$/.exec(first);
-    if (addresses.length > 1) {
-      const wrong = addresses.find((each) => each.startsWith("dns:") || !/^.+:[0-9]+$/.test(each));
-      if (wrong !== undefined) throw new RangeError(`address: a list has host:port, and not ${wrong}`);
-    }
+    const name = /^dns:\/\/\/(.+):([0-9]+)$/.exec(addresses[0] ?? "");
     if (name !== null) this.#name = { host: name[1] ?? "", port: name[2] ?? "" };
     else this.#brokers = addresses.map((each) => this.#connect(each));
     this.#versions = fileVersions(credentials);
@@ -250,6 +250,11 @@ function noConnection(error: ServiceError): ServiceError {
   return error;
 }
 
-function asBuffer(bytes: Uint8Array): Buffer {
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+function encode<I extends DescMessage>(rpc: DescMethodUnary<I>, request: MessageShape<I>): Buffer {
+  try {
+    const bytes = toBinary(rpc.input, request);
+    return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  } catch (error) {
+    throw new LeaseBrokerError(rpc.name, "INVALID_ARGUMENT", null, errorText(error), null, "no");
+  }
 }

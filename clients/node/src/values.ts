@@ -28,7 +28,7 @@ export class Decimal {
 
 /** A value of a column as it is read. */
 export type ColumnValue = bigint | number | boolean | string | Uint8Array | Date | null;
-/** A value to write into a column. A `number` without a fraction is sent as an integer. */
+/** A value to write into a column. A `number` without a fraction is sent as an integer, up to 2**53 - 1. */
 export type NewColumnValue = ColumnValue | Decimal;
 /** Values to write, by column name. */
 export type Row = Readonly<Record<string, NewColumnValue>>;
@@ -38,14 +38,23 @@ const MAX_INT64 = 2n ** 63n;
 /**
  * Returns the message for a value. `column` is the name for the text of an error.
  *
- * Throws a `TypeError` for a type that no column has, and a `RangeError` for an integer of more than 64 bits.
+ * Throws a `TypeError` for a type that no column has, and a `RangeError` for an integer of more than 64 bits, for an invalid date, and
+ * for a text with half of a character.
  */
 export function toMessage(column: string, value: NewColumnValue): ColumnMessage {
   return create(ColumnValueSchema, { kind: kindOf(column, value) });
 }
 
-/** Returns the messages for the columns of a row. */
+/** Returns true for an object with fields, and false for an array, a `Map`, a promise and so on. */
+export function isPlainObject(value: unknown): value is object {
+  return Object.prototype.toString.call(value) === "[object Object]";
+}
+
+/** Returns the messages for the columns of a row. Throws as `toMessage`, and a `TypeError` for a `Map`, which has no fields. */
 export function rowToMessages(row: Row): Record<string, ColumnMessage> {
+  if (!isPlainObject(row)) {
+    throw new TypeError(`a row is an object with a field for each column, and not of type ${typeName(row)}`);
+  }
   return Object.fromEntries(Object.entries(row).map(([column, value]) => [column, toMessage(column, value)]));
 }
 
@@ -110,16 +119,18 @@ function kindOf(column: string, value: NewColumnValue): ColumnMessage["kind"] {
       }
       return { case: "int64Value", value };
     case "number":
-      return Number.isSafeInteger(value) && !Object.is(value, -0)
+      return Number.isSafeInteger(value)
         ? { case: "int64Value", value: BigInt(value) }
         : { case: "doubleValue", value };
     case "boolean":
       return { case: "boolValue", value };
     case "string":
+      // The wire format would replace the half by U+FFFD.
+      if (!value.isWellFormed()) throw new RangeError(`column "${column}": the text has half of a character (a lone surrogate)`);
       return { case: "stringValue", value };
     case "object":
       if (value === null) return { case: "nullValue", value: NullValue.NULL_VALUE };
-      if (value instanceof Decimal) return { case: "decimalValue", value: value.digits };
+      if (value instanceof Decimal) return { case: "decimalValue", value: digitsOf(column, value) };
       if (value instanceof Uint8Array) return { case: "bytesValue", value };
       if (value instanceof Date) return { case: "timestampValue", value: timestamp(column, value) };
   }
@@ -133,6 +144,12 @@ function timestamp(column: string, date: Date): Timestamp {
   return create(TimestampSchema, { seconds: BigInt(seconds), nanos: (time - seconds * 1_000) * 1_000_000 });
 }
 
+function digitsOf(column: string, { digits }: Decimal): string {
+  if (typeof digits === "string") return digits;
+  throw new TypeError(`column "${column}": a Decimal has a text, and not a ${typeof digits}`);
+}
+
 function typeName(value: unknown): string {
-  return typeof value === "object" && value !== null ? value.constructor.name : typeof value;
+  if (typeof value !== "object") return typeof value;
+  return value === null ? "null" : ((value as { constructor?: { name: string } }).constructor?.name ?? "Object");
 }

@@ -1,5 +1,6 @@
 /** A worker: claims the items of queues, runs a handler for each, and settles them. */
 
+import { readAddresses } from "./addresses.js";
 import { type Duration, milliseconds } from "./clock.js";
 import { checkPlaintext, type Credentials, plaintext, Token } from "./credentials.js";
 import type { EventName, Observer } from "./events.js";
@@ -77,7 +78,7 @@ export class Worker {
   ) {
     this.#address = address;
     this.#credentials = options.credentials ?? plaintext();
-    checkPlaintext(typeof address === "string" ? [address] : address, this.#credentials);
+    checkPlaintext(readAddresses(address), this.#credentials);
     this.#token = options.token === undefined ? null : new Token(options.token);
     this.#workerId = options.workerId ?? defaultWorkerId();
     this.#grace = milliseconds("grace", options.grace ?? "15s");

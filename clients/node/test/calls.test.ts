@@ -7,6 +7,7 @@ import { type AddressInfo, createConnection, createServer, type Socket } from "n
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 
 import { create } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
@@ -16,7 +17,7 @@ import { now } from "../src/clock.js";
 import { plaintext, Token, type TokenSource } from "../src/credentials.js";
 import { rpcs, Transport } from "../src/transport.js";
 import { type EnqueueRequest, EnqueueRequestSchema, WakeRequestSchema } from "../src/v1.js";
-import { Client } from "../src/index.js";
+import { Client, type LeaseBrokerError } from "../src/index.js";
 import { type Script, type ScriptedError, startServer } from "./support/scripted_server.js";
 
 const done = { message: {} };
@@ -118,6 +119,19 @@ test("the wait is that of the pushback, then that of RetryInfo", async (t) => {
   assert.deepEqual(retries.map((retry) => retry.wait), [30, 40]);
 });
 
+test("a wait and an attempt of two months are not over at once", async (t) => {
+  const twoMonths = 60 * 24 * 3_600_000;
+  const script: Script = { wake: [{ error: { code: status.UNAVAILABLE, pushback: String(twoMonths) } }] };
+  const { server, caller: calls } = await caller(t, script, () => sleep(50, "late"));
+  const abort = new AbortController();
+  const call = calls.call(rpcs.wake, request, { attemptTimeout: twoMonths, signal: abort.signal });
+  while (server.arrivals.length === 0) await sleep(5);
+  await sleep(50);
+  abort.abort();
+  await assert.rejects(call, Aborted);
+  assert.equal(server.arrivals.length, 1);
+});
+
 test("a call ends when its time is over", async (t) => {
   const { caller: calls } = await caller(t, { wake: [{ error: { code: status.UNAVAILABLE } }] });
   const until = now() + 700;
@@ -189,6 +203,35 @@ test("a refused token is asked for once more", async (t) => {
   assert.deepEqual(headers, ["Bearer token-1", "Bearer token-2", "Bearer token-3", "Bearer token-4"]);
 });
 
+test("white space around a token is left out", async (t) => {
+  for (const token of [" secret\n", () => "secret\r\n"]) {
+    const { server, caller: calls } = await caller(t, { wake: [done] }, token);
+    await calls.call(rpcs.wake, request);
+    assert.deepEqual(server.arrivals[0]?.metadata.get("authorization"), ["Bearer secret"]);
+  }
+});
+
+test("a token that no header can carry is refused without its text", async (t) => {
+  for (const token of ["sec\nret", "secr\u00e9t", () => 5 as unknown as string]) {
+    const { server, caller: calls } = await caller(t, { wake: [done] }, token);
+    await assert.rejects(calls.call(rpcs.wake, request), (error: LeaseBrokerError) => {
+      assert.deepEqual([error.name, error.code, error.applied], ["LeaseBrokerError", "UNAUTHENTICATED", "no"]);
+      assert.match(error.details, /^the token (has a control character or one that is not ASCII|is not a text)$/);
+      return true;
+    });
+    assert.equal(server.arrivals.length, 0);
+  }
+});
+
+test("a token that does not arrive in time is UNAVAILABLE, and asked for again", async (t) => {
+  let asked = 0;
+  const token = () => ((asked += 1) === 1 ? new Promise<string>(() => undefined) : "late");
+  const { caller: calls, retries } = await caller(t, { wake: [done] }, token);
+  const answer = await calls.call(rpcs.wake, request, { attemptTimeout: 500 });
+  assert.equal(answer.attempts, 2);
+  assert.deepEqual(retries.map(({ code, error }) => [code, error]), [["UNAVAILABLE", "the token has not arrived within 0.5 s"]]);
+});
+
 test("a token file is read again after a refusal", async (t) => {
   const file = join(mkdtempSync(join(tmpdir(), "lease-broker-")), "token");
   writeFileSync(file, "old\n");
@@ -211,4 +254,11 @@ test("a retried Enqueue has the same request id, the next one another", async (t
   assert.equal(ids[0], ids[1]);
   assert.notEqual(ids[1], ids[2]);
   assert.match(String(server.arrivals[0]?.metadata.get("user-agent")[0]), /^lease-broker-node\/[0-9.]+ /);
+});
+
+test("a request that cannot be encoded is an error, and not sent again", async (t) => {
+  const { caller: calls, retries } = await caller(t, { wake: [done] });
+  const wrong = create(WakeRequestSchema, { queue: Object.create(null) as string });
+  await assert.rejects(calls.call(rpcs.wake, wrong, inOneMinute), { code: "INVALID_ARGUMENT", applied: "no" });
+  assert.equal(retries.length, 0);
 });

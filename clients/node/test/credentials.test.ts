@@ -9,7 +9,7 @@ import { test, type TestContext } from "node:test";
 
 import { ServerCredentials, status } from "@grpc/grpc-js";
 
-import { hostOf, isLoopback } from "../src/credentials.js";
+import { hostOf, isLoopback } from "../src/addresses.js";
 import { Client, plaintext, tls, Worker } from "../src/index.js";
 import { Outcome } from "../src/v1.js";
 import { Journal } from "./support/journal.js";
@@ -128,6 +128,20 @@ test("a list of addresses has names and IP addresses", () => {
   assert.throws(() => new Client(["localhost:1", "dns:///localhost:2"]), /and not dns:\/\/\/localhost:2/);
   assert.throws(() => new Client(["localhost", "127.0.0.1:2"]), /and not localhost/);
   new Client(["[::1]:1", "127.0.0.1:2", "localhost:3"]).close();
+});
+
+test("an address of another form is refused with the right form", () => {
+  const wrong = ["127.0.0.1", "localhost", "::1:50051", "127.0.0.1:99999", "127.0.0.1:0", " 127.0.0.1:1", "127.0.0.1:1,127.0.0.1:2", ""];
+  for (const address of [...wrong, "dns:///localhost", "dns://localhost:1", "127.0.0.1:1/", undefined as unknown as string]) {
+    const expected = new RangeError(`address: expected host:port, such as 127.0.0.1:50051, and not ${address}`);
+    assert.throws(() => new Client(address), expected);
+    assert.throws(() => new Worker(address, "work", () => undefined), expected);
+    assert.throws(() => new Client(["127.0.0.1:1", address]), /^RangeError: address: /);
+  }
+  const scheme = new RangeError("address: pass 127.0.0.1:7443 without http://; TLS is turned on by credentials: tls(…)");
+  assert.throws(() => new Client("http://127.0.0.1:7443"), scheme);
+  assert.throws(() => new Client(["127.0.0.1:1", "https://broker:7443/"]), /pass broker:7443 without https:\/\/;/);
+  for (const address of ["LOCALHOST:1", "dns:///localhost:1", "dns:localhost:1", "[::1]:1", "unix:/run/broker.sock"]) new Client(address).close();
 });
 
 test("addresses of this machine are recognized", () => {

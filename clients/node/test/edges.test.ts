@@ -7,6 +7,7 @@ import { create } from "@bufbuild/protobuf";
 
 import { Caller } from "../src/calls.js";
 import { now } from "../src/clock.js";
+import { Heartbeats } from "../src/heartbeats.js";
 import { Client, type Item, type Middleware, plaintext, Worker } from "../src/index.js";
 import { rpcs, Transport } from "../src/transport.js";
 import { type EnqueueRequest, Outcome, WakeRequestSchema } from "../src/v1.js";
@@ -50,6 +51,21 @@ test("a list has names, and the addresses of a name are used in turn", async (t)
   using name = new Client(`dns:///localhost:${port}`);
   for (const client of [list, list, name]) await client.wake("work");
   assert.equal(server.arrivals.length, 3);
+});
+
+test("the timer of a heartbeat in two months is not too long", async () => {
+  const warnings: string[] = [];
+  const onWarning = ({ name }: Error) => void warnings.push(name);
+  process.on("warning", onWarning);
+  const transport = { route: () => Promise.reject(new Error("no heartbeat is due")), note: () => undefined };
+  const heartbeats = new Heartbeats("work", { transport, token: null }, () => undefined);
+  const duration = 180 * 24 * 3_600_000;
+  const update = { type: "update", keep: "a", needsBeat: false, atOnce: false, forget: "" } as const;
+  heartbeats.handle({ ...update, duration, deadline: now() + duration });
+  await new Promise(setImmediate);
+  heartbeats.close();
+  process.off("warning", onWarning);
+  assert.deepEqual(warnings, []);
 });
 
 test("the name of a file is no token", () => {

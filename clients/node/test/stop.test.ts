@@ -7,6 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { type Handler, ShutdownError, Worker } from "../src/index.js";
 import { LEASED, READY, startBroker } from "./support/broker.js";
 import { Journal } from "./support/journal.js";
+import { startServer } from "./support/scripted_server.js";
 import { payloads, quiet } from "./support/work.js";
 
 test("after the grace, items are released with their checkpoints", async (t) => {
@@ -28,6 +29,19 @@ test("after the grace, items are released with their checkpoints", async (t) => 
   assert.ok(reason instanceof ShutdownError);
   const rows = broker.sql("SELECT lease_state AS s, lease_attempt AS a, CAST(lease_checkpoint AS TEXT) AS c FROM work");
   assert.deepEqual(rows, [{ s: READY, a: 0, c: "page 17" }]);
+});
+
+test("a grace of two months is not over at once", async (t) => {
+  const broker = await startBroker(t);
+  if (broker === null) return;
+  await broker.enqueue([{ payload: "x" }]);
+  const journal = new Journal();
+  const handler = () => sleep(300);
+  const worker = new Worker(broker.address, "work", handler, { grace: "1440h", logger: quiet, onEvent: journal.observe });
+  await worker.start();
+  await journal.waitFor("started");
+  assert.equal(await worker.stop(), true);
+  assert.deepEqual([journal.count("cancelled"), journal.count("completed")], [0, 1]);
 });
 
 test("a worker that was stopped first does nothing", async (t) => {
@@ -108,4 +122,19 @@ test("health is false while calls fail for longer than a lease", async (t) => {
   await journal.waitFor("completed", 2);
   assert.equal(worker.health(), true);
   await worker.stop();
+});
+
+test("a worker whose token does not arrive stops", async (t) => {
+  const server = await startServer(t, {});
+  let asked = 0;
+  const token = () => {
+    asked += 1;
+    return new Promise<string>(() => undefined);
+  };
+  const worker = new Worker(server.address, "work", () => undefined, { token, logger: quiet });
+  await worker.start();
+  // For the keeper, and for the first claim.
+  while (asked < 2) await sleep(5);
+  assert.equal(await worker.stop(), true);
+  assert.equal(server.arrivals.length, 0);
 });

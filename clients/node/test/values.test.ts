@@ -10,7 +10,7 @@ import { durationMessage, durationMilliseconds, milliseconds } from "../src/cloc
 import { errorText } from "../src/errors.js";
 import { Decimal, type NewColumnValue, UnknownColumnError } from "../src/index.js";
 import { ColumnValueSchema } from "../src/v1.js";
-import { columnsFromMessages, fromMessage, rowToMessages, toMessage } from "../src/values.js";
+import { columnsFromMessages, fromMessage, type Row, rowToMessages, toMessage } from "../src/values.js";
 
 test("values survive the way to the broker and back", () => {
   const dates = [new Date(0), new Date("0001-01-01T00:00:00.001Z"), new Date("9999-12-31T23:59:59.999Z")];
@@ -46,7 +46,8 @@ test("numbers without a fraction are sent as integers", () => {
     [5, "int64Value"],
     [-(2 ** 53 - 1), "int64Value"],
     [2 ** 53, "doubleValue"],
-    [-0, "doubleValue"],
+    [-0, "int64Value"],
+    [-(2 ** 53), "doubleValue"],
     [0.5, "doubleValue"],
     [new Decimal("-12.50"), "decimalValue"],
   ];
@@ -59,6 +60,18 @@ test("values that no column has are refused", () => {
   assert.throws(() => toMessage("c", new Date(NaN)), /column "c": the date is invalid/);
   assert.throws(() => toMessage("c", undefined as unknown as null), /column "c": undefined is not a type/);
   assert.throws(() => toMessage("c", [] as unknown as null), /column "c": Array is not a type/);
+  assert.throws(() => toMessage("c", "half \ud83d"), /column "c": the text has half of a character/);
+  assert.throws(() => toMessage("c", new Decimal(12.5 as unknown as string)), /column "c": a Decimal has a text, and not a number/);
+  assert.throws(() => toMessage("c", Object.create(null) as null), /column "c": Object is not a type/);
+});
+
+test("rows that are no objects with columns are refused", () => {
+  const rows = [new Map([["Total", 1.5]]), ["Total"], "Total", new Date(), Promise.resolve({ Total: 1.5 }), null];
+  const types = ["Map", "Array", "string", "Date", "Promise", "null"];
+  for (const [index, row] of rows.entries()) {
+    const error = new TypeError(`a row is an object with a field for each column, and not of type ${types[index] ?? ""}`);
+    assert.throws(() => rowToMessages(row as unknown as Row), error);
+  }
 });
 
 test("durations are milliseconds or texts", () => {

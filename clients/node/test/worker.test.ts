@@ -149,23 +149,26 @@ test("a batch handler that throws fails all its items", async (t) => {
   assert.deepEqual(broker.states(), { [DELAYED]: 5 });
 });
 
-test("an observer that throws is logged once", async (t) => {
+test("an observer that throws or rejects is logged once", async (t) => {
   const broker = await startBroker(t);
   if (broker === null) return;
   await broker.enqueue(payloads(5));
   const logged: string[] = [];
   const worker = new Worker(broker.address, "work", () => undefined, {
     logger: { ...quiet, error: (text) => void logged.push(text) },
+    concurrency: 5,
   });
   worker.on("started", () => {
     throw new Error("observer");
   });
+  worker.on("completed", () => Promise.reject(new Error("observer")));
   const journal = new Journal();
   worker.on("completed", journal.observe);
   await worker.start();
   await journal.waitFor("completed", 5);
   await worker.stop();
-  assert.deepEqual(logged, ["an observer of events threw an error and is not called again"]);
+  const text = "an observer of events threw an error and is not called again";
+  assert.deepEqual(logged, [text, text]);
   assert.equal(worker.counters().started, 5);
 });
 
