@@ -35,11 +35,19 @@ def fail(request: v1.FailRequest, _context: Any) -> v1.FailResponse:
     return v1.FailResponse(results=[v1.SettleResult(outcome=v1.OUTCOME_APPLIED) for _ in request.failures])
 
 
+def release(request: v1.ReleaseRequest, _context: Any) -> v1.ReleaseResponse:
+    return v1.ReleaseResponse(results=[v1.SettleResult(outcome=v1.OUTCOME_APPLIED) for _ in request.releases])
+
+
 @pytest.fixture
 def server() -> Iterator[ScriptedServer]:
     """A server that extends and applies everything."""
+    yield from settling_server()
+
+
+def settling_server() -> Iterator[ScriptedServer]:
     server = ScriptedServer()
-    for rpc, answer in (("Heartbeat", extend), ("Complete", complete), ("Fail", fail)):
+    for rpc, answer in (("Heartbeat", extend), ("Complete", complete), ("Fail", fail), ("Release", release)):
         server.answer(rpc, answer)
     server.answer("ReleaseClaims", ok(v1.ReleaseClaimsResponse()))
     yield server
@@ -143,6 +151,11 @@ def test_unexpected_error_of_a_thread_stops_the_worker(server: ScriptedServer, m
         ({"batch": "3"}, "batch is 3"),
         ({"worker_id": ""}, "worker_id has 0 characters"),
         ({"worker_id": "x" * 129}, "worker_id has 129 characters"),
+        ({"lease": 0}, "lease is 0"),
+        ({"lease": float("nan")}, "lease is nan"),
+        ({"time_limit": "5"}, "time_limit is '5'"),
+        ({"wait": float("inf")}, "wait is inf"),
+        ({"grace": float("inf")}, "grace is inf"),
         ({"groups": "42"}, "groups is '42'"),
         ({"groups": ["42"] * 101}, "groups has 101 entries"),
     ],

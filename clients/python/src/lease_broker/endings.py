@@ -47,11 +47,11 @@ def completed(lease: HeldLease, result: Result | None = None) -> Ending:
 
 def failed(lease: HeldLease, text: str, after: float | None = None, dead: bool = False) -> Ending:
     """Returns the ending of an item that failed with a text."""
-    message = v1.Failure(
-        lease_id=lease.id, error_message=text[:_MAX_ERROR_LENGTH], dead_letter=dead, checkpoint=lease.new_checkpoint
-    )
+    # A name of a file can have halves of characters, which no message can hold.
+    text = text[:_MAX_ERROR_LENGTH].encode(errors="replace").decode()
+    message = v1.Failure(lease_id=lease.id, error_message=text, dead_letter=dead, checkpoint=lease.new_checkpoint)
     if after is not None:
-        message.retry_delay.CopyFrom(duration(after))
+        message.retry_delay.CopyFrom(duration(after, "after"))
     return Ending(lease, "Fail", message)
 
 
@@ -59,7 +59,7 @@ def released(lease: HeldLease, after: float | None = None) -> Ending:
     """Returns the ending of an item that is released."""
     message = v1.Release(lease_id=lease.id, checkpoint=lease.new_checkpoint)
     if after is not None:
-        message.delay.CopyFrom(duration(after))
+        message.delay.CopyFrom(duration(after, "after"))
     return Ending(lease, "Release", message)
 
 
@@ -105,13 +105,16 @@ def of_raise(
 
 def of_error(lease: HeldLease, error: BaseException, cause: Cause | None, time_limit: float | None) -> Ending:
     """Returns the ending of one item for an exception."""
-    match error:
-        case Retry():
-            return failed(lease, error_text(error), after=error.after)
-        case DeadLetter():
-            return failed(lease, error_text(error), dead=True)
-        case Release():
-            return released(lease, error.after)
+    try:
+        match error:
+            case Retry():
+                return failed(lease, error_text(error), after=error.after)
+            case DeadLetter():
+                return failed(lease, error_text(error), dead=True)
+            case Release():
+                return released(lease, error.after)
+    except Exception as odd:
+        return failed(lease, f"{error_text(error)} ({error_text(odd)})")
     if cause == "shutdown":
         return released(lease)
     if cause == "time_limit" and isinstance(error, (Cancelled, asyncio.CancelledError)):
@@ -123,7 +126,7 @@ def error_text(error: BaseException) -> str:
     """Returns the text of an error that is stored on the row."""
     try:
         message = str(error)
-    except Exception:
+    except BaseException:
         message = ""
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 

@@ -81,6 +81,21 @@ class Cancelled(Exception):
         self.cause = cause
 
 
+MAX_SECONDS = 315_576_000_000
+"""The longest duration of the API: 10,000 years."""
+
+
+def check_seconds(name: str, value: float) -> None:
+    """Raises `ValueError` with the name of a duration that a message cannot hold."""
+    try:
+        # Infinity and NaN are out of the range too.
+        fits = 0 <= value <= MAX_SECONDS
+    except TypeError:
+        fits = False
+    if not fits:
+        raise ValueError(f"{name} is {value!r}; it must be a number of seconds from 0 to {MAX_SECONDS}")
+
+
 def seconds(duration: timedelta | float | None) -> float | None:
     """Returns a duration in seconds."""
     return duration.total_seconds() if isinstance(duration, timedelta) else duration

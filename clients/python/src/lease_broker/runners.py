@@ -38,10 +38,14 @@ def input_of(is_batch: bool, leases: list[HeldLease]) -> Any:
 
 def endings_of_error(state: State, run: Context, leases: list[HeldLease], error: BaseException) -> list[Ending]:
     """Returns the endings for an exception. Logs the stack of one that the handler did not raise on purpose."""
-    if run.cause is None and not isinstance(error, (Retry, DeadLetter, Release, BatchError)):
-        keys = ", ".join(lease.item.key for lease in leases)
-        run.logger.error("the handler failed (%s)", keys, exc_info=error)
-    return endings.of_raise(leases, error, run.cause, state.options.time_limit)
+    try:
+        if run.cause is None and not isinstance(error, (Retry, DeadLetter, Release, BatchError)):
+            keys = ", ".join(lease.item.key for lease in leases)
+            run.logger.error("the handler failed (%s)", keys, exc_info=error)
+        return endings.of_raise(leases, error, run.cause, state.options.time_limit)
+    except BaseException as odd:
+        # The exception is the user's, and so are its methods. Without an ending the lease would be kept for ever.
+        return [endings.failed(lease, endings.error_text(odd)) for lease in leases]
 
 
 class ThreadRunner:

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from lease_broker.credentials import Credentials, Token, TokenSource, check_plaintext, plaintext
-from lease_broker.errors import seconds
+from lease_broker.errors import check_seconds, seconds
 from lease_broker.handlers import AnyHandler, HandlerT
 from lease_broker.health import CallHealth
 from lease_broker.options import Options, QueueOptions, default_worker_id
@@ -60,8 +60,7 @@ class Worker:
         self._worker_id = default_worker_id() if worker_id is None else worker_id
         self._logger = logger or logging.getLogger("lease_broker")
         self._grace = seconds(grace) or 0.0
-        if self._grace < 0:
-            raise ValueError(f"grace is {grace}; it must not be negative")
+        check_seconds("grace", self._grace)
         self._queues: list[QueueWorker] = []
         self._health = CallHealth(address, self._logger, self._on_connection)
         self._error: Exception | None = None
