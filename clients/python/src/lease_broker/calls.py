@@ -58,9 +58,9 @@ class CallFailure:
     """Whether the call can have changed something."""
 
     @property
-    def asks_to_wait(self) -> bool:
-        """True if the broker asks to send the request again after some time."""
-        return self.pushback is not None and self.pushback >= 0
+    def wait(self) -> float | None:
+        """The seconds after which the broker asks to send the request again. None: it does not ask."""
+        return self.pushback if self.pushback is not None and self.pushback >= 0 else None
 
 
 @dataclass(frozen=True)
@@ -170,15 +170,15 @@ class Caller:
             self._health.note(failure)
             if (
                 failure.code is grpc.StatusCode.UNAUTHENTICATED
-                and not failure.asks_to_wait
+                and failure.wait is None
                 and not fresh_token
                 and self._token
             ):
                 fresh_token, pause = True, 0.0
             elif not may_retry(failure):
                 raise as_error(rpc, failure)
-            elif failure.pushback is not None:
-                pause = failure.pushback
+            elif failure.wait is not None:
+                pause = failure.wait
             else:
                 pause = wait * random.uniform(0.5, 1.0)
                 wait = min(wait * 2, _MAX_WAIT)
@@ -229,7 +229,7 @@ class Caller:
         """
         if not may_retry(failure):
             raise as_error("ClaimBatch", failure)
-        pause = _MIN_WAIT if failure.pushback is None else failure.pushback
+        pause = _MIN_WAIT if failure.wait is None else failure.wait
         self._on_retry(RetryEvent("ClaimBatch", failure.code.name, failure.reason, 1, pause))
         return pause
 
@@ -245,7 +245,7 @@ def may_retry(failure: CallFailure) -> bool:
     """Returns True if the same request may succeed later."""
     # The broker sends a pushback of -1 with its own DEADLINE_EXCEEDED. The next attempt has a deadline of its own.
     if failure.pushback is not None and failure.code is not grpc.StatusCode.DEADLINE_EXCEEDED:
-        return failure.asks_to_wait
+        return failure.wait is not None
     match failure.code:
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.DEADLINE_EXCEEDED | grpc.StatusCode.CANCELLED:
             return True
