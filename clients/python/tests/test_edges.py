@@ -118,6 +118,40 @@ def test_observer_that_blocks_does_not_stop_the_worker(server: ScriptedServer) -
     worker.stop()
 
 
+@pytest.mark.parametrize("error", [ValueError, SystemExit])
+def test_observer_that_raises_is_ignored_from_then_on(
+    server: ScriptedServer,
+    error: type[BaseException],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("lease_broker.events._MAX_WAITING", 0)
+    leases(server, "1")
+
+    def observe(_event: Event) -> None:
+        raise error("observer")
+
+    worker = Worker(server.address, "work", lambda _: None, wait=0, on_event=observe)
+    worker.start()
+    until(lambda: worker.counters().get("completed"))
+    worker.stop()
+    assert caplog.text.count("the observer of events raised an error") == 1
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit])
+def test_on_cancel_that_raises_is_logged(error: type[BaseException], caplog: pytest.LogCaptureFixture) -> None:
+    context, called = Context(), threading.Event()
+
+    def callback() -> None:
+        raise error("callback")
+
+    context.on_cancel(callback)
+    context.on_cancel(called.set)
+    context._cancel("shutdown", 0)
+    assert called.wait(10)
+    assert caplog.text.count("on_cancel has raised an error") == 1
+
+
 def test_fatal_error_ends_wait_and_stops_the_worker(server: ScriptedServer) -> None:
     server.answer("ClaimBatch", error(grpc.StatusCode.NOT_FOUND, "QUEUE_NOT_FOUND", -1))
     worker = Worker(server.address, "work", lambda _: None)

@@ -197,5 +197,5 @@ class Context:
         for function in functions:
             try:
                 function()
-            except Exception:
+            except BaseException:
                 self.logger.exception("a function given to on_cancel has raised an error")
