@@ -114,3 +114,19 @@ def test_batch_error_that_was_changed_fails_the_batch(server: ScriptedServer) ->
 
     work(server, handler, False, 2, batch=2)
     assert len(failures(server)) == 2
+
+
+@pytest.mark.parametrize("name", ["work-1", 7, Item("work-1")])
+@pytest.mark.parametrize("way", ["raise", "return"])
+def test_result_of_no_item_of_the_batch_fails_the_batch(server: ScriptedServer, name: Any, way: str) -> None:
+    leases(server, "1", "2")
+
+    def handler(items: list[Item]) -> Any:
+        if way == "raise":
+            raise BatchError({items[0]: ValueError("bad"), name: ValueError("bad")})
+        return {items[0]: None, name: {"total": 5}}
+
+    work(server, handler, False, 2, batch=2)
+    texts = failures(server)
+    assert len(texts) == 2
+    assert all(f"{name!r} is no item of the batch; name an item by the object" in text for text in texts.values())

@@ -72,7 +72,17 @@ def of_return(leases: list[HeldLease], is_batch: bool, result: object) -> list[E
     if not isinstance(result, Mapping):
         text = f"TypeError: the handler of a batch returned {type(result).__name__} and not a dict or None"
         return [failed(lease, text) for lease in leases]
+    check_items(leases, result)
     return [of_result(lease, result.get(lease.item)) for lease in leases]
+
+
+def check_items(leases: list[HeldLease], by_item: Mapping[Any, object]) -> None:
+    """Raises `ValueError` if a key, such as the key of a row, is no item of the batch: its result would be lost."""
+    if sum(lease.item in by_item for lease in leases) == len(by_item):
+        return
+    items = [lease.item for lease in leases]
+    odd = next(name for name in by_item if name not in items)
+    raise ValueError(f"{odd!r} is no item of the batch; name an item by the object that the handler got")
 
 
 def of_result(lease: HeldLease, result: object) -> Ending:
@@ -97,6 +107,7 @@ def of_raise(
     if not isinstance(error, BatchError):
         return [of_error(lease, error, cause, time_limit) for lease in leases]
     errors = error.errors
+    check_items(leases, errors)
     return [
         of_error(lease, errors[lease.item], cause, time_limit) if lease.item in errors else completed(lease)
         for lease in leases
