@@ -10,7 +10,7 @@ import pytest
 from scripted import ScriptedServer
 from test_edges import leases, settling_server, until
 
-from lease_broker import BatchError, Item, Release, Retry, Worker
+from lease_broker import BatchError, FollowUp, Item, Release, Result, Retry, Worker
 
 
 @pytest.fixture
@@ -130,3 +130,21 @@ def test_result_of_no_item_of_the_batch_fails_the_batch(server: ScriptedServer, 
     texts = failures(server)
     assert len(texts) == 2
     assert all(f"{name!r} is no item of the batch; name an item by the object" in text for text in texts.values())
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        (Result(follow_ups=[{"queue": "next"}]), "AttributeError: "),  # type: ignore[list-item]
+        (Result(follow_ups=[FollowUp("next", {}, delay=float("inf"))]), "ValueError: delay is inf"),
+        (Result(columns={"total": "a\ud800"}), "UnicodeEncodeError: "),
+        (7, "TypeError: "),
+    ],
+)
+def test_bad_result_of_a_batch_fails_only_its_item(server: ScriptedServer, result: Any, text: str) -> None:
+    leases(server, "1", "2")
+    work(server, lambda items: {items[0]: result}, False, 2, batch=2)
+    assert [lease for lease, error in failures(server).items() if error.startswith(text)] == ["lease-work-1"]
+    assert [each.lease_id for request in server.requests["Complete"] for each in request.completions] == [
+        "lease-work-2"
+    ]

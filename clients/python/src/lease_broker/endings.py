@@ -96,7 +96,7 @@ def of_result(lease: HeldLease, result: object) -> Ending:
         return failed(lease, text)
     try:
         return completed(lease, result)
-    except (TypeError, ValueError) as error:
+    except Exception as error:
         return failed(lease, error_text(error))
 
 
