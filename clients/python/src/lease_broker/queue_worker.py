@@ -76,10 +76,11 @@ class QueueWorker:
         if self.is_async:
             if loop is None:
                 raise RuntimeError("an async handler needs a running event loop: use run, or start within the loop")
-            self._runner = AsyncRunner(state, handler, loop)
+            self._runner = AsyncRunner(state, handler, loop, on_fatal)
         else:
             self._runner = ThreadRunner(state, handler, loop)
         state.start_runs, state.replace_slot = self._runner.start_runs, self._runner.replace_slot
+        state.watch_runner = self._runner.watch
         self._on_fatal = on_fatal
         caller = Caller(connections.calls, connections.token, self._on_retry, connections.health)
         self._poller = Poller(state, caller, connections.health, on_fatal)

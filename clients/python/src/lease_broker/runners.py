@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import contextlib
 import inspect
 import threading
 from collections import deque
@@ -26,6 +25,9 @@ class Runner(Protocol):
 
     def replace_slot(self) -> None:
         """Makes room for one more handler, because one is stuck."""
+
+    def watch(self) -> None:
+        """Ends the runs that can go no further. Is called with the worker's lock, at least once per second."""
 
     def close(self) -> None:
         """Ends the threads that run no handler."""
@@ -80,6 +82,9 @@ class ThreadRunner:
     def replace_slot(self) -> None:
         self._threads += 1
         threading.Thread(target=self._work, name=f"lease-broker-handler-{self._threads}", daemon=True).start()
+
+    def watch(self) -> None:
+        """A thread ends by itself."""
 
     def close(self) -> None:
         with self._changed:
@@ -147,7 +152,7 @@ class ThreadRunner:
             run._set_task(task)
             return await work
 
-        if self._loop is None:
+        if self._loop is None or self._loop.is_closed():
             return asyncio.run(as_task())
         try:
             return asyncio.run_coroutine_threadsafe(as_task(), self._loop).result()
@@ -158,7 +163,14 @@ class ThreadRunner:
 class AsyncRunner:
     """Runs each handler as a task of an event loop."""
 
-    def __init__(self, state: State, handler: Callable[..., object], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        state: State,
+        handler: Callable[..., object],
+        loop: asyncio.AbstractEventLoop,
+        on_fatal: Callable[[Exception], None],
+    ) -> None:
+        self._on_fatal = on_fatal
         self._state = state
         self._handler = handler
         self._loop = loop
@@ -168,12 +180,23 @@ class AsyncRunner:
 
     def start_runs(self, runs: list[Context]) -> None:
         if runs:
-            # Without the loop its tasks are gone too.
-            with contextlib.suppress(RuntimeError):
+            try:
                 self._loop.call_soon_threadsafe(self._spawn, runs)
+            except RuntimeError:
+                self.watch()
 
     def replace_slot(self) -> None:
         """A task needs no thread."""
+
+    def watch(self) -> None:
+        """If the loop is closed, its tasks are gone. Releases their items and stops the worker."""
+        state = self._state
+        if not self._loop.is_closed() or not (state.takes_items or state.runs):
+            return
+        state.takes_items = False
+        for run in list(state.runs):
+            state.end(run, [endings.released(lease) for lease in run._leases])
+        self._on_fatal(RuntimeError("the event loop of the handlers is closed: stop the worker before the loop ends"))
 
     def close(self) -> None:
         """A task ends by itself."""
@@ -211,6 +234,9 @@ class AsyncRunner:
     def _end(self, run: Context, results: list[Ending]) -> None:
         """Ends a run after all tasks that are ready, so that their endings share a call."""
         if not self._ended:
+            if self._loop.is_closed():
+                # The task is being destroyed. `watch` ends its run.
+                return
             self._loop.call_soon(self._end_all)
         self._ended.append((run, results))
 
