@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -78,6 +79,35 @@ def test_loop_that_is_closed_under_a_handler_stops_the_worker(
     task: Any = tasks.pop()
     task.get_coro().close()
     task._log_destroy_pending = False
+
+
+def test_stop_needs_no_thread_of_the_executor_of_the_loop(server: ScriptedServer) -> None:
+    leases(server, "1")
+    released = threading.Event()
+
+    async def handler(_item: Item) -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        await asyncio.to_thread(released.wait, 30)
+
+    worker = Worker(server.address, "work", handler, wait=0)
+
+    def stop() -> None:
+        until(lambda: worker.counters().get("started"))
+        worker.request_stop()
+        try:
+            until(lambda: worker.counters().get("stopping"))
+        finally:
+            released.set()
+
+    async def main() -> None:
+        stopping = threading.Thread(target=stop)
+        stopping.start()
+        await worker.run_async()
+        stopping.join()
+
+    asyncio.run(main())
+    assert worker.counters()["completed"] == 1
 
 
 def test_awaitable_after_the_end_of_the_loop_runs_in_its_own(server: ScriptedServer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import logging
 import os
 import signal
@@ -128,12 +129,12 @@ class Worker:
 
     async def _run_in_loop(self, stop: Callable[[], None]) -> None:
         self.start()
-        waiting = asyncio.get_running_loop().run_in_executor(None, self._stopping.wait)
+        waiting = in_thread(self._stopping.wait)
         try:
             await asyncio.shield(waiting)
         finally:
             self._stopping.set()
-            await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, stop))
+            await asyncio.shield(in_thread(stop))
 
     def _stop_or_exit(self) -> None:
         """Stops. Ends the process if handlers were left, because their threads or tasks would keep it."""
@@ -255,3 +256,17 @@ class Worker:
             self.request_stop()
 
         return {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+
+
+def in_thread(function: Callable[[], object]) -> asyncio.Future[object]:
+    """Calls a function in a thread of its own. Long handlers can use all threads of the loop's default executor."""
+    result: concurrent.futures.Future[object] = concurrent.futures.Future()
+
+    def call() -> None:
+        try:
+            result.set_result(function())
+        except BaseException as error:
+            result.set_exception(error)
+
+    threading.Thread(target=call, name="lease-broker-wait").start()
+    return asyncio.wrap_future(result)
