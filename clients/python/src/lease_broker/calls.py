@@ -127,6 +127,11 @@ class Caller:
         self._token = token
         self._on_retry = on_retry or (lambda _event: None)
 
+    @property
+    def has_token_function(self) -> bool:
+        """True if `metadata` calls a function of the user, which may not return."""
+        return self._token is not None and self._token.is_function
+
     def metadata(self, fresh: bool = False) -> list[tuple[str, str]]:
         """Returns the headers of a request. Raises `TokenError` if there is no token."""
         if self._token is None:
@@ -202,6 +207,8 @@ class Caller:
         """Sends a request once. Returns the message of the answer, or the failure."""
         try:
             metadata = self.metadata(fresh_token)
+            if abort is not None and abort.is_set:
+                return CallFailure(grpc.StatusCode.CANCELLED, None, "cancelled", None, applied="no")
             broker = self._transport.route()
         except (TokenError, OSError) as error:
             # A file that is being replaced, an identity service or a name server that is down.

@@ -110,6 +110,7 @@ class Token:
         if isinstance(source, str) and os.path.exists(source):
             raise ValueError(f"token: {source} is a file: pass pathlib.Path({source!r})")
         self._source = source
+        self.is_function = callable(source)
         self._text = ""
         self._read_at = float("-inf")
 
@@ -120,7 +121,8 @@ class Token:
         """
         try:
             return self._read(fresh)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
+            # Not KeyboardInterrupt: a client can be in the main thread.
             raise TokenError(f"no token: {type(error).__name__}: {error}") from error
 
     def _read(self, fresh: bool) -> str:

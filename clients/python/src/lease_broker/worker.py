@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from types import FrameType
@@ -19,7 +20,7 @@ from lease_broker.errors import check_seconds, seconds
 from lease_broker.handlers import AnyHandler, HandlerT
 from lease_broker.health import CallHealth
 from lease_broker.options import Options, QueueOptions, default_worker_id
-from lease_broker.queue_worker import Connections, QueueWorker
+from lease_broker.queue_worker import STOP_SECONDS, Connections, QueueWorker
 from lease_broker.transport import Transport
 
 if TYPE_CHECKING:
@@ -195,11 +196,16 @@ class Worker:
                 connections = self._connections
             if not self._stopped and connections is not None:
                 limit = self._grace if grace is None else seconds(grace) or 0.0
-                stops = [threading.Thread(target=part.stop, args=(limit, self._hurry)) for part in self._queues]
+                stops = [
+                    threading.Thread(target=part.stop, args=(limit, self._hurry), daemon=True) for part in self._queues
+                ]
+                until = time.monotonic() + limit + STOP_SECONDS
                 for each in stops:
                     each.start()
                 for each in stops:
-                    each.join()
+                    each.join(max(until - time.monotonic(), 0.0))
+                if any(each.is_alive() for each in stops):
+                    self._logger.warning("the worker does not wait any longer: has the token function returned?")
                 connections.close()
             self._stopped = True
         if self._error is not None:
