@@ -17,7 +17,7 @@ import grpc
 from google.rpc import error_details_pb2, status_pb2
 
 from lease_broker import v1
-from lease_broker.credentials import Token, TokenError
+from lease_broker.credentials import IllegalTokenError, Token, TokenError
 from lease_broker.errors import Applied, LeaseBrokerError
 from lease_broker.health import CallHealth
 from lease_broker.transport import Broker, Transport
@@ -210,6 +210,9 @@ class Caller:
             if abort is not None and abort.is_set:
                 return CallFailure(grpc.StatusCode.CANCELLED, None, "cancelled", None, applied="no")
             broker = self._transport.route()
+        except IllegalTokenError as error:
+            # As if a broker had refused it: it is asked for once more.
+            return CallFailure(grpc.StatusCode.UNAUTHENTICATED, None, str(error), None, applied="no")
         except (TokenError, OSError) as error:
             # A file that is being replaced, an identity service or a name server that is down.
             return CallFailure(grpc.StatusCode.UNAVAILABLE, None, str(error), None, applied="no")
