@@ -204,6 +204,35 @@ def test_empty_queue_is_refused() -> None:
         Worker("127.0.0.1:1", "", lambda _: None)
 
 
+async def handle(_item: Item) -> None:
+    """Returns immediately."""
+
+
+@pytest.mark.parametrize(
+    ("handler", "middleware", "error"),
+    [
+        (None, [], "queue mails has no handler"),
+        (handle, [], "an async handler needs a running event loop"),
+        (lambda _: None, [lambda _handler: None], "a middleware has returned NoneType and not a handler"),
+    ],
+)
+def test_start_that_raises_has_started_nothing(
+    server: ScriptedServer, handler: Any, middleware: Any, error: str
+) -> None:
+    leases(server, "1")
+    threads = set(threading.enumerate())
+    worker = Worker(server.address, "work", lambda _: None, wait=0)
+    decorate = worker.queue("mails", middleware=middleware)
+    if handler is not None:
+        decorate(handler)
+    with pytest.raises((ValueError, RuntimeError, TypeError), match=error):
+        worker.start()
+    started = [thread for thread in set(threading.enumerate()) - threads if "lease-broker" in thread.name]
+    worker.stop()
+    assert not started
+    assert not server.requests
+
+
 def test_name_of_a_file_is_no_token(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("secret")
     with pytest.raises(ValueError, match=r"pass pathlib.Path"):

@@ -61,26 +61,31 @@ class QueueWorker:
         self.state = State(options, self.events)
         self._threads: dict[str, threading.Thread] = {}
         self._is_over = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def is_async(self) -> bool:
         """True if the handler needs an event loop."""
         return self.handler is not None and is_async(self.handler)
 
-    def start(self, connections: Connections, on_fatal: Callable[[Exception], None]) -> None:
-        """Starts the threads."""
+    def prepare(self) -> None:
+        """Checks the handler. Starts nothing. Raises an error if `start` cannot succeed."""
         if self.handler is None:
             raise ValueError(f"queue {self.options.queue} has no handler: decorate a function with @worker.handler")
-        state = self.state
         try:
-            loop = asyncio.get_running_loop()
+            self._loop = asyncio.get_running_loop()
         except RuntimeError:
-            loop = None
-        handler = wrap(self.handler, self.options.middleware)
+            self._loop = None
+            if self.is_async:
+                text = "an async handler needs a running event loop: use run, or start within the loop"
+                raise RuntimeError(text) from None
+        self._wrapped = wrap(self.handler, self.options.middleware)
+
+    def start(self, connections: Connections, on_fatal: Callable[[Exception], None]) -> None:
+        """Starts the threads, after `prepare`."""
+        state, handler, loop = self.state, self._wrapped, self._loop
         self._runner: Runner
-        if self.is_async:
-            if loop is None:
-                raise RuntimeError("an async handler needs a running event loop: use run, or start within the loop")
+        if self.is_async and loop is not None:
             self._runner = AsyncRunner(state, handler, loop, on_fatal)
         else:
             self._runner = ThreadRunner(state, handler, loop)

@@ -177,6 +177,8 @@ class Worker:
             if os.getpid() != self._process:
                 raise RuntimeError("the worker was made before the process has forked: make it in the child")
             if not self._stopping.is_set():
+                for part in self._queues:
+                    part.prepare()
                 calls, heartbeats = (Transport(self._address, self._credentials) for _ in range(2))
                 self._connections = Connections(calls, heartbeats, self._health, self._token)
                 self._health.start()
