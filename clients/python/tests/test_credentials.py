@@ -11,7 +11,8 @@ import pytest
 from scripted import Certificate, ScriptedServer, error, ok
 
 from lease_broker import Client, Credentials, LeaseBrokerError, plaintext, tls, v1
-from lease_broker.credentials import TokenSource, is_loopback
+from lease_broker.addresses import is_loopback
+from lease_broker.credentials import TokenSource
 
 KEYS = ok(v1.EnqueueResponse(results=[v1.EnqueueResult(key="1")]))
 

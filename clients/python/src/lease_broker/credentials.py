@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import time
 from collections.abc import Callable
@@ -10,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
+
+from lease_broker.addresses import is_loopback
 
 TokenSource = str | Path | Callable[[], str]
 """A bearer token: the text itself, the `Path` of a file that holds it, or a function that returns it."""
@@ -85,17 +86,6 @@ def check_plaintext(addresses: list[str], credentials: Credentials) -> None:
                 f"{address} is not an address of this machine: pass credentials=tls(...), or "
                 "plaintext(allow_plaintext=True) if the network is trusted"
             )
-
-
-def is_loopback(address: str) -> bool:
-    """Returns True if an address such as "127.0.0.1:50051" or "unix:/run/broker.sock" is on this machine."""
-    if address.startswith("unix:"):
-        return True
-    host = address.rpartition("/")[2].rpartition(":")[0].strip("[]")
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 class TokenError(Exception):

@@ -15,6 +15,7 @@ from datetime import timedelta
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from lease_broker.addresses import list_addresses
 from lease_broker.credentials import Credentials, Token, TokenSource, check_plaintext, plaintext
 from lease_broker.errors import check_seconds, seconds
 from lease_broker.handlers import AnyHandler, HandlerT
@@ -57,7 +58,7 @@ class Worker:
         """
         self._address = address
         self._credentials = credentials or plaintext()
-        check_plaintext([address] if isinstance(address, str) else list(address), self._credentials)
+        check_plaintext(list_addresses(address), self._credentials)
         self._token = None if token is None else Token(token)
         self._worker_id = default_worker_id() if worker_id is None else worker_id
         self._logger = logger or logging.getLogger("lease_broker")
