@@ -205,6 +205,17 @@ def test_option_out_of_its_range_is_refused(options: dict[str, Any], text: str) 
         Worker("127.0.0.1:1", "work", lambda _: None, **options)
 
 
+def test_odd_grace_of_a_stop_is_refused(server: ScriptedServer) -> None:
+    leases(server)
+    worker = Worker(server.address, "work", lambda _: None, wait=0)
+    worker.start()
+    for stop in (worker.stop, worker.request_stop):
+        with pytest.raises(ValueError, match="grace is '5'"):
+            stop("5")  # type: ignore[arg-type]
+    assert not worker.wait(0)
+    worker.stop(5)
+
+
 def test_empty_queue_is_refused() -> None:
     with pytest.raises(ValueError, match="queue is empty"):
         Worker("127.0.0.1:1", "", lambda _: None)

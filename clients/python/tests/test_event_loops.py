@@ -81,11 +81,15 @@ def test_loop_that_is_closed_under_a_handler_stops_the_worker(
     task._log_destroy_pending = False
 
 
-def test_stop_needs_no_thread_of_the_executor_of_the_loop(server: ScriptedServer) -> None:
+@pytest.mark.parametrize("blocks", ["loop", "executor"])
+def test_stop_begins_while_handlers_block(server: ScriptedServer, blocks: str) -> None:
     leases(server, "1")
     released = threading.Event()
 
     async def handler(_item: Item) -> None:
+        if blocks == "loop":
+            released.wait(30)
+            return
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(1))
         await asyncio.to_thread(released.wait, 30)

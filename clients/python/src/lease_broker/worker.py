@@ -62,8 +62,7 @@ class Worker:
         self._token = None if token is None else Token(token)
         self._worker_id = default_worker_id() if worker_id is None else worker_id
         self._logger = logger or logging.getLogger("lease_broker")
-        self._grace = seconds(grace) or 0.0
-        check_seconds("grace", self._grace)
+        self._grace = check_seconds("grace", seconds(grace))
         self._queues: list[QueueWorker] = []
         self._health = CallHealth(address, self._logger, self._on_connection)
         self._error: Exception | None = None
@@ -131,12 +130,19 @@ class Worker:
 
     async def _run_in_loop(self, stop: Callable[[], None]) -> None:
         self.start()
-        waiting = in_thread(self._stopping.wait)
+
+        def wait_and_stop() -> None:
+            self._stopping.wait()
+            stop()
+
+        # The thread also stops the worker, because a handler can block the loop.
+        stopped = in_thread(wait_and_stop)
         try:
-            await asyncio.shield(waiting)
+            await asyncio.shield(stopped)
         finally:
             self._stopping.set()
-            await asyncio.shield(in_thread(stop))
+            if not stopped.done():
+                await asyncio.shield(stopped)
 
     def _stop_or_exit(self) -> None:
         """Stops. Ends the process if handlers were left, because their threads or tasks would keep it."""
@@ -155,7 +161,7 @@ class Worker:
         A signal handler can call it. `grace` replaces the option.
         """
         if grace is not None:
-            self._grace = seconds(grace) or 0.0
+            self._grace = check_seconds("grace", seconds(grace))
         if self._stopping.is_set():
             self._hurry.set()
         self._stopping.set()
@@ -193,12 +199,13 @@ class Worker:
         would wait for itself: `request_stop` is for that. Raises `LeaseBrokerError` if the broker
         has refused the worker.
         """
+        limit = None if grace is None else check_seconds("grace", seconds(grace))
         self._stopping.set()
         with self._stop_lock:
             with self._start_lock:
                 connections = self._connections
             if not self._stopped and connections is not None:
-                limit = self._grace if grace is None else seconds(grace) or 0.0
+                limit = self._grace if limit is None else limit
                 stops = [
                     threading.Thread(target=part.stop, args=(limit, self._hurry), daemon=True) for part in self._queues
                 ]
