@@ -88,6 +88,7 @@ def error(
     pushback_ms: int | None = None,
     retry_after: float | None = None,
     applied: str | None = None,
+    field: str | None = None,
 ) -> Answer:
     """Ends with a status, as the broker does."""
 
@@ -103,6 +104,9 @@ def error(
             info = error_details_pb2.RetryInfo()
             info.retry_delay.FromMilliseconds(int(retry_after * 1000))
             details.append(info)
+        if field is not None:
+            violation = error_details_pb2.BadRequest.FieldViolation(field=field)
+            details.append(error_details_pb2.BadRequest(field_violations=[violation]))
         if details:
             status = status_pb2.Status(code=code.value[0], message="scripted")
             for detail in details:

@@ -11,10 +11,12 @@ import grpc
 import pytest
 from scripted import ScriptedServer, error, ok
 
-from lease_broker import Client, Event, LeaseBrokerError, Worker, v1
+from lease_broker import Client, Event, LeaseBrokerError, Worker, plaintext, v1
+from lease_broker.calls import Caller, CallFailure
 from lease_broker.endings import completed
 from lease_broker.leases import HeldLease
 from lease_broker.settler import outcome_event
+from lease_broker.transport import Transport
 
 KEYS = ok(v1.EnqueueResponse(results=[v1.EnqueueResult(key="1")]))
 UNAVAILABLE, EXHAUSTED = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -79,6 +81,20 @@ def test_retry_waits_as_long_as_the_broker_asks(server: ScriptedServer, hint: An
     begun = time.monotonic()
     enqueue(server)
     assert 0.7 <= time.monotonic() - begun < 3
+
+
+def test_deadline_of_the_broker_is_retried_after_the_usual_wait(server: ScriptedServer) -> None:
+    server.answer("Enqueue", error(grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED", pushback_ms=-1))
+    with pytest.raises(LeaseBrokerError, match="DEADLINE_EXCEEDED"):
+        enqueue(server, timeout=1.0)
+    assert 3 <= len(server.requests["Enqueue"]) <= 6
+
+
+def test_deadline_of_a_next_claim_is_followed_by_the_usual_wait(server: ScriptedServer) -> None:
+    failure = CallFailure(grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED", "", -1.0)
+    connection = Transport(server.address, plaintext())
+    assert Caller(connection).pause_after_next(failure) == 0.1
+    connection.close()
 
 
 @pytest.mark.parametrize(("sent", "applied"), [("no", "no"), ("unknown", "unknown"), (None, "unknown")])

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 from scripted import Certificate, ScriptedServer, error, ok
 
 from lease_broker import Client, Credentials, LeaseBrokerError, plaintext, tls, v1
-from lease_broker.credentials import is_loopback
+from lease_broker.addresses import is_loopback
+from lease_broker.credentials import TokenSource
 
 KEYS = ok(v1.EnqueueResponse(results=[v1.EnqueueResult(key="1")]))
 
@@ -129,6 +131,54 @@ def test_token_that_cannot_be_read_is_asked_for_again(tmp_path: Path) -> None:
     finally:
         server.close()
     assert [headers["authorization"] for headers in server.headers] == ["Bearer good"]
+
+
+@pytest.mark.parametrize("kind", ["text", "file", "function"])
+def test_space_around_a_token_is_not_sent(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "token").write_text(" secret\r\n")
+    sources: dict[str, TokenSource] = {
+        "text": " secret\r\n",
+        "file": tmp_path / "token",
+        "function": lambda: " secret\r\n",
+    }
+    server = ScriptedServer()
+    server.answer("Enqueue", KEYS)
+    try:
+        with Client(server.address, token=sources[kind]) as client:
+            client.enqueue("work", [{}])
+    finally:
+        server.close()
+    assert server.headers[0]["authorization"] == "Bearer secret"
+
+
+@pytest.mark.parametrize("token", ["sec\nret", "sec\x00ret", "secr\u00e9t", "sec\x7fret"])
+def test_text_with_an_illegal_character_is_no_token(token: str) -> None:
+    with pytest.raises(ValueError, match="the token has a character") as failed:
+        Client("127.0.0.1:1", token=token)
+    assert "ret" not in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    ("token", "text"), [("sec\nret", "the token has a character"), (b"secret", "bytes and not a str")]
+)
+def test_illegal_token_of_a_function_is_asked_for_once_more(token: Any, text: str) -> None:
+    calls: list[None] = []
+
+    def source() -> Any:
+        calls.append(None)
+        return token
+
+    with Client("127.0.0.1:1", token=source) as client, pytest.raises(LeaseBrokerError, match=text) as failed:
+        client.wake("work")
+    assert failed.value.code == "UNAUTHENTICATED"
+    assert failed.value.applied == "no"
+    assert "ret" not in str(failed.value)
+    assert len(calls) == 2
+
+
+def test_source_that_is_no_token_is_refused() -> None:
+    with pytest.raises(TypeError, match="token is bytes"):
+        Client("127.0.0.1:1", token=b"secret")  # type: ignore[arg-type]
 
 
 def test_second_refusal_of_a_token_is_an_error() -> None:

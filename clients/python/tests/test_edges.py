@@ -35,11 +35,19 @@ def fail(request: v1.FailRequest, _context: Any) -> v1.FailResponse:
     return v1.FailResponse(results=[v1.SettleResult(outcome=v1.OUTCOME_APPLIED) for _ in request.failures])
 
 
+def release(request: v1.ReleaseRequest, _context: Any) -> v1.ReleaseResponse:
+    return v1.ReleaseResponse(results=[v1.SettleResult(outcome=v1.OUTCOME_APPLIED) for _ in request.releases])
+
+
 @pytest.fixture
 def server() -> Iterator[ScriptedServer]:
     """A server that extends and applies everything."""
+    yield from settling_server()
+
+
+def settling_server() -> Iterator[ScriptedServer]:
     server = ScriptedServer()
-    for rpc, answer in (("Heartbeat", extend), ("Complete", complete), ("Fail", fail)):
+    for rpc, answer in (("Heartbeat", extend), ("Complete", complete), ("Fail", fail), ("Release", release)):
         server.answer(rpc, answer)
     server.answer("ReleaseClaims", ok(v1.ReleaseClaimsResponse()))
     yield server
@@ -110,6 +118,46 @@ def test_observer_that_blocks_does_not_stop_the_worker(server: ScriptedServer) -
     worker.stop()
 
 
+@pytest.mark.parametrize("error", [ValueError, SystemExit])
+def test_observer_that_raises_is_ignored_from_then_on(
+    server: ScriptedServer,
+    error: type[BaseException],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("lease_broker.events._MAX_WAITING", 0)
+    leases(server, "1")
+
+    def observe(_event: Event) -> None:
+        raise error("observer")
+
+    worker = Worker(server.address, "work", lambda _: None, wait=0, on_event=observe)
+    worker.start()
+    until(lambda: worker.counters().get("completed"))
+    worker.stop()
+    assert caplog.text.count("the observer of events raised an error") == 1
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit])
+def test_on_cancel_that_raises_is_logged(error: type[BaseException], caplog: pytest.LogCaptureFixture) -> None:
+    context, called = Context(), threading.Event()
+
+    def callback() -> None:
+        raise error("callback")
+
+    context.on_cancel(callback)
+    context.on_cancel(called.set)
+    context._cancel("shutdown", 0)
+    assert called.wait(10)
+    assert caplog.text.count("on_cancel has raised an error") == 1
+
+
+def test_error_of_a_large_checkpoint_has_no_false_limit() -> None:
+    text = "has 65537 bytes; the queue refuses more than 65536, and its limit may be lower"
+    with pytest.raises(ValueError, match=text):
+        Context().checkpoint(b"x" * 65_537)
+
+
 def test_fatal_error_ends_wait_and_stops_the_worker(server: ScriptedServer) -> None:
     server.answer("ClaimBatch", error(grpc.StatusCode.NOT_FOUND, "QUEUE_NOT_FOUND", -1))
     worker = Worker(server.address, "work", lambda _: None)
@@ -143,6 +191,11 @@ def test_unexpected_error_of_a_thread_stops_the_worker(server: ScriptedServer, m
         ({"batch": "3"}, "batch is 3"),
         ({"worker_id": ""}, "worker_id has 0 characters"),
         ({"worker_id": "x" * 129}, "worker_id has 129 characters"),
+        ({"lease": 0}, "lease is 0"),
+        ({"lease": float("nan")}, "lease is nan"),
+        ({"time_limit": "5"}, "time_limit is '5'"),
+        ({"wait": float("inf")}, "wait is inf"),
+        ({"grace": float("inf")}, "grace is inf"),
         ({"groups": "42"}, "groups is '42'"),
         ({"groups": ["42"] * 101}, "groups has 101 entries"),
     ],
@@ -152,9 +205,49 @@ def test_option_out_of_its_range_is_refused(options: dict[str, Any], text: str) 
         Worker("127.0.0.1:1", "work", lambda _: None, **options)
 
 
+def test_odd_grace_of_a_stop_is_refused(server: ScriptedServer) -> None:
+    leases(server)
+    worker = Worker(server.address, "work", lambda _: None, wait=0)
+    worker.start()
+    for stop in (worker.stop, worker.request_stop):
+        with pytest.raises(ValueError, match="grace is '5'"):
+            stop("5")  # type: ignore[arg-type]
+    assert not worker.wait(0)
+    worker.stop(5)
+
+
 def test_empty_queue_is_refused() -> None:
     with pytest.raises(ValueError, match="queue is empty"):
         Worker("127.0.0.1:1", "", lambda _: None)
+
+
+async def handle(_item: Item) -> None:
+    """Returns immediately."""
+
+
+@pytest.mark.parametrize(
+    ("handler", "middleware", "error"),
+    [
+        (None, [], "queue mails has no handler"),
+        (handle, [], "an async handler needs a running event loop"),
+        (lambda _: None, [lambda _handler: None], "a middleware has returned NoneType and not a handler"),
+    ],
+)
+def test_start_that_raises_has_started_nothing(
+    server: ScriptedServer, handler: Any, middleware: Any, error: str
+) -> None:
+    leases(server, "1")
+    threads = set(threading.enumerate())
+    worker = Worker(server.address, "work", lambda _: None, wait=0)
+    decorate = worker.queue("mails", middleware=middleware)
+    if handler is not None:
+        decorate(handler)
+    with pytest.raises((ValueError, RuntimeError, TypeError), match=error):
+        worker.start()
+    started = [thread for thread in set(threading.enumerate()) - threads if "lease-broker" in thread.name]
+    worker.stop()
+    assert not started
+    assert not server.requests
 
 
 def test_name_of_a_file_is_no_token(tmp_path: Path) -> None:

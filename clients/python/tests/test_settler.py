@@ -190,6 +190,22 @@ def test_next_claim_that_is_refused_ends_the_worker(server: ScriptedServer) -> N
     assert all(completion.next.request_id not in call.request_ids for call in server.requests["ReleaseClaims"])
 
 
+def test_settlement_whose_next_claim_is_refused_is_sent_without_it(server: ScriptedServer) -> None:
+    refused = error(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD", -1, applied="no", field="next.lease_duration")
+
+    def settle(request: v1.CompleteRequest, context: Any) -> Any:
+        return (refused if request.HasField("next") else complete)(request, context)
+
+    server.answer("ClaimBatch", claims(lease("1"))[0], refused)
+    server.answer("Complete", settle)
+    worker = Worker(server.address, "work", lambda item: None, wait=0)
+    # The next claim of the poller meets the error itself.
+    with pytest.raises(LeaseBrokerError, match="ClaimBatch: INVALID_ARGUMENT"):
+        worker.run()
+    assert worker.counters()["completed"] == 1
+    assert worker._queues[0].state.free_slots == 1
+
+
 def test_claim_that_a_stopping_broker_answers_is_followed_by_a_pause(server: ScriptedServer) -> None:
     stopping = v1.ClaimBatchResponse(held_back=v1.HELD_BACK_STOPPING)
     claimed_at: list[float] = []

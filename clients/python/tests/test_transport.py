@@ -5,11 +5,51 @@ from __future__ import annotations
 import threading
 import time
 from types import SimpleNamespace
+from typing import Any
 
 import grpc._channel
 import pytest
 
-from lease_broker.transport import Broker
+from lease_broker import Client, Worker, plaintext
+from lease_broker.transport import Broker, Transport
+
+
+@pytest.mark.parametrize(
+    ("address", "named", "text"),
+    [
+        ("127.0.0.1", "127.0.0.1", "is not of the form host:port, such as 127.0.0.1:50051"),
+        ("localhost", "localhost", "is not of the form host:port"),
+        ("", "", "is not of the form host:port"),
+        ("http://127.0.0.1:7443", "http://127.0.0.1:7443", "leave out http://"),
+        ("grpc://127.0.0.1:7443", "grpc://127.0.0.1:7443", "leave out grpc://"),
+        ("dns://localhost:7443", "dns://localhost:7443", "a name to resolve is dns:///host:port"),
+        ("dns:///localhost", "dns:///localhost", "is not of the form host:port"),
+        ("127.0.0.1:99999", "127.0.0.1:99999", "a port is 1 to 65535"),
+        ("127.0.0.1:0", "127.0.0.1:0", "a port is 1 to 65535"),
+        ("127.0.0.1:7443/", "127.0.0.1:7443/", "is not of the form host:port"),
+        (" 127.0.0.1:7443", " 127.0.0.1:7443", "is not of the form host:port"),
+        ("127.0.0.1:7443,127.0.0.1:7444", "127.0.0.1:7443,127.0.0.1:7444", "pass a list for several"),
+        (["127.0.0.1:7443", "http://127.0.0.1:7444"], "http://127.0.0.1:7444", "leave out http://"),
+        (["127.0.0.1:7443", "127.0.0.1"], "127.0.0.1", "is not of the form host:port"),
+        (["127.0.0.1:7443", "dns:///localhost:7444"], "dns:///localhost:7444", "it must be alone"),
+        (["127.0.0.1:7443", "unix:/run/broker.sock"], "unix:/run/broker.sock", "it must be alone"),
+        (b"127.0.0.1:7443", b"127.0.0.1:7443", "it must be a str or a list of them"),
+        ([7443], 7443, "it must be a str or a list of them"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["worker", "client"])
+def test_malformed_address_is_refused(address: Any, named: object, text: str, kind: str) -> None:
+    with pytest.raises(ValueError, match=f"address {named!r}: .*{text}".replace("[", r"\[")):
+        Worker(address, "work") if kind == "worker" else Client(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["LOCALHOST:1", "[::1]:1", "unix:/run/broker.sock", "dns:///localhost:1", ["127.0.0.1:1", "[::1]:1"]],
+)
+def test_address_is_accepted(address: str | list[str]) -> None:
+    Worker(address, "work")
+    Transport(address, plaintext()).close()
 
 
 @pytest.mark.parametrize("still_connects", [True, False])

@@ -165,6 +165,7 @@ class Machine:
         self.actions.clear()
         getattr(self, step["event"])(step)
         wake = self.keeper.look(self.time)
+        self.keeper.send()
         if not self.settlements:
             for call in self.settler.take():
                 entries = [*self.entries(call)]

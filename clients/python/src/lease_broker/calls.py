@@ -17,7 +17,7 @@ import grpc
 from google.rpc import error_details_pb2, status_pb2
 
 from lease_broker import v1
-from lease_broker.credentials import Token, TokenError
+from lease_broker.credentials import IllegalTokenError, Token, TokenError
 from lease_broker.errors import Applied, LeaseBrokerError
 from lease_broker.health import CallHealth
 from lease_broker.transport import Broker, Transport
@@ -58,9 +58,9 @@ class CallFailure:
     """Whether the call can have changed something."""
 
     @property
-    def asks_to_wait(self) -> bool:
-        """True if the broker asks to send the request again after some time."""
-        return self.pushback is not None and self.pushback >= 0
+    def wait(self) -> float | None:
+        """The seconds after which the broker asks to send the request again. None: it does not ask."""
+        return self.pushback if self.pushback is not None and self.pushback >= 0 else None
 
 
 @dataclass(frozen=True)
@@ -127,6 +127,11 @@ class Caller:
         self._token = token
         self._on_retry = on_retry or (lambda _event: None)
 
+    @property
+    def has_token_function(self) -> bool:
+        """True if `metadata` calls a function of the user, which may not return."""
+        return self._token is not None and self._token.is_function
+
     def metadata(self, fresh: bool = False) -> list[tuple[str, str]]:
         """Returns the headers of a request. Raises `TokenError` if there is no token."""
         if self._token is None:
@@ -170,15 +175,15 @@ class Caller:
             self._health.note(failure)
             if (
                 failure.code is grpc.StatusCode.UNAUTHENTICATED
-                and not failure.asks_to_wait
+                and failure.wait is None
                 and not fresh_token
                 and self._token
             ):
                 fresh_token, pause = True, 0.0
             elif not may_retry(failure):
                 raise as_error(rpc, failure)
-            elif failure.pushback is not None:
-                pause = failure.pushback
+            elif failure.wait is not None:
+                pause = failure.wait
             else:
                 pause = wait * random.uniform(0.5, 1.0)
                 wait = min(wait * 2, _MAX_WAIT)
@@ -202,7 +207,12 @@ class Caller:
         """Sends a request once. Returns the message of the answer, or the failure."""
         try:
             metadata = self.metadata(fresh_token)
+            if abort is not None and abort.is_set:
+                return CallFailure(grpc.StatusCode.CANCELLED, None, "cancelled", None, applied="no")
             broker = self._transport.route()
+        except IllegalTokenError as error:
+            # As if a broker had refused it: it is asked for once more.
+            return CallFailure(grpc.StatusCode.UNAUTHENTICATED, None, str(error), None, applied="no")
         except (TokenError, OSError) as error:
             # A file that is being replaced, an identity service or a name server that is down.
             return CallFailure(grpc.StatusCode.UNAVAILABLE, None, str(error), None, applied="no")
@@ -229,7 +239,7 @@ class Caller:
         """
         if not may_retry(failure):
             raise as_error("ClaimBatch", failure)
-        pause = _MIN_WAIT if failure.pushback is None else failure.pushback
+        pause = _MIN_WAIT if failure.wait is None else failure.wait
         self._on_retry(RetryEvent("ClaimBatch", failure.code.name, failure.reason, 1, pause))
         return pause
 
@@ -245,7 +255,7 @@ def may_retry(failure: CallFailure) -> bool:
     """Returns True if the same request may succeed later."""
     # The broker sends a pushback of -1 with its own DEADLINE_EXCEEDED. The next attempt has a deadline of its own.
     if failure.pushback is not None and failure.code is not grpc.StatusCode.DEADLINE_EXCEEDED:
-        return failure.asks_to_wait
+        return failure.wait is not None
     match failure.code:
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.DEADLINE_EXCEEDED | grpc.StatusCode.CANCELLED:
             return True

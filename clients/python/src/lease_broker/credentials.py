@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import time
 from collections.abc import Callable
@@ -10,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
+
+from lease_broker.addresses import is_loopback
 
 TokenSource = str | Path | Callable[[], str]
 """A bearer token: the text itself, the `Path` of a file that holds it, or a function that returns it."""
@@ -87,19 +88,24 @@ def check_plaintext(addresses: list[str], credentials: Credentials) -> None:
             )
 
 
-def is_loopback(address: str) -> bool:
-    """Returns True if an address such as "127.0.0.1:50051" or "unix:/run/broker.sock" is on this machine."""
-    if address.startswith("unix:"):
-        return True
-    host = address.rpartition("/")[2].rpartition(":")[0].strip("[]")
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 class TokenError(Exception):
     """The token cannot be read, or its function has raised an error."""
+
+
+class IllegalTokenError(TokenError, ValueError):
+    """The token cannot be sent. The text of the error does not contain it."""
+
+
+def check_token(text: object) -> str:
+    """Returns a token without the white space around it. Raises `IllegalTokenError` if a header cannot hold it."""
+    if not isinstance(text, str):
+        raise IllegalTokenError(f"the token is {type(text).__name__} and not a str")
+    text = text.strip()
+    if not (text.isascii() and text.isprintable()):
+        raise IllegalTokenError(
+            "the token has a character that a header cannot hold: a control character, or one beyond ASCII"
+        )
+    return text
 
 
 class Token:
@@ -107,29 +113,37 @@ class Token:
 
     def __init__(self, source: TokenSource) -> None:
         """Raises `ValueError` if a text is the name of a file: the name would be sent as the token."""
-        if isinstance(source, str) and os.path.exists(source):
-            raise ValueError(f"token: {source} is a file: pass pathlib.Path({source!r})")
+        if isinstance(source, str):
+            source = check_token(source)
+            if os.path.exists(source):
+                raise ValueError(f"token: {source} is a file: pass pathlib.Path({source!r})")
+        elif not callable(source) and not isinstance(source, Path):
+            raise TypeError(f"token is {type(source).__name__}; it must be a str, a Path or a function")
         self._source = source
+        self.is_function = callable(source)
         self._text = ""
         self._read_at = float("-inf")
 
     def text(self, fresh: bool = False) -> str:
         """Returns the token. A file is read again every 10 s, or immediately if `fresh` is true.
 
-        Raises `TokenError`.
+        Raises `TokenError`, and `IllegalTokenError` if it cannot be sent.
         """
         try:
             return self._read(fresh)
-        except Exception as error:
+        except IllegalTokenError:
+            raise
+        except (Exception, SystemExit) as error:
+            # Not KeyboardInterrupt: a client can be in the main thread.
             raise TokenError(f"no token: {type(error).__name__}: {error}") from error
 
     def _read(self, fresh: bool) -> str:
         if callable(self._source):
-            return self._source()
+            return check_token(self._source())
         if isinstance(self._source, str):
             return self._source
         now = time.monotonic()
         if fresh or now - self._read_at >= FILE_INTERVAL:
-            self._text = self._source.read_text().strip()
+            self._text = check_token(self._source.read_text())
             self._read_at = now
         return self._text

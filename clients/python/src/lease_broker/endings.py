@@ -47,11 +47,11 @@ def completed(lease: HeldLease, result: Result | None = None) -> Ending:
 
 def failed(lease: HeldLease, text: str, after: float | None = None, dead: bool = False) -> Ending:
     """Returns the ending of an item that failed with a text."""
-    message = v1.Failure(
-        lease_id=lease.id, error_message=text[:_MAX_ERROR_LENGTH], dead_letter=dead, checkpoint=lease.new_checkpoint
-    )
+    # A name of a file can have halves of characters, which no message can hold.
+    text = text[:_MAX_ERROR_LENGTH].encode(errors="replace").decode()
+    message = v1.Failure(lease_id=lease.id, error_message=text, dead_letter=dead, checkpoint=lease.new_checkpoint)
     if after is not None:
-        message.retry_delay.CopyFrom(duration(after))
+        message.retry_delay.CopyFrom(duration(after, "after"))
     return Ending(lease, "Fail", message)
 
 
@@ -59,7 +59,7 @@ def released(lease: HeldLease, after: float | None = None) -> Ending:
     """Returns the ending of an item that is released."""
     message = v1.Release(lease_id=lease.id, checkpoint=lease.new_checkpoint)
     if after is not None:
-        message.delay.CopyFrom(duration(after))
+        message.delay.CopyFrom(duration(after, "after"))
     return Ending(lease, "Release", message)
 
 
@@ -72,7 +72,17 @@ def of_return(leases: list[HeldLease], is_batch: bool, result: object) -> list[E
     if not isinstance(result, Mapping):
         text = f"TypeError: the handler of a batch returned {type(result).__name__} and not a dict or None"
         return [failed(lease, text) for lease in leases]
+    check_items(leases, result)
     return [of_result(lease, result.get(lease.item)) for lease in leases]
+
+
+def check_items(leases: list[HeldLease], by_item: Mapping[Any, object]) -> None:
+    """Raises `ValueError` if a key, such as the key of a row, is no item of the batch: its result would be lost."""
+    if sum(lease.item in by_item for lease in leases) == len(by_item):
+        return
+    items = [lease.item for lease in leases]
+    odd = next(name for name in by_item if name not in items)
+    raise ValueError(f"{odd!r} is no item of the batch; name an item by the object that the handler got")
 
 
 def of_result(lease: HeldLease, result: object) -> Ending:
@@ -86,7 +96,7 @@ def of_result(lease: HeldLease, result: object) -> Ending:
         return failed(lease, text)
     try:
         return completed(lease, result)
-    except (TypeError, ValueError) as error:
+    except Exception as error:
         return failed(lease, error_text(error))
 
 
@@ -97,6 +107,7 @@ def of_raise(
     if not isinstance(error, BatchError):
         return [of_error(lease, error, cause, time_limit) for lease in leases]
     errors = error.errors
+    check_items(leases, errors)
     return [
         of_error(lease, errors[lease.item], cause, time_limit) if lease.item in errors else completed(lease)
         for lease in leases
@@ -105,13 +116,16 @@ def of_raise(
 
 def of_error(lease: HeldLease, error: BaseException, cause: Cause | None, time_limit: float | None) -> Ending:
     """Returns the ending of one item for an exception."""
-    match error:
-        case Retry():
-            return failed(lease, error_text(error), after=error.after)
-        case DeadLetter():
-            return failed(lease, error_text(error), dead=True)
-        case Release():
-            return released(lease, error.after)
+    try:
+        match error:
+            case Retry():
+                return failed(lease, error_text(error), after=error.after)
+            case DeadLetter():
+                return failed(lease, error_text(error), dead=True)
+            case Release():
+                return released(lease, error.after)
+    except Exception as odd:
+        return failed(lease, f"{error_text(error)} ({error_text(odd)})")
     if cause == "shutdown":
         return released(lease)
     if cause == "time_limit" and isinstance(error, (Cancelled, asyncio.CancelledError)):
@@ -123,7 +137,7 @@ def error_text(error: BaseException) -> str:
     """Returns the text of an error that is stored on the row."""
     try:
         message = str(error)
-    except Exception:
+    except BaseException:
         message = ""
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from lease_broker.item import Item
@@ -79,6 +79,23 @@ class Cancelled(Exception):
     def __init__(self, cause: Cause) -> None:
         super().__init__(cause)
         self.cause = cause
+
+
+MAX_SECONDS = 315_576_000_000
+"""The longest duration of the API: 10,000 years."""
+
+
+def check_seconds(name: str, value: Any) -> float:
+    """Returns a duration in seconds. Raises `ValueError` with its name if a message cannot hold it."""
+    try:
+        # Infinity and NaN are out of the range too.
+        fits = 0 <= value <= MAX_SECONDS
+    except TypeError:
+        fits = False
+    if not fits:
+        raise ValueError(f"{name} is {value!r}; it must be a number of seconds from 0 to {MAX_SECONDS}")
+    seconds: float = value
+    return seconds
 
 
 def seconds(duration: timedelta | float | None) -> float | None:

@@ -122,6 +122,7 @@ class Events:
                 continue
             try:
                 self._observer(event)
-            except Exception:
+            except BaseException:
+                # Also SystemExit. If this thread ended, the worker would wait for it for ever.
                 self._observer = None
                 self._logger.exception("the observer of events raised an error and is ignored from now on")

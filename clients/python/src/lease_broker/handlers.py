@@ -54,6 +54,8 @@ def wrap(handler: Callable[..., Any], middleware: Sequence[Middleware]) -> Calla
     wrapped = handler if takes_any or len(positional) >= 2 else lambda item, _context: handler(item)
     for each in reversed(middleware):
         wrapped = each(wrapped)
+        if not callable(wrapped):
+            raise TypeError(f"a middleware has returned {type(wrapped).__name__} and not a handler")
     return wrapped
 
 

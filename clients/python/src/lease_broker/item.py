@@ -107,7 +107,7 @@ def new_item(columns: Row, delay: timedelta | float | None, trace_parent: str = 
     message = v1.NewItem(columns=row_to_messages(columns), trace_parent=trace_parent)
     wait = seconds(delay)
     if wait is not None:
-        message.delay.CopyFrom(duration(wait))
+        message.delay.CopyFrom(duration(wait, "delay"))
     return message
 
 

@@ -1,11 +1,14 @@
 """The keeper: sends heartbeats, and watches the times of leases and handlers.
 
 It has its own thread and its own connection. Neither a handler nor a waiting claim delays a heartbeat. It never waits
-for an answer: answers arrive in a thread of gRPC.
+for an answer: answers arrive in a thread of gRPC. It sends without the worker's lock, and calls a token function in
+another thread, because the function may not return.
 """
 
 from __future__ import annotations
 
+import threading
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -23,6 +26,17 @@ from lease_broker.values import duration_seconds
 _LONGEST_SLEEP = 1.0
 
 
+@dataclass(slots=True)
+class Beat:
+    """A heartbeat that is to be sent."""
+
+    leases: list[HeldLease]
+    checkpoints: list[bytes | None]
+    request: v1.HeartbeatRequest
+    timeout: float
+    period: float
+
+
 class Keeper:
     """Keeps the leases of a worker until it is closed."""
 
@@ -33,6 +47,9 @@ class Keeper:
         self._closed = False
         self._health = health
         self._needs_fresh_token = False
+        self._due: list[Beat] = []
+        self._sender: threading.Thread | None = None
+        """The thread that calls the token function."""
 
     def close(self) -> None:
         """Makes `run` return. No further heartbeat is sent."""
@@ -43,14 +60,19 @@ class Keeper:
     def run(self) -> None:
         """Sends heartbeats until `close`."""
         state = self._state
-        with state.lock:
-            while not self._closed:
+        while not self._closed:
+            with state.lock:
                 now = state.now()
                 wake = min(self.look(now), now + _LONGEST_SLEEP)
-                state.clock.wait(max(wake - state.now(), 0.001))
+                if not self._due and not self._closed:
+                    state.clock.wait(max(wake - state.now(), 0.001))
+            self.send()
 
     def look(self, now: float) -> float:
-        """Acts on the times of leases and handlers, and sends heartbeats that are due. Returns when to look again."""
+        """Acts on the times of leases and handlers. Prepares heartbeats for `send`. Returns when to look again.
+
+        Is called with the worker's lock.
+        """
         state = self._state
         wake = state.watch(now)
         if state.options.heartbeat and state.next_beat <= now:
@@ -58,7 +80,7 @@ class Keeper:
         return min(wake, state.next_beat) if state.options.heartbeat else wake
 
     def _beat(self, now: float) -> None:
-        """Sends heartbeats for all leases. Sets the time of the next ones."""
+        """Prepares heartbeats for all leases. Sets the time of the next ones."""
         leases = [lease for lease in self._state.held.values() if lease.wants_heartbeat]
         if not leases:
             self._state.next_beat = float("inf")
@@ -71,22 +93,45 @@ class Keeper:
         for lease in leases:
             size += len(lease.id) + len(lease.new_checkpoint or b"") + 16
             if group and (len(group) == MAX_ITEMS or size > MAX_BYTES):
-                self._send(group, timeout, period)
+                self._prepare(group, timeout, period)
                 group, size = [], len(lease.id) + len(lease.new_checkpoint or b"") + 16
             group.append(lease)
-        self._send(group, timeout, period)
+        self._prepare(group, timeout, period)
 
-    def _send(self, leases: list[HeldLease], timeout: float, period: float) -> None:
+    def _prepare(self, leases: list[HeldLease], timeout: float, period: float) -> None:
         # Without a duration the broker extends each lease by the duration of its claim.
         checkpoints = [lease.new_checkpoint for lease in leases]
         request = v1.HeartbeatRequest(queue=self._state.options.queue)
         for lease, checkpoint in zip(leases, checkpoints, strict=True):
             request.renewals.add(lease_id=lease.id, checkpoint=checkpoint)
-        sent_at = self._state.now()
+        self._due.append(Beat(leases, checkpoints, request, timeout, period))
+
+    def send(self) -> None:
+        """Sends the heartbeats that were prepared."""
+        with self._state.lock:
+            beats, self._due = self._due, []
+        if not beats:
+            return
+        if not self._caller.has_token_function:
+            self._send(beats)
+        elif self._sender is None or not self._sender.is_alive():
+            self._sender = threading.Thread(target=self._send, args=(beats,), name="lease-broker-beat", daemon=True)
+            self._sender.start()
+        else:
+            text = "the token function has not returned since the last heartbeat"
+            self._note_failure(CallFailure(grpc.StatusCode.UNAVAILABLE, None, text, None), beats[0].period)
+
+    def _send(self, beats: list[Beat]) -> None:
+        for beat in beats:
+            self._send_one(beat)
+
+    def _send_one(self, beat: Beat) -> None:
+        leases, checkpoints, period = beat.leases, beat.checkpoints, beat.period
         try:
             metadata = self._caller.metadata(self._needs_fresh_token)
             broker = self._transport.route()
-            future = broker.start("Heartbeat", request, timeout, metadata)
+            sent_at = self._state.now()
+            future = broker.start("Heartbeat", beat.request, beat.timeout, metadata)
         except (TokenError, OSError) as error:
             self._note_failure(CallFailure(grpc.StatusCode.UNAVAILABLE, None, str(error), None), period)
             return
@@ -111,7 +156,8 @@ class Keeper:
                 refused = self._note(leases, checkpoints, sent_at, answer)
                 if refused:
                     with self._state.lock:
-                        self._send(refused, timeout, period)
+                        self._prepare(refused, beat.timeout, period)
+                        self._state.clock.notify()
 
         future.add_done_callback(on_answer)
 

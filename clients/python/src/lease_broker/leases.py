@@ -73,7 +73,7 @@ class Shared:
     def __init__(self, logger: logging.Logger) -> None:
         self.logger = logger
         self.max_checkpoint = 65_536
-        """The largest checkpoint that the queue accepts, as far as the worker knows. The broker refuses others."""
+        """A size in bytes. The queue refuses larger checkpoints. Its own limit may be lower."""
 
 
 # One for all contexts: it is held for moments only, and a lock for each handler costs more.
@@ -140,12 +140,15 @@ class Context:
         """Stores how far the work has come. The next attempt finds it in `Item.checkpoint`.
 
         The next heartbeat carries it, and so does the call that fails or releases the item. In a batch `item` names the
-        item; without it the checkpoint is stored for all of them. Raises `ValueError` if it is larger than the queue
-        accepts, as far as the worker knows.
+        item; without it the checkpoint is stored for all of them. Raises `ValueError` if the worker knows that the
+        queue refuses its size.
         """
         limit = self._shared.max_checkpoint
         if len(data) > limit:
-            raise ValueError(f"the checkpoint has {len(data)} bytes; the queue accepts {limit}")
+            text = (
+                f"the checkpoint has {len(data)} bytes; the queue refuses more than {limit}, and its limit may be lower"
+            )
+            raise ValueError(text)
         for lease in self._leases:
             if item is None or lease.item is item:
                 lease.new_checkpoint = bytes(data)
@@ -197,5 +200,5 @@ class Context:
         for function in functions:
             try:
                 function()
-            except Exception:
+            except BaseException:
                 self.logger.exception("a function given to on_cancel has raised an error")

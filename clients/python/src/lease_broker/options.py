@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypedDict
 
-from lease_broker.errors import seconds
+from lease_broker.errors import check_seconds, seconds
 from lease_broker.events import Observer
 from lease_broker.handlers import Middleware
 
@@ -94,12 +94,12 @@ class Options:
                 raise ValueError(f"{name} is {value}; it must be a whole number and at least 1")
         if self.batch is not None and self.batch > _MAX_ITEMS_PER_CALL:
             raise ValueError(f"batch is {self.batch}; a call returns at most {_MAX_ITEMS_PER_CALL} items")
-        for name in ("lease", "time_limit", "stuck_after"):
+        for name in _DURATIONS:
             value = getattr(self, name)
-            if value is not None and value <= 0:
+            if value is not None:
+                check_seconds(name, value)
+            if value == 0 and name != "wait":
                 raise ValueError(f"{name} is {value}; it must be greater than 0")
-        if self.wait < 0:
-            raise ValueError(f"wait is {self.wait}; it must not be negative")
         if isinstance(self.groups, str) or not all(isinstance(group, str) for group in self.groups):
             raise ValueError(f"groups is {self.groups!r}; it must be a list of texts")
         if len(self.groups) > _MAX_GROUPS:

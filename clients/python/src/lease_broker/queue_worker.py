@@ -23,8 +23,12 @@ from lease_broker.transport import Transport
 
 CANCEL_GRACE = 5.0
 """The seconds that a cancelled handler has to stop when the worker stops."""
-_LAST_SETTLE_SECONDS = 5.0
+LAST_SETTLE_SECONDS = 5.0
 """The seconds that remain afterwards for settlements that no broker answers."""
+JOIN_SECONDS = 1.0
+"""The seconds for the end of a thread that has nothing more to do. Only a token function can take longer."""
+STOP_SECONDS = CANCEL_GRACE + LAST_SETTLE_SECONDS + JOIN_SECONDS
+"""The seconds after the grace in which a stop ends, also if a token function does not return."""
 _RESTART_SECONDS = 0.5
 
 
@@ -56,30 +60,37 @@ class QueueWorker:
         self.events = Events(options.queue, options.on_event, options.logger)
         self.state = State(options, self.events)
         self._threads: dict[str, threading.Thread] = {}
+        self._is_over = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def is_async(self) -> bool:
         """True if the handler needs an event loop."""
         return self.handler is not None and is_async(self.handler)
 
-    def start(self, connections: Connections, on_fatal: Callable[[Exception], None]) -> None:
-        """Starts the threads."""
+    def prepare(self) -> None:
+        """Checks the handler. Starts nothing. Raises an error if `start` cannot succeed."""
         if self.handler is None:
             raise ValueError(f"queue {self.options.queue} has no handler: decorate a function with @worker.handler")
-        state = self.state
         try:
-            loop = asyncio.get_running_loop()
+            self._loop = asyncio.get_running_loop()
         except RuntimeError:
-            loop = None
-        handler = wrap(self.handler, self.options.middleware)
+            self._loop = None
+            if self.is_async:
+                text = "an async handler needs a running event loop: use run, or start within the loop"
+                raise RuntimeError(text) from None
+        self._wrapped = wrap(self.handler, self.options.middleware)
+
+    def start(self, connections: Connections, on_fatal: Callable[[Exception], None]) -> None:
+        """Starts the threads, after `prepare`."""
+        state, handler, loop = self.state, self._wrapped, self._loop
         self._runner: Runner
-        if self.is_async:
-            if loop is None:
-                raise RuntimeError("an async handler needs a running event loop: use run, or start within the loop")
-            self._runner = AsyncRunner(state, handler, loop)
+        if self.is_async and loop is not None:
+            self._runner = AsyncRunner(state, handler, loop, on_fatal)
         else:
             self._runner = ThreadRunner(state, handler, loop)
         state.start_runs, state.replace_slot = self._runner.start_runs, self._runner.replace_slot
+        state.watch_runner = self._runner.watch
         self._on_fatal = on_fatal
         caller = Caller(connections.calls, connections.token, self._on_retry, connections.health)
         self._poller = Poller(state, caller, connections.health, on_fatal)
@@ -100,26 +111,37 @@ class QueueWorker:
         """Stops in order. `hurry` cancels the handlers at once."""
         state = self.state
         self.events.emit("stopping")
+        begun = state.now()
         with state.lock:
-            state.settle_until = state.now() + grace + CANCEL_GRACE + _LAST_SETTLE_SECONDS
+            state.settle_until = begun + grace + CANCEL_GRACE + LAST_SETTLE_SECONDS
             state.stop()
         self._poller.stop()
-        self._threads["poller"].join()
-        self._poller.release_abandoned(forget=False)
-        self._wait_for_handlers(grace, hurry)
+        if self._join("poller", JOIN_SECONDS):
+            self._poller.release_abandoned(forget=False)
+        self._wait_for_handlers(begun + grace - state.now(), hurry)
         with state.lock:
             state.cancel_all()
         self._wait_for_handlers(CANCEL_GRACE)
         with state.lock:
             self.left_handlers = state.leave_handlers()
         self._settler.close()
-        self._threads["settler"].join()
+        ends = self._join("settler", state.settle_until - state.now())
         self._keeper.close()
-        self._threads["keeper"].join()
-        self._poller.release_abandoned(forget=True)
+        if self._join("keeper", JOIN_SECONDS) and ends:
+            self._poller.release_abandoned(forget=True)
+        self._is_over = True
         self._runner.close()
         self.events.emit("stopped")
         self.events.close()
+
+    def _join(self, name: str, limit: float) -> bool:
+        """Waits for the end of a thread. Returns False if the thread goes on after `limit` seconds."""
+        thread = self._threads[name]
+        thread.join(max(limit, 0.1))
+        if thread.is_alive():
+            text = "the worker does not wait for its thread %s any longer: has the token function returned?"
+            self.options.logger.warning(text, name)
+        return not thread.is_alive()
 
     def _wait_for_handlers(self, limit: float, stop_early: threading.Event | None = None) -> None:
         """Waits until all handlers have returned."""
@@ -144,6 +166,9 @@ class QueueWorker:
             try:
                 return run()
             except Exception as error:
+                if self._is_over:
+                    # The worker has not waited for this thread, and its connections are closed.
+                    return
                 self.options.logger.exception("a thread of the worker has failed")
                 self.state.takes_items = False
                 self._on_fatal(error)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import contextlib
 import inspect
 import threading
 from collections import deque
@@ -27,6 +26,9 @@ class Runner(Protocol):
     def replace_slot(self) -> None:
         """Makes room for one more handler, because one is stuck."""
 
+    def watch(self) -> None:
+        """Ends the runs that can go no further. Is called with the worker's lock, at least once per second."""
+
     def close(self) -> None:
         """Ends the threads that run no handler."""
 
@@ -38,10 +40,14 @@ def input_of(is_batch: bool, leases: list[HeldLease]) -> Any:
 
 def endings_of_error(state: State, run: Context, leases: list[HeldLease], error: BaseException) -> list[Ending]:
     """Returns the endings for an exception. Logs the stack of one that the handler did not raise on purpose."""
-    if run.cause is None and not isinstance(error, (Retry, DeadLetter, Release, BatchError)):
-        keys = ", ".join(lease.item.key for lease in leases)
-        run.logger.error("the handler failed (%s)", keys, exc_info=error)
-    return endings.of_raise(leases, error, run.cause, state.options.time_limit)
+    try:
+        if run.cause is None and not isinstance(error, (Retry, DeadLetter, Release, BatchError)):
+            keys = ", ".join(lease.item.key for lease in leases)
+            run.logger.error("the handler failed (%s)", keys, exc_info=error)
+        return endings.of_raise(leases, error, run.cause, state.options.time_limit)
+    except BaseException as odd:
+        # The exception is the user's, and so are its methods. Without an ending the lease would be kept for ever.
+        return [endings.failed(lease, endings.error_text(odd)) for lease in leases]
 
 
 class ThreadRunner:
@@ -76,6 +82,9 @@ class ThreadRunner:
     def replace_slot(self) -> None:
         self._threads += 1
         threading.Thread(target=self._work, name=f"lease-broker-handler-{self._threads}", daemon=True).start()
+
+    def watch(self) -> None:
+        """A thread ends by itself."""
 
     def close(self) -> None:
         with self._changed:
@@ -143,7 +152,7 @@ class ThreadRunner:
             run._set_task(task)
             return await work
 
-        if self._loop is None:
+        if self._loop is None or self._loop.is_closed():
             return asyncio.run(as_task())
         try:
             return asyncio.run_coroutine_threadsafe(as_task(), self._loop).result()
@@ -154,7 +163,14 @@ class ThreadRunner:
 class AsyncRunner:
     """Runs each handler as a task of an event loop."""
 
-    def __init__(self, state: State, handler: Callable[..., object], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        state: State,
+        handler: Callable[..., object],
+        loop: asyncio.AbstractEventLoop,
+        on_fatal: Callable[[Exception], None],
+    ) -> None:
+        self._on_fatal = on_fatal
         self._state = state
         self._handler = handler
         self._loop = loop
@@ -164,12 +180,23 @@ class AsyncRunner:
 
     def start_runs(self, runs: list[Context]) -> None:
         if runs:
-            # Without the loop its tasks are gone too.
-            with contextlib.suppress(RuntimeError):
+            try:
                 self._loop.call_soon_threadsafe(self._spawn, runs)
+            except RuntimeError:
+                self.watch()
 
     def replace_slot(self) -> None:
         """A task needs no thread."""
+
+    def watch(self) -> None:
+        """If the loop is closed, its tasks are gone. Releases their items and stops the worker."""
+        state = self._state
+        if not self._loop.is_closed() or not (state.takes_items or state.runs):
+            return
+        state.takes_items = False
+        for run in list(state.runs):
+            state.end(run, [endings.released(lease) for lease in run._leases])
+        self._on_fatal(RuntimeError("the event loop of the handlers is closed: stop the worker before the loop ends"))
 
     def close(self) -> None:
         """A task ends by itself."""
@@ -207,6 +234,9 @@ class AsyncRunner:
     def _end(self, run: Context, results: list[Ending]) -> None:
         """Ends a run after all tasks that are ready, so that their endings share a call."""
         if not self._ended:
+            if self._loop.is_closed():
+                # The task is being destroyed. `watch` ends its run.
+                return
             self._loop.call_soon(self._end_all)
         self._ended.append((run, results))
 

@@ -147,7 +147,12 @@ class Settler:
             )
             check_count(call.rpc, answer.message.results, group)
         except LeaseBrokerError as error:
-            if error.reason in _PERMANENT and len(group) > 1:
+            if call.slots > 0 and (error.field or "").startswith("next"):
+                # The claim is refused and not the endings. The poller's next claim meets the error itself.
+                with state.lock:
+                    self._abandon(call)
+                self._send(self._settlement(call.rpc, group, 0))
+            elif error.reason in _PERMANENT and len(group) > 1:
                 with state.lock:
                     self._abandon(call)
                 for ending in group:

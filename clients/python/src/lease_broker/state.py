@@ -73,6 +73,7 @@ class State:
         self._too_large: set[str] = set()
         self.start_runs: Callable[[list[Context]], None] = lambda _runs: None
         self.replace_slot: Callable[[], None] = lambda: None
+        self.watch_runner: Callable[[], None] = lambda: None
 
     def reserve_slots(self) -> int:
         """Takes the free slots for a claim. Returns their number, which is 0 if the worker takes no items now."""
@@ -250,6 +251,7 @@ class State:
     def watch(self, now: float) -> float:
         """Acts on the times of all leases and handlers. Returns the moment to look again."""
         wake = _NEVER
+        self.watch_runner()
         for lease in list(self.held.values()):
             wake = min(wake, self._watch_lease(lease, now))
         for run in list(self.runs):

@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 
 from lease_broker import v1
+from lease_broker.addresses import list_addresses, split_address
 from lease_broker.credentials import FILE_INTERVAL, Credentials, check_plaintext
 
 SERVICE = "leasebroker.v1.LeaseService"
@@ -109,16 +110,10 @@ class Transport:
     """Channels to one broker or to several. A child process that was forked later cannot use them."""
 
     def __init__(self, address: str | Sequence[str], credentials: Credentials) -> None:
-        addresses = [address] if isinstance(address, str) else list(address)
-        if not addresses:
-            raise ValueError("address: the list is empty")
+        addresses = list_addresses(address)
         check_plaintext(addresses, credentials)
         self._credentials = credentials
         self._name = addresses[0].removeprefix("dns:///") if addresses[0].startswith("dns:///") else None
-        if len(addresses) > 1 and any(address.startswith("dns:") for address in addresses):
-            raise ValueError("address: a list has host:port; dns:///host:port must be alone")
-        for each in [self._name] if self._name else addresses if len(addresses) > 1 else []:
-            split_address(each)
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._closed = False
@@ -230,11 +225,3 @@ class Transport:
             brokers = self._brokers + [broker for _, broker in self._old]
         for broker in brokers:
             broker.close()
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Returns host and port. Raises `ValueError` if the address is not host:port."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
-        raise ValueError(f"{address!r} is not of the form host:port")
-    return host.strip("[]"), int(port)

@@ -15,6 +15,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from lease_broker import v1
+from lease_broker.errors import check_seconds
 
 ColumnValue: TypeAlias = "bool | int | float | str | bytes | datetime | Decimal | None"
 """The value of a column."""
@@ -117,8 +118,9 @@ def to_datetime(message: Timestamp) -> datetime:
     return _EPOCH + timedelta(seconds=message.seconds, microseconds=message.nanos // 1000)
 
 
-def duration(seconds: float) -> Duration:
-    """Returns the message for a duration in seconds."""
+def duration(seconds: float, name: str = "a duration") -> Duration:
+    """Returns the message for a duration in seconds. Raises `ValueError` with its name if a message cannot hold it."""
+    check_seconds(name, seconds)
     whole, nanos = divmod(round(seconds * 1_000_000_000), 1_000_000_000)
     return Duration(seconds=whole, nanos=nanos)
 

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import logging
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from lease_broker.addresses import list_addresses
 from lease_broker.credentials import Credentials, Token, TokenSource, check_plaintext, plaintext
-from lease_broker.errors import seconds
+from lease_broker.errors import check_seconds, seconds
 from lease_broker.handlers import AnyHandler, HandlerT
 from lease_broker.health import CallHealth
 from lease_broker.options import Options, QueueOptions, default_worker_id
-from lease_broker.queue_worker import Connections, QueueWorker
+from lease_broker.queue_worker import STOP_SECONDS, Connections, QueueWorker
 from lease_broker.transport import Transport
 
 if TYPE_CHECKING:
@@ -55,13 +58,11 @@ class Worker:
         """
         self._address = address
         self._credentials = credentials or plaintext()
-        check_plaintext([address] if isinstance(address, str) else list(address), self._credentials)
+        check_plaintext(list_addresses(address), self._credentials)
         self._token = None if token is None else Token(token)
         self._worker_id = default_worker_id() if worker_id is None else worker_id
         self._logger = logger or logging.getLogger("lease_broker")
-        self._grace = seconds(grace) or 0.0
-        if self._grace < 0:
-            raise ValueError(f"grace is {grace}; it must not be negative")
+        self._grace = check_seconds("grace", seconds(grace))
         self._queues: list[QueueWorker] = []
         self._health = CallHealth(address, self._logger, self._on_connection)
         self._error: Exception | None = None
@@ -129,12 +130,19 @@ class Worker:
 
     async def _run_in_loop(self, stop: Callable[[], None]) -> None:
         self.start()
-        waiting = asyncio.get_running_loop().run_in_executor(None, self._stopping.wait)
+
+        def wait_and_stop() -> None:
+            self._stopping.wait()
+            stop()
+
+        # The thread also stops the worker, because a handler can block the loop.
+        stopped = in_thread(wait_and_stop)
         try:
-            await asyncio.shield(waiting)
+            await asyncio.shield(stopped)
         finally:
             self._stopping.set()
-            await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, stop))
+            if not stopped.done():
+                await asyncio.shield(stopped)
 
     def _stop_or_exit(self) -> None:
         """Stops. Ends the process if handlers were left, because their threads or tasks would keep it."""
@@ -153,7 +161,7 @@ class Worker:
         A signal handler can call it. `grace` replaces the option.
         """
         if grace is not None:
-            self._grace = seconds(grace) or 0.0
+            self._grace = check_seconds("grace", seconds(grace))
         if self._stopping.is_set():
             self._hurry.set()
         self._stopping.set()
@@ -176,6 +184,8 @@ class Worker:
             if os.getpid() != self._process:
                 raise RuntimeError("the worker was made before the process has forked: make it in the child")
             if not self._stopping.is_set():
+                for part in self._queues:
+                    part.prepare()
                 calls, heartbeats = (Transport(self._address, self._credentials) for _ in range(2))
                 self._connections = Connections(calls, heartbeats, self._health, self._token)
                 self._health.start()
@@ -189,17 +199,23 @@ class Worker:
         would wait for itself: `request_stop` is for that. Raises `LeaseBrokerError` if the broker
         has refused the worker.
         """
+        limit = None if grace is None else check_seconds("grace", seconds(grace))
         self._stopping.set()
         with self._stop_lock:
             with self._start_lock:
                 connections = self._connections
             if not self._stopped and connections is not None:
-                limit = self._grace if grace is None else seconds(grace) or 0.0
-                stops = [threading.Thread(target=part.stop, args=(limit, self._hurry)) for part in self._queues]
+                limit = self._grace if limit is None else limit
+                stops = [
+                    threading.Thread(target=part.stop, args=(limit, self._hurry), daemon=True) for part in self._queues
+                ]
+                until = time.monotonic() + limit + STOP_SECONDS
                 for each in stops:
                     each.start()
                 for each in stops:
-                    each.join()
+                    each.join(max(until - time.monotonic(), 0.0))
+                if any(each.is_alive() for each in stops):
+                    self._logger.warning("the worker does not wait any longer: has the token function returned?")
                 connections.close()
             self._stopped = True
         if self._error is not None:
@@ -256,3 +272,17 @@ class Worker:
             self.request_stop()
 
         return {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+
+
+def in_thread(function: Callable[[], object]) -> asyncio.Future[object]:
+    """Calls a function in a thread of its own. Long handlers can use all threads of the loop's default executor."""
+    result: concurrent.futures.Future[object] = concurrent.futures.Future()
+
+    def call() -> None:
+        try:
+            result.set_result(function())
+        except BaseException as error:
+            result.set_exception(error)
+
+    threading.Thread(target=call, name="lease-broker-wait").start()
+    return asyncio.wrap_future(result)

@@ -1,0 +1,133 @@
+"""Workers in event loops of a program, against a scripted server."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from scripted import ScriptedServer
+from test_edges import leases, settling_server, until
+from test_settler import lease
+
+from lease_broker import Item, Worker, v1
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    """A server that extends and applies everything."""
+    yield from settling_server()
+
+
+async def handle(_item: Item) -> None:
+    """Returns immediately."""
+
+
+async def start(worker: Worker) -> None:
+    """Starts a worker in a loop that ends with this function."""
+    worker.start()
+
+
+def check_stops(worker: Worker, server: ScriptedServer, caplog: pytest.LogCaptureFixture) -> None:
+    """Checks that a worker stops by itself and has released its only item."""
+    assert worker.wait(10)
+    until(lambda: worker.counters().get("stopped"))
+    assert [each.lease_id for request in server.requests["Release"] for each in request.releases] == ["lease-1"]
+    assert not worker.health()
+    assert "the worker stops: the event loop of the handlers is closed" in caplog.text
+    with pytest.raises(RuntimeError, match="the event loop of the handlers is closed"):
+        worker.stop()
+
+
+def test_claim_after_the_end_of_the_loop_stops_the_worker(
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    closed = threading.Event()
+
+    def claim(_request: Any, _context: Any) -> v1.ClaimBatchResponse:
+        assert closed.wait(10)
+        return v1.ClaimBatchResponse(leases=[lease("1", 2)])
+
+    server.answer("ClaimBatch", claim)
+    worker = Worker(server.address, "work", handle, wait=0)
+    asyncio.run(start(worker))
+    closed.set()
+    check_stops(worker, server, caplog)
+
+
+def test_loop_that_is_closed_under_a_handler_stops_the_worker(
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.answer("ClaimBatch", lambda _request, _context: v1.ClaimBatchResponse(leases=[lease("1", 2)]))
+    tasks: list[Any] = []
+
+    async def handler(_item: Item) -> None:
+        tasks.append(asyncio.current_task())
+        await asyncio.sleep(60)
+
+    worker = Worker(server.address, "work", handler, wait=0)
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(start(worker))
+    while not tasks:
+        loop.run_until_complete(asyncio.sleep(0.01))
+    loop.close()
+    check_stops(worker, server, caplog)
+    # Otherwise the garbage collector ends the task in another test, whose log then has it.
+    task: Any = tasks.pop()
+    task.get_coro().close()
+    task._log_destroy_pending = False
+
+
+@pytest.mark.parametrize("blocks", ["loop", "executor"])
+def test_stop_begins_while_handlers_block(server: ScriptedServer, blocks: str) -> None:
+    leases(server, "1")
+    released = threading.Event()
+
+    async def handler(_item: Item) -> None:
+        if blocks == "loop":
+            released.wait(30)
+            return
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        await asyncio.to_thread(released.wait, 30)
+
+    worker = Worker(server.address, "work", handler, wait=0)
+
+    def stop() -> None:
+        until(lambda: worker.counters().get("started"))
+        worker.request_stop()
+        try:
+            until(lambda: worker.counters().get("stopping"))
+        finally:
+            released.set()
+
+    async def main() -> None:
+        stopping = threading.Thread(target=stop)
+        stopping.start()
+        await worker.run_async()
+        stopping.join()
+
+    asyncio.run(main())
+    assert worker.counters()["completed"] == 1
+
+
+def test_awaitable_after_the_end_of_the_loop_runs_in_its_own(server: ScriptedServer) -> None:
+    leases(server, "1")
+    closed, ran = threading.Event(), threading.Event()
+
+    def handler(_item: Item) -> Any:
+        async def work() -> None:
+            ran.set()
+
+        assert closed.wait(10)
+        return work()
+
+    worker = Worker(server.address, "work", handler, wait=0)
+    asyncio.run(start(worker))
+    closed.set()
+    until(lambda: worker.counters().get("completed"))
+    worker.stop()
+    assert ran.is_set()
