@@ -1,0 +1,76 @@
+package com.example.leasebroker;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.google.protobuf.Any;
+import com.google.rpc.BadRequest;
+import com.google.rpc.Code;
+import io.grpc.InsecureServerCredentials;
+import io.grpc.Metadata;
+import io.grpc.Status;
+import io.grpc.StatusRuntimeException;
+import io.grpc.protobuf.StatusProto;
+import java.io.IOException;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/** Mistakes of the program and odd answers of a broker. They lose no item, and end neither a thread nor the worker. */
+class MistakesTest {
+  private static final Duration FOREVER = Duration.ofSeconds(Long.MAX_VALUE);
+
+  private final Watcher events = new Watcher();
+  private ScriptedBroker broker;
+
+  @BeforeEach
+  void start() throws IOException {
+    broker = new ScriptedBroker(InsecureServerCredentials.create());
+  }
+
+  @AfterEach
+  void close() {
+    broker.close();
+  }
+
+  private Worker.Builder builder(Handler handler) {
+    return Worker.builder(broker.address(), "work", handler).onEvent(events);
+  }
+
+  /** Runs a worker until an event has happened. */
+  private Event work(Worker.Builder builder, Event.Name until) throws InterruptedException {
+    Worker worker = builder.build();
+    worker.start();
+    events.await(until, 1);
+    worker.stop(Duration.ZERO);
+    return events.find(until);
+  }
+
+  @Test
+  void refusedNextClaimDoesNotRefuseTheCompletion() {
+    BadRequest fields = BadRequest.newBuilder().addFieldViolations(BadRequest.FieldViolation.newBuilder().setField("next.lease_duration")).build();
+    StatusRuntimeException refused =
+        StatusProto.toStatusRuntimeException(
+            com.google.rpc.Status.newBuilder().setCode(Code.INVALID_ARGUMENT_VALUE).addDetails(Any.pack(fields)).build());
+    Handler handler =
+        (item, context) -> {
+          broker.completeErrors.add(refused);
+          broker.claimErrors.add(refused);
+          return null;
+        };
+    assertEquals("ClaimBatch", assertThrows(LeaseBrokerException.class, builder(handler).build()::run).rpc());
+    assertEquals(1, events.count(Event.Name.COMPLETED));
+    assertEquals(0, events.count(Event.Name.REFUSED));
+    assertEquals(1, broker.completes.size());
+    assertFalse(broker.completes.get(0).hasNext());
+  }
+}
