@@ -9,6 +9,7 @@ import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
 import io.grpc.stub.MetadataUtils;
 import java.io.IOException;
+import java.util.Objects;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
@@ -144,9 +145,11 @@ class Caller {
     if (token != null) {
       Metadata headers = new Metadata();
       try {
-        headers.put(AUTHORIZATION, "Bearer " + token.token(fresh));
-      } catch (IOException | RuntimeException error) {
-        return new Attempt<>(null, Failure.of(Status.Code.UNAUTHENTICATED, "the token cannot be read: " + error, Failure.APPLIED_NO));
+        headers.put(AUTHORIZATION, "Bearer " + Objects.requireNonNull(token.token(fresh), "it is null"));
+      } catch (Throwable error) {
+        // It is the program's, so it can throw anything. A file can be missing for a moment while it is replaced.
+        String text = "the token cannot be read: " + Ending.errorText(error);
+        return failed(Failure.of(Status.Code.UNAVAILABLE, text, Failure.APPLIED_NO), abort);
       }
       stub = stub.withInterceptors(MetadataUtils.newAttachHeadersInterceptor(headers));
     }

@@ -73,4 +73,35 @@ class MistakesTest {
     assertEquals(1, broker.completes.size());
     assertFalse(broker.completes.get(0).hasNext());
   }
+
+  @Test
+  void tokenThatCannotBeReadIsReadAgain() throws Exception {
+    broker.token = "known";
+    TokenSource token =
+        fresh -> {
+          if (events.count(Event.Name.RETRY) == 0) {
+            throw new IOException("no such file");
+          }
+          return "known";
+        };
+    work(builder((item, context) -> null).token(token), Event.Name.COMPLETED);
+    Event retry = events.find(Event.Name.RETRY);
+    assertEquals("UNAVAILABLE", retry.retry().code());
+    assertEquals("the token cannot be read: IOException: no such file", retry.error());
+  }
+
+  @Test
+  void tokenFunctionThatThrowsAnErrorOrReturnsNullIsCalledAgain() throws Exception {
+    broker.token = "known";
+    TokenSource token =
+        fresh -> {
+          long retries = events.count(Event.Name.RETRY);
+          if (retries == 0) {
+            throw new AssertionError("a bug");
+          }
+          return retries == 1 ? null : "known";
+        };
+    work(builder((item, context) -> null).token(token), Event.Name.COMPLETED);
+    assertTrue(events.count(Event.Name.RETRY) >= 2);
+  }
 }
