@@ -110,7 +110,7 @@ class Caller {
         fresh = true;
       } else if (!failure.mayPass()) {
         throw new LeaseBrokerException(rpc, failure);
-      } else if (failure.pushbackNanos() != null) {
+      } else if (failure.asksToWait()) {
         wait = failure.pushbackNanos();
       } else {
         wait = jitter(backoff);

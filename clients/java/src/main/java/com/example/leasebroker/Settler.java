@@ -214,7 +214,7 @@ final class Settler {
       onFatal.accept(new LeaseBrokerException("ClaimBatch", failure));
       return;
     }
-    long wait = failure.pushbackNanos() != null ? failure.pushbackNanos() : Caller.firstBackoff();
+    long wait = failure.asksToWait() ? failure.pushbackNanos() : Caller.firstBackoff();
     caller.noteRetry("ClaimBatch", failure, 1, wait);
     CompletableFuture.delayedExecutor(wait, TimeUnit.NANOSECONDS, executor).execute(() -> state.update(() -> state.returnSlots(slots)));
   }

@@ -104,4 +104,16 @@ class MistakesTest {
     work(builder((item, context) -> null).token(token), Event.Name.COMPLETED);
     assertTrue(events.count(Event.Name.RETRY) >= 2);
   }
+
+  @Test
+  void deadlineOfTheBrokerIsFollowedByTheUsualWaits() {
+    Metadata trailers = new Metadata();
+    trailers.put(Metadata.Key.of("grpc-retry-pushback-ms", Metadata.ASCII_STRING_MARSHALLER), "-1");
+    broker.wake = call -> Status.DEADLINE_EXCEEDED.asRuntimeException(trailers);
+    try (Client client = Client.builder(broker.address()).timeout(Duration.ofMillis(800)).build()) {
+      assertThrows(LeaseBrokerException.class, () -> client.wake("work"));
+    }
+    int calls = broker.wakes.get();
+    assertTrue(calls >= 2 && calls <= 5, calls + " calls");
+  }
 }
