@@ -195,7 +195,7 @@ final class State {
     }
     effects.add(() -> start.accept(started));
     if (options.timeLimit() != null) {
-      wakeKeeper(now + options.timeLimit().toNanos());
+      wakeKeeper(now + Values.nanos(options.timeLimit()));
     }
     returnSlots(slots - started.size());
   }
@@ -343,7 +343,7 @@ final class State {
 
   /** The nanoseconds without an answer after which the worker is not healthy. */
   long longestLease() {
-    long longest = options.lease() == null ? 0 : options.lease().toNanos();
+    long longest = options.lease() == null ? 0 : Values.nanos(options.lease());
     for (HeldLease lease : held.values()) {
       longest = Math.max(longest, lease.duration);
     }

@@ -116,4 +116,29 @@ class MistakesTest {
     int calls = broker.wakes.get();
     assertTrue(calls >= 2 && calls <= 5, calls + " calls");
   }
+
+  @Test
+  void endlessTimesOfTheOptionsAreNoLimits() throws Exception {
+    Worker worker = builder((item, context) -> null).lease(FOREVER).wait(FOREVER).timeLimit(FOREVER).stuckAfter(FOREVER).grace(FOREVER).build();
+    worker.start();
+    events.await(Event.Name.COMPLETED, 1);
+    assertTrue(worker.health());
+    worker.stop();
+    assertEquals(1, events.count(Event.Name.STOPPED));
+    try (Client client = Client.builder(broker.address()).timeout(FOREVER).build()) {
+      client.wake("work");
+    }
+  }
+
+  @Test
+  void delaysOfABrokerAreCut() {
+    assertEquals(Values.LONGEST, Values.nanos(Values.duration(FOREVER)));
+    assertEquals(-Values.LONGEST, Values.nanos(Values.duration(FOREVER.negated())));
+  }
+
+  @Test
+  void textOfAnEndlessTimeLimitIsWritten() {
+    assertEquals("time limit of " + Long.MAX_VALUE + " s", Ending.timeLimitText(FOREVER));
+    assertEquals("time limit of 1.5 s", Ending.timeLimitText(Duration.ofMillis(1_500)));
+  }
 }
