@@ -141,4 +141,34 @@ class MistakesTest {
     assertEquals("time limit of " + Long.MAX_VALUE + " s", Ending.timeLimitText(FOREVER));
     assertEquals("time limit of 1.5 s", Ending.timeLimitText(Duration.ofMillis(1_500)));
   }
+
+  @Test
+  void batchErrorOfAnotherItemFailsTheBatch() throws Exception {
+    Item other = Item.of("1", Map.of());
+    List<BatchHandler> handlers =
+        List.of(
+            (items, context) -> {
+              throw new BatchException(Map.of(other, new IOException("refused")));
+            },
+            (items, context) -> Map.of(other, Result.ofColumns(Map.of("Total", 1))));
+    for (BatchHandler handler : handlers) {
+      try (ScriptedBroker own = new ScriptedBroker(InsecureServerCredentials.create())) {
+        Watcher seen = new Watcher();
+        Worker worker = Worker.batchBuilder(own.address(), "work", 2, handler).onEvent(seen).build();
+        worker.start();
+        seen.await(Event.Name.FAILED, 1);
+        worker.stop(Duration.ZERO);
+        String text = "IllegalArgumentException: item 1 is no item of this batch: use the objects that the handler was given as keys";
+        assertEquals(text, seen.find(Event.Name.FAILED).error());
+        assertEquals(0, seen.count(Event.Name.COMPLETED));
+      }
+    }
+  }
+
+  @Test
+  void itemWithoutAnExceptionIsRefused() {
+    Map<Item, Throwable> errors = new java.util.HashMap<>();
+    errors.put(Item.of("1", Map.of()), null);
+    assertThrows(NullPointerException.class, () -> new BatchException(errors));
+  }
 }
