@@ -9,7 +9,6 @@ import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
 import io.grpc.stub.MetadataUtils;
 import java.io.IOException;
-import java.util.Objects;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
@@ -145,7 +144,7 @@ class Caller {
     if (token != null) {
       Metadata headers = new Metadata();
       try {
-        headers.put(AUTHORIZATION, "Bearer " + Objects.requireNonNull(token.token(fresh), "it is null"));
+        headers.put(AUTHORIZATION, "Bearer " + BearerToken.check(token.token(fresh)));
       } catch (Throwable error) {
         // It is the program's, so it can throw anything. A file can be missing for a moment while it is replaced.
         String text = "the token cannot be read: " + Ending.errorText(error);

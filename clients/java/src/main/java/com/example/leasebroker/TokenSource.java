@@ -14,12 +14,17 @@ public interface TokenSource {
    */
   String token(boolean fresh) throws IOException;
 
-  /** A token that never changes. Throws if the text is the name of a file: the name would be sent as the token. */
+  /**
+   * A token that never changes. White space around it is removed, as around every token.
+   *
+   * @throws IllegalArgumentException if the text cannot be sent, or is the name of a file: the name would be sent as the token
+   */
   static TokenSource of(String token) {
     if (!token.isBlank() && token.length() < 1_024 && new java.io.File(token).exists()) {
       throw new IllegalArgumentException("token: " + token + " is a file: use TokenSource.ofFile");
     }
-    return fresh -> token;
+    String checked = BearerToken.check(token);
+    return fresh -> checked;
   }
 
   /** A token in a file, which is read again every 10 s, and after the broker has refused the token. */
@@ -32,7 +37,7 @@ public interface TokenSource {
       @Override
       public synchronized String token(boolean fresh) throws IOException {
         if (fresh || token == null || System.nanoTime() - readAt >= INTERVAL_NANOS) {
-          token = Files.readString(path).strip();
+          token = Files.readString(path);
           readAt = System.nanoTime();
         }
         return token;

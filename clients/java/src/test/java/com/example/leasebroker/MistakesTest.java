@@ -171,4 +171,34 @@ class MistakesTest {
     errors.put(Item.of("1", Map.of()), null);
     assertThrows(NullPointerException.class, () -> new BatchException(errors));
   }
+
+  private String wakeError(TokenSource token) {
+    try (Client client = Client.builder(broker.address()).token(token).timeout(Duration.ofMillis(300)).build()) {
+      return assertThrows(LeaseBrokerException.class, () -> client.wake("work")).getMessage();
+    }
+  }
+
+  @Test
+  void whiteSpaceAroundATokenIsRemoved() {
+    broker.token = "known";
+    for (TokenSource token : List.<TokenSource>of(fresh -> "known\r\n", TokenSource.of(" known\n"))) {
+      try (Client client = Client.builder(broker.address()).token(token).build()) {
+        client.wake("work");
+      }
+    }
+    assertEquals(2, broker.wakes.get());
+  }
+
+  @Test
+  void malformedTokenIsAnErrorWithoutTheToken() {
+    for (String token : List.of("secr\net", "secr\u00e9t", "secr\u0000t")) {
+      String error = wakeError(fresh -> token);
+      assertTrue(error.contains("the token cannot be read") && error.contains("character 5"), error);
+      assertFalse(error.contains("secr"), error);
+      error = assertThrows(IllegalArgumentException.class, () -> TokenSource.of(token)).getMessage();
+      assertTrue(error.contains("token") && !error.contains("secr"), error);
+    }
+    assertTrue(wakeError(fresh -> " ").contains("the token is empty"));
+    assertEquals(0, broker.wakes.get());
+  }
 }
