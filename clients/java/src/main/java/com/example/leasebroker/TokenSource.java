@@ -4,7 +4,10 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
-/** The source of a bearer token. It is asked before each attempt to send a request. */
+/**
+ * The source of a bearer token. It is asked before each attempt to send a request, in a thread of its own. Attempts that wait for
+ * it share its answer. If it throws, the attempt is made again later.
+ */
 @FunctionalInterface
 public interface TokenSource {
   /**
@@ -24,12 +27,12 @@ public interface TokenSource {
       throw new IllegalArgumentException("token: " + token + " is a file: use TokenSource.ofFile");
     }
     String checked = BearerToken.check(token);
-    return fresh -> checked;
+    return (BearerToken.BuiltIn) fresh -> checked;
   }
 
   /** A token in a file, which is read again every 10 s, and after the broker has refused the token. */
   static TokenSource ofFile(Path path) {
-    return new TokenSource() {
+    return new BearerToken.BuiltIn() {
       private static final long INTERVAL_NANOS = 10_000_000_000L;
       private String token;
       private long readAt;

@@ -201,4 +201,33 @@ class MistakesTest {
     assertTrue(wakeError(fresh -> " ").contains("the token is empty"));
     assertEquals(0, broker.wakes.get());
   }
+
+  @Test
+  void workerWhoseTokenFunctionDoesNotReturnStops() throws Exception {
+    CountDownLatch asked = new CountDownLatch(1);
+    CountDownLatch never = new CountDownLatch(1);
+    TokenSource token =
+        fresh -> {
+          asked.countDown();
+          Threads.await(never);
+          return "late";
+        };
+    Worker worker = builder((item, context) -> null).token(token).build();
+    worker.start();
+    assertTrue(asked.await(30, TimeUnit.SECONDS));
+    assertTimeoutPreemptively(Duration.ofSeconds(10), () -> worker.stop(Duration.ZERO));
+    never.countDown();
+  }
+
+  @Test
+  void callEndsWhileATokenFunctionDoesNotReturn() {
+    CountDownLatch never = new CountDownLatch(1);
+    TokenSource token =
+        fresh -> {
+          Threads.await(never);
+          return "late";
+        };
+    assertTimeoutPreemptively(Duration.ofSeconds(10), () -> assertTrue(wakeError(token).contains("the token cannot be read")));
+    never.countDown();
+  }
 }
