@@ -109,7 +109,7 @@ record Ending(HeldLease lease, Completion completion, Failure failure, com.examp
     String message;
     try {
       message = error.getMessage();
-    } catch (RuntimeException broken) {
+    } catch (Throwable broken) {
       message = null;
     }
     String name = error.getClass().getSimpleName();

@@ -101,7 +101,7 @@ final class Runner {
         error == null || cause != null || error instanceof Retry || error instanceof DeadLetter || error instanceof Release
             || error instanceof BatchException;
     if (!expected) {
-      state.options.logger().log(System.Logger.Level.ERROR, "the handler of item " + run.leases.get(0).item.key() + " failed", error);
+      ErrorLog.log(state.options.logger(), "the handler of item " + run.leases.get(0).item.key() + " failed", error);
     }
   }
 }

@@ -98,9 +98,9 @@ final class State {
     for (Runnable effect : follow) {
       try {
         effect.run();
-      } catch (RuntimeException | Error error) {
+      } catch (Throwable error) {
         // The other effects follow all the same.
-        options.logger().log(System.Logger.Level.ERROR, "an effect of the worker's state has failed", error);
+        ErrorLog.log(options.logger(), "an effect of the worker's state has failed", error);
       }
     }
   }

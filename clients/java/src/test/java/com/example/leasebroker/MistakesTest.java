@@ -204,7 +204,7 @@ class MistakesTest {
 
   @Test
   void workerWhoseTokenFunctionDoesNotReturnStops() throws Exception {
-    CountDownLatch asked = new CountDownLatch(1);
+    CountDownLatch asked = new CountDownLatch(2); // By the keeper and by the poller.
     CountDownLatch never = new CountDownLatch(1);
     TokenSource token =
         fresh -> {
@@ -229,5 +229,72 @@ class MistakesTest {
         };
     assertTimeoutPreemptively(Duration.ofSeconds(10), () -> assertTrue(wakeError(token).contains("the token cannot be read")));
     never.countDown();
+  }
+
+  /** Throws an error in the place of its message. */
+  private static final class Broken extends RuntimeException {
+    private static final long serialVersionUID = 1;
+
+    @Override
+    public String getMessage() {
+      throw new AssertionError("no message");
+    }
+  }
+
+  @SuppressWarnings("unchecked")
+  private static <T extends Throwable> void raise(Throwable error) throws T {
+    throw (T) error;
+  }
+
+  @Test
+  void exceptionWithoutAReadableMessageFailsItsItem() throws Exception {
+    Handler handler =
+        (item, context) -> {
+          throw new Broken();
+        };
+    assertEquals("Broken", work(builder(handler), Event.Name.FAILED).error());
+  }
+
+  @Test
+  void resultsThatCannotBeReadFailTheBatch() throws Exception {
+    BatchHandler handler =
+        (items, context) ->
+            new java.util.AbstractMap<>() {
+              @Override
+              public java.util.Set<Entry<Item, Result>> entrySet() {
+                throw new AssertionError("a bug");
+              }
+            };
+    Worker worker = Worker.batchBuilder(broker.address(), "work", 2, handler).onEvent(events).build();
+    worker.start();
+    events.await(Event.Name.FAILED, 1);
+    worker.stop(Duration.ZERO);
+    assertEquals("AssertionError: a bug", events.find(Event.Name.FAILED).error());
+  }
+
+  @Test
+  void observerThatThrowsIsNotCalledAgain() throws Exception {
+    for (Throwable error : List.of(new Throwable("checked"), new AssertionError("a bug"), new Broken())) {
+      Watcher seen = new Watcher();
+      Consumer<Event> observer =
+          event -> {
+            seen.accept(event);
+            MistakesTest.<RuntimeException>raise(error);
+          };
+      try (ScriptedBroker own = new ScriptedBroker(InsecureServerCredentials.create())) {
+        CountDownLatch handled = new CountDownLatch(1);
+        Handler handler =
+            (item, context) -> {
+              handled.countDown();
+              return null;
+            };
+        Worker worker = Worker.builder(own.address(), "work", handler).onEvent(observer).build();
+        worker.start();
+        assertTrue(handled.await(30, TimeUnit.SECONDS));
+        worker.stop();
+        assertEquals(1L, worker.counters().get(Event.Name.COMPLETED));
+        assertTrue(seen.count(Event.Name.COMPLETED) == 0);
+      }
+    }
   }
 }
