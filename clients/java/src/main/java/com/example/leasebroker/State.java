@@ -318,7 +318,7 @@ final class State {
     try {
       if (checkpoint.length > checkpointLimit) {
         throw new IllegalArgumentException(
-            "the checkpoint has " + checkpoint.length + " bytes; the queue stores at most " + checkpointLimit);
+            "the checkpoint has " + checkpoint.length + " bytes; the queue refuses more than " + checkpointLimit);
       }
       lease.checkpoint = ByteString.copyFrom(checkpoint);
       lease.saved++;
