@@ -1,0 +1,202 @@
+//! Mistakes of the program and odd answers of a broker. They lose no item and do not end the worker.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lease_broker_proto::lease_service_server::{LeaseService, LeaseServiceServer};
+use lease_broker_proto::{self as proto, Outcome};
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+use tonic::{Code, Request, Response, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
+
+use super::*;
+
+/// A broker that writes down the calls. Its first claim gets up to two leases of 30 s, and a later one waits for ever.
+#[derive(Clone, Default)]
+struct Broker {
+    /// The errors of the first calls of Complete and Wake.
+    errors: Arc<Mutex<VecDeque<Status>>>,
+    /// The errors of the claims after the first one.
+    claim_errors: Arc<Mutex<VecDeque<Status>>>,
+    claims: Arc<Mutex<usize>>,
+    completes: Arc<Mutex<Vec<proto::CompleteRequest>>>,
+    failures: Arc<Mutex<Vec<proto::Failure>>>,
+    wakes: Arc<Mutex<Vec<String>>>,
+}
+
+impl Broker {
+    async fn serve(&self) -> SocketAddr {
+        let incoming = TcpIncoming::bind(([127, 0, 0, 1], 0).into()).expect("a free port");
+        let address = incoming.local_addr().expect("an address");
+        let router = Server::builder().add_service(LeaseServiceServer::new(self.clone()));
+        tokio::spawn(router.serve_with_incoming(incoming));
+        address
+    }
+
+    fn error(&self) -> Result<(), Status> {
+        let error = self.errors.lock().expect("no panic").pop_front();
+        error.map_or(Ok(()), Err)
+    }
+}
+
+fn applied(count: usize) -> Vec<proto::SettleResult> {
+    let result = proto::SettleResult {
+        outcome: Outcome::Applied.into(),
+        ..proto::SettleResult::default()
+    };
+    vec![result; count]
+}
+
+#[tonic::async_trait]
+impl LeaseService for Broker {
+    async fn wake(
+        &self,
+        request: Request<proto::WakeRequest>,
+    ) -> Result<Response<proto::WakeResponse>, Status> {
+        let token = request.metadata().get("authorization");
+        let token = token.map_or("", |token| token.to_str().expect("text"));
+        self.wakes.lock().expect("no panic").push(token.to_owned());
+        self.error()?;
+        Ok(Response::new(proto::WakeResponse {}))
+    }
+
+    async fn claim_batch(
+        &self,
+        request: Request<proto::ClaimBatchRequest>,
+    ) -> Result<Response<proto::ClaimBatchResponse>, Status> {
+        let call = {
+            let mut claims = self.claims.lock().expect("no panic");
+            *claims += 1;
+            *claims
+        };
+        if call > 1 {
+            let error = self.claim_errors.lock().expect("no panic").pop_front();
+            return Err(match error {
+                Some(error) => error,
+                None => std::future::pending().await,
+            });
+        }
+        let lease = |id: &str| proto::Lease {
+            lease_id: id.to_owned(),
+            item: Some(proto::Item {
+                key: id.to_owned(),
+                ..proto::Item::default()
+            }),
+            time_left: Some(prost_types::Duration {
+                seconds: 30,
+                nanos: 0,
+            }),
+            ..proto::Lease::default()
+        };
+        Ok(Response::new(proto::ClaimBatchResponse {
+            leases: if request.get_ref().max_items == 1 {
+                vec![lease("1")]
+            } else {
+                vec![lease("1"), lease("2")]
+            },
+            ..proto::ClaimBatchResponse::default()
+        }))
+    }
+
+    async fn complete(
+        &self,
+        request: Request<proto::CompleteRequest>,
+    ) -> Result<Response<proto::CompleteResponse>, Status> {
+        self.error()?;
+        let results = applied(request.get_ref().completions.len());
+        let mut completes = self.completes.lock().expect("no panic");
+        completes.push(request.into_inner());
+        Ok(Response::new(proto::CompleteResponse {
+            results,
+            ..proto::CompleteResponse::default()
+        }))
+    }
+
+    async fn fail(
+        &self,
+        request: Request<proto::FailRequest>,
+    ) -> Result<Response<proto::FailResponse>, Status> {
+        let failures = request.into_inner().failures;
+        let results = applied(failures.len());
+        self.failures.lock().expect("no panic").extend(failures);
+        Ok(Response::new(proto::FailResponse {
+            results,
+            ..proto::FailResponse::default()
+        }))
+    }
+
+    async fn release(
+        &self,
+        request: Request<proto::ReleaseRequest>,
+    ) -> Result<Response<proto::ReleaseResponse>, Status> {
+        let results = applied(request.into_inner().releases.len());
+        Ok(Response::new(proto::ReleaseResponse { results }))
+    }
+
+    async fn release_claims(
+        &self,
+        _: Request<proto::ReleaseClaimsRequest>,
+    ) -> Result<Response<proto::ReleaseClaimsResponse>, Status> {
+        Ok(Response::new(proto::ReleaseClaimsResponse::default()))
+    }
+
+    async fn heartbeat(
+        &self,
+        request: Request<proto::HeartbeatRequest>,
+    ) -> Result<Response<proto::HeartbeatResponse>, Status> {
+        let result = proto::HeartbeatResult {
+            outcome: Outcome::Applied.into(),
+            ..proto::HeartbeatResult::default()
+        };
+        let results = vec![result; request.into_inner().renewals.len()];
+        Ok(Response::new(proto::HeartbeatResponse { results }))
+    }
+
+    async fn enqueue(
+        &self,
+        _: Request<proto::EnqueueRequest>,
+    ) -> Result<Response<proto::EnqueueResponse>, Status> {
+        Ok(Response::new(proto::EnqueueResponse::default()))
+    }
+}
+
+fn client(address: SocketAddr, token: Token) -> Client {
+    let client = Client::new(&address.to_string(), Credentials::plaintext(), Some(token));
+    client
+        .expect("a client")
+        .timeout(Duration::from_millis(800))
+}
+
+#[tokio::test]
+async fn refused_next_claim_does_not_refuse_the_completion() {
+    let details = ErrorDetails::with_bad_request_violation("next.lease_duration", "too long");
+    let refused = Status::with_error_details(Code::InvalidArgument, "too long", details);
+    let broker = Broker::default();
+    broker
+        .errors
+        .lock()
+        .expect("no panic")
+        .push_back(refused.clone());
+    broker
+        .claim_errors
+        .lock()
+        .expect("no panic")
+        .push_back(refused);
+    let worker = Worker::new(broker.serve().await.to_string(), "work")
+        .start(|_, _| async { Ok(Done::new()) })
+        .expect("a worker");
+    let error = worker.wait().await.expect_err("the next claim is refused");
+    assert!(error.to_string().starts_with("ClaimBatch: "), "{error}");
+    let completes = broker.completes.lock().expect("no panic").clone();
+    assert_eq!(
+        completes
+            .iter()
+            .map(|call| call.completions.len())
+            .sum::<usize>(),
+        1
+    );
+    assert!(broker.failures.lock().expect("no panic").is_empty());
+}
