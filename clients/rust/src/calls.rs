@@ -255,7 +255,11 @@ impl Caller {
             });
             let value = value.map_err(|error| {
                 let text = format!("the token cannot be read: {error}");
-                Failure::new(Code::Unauthenticated, text)
+                // A file can be missing for a moment while it is replaced.
+                Failure {
+                    applied: Applied::No,
+                    ..Failure::new(Code::Unavailable, text)
+                }
             })?;
             request.metadata_mut().insert("authorization", value);
         }

@@ -2,10 +2,12 @@
 
 use std::error::Error;
 use std::net::IpAddr;
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
@@ -172,7 +174,11 @@ impl Token {
     pub(super) async fn get(&self, fresh: bool) -> Result<String, String> {
         match &*self.0 {
             Source::Text(token) => Ok(token.clone()),
-            Source::Function(function) => function(fresh).await.map_err(|error| error.to_string()),
+            Source::Function(function) => {
+                let call = AssertUnwindSafe(async { function(fresh).await }).catch_unwind();
+                let token = call.await.map_err(|_| "the function panicked".to_owned())?;
+                token.map_err(|error| error.to_string())
+            }
             Source::File { path, last } => {
                 let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some((read_at, token)) = &*last

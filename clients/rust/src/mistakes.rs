@@ -200,3 +200,39 @@ async fn refused_next_claim_does_not_refuse_the_completion() {
     );
     assert!(broker.failures.lock().expect("no panic").is_empty());
 }
+
+#[tokio::test]
+async fn token_that_cannot_be_read_is_read_again() {
+    let broker = Broker::default();
+    let reads = Arc::new(Mutex::new(0));
+    let token = Token::function(move |_| {
+        let mut reads = reads.lock().expect("no panic");
+        *reads += 1;
+        let read = *reads;
+        async move {
+            match read {
+                1 => Err("no such file".into()),
+                2 => panic!("a bug"),
+                _ => Ok("known".to_owned()),
+            }
+        }
+    });
+    let client = client(broker.serve().await, token);
+    client.wake("work").await.expect("the third attempt");
+    assert_eq!(*broker.wakes.lock().expect("no panic"), ["Bearer known"]);
+}
+
+#[tokio::test]
+async fn error_of_a_missing_token_is_temporary() {
+    let broker = Broker::default();
+    let client = client(broker.serve().await, Token::file("/missing/token"));
+    let error = client.wake("work").await.expect_err("no token");
+    assert!(error.temporary, "{error}");
+    assert_eq!(error.applied, Applied::No);
+    assert!(
+        error
+            .message
+            .starts_with("the token cannot be read: /missing/token"),
+        "{error}"
+    );
+}
