@@ -236,3 +236,20 @@ async fn error_of_a_missing_token_is_temporary() {
         "{error}"
     );
 }
+
+#[tokio::test]
+async fn deadline_of_the_broker_is_followed_by_the_usual_waits() {
+    let mut late = Status::deadline_exceeded("late");
+    late.metadata_mut()
+        .insert("grpc-retry-pushback-ms", "-1".parse().expect("text"));
+    let broker = Broker::default();
+    broker
+        .errors
+        .lock()
+        .expect("no panic")
+        .extend(vec![late; 100]);
+    let client = client(broker.serve().await, Token::text("known"));
+    client.wake("work").await.expect_err("the time is over");
+    let wakes = broker.wakes.lock().expect("no panic").len();
+    assert!((2..=5).contains(&wakes), "{wakes} calls");
+}
