@@ -253,3 +253,20 @@ async fn deadline_of_the_broker_is_followed_by_the_usual_waits() {
     let wakes = broker.wakes.lock().expect("no panic").len();
     assert!((2..=5).contains(&wakes), "{wakes} calls");
 }
+
+#[tokio::test]
+async fn endless_times_of_the_options_are_no_limits() {
+    let broker = Broker::default();
+    let worker = Worker::new(broker.serve().await.to_string(), "work")
+        .concurrency(2)
+        .wait(Duration::MAX)
+        .lease(Duration::MAX)
+        .time_limit(Duration::MAX)
+        .stuck_after(Duration::MAX)
+        .max_items(2)
+        .start(|_, _| async { Err(Retry::new("later").after(Duration::MAX).into()) })
+        .expect("a worker");
+    worker.wait().await.expect("all items are settled");
+    assert_eq!(broker.failures.lock().expect("no panic").len(), 2);
+    worker.stop(Duration::MAX).await.expect("it has stopped");
+}
