@@ -270,3 +270,21 @@ async fn endless_times_of_the_options_are_no_limits() {
     assert_eq!(broker.failures.lock().expect("no panic").len(), 2);
     worker.stop(Duration::MAX).await.expect("it has stopped");
 }
+
+#[tokio::test]
+async fn batch_error_of_another_item_fails_the_batch() {
+    let broker = Broker::default();
+    let worker = Worker::new(broker.serve().await.to_string(), "work")
+        .max_items(1)
+        .start_batches(2, |_, _| async {
+            let mut done = BatchDone::new();
+            done.fail(&Item::of_row("1", Row::new()), Retry::new("refused"));
+            Ok(done)
+        })
+        .expect("a worker");
+    worker.wait().await.expect("all items are settled");
+    let failures = broker.failures.lock().expect("no panic").clone();
+    assert_eq!(failures.len(), 2);
+    let text = "Error: the results name an item that is not in this batch: pass the items that the handler was given";
+    assert_eq!(failures[0].error_message, text);
+}
