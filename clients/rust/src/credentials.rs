@@ -11,6 +11,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
+use super::errors::WorkerError;
+
 /// The time after which the files of tokens and certificates are read again.
 pub(super) const FILE_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -170,8 +172,20 @@ impl Token {
         Self(Arc::new(Source::Function(Box::new(boxed))))
     }
 
-    /// Returns the token. `fresh`: the broker has refused the last one.
+    /// Checks a token that never changes.
+    pub(super) fn check(&self) -> Result<(), WorkerError> {
+        match &*self.0 {
+            Source::Text(token) => checked(token).map_err(WorkerError::Options).map(drop),
+            Source::File { .. } | Source::Function(_) => Ok(()),
+        }
+    }
+
+    /// Returns the token without the white space around it. `fresh`: the broker has refused the last one.
     pub(super) async fn get(&self, fresh: bool) -> Result<String, String> {
+        checked(&self.read(fresh).await?).map(str::to_owned)
+    }
+
+    async fn read(&self, fresh: bool) -> Result<String, String> {
         match &*self.0 {
             Source::Text(token) => Ok(token.clone()),
             Source::Function(function) => {
@@ -189,10 +203,27 @@ impl Token {
                 }
                 let text = std::fs::read_to_string(path)
                     .map_err(|error| format!("{}: {error}", path.display()))?;
-                let token = text.trim().to_owned();
-                *last = Some((Instant::now(), token.clone()));
-                Ok(token)
+                *last = Some((Instant::now(), text.clone()));
+                Ok(text)
             }
         }
+    }
+}
+
+/// Returns a token without the white space around it.
+///
+/// # Errors
+/// It cannot be sent. The text does not contain the token.
+fn checked(token: &str) -> Result<&str, String> {
+    let token = token.trim();
+    if token.is_empty() {
+        return Err("the token is empty".to_owned());
+    }
+    match token.chars().position(|char| !matches!(char, ' '..='~')) {
+        None => Ok(token),
+        Some(index) => Err(format!(
+            "character {} of the token is not a printable ASCII character",
+            index + 1
+        )),
     }
 }

@@ -288,3 +288,35 @@ async fn batch_error_of_another_item_fails_the_batch() {
     let text = "Error: the results name an item that is not in this batch: pass the items that the handler was given";
     assert_eq!(failures[0].error_message, text);
 }
+
+#[tokio::test]
+async fn white_space_around_a_token_is_removed() {
+    let broker = Broker::default();
+    let address = broker.serve().await;
+    let read = Token::function(|_| async { Ok("known\r\n".to_owned()) });
+    for token in [read, Token::text(" known\n")] {
+        client(address, token).wake("work").await.expect("a token");
+    }
+    let expected = ["Bearer known", "Bearer known"];
+    assert_eq!(*broker.wakes.lock().expect("no panic"), expected);
+}
+
+#[tokio::test]
+async fn malformed_token_is_an_error_without_the_token() {
+    let address = Broker::default().serve().await;
+    for text in ["secr\net", "secr\u{e9}t", "secr\0t"] {
+        let token = Token::function(move |_| async move { Ok(text.to_owned()) });
+        let error = client(address, token)
+            .wake("work")
+            .await
+            .expect_err("malformed");
+        assert!(
+            error.message.contains("character 5 of the token"),
+            "{error}"
+        );
+        assert!(!error.message.contains("secr"), "{error}");
+        let worker = Worker::new("127.0.0.1:1", "work").token(Token::text(text));
+        let error = worker.start(|_, _| async { Ok(Done::new()) }).err();
+        assert!(matches!(error, Some(WorkerError::Options(text)) if !text.contains("secr")));
+    }
+}
