@@ -320,3 +320,16 @@ async fn malformed_token_is_an_error_without_the_token() {
         assert!(matches!(error, Some(WorkerError::Options(text)) if !text.contains("secr")));
     }
 }
+
+#[tokio::test]
+async fn token_function_that_does_not_return_delays_no_stop() {
+    let token = Token::function(|_| std::future::pending());
+    let worker = Worker::new(Broker::default().serve().await.to_string(), "work")
+        .token(token)
+        .start(|_, _| async { Ok(Done::new()) })
+        .expect("a worker");
+    // The first claim is sent after up to 0.25 s.
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    let stop = tokio::time::timeout(Duration::from_secs(8), worker.stop(Duration::ZERO));
+    stop.await.expect("a stop in time").expect("no error");
+}
