@@ -236,7 +236,7 @@ impl HeldLeases for State {
         if checkpoint.len() > limit {
             let bytes = checkpoint.len();
             let text =
-                format!("the checkpoint has {bytes} bytes; the queue stores at most {limit}");
+                format!("the checkpoint has {bytes} bytes; the queue refuses more than {limit}");
             return Err(WorkerError::Options(text));
         }
         if let Some(lease) = shared.held.get_mut(&lease) {
