@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -175,6 +175,11 @@ impl Token {
     /// Checks a token that never changes.
     pub(super) fn check(&self) -> Result<(), WorkerError> {
         match &*self.0 {
+            // The name would be sent as the token.
+            Source::Text(token) if Path::new(token).is_file() => {
+                let text = format!("token: {token} is a file: use Token::file");
+                Err(WorkerError::Options(text))
+            }
             Source::Text(token) => checked(token).map_err(WorkerError::Options).map(drop),
             Source::File { .. } | Source::Function(_) => Ok(()),
         }

@@ -49,8 +49,8 @@ impl Done {
     }
 }
 
-/// The results of a batch handler, by item. Items that are not in it are completed. If it has an item that is not in the batch, all
-/// items of the batch fail.
+/// The results of a batch handler, by item. Items that are not in it are completed. If it has an item that
+/// is not in the batch, all items of the batch fail.
 #[derive(Debug, Default)]
 pub struct BatchDone(BTreeMap<LeaseNumber, Result<Done, HandlerError>>);
 

@@ -28,7 +28,7 @@ struct Broker {
 }
 
 impl Broker {
-    async fn serve(&self) -> SocketAddr {
+    fn serve(&self) -> SocketAddr {
         let incoming = TcpIncoming::bind(([127, 0, 0, 1], 0).into()).expect("a free port");
         let address = incoming.local_addr().expect("an address");
         let router = Server::builder().add_service(LeaseServiceServer::new(self.clone()));
@@ -185,7 +185,7 @@ async fn refused_next_claim_does_not_refuse_the_completion() {
         .lock()
         .expect("no panic")
         .push_back(refused);
-    let worker = Worker::new(broker.serve().await.to_string(), "work")
+    let worker = Worker::new(broker.serve().to_string(), "work")
         .start(|_, _| async { Ok(Done::new()) })
         .expect("a worker");
     let error = worker.wait().await.expect_err("the next claim is refused");
@@ -217,7 +217,7 @@ async fn token_that_cannot_be_read_is_read_again() {
             }
         }
     });
-    let client = client(broker.serve().await, token);
+    let client = client(broker.serve(), token);
     client.wake("work").await.expect("the third attempt");
     assert_eq!(*broker.wakes.lock().expect("no panic"), ["Bearer known"]);
 }
@@ -225,7 +225,7 @@ async fn token_that_cannot_be_read_is_read_again() {
 #[tokio::test]
 async fn error_of_a_missing_token_is_temporary() {
     let broker = Broker::default();
-    let client = client(broker.serve().await, Token::file("/missing/token"));
+    let client = client(broker.serve(), Token::file("/missing/token"));
     let error = client.wake("work").await.expect_err("no token");
     assert!(error.temporary, "{error}");
     assert_eq!(error.applied, Applied::No);
@@ -248,7 +248,7 @@ async fn deadline_of_the_broker_is_followed_by_the_usual_waits() {
         .lock()
         .expect("no panic")
         .extend(vec![late; 100]);
-    let client = client(broker.serve().await, Token::text("known"));
+    let client = client(broker.serve(), Token::text("known"));
     client.wake("work").await.expect_err("the time is over");
     let wakes = broker.wakes.lock().expect("no panic").len();
     assert!((2..=5).contains(&wakes), "{wakes} calls");
@@ -257,7 +257,7 @@ async fn deadline_of_the_broker_is_followed_by_the_usual_waits() {
 #[tokio::test]
 async fn endless_times_of_the_options_are_no_limits() {
     let broker = Broker::default();
-    let worker = Worker::new(broker.serve().await.to_string(), "work")
+    let worker = Worker::new(broker.serve().to_string(), "work")
         .concurrency(2)
         .wait(Duration::MAX)
         .lease(Duration::MAX)
@@ -274,7 +274,7 @@ async fn endless_times_of_the_options_are_no_limits() {
 #[tokio::test]
 async fn batch_error_of_another_item_fails_the_batch() {
     let broker = Broker::default();
-    let worker = Worker::new(broker.serve().await.to_string(), "work")
+    let worker = Worker::new(broker.serve().to_string(), "work")
         .max_items(1)
         .start_batches(2, |_, _| async {
             let mut done = BatchDone::new();
@@ -292,7 +292,7 @@ async fn batch_error_of_another_item_fails_the_batch() {
 #[tokio::test]
 async fn white_space_around_a_token_is_removed() {
     let broker = Broker::default();
-    let address = broker.serve().await;
+    let address = broker.serve();
     let read = Token::function(|_| async { Ok("known\r\n".to_owned()) });
     for token in [read, Token::text(" known\n")] {
         client(address, token).wake("work").await.expect("a token");
@@ -303,7 +303,7 @@ async fn white_space_around_a_token_is_removed() {
 
 #[tokio::test]
 async fn malformed_token_is_an_error_without_the_token() {
-    let address = Broker::default().serve().await;
+    let address = Broker::default().serve();
     for text in ["secr\net", "secr\u{e9}t", "secr\0t"] {
         let token = Token::function(move |_| async move { Ok(text.to_owned()) });
         let error = client(address, token)
@@ -324,7 +324,7 @@ async fn malformed_token_is_an_error_without_the_token() {
 #[tokio::test]
 async fn token_function_that_does_not_return_delays_no_stop() {
     let token = Token::function(|_| std::future::pending());
-    let worker = Worker::new(Broker::default().serve().await.to_string(), "work")
+    let worker = Worker::new(Broker::default().serve().to_string(), "work")
         .token(token)
         .start(|_, _| async { Ok(Done::new()) })
         .expect("a worker");
@@ -332,4 +332,12 @@ async fn token_function_that_does_not_return_delays_no_stop() {
     tokio::time::sleep(Duration::from_millis(400)).await;
     let stop = tokio::time::timeout(Duration::from_secs(8), worker.stop(Duration::ZERO));
     stop.await.expect("a stop in time").expect("no error");
+}
+
+#[tokio::test]
+async fn token_text_that_is_the_name_of_a_file_is_refused() {
+    let worker = Worker::new("127.0.0.1:1", "work").token(Token::text("Cargo.toml"));
+    let error = worker.start(|_, _| async { Ok(Done::new()) }).err();
+    let text = "token: Cargo.toml is a file: use Token::file";
+    assert_eq!(error.map(|error| error.to_string()).as_deref(), Some(text));
 }
