@@ -40,7 +40,8 @@ public interface TokenSource {
       @Override
       public synchronized String token(boolean fresh) throws IOException {
         if (fresh || token == null || System.nanoTime() - readAt >= INTERVAL_NANOS) {
-          token = Files.readString(path);
+          // A file that is being written can be empty. It is not kept.
+          token = BearerToken.check(Files.readString(path));
           readAt = System.nanoTime();
         }
         return token;

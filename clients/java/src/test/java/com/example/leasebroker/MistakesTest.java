@@ -15,6 +15,8 @@ import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
 import io.grpc.protobuf.StatusProto;
 import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
@@ -24,11 +26,13 @@ import java.util.function.Consumer;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 
 /** Mistakes of the program and odd answers of a broker. They lose no item, and end neither a thread nor the worker. */
 class MistakesTest {
   private static final Duration FOREVER = Duration.ofSeconds(Long.MAX_VALUE);
 
+  @TempDir Path folder;
   private final Watcher events = new Watcher();
   private ScriptedBroker broker;
 
@@ -187,6 +191,18 @@ class MistakesTest {
       }
     }
     assertEquals(2, broker.wakes.get());
+  }
+
+  @Test
+  void emptyTokenFileIsReadAgain() throws Exception {
+    Path file = folder.resolve("token");
+    Files.writeString(file, "");
+    TokenSource token = TokenSource.ofFile(file);
+    assertTrue(wakeError(token).contains("the token is empty"));
+    Files.writeString(file, "known");
+    try (Client client = Client.builder(broker.address()).token(token).timeout(Duration.ofSeconds(2)).build()) {
+      client.wake("work");
+    }
   }
 
   @Test
