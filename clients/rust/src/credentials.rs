@@ -208,8 +208,10 @@ impl Token {
                 }
                 let text = std::fs::read_to_string(path)
                     .map_err(|error| format!("{}: {error}", path.display()))?;
-                *last = Some((Instant::now(), text.clone()));
-                Ok(text)
+                // A file that is being written can be empty. It is not kept.
+                let token = checked(&text)?.to_owned();
+                *last = Some((Instant::now(), token.clone()));
+                Ok(token)
             }
         }
     }

@@ -341,3 +341,15 @@ async fn token_text_that_is_the_name_of_a_file_is_refused() {
     let text = "token: Cargo.toml is a file: use Token::file";
     assert_eq!(error.map(|error| error.to_string()).as_deref(), Some(text));
 }
+
+#[tokio::test]
+async fn empty_token_file_is_read_again() {
+    let file = std::env::temp_dir().join(format!("token-{}", std::process::id()));
+    std::fs::write(&file, "").expect("a file");
+    let token = Token::file(&file);
+    let error = token.get(false).await.expect_err("no token");
+    assert_eq!(error, "the token is empty");
+    std::fs::write(&file, "known\n").expect("a file");
+    assert_eq!(token.get(false).await.as_deref(), Ok("known"));
+    std::fs::remove_file(&file).expect("the file");
+}
