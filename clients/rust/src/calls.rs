@@ -246,19 +246,28 @@ impl Caller {
     ) -> Result<R::Response, Failure> {
         let entries = request.entries();
         let mut request = Request::new(request);
-        request.set_timeout(timeout);
+        let begun = Instant::now();
         if let Some(token) = &self.token {
-            let token = token.get(fresh).await;
+            // The function of the program may never return.
+            let token = tokio::time::timeout(timeout, token.get(fresh)).await;
+            let token = token.unwrap_or_else(|_| Err(format!("no token within {timeout:?}")));
             let value = token.and_then(|token| {
                 let value = MetadataValue::try_from(format!("Bearer {token}"));
                 value.map_err(|error| error.to_string())
             });
             let value = value.map_err(|error| {
                 let text = format!("the token cannot be read: {error}");
-                Failure::new(Code::Unauthenticated, text)
+                // A file can be missing for a moment while it is replaced.
+                Failure {
+                    applied: Applied::No,
+                    ..Failure::new(Code::Unavailable, text)
+                }
             })?;
             request.metadata_mut().insert("authorization", value);
         }
+        let left = timeout.saturating_sub(begun.elapsed());
+        let timeout = left.max(Duration::from_millis(1));
+        request.set_timeout(timeout);
         let route = self.transport.route().await;
         let route = route.map_err(|error| Failure::new(Code::Unavailable, error))?;
         let sent = R::send(route.client.clone(), request);

@@ -2,12 +2,16 @@
 
 use std::error::Error;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
+
+use super::errors::WorkerError;
 
 /// The time after which the files of tokens and certificates are read again.
 pub(super) const FILE_INTERVAL: Duration = Duration::from_secs(10);
@@ -168,11 +172,32 @@ impl Token {
         Self(Arc::new(Source::Function(Box::new(boxed))))
     }
 
-    /// Returns the token. `fresh`: the broker has refused the last one.
+    /// Checks a token that never changes.
+    pub(super) fn check(&self) -> Result<(), WorkerError> {
+        match &*self.0 {
+            // The name would be sent as the token.
+            Source::Text(token) if Path::new(token).is_file() => {
+                let text = format!("token: {token} is a file: use Token::file");
+                Err(WorkerError::Options(text))
+            }
+            Source::Text(token) => checked(token).map_err(WorkerError::Options).map(drop),
+            Source::File { .. } | Source::Function(_) => Ok(()),
+        }
+    }
+
+    /// Returns the token without the white space around it. `fresh`: the broker has refused the last one.
     pub(super) async fn get(&self, fresh: bool) -> Result<String, String> {
+        checked(&self.read(fresh).await?).map(str::to_owned)
+    }
+
+    async fn read(&self, fresh: bool) -> Result<String, String> {
         match &*self.0 {
             Source::Text(token) => Ok(token.clone()),
-            Source::Function(function) => function(fresh).await.map_err(|error| error.to_string()),
+            Source::Function(function) => {
+                let call = AssertUnwindSafe(async { function(fresh).await }).catch_unwind();
+                let token = call.await.map_err(|_| "the function panicked".to_owned())?;
+                token.map_err(|error| error.to_string())
+            }
             Source::File { path, last } => {
                 let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some((read_at, token)) = &*last
@@ -183,10 +208,29 @@ impl Token {
                 }
                 let text = std::fs::read_to_string(path)
                     .map_err(|error| format!("{}: {error}", path.display()))?;
-                let token = text.trim().to_owned();
+                // A file that is being written can be empty. It is not kept.
+                let token = checked(&text)?.to_owned();
                 *last = Some((Instant::now(), token.clone()));
                 Ok(token)
             }
         }
+    }
+}
+
+/// Returns a token without the white space around it.
+///
+/// # Errors
+/// It cannot be sent. The text does not contain the token.
+fn checked(token: &str) -> Result<&str, String> {
+    let token = token.trim();
+    if token.is_empty() {
+        return Err("the token is empty".to_owned());
+    }
+    match token.chars().position(|char| !matches!(char, ' '..='~')) {
+        None => Ok(token),
+        Some(index) => Err(format!(
+            "character {} of the token is not a printable ASCII character",
+            index + 1
+        )),
     }
 }

@@ -49,7 +49,8 @@ impl Done {
     }
 }
 
-/// The results of a batch handler, by item. Items that are not in it are completed.
+/// The results of a batch handler, by item. Items that are not in it are completed. If it has an item that
+/// is not in the batch, all items of the batch fail.
 #[derive(Debug, Default)]
 pub struct BatchDone(BTreeMap<LeaseNumber, Result<Done, HandlerError>>);
 
@@ -73,6 +74,10 @@ impl BatchDone {
     /// [`Release`](super::Release), or any other.
     pub fn fail(&mut self, item: &Item, error: impl Into<HandlerError>) {
         self.0.insert(item.lease(), Err(error.into()));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     pub(super) fn take(&mut self, item: &Item) -> Result<Done, HandlerError> {

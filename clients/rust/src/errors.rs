@@ -29,6 +29,12 @@ impl CallError {
         !self.temporary && matches!(self.code, Code::InvalidArgument | Code::ResourceExhausted)
     }
 
+    /// Returns whether the broker refused the claim in `next`, and so the whole request.
+    pub(super) fn refuses_next(&self) -> bool {
+        let is_next = |field: &String| field.starts_with("next");
+        self.refuses_request() && self.fields.iter().any(is_next)
+    }
+
     /// Returns whether the broker does not let this program make the call.
     pub(super) fn refuses_caller(&self) -> bool {
         !self.temporary && matches!(self.code, Code::Unauthenticated | Code::PermissionDenied)

@@ -10,7 +10,7 @@ use super::values::Row;
 use lease_broker_proto::{self as proto, UnknownKind};
 use lease_broker_value::Value;
 
-/// Numbers the leases of a worker, in the order of their arrival.
+/// Numbers the leases of all workers, in the order of their arrival.
 pub(super) type LeaseNumber = u64;
 
 /// The leases that a worker holds. An item asks it for the state of its own lease.

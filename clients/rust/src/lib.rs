@@ -45,6 +45,8 @@ mod item;
 mod keeper;
 mod leases;
 mod middleware;
+#[cfg(test)]
+mod mistakes;
 mod options;
 mod poller;
 mod producer;

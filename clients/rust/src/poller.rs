@@ -10,7 +10,7 @@ use super::calls::{CallOptions, Caller};
 use super::errors::{Applied, CallError};
 use super::health::ConnectionHealth;
 use super::state::State;
-use super::values::{after, duration_from_proto, duration_to_proto};
+use super::values::{MAX_DURATION, after, duration_from_proto, duration_to_proto};
 use lease_broker_proto::{self as proto, HeldBack};
 
 /// Spreads the first claims of workers that start together.
@@ -170,7 +170,7 @@ impl Poller {
 
 /// Returns the time of an attempt of a claim that waits.
 fn after_wait(wait: Duration) -> Duration {
-    wait.saturating_add(Duration::from_secs(5))
+    wait.min(MAX_DURATION) + Duration::from_secs(5)
 }
 
 pub(super) fn warn_of_too_large(state: &State, items: &[proto::TooLargeItem]) {

@@ -43,12 +43,13 @@ impl Client {
     /// Returns a client that connects with the first call. The address is as for [`Worker::new`](super::Worker::new).
     ///
     /// # Errors
-    /// The address or the credentials are malformed, or would send plaintext to another machine.
+    /// The address, the token or the credentials are malformed, or would send plaintext to another machine.
     pub fn new(
         address: &str,
         credentials: Credentials,
         token: Option<Token>,
     ) -> Result<Self, WorkerError> {
+        token.as_ref().map_or(Ok(()), Token::check)?;
         let transport = Transport::new(Addresses::parse(address, credentials)?);
         let log_retry = |retry: RetriedCall, failure: &Failure| {
             let (rpc, wait) = (retry.rpc, retry.wait);

@@ -17,6 +17,10 @@ use super::leases::Start;
 use super::middleware::{Handler, Next, Outcome};
 use super::state::State;
 
+/// The error of a batch whose results are for another one.
+const OTHER_ITEM: &str =
+    "the results name an item that is not in this batch: pass the items that the handler was given";
+
 /// Makes a handler of one item a handler of batches.
 pub(super) fn of_item<F, R>(handler: F) -> Handler
 where
@@ -116,22 +120,24 @@ fn endings_of(
 ) -> Vec<Ending> {
     let limit = state.options.time_limit;
     let ending = |item: &Item, result| Ending::of_result(item.lease(), result, cause, limit);
-    match outcome {
-        Ok(mut done) => items
-            .iter()
-            .map(|item| ending(item, done.take(item)))
-            .collect(),
-        Err(error) => {
-            let again = || HandlerError {
-                kind: error.kind,
-                text: error.text.clone(),
-            };
-            items
-                .iter()
-                .map(|item| ending(item, Err(again())))
-                .collect()
+    let error = match outcome {
+        Ok(mut done) => {
+            let endings = items.iter().map(|item| ending(item, done.take(item)));
+            let endings = endings.collect();
+            if done.is_empty() {
+                return endings;
+            }
+            // The item that is meant would be completed as if nothing was said of it.
+            HandlerError::new(OTHER_ITEM)
         }
-    }
+        Err(error) => error,
+    };
+    let again = || HandlerError {
+        kind: error.kind,
+        text: error.text.clone(),
+    };
+    let endings = items.iter().map(|item| ending(item, Err(again())));
+    endings.collect()
 }
 
 /// Logs the errors of handlers. The broker stores only the last one of each item.

@@ -149,6 +149,10 @@ impl Settler {
                 Err(error) => error,
             };
             self.state.update(|shared| shared.return_slots(slots));
+            if slots > 0 && error.refuses_next() {
+                // Nothing is wrong with the endings. A poller claims for the slots, and reports the error.
+                return self.send(group, 0).await;
+            }
             if error.refuses_request() {
                 // Only the malformed ending shall fail.
                 if let [ending] = &*group {

@@ -27,6 +27,10 @@ const MAX_CHECKPOINT_BYTES: usize = 65_536;
 /// Stands for the duration of a lease before one was seen.
 const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 
+/// The number of the next lease. All workers share it, so that the items of one are not taken for those of another. 0 is the
+/// number of items without a lease.
+static NEXT_LEASE: AtomicU64 = AtomicU64::new(1);
+
 /// The clock of a worker.
 pub(super) type Clock = fn() -> Instant;
 
@@ -38,7 +42,6 @@ pub(super) struct State {
     pub(super) events: Arc<EventLog>,
     pub(super) signals: Arc<Signals>,
     start_handlers: StartHandlers,
-    next_lease: AtomicU64,
     shared: Mutex<Shared>,
 }
 
@@ -147,7 +150,6 @@ impl State {
             events,
             signals,
             start_handlers,
-            next_lease: AtomicU64::new(0),
             shared: Mutex::new(shared),
         }
     }
@@ -184,7 +186,7 @@ impl State {
         times: CallTimes,
     ) {
         let lease = |mut message: proto::Lease| {
-            let number = self.next_lease.fetch_add(1, Ordering::Relaxed);
+            let number = NEXT_LEASE.fetch_add(1, Ordering::Relaxed);
             let id = std::mem::take(&mut message.lease_id);
             let duration = duration_from_proto(message.time_left);
             let leases: Weak<Self> = Arc::downgrade(self);
@@ -234,7 +236,7 @@ impl HeldLeases for State {
         if checkpoint.len() > limit {
             let bytes = checkpoint.len();
             let text =
-                format!("the checkpoint has {bytes} bytes; the queue stores at most {limit}");
+                format!("the checkpoint has {bytes} bytes; the queue refuses more than {limit}");
             return Err(WorkerError::Options(text));
         }
         if let Some(lease) = shared.held.get_mut(&lease) {

@@ -10,7 +10,7 @@ use lease_broker_value::Value;
 pub type Row = BTreeMap<String, Value>;
 
 /// The longest duration of the API. It also bounds the durations that a program sets.
-const MAX_DURATION: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+pub(super) const MAX_DURATION: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// An item to add to a queue.
 #[derive(Clone, Debug, Default, PartialEq)]

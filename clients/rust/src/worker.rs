@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::calls::Caller;
 use super::connection::{Connection, Link, internal};
 use super::context::Context;
+use super::credentials::Token;
 use super::endings::{BatchDone, Done};
 use super::errors::{CallError, WorkerError};
 use super::events::{Event, EventLog, EventName};
@@ -124,6 +125,7 @@ impl Worker {
 
 fn start(options: Options, handler: Handler) -> Result<RunningWorker, WorkerError> {
     options.check()?;
+    options.token.as_ref().map_or(Ok(()), Token::check)?;
     let connection = match options.connection.clone() {
         Some(connection) => connection,
         None => Connection::new(&options.address, options.credentials.clone())?,

@@ -62,14 +62,14 @@ class Caller {
   }
 
   private final Transport transport;
-  private final TokenSource token;
+  private final BearerToken token;
   private final Consumer<Failure> onAttempt;
   private final Consumer<Retrying> onRetry;
 
   /** `onAttempt` gets the failure of each attempt, null if it was answered. */
   Caller(Transport transport, TokenSource token, Consumer<Failure> onAttempt, Consumer<Retrying> onRetry) {
     this.transport = transport;
-    this.token = token;
+    this.token = token == null ? null : new BearerToken(token);
     this.onAttempt = onAttempt;
     this.onRetry = onRetry;
   }
@@ -109,7 +109,7 @@ class Caller {
         fresh = true;
       } else if (!failure.mayPass()) {
         throw new LeaseBrokerException(rpc, failure);
-      } else if (failure.pushbackNanos() != null) {
+      } else if (failure.asksToWait()) {
         wait = failure.pushbackNanos();
       } else {
         wait = jitter(backoff);
@@ -144,9 +144,14 @@ class Caller {
     if (token != null) {
       Metadata headers = new Metadata();
       try {
-        headers.put(AUTHORIZATION, "Bearer " + token.token(fresh));
-      } catch (IOException | RuntimeException error) {
-        return new Attempt<>(null, Failure.of(Status.Code.UNAUTHENTICATED, "the token cannot be read: " + error, Failure.APPLIED_NO));
+        headers.put(AUTHORIZATION, "Bearer " + token.read(fresh, timeoutNanos, abort));
+      } catch (InterruptedException interrupted) {
+        Thread.currentThread().interrupt();
+        return failed(Failure.of(Status.Code.CANCELLED, "the thread was interrupted", Failure.APPLIED_NO), abort);
+      } catch (Throwable error) {
+        // It is the program's, so it can throw anything. A file can be missing for a moment while it is replaced.
+        String text = "the token cannot be read: " + Ending.errorText(error);
+        return failed(Failure.of(Status.Code.UNAVAILABLE, text, Failure.APPLIED_NO), abort);
       }
       stub = stub.withInterceptors(MetadataUtils.newAttachHeadersInterceptor(headers));
     }

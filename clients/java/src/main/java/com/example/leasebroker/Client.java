@@ -101,7 +101,7 @@ public final class Client implements AutoCloseable {
   }
 
   private Caller.Limits limits() {
-    return Caller.Limits.until(Clock.now() + timeout.toNanos());
+    return Caller.Limits.until(Clock.now() + Values.nanos(timeout));
   }
 
   /** The options of a client. */

@@ -157,8 +157,8 @@ public final class Context {
   private void runAction(Runnable action) {
     try {
       action.run();
-    } catch (RuntimeException | Error error) {
-      logger().log(System.Logger.Level.ERROR, "an action of onCancel threw an exception", error);
+    } catch (Throwable error) {
+      ErrorLog.log(logger(), "an action of onCancel threw an exception", error);
     }
   }
 

@@ -109,7 +109,7 @@ record Ending(HeldLease lease, Completion completion, Failure failure, com.examp
     String message;
     try {
       message = error.getMessage();
-    } catch (RuntimeException broken) {
+    } catch (Throwable broken) {
       message = null;
     }
     String name = error.getClass().getSimpleName();
@@ -121,7 +121,7 @@ record Ending(HeldLease lease, Completion completion, Failure failure, com.examp
     if (limit == null) {
       return "time limit of half of the lease";
     }
-    String seconds = java.math.BigDecimal.valueOf(limit.toMillis(), 3).stripTrailingZeros().toPlainString();
+    String seconds = java.math.BigDecimal.valueOf(limit.getSeconds()).add(java.math.BigDecimal.valueOf(limit.getNano(), 9)).stripTrailingZeros().toPlainString();
     return "time limit of " + seconds + " s";
   }
 

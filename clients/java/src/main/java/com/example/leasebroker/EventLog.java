@@ -27,9 +27,9 @@ final class EventLog {
     }
     try {
       current.accept(event.withQueue(queue));
-    } catch (RuntimeException | Error error) {
+    } catch (Throwable error) {
       observer = null;
-      logger.log(System.Logger.Level.ERROR, "the observer threw an exception and is not called again", error);
+      ErrorLog.log(logger, "the observer threw an exception and is not called again", error);
     }
   }
 

@@ -95,7 +95,7 @@ record Failure(Status.Code code, String reason, String message, List<String> fie
 
   private static long parsePushback(String text) {
     try {
-      return Long.parseLong(text) * 1_000_000;
+      return Values.nanos(java.time.Duration.ofMillis(Long.parseLong(text)));
     } catch (NumberFormatException malformed) {
       return -1;
     }

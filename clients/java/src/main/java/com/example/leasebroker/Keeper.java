@@ -162,7 +162,7 @@ final class Keeper {
       if (options.timeLimit() == null) {
         return;
       }
-      long limitAt = run.startedAt + options.timeLimit().toNanos();
+      long limitAt = run.startedAt + Values.nanos(options.timeLimit());
       if (now < limitAt) {
         lookAt(limitAt);
         return;
@@ -170,14 +170,14 @@ final class Keeper {
       state.cancel(run, Cause.TIME_LIMIT, null);
     }
     if (run.cause == Cause.TIME_LIMIT && options.heartbeat()) {
-      long failAt = run.cancelledAt + Math.min(TIME_LIMIT_GRACE, options.stuckAfter().toNanos());
+      long failAt = run.cancelledAt + Math.min(TIME_LIMIT_GRACE, Values.nanos(options.stuckAfter()));
       if (now < failAt) {
         lookAt(failAt);
       } else {
         run.leases.forEach(lease -> state.settle(Ending.failed(lease, Ending.timeLimitText(options.timeLimit()))));
       }
     }
-    long stuckAt = run.cancelledAt + options.stuckAfter().toNanos();
+    long stuckAt = run.cancelledAt + Values.nanos(options.stuckAfter());
     if (!run.stuck && now >= stuckAt) {
       giveUp(run);
     } else if (!run.stuck) {

@@ -65,6 +65,11 @@ public final class LeaseBrokerException extends RuntimeException {
     return !temporary && (code == Status.Code.INVALID_ARGUMENT || code == Status.Code.RESOURCE_EXHAUSTED);
   }
 
+  /** True if the broker refused the claim in `next`, and so the whole request. */
+  boolean refusesNext() {
+    return refusesRequest() && fields.stream().anyMatch(field -> field.startsWith("next"));
+  }
+
   /** True if the broker does not let this program make the call. */
   boolean refusesCaller() {
     return !temporary && (code == Status.Code.UNAUTHENTICATED || code == Status.Code.PERMISSION_DENIED);

@@ -96,7 +96,7 @@ final class Poller {
       request.setLeaseDuration(Values.duration(options.lease()));
     }
     long begun = Clock.now();
-    long timeout = wait.toNanos() + 5 * Clock.SECOND;
+    long timeout = Values.nanos(wait) + 5 * Clock.SECOND;
     Caller.Limits limits = new Caller.Limits(() -> Clock.NEVER, timeout, abort, request::clearWaitTimeout);
     Caller.Answer<ClaimBatchResponse> answer;
     try {
@@ -119,7 +119,7 @@ final class Poller {
     if (response.hasRetryAfter() && response.getLeasesCount() == 0) {
       // A limit of the queue gives no item before.
       abort.sleep(Math.min(Values.nanos(response.getRetryAfter()), LONGEST_PAUSE));
-    } else if (stops || response.getLeasesCount() == 0 && Clock.now() - begun < wait.toNanos() / 2) {
+    } else if (stops || response.getLeasesCount() == 0 && Clock.now() - begun < Values.nanos(wait) / 2) {
       abort.sleep(ThreadLocalRandom.current().nextLong(EARLY_ANSWER_PAUSE / 2, EARLY_ANSWER_PAUSE * 3 / 2));
     }
   }

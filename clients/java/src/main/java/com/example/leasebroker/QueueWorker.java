@@ -137,7 +137,7 @@ final class QueueWorker {
         part.run();
         return;
       } catch (RuntimeException | Error unexpected) {
-        options.logger().log(System.Logger.Level.ERROR, "a thread of the worker has failed", unexpected);
+        ErrorLog.log(options.logger(), "a thread of the worker has failed", unexpected);
         state.update(() -> state.takesItems = false);
         onFatal.accept(unexpected instanceof RuntimeException known ? known : new IllegalStateException(unexpected));
         LockSupport.parkNanos(RESTART_PAUSE);

@@ -1,8 +1,11 @@
 package com.example.leasebroker;
 
 import java.util.ArrayList;
+import java.util.Collections;
+import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 
 /** Runs handlers and translates their results and exceptions into endings. */
 final class Runner {
@@ -51,6 +54,32 @@ final class Runner {
   }
 
   private List<Ending> endings(Run run, Map<Item, Result> results, Throwable error) {
+    try {
+      checkItems(run, error instanceof BatchException batch ? batch.errors() : results);
+      return settled(run, results, error);
+    } catch (Throwable mistake) {
+      // The map and its values are the program's, so they can throw anything.
+      return settled(run, null, mistake);
+    }
+  }
+
+  /** Throws if a key is no item of the run. The item that is meant would be completed as if nothing was said of it. */
+  private static void checkItems(Run run, Map<Item, ?> byItem) {
+    if (byItem == null || byItem.isEmpty()) {
+      return;
+    }
+    Set<Item> items = Collections.newSetFromMap(new IdentityHashMap<>());
+    items.addAll(run.items());
+    for (Item key : byItem.keySet()) {
+      if (!items.contains(key)) {
+        String name = key == null ? "null" : key.key();
+        throw new IllegalArgumentException(
+            "item " + name + " is no item of this batch: use the objects that the handler was given as keys");
+      }
+    }
+  }
+
+  private List<Ending> settled(Run run, Map<Item, Result> results, Throwable error) {
     // A result needs no look at the cancellation.
     Cause cause = error == null ? null : state.read(() -> run.cause);
     log(run, error, cause);
@@ -72,7 +101,7 @@ final class Runner {
         error == null || cause != null || error instanceof Retry || error instanceof DeadLetter || error instanceof Release
             || error instanceof BatchException;
     if (!expected) {
-      state.options.logger().log(System.Logger.Level.ERROR, "the handler of item " + run.leases.get(0).item.key() + " failed", error);
+      ErrorLog.log(state.options.logger(), "the handler of item " + run.leases.get(0).item.key() + " failed", error);
     }
   }
 }

@@ -171,7 +171,12 @@ final class Settler {
   void note(Call call, LeaseBrokerException error) {
     if (error.refusesRequest()) {
       state.update(() -> state.returnSlots(call.slots));
-      sendAlone(call.group, error);
+      if (call.next != null && error.refusesNext()) {
+        // Nothing is wrong with the endings. A poller claims for the slots, and reports the error.
+        send(new Call(call.group, 0, null));
+      } else {
+        sendAlone(call.group, error);
+      }
       return;
     }
     giveUp(call, error.getMessage());
@@ -209,7 +214,7 @@ final class Settler {
       onFatal.accept(new LeaseBrokerException("ClaimBatch", failure));
       return;
     }
-    long wait = failure.pushbackNanos() != null ? failure.pushbackNanos() : Caller.firstBackoff();
+    long wait = failure.asksToWait() ? failure.pushbackNanos() : Caller.firstBackoff();
     caller.noteRetry("ClaimBatch", failure, 1, wait);
     CompletableFuture.delayedExecutor(wait, TimeUnit.NANOSECONDS, executor).execute(() -> state.update(() -> state.returnSlots(slots)));
   }

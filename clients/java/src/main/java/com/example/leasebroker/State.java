@@ -98,9 +98,9 @@ final class State {
     for (Runnable effect : follow) {
       try {
         effect.run();
-      } catch (RuntimeException | Error error) {
+      } catch (Throwable error) {
         // The other effects follow all the same.
-        options.logger().log(System.Logger.Level.ERROR, "an effect of the worker's state has failed", error);
+        ErrorLog.log(options.logger(), "an effect of the worker's state has failed", error);
       }
     }
   }
@@ -195,7 +195,7 @@ final class State {
     }
     effects.add(() -> start.accept(started));
     if (options.timeLimit() != null) {
-      wakeKeeper(now + options.timeLimit().toNanos());
+      wakeKeeper(now + Values.nanos(options.timeLimit()));
     }
     returnSlots(slots - started.size());
   }
@@ -318,7 +318,7 @@ final class State {
     try {
       if (checkpoint.length > checkpointLimit) {
         throw new IllegalArgumentException(
-            "the checkpoint has " + checkpoint.length + " bytes; the queue stores at most " + checkpointLimit);
+            "the checkpoint has " + checkpoint.length + " bytes; the queue refuses more than " + checkpointLimit);
       }
       lease.checkpoint = ByteString.copyFrom(checkpoint);
       lease.saved++;
@@ -343,7 +343,7 @@ final class State {
 
   /** The nanoseconds without an answer after which the worker is not healthy. */
   long longestLease() {
-    long longest = options.lease() == null ? 0 : options.lease().toNanos();
+    long longest = options.lease() == null ? 0 : Values.nanos(options.lease());
     for (HeldLease lease : held.values()) {
       longest = Math.max(longest, lease.duration);
     }

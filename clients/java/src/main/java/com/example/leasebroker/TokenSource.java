@@ -4,7 +4,10 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
-/** The source of a bearer token. It is asked before each attempt to send a request. */
+/**
+ * The source of a bearer token. It is asked before each attempt to send a request, in a thread of its own. Attempts that wait for
+ * it share its answer. If it throws, the attempt is made again later.
+ */
 @FunctionalInterface
 public interface TokenSource {
   /**
@@ -14,17 +17,22 @@ public interface TokenSource {
    */
   String token(boolean fresh) throws IOException;
 
-  /** A token that never changes. Throws if the text is the name of a file: the name would be sent as the token. */
+  /**
+   * A token that never changes. White space around it is removed, as around every token.
+   *
+   * @throws IllegalArgumentException if the text cannot be sent, or is the name of a file: the name would be sent as the token
+   */
   static TokenSource of(String token) {
     if (!token.isBlank() && token.length() < 1_024 && new java.io.File(token).exists()) {
       throw new IllegalArgumentException("token: " + token + " is a file: use TokenSource.ofFile");
     }
-    return fresh -> token;
+    String checked = BearerToken.check(token);
+    return (BearerToken.BuiltIn) fresh -> checked;
   }
 
   /** A token in a file, which is read again every 10 s, and after the broker has refused the token. */
   static TokenSource ofFile(Path path) {
-    return new TokenSource() {
+    return new BearerToken.BuiltIn() {
       private static final long INTERVAL_NANOS = 10_000_000_000L;
       private String token;
       private long readAt;
@@ -32,7 +40,8 @@ public interface TokenSource {
       @Override
       public synchronized String token(boolean fresh) throws IOException {
         if (fresh || token == null || System.nanoTime() - readAt >= INTERVAL_NANOS) {
-          token = Files.readString(path).strip();
+          // A file that is being written can be empty. It is not kept.
+          token = BearerToken.check(Files.readString(path));
           readAt = System.nanoTime();
         }
         return token;

@@ -24,6 +24,9 @@ final class Values {
     }
   }
 
+  /** The longest duration of the API, 366 days, in nanoseconds. Longer ones are cut: a sum of moments must not overflow. */
+  static final long LONGEST = 366 * 24 * 3_600 * Clock.SECOND;
+
   private Values() {}
 
   static Map<String, ColumnValue> toProto(Map<String, ?> row) {
@@ -84,6 +87,15 @@ final class Values {
   }
 
   static long nanos(com.google.protobuf.Duration duration) {
-    return duration.getSeconds() * 1_000_000_000 + duration.getNanos();
+    return nanos(duration.getSeconds(), duration.getNanos());
+  }
+
+  static long nanos(Duration duration) {
+    return nanos(duration.getSeconds(), duration.getNano());
+  }
+
+  private static long nanos(long seconds, int nanos) {
+    long longest = LONGEST / Clock.SECOND;
+    return seconds >= longest ? LONGEST : seconds <= -longest ? -LONGEST : seconds * Clock.SECOND + nanos;
   }
 }

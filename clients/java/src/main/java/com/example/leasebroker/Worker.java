@@ -98,7 +98,7 @@ public final class Worker {
     if (stopBegun.compareAndSet(false, true)) {
       stopping.countDown();
       try {
-        stopAll(grace.toNanos());
+        stopAll(Math.max(Values.nanos(grace), 0));
       } finally {
         stopped.countDown();
       }

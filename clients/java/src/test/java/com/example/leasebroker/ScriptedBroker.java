@@ -70,7 +70,7 @@ final class ScriptedBroker extends LeaseServiceGrpc.LeaseServiceImplBase impleme
   /** The errors of the first completions. */
   final Queue<StatusRuntimeException> completeErrors = new ConcurrentLinkedQueue<>();
 
-  /** The field that the first Fail is refused for. */
+  /** The field that the first Fail is refused for. Empty: it is applied. */
   volatile String refusedField = "";
 
   /** The error of the claim in `next`. */
@@ -176,7 +176,7 @@ final class ScriptedBroker extends LeaseServiceGrpc.LeaseServiceImplBase impleme
   public void fail(FailRequest request, StreamObserver<FailResponse> answer) {
     failures.add(request.getFailures(0));
     SettleResult.Builder result = SettleResult.newBuilder().setOutcome(Outcome.OUTCOME_APPLIED);
-    if (failures.size() == 1) {
+    if (failures.size() == 1 && !refusedField.isEmpty()) {
       result.setOutcome(Outcome.OUTCOME_REFUSED).setRefusal(refusal(refusedField));
     }
     answer.onNext(FailResponse.newBuilder().addResults(result).build());

@@ -57,6 +57,26 @@ class WorkerTest {
   }
 
   @Test
+  void oddDelayOfARetryFailsItsItemOnly() throws Exception {
+    List<Duration> delays = List.of(Duration.ofSeconds(-1), Duration.ofSeconds(Long.MAX_VALUE), Duration.ofSeconds(Long.MIN_VALUE));
+    AtomicInteger next = new AtomicInteger();
+    broker.addWork(delays.size() + 1);
+    broker.start(
+        worker((item, context) -> {
+          int index = next.getAndIncrement();
+          if (index < delays.size()) {
+            throw new Retry("later", delays.get(index));
+          }
+          return null;
+        }), events);
+    events.await(Event.Name.FAILED, delays.size());
+    events.await(Event.Name.COMPLETED, 1);
+    assertEquals("Retry: later", events.find(Event.Name.FAILED).error());
+    String reason = events.find(Event.Name.REFUSED).reason();
+    assertTrue(reason.startsWith("retry_delay: "), reason);
+  }
+
+  @Test
   void exceptionSaysHowTheItemEnds() throws Exception {
     record Case(Exception error, String state, String text) {}
     List<Case> cases =

@@ -1,0 +1,355 @@
+//! Mistakes of the program and odd answers of a broker. They lose no item and do not end the worker.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lease_broker_proto::lease_service_server::{LeaseService, LeaseServiceServer};
+use lease_broker_proto::{self as proto, Outcome};
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+use tonic::{Code, Request, Response, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
+
+use super::*;
+
+/// A broker that writes down the calls. Its first claim gets up to two leases of 30 s, and a later one waits for ever.
+#[derive(Clone, Default)]
+struct Broker {
+    /// The errors of the first calls of Complete and Wake.
+    errors: Arc<Mutex<VecDeque<Status>>>,
+    /// The errors of the claims after the first one.
+    claim_errors: Arc<Mutex<VecDeque<Status>>>,
+    claims: Arc<Mutex<usize>>,
+    completes: Arc<Mutex<Vec<proto::CompleteRequest>>>,
+    failures: Arc<Mutex<Vec<proto::Failure>>>,
+    wakes: Arc<Mutex<Vec<String>>>,
+}
+
+impl Broker {
+    fn serve(&self) -> SocketAddr {
+        let incoming = TcpIncoming::bind(([127, 0, 0, 1], 0).into()).expect("a free port");
+        let address = incoming.local_addr().expect("an address");
+        let router = Server::builder().add_service(LeaseServiceServer::new(self.clone()));
+        tokio::spawn(router.serve_with_incoming(incoming));
+        address
+    }
+
+    fn error(&self) -> Result<(), Status> {
+        let error = self.errors.lock().expect("no panic").pop_front();
+        error.map_or(Ok(()), Err)
+    }
+}
+
+fn applied(count: usize) -> Vec<proto::SettleResult> {
+    let result = proto::SettleResult {
+        outcome: Outcome::Applied.into(),
+        ..proto::SettleResult::default()
+    };
+    vec![result; count]
+}
+
+#[tonic::async_trait]
+impl LeaseService for Broker {
+    async fn wake(
+        &self,
+        request: Request<proto::WakeRequest>,
+    ) -> Result<Response<proto::WakeResponse>, Status> {
+        let token = request.metadata().get("authorization");
+        let token = token.map_or("", |token| token.to_str().expect("text"));
+        self.wakes.lock().expect("no panic").push(token.to_owned());
+        self.error()?;
+        Ok(Response::new(proto::WakeResponse {}))
+    }
+
+    async fn claim_batch(
+        &self,
+        request: Request<proto::ClaimBatchRequest>,
+    ) -> Result<Response<proto::ClaimBatchResponse>, Status> {
+        let call = {
+            let mut claims = self.claims.lock().expect("no panic");
+            *claims += 1;
+            *claims
+        };
+        if call > 1 {
+            let error = self.claim_errors.lock().expect("no panic").pop_front();
+            return Err(match error {
+                Some(error) => error,
+                None => std::future::pending().await,
+            });
+        }
+        let lease = |id: &str| proto::Lease {
+            lease_id: id.to_owned(),
+            item: Some(proto::Item {
+                key: id.to_owned(),
+                ..proto::Item::default()
+            }),
+            time_left: Some(prost_types::Duration {
+                seconds: 30,
+                nanos: 0,
+            }),
+            ..proto::Lease::default()
+        };
+        Ok(Response::new(proto::ClaimBatchResponse {
+            leases: if request.get_ref().max_items == 1 {
+                vec![lease("1")]
+            } else {
+                vec![lease("1"), lease("2")]
+            },
+            ..proto::ClaimBatchResponse::default()
+        }))
+    }
+
+    async fn complete(
+        &self,
+        request: Request<proto::CompleteRequest>,
+    ) -> Result<Response<proto::CompleteResponse>, Status> {
+        self.error()?;
+        let results = applied(request.get_ref().completions.len());
+        let mut completes = self.completes.lock().expect("no panic");
+        completes.push(request.into_inner());
+        Ok(Response::new(proto::CompleteResponse {
+            results,
+            ..proto::CompleteResponse::default()
+        }))
+    }
+
+    async fn fail(
+        &self,
+        request: Request<proto::FailRequest>,
+    ) -> Result<Response<proto::FailResponse>, Status> {
+        let failures = request.into_inner().failures;
+        let results = applied(failures.len());
+        self.failures.lock().expect("no panic").extend(failures);
+        Ok(Response::new(proto::FailResponse {
+            results,
+            ..proto::FailResponse::default()
+        }))
+    }
+
+    async fn release(
+        &self,
+        request: Request<proto::ReleaseRequest>,
+    ) -> Result<Response<proto::ReleaseResponse>, Status> {
+        let results = applied(request.into_inner().releases.len());
+        Ok(Response::new(proto::ReleaseResponse { results }))
+    }
+
+    async fn release_claims(
+        &self,
+        _: Request<proto::ReleaseClaimsRequest>,
+    ) -> Result<Response<proto::ReleaseClaimsResponse>, Status> {
+        Ok(Response::new(proto::ReleaseClaimsResponse::default()))
+    }
+
+    async fn heartbeat(
+        &self,
+        request: Request<proto::HeartbeatRequest>,
+    ) -> Result<Response<proto::HeartbeatResponse>, Status> {
+        let result = proto::HeartbeatResult {
+            outcome: Outcome::Applied.into(),
+            ..proto::HeartbeatResult::default()
+        };
+        let results = vec![result; request.into_inner().renewals.len()];
+        Ok(Response::new(proto::HeartbeatResponse { results }))
+    }
+
+    async fn enqueue(
+        &self,
+        _: Request<proto::EnqueueRequest>,
+    ) -> Result<Response<proto::EnqueueResponse>, Status> {
+        Ok(Response::new(proto::EnqueueResponse::default()))
+    }
+}
+
+fn client(address: SocketAddr, token: Token) -> Client {
+    let client = Client::new(&address.to_string(), Credentials::plaintext(), Some(token));
+    client
+        .expect("a client")
+        .timeout(Duration::from_millis(800))
+}
+
+#[tokio::test]
+async fn refused_next_claim_does_not_refuse_the_completion() {
+    let details = ErrorDetails::with_bad_request_violation("next.lease_duration", "too long");
+    let refused = Status::with_error_details(Code::InvalidArgument, "too long", details);
+    let broker = Broker::default();
+    broker
+        .errors
+        .lock()
+        .expect("no panic")
+        .push_back(refused.clone());
+    broker
+        .claim_errors
+        .lock()
+        .expect("no panic")
+        .push_back(refused);
+    let worker = Worker::new(broker.serve().to_string(), "work")
+        .start(|_, _| async { Ok(Done::new()) })
+        .expect("a worker");
+    let error = worker.wait().await.expect_err("the next claim is refused");
+    assert!(error.to_string().starts_with("ClaimBatch: "), "{error}");
+    let completes = broker.completes.lock().expect("no panic").clone();
+    assert_eq!(
+        completes
+            .iter()
+            .map(|call| call.completions.len())
+            .sum::<usize>(),
+        1
+    );
+    assert!(broker.failures.lock().expect("no panic").is_empty());
+}
+
+#[tokio::test]
+async fn token_that_cannot_be_read_is_read_again() {
+    let broker = Broker::default();
+    let reads = Arc::new(Mutex::new(0));
+    let token = Token::function(move |_| {
+        let mut reads = reads.lock().expect("no panic");
+        *reads += 1;
+        let read = *reads;
+        async move {
+            match read {
+                1 => Err("no such file".into()),
+                2 => panic!("a bug"),
+                _ => Ok("known".to_owned()),
+            }
+        }
+    });
+    let client = client(broker.serve(), token);
+    client.wake("work").await.expect("the third attempt");
+    assert_eq!(*broker.wakes.lock().expect("no panic"), ["Bearer known"]);
+}
+
+#[tokio::test]
+async fn error_of_a_missing_token_is_temporary() {
+    let broker = Broker::default();
+    let client = client(broker.serve(), Token::file("/missing/token"));
+    let error = client.wake("work").await.expect_err("no token");
+    assert!(error.temporary, "{error}");
+    assert_eq!(error.applied, Applied::No);
+    assert!(
+        error
+            .message
+            .starts_with("the token cannot be read: /missing/token"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn deadline_of_the_broker_is_followed_by_the_usual_waits() {
+    let mut late = Status::deadline_exceeded("late");
+    late.metadata_mut()
+        .insert("grpc-retry-pushback-ms", "-1".parse().expect("text"));
+    let broker = Broker::default();
+    broker
+        .errors
+        .lock()
+        .expect("no panic")
+        .extend(vec![late; 100]);
+    let client = client(broker.serve(), Token::text("known"));
+    client.wake("work").await.expect_err("the time is over");
+    let wakes = broker.wakes.lock().expect("no panic").len();
+    assert!((2..=5).contains(&wakes), "{wakes} calls");
+}
+
+#[tokio::test]
+async fn endless_times_of_the_options_are_no_limits() {
+    let broker = Broker::default();
+    let worker = Worker::new(broker.serve().to_string(), "work")
+        .concurrency(2)
+        .wait(Duration::MAX)
+        .lease(Duration::MAX)
+        .time_limit(Duration::MAX)
+        .stuck_after(Duration::MAX)
+        .max_items(2)
+        .start(|_, _| async { Err(Retry::new("later").after(Duration::MAX).into()) })
+        .expect("a worker");
+    worker.wait().await.expect("all items are settled");
+    assert_eq!(broker.failures.lock().expect("no panic").len(), 2);
+    worker.stop(Duration::MAX).await.expect("it has stopped");
+}
+
+#[tokio::test]
+async fn batch_error_of_another_item_fails_the_batch() {
+    let broker = Broker::default();
+    let worker = Worker::new(broker.serve().to_string(), "work")
+        .max_items(1)
+        .start_batches(2, |_, _| async {
+            let mut done = BatchDone::new();
+            done.fail(&Item::of_row("1", Row::new()), Retry::new("refused"));
+            Ok(done)
+        })
+        .expect("a worker");
+    worker.wait().await.expect("all items are settled");
+    let failures = broker.failures.lock().expect("no panic").clone();
+    assert_eq!(failures.len(), 2);
+    let text = "Error: the results name an item that is not in this batch: pass the items that the handler was given";
+    assert_eq!(failures[0].error_message, text);
+}
+
+#[tokio::test]
+async fn white_space_around_a_token_is_removed() {
+    let broker = Broker::default();
+    let address = broker.serve();
+    let read = Token::function(|_| async { Ok("known\r\n".to_owned()) });
+    for token in [read, Token::text(" known\n")] {
+        client(address, token).wake("work").await.expect("a token");
+    }
+    let expected = ["Bearer known", "Bearer known"];
+    assert_eq!(*broker.wakes.lock().expect("no panic"), expected);
+}
+
+#[tokio::test]
+async fn malformed_token_is_an_error_without_the_token() {
+    let address = Broker::default().serve();
+    for text in ["secr\net", "secr\u{e9}t", "secr\0t"] {
+        let token = Token::function(move |_| async move { Ok(text.to_owned()) });
+        let error = client(address, token)
+            .wake("work")
+            .await
+            .expect_err("malformed");
+        assert!(
+            error.message.contains("character 5 of the token"),
+            "{error}"
+        );
+        assert!(!error.message.contains("secr"), "{error}");
+        let worker = Worker::new("127.0.0.1:1", "work").token(Token::text(text));
+        let error = worker.start(|_, _| async { Ok(Done::new()) }).err();
+        assert!(matches!(error, Some(WorkerError::Options(text)) if !text.contains("secr")));
+    }
+}
+
+#[tokio::test]
+async fn token_function_that_does_not_return_delays_no_stop() {
+    let token = Token::function(|_| std::future::pending());
+    let worker = Worker::new(Broker::default().serve().to_string(), "work")
+        .token(token)
+        .start(|_, _| async { Ok(Done::new()) })
+        .expect("a worker");
+    // The first claim is sent after up to 0.25 s.
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    let stop = tokio::time::timeout(Duration::from_secs(8), worker.stop(Duration::ZERO));
+    stop.await.expect("a stop in time").expect("no error");
+}
+
+#[tokio::test]
+async fn token_text_that_is_the_name_of_a_file_is_refused() {
+    let worker = Worker::new("127.0.0.1:1", "work").token(Token::text("Cargo.toml"));
+    let error = worker.start(|_, _| async { Ok(Done::new()) }).err();
+    let text = "token: Cargo.toml is a file: use Token::file";
+    assert_eq!(error.map(|error| error.to_string()).as_deref(), Some(text));
+}
+
+#[tokio::test]
+async fn empty_token_file_is_read_again() {
+    let file = std::env::temp_dir().join(format!("token-{}", std::process::id()));
+    std::fs::write(&file, "").expect("a file");
+    let token = Token::file(&file);
+    let error = token.get(false).await.expect_err("no token");
+    assert_eq!(error, "the token is empty");
+    std::fs::write(&file, "known\n").expect("a file");
+    assert_eq!(token.get(false).await.as_deref(), Ok("known"));
+    std::fs::remove_file(&file).expect("the file");
+}
