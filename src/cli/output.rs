@@ -258,7 +258,7 @@ macro_rules! print_line {
 }
 pub(super) use print_line;
 
-/// Writes a line to standard output, or several. An error is kept for [`check_written`], which the end of the program asks.
+/// Writes a line to standard output, or several. An error is kept, and reported at the end of the program.
 ///
 /// Characters that a terminal would act on are escaped, except for the ends of lines.
 pub fn write_line(text: &str) {
