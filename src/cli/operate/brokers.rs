@@ -1,5 +1,6 @@
 //! `brokers` and `drain`: lists broker processes, and stops one.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use clap::Args;
@@ -99,8 +100,8 @@ async fn list(admin: &Admin) -> Result<Vec<proto::BrokerInstance>, CommandError>
     Ok(admin.list_brokers(request).await?.brokers)
 }
 
-/// Finds the broker with this id, an id that begins so, or this address. Brokers that have ended count only if no other fits: a killed
-/// one counts as running for 15 s, and its address can be that of the next one.
+/// Finds the broker with this id, an id that begins so, or this address. Brokers that have ended count only if no other fits. Of several
+/// at the address it is the last one that started: a killed one counts as running for 15 s.
 fn find(
     brokers: Vec<proto::BrokerInstance>,
     name: &str,
@@ -116,6 +117,13 @@ fn find(
     let mut found: Vec<_> = brokers.into_iter().filter(fits).collect();
     if found.iter().any(|broker| broker.is_live) {
         found.retain(|broker| broker.is_live);
+    }
+    if found.iter().all(|broker| broker.address == name) {
+        let start = |broker: &proto::BrokerInstance| {
+            broker.start_time.map(|time| (time.seconds, time.nanos))
+        };
+        found.sort_by_key(|broker| Reverse(start(broker)));
+        found.truncate(1);
     }
     let Some(first) = found.first() else {
         return Err(CommandError::failed(format!(
@@ -192,6 +200,11 @@ mod tests {
             broker_id: broker_id.to_owned(),
             address: "host:50051".to_owned(),
             is_live,
+            // The ids of the tests are in the order of the starts.
+            start_time: broker_id[1..]
+                .parse()
+                .ok()
+                .map(|seconds| prost_types::Timestamp { seconds, nanos: 0 }),
             ..proto::BrokerInstance::default()
         }
     }
@@ -220,8 +233,14 @@ mod tests {
     }
 
     #[test]
+    fn address_of_a_killed_broker_is_that_of_the_next_one() {
+        let brokers = [("a1", true), ("a2", true), ("a3", false)];
+        assert_eq!(found(&brokers, "host:50051"), Ok("a2".to_owned()));
+    }
+
+    #[test]
     fn ids_of_several_brokers_that_fit_are_listed() {
-        let error = found(&[("a1", true), ("a2", true)], "host:50051").expect_err("refused");
+        let error = found(&[("a1", true), ("a2", true)], "a").expect_err("refused");
         assert!(error.contains("a1, a2"), "{error}");
     }
 }
