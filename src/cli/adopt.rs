@@ -240,8 +240,8 @@ impl Adopt {
         let key = match &*self.key {
             [] => proposal::key(survey).ok_or_else(|| {
                 CommandError::usage(format!(
-                    "table {table:?} has no primary key and no unique index without NULLs: add one, because the broker has to \
-                     tell rows apart"
+                    "table {table:?} has no primary key and no unique index whose columns are NOT NULL: add one, because the broker \
+                     has to tell rows apart; or name the columns of a key that has no NULL with --key"
                 ))
             })?,
             key => key.to_vec(),
@@ -267,7 +267,7 @@ impl Adopt {
                 .filter(|name| !name.is_empty())
                 .cloned()
                 .collect(),
-            None => choose_writable(survey, &mirror, asks)?,
+            None => choose_writable(survey, &mirror, &key, asks)?,
         };
         Ok(Proposal {
             queue,
@@ -361,9 +361,10 @@ fn choose_mirror(mut mirrors: Vec<Mirror>, asks: bool) -> Result<Mirror, Command
 fn choose_writable(
     survey: &Survey,
     mirror: &Mirror,
+    key: &[String],
     asks: bool,
 ) -> Result<Vec<String>, CommandError> {
-    let mut columns = proposal::result_columns(survey, mirror);
+    let mut columns = proposal::result_columns(survey, mirror, key);
     if !asks || columns.is_empty() {
         return Ok(columns);
     }

@@ -73,6 +73,23 @@ completed = { Processed = 1 }
 }
 
 #[test]
+fn key_that_can_be_null_is_named_and_not_proposed_as_a_result() {
+    let workspace = with_table(
+        "CREATE TABLE Jobs (id TEXT PRIMARY KEY, v TEXT); INSERT INTO Jobs VALUES ('a', NULL);",
+    );
+    let refused = workspace.run("adopt --store q.db --config jobs.toml --yes");
+    assert_eq!(refused.code, 64, "{refused:?}");
+    assert!(refused.err.contains("--key"), "{refused:?}");
+    let adopted = workspace
+        .run("adopt --store q.db --config jobs.toml --key id --listen 127.0.0.1:7000 --yes");
+    assert_eq!(adopted.code, 0, "{adopted:?}");
+    let toml = std::fs::read_to_string(workspace.path("jobs.toml")).expect("the configuration");
+    assert!(toml.contains("writable = [\"v\"]"), "{toml}");
+    let next = "lease-broker claim jobs --address http://127.0.0.1:7000\n";
+    assert!(adopted.out.ends_with(next), "{adopted:?}");
+}
+
+#[test]
 fn undo_file_gives_the_table_back() {
     let workspace = with_table(ORDERS);
     let before = state(&workspace, "Orders");

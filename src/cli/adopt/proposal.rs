@@ -130,7 +130,7 @@ pub(super) fn mirrors<E>(
 }
 
 /// Returns the columns that a worker probably writes as its result: those that a row can lack and that show no state.
-pub(super) fn result_columns(survey: &Survey, mirror: &Mirror) -> Vec<String> {
+pub(super) fn result_columns(survey: &Survey, mirror: &Mirror, key: &[String]) -> Vec<String> {
     let is_mirror = |column: &SurveyedColumn| {
         let mut columns = mirror.iter().flat_map(|(_, columns)| columns);
         columns.any(|(name, _)| *name == column.name)
@@ -139,7 +139,7 @@ pub(super) fn result_columns(survey: &Survey, mirror: &Mirror) -> Vec<String> {
     let columns = survey.columns.iter();
     columns
         .filter(|column| column.nullable && column.writable && !is_mirror(column))
-        .filter(|column| !soft_lock.contains(&column.name))
+        .filter(|column| !soft_lock.contains(&column.name) && !key.contains(&column.name))
         .map(|column| column.name.clone())
         .collect()
 }
@@ -221,7 +221,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            result_columns(&survey, &mirrors[0]),
+            result_columns(&survey, &mirrors[0], &[]),
             ["Completed_At", "Total"]
         );
     }
