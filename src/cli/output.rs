@@ -12,6 +12,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 use lease_broker_client::Value;
 use lease_broker_model::key::{hex, rfc3339, rfc3339_of_millis};
 use lease_broker_model::text;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Map, Value as Json, json};
 
 use super::CommandError;
@@ -278,6 +279,14 @@ pub(super) fn check_written() -> Result<(), CommandError> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// Returns whether the reader of standard output has closed the pipe. Then nothing more can be written.
+pub(super) fn is_closed() -> bool {
+    let out = io::stdout();
+    let mut watched = [PollFd::new(&out, PollFlags::empty())];
+    let is_ready = poll(&mut watched, Some(&Timespec::default())).is_ok();
+    is_ready && watched[0].revents().contains(PollFlags::ERR)
 }
 
 /// Writes a line to standard error, for a remark that is not part of the result.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::command_line::terminal::Terminal;
 use crate::command_line::workspace::Workspace;
 use crate::support::process::program;
+use crate::support::timeout::wait_until_blocking;
 
 #[test]
 fn pipe_gets_a_line_for_each_change() {
@@ -36,6 +37,25 @@ fn pipe_gets_a_line_for_each_change() {
     assert!(next["time"].is_string(), "{next}");
     child.kill().expect("it ends");
     child.wait().expect("it ends");
+}
+
+#[test]
+fn watch_ends_when_nobody_reads_it() {
+    let workspace = Workspace::serving();
+    let url = workspace.process.as_ref().expect("a service").url();
+    let mut child = program()
+        .args(["stats", "--watch", "--output", "json", "--address", &url])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+    out.read_line(&mut String::new()).expect("a line");
+    // Nothing changes any more, so nothing is written that could fail.
+    drop(out);
+    wait_until_blocking("the program ends", || {
+        child.try_wait().expect("its state").is_some()
+    });
+    assert!(child.wait().expect("it has ended").success());
 }
 
 #[test]
