@@ -340,9 +340,8 @@ impl QueueArgs {
         let (mut problems, mut curable) = (0, true);
         for queue in queues {
             if queue.managed_columns.is_some() {
-                let exists = schema.survey(&queue.table)?.is_some();
                 let steps = schema.plan(&queue)?;
-                if !exists {
+                if steps.iter().any(|step| step.creates_table_of(&queue)) {
                     print_line!("{}: ok, serve creates the table", queue.name);
                     continue;
                 }

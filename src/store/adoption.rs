@@ -153,6 +153,13 @@ pub(super) fn create_table_purpose(queue: &QueueSpec) -> String {
     format!("create the table of queue {:?}", queue.name)
 }
 
+impl Step {
+    /// Returns whether this step creates the table of the managed queue.
+    pub fn creates_table_of(&self, queue: &QueueSpec) -> bool {
+        self.purpose == create_table_purpose(queue)
+    }
+}
+
 /// Plans the soft-lock columns that the table lacks, in the order of `columns`. `step` builds a step from its purpose.
 pub(super) fn add_columns<Kind>(
     queue: &QueueSpec,
