@@ -14,7 +14,7 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 
 use super::*;
 
-/// A broker that writes down the calls. Its first claim gets up to two leases of 30 s, and a later one waits for ever.
+/// A broker that records its calls. The first claim gets up to two leases of 30 s. Later claims are never answered, or with an error.
 #[derive(Clone, Default)]
 struct Broker {
     /// The errors of the first calls of Complete and Wake.

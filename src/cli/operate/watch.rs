@@ -31,7 +31,7 @@ pub(super) struct Look {
     pub(super) is_over: bool,
 }
 
-/// Shows the list until it is over, or until nobody reads the output. While the service cannot be reached, says so and tries again.
+/// Shows the list until it is over, or until the reader of the output is gone. While the service cannot be reached, says so and tries again.
 ///
 /// # Errors
 /// The first error of `look`, except an outage after the first look.
