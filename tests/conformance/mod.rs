@@ -452,6 +452,7 @@ macro_rules! conformance {
                     managed_table_can_have_a_composite_key
                     managed_table_rows_have_their_ready_time
                     order_and_groups_of_a_managed_table_can_change
+                    running_broker_keeps_the_groups_of_its_managed_table
                     declared_column_that_a_managed_table_lacks_is_named
                 }
                 mirror {

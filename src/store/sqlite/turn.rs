@@ -15,7 +15,7 @@ use super::turn_statements::{GroupStatements, TurnStatements};
 use super::walk::{Found, GroupLimits, Walk, WalkPosition};
 use super::writer::WriteContext;
 use crate::template::{Placeholders, render};
-use crate::turn::{Allowance, StoredLimits, StoredRate, check_policy, max_visits, policy};
+use crate::turn::{Allowance, StoredLimits, StoredRate, check_policy, max_visits};
 use crate::{
     ClaimCall, Claimed, LimitChange, Limited, QueueIndex, QueueLimitValues, StoreError, TurnCost,
 };
@@ -281,7 +281,7 @@ pub(super) fn fill_row(connection: &Connection, queue: &QueueStatements) -> Resu
         return Ok(());
     };
     let own = StoredLimits::of(&queue.spec);
-    let (name, policy) = (&queue.spec.name, policy(&queue.spec));
+    let (name, policy) = (&queue.spec.name, queue.spec.group_policy());
     connection.execute(
         &sql.fill_row,
         (
@@ -356,6 +356,6 @@ pub(super) fn other_policy(
     let stored = render(GROUPS, "read_policy", &Placeholders::new());
     let stored = connection.query_row(&stored, [&queue.name], |row| row.get(0));
     let stored: Option<String> = stored.optional()?.flatten();
-    let own = policy(queue);
+    let own = queue.group_policy();
     Ok(stored.is_some_and(|stored| stored != own).then_some(own))
 }
