@@ -21,7 +21,7 @@ mod foreign_keys;
 mod group_bursts;
 mod group_phantoms;
 mod group_rates;
-mod groups;
+pub(crate) mod groups;
 mod heartbeat;
 mod inspect;
 mod instances;
