@@ -219,3 +219,18 @@ async fn row_with_a_strange_soft_lock_value_stops_no_other_row() {
     fixture.advance(2 * HOUR).await;
     assert_eq!(fixture.reap(10).await.expired.len(), 4);
 }
+
+#[tokio::test]
+async fn row_with_a_strange_state_is_left_out_of_the_counts() {
+    let fixture = Fixture::<SqliteHarness>::items(4).await;
+    let connection = fixture.harness.connect();
+    connection
+        .execute_batch(
+            "UPDATE item SET lease_state = 'x' WHERE id = 1;
+            UPDATE item SET lease_state = x'00' WHERE id = 2",
+        )
+        .expect("changed");
+    let stats = fixture.store.exact_stats(fixture.queue).await;
+    assert_eq!(stats.expect("counts").count, [2, 0, 0, 0, 0]);
+    assert_eq!(fixture.counts().await, [2, 0, 0, 0, 0]);
+}
