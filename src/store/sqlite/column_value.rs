@@ -104,6 +104,9 @@ pub(super) fn store(value: &Value, column: ColumnType) -> Result<SqlValue, Strin
         }
         (Value::Int(int), Column::RowNumber) => row_number(*int),
         (Value::Text(text), Column::RowNumber) => row_number(integer(text)?),
+        (Value::Double(double), Column::Real) if *double == 0.0 && double.is_sign_negative() => {
+            refuse(value, "is -0.0, which SQLite would store as 0.0")
+        }
         (Value::Bool(bool), Column::Integer | Column::RowNumber | Column::Bool) => {
             Ok(SqlValue::Integer((*bool).into()))
         }
@@ -565,6 +568,7 @@ mod tests {
             ("INTEGER", moment.clone()),
             ("REAL", Value::Bytes(vec![1])),
             ("REAL", Value::Double(f64::NAN)),
+            ("REAL", Value::Double(-0.0)),
             ("REAL", Value::Int((1 << 53) + 1)),
             ("REAL", text("0.12345678901234567890")),
             ("REAL", text("007")),
