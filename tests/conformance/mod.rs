@@ -332,6 +332,7 @@ macro_rules! conformance {
                     limit_of_the_queue_bounds_a_run
                     order_of_the_queue_decides_about_a_run
                     repeated_claim_returns_its_runs
+                    repeated_claim_of_single_items_returns_no_runs
                     named_groups_give_runs
                     run_stops_before_an_item_that_does_not_fit
                     run_works_where_completions_remove_rows

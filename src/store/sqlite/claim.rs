@@ -17,6 +17,7 @@ use super::suspects::{self, WaitingSuspect};
 use super::turn::Turn;
 use super::walk::{Found, FoundItem, Walk};
 use super::writer::WriteContext;
+use crate::contract::restore_runs;
 use crate::item_size::{FULL_COUNTER_TEXT, too_large_text};
 use crate::{
     ClaimCall, Claimed, ClaimedItem, MAX_PASSED_OVER, MAX_TOO_LARGE, QueueIndex, Rejection, Share,
@@ -262,13 +263,13 @@ impl<'a> ClaimStatements<'a> {
         let mut claimed = Claimed::default();
         while let Some(row) = rows.next()? {
             let mut item = read_leased(self.queue, call, row, self.now)?;
-            if call.max_run > 1 && self.queue.sql.runs.is_some() {
+            if self.queue.sql.runs.is_some() {
                 item.run = read_run(self.queue, row)?;
             }
             claimed.bytes += self.queue.item_size.of(&item);
             claimed.items.push(item);
         }
-        claimed.items.sort_by_key(|item| (item.run == 0, item.run));
+        restore_runs(call, &mut claimed.items);
         Ok(claimed)
     }
 
