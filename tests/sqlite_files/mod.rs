@@ -11,6 +11,7 @@ mod generations;
 mod large_tables;
 mod migrations;
 mod readers;
+mod refused_claims;
 mod refused_settlements;
 mod schema_plan;
 mod small_disk;
