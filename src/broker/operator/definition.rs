@@ -300,6 +300,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn place_keeps_the_kinds_of_its_values() {
+        for value in [
+            Value::Int(1),
+            Value::Text("1".to_owned()),
+            Value::Bytes(vec![0x31, 0xff]),
+            Value::Double(f64::INFINITY),
+            Value::Decimal("ff61".to_owned()),
+        ] {
+            let key = Key([value].into());
+            let place = StoredPlace::from(&SearchPosition {
+                time: Some(7),
+                key: key.clone(),
+            });
+            let json = serde_json::to_string(&place).expect("JSON");
+            let read: StoredPlace = serde_json::from_str(&json).expect("a place");
+            let parse = |text: &str| Ok(Key([Value::Text(text.to_owned())].into()));
+            assert_eq!((read.time, read.key.read(parse)), (Some(7), Ok(key)));
+        }
+        let key = StoredKey::new(&Key([Value::Int(1), Value::Int(2)].into()));
+        assert!(key.read(|_| Ok(Key([Value::Int(1)].into()))).is_err());
+    }
+
+    #[test]
     fn definition_comes_back_from_the_database() {
         let definition = Definition {
             selection: ItemSelection {
