@@ -8,6 +8,11 @@ use lease_broker_value::Value;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Key(pub Box<[Value]>);
 
+/// The texts of the two infinite numbers, which JSON does not have. SQL reads them as these numbers.
+pub const INFINITY: &str = "9e999";
+/// See [`INFINITY`].
+pub const NEGATIVE_INFINITY: &str = "-9e999";
+
 /// Writes the key as clients see it. A key of one column is the value as text. A key of several columns is a JSON array
 /// of the values. Bytes are written in lower-case hexadecimal.
 impl fmt::Display for Key {
@@ -32,6 +37,8 @@ fn json(value: &Value) -> serde_json::Value {
         Value::Null => serde_json::Value::Null,
         Value::Bool(bool) => (*bool).into(),
         Value::Int(int) => (*int).into(),
+        Value::Double(f64::INFINITY) => INFINITY.into(),
+        Value::Double(f64::NEG_INFINITY) => NEGATIVE_INFINITY.into(),
         Value::Double(double) => (*double).into(),
         Value::Text(text) | Value::Decimal(text) => text.as_str().into(),
         Value::Bytes(bytes) => hex(bytes).into(),

@@ -111,6 +111,12 @@ impl QueueSpec {
         columns.filter(move |column| *column != SoftLockColumn::Checkpoint || has_checkpoints)
     }
 
+    /// Returns the rule of the queue's groups. Brokers with different rules must not serve a queue together.
+    pub fn group_policy(&self) -> String {
+        let groups = self.groups.as_ref();
+        groups.map_or_else(|| "no groups".to_owned(), Groups::policy)
+    }
+
     /// Returns whether claims take turns, because the queue has groups or limits.
     pub const fn takes_turns(&self) -> bool {
         self.groups.is_some() || !self.limits.is_none()

@@ -23,6 +23,7 @@ mod upkeep;
 
 pub use self::browse::Browse;
 pub(super) use self::browse::browse_by_field;
+pub(crate) use self::claim::restore_runs;
 pub use self::claim::{
     ClaimCall, Claimed, ClaimedItem, LeaseExpiry, Limited, MAX_CLAIM_GROUPS, MAX_PASSED_OVER,
     MAX_TOO_LARGE, TooLargeItem, TurnCost,

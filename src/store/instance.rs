@@ -1,6 +1,7 @@
 //! The broker processes on a database. Each lists itself, so that operators and the other brokers can see it.
 //!
-//! No broker relies on the list for correctness. A row can be missing, and a row of a process that was killed stays for a day.
+//! No running broker relies on the list for correctness. A row can be missing, and a row of a process that was killed stays for a day.
+//! A broker that starts does not change the indexes of a managed table against the rule of a broker that is listed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,6 +11,8 @@ use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
+
+use super::error::StoreError;
 
 /// A broker that has not announced itself for this time no longer counts as running. It is three times the interval between two
 /// announcements.
@@ -149,10 +152,16 @@ impl Instance {
     }
 }
 
-/// Hashes of the settings of one queue, to compare those of two brokers.
+/// Hashes of the settings of one queue, to compare those of two brokers, and the rule of its groups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettingsHash {
     format: u32,
+    /// The column of the state with its table. Queues with the same one share rows.
+    #[serde(default)]
+    state: String,
+    /// The rule of the groups.
+    #[serde(default)]
+    groups: String,
     /// The settings that decide how rows are read and written.
     rows: String,
     /// The rules for leases, attempts and retention.
@@ -204,6 +213,8 @@ impl SettingsHash {
         let hash = |text: String| hex(&Sha256::digest(text.as_bytes()))[..HASH_DIGITS].to_owned();
         Self {
             format: FORMAT,
+            state: state_column(queue),
+            groups: queue.group_policy(),
             rows: hash(rows),
             rules: hash(rules),
         }
@@ -223,6 +234,39 @@ impl SettingsHash {
     }
 }
 
+/// Returns the name of the column of the state with the name of its table, in lower case.
+fn state_column(queue: &QueueSpec) -> String {
+    let state = queue.soft_lock.name(SoftLockColumn::State);
+    format!("{}.{state}", queue.table).to_lowercase()
+}
+
+/// Checks that no running broker serves the rows of a queue with another rule of groups. The indexes of a table fit one rule.
+///
+/// # Errors
+/// [`StoreError::Misconfigured`] with both rules.
+pub(super) fn refuse_other_rule(queue: &QueueSpec, list: &BrokerList) -> Result<(), StoreError> {
+    let (state, own) = (state_column(queue), queue.group_policy());
+    let running = list
+        .brokers
+        .iter()
+        .filter(|broker| broker.is_live() && !broker.draining);
+    for broker in running {
+        let mut queues = broker.settings.values();
+        if let Some(other) = queues.find(|other| other.state == state && other.groups != own) {
+            return Err(StoreError::Misconfigured(format!(
+                "the groups of queue {:?} are {own:?} in this configuration, and the broker at {} serves the table {:?} with {:?}: give \
+                 both the same setting, or stop that broker first (one that was killed counts as running for {} s)",
+                queue.name,
+                broker.address,
+                queue.table,
+                other.groups,
+                LIVE_TIME.as_secs()
+            )));
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,6 +275,8 @@ mod tests {
     fn hashes_of_an_unknown_format_are_not_compared() {
         let own = SettingsHash {
             format: FORMAT,
+            state: String::new(),
+            groups: String::new(),
             rows: "1".to_owned(),
             rules: "1".to_owned(),
         };

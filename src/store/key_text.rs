@@ -1,6 +1,6 @@
 //! Parser of keys in their text form, the one that [`Key`]'s `Display` writes.
 
-use lease_broker_model::key::Key;
+use lease_broker_model::key::{INFINITY, Key, NEGATIVE_INFINITY};
 use lease_broker_value::Value;
 use serde_json::Value as Json;
 use time::OffsetDateTime;
@@ -18,8 +18,12 @@ pub(super) enum KeyKind {
     Bytes,
     Decimal,
     Timestamp,
-    /// An integer, another number, or text, whichever the text is first.
+    /// A number or text, whichever the text is first.
     Any,
+    /// A number, bytes or text, whichever the text is first.
+    NumberOrBytes,
+    /// Bytes, a number or text, whichever the text is first.
+    BytesOrNumber,
 }
 
 /// Parses the key of a row. `kinds` are those of the key columns.
@@ -41,12 +45,18 @@ pub(super) fn parse(text: &str, kinds: &[KeyKind]) -> Result<Key, String> {
     let values = parts.iter().zip(kinds).map(|(part, kind)| match part {
         Json::String(text) => match kind {
             KeyKind::Bool | KeyKind::Integer | KeyKind::Double => Err(expected(part, *kind)),
-            KeyKind::Any => Ok(Value::Text(text.clone())),
+            KeyKind::Any => Ok(infinity(text).unwrap_or_else(|| Value::Text(text.clone()))),
+            KeyKind::NumberOrBytes | KeyKind::BytesOrNumber => Ok(infinity(text)
+                .or_else(|| bytes_of_hex(text).map(Value::Bytes))
+                .unwrap_or_else(|| Value::Text(text.clone()))),
             _ => value_of_text(text, *kind),
         },
         Json::Bool(_) | Json::Number(_) => match kind {
             KeyKind::Bool | KeyKind::Integer | KeyKind::Double | KeyKind::Any => {
                 value_of_text(&part.to_string(), *kind)
+            }
+            KeyKind::NumberOrBytes | KeyKind::BytesOrNumber => {
+                value_of_text(&part.to_string(), KeyKind::Any)
             }
             _ => Err(expected(part, *kind)),
         },
@@ -57,22 +67,43 @@ pub(super) fn parse(text: &str, kinds: &[KeyKind]) -> Result<Key, String> {
 
 fn value_of_text(text: &str, kind: KeyKind) -> Result<Value, String> {
     let double = || text.parse().ok().filter(|double: &f64| double.is_finite());
+    let bytes = || bytes_of_hex(text).map(Value::Bytes);
+    let own_text = || Some(Value::Text(text.to_owned()));
     let value = match kind {
         KeyKind::Bool => text.parse().ok().map(Value::Bool),
         KeyKind::Integer => text.parse().ok().map(Value::Int),
         KeyKind::Double => double().map(Value::Double),
-        KeyKind::Text => Some(Value::Text(text.to_owned())),
-        KeyKind::Bytes => bytes(text).map(Value::Bytes),
+        KeyKind::Text => own_text(),
+        KeyKind::Bytes => bytes(),
         KeyKind::Decimal => is_decimal(text).then(|| Value::Decimal(text.to_owned())),
         KeyKind::Timestamp => timestamp(text),
-        KeyKind::Any => text
-            .parse()
-            .ok()
-            .map(Value::Int)
-            .or_else(|| double().map(Value::Double))
-            .or_else(|| Some(Value::Text(text.to_owned()))),
+        KeyKind::Any => number(text).or_else(own_text),
+        KeyKind::NumberOrBytes => {
+            // Hexadecimal digits such as 1e10 are no number if a number is not written so.
+            let number =
+                number(text).filter(|number| Key([number.clone()].into()).to_string() == text);
+            number.or_else(bytes).or_else(own_text)
+        }
+        KeyKind::BytesOrNumber => bytes().or_else(|| number(text)).or_else(own_text),
     };
     value.ok_or_else(|| expected(text, kind))
+}
+
+/// Reads an integer, or another number, which can be infinite.
+fn number(text: &str) -> Option<Value> {
+    // Rust also reads names such as `inf` and `NaN`.
+    let is_number = text
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
+    let int = || text.parse().ok().map(Value::Int);
+    let double = || text.parse().ok().map(Value::Double);
+    is_number.then(|| int().or_else(double)).flatten()
+}
+
+/// Reads the text of an infinite number, which JSON writes as a text.
+fn infinity(text: &str) -> Option<Value> {
+    let is_infinity = [INFINITY, NEGATIVE_INFINITY].contains(&text);
+    is_infinity.then(|| number(text)).flatten()
 }
 
 fn expected(part: impl std::fmt::Display, kind: KeyKind) -> String {
@@ -80,7 +111,7 @@ fn expected(part: impl std::fmt::Display, kind: KeyKind) -> String {
         KeyKind::Bool => "true or false",
         KeyKind::Integer => "an integer",
         KeyKind::Double => "a number",
-        KeyKind::Text | KeyKind::Any => "a text",
+        KeyKind::Text | KeyKind::Any | KeyKind::NumberOrBytes | KeyKind::BytesOrNumber => "a text",
         KeyKind::Bytes => "bytes in hexadecimal",
         KeyKind::Decimal => "decimal digits such as -12.50",
         KeyKind::Timestamp => "a time such as 2026-11-20T22:15:20Z",
@@ -88,7 +119,8 @@ fn expected(part: impl std::fmt::Display, kind: KeyKind) -> String {
     format!("{part} is not {kind}")
 }
 
-fn bytes(text: &str) -> Option<Vec<u8>> {
+/// Returns the bytes that pairs of hexadecimal digits stand for.
+pub(super) fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
     let digits: Option<Vec<u8>> = text
         .chars()
         .map(|digit| u8::try_from(digit.to_digit(16)?).ok())
@@ -118,6 +150,12 @@ mod tests {
             any::<bool>().prop_map(|bool| (Value::Bool(bool), KeyKind::Bool)),
             any::<i64>().prop_map(|int| (Value::Int(int), KeyKind::Integer)),
             any::<i64>().prop_map(|int| (Value::Int(int), KeyKind::Any)),
+            any::<i64>().prop_map(|int| (Value::Int(int), KeyKind::NumberOrBytes)),
+            prop::sample::select(vec![f64::INFINITY, f64::NEG_INFINITY, 1e300, 0.5])
+                .prop_map(|double| (Value::Double(double), KeyKind::Any)),
+            any::<Vec<u8>>().prop_map(|bytes| (Value::Bytes(bytes), KeyKind::BytesOrNumber)),
+            "[g-z]{1,9}".prop_map(|text| (Value::Text(text), KeyKind::BytesOrNumber)),
+            "[g-z]{1,9}".prop_map(|text| (Value::Text(text), KeyKind::NumberOrBytes)),
             (-1e9..1e9).prop_map(|double: f64| (Value::Double(double), KeyKind::Double)),
             any::<String>().prop_map(|text| (Value::Text(text), KeyKind::Text)),
             any::<Vec<u8>>().prop_map(|bytes| (Value::Bytes(bytes), KeyKind::Bytes)),

@@ -99,6 +99,7 @@ pub use self::reader::MssqlReader;
 pub use self::settings::Settings;
 use super::adoption::Unfit;
 use super::contract::{browse_by_field, inspect_by_field};
+use super::instance::refuse_other_rule;
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
     AppliedBatch, BrokerOrders, CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed,
@@ -175,6 +176,7 @@ impl MssqlStore {
                 if steps.is_empty() {
                     continue;
                 }
+                refuse_other_rule(queue, &instance::list(connection).await?)?;
                 let mut changing = pool.open_for_schema().await?;
                 for step in &steps {
                     tracing::info!(queue = queue.name, step = step.purpose, "schema change");

@@ -135,10 +135,14 @@ pub(super) fn group_problem<Kind>(
     let groups = queue.groups.as_ref()?;
     let column = table.column(&groups.column)?;
     (!fits(column)).then(|| {
+        let declared = match &*column.declared {
+            "" => "without a declared type",
+            declared => declared,
+        };
         format!(
-            "the column {:?} of table {:?} is {}, which the setting group of queue {:?} cannot use: name a column of an integer, text, \
+            "the column {:?} of table {:?} is {declared}, which the setting group of queue {:?} cannot use: name a column of an integer, text, \
              uuid, date, time or decimal type that an index can have",
-            column.name, queue.table, column.declared, queue.name
+            column.name, queue.table, queue.name
         )
     })
 }

@@ -166,7 +166,7 @@ impl SqliteStore {
         let mut unfit = Unfit::default();
         for queue in queues {
             if queue.managed_columns.is_some() {
-                apply_in_one_transaction(&mut schema, queue)?;
+                apply_in_one_transaction(&mut schema, queue, clock())?;
             }
             unfit.add(schema.unfit(queue)?);
         }
@@ -203,12 +203,17 @@ impl SqliteStore {
 fn apply_in_one_transaction(
     schema: &mut SqliteSchema,
     queue: &QueueSpec,
+    now: i64,
 ) -> Result<(), StoreError> {
     if schema.plan(queue)?.is_empty() {
         return Ok(());
     }
     schema.transaction(|schema| {
-        for step in schema.plan(queue)? {
+        let steps = schema.plan(queue)?;
+        if !steps.is_empty() {
+            schema.refuse_other_rule(queue, now)?;
+        }
+        for step in steps {
             schema.apply(&step, &mut |_| ())?;
         }
         Ok(())

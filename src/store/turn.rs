@@ -2,28 +2,19 @@
 
 use std::time::Duration;
 
-use lease_broker_model::group::{GroupOrder, Groups};
+use lease_broker_model::group::GroupOrder;
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_model::rate::Rate;
 
 use super::contract::{LimitChange, Limited, QueueLimitValues};
 use super::error::StoreError;
 
-/// The policy of a queue without groups.
-const NO_GROUPS: &str = "no groups";
-
-/// Returns the policy of the queue's groups as the database stores it.
-pub(super) fn policy(queue: &QueueSpec) -> String {
-    let groups = queue.groups.as_ref();
-    groups.map_or_else(|| NO_GROUPS.to_owned(), Groups::policy)
-}
-
 /// Compares the policy of the row with that of the queue.
 ///
 /// # Errors
 /// [`StoreError::Misconfigured`] if they differ: brokers with different rules must not serve a queue together.
 pub(super) fn check_policy(queue: &QueueSpec, stored: Option<&str>) -> Result<(), StoreError> {
-    let own = policy(queue);
+    let own = queue.group_policy();
     match stored {
         Some(stored) if stored == own => Ok(()),
         _ => Err(StoreError::Misconfigured(format!(

@@ -421,6 +421,40 @@ async fn purge_needs_a_table_whose_rows_may_go() {
 }
 
 #[tokio::test]
+async fn lists_and_operations_reach_keys_of_any_kind() {
+    const KEYS: u64 = 1_200;
+    let (server, client) = start(
+        "[queues.work]
+        managed_columns = { k = \"blob not null\", payload = \"text\" }
+        key = \"k\"",
+    )
+    .await;
+    let insert = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 400)
+        INSERT INTO work (k, lease_state, lease_state_time)
+        SELECT i, 4, 1 FROM n UNION ALL SELECT 'k' || i, 4, 1 FROM n UNION ALL SELECT CAST(i AS blob), 4, 1 FROM n";
+    server.database().execute_batch(insert).expect("inserted");
+    let mut request = ListItemsRequest {
+        page_size: 100,
+        ..list_request(ItemState::Dead)
+    };
+    let mut listed = 0;
+    loop {
+        let page = list(&client, request.clone()).await.expect("a page");
+        listed += page.items.len() as u64;
+        assert!(listed <= KEYS, "the pages do not end");
+        if page.next_page_token.is_empty() {
+            break;
+        }
+        request.page_token = page.next_page_token;
+    }
+    assert_eq!(listed, KEYS);
+    let started = begin(&client, redrive()).await.expect("started");
+    let ended = end_of(&client, &started.operation.expect("one").operation_id).await;
+    assert_eq!(ended.state(), OperationState::Done, "{ended:?}");
+    assert_eq!(u64::try_from(ended.changed), Ok(KEYS), "{ended:?}");
+}
+
+#[tokio::test]
 async fn refused_items_do_not_stop_an_operation() {
     let (server, client) = start(QUEUE).await;
     add_dead(&client, 40).await;

@@ -43,6 +43,7 @@ fn rules_differ_and_limits_do_not() {
 #[test]
 fn hash_of_the_default_queue_never_changes() {
     let hash = serde_json::to_value(SettingsHash::new(&queue(""))).expect("JSON");
-    let expected = serde_json::json!({ "format": 1, "rows": "1db9a52eeb932697", "rules": "98e4bd639a216f9a" });
-    assert_eq!(hash, expected);
+    let hashes = ["format", "rows", "rules"].map(|name| hash[name].clone());
+    let expected = serde_json::json!([1, "1db9a52eeb932697", "98e4bd639a216f9a"]);
+    assert_eq!(serde_json::json!(hashes), expected);
 }

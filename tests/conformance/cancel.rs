@@ -263,17 +263,16 @@ pub(crate) async fn malformed_keys_are_refused<H: Harness>() {
         .key(&["a", "b"]);
     let queues = vec![queue("item"), queue("pair")];
     let fixture = Fixture::<H>::over(&[item_table("item"), pair], queues).await;
-    for (at, wrong) in [
+    let of_other_kinds = [
         (0, "x"),
         (0, ""),
         (0, "1.5"),
         (0, "99999999999999999999"),
-        (1, "a"),
-        (1, "[\"a\"]"),
         (1, "[\"a\",\"1\"]"),
-        (1, "[1,1]"),
-        (1, "[\"a\",null]"),
-    ] {
+    ];
+    let malformed = [(1, "a"), (1, "[\"a\"]"), (1, "[1,1]"), (1, "[\"a\",null]")];
+    let of_other_kinds = of_other_kinds.iter().filter(|_| !H::keeps_any_value());
+    for &(at, wrong) in of_other_kinds.chain(&malformed) {
         let broker = fixture.at(at);
         let parsed = broker.store.parse_key(broker.queue, wrong);
         assert!(parsed.is_err(), "{wrong:?}: {parsed:?}");

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::harness::Harness;
 use crate::harness::fixture::{Broker, Fixture, HOUR};
 
-fn instance(address: &str, settings: BTreeMap<String, SettingsHash>) -> Instance {
+pub(super) fn instance(address: &str, settings: BTreeMap<String, SettingsHash>) -> Instance {
     Instance {
         id: Uuid::new_v4(),
         version: "0.2.0".to_owned(),
@@ -23,7 +23,7 @@ fn instance(address: &str, settings: BTreeMap<String, SettingsHash>) -> Instance
 }
 
 /// Announces a process. Returns the others, by address.
-async fn announce(broker: &Broker, instance: &Instance) -> Vec<Instance> {
+pub(super) async fn announce(broker: &Broker, instance: &Instance) -> Vec<Instance> {
     let announced = broker.store.announce(Arc::new(instance.clone())).await;
     let mut others = announced.expect("announced");
     others.sort_by(|one, other| one.address.cmp(&other.address));

@@ -1,11 +1,13 @@
 //! Managed tables, which the broker creates.
 
+use lease_broker_model::group::QueueLimits;
 use lease_broker_model::item_state::State;
-use lease_broker_model::queue::OnComplete;
-use lease_broker_store::StoreError;
+use lease_broker_model::queue::{OnComplete, QueueSpec};
+use lease_broker_store::{SettingsHash, StoreError};
 use lease_broker_value::Value;
 
-use super::groups::{STRICT, groups};
+use super::groups::{PARALLEL, STRICT, groups};
+use super::instances::{announce, instance};
 use crate::harness::Harness;
 use crate::harness::fixture::{Broker, Fixture, SECOND, by, keys, new_item, queue, text};
 use crate::harness::table::Kind;
@@ -96,6 +98,53 @@ pub(crate) async fn order_and_groups_of_a_managed_table_can_change<H: Harness>()
         assert_eq!(harness.check(&spec).await, Ok(Vec::new()));
         assert_eq!(harness.plan(&spec).await, Ok(Vec::new()));
     }
+}
+
+pub(crate) async fn running_broker_keeps_the_groups_of_its_managed_table<H: Harness>() {
+    let harness = H::start().await;
+    let mut spec = queue("made");
+    spec.managed_columns = Some(vec![("customer".to_owned(), H::declare(Kind::BigInt))]);
+    spec.groups = Some(groups(STRICT));
+    let fixture = Fixture::adopt(harness, vec![spec.clone()]).await;
+    let settings = [("made".to_owned(), SettingsHash::new(&spec))];
+    let mut running = instance("a:1", settings.into());
+    announce(&fixture, &running).await;
+    let without_groups = QueueSpec {
+        groups: None,
+        ..spec.clone()
+    };
+    let limited = QueueSpec {
+        limits: QueueLimits {
+            max_leases: Some(1),
+            rate: None,
+        },
+        ..without_groups.clone()
+    };
+    let parallel = QueueSpec {
+        groups: Some(groups(PARALLEL)),
+        ..spec.clone()
+    };
+    let renamed = QueueSpec {
+        name: "other".to_owned(),
+        ..without_groups.clone()
+    };
+    for other in [&without_groups, &limited, &parallel, &renamed] {
+        let opened = fixture.harness.open(&[other.clone()]).await;
+        let error = opened.err().expect("refused").to_string();
+        for part in [spec.group_policy(), other.group_policy(), "a:1".to_owned()] {
+            assert!(error.contains(&part), "{error}");
+        }
+    }
+    assert_eq!(fixture.harness.check(&spec).await, Ok(Vec::new()));
+    assert!(fixture.harness.open(&[spec.clone()]).await.is_ok());
+    running.draining = true;
+    announce(&fixture, &running).await;
+    let changed = fixture
+        .harness
+        .open(std::slice::from_ref(&without_groups))
+        .await;
+    changed.expect("no broker serves the queue");
+    assert_eq!(fixture.harness.check(&without_groups).await, Ok(Vec::new()));
 }
 
 pub(crate) async fn declared_column_that_a_managed_table_lacks_is_named<H: Harness>() {

@@ -21,7 +21,7 @@ mod foreign_keys;
 mod group_bursts;
 mod group_phantoms;
 mod group_rates;
-mod groups;
+pub(crate) mod groups;
 mod heartbeat;
 mod inspect;
 mod instances;
@@ -332,6 +332,7 @@ macro_rules! conformance {
                     limit_of_the_queue_bounds_a_run
                     order_of_the_queue_decides_about_a_run
                     repeated_claim_returns_its_runs
+                    repeated_claim_of_single_items_returns_no_runs
                     named_groups_give_runs
                     run_stops_before_an_item_that_does_not_fit
                     run_works_where_completions_remove_rows
@@ -452,6 +453,7 @@ macro_rules! conformance {
                     managed_table_can_have_a_composite_key
                     managed_table_rows_have_their_ready_time
                     order_and_groups_of_a_managed_table_can_change
+                    running_broker_keeps_the_groups_of_its_managed_table
                     declared_column_that_a_managed_table_lacks_is_named
                 }
                 mirror {

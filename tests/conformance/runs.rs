@@ -419,10 +419,28 @@ pub(crate) async fn repeated_claim_returns_its_runs<H: Harness>() {
     };
     let first = fixture.claim_by(request.clone()).await;
     assert_eq!(in_runs(&first), "1 3 6 | 2 4 | 5");
-    let mut again = fixture.claim_by(request).await;
-    again.sort_by_key(|item| (item.run == 0, item.run));
-    assert_eq!(in_runs(&again), "1 3 6 | 2 4 | 5");
-    assert_eq!(again.last().map(|item| item.run), Some(0));
+    let without_runs = ClaimCall {
+        max_run: 1,
+        ..request.clone()
+    };
+    for request in [request, without_runs] {
+        let again = fixture.claim_by(request).await;
+        assert_eq!(in_runs(&again), "1 3 6 | 2 4 | 5");
+        assert_eq!(again.last().map(|item| item.run), Some(0));
+    }
+}
+
+pub(crate) async fn repeated_claim_of_single_items_returns_no_runs<H: Harness>() {
+    let fixture = items::<H>(grouped(RUNS), &["a", "b", "a"]).await;
+    let request = ClaimCall {
+        has_request_id: true,
+        ..call("worker", 9)
+    };
+    for _ in 0..2 {
+        let claimed = fixture.claim_by(request.clone()).await;
+        assert_eq!(keys(&claimed), ["1", "2"]);
+        assert_eq!([claimed[0].run, claimed[1].run], [0, 0]);
+    }
 }
 
 pub(crate) async fn named_groups_give_runs<H: Harness>() {

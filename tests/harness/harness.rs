@@ -112,6 +112,11 @@ pub(crate) trait Harness: Send + Sync + Sized + 'static {
         false
     }
 
+    /// Returns whether a column of integers can have values of other kinds, which other programs may store.
+    fn keeps_any_value() -> bool {
+        false
+    }
+
     /// Returns the SQL type of a column of this kind.
     fn declare(kind: Kind) -> String;
 

@@ -59,6 +59,10 @@ impl Harness for SqliteHarness {
         true
     }
 
+    fn keeps_any_value() -> bool {
+        true
+    }
+
     async fn create(&self, table: &Table) {
         let sql = create_table(table);
         self.connect().execute_batch(&sql).expect(&sql);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_store::sqlite::{SqliteStore, system_clock};
-use lease_broker_store::{Store, StoreError};
+use lease_broker_store::{Applied, Store, StoreError};
 use lease_broker_value::Value;
 
 use crate::harness::fixture::{Broker, new_item, queue};
@@ -41,6 +41,7 @@ async fn full_disk_loses_nothing_and_the_store_recovers() {
     };
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
     assert!(error.to_string().contains("no space is left"), "{error}");
+    assert_eq!(error.applied(), Applied::No);
     for _ in 0..3 {
         let error = broker
             .try_enqueue(vec![big(), big()])

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use data_encoding::BASE64URL_NOPAD;
 use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
+use lease_broker_model::key_bytes::{read_keys, write_keys};
 use lease_broker_store::{
     Cancellation, Checkpoints, ItemChange, ItemFilter, OperationKind, SearchPosition,
 };
@@ -218,13 +221,50 @@ impl From<StoredValue> for Value {
     }
 }
 
-/// The form of a [`SearchPosition`] in the database and in page tokens: its time and the text of its key.
+/// The form of a [`SearchPosition`] in the database and in page tokens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct StoredPlace(pub(super) Option<i64>, pub(super) String);
+pub(super) struct StoredPlace {
+    pub(super) time: Option<i64>,
+    pub(super) key: StoredKey,
+}
 
 impl From<&SearchPosition> for StoredPlace {
     fn from(position: &SearchPosition) -> Self {
-        Self(position.time, position.key.to_string())
+        Self {
+            time: position.time,
+            key: StoredKey::new(&position.key),
+        }
+    }
+}
+
+/// The form of a key, or of the value of a group, in the database and in page tokens. It keeps the kinds of the values, which the text
+/// of a key does not have.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct StoredKey(String);
+
+impl StoredKey {
+    pub(super) fn new(key: &Key) -> Self {
+        Self(BASE64URL_NOPAD.encode(&write_keys(std::slice::from_ref(key))))
+    }
+
+    /// Reads the key. `parse` reads its text, and refuses that of a key that no row can have: a caller can forge a token.
+    ///
+    /// # Errors
+    /// The reason why it is no key.
+    pub(super) fn read(
+        &self,
+        parse: impl FnOnce(&str) -> Result<Key, String>,
+    ) -> Result<Key, String> {
+        let bytes = BASE64URL_NOPAD.decode(self.0.as_bytes()).ok();
+        let keys = bytes.and_then(|bytes| read_keys(&bytes));
+        let [key] = <[Key; 1]>::try_from(keys.unwrap_or_default())
+            .map_err(|_| format!("{:?} is not the place of a row", self.0))?;
+        let parsed = parse(&key.to_string())?;
+        if parsed.0.len() == key.0.len() {
+            Ok(key)
+        } else {
+            Err(format!("{key} is no key"))
+        }
     }
 }
 
@@ -258,6 +298,29 @@ impl Position {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn place_keeps_the_kinds_of_its_values() {
+        for value in [
+            Value::Int(1),
+            Value::Text("1".to_owned()),
+            Value::Bytes(vec![0x31, 0xff]),
+            Value::Double(f64::INFINITY),
+            Value::Decimal("ff61".to_owned()),
+        ] {
+            let key = Key([value].into());
+            let place = StoredPlace::from(&SearchPosition {
+                time: Some(7),
+                key: key.clone(),
+            });
+            let json = serde_json::to_string(&place).expect("JSON");
+            let read: StoredPlace = serde_json::from_str(&json).expect("a place");
+            let parse = |text: &str| Ok(Key([Value::Text(text.to_owned())].into()));
+            assert_eq!((read.time, read.key.read(parse)), (Some(7), Ok(key)));
+        }
+        let key = StoredKey::new(&Key([Value::Int(1), Value::Int(2)].into()));
+        assert!(key.read(|_| Ok(Key([Value::Int(1)].into()))).is_err());
+    }
 
     #[test]
     fn definition_comes_back_from_the_database() {

@@ -174,9 +174,9 @@ impl Operator {
         queue: QueueIndex,
         place: &StoredPlace,
     ) -> Result<SearchPosition, String> {
-        let StoredPlace(time, key) = place;
-        let key = self.inspect.parse_key(queue, key)?;
-        Ok(SearchPosition { time: *time, key })
+        let key = place.key.read(|text| self.inspect.parse_key(queue, text))?;
+        let time = place.time;
+        Ok(SearchPosition { time, key })
     }
 }
 

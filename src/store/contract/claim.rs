@@ -1,5 +1,6 @@
 //! The request to claim items, and its result.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use lease_broker_model::key::Key;
@@ -131,6 +132,23 @@ pub struct ClaimedItem {
     /// The number of its run. The leases of a run have the same number, and [`Claimed::items`] has them side by side, in their order. 0:
     /// the call asked for no runs, or the item belongs to no group.
     pub run: u32,
+}
+
+/// Numbers and sorts the items of a call by their runs, in a queue whose claims give runs.
+///
+/// A call that is sent again need not ask for runs again. Two leases of one group show that the first call did.
+pub(crate) fn restore_runs(call: &ClaimCall, items: &mut [ClaimedItem]) {
+    let mut numbers = HashSet::new();
+    let mut runs = items.iter().map(|item| item.run).filter(|run| *run > 0);
+    let asked_for_runs = call.max_run > 1 || runs.any(|run| !numbers.insert(run));
+    if !asked_for_runs {
+        for item in items {
+            item.run = 0;
+        }
+    } else if call.has_request_id {
+        // Leases that are read again are not sorted by runs.
+        items.sort_by_key(|item| (item.run == 0, item.run));
+    }
 }
 
 /// The time when a lease expires, as a moment and as a duration.

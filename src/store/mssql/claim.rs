@@ -17,6 +17,7 @@ use super::pause_parts::is_pause;
 use super::queue_statements::{ClaimBatches, ClaimForms, QueueStatements};
 use super::turn::{self, LimitAnswer};
 use super::{suspects, types};
+use crate::contract::restore_runs;
 use crate::{ClaimCall, Claimed, ClaimedItem, QueueIndex, StoreError, TooLargeItem, TurnCost};
 
 impl MssqlOperations {
@@ -194,12 +195,9 @@ impl MssqlOperations {
                 claimed[*index].items.push(item);
             }
         }
-        for index in indexes {
-            // Leases that are read again are not sorted by runs.
-            if calls[*index].max_run > 1 && calls[*index].has_request_id {
-                claimed[*index]
-                    .items
-                    .sort_by_key(|item| (item.run == 0, item.run));
+        if queue.spec.max_run() > 1 {
+            for index in indexes {
+                restore_runs(&calls[*index], &mut claimed[*index].items);
             }
         }
         Ok(answer)
@@ -425,7 +423,7 @@ fn read_item(
         } else {
             None
         },
-        run: if has_runs && call.max_run > 1 {
+        run: if has_runs {
             decode::integer_as(row, since - 1)?
         } else {
             0

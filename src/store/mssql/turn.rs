@@ -14,7 +14,7 @@ use super::operations::MssqlOperations;
 use super::quote::text_literal;
 use crate::index_role::IndexRole;
 use crate::template::{Placeholders, render};
-use crate::turn::{StoredLimits, StoredRate, check_policy, policy};
+use crate::turn::{StoredLimits, StoredRate, check_policy};
 use crate::{LimitChange, Limited, QueueIndex, QueueLimitValues, StoreError, TurnCost};
 
 const GROUPS: &str = lease_broker_sql::mssql::GROUPS;
@@ -93,7 +93,7 @@ impl MssqlOperations {
             return Ok(());
         }
         let own = StoredLimits::of(queue);
-        let policy = policy(queue);
+        let policy = queue.group_policy();
         let limits = texts(&own);
         let names: [&dyn ToSql; 2] = [&queue.name, &policy];
         let limits = limits.iter().map(|limit| limit as &dyn ToSql);
@@ -165,7 +165,7 @@ pub(super) async fn other_policy(
         .await?;
     let row = results.iter().flatten().next();
     let stored = row.map(|row| decode::optional_text(row, 0)).transpose()?;
-    let own = policy(queue);
+    let own = queue.group_policy();
     Ok(stored
         .flatten()
         .is_some_and(|stored| stored != own)

@@ -13,7 +13,6 @@ use super::value_limits::split_sizes;
 use crate::index_role::IndexRole;
 use crate::queue_columns::{QueueColumns, sort_list};
 use crate::template::{Placeholders, render};
-use crate::turn::policy;
 
 /// The placeholders of a claim that are empty if claims take no turns.
 const PARTS: [&str; 7] = [
@@ -53,7 +52,7 @@ pub(super) fn set_table_placeholders(
     queue: &QueueSpec,
     columns: &QueueColumns<ColumnType>,
 ) {
-    placeholders.insert("policy", text_literal(&policy(queue)));
+    placeholders.insert("policy", text_literal(&queue.group_policy()));
     let (Some(groups), Some(group)) = (&queue.groups, &columns.group) else {
         return;
     };

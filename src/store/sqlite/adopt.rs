@@ -27,6 +27,7 @@ use crate::adoption::{
 use crate::epoch::NewEpoch;
 use crate::foreign_keys::warnings;
 use crate::index_role::IndexRole;
+use crate::instance::refuse_other_rule;
 use crate::queue_columns::{QueueColumns, group_warning};
 use crate::schema::{Progress, Removal, Schema, Step};
 use crate::template::Placeholders;
@@ -321,6 +322,11 @@ impl SqliteSchema {
             changes.push(step(purpose, "set_policy", &placeholders));
         }
         Ok(changes)
+    }
+
+    /// Checks that no running broker serves the rows of the queue with another rule of groups.
+    pub(super) fn refuse_other_rule(&self, queue: &QueueSpec, now: i64) -> Result<(), StoreError> {
+        refuse_other_rule(queue, &instance::list(&self.connection, now)?)
     }
 
     /// Returns the reasons for which `serve` would refuse the queue.

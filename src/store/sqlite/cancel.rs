@@ -82,15 +82,19 @@ impl QueueStatements {
     }
 }
 
-/// Returns the kind of the values that a key column of this type usually has. A column of this store can also have values of other
-/// types. Rows with such keys cannot be named by the text of their key.
+/// Returns the kinds of values that the text of a key in a column of this type can be, the usual one first. Two rows can have keys
+/// with the same text, such as bytes in a column of texts. The text names the row with the first kind.
 pub(super) fn kind_of(column: ColumnType) -> KeyKind {
     match column {
-        ColumnType::Integer | ColumnType::RowNumber | ColumnType::Bool => KeyKind::Integer,
+        ColumnType::RowNumber => KeyKind::Integer,
         ColumnType::Text => KeyKind::Text,
-        ColumnType::Blob | ColumnType::Any => KeyKind::Bytes,
-        ColumnType::Real => KeyKind::Double,
-        ColumnType::Decimal { .. }
+        ColumnType::Blob => KeyKind::BytesOrNumber,
+        ColumnType::Any => KeyKind::NumberOrBytes,
+        // The column converts a text that looks like a number.
+        ColumnType::Integer
+        | ColumnType::Bool
+        | ColumnType::Real
+        | ColumnType::Decimal { .. }
         | ColumnType::Timestamp
         | ColumnType::Date
         | ColumnType::Time

@@ -17,10 +17,11 @@ use super::suspects::{self, WaitingSuspect};
 use super::turn::Turn;
 use super::walk::{Found, FoundItem, Walk};
 use super::writer::WriteContext;
+use crate::contract::restore_runs;
 use crate::item_size::{FULL_COUNTER_TEXT, too_large_text};
 use crate::{
-    ClaimCall, Claimed, ClaimedItem, MAX_PASSED_OVER, MAX_TOO_LARGE, QueueIndex, Rejection, Share,
-    StoreError, TooLargeItem,
+    ClaimCall, Claimed, ClaimedItem, MAX_PASSED_OVER, MAX_TOO_LARGE, Problem, QueueIndex,
+    Rejection, Share, StoreError, TooLargeItem,
 };
 
 /// Serves claim calls one after the other. See [`Leases::claim`](crate::Leases::claim).
@@ -50,7 +51,7 @@ pub(super) fn claim(
     let mut retried_bytes = 0;
     let mut results = Vec::with_capacity(calls.len());
     for (index, call) in calls.iter().enumerate() {
-        statements.call_index = index;
+        statements.begin_call(index);
         let mut claimed = Claimed::default();
         let mut fits = true;
         if call.has_request_id && retried_bytes < max_bytes {
@@ -106,6 +107,11 @@ pub(super) fn claim(
                 };
                 fits = leased.is_some();
                 claimed = leased.unwrap_or_default();
+            }
+            if let (Some(problem), true) = (statements.refusal(), fits && claimed.items.is_empty())
+            {
+                let rejection = Rejection::of_item(index, None, problem);
+                return Err(StoreError::Rejected(rejection));
             }
             if let (Some(turn), true) = (&mut turn, fits) {
                 none_ready &= !turn.end_call(found.take(), call, &mut claimed)?;
@@ -170,6 +176,8 @@ impl EndedRuns {
 struct ClaimStatements<'a> {
     /// The index of the present call.
     call_index: usize,
+    /// The items that the database did not let the present call lease, with the reasons.
+    refused: Vec<(Key, Problem)>,
     connection: &'a Connection,
     queue: &'a QueueStatements,
     now: i64,
@@ -201,6 +209,7 @@ impl<'a> ClaimStatements<'a> {
         let pick_ready = pick_statement(pick_ready, picks_keys);
         Ok(Self {
             call_index: 0,
+            refused: Vec::new(),
             connection: &context.connection,
             queue,
             now: context.now(),
@@ -211,6 +220,19 @@ impl<'a> ClaimStatements<'a> {
             pick_ready: statement(pick_ready)?,
             lease_row: statement(&queue.sql.lease_row)?,
             read_lease: statement(&queue.sql.read_lease)?,
+        })
+    }
+
+    fn begin_call(&mut self, index: usize) {
+        self.call_index = index;
+        self.refused.clear();
+    }
+
+    /// Returns the reason why the present call cannot lease an item, with the item. `None`: the database has refused none.
+    fn refusal(&self) -> Option<Problem> {
+        self.refused.first().map(|(key, problem)| Problem {
+            text: format!("item {key} cannot be leased: {}", problem.text),
+            ..problem.clone()
         })
     }
 
@@ -262,29 +284,34 @@ impl<'a> ClaimStatements<'a> {
         let mut claimed = Claimed::default();
         while let Some(row) = rows.next()? {
             let mut item = read_leased(self.queue, call, row, self.now)?;
-            if call.max_run > 1 && self.queue.sql.runs.is_some() {
+            if self.queue.sql.runs.is_some() {
                 item.run = read_run(self.queue, row)?;
             }
             claimed.bytes += self.queue.item_size.of(&item);
             claimed.items.push(item);
         }
-        claimed.items.sort_by_key(|item| (item.run == 0, item.run));
+        restore_runs(call, &mut claimed.items);
         Ok(claimed)
     }
 
-    /// Returns the first ready items for the call. `None`: one that was read does not fit.
+    /// Returns the first ready items for the call that the database has not refused. `None`: one that was read does not fit.
     fn pick_ready(&mut self, call: &ClaimCall) -> Result<Option<Vec<ReadyItem>>, StoreError> {
         let (queue, now, epoch_fence) = (self.queue, self.now, self.epoch_fence);
         let picks_keys = self.picks_keys;
         let mut items = Vec::new();
         let mut bytes = 0;
         let mut fits = true;
-        self.visit_ready(call.max_items, &mut |row, run| {
+        let refused = std::mem::take(&mut self.refused);
+        let limit = call.max_items + refused.len();
+        self.visit_ready(limit, &mut |row, run| {
             let mut ready = if picks_keys {
                 ReadyItem::read_key(queue, row)?
             } else {
                 ReadyItem::read(queue, call, row, now, epoch_fence)?
             };
+            if refused.iter().any(|(key, _)| key == ready.key()) {
+                return Ok(Visited::PassedOver);
+            }
             if let Picked::Item(item) = &ready.picked {
                 let size = queue.item_size.of(item);
                 bytes += size;
@@ -292,8 +319,13 @@ impl<'a> ClaimStatements<'a> {
             }
             ready.run = run;
             items.push(ready);
-            Ok(if fits { Visited::Taken } else { Visited::Last })
+            Ok(if fits && items.len() < limit - refused.len() {
+                Visited::Taken
+            } else {
+                Visited::Last
+            })
         })?;
+        self.refused = refused;
         Ok(fits.then_some(items))
     }
 
@@ -347,16 +379,36 @@ impl<'a> ClaimStatements<'a> {
             items: Vec::with_capacity(ready.len()),
             ..Claimed::default()
         };
-        let all_fit = self.lease_each(call, ready, &mut claimed, |claimed, item| {
+        let fits = |claimed: &mut Claimed, item: &ClaimedItem| {
             let size = item_size.of(item);
             claimed.bytes += size;
             claimed.bytes <= max_bytes && size <= max_item_bytes
-        })?;
-        Ok(all_fit.then_some(claimed))
+        };
+        let mut next = Some(ready);
+        while let Some(ready) = next.take() {
+            let refused = self.refused.len();
+            if !self.lease_each(call, ready, &mut claimed, fits)? {
+                return Ok(None);
+            }
+            let wanted = call.max_items - claimed.items.len();
+            // Refused items stay where they are. The call gets those behind them, but none of the same group.
+            let looks_behind = self.heads.is_none() && self.refused.len() <= MAX_PASSED_OVER;
+            if wanted > 0 && self.refused.len() > refused && looks_behind {
+                let rest = ClaimCall {
+                    max_items: wanted,
+                    ..call.clone()
+                };
+                next = self.pick_ready(&rest)?;
+                if next.is_none() {
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some(claimed))
     }
 
-    /// Leases items one after the other, and leaves out those of a run behind one that was made dead instead. Ends with false at the
-    /// first item that does not fit.
+    /// Leases items one after the other, and leaves out those of a run behind one that was refused, or made dead instead. Ends with
+    /// false at the first item that does not fit.
     fn lease_each(
         &mut self,
         call: &ClaimCall,
@@ -371,8 +423,9 @@ impl<'a> ClaimStatements<'a> {
             if ended.has(run) {
                 continue;
             }
+            let refused = self.refused.len();
             let Some(item) = self.lease_row(call, ready)? else {
-                claimed.has_more = true;
+                claimed.has_more |= self.refused.len() == refused;
                 ended.end(run);
                 continue;
             };
@@ -469,16 +522,21 @@ impl<'a> ClaimStatements<'a> {
         Ok(())
     }
 
-    /// Leases one row, and reads it if it was not read yet. Returns `None` if a counter of the row is full. The item is then
-    /// dead.
+    /// Leases one row, and reads it if it was not read yet. Returns `None` if the database refuses the lease, or if a counter of the
+    /// row is full. The item is then dead.
     fn lease_row(
         &mut self,
         call: &ClaimCall,
         ready: ReadyItem,
     ) -> Result<Option<ClaimedItem>, StoreError> {
         bind_key(&mut self.lease_row, ready.key())?;
-        let changed = self.lease_row.raw_execute();
-        let leased = changed.map_err(|error| self.refused(error))? > 0;
+        let leased = match self.lease_row.raw_execute() {
+            Ok(changed) => changed > 0,
+            Err(error) => {
+                self.note_refusal(ready.key(), error)?;
+                return Ok(None);
+            }
+        };
         let run = ready.run;
         let key = match ready.picked {
             Picked::Item(item) if leased => return Ok(Some(ClaimedItem { run, ..item })),
@@ -510,14 +568,27 @@ impl<'a> ClaimStatements<'a> {
 }
 
 impl ClaimStatements<'_> {
-    /// Returns the error for a row that refused a lease. If the row shows the worker's id, a constraint can have refused
-    /// that id, so only the present call is rejected.
-    fn refused(&self, error: rusqlite::Error) -> StoreError {
+    /// Notes a row that a constraint or a trigger did not let the present call lease.
+    ///
+    /// # Errors
+    /// [`StoreError::Rejected`] for the present call if the row shows the worker's id, which a constraint can have refused. The given
+    /// error if it is of another kind, or if a trigger has rolled the transaction back.
+    fn note_refusal(&mut self, key: &Key, error: rusqlite::Error) -> Result<(), StoreError> {
         match broken_constraint(&error) {
-            Some(problem) if self.queue.spec.shows_worker() => {
-                StoreError::Rejected(Rejection::of_item(self.call_index, None, problem))
+            Some(problem) if self.queue.spec.shows_worker() => Err(StoreError::Rejected(
+                Rejection::of_item(self.call_index, None, problem),
+            )),
+            Some(problem) if !self.connection.is_autocommit() => {
+                tracing::warn!(
+                    queue = self.queue.spec.name,
+                    %key,
+                    problem = problem.text,
+                    "item passed over: a constraint or a trigger refuses the lease"
+                );
+                self.refused.push((key.clone(), problem));
+                Ok(())
             }
-            _ => error.into(),
+            _ => Err(error.into()),
         }
     }
 }

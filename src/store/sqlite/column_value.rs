@@ -1,18 +1,23 @@
 //! Converts values between the broker and SQLite's columns. A worker reads the value that was stored, in the kind that the
 //! column's declared type stands for. A value that the column would change is refused.
 
+use lease_broker_model::key::hex;
 use lease_broker_value::Value;
-use rusqlite::types::{Value as SqlValue, ValueRef};
+use rusqlite::ToSql;
+use rusqlite::types::{ToSqlOutput, Value as SqlValue, ValueRef};
 use uuid::Uuid;
 
 use super::moments;
 use super::numbers::{Number, decimal_of_double, is_plain, looks_like_number, pad};
 use super::types::{ColumnType, MAX_ROW_NUMBER};
+use crate::key_text::bytes_of_hex;
 use crate::new_item::is_decimal;
 
-/// Returns a value as it is stored. Text that is not valid UTF-8 is returned as bytes.
+/// Returns the value of a key column, or of the column that names groups. It names its row or its group, so no two different
+/// values become equal, and [`Stored`] binds the same value again.
 ///
-/// The values of keys are read so. They name their row, so no two of them may become equal.
+/// Text that is not valid UTF-8 becomes a decimal with the hexadecimal digits of its bytes. No other value of such a column is a
+/// decimal.
 pub(super) fn read(value: ValueRef<'_>) -> Value {
     match value {
         ValueRef::Null => Value::Null,
@@ -20,14 +25,47 @@ pub(super) fn read(value: ValueRef<'_>) -> Value {
         ValueRef::Real(double) => Value::Double(double),
         ValueRef::Text(bytes) => match str::from_utf8(bytes) {
             Ok(text) => Value::Text(text.to_owned()),
-            Err(_) => Value::Bytes(bytes.to_vec()),
+            Err(_) => Value::Decimal(hex(bytes)),
         },
         ValueRef::Blob(bytes) => Value::Bytes(bytes.to_vec()),
     }
 }
 
+/// A value that [`read`] has returned, as a parameter. Values of other kinds are NULL: no row has them.
+pub(super) struct Stored<'a> {
+    value: &'a Value,
+    /// The bytes of text that is not valid UTF-8.
+    text: Option<Vec<u8>>,
+}
+
+impl<'a> Stored<'a> {
+    pub(super) fn new(value: &'a Value) -> Self {
+        let text = match value {
+            Value::Decimal(digits) => bytes_of_hex(digits),
+            _ => None,
+        };
+        Self { value, text }
+    }
+}
+
+impl ToSql for Stored<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self.value {
+            Value::Int(int) => ValueRef::Integer(*int),
+            Value::Double(double) => ValueRef::Real(*double),
+            Value::Text(text) => ValueRef::Text(text.as_bytes()),
+            Value::Bytes(bytes) => ValueRef::Blob(bytes),
+            Value::Decimal(_) => match &self.text {
+                Some(text) => ValueRef::Text(text),
+                None => ValueRef::Null,
+            },
+            Value::Null | Value::Bool(_) | Value::Timestamp { .. } => ValueRef::Null,
+        }))
+    }
+}
+
 /// Returns the value of a data column, in the kind that the column stands for. Other programs can store any value in any
-/// column, and a value of no such kind is returned as it is stored.
+/// column, and a value of no such kind is returned as it is stored. Text that is not valid UTF-8 is returned as bytes.
 pub(super) fn read_column(value: ValueRef<'_>, column: ColumnType) -> Value {
     let converted = match (column, value) {
         (ColumnType::Bool, ValueRef::Integer(int @ (0 | 1))) => Some(Value::Bool(int == 1)),
@@ -41,6 +79,9 @@ pub(super) fn read_column(value: ValueRef<'_>, column: ColumnType) -> Value {
         (ColumnType::Timestamp, ValueRef::Real(double)) => moments::of_double(double),
         (ColumnType::Timestamp, ValueRef::Text(text)) => {
             str::from_utf8(text).ok().and_then(moments::of_text)
+        }
+        (_, ValueRef::Text(text)) if str::from_utf8(text).is_err() => {
+            Some(Value::Bytes(text.to_vec()))
         }
         _ => None,
     };
@@ -63,6 +104,9 @@ pub(super) fn store(value: &Value, column: ColumnType) -> Result<SqlValue, Strin
         }
         (Value::Int(int), Column::RowNumber) => row_number(*int),
         (Value::Text(text), Column::RowNumber) => row_number(integer(text)?),
+        (Value::Double(double), Column::Real) if *double == 0.0 && double.is_sign_negative() => {
+            refuse(value, "is -0.0, which SQLite would store as 0.0")
+        }
         (Value::Bool(bool), Column::Integer | Column::RowNumber | Column::Bool) => {
             Ok(SqlValue::Integer((*bool).into()))
         }
@@ -209,19 +253,6 @@ fn decimal(digits: &str) -> Result<SqlValue, String> {
     exact.map(SqlValue::Real).ok_or_else(|| {
         "the number has more digits than SQLite stores exactly, which is about 15; declare the column as TEXT for more".to_owned()
     })
-}
-
-/// Returns the SQL value for a key's value, which [`read`] returned before. No row has a key of another kind.
-pub(super) fn store_key(value: &Value) -> SqlValue {
-    match value {
-        Value::Int(int) => SqlValue::Integer(*int),
-        Value::Double(double) => SqlValue::Real(*double),
-        Value::Text(text) => SqlValue::Text(text.clone()),
-        Value::Bytes(bytes) => SqlValue::Blob(bytes.clone()),
-        Value::Null | Value::Bool(_) | Value::Timestamp { .. } | Value::Decimal(_) => {
-            SqlValue::Null
-        }
-    }
 }
 
 /// Returns true if a floating-point number can store the integer exactly.
@@ -434,7 +465,7 @@ mod tests {
         ) {
             let table = Table::new(declared);
             let insert = "INSERT OR IGNORE INTO item VALUES (?1)";
-            let inserted = table.connection.execute(insert, [store_key(&value)]);
+            let inserted = table.connection.execute(insert, [Stored::new(&value)]);
             if inserted != Ok(1) {
                 return Ok(());
             }
@@ -537,6 +568,7 @@ mod tests {
             ("INTEGER", moment.clone()),
             ("REAL", Value::Bytes(vec![1])),
             ("REAL", Value::Double(f64::NAN)),
+            ("REAL", Value::Double(-0.0)),
             ("REAL", Value::Int((1 << 53) + 1)),
             ("REAL", text("0.12345678901234567890")),
             ("REAL", text("007")),

@@ -3,15 +3,16 @@
 use lease_broker_model::group::GroupOrder;
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
-use rusqlite::types::Value as SqlValue;
+use lease_broker_value::Value;
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
-use super::column_value::read;
+use super::column_value::{Stored, read};
 use super::group_pause::{find_collation, find_pause, group_value};
 use super::pause::has_tables;
 use super::queue_statements::QueueStatements;
 use super::quote::quote;
-use super::statement::{bind, borrowed};
+use super::soft_lock_value::integer;
+use super::statement::bind;
 use crate::adoption::with;
 use crate::template::{Placeholders, render};
 use crate::{FoundGroups, GroupHead, GroupSearch, ListedGroup, StoreError};
@@ -109,33 +110,28 @@ impl<'a> GroupList<'a> {
     }
 
     /// Returns the group behind `after`, or the first one.
-    fn next(&self, after: Option<&SqlValue>) -> Result<Option<(SqlValue, Key)>, StoreError> {
+    fn next(&self, after: Option<&Value>) -> Result<Option<(Value, Key)>, StoreError> {
         let sql = if after.is_some() {
             &self.next
         } else {
             &self.first
         };
         let mut next = self.connection.prepare_cached(sql)?;
-        let after = after.unwrap_or(&SqlValue::Null);
-        bind(&mut next, 1, &[&self.queue.spec.name, &borrowed(after)])?;
+        let after = after.unwrap_or(&Value::Null);
+        bind(&mut next, 1, &[&self.queue.spec.name, &Stored::new(after)])?;
         let mut rows = next.raw_query();
         let read = |row: &Row<'_>| {
-            let key = Key([read(row.get_ref(0)?)].into());
-            Ok::<_, StoreError>((row.get(0)?, key))
+            let value = read(row.get_ref(0)?);
+            Ok::<_, StoreError>((value.clone(), Key([value].into())))
         };
         rows.next()?.map(read).transpose()
     }
 
-    fn read(
-        &self,
-        value: &SqlValue,
-        group: Key,
-        now: i64,
-    ) -> Result<Option<ListedGroup>, StoreError> {
+    fn read(&self, value: &Value, group: Key, now: i64) -> Result<Option<ListedGroup>, StoreError> {
         let max = i64::try_from(ListedGroup::MAX_COUNT).unwrap_or(i64::MAX);
         let null = rusqlite::types::Null;
         let mut count = self.connection.prepare_cached(&self.leases)?;
-        bind(&mut count, 1, &[&null, &borrowed(value), &null, &max])?;
+        bind(&mut count, 1, &[&null, &Stored::new(value), &null, &max])?;
         let mut rows = count.raw_query();
         let leases: i64 = rows.next()?.map_or(Ok(0), |row| row.get(0))?;
         let pause = if self.has_tables {
@@ -153,10 +149,10 @@ impl<'a> GroupList<'a> {
         ))
     }
 
-    fn head(&self, group: &SqlValue) -> Result<Option<GroupHead>, StoreError> {
+    fn head(&self, group: &Value) -> Result<Option<GroupHead>, StoreError> {
         let mut find = self.connection.prepare_cached(&self.head)?;
         let null = rusqlite::types::Null;
-        bind(&mut find, 1, &[&null, &borrowed(group)])?;
+        bind(&mut find, 1, &[&null, &Stored::new(group)])?;
         let mut rows = find.raw_query();
         let Some(row) = rows.next()? else {
             return Ok(None);
@@ -166,12 +162,12 @@ impl<'a> GroupList<'a> {
         let state = State::from_code(code)
             .ok_or_else(|| StoreError::Bug(format!("no state has the number {code}")))?;
         // 0 is the default of the column: another program inserted the row.
-        let since: Option<i64> = row.get(first + 1)?;
+        let since = integer(row, first + 1)?;
         Ok(Some(GroupHead {
             key: self.queue.read_key(row)?,
             state,
             state_time: since.filter(|since| *since > 0),
-            due_time: row.get(first + 2)?,
+            due_time: integer(row, first + 2)?,
         }))
     }
 }

@@ -1,11 +1,11 @@
 //! Pauses groups, ends their pauses, and reads them.
 
 use lease_broker_model::key::Key;
-use rusqlite::types::Value as SqlValue;
+use lease_broker_value::Value;
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
 use super::cancel::kind_of;
-use super::column_value::{read, store_key};
+use super::column_value::{Stored, read};
 use super::queue_statements::QueueStatements;
 use super::quote::quote;
 use super::statement::{bind, bind_key};
@@ -43,7 +43,7 @@ pub(super) fn pause_group(
     let mut add = change.prepare("pause")?;
     add.execute((
         &queue.spec.name,
-        &change.value,
+        Stored::new(&change.value),
         change.now,
         pause.until,
         &pause.actor,
@@ -82,7 +82,7 @@ pub(super) fn resume_group(
 struct Change<'a> {
     connection: &'a Connection,
     queue: &'a QueueStatements,
-    value: SqlValue,
+    value: Value,
     now: i64,
     collation: String,
 }
@@ -115,7 +115,7 @@ impl<'a> Change<'a> {
     /// Removes the pause of the group, and pauses that have ended.
     fn remove(&self) -> Result<(), StoreError> {
         let mut remove = self.prepare("remove")?;
-        remove.execute((&self.queue.spec.name, &self.value, self.now))?;
+        remove.execute((&self.queue.spec.name, Stored::new(&self.value), self.now))?;
         Ok(())
     }
 
@@ -135,8 +135,8 @@ impl<'a> Change<'a> {
 }
 
 /// Returns the value of the column that names groups.
-pub(super) fn group_value(group: &Key) -> SqlValue {
-    group.0.first().map_or(SqlValue::Null, store_key)
+pub(super) fn group_value(group: &Key) -> Value {
+    group.0.first().cloned().unwrap_or(Value::Null)
 }
 
 /// Returns the collation of the column that names groups.
@@ -159,13 +159,15 @@ pub(super) fn find_collation(
 pub(super) fn find_pause(
     connection: &Connection,
     queue: &str,
-    (value, group): (&SqlValue, &Key),
+    (value, group): (&Value, &Key),
     collation: &str,
     now: i64,
 ) -> Result<Option<GroupPause>, StoreError> {
     let read = |row: &Row<'_>| read_pause(row, 0, group.clone());
     let mut find = prepare(connection, "find", collation)?;
-    Ok(find.query_row((queue, value, now), read).optional()?)
+    Ok(find
+        .query_row((queue, Stored::new(value), now), read)
+        .optional()?)
 }
 
 fn prepare<'a>(

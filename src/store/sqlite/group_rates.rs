@@ -4,9 +4,10 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use lease_broker_model::rate::Rate;
-use rusqlite::types::Value as SqlValue;
+use lease_broker_value::Value;
 use rusqlite::{Connection, OptionalExtension as _};
 
+use super::column_value::Stored;
 use super::turn_statements::GroupStatements;
 use crate::StoreError;
 
@@ -48,7 +49,7 @@ impl<'a> GroupRates<'a> {
     }
 
     /// Returns how many items of a group may be given out now. If there are none, [`Self::take_wait`] knows.
-    pub(super) fn tokens(&self, group: &SqlValue) -> Result<usize, StoreError> {
+    pub(super) fn tokens(&self, group: &Value) -> Result<usize, StoreError> {
         let arrival = self.arrival(&self.stored(group))?;
         let tokens = self.rate.tokens(arrival, self.now);
         if tokens == 0 {
@@ -61,11 +62,11 @@ impl<'a> GroupRates<'a> {
     }
 
     /// Counts an item of a group that was given out.
-    pub(super) fn give(&self, group: &SqlValue) -> Result<(), StoreError> {
+    pub(super) fn give(&self, group: &Value) -> Result<(), StoreError> {
         let group = self.stored(group);
         let arrival = self.rate.after(self.arrival(&group)?, self.now, 1);
         let mut write = self.connection.prepare_cached(&self.sql.write_rate)?;
-        write.execute((self.queue, &group, arrival))?;
+        write.execute((self.queue, Stored::new(&group), arrival))?;
         Ok(())
     }
 
@@ -82,20 +83,20 @@ impl<'a> GroupRates<'a> {
         Ok(())
     }
 
-    fn arrival(&self, group: &SqlValue) -> Result<Option<i64>, StoreError> {
+    fn arrival(&self, group: &Value) -> Result<Option<i64>, StoreError> {
         let mut read = self.connection.prepare_cached(&self.sql.read_rate)?;
-        let arrival = read.query_row((self.queue, group), |row| row.get(0));
+        let arrival = read.query_row((self.queue, Stored::new(group)), |row| row.get(0));
         Ok(arrival.optional()?)
     }
 
     /// Returns the value that stands for all values which the column calls equal.
-    fn stored(&self, group: &SqlValue) -> SqlValue {
+    fn stored(&self, group: &Value) -> Value {
         match group {
-            SqlValue::Text(text) if self.collation.eq_ignore_ascii_case("nocase") => {
-                SqlValue::Text(text.to_ascii_lowercase())
+            Value::Text(text) if self.collation.eq_ignore_ascii_case("nocase") => {
+                Value::Text(text.to_ascii_lowercase())
             }
-            SqlValue::Text(text) if self.collation.eq_ignore_ascii_case("rtrim") => {
-                SqlValue::Text(text.trim_end_matches(' ').to_owned())
+            Value::Text(text) if self.collation.eq_ignore_ascii_case("rtrim") => {
+                Value::Text(text.trim_end_matches(' ').to_owned())
             }
             other => other.clone(),
         }

@@ -7,6 +7,7 @@ use rusqlite::types::Null;
 
 use super::clock::lease_expiry;
 use super::queue_statements::QueueStatements;
+use super::soft_lock_value::{integer, text};
 use super::statement::{Token, bind, bind_key, stored_checkpoint};
 use super::writer::WriteContext;
 use crate::{QueueIndex, Renewal, Renewed, StoreError};
@@ -74,7 +75,7 @@ fn read_lost(
         return Ok(Renewed::UNKNOWN);
     };
     Ok(Renewed::Lost {
-        state: State::from_code(row.get(0)?),
-        cancel_reason: row.get(1)?,
+        state: integer(row, 0)?.and_then(State::from_code),
+        cancel_reason: text(row, 1)?,
     })
 }

@@ -7,7 +7,7 @@ use rusqlite::Row;
 use uuid::Uuid;
 
 use super::queue_statements::QueueStatements;
-use super::soft_lock_value::attempts;
+use super::soft_lock_value::{attempts, integer, text};
 use crate::EndedLease;
 
 /// The number of the columns that begin such a statement, besides the key.
@@ -17,12 +17,12 @@ impl QueueStatements {
     /// Reads the lease from the first columns: key, fencing token, attempt and token.
     pub(super) fn read_lease(&self, row: &Row<'_>) -> rusqlite::Result<LeaseRef> {
         let first = self.key_len;
-        let token: Option<Vec<u8>> = row.get(first + 2)?;
-        let token = token.and_then(|token| Uuid::from_slice(&token).ok());
+        let token = row.get_ref(first + 2)?.as_blob().ok();
+        let token = token.and_then(|token| Uuid::from_slice(token).ok());
         Ok(LeaseRef {
             key: self.read_key(row)?,
             token: token.unwrap_or_default(),
-            fence: row.get(first)?,
+            fence: integer(row, first)?.unwrap_or(0),
             attempt: attempts(row, first + 1)?,
         })
     }
@@ -35,15 +35,13 @@ impl QueueStatements {
         state: State,
     ) -> rusqlite::Result<EndedLease> {
         let first = self.key_len;
-        let trace_parent = row.get_ref(first + 6)?.as_str_or_null();
         Ok(EndedLease {
             lease: self.read_lease(row)?,
-            owner: row.get(first + 3)?,
+            owner: text(row, first + 3)?,
             // Another program can have removed these.
-            claim_time: row.get::<_, Option<i64>>(first + 4)?.unwrap_or(now),
-            expire_time: row.get::<_, Option<i64>>(first + 5)?.unwrap_or(now),
-            // A value of another type is no trace context.
-            trace_parent: trace_parent.ok().flatten().map(str::to_owned),
+            claim_time: integer(row, first + 4)?.unwrap_or(now),
+            expire_time: integer(row, first + 5)?.unwrap_or(now),
+            trace_parent: text(row, first + 6)?,
             end_time: now,
             state,
         })

@@ -8,7 +8,7 @@ use rusqlite::Row;
 use super::clock::lease_expiry;
 use super::column_value::read_column;
 use super::queue_statements::QueueStatements;
-use super::soft_lock_value::attempts;
+use super::soft_lock_value::{attempts, text};
 use crate::contract::next_fence;
 use crate::{ClaimCall, ClaimedItem, StoreError};
 
@@ -129,11 +129,11 @@ fn read_item(
         expiry: lease_expiry(expire_time, now),
         ready_time: None,
         columns,
-        trace_parent: row.get(first)?,
+        trace_parent: text(row, first)?,
         checkpoint: if has_checkpoints {
+            // A number is no checkpoint.
             let bytes = row.get_ref(first + 1)?.as_bytes_or_null();
-            let bytes = bytes.map_err(rusqlite::Error::from)?;
-            bytes.map(<[u8]>::to_vec)
+            bytes.unwrap_or(None).map(<[u8]>::to_vec)
         } else {
             None
         },

@@ -270,12 +270,10 @@ pub(super) fn read_item(
     for (index, (name, kind)) in (trace + 2..).zip(names) {
         columns.push((name.clone(), read_column(row.get_ref(index)?, *kind)));
     }
-    let trace_parent = row.get_ref(trace)?.as_str_or_null();
     Ok(Some(ItemRecord {
         item: read_found(queue, row, now)?,
         columns,
-        // A value of another type is no trace context.
-        trace_parent: trace_parent.ok().flatten().map(str::to_owned),
+        trace_parent: text(row, trace)?,
         checkpoint_bytes: row.get::<_, Option<i64>>(trace + 1)?.map(i64::unsigned_abs),
         now,
     }))

@@ -9,6 +9,7 @@ use rusqlite::types::Null;
 use super::enqueue::{self, ItemError};
 use super::queue_statements::{QueueStatements, Statements};
 use super::runs::{self, Run};
+use super::soft_lock_value::text;
 use super::statement::{LastStatement, Token, bind, bind_key, borrowed};
 use super::writer::{WriteContext, execute};
 use super::written_columns::FIRST_COLUMN_PARAMETER;
@@ -147,7 +148,7 @@ impl Settler<'_> {
         let statement = self.statement.get(&self.queue.sql.find_owner)?;
         bind_key(statement, key)?;
         let mut rows = statement.raw_query();
-        let owner = rows.next()?.map(|row| row.get(0)).transpose()?;
+        let owner = rows.next()?.map(|row| text(row, 0)).transpose()?;
         Ok(owner.flatten())
     }
 

@@ -4,6 +4,7 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::queue::QueueSpec;
 use rusqlite::Connection;
 
+use super::soft_lock_value::integer;
 use super::state_index;
 use crate::template::{Placeholders, render};
 use crate::{Stats, StoreError};
@@ -64,7 +65,7 @@ pub(super) fn count_all(
     let mut statement = connection.prepare_cached(&statements.count_all)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        if let Some(state) = State::from_code(row.get(0)?) {
+        if let Some(state) = integer(row, 0)?.and_then(State::from_code) {
             stats.count[state as usize] = unsigned(row.get(1)?);
         }
     }

@@ -4,7 +4,7 @@ use lease_broker_model::key::Key;
 use rusqlite::types::{ToSqlOutput, Value as SqlValue, ValueRef};
 use rusqlite::{CachedStatement, Connection, ToSql};
 
-use super::column_value::store_key;
+use super::column_value::Stored;
 
 /// Keeps the statement that ran last.
 ///
@@ -37,7 +37,7 @@ impl<'a> LastStatement<'a> {
 /// Binds the values of a key to the parameters from ?1.
 pub(super) fn bind_key(statement: &mut CachedStatement<'_>, key: &Key) -> rusqlite::Result<()> {
     for (parameter, value) in (1..).zip(&key.0) {
-        statement.raw_bind_parameter(parameter, store_key(value))?;
+        statement.raw_bind_parameter(parameter, Stored::new(value))?;
     }
     Ok(())
 }

@@ -3,19 +3,20 @@
 //! The writer has the write lock of the file during the whole claim. So claims take turns, at all brokers.
 
 use lease_broker_model::queue::QueueSpec;
-use rusqlite::types::Value as SqlValue;
+use lease_broker_value::Value;
 use rusqlite::{Connection, OptionalExtension as _, Row, ToSql};
 
 use super::catalogue::Table;
+use super::column_value::{self, Stored};
 use super::group_pause::find_collation;
 use super::group_rates::GroupRates;
 use super::queue_statements::QueueStatements;
-use super::statement::{bind, borrowed};
+use super::statement::bind;
 use super::turn_statements::{GroupStatements, TurnStatements};
 use super::walk::{Found, GroupLimits, Walk, WalkPosition};
 use super::writer::WriteContext;
 use crate::template::{Placeholders, render};
-use crate::turn::{Allowance, StoredLimits, StoredRate, check_policy, max_visits, policy};
+use crate::turn::{Allowance, StoredLimits, StoredRate, check_policy, max_visits};
 use crate::{
     ClaimCall, Claimed, LimitChange, Limited, QueueIndex, QueueLimitValues, StoreError, TurnCost,
 };
@@ -172,7 +173,10 @@ impl<'a> Turn<'a> {
             return Ok(());
         }
         let mut write = self.connection.prepare_cached(&self.sql.write_row)?;
-        let (turn, start) = (borrowed(&position.turn), borrowed(&position.round_start));
+        let (turn, start) = (
+            Stored::new(&position.turn),
+            Stored::new(&position.round_start),
+        );
         let name = &self.queue.spec.name;
         let values: &[&dyn ToSql] = &[name, &turn, &start, &position.wrapped, &arrival];
         bind(&mut write, 1, values)?;
@@ -195,8 +199,8 @@ impl Default for StoredRow {
         Self {
             policy: None,
             position: WalkPosition {
-                turn: SqlValue::Null,
-                round_start: SqlValue::Null,
+                turn: Value::Null,
+                round_start: Value::Null,
                 wrapped: false,
             },
             arrival: None,
@@ -218,8 +222,8 @@ fn read_row(
         Ok::<_, StoreError>(StoredRow {
             policy: row.get(0)?,
             position: WalkPosition {
-                turn: row.get(1)?,
-                round_start: row.get(2)?,
+                turn: column_value::read(row.get_ref(1)?),
+                round_start: column_value::read(row.get_ref(2)?),
                 wrapped: row.get(3)?,
             },
             arrival: row.get(4)?,
@@ -281,7 +285,7 @@ pub(super) fn fill_row(connection: &Connection, queue: &QueueStatements) -> Resu
         return Ok(());
     };
     let own = StoredLimits::of(&queue.spec);
-    let (name, policy) = (&queue.spec.name, policy(&queue.spec));
+    let (name, policy) = (&queue.spec.name, queue.spec.group_policy());
     connection.execute(
         &sql.fill_row,
         (
@@ -356,6 +360,6 @@ pub(super) fn other_policy(
     let stored = render(GROUPS, "read_policy", &Placeholders::new());
     let stored = connection.query_row(&stored, [&queue.name], |row| row.get(0));
     let stored: Option<String> = stored.optional()?.flatten();
-    let own = policy(queue);
+    let own = queue.group_policy();
     Ok(stored.is_some_and(|stored| stored != own).then_some(own))
 }

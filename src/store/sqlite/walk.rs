@@ -8,13 +8,14 @@ use std::ops::Range;
 use std::time::Duration;
 
 use lease_broker_model::key::Key;
-use rusqlite::types::Value as SqlValue;
+use lease_broker_value::Value;
 use rusqlite::{Connection, Row, ToSql};
 
+use super::column_value::{Stored, read};
 use super::group_pause::group_value;
 use super::group_rates::GroupRates;
 use super::queue_statements::QueueStatements;
-use super::statement::{bind, bind_key, borrowed};
+use super::statement::{bind, bind_key};
 use super::turn_statements::GroupStatements;
 use crate::turn::distribute;
 use crate::{ClaimCall, StoreError};
@@ -23,9 +24,9 @@ use crate::{ClaimCall, StoreError};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct WalkPosition {
     /// The group that had the last turn. NULL: a round begins with the first group.
-    pub(super) turn: SqlValue,
+    pub(super) turn: Value,
     /// The group with which a round ends that an earlier claim has left. NULL: there is no such round.
-    pub(super) round_start: SqlValue,
+    pub(super) round_start: Value,
     /// Whether that round has begun again with the first group.
     pub(super) wrapped: bool,
 }
@@ -62,7 +63,7 @@ pub(super) struct Found {
     /// The items, in the order in which they are leased.
     pub(super) items: Vec<FoundItem>,
     /// The groups whose turn it was.
-    groups: Vec<SqlValue>,
+    groups: Vec<Value>,
     /// The position if all items are leased. `None`: the claim takes no turn, so the position stays.
     end: Option<WalkPosition>,
     /// Whether a whole round was looked at. If fewer items than wanted were found, there are no more.
@@ -97,7 +98,7 @@ impl FoundItem {
 /// A group that can give items.
 struct Candidate {
     /// NULL: rows without a group.
-    group: SqlValue,
+    group: Value,
     head: Key,
     /// The items behind the head that belong to its run.
     run: Vec<Key>,
@@ -158,7 +159,7 @@ impl Room {
 
 /// The result of a visit: the group, its first ready item and its block.
 struct Visit {
-    group: SqlValue,
+    group: Value,
     head: Key,
     block: i64,
 }
@@ -204,7 +205,7 @@ impl<'a> Walk<'a> {
             }
             self.visits += 1;
             let group = group_value(group);
-            let Some(visit) = self.visit(&self.sql.visit_one, &group, &SqlValue::Null)? else {
+            let Some(visit) = self.visit(&self.sql.visit_one, &group, &Value::Null)? else {
                 continue;
             };
             // Two values can name the same group.
@@ -239,8 +240,8 @@ impl<'a> Walk<'a> {
             round_start: mut start,
             mut wrapped,
         } = self.position.clone();
-        let begins_round = start == SqlValue::Null && position == SqlValue::Null;
-        if start == SqlValue::Null {
+        let begins_round = start == Value::Null && position == Value::Null;
+        if start == Value::Null {
             (start, wrapped) = (position.clone(), false);
         }
         let (mut candidates, mut found) = (Vec::new(), 0);
@@ -248,14 +249,14 @@ impl<'a> Walk<'a> {
         while found < wanted && self.visits_left > 0 {
             (self.visits, self.visits_left) = (self.visits + 1, self.visits_left - 1);
             let statement = match (wrapped, &position) {
-                (false, SqlValue::Null) => &self.sql.visit_first,
+                (false, Value::Null) => &self.sql.visit_first,
                 (false, _) => &self.sql.visit_after,
-                (true, SqlValue::Null) => &self.sql.visit_until,
+                (true, Value::Null) => &self.sql.visit_until,
                 (true, _) => &self.sql.visit_between,
             };
             if let Some(visit) = self.visit(statement, &position, &start)? {
                 position = visit.group.clone();
-                if start == SqlValue::Null {
+                if start == Value::Null {
                     start = position.clone();
                 }
                 let room = self.room(&visit)?;
@@ -270,23 +271,23 @@ impl<'a> Walk<'a> {
                 continue;
             }
             if !wrapped {
-                let first = self.pick(&SqlValue::Null, 1)?.pop();
+                let first = self.pick(&Value::Null, 1)?.pop();
                 found += usize::from(first.is_some());
                 candidates.extend(first.map(|head| Candidate {
-                    group: SqlValue::Null,
+                    group: Value::Null,
                     head,
                     run: Vec::new(),
                     room: Room::of(usize::MAX),
                 }));
             }
-            (is_round_over, position) = (wrapped || begins_round, SqlValue::Null);
+            (is_round_over, position) = (wrapped || begins_round, Value::Null);
             wrapped = true;
             if is_round_over {
                 break;
             }
         }
         let mut items = self.items(&candidates, wanted, is_round_over)?;
-        let mut groups: Vec<SqlValue> = candidates
+        let mut groups: Vec<Value> = candidates
             .iter()
             .filter(|candidate| candidate.room.within_limit > 0)
             .map(|candidate| candidate.group.clone())
@@ -355,7 +356,7 @@ impl<'a> Walk<'a> {
         };
         for key in keys {
             if let Some(group) = self.group_of(key)?
-                && group != SqlValue::Null
+                && group != Value::Null
             {
                 rates.give(&group)?;
                 self.given += 1;
@@ -380,10 +381,10 @@ impl<'a> Walk<'a> {
     }
 
     /// Returns the group of an item. NULL: it has none. `None`: there is no such item.
-    fn group_of(&self, key: &Key) -> Result<Option<SqlValue>, StoreError> {
+    fn group_of(&self, key: &Key) -> Result<Option<Value>, StoreError> {
         let mut find = self.connection.prepare_cached(&self.sql.find_group)?;
         bind_key(&mut find, key)?;
-        let group = find.raw_query().next()?.map(|row| row.get(0));
+        let group = find.raw_query().next()?.map(|row| row.get_ref(0).map(read));
         Ok(group.transpose()?)
     }
 
@@ -395,10 +396,10 @@ impl<'a> Walk<'a> {
         if !call.groups.is_empty() && !self.is_of_groups(key, &call.groups)? {
             return Ok(false);
         }
-        if group == SqlValue::Null {
+        if group == Value::Null {
             return Ok(true);
         }
-        let Some(visit) = self.visit(&self.sql.visit_one, &group, &SqlValue::Null)? else {
+        let Some(visit) = self.visit(&self.sql.visit_one, &group, &Value::Null)? else {
             return Ok(false);
         };
         let is_next = visit.head == *key || self.sql.is_first.is_none();
@@ -410,7 +411,7 @@ impl<'a> Walk<'a> {
         let mut find = self.connection.prepare_cached(&self.sql.is_of_group)?;
         bind_key(&mut find, key)?;
         for group in groups {
-            bind(&mut find, 4, &[&group_value(group)])?;
+            bind(&mut find, 4, &[&Stored::new(&group_value(group))])?;
             if find.raw_query().next()?.is_some() {
                 return Ok(true);
             }
@@ -449,7 +450,7 @@ impl<'a> Walk<'a> {
             _ => {
                 let mut first = self.connection.prepare_cached(is_first)?;
                 let null = rusqlite::types::Null;
-                bind(&mut first, 1, &[&null, &borrowed(&visit.group)])?;
+                bind(&mut first, 1, &[&null, &Stored::new(&visit.group)])?;
                 let mut rows = first.raw_query();
                 let state: Option<i64> = rows.next()?.map(|row| row.get(0)).transpose()?;
                 usize::from(state == Some(0))
@@ -465,22 +466,17 @@ impl<'a> Walk<'a> {
         Ok(is_paused)
     }
 
-    fn visit(
-        &self,
-        sql: &str,
-        after: &SqlValue,
-        until: &SqlValue,
-    ) -> Result<Option<Visit>, StoreError> {
+    fn visit(&self, sql: &str, after: &Value, until: &Value) -> Result<Option<Visit>, StoreError> {
         let mut statement = self.connection.prepare_cached(sql)?;
         let null = rusqlite::types::Null;
-        let (after, until) = (borrowed(after), borrowed(until));
+        let (after, until) = (Stored::new(after), Stored::new(until));
         let values: &[&dyn ToSql] = &[&null, &after, &until, &self.limits.max_leases];
         bind(&mut statement, 1, values)?;
         let mut rows = statement.raw_query();
         let read = |row: &Row<'_>| {
             let first = self.queue.key_len;
             Ok::<_, StoreError>(Visit {
-                group: row.get(first)?,
+                group: read(row.get_ref(first)?),
                 head: self.queue.read_key(row)?,
                 block: row.get(first + 1)?,
             })
@@ -489,15 +485,15 @@ impl<'a> Walk<'a> {
     }
 
     /// Returns the keys of the first ready items of a group, up to `count`. NULL: those without a group.
-    fn pick(&self, group: &SqlValue, count: usize) -> Result<Vec<Key>, StoreError> {
+    fn pick(&self, group: &Value, count: usize) -> Result<Vec<Key>, StoreError> {
         let sql = match group {
-            SqlValue::Null => &self.sql.pick_without_group,
+            Value::Null => &self.sql.pick_without_group,
             _ => &self.sql.pick_of_group,
         };
         let mut statement = self.connection.prepare_cached(sql)?;
         let null = rusqlite::types::Null;
         let count = i64::try_from(count).unwrap_or(i64::MAX);
-        let values: &[&dyn ToSql] = &[&null, &borrowed(group), &null, &count];
+        let values: &[&dyn ToSql] = &[&null, &Stored::new(group), &null, &count];
         bind(&mut statement, 1, values)?;
         let mut rows = statement.raw_query();
         let mut keys = Vec::new();
@@ -543,7 +539,7 @@ impl<'a> Walk<'a> {
         let mut items: Vec<FoundItem> = items.collect();
         if gives_more {
             // Only the rows without a group can give more.
-            let more = self.pick(&SqlValue::Null, 1 + wanted - found)?;
+            let more = self.pick(&Value::Null, 1 + wanted - found)?;
             items.extend(more.into_iter().skip(1).map(FoundItem::without_turn));
         }
         Ok(items)
@@ -597,19 +593,17 @@ impl<'a> Walk<'a> {
     /// Returns the number of the run that the items of a group are. 0: they are none.
     fn run_number(&self, candidate: &Candidate, turn: usize) -> u32 {
         match self.max_run {
-            2.. if candidate.group != SqlValue::Null => {
-                u32::try_from(turn).map_or(0, |turn| turn + 1)
-            }
+            2.. if candidate.group != Value::Null => u32::try_from(turn).map_or(0, |turn| turn + 1),
             _ => 0,
         }
     }
 }
 
 /// Returns the position behind a group, between two rounds.
-const fn at(turn: SqlValue) -> WalkPosition {
+const fn at(turn: Value) -> WalkPosition {
     WalkPosition {
         turn,
-        round_start: SqlValue::Null,
+        round_start: Value::Null,
         wrapped: false,
     }
 }

@@ -26,7 +26,7 @@ use super::new_item::InsertStatements;
 use super::open_files::OpenFiles;
 use super::queue_statements::QueueStatements;
 use crate::withdrawal::{Beginning, Withdrawals};
-use crate::{OutageCause, Problem, ProblemKind, QueueIndex, Rejection, StoreError};
+use crate::{Outage, OutageCause, Problem, ProblemKind, QueueIndex, Rejection, StoreError};
 
 /// The maximum number of operations in one transaction. It limits the time that the first one waits for the last.
 const MAX_GROUP_WRITES: usize = 64;
@@ -395,7 +395,14 @@ fn run_one(
 fn refused_change(error: &rusqlite::Error) -> StoreError {
     match broken_constraint(error) {
         Some(problem) => rejected(problem),
-        None => classify(error),
+        None => match classify(error) {
+            // The log has no room for the last page of the transaction, and without it the transaction does not count.
+            full @ StoreError::Unavailable(Outage {
+                cause: OutageCause::NoSpace,
+                ..
+            }) => full.not_applied(),
+            other => other,
+        },
     }
 }
 

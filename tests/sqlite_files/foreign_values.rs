@@ -1,0 +1,236 @@
+//! Values that other programs store and that do not fit their column. SQLite stores any value in any column.
+
+use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
+use lease_broker_model::queue::QueueSpec;
+use lease_broker_store::{FoundItem, GroupSearch, ItemFilter, ItemSearch, SearchPosition};
+
+use crate::conformance::groups::{PARALLEL, STRICT, groups};
+use crate::harness::Harness as _;
+use crate::harness::fixture::{Fixture, HOUR, fail, keys, queue};
+use crate::harness::sqlite::SqliteHarness;
+
+/// Expressions of every class of values, in the order of the database. Some have the same text.
+const VALUES: [&str; 14] = [
+    "-9e999",
+    "1",
+    "1.5",
+    "9e999",
+    "''",
+    "'00'",
+    "'1'",
+    "'k'",
+    "cast(x'6bff' as text)",
+    "cast(x'ff61' as text)",
+    "x''",
+    "x'00'",
+    "x'31'",
+    "x'ff61'",
+];
+
+/// Declared types of columns that change none of these values, or only some.
+const DECLARED: [&str; 5] = ["", "TEXT", "INT", "REAL", "BLOB"];
+
+/// Returns a queue over `item`, whose keys are the values that the column accepts, and their number.
+async fn items(declared: &str) -> (Fixture<SqliteHarness>, usize) {
+    let harness = SqliteHarness::start().await;
+    let connection = harness.connect();
+    let create = format!("CREATE TABLE item (k {declared} PRIMARY KEY, payload TEXT)");
+    connection.execute_batch(&create).expect("created");
+    let insert = |value| format!("INSERT OR IGNORE INTO item (k) VALUES ({value})");
+    let added = VALUES.map(|value| connection.execute(&insert(value), []).expect("inserted"));
+    let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
+    (fixture, added.iter().sum())
+}
+
+/// Finds all items of a state on pages of one item.
+async fn pages(fixture: &Fixture<SqliteHarness>, state: State) -> Vec<FoundItem> {
+    let mut found = Vec::new();
+    let mut after: Option<SearchPosition> = None;
+    loop {
+        let search = ItemSearch {
+            state,
+            filter: ItemFilter::default(),
+            not_after: None,
+            after,
+            newest_first: false,
+            limit: 1,
+            max_examined: 10,
+        };
+        let page = fixture
+            .store
+            .find_items(fixture.queue, search)
+            .await
+            .expect("a page");
+        found.extend(page.items);
+        assert!(found.len() <= VALUES.len(), "the pages do not end");
+        after = match page.end {
+            Some(end) => Some(end),
+            None => return found,
+        };
+    }
+}
+
+#[tokio::test]
+async fn key_of_any_class_is_claimed_settled_and_listed() {
+    for declared in DECLARED {
+        let (fixture, count) = items(declared).await;
+        assert_eq!(
+            pages(&fixture, State::Ready).await.len(),
+            count,
+            "{declared}"
+        );
+        let claimed = fixture.claim(100).await;
+        assert_eq!(claimed.len(), count, "{declared}");
+        assert_eq!(
+            pages(&fixture, State::Leased).await.len(),
+            count,
+            "{declared}"
+        );
+        for item in &claimed {
+            let left = fixture.heartbeat(&item.lease, HOUR).await;
+            assert!(left.is_some(), "{declared} {:?}", item.lease.key);
+            fixture.settle(&item.lease, fail(None)).await;
+        }
+        let dead = pages(&fixture, State::Dead).await;
+        let keys: Vec<Key> = dead.into_iter().map(|item| item.listed.key).collect();
+        assert_eq!(keys.len(), count, "{declared}");
+        let found = fixture.store.find_keys(fixture.queue, keys.into()).await;
+        assert!(
+            found
+                .expect("found")
+                .items
+                .iter()
+                .all(|item| item.state == Some(State::Dead))
+        );
+    }
+}
+
+#[tokio::test]
+async fn key_that_does_not_fit_its_column_has_a_name() {
+    for (declared, named) in [
+        ("", &["-9e999", "1", "1.5", "9e999", "k", "00"][..]),
+        ("TEXT", &["-Inf", "1", "1.5", "Inf", "", "00", "k"]),
+        ("INT", &["-9e999", "1", "1.5", "9e999", "", "k"]),
+        ("REAL", &["-9e999", "1.0", "1.5", "9e999", "", "k"]),
+        (
+            "BLOB",
+            &["-9e999", "1", "1.5", "9e999", "00", "31", "ff61", "k"],
+        ),
+    ] {
+        let (fixture, _) = items(declared).await;
+        for name in named {
+            let key = fixture.store.parse_key(fixture.queue, name).expect("a key");
+            let read = fixture
+                .store
+                .read_item(fixture.queue, key)
+                .await
+                .expect("read");
+            let read = read.map(|record| record.item.listed.key.to_string());
+            assert_eq!(read.as_deref(), Some(*name), "{declared}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn group_of_any_class_is_claimed_listed_and_paused() {
+    for (declared, order) in [
+        ("TEXT", STRICT),
+        ("INT", STRICT),
+        ("BLOB", PARALLEL),
+        ("TEXT", PARALLEL),
+    ] {
+        let harness = SqliteHarness::start().await;
+        let connection = harness.connect();
+        let create = format!("CREATE TABLE item (id INTEGER PRIMARY KEY, customer {declared})");
+        connection.execute_batch(&create).expect("created");
+        for value in VALUES {
+            let insert = format!("INSERT INTO item (customer) VALUES ({value})");
+            connection.execute(&insert, []).expect("inserted");
+        }
+        let distinct = "SELECT count(DISTINCT customer) FROM item";
+        let count: i64 = connection
+            .query_row(distinct, [], |row| row.get(0))
+            .expect("a number");
+        let spec = QueueSpec {
+            groups: Some(groups(order)),
+            ..queue("item")
+        };
+        let count = usize::try_from(count).expect("a number");
+        let fixture = Fixture::adopt(harness, vec![spec]).await;
+        let mut after = None;
+        let mut listed = Vec::new();
+        loop {
+            let search = GroupSearch {
+                after,
+                state: None,
+                limit: 1,
+                max_examined: 10,
+            };
+            let found = fixture
+                .store
+                .find_groups(fixture.queue, search)
+                .await
+                .expect("a page");
+            listed.extend(found.groups.into_iter().map(|group| group.group));
+            assert!(listed.len() <= VALUES.len(), "the pages do not end");
+            match found.end {
+                Some(end) => after = Some(end),
+                None => break,
+            }
+        }
+        assert_eq!(listed.len(), count, "{declared}");
+        // One item at a time, so that the stored position has each of the values.
+        let mut claimed = 0;
+        while !fixture.claim(1).await.is_empty() {
+            claimed += 1;
+        }
+        assert!(claimed >= count, "{declared}");
+        for name in ["1.5", "k", "1"] {
+            let group = fixture
+                .store
+                .parse_group(fixture.queue, name)
+                .expect("a group");
+            assert!(listed.contains(&group), "{declared} {name} {group:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn row_with_a_strange_soft_lock_value_stops_no_other_row() {
+    let fixture = Fixture::<SqliteHarness>::items(4).await;
+    let connection = fixture.harness.connect();
+    connection
+        .execute_batch(
+            "UPDATE item SET trace_parent = x'00' WHERE id = 1;
+            UPDATE item SET trace_parent = cast(x'ff' as text) WHERE id = 2",
+        )
+        .expect("changed");
+    let claimed = fixture.claim(4).await;
+    assert_eq!(keys(&claimed), ["1", "2", "3", "4"]);
+    assert!(claimed.iter().all(|item| item.trace_parent.is_none()));
+    connection
+        .execute_batch(
+            "UPDATE item SET lease_owner = cast(x'ff' as text) WHERE id = 1;
+            UPDATE item SET lease_state_time = 'x' WHERE id = 2;
+            UPDATE item SET lease_token = 'x' WHERE id = 3",
+        )
+        .expect("changed");
+    fixture.advance(2 * HOUR).await;
+    assert_eq!(fixture.reap(10).await.expired.len(), 4);
+}
+
+#[tokio::test]
+async fn row_with_a_strange_state_is_left_out_of_the_counts() {
+    let fixture = Fixture::<SqliteHarness>::items(4).await;
+    let connection = fixture.harness.connect();
+    connection
+        .execute_batch(
+            "UPDATE item SET lease_state = 'x' WHERE id = 1;
+            UPDATE item SET lease_state = x'00' WHERE id = 2",
+        )
+        .expect("changed");
+    let stats = fixture.store.exact_stats(fixture.queue).await;
+    assert_eq!(stats.expect("counts").count, [2, 0, 0, 0, 0]);
+    assert_eq!(fixture.counts().await, [2, 0, 0, 0, 0]);
+}

@@ -1,0 +1,66 @@
+//! Rows that a trigger or a constraint does not let a claim lease.
+
+use lease_broker_model::queue::QueueSpec;
+use lease_broker_store::{ClaimCall, StoreError};
+
+use crate::conformance::groups::{STRICT, groups};
+use crate::harness::Harness as _;
+use crate::harness::fixture::{Broker, Fixture, call, keys, queue};
+use crate::harness::sqlite::SqliteHarness;
+
+/// Makes a trigger refuse the lease of each row whose payload begins with `bad`.
+fn refuse(harness: &SqliteHarness) {
+    let trigger = "CREATE TRIGGER refuse BEFORE UPDATE ON item WHEN NEW.lease_state = 1
+        BEGIN SELECT RAISE(ABORT, 'bad stays') WHERE old.payload LIKE 'bad%'; END";
+    harness.connect().execute_batch(trigger).expect("a trigger");
+}
+
+fn name(harness: &SqliteHarness, ids: &str, payload: &str) {
+    let update = format!("UPDATE item SET payload = '{payload}' WHERE id IN ({ids})");
+    harness.connect().execute_batch(&update).expect("changed");
+}
+
+async fn claim(broker: &Broker, calls: Vec<ClaimCall>) -> Result<Vec<Vec<String>>, StoreError> {
+    let claimed = broker
+        .store
+        .claim(broker.queue, calls.into(), usize::MAX)
+        .await?;
+    Ok(claimed.iter().map(|claimed| keys(&claimed.items)).collect())
+}
+
+#[tokio::test]
+async fn claim_gets_the_items_behind_those_that_are_refused() {
+    let fixture = Fixture::<SqliteHarness>::items(8).await;
+    name(&fixture.harness, "1, 2, 3, 6", "bad");
+    refuse(&fixture.harness);
+    let claimed = claim(&fixture, vec![call("a", 1), call("b", 2)]).await;
+    assert_eq!(
+        claimed,
+        Ok(vec![
+            vec!["4".to_owned()],
+            vec!["5".to_owned(), "7".to_owned()]
+        ])
+    );
+    assert_eq!(keys(&fixture.claim(9).await), ["8"]);
+    let refused = claim(&fixture, vec![call("a", 1)]).await;
+    let Err(StoreError::Rejected(rejection)) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(rejection.item, Some(0));
+    assert_eq!(rejection.problem.text, "item 1 cannot be leased: bad stays");
+}
+
+#[tokio::test]
+async fn refused_item_holds_back_its_group_only() {
+    let harness = SqliteHarness::start().await;
+    let table = "CREATE TABLE item (id INTEGER PRIMARY KEY, customer TEXT, payload TEXT);
+        INSERT INTO item (customer, payload) VALUES ('a', 'bad'), ('a', 'good'), ('b', 'good')";
+    harness.connect().execute_batch(table).expect("a table");
+    let spec = QueueSpec {
+        groups: Some(groups(STRICT)),
+        ..queue("item")
+    };
+    let fixture = Fixture::adopt(harness, vec![spec]).await;
+    refuse(&fixture.harness);
+    assert_eq!(keys(&fixture.claim(9).await), ["3"]);
+}
