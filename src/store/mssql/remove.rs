@@ -60,6 +60,18 @@ pub(super) async fn plan(
     }
     let defaults = defaults(connection, queue).await?;
     let (dropped, kept) = added.removable_columns(queue, &table);
+    // The columns of a queue without a record: the login may not see it.
+    if !added.has_tables
+        && SoftLockColumn::ALL[..9]
+            .iter()
+            .all(|column| kept.contains(column))
+    {
+        return Err(StoreError::Misconfigured(format!(
+            "it is not known which parts of table {:?} lease-broker added: lease_broker_added and lease_broker_fence, which record it, \
+             do not exist, or the login has no right on them: use the login that runs `schema apply`",
+            queue.table
+        )));
+    }
     if !dropped.is_empty() && table.has_triggers && connection.server_info.babelfish {
         return Err(StoreError::Misconfigured(format!(
             "table {:?} has triggers, and Babelfish drops them when a column is dropped: drop the triggers yourself, and create \
