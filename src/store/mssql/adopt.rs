@@ -5,7 +5,7 @@ use tokio::runtime::Runtime;
 
 use super::added_parts::{naming, recording};
 use super::adopt_sql::{render, step};
-use super::catalogue::{Column, Table, collate};
+use super::catalogue::{Column, Table, collate, no_table};
 use super::connection::Connection;
 use super::decode::{self, integer};
 use super::error::of_schema_change;
@@ -24,7 +24,7 @@ use crate::adoption::{
     self, ARCHIVED_SOFT_LOCK, IndexStatus, ManagedKey, Unfit, archive_name, check_managed_columns,
     create_archive_purpose, create_record_purpose, create_table_purpose, create_time_index_purpose,
     drop_unused_purpose, foreign_indexes, forget_table_purpose, missing_parts, needs_time_index,
-    no_table, set_policy_purpose, with,
+    set_policy_purpose, with,
 };
 use crate::epoch::NewEpoch;
 use crate::index_role::IndexRole;
@@ -184,7 +184,9 @@ pub(super) async fn plan(
     let table = if let Some(table) = existing {
         table
     } else {
-        let (create, table) = create_table(queue).ok_or_else(|| no_table(queue))?;
+        let Some((create, table)) = create_table(queue) else {
+            return Err(no_table(connection, queue).await);
+        };
         steps.push(create);
         table
     };
@@ -344,7 +346,10 @@ pub(super) async fn unfit(
 ) -> Result<Unfit, StoreError> {
     let table = match Table::read(connection, &queue.table).await {
         Ok(Some(table)) => table,
-        Ok(None) => return Ok(Unfit::for_good(vec![no_table(queue).to_string()])),
+        Ok(None) => {
+            let problem = no_table(connection, queue).await;
+            return Ok(Unfit::for_good(vec![problem.to_string()]));
+        }
         Err(StoreError::Misconfigured(problem)) => return Ok(Unfit::for_good(vec![problem])),
         Err(error) => return Err(error),
     };
