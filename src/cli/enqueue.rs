@@ -118,7 +118,7 @@ impl Enqueue {
         let rows: Vec<Row> = response
             .results
             .into_iter()
-            .map(|result| Row::default().field("key", result.key))
+            .map(|result| Row::default().key(&result.key))
             .collect();
         self.client.output.print(&rows, "");
         Ok(())
