@@ -95,8 +95,16 @@ pub(super) fn drop_columns(
     let mut steps = Vec::new();
     for &column in columns {
         let name = queue.soft_lock.name(column);
-        let placeholders = naming(&placeholders, &queue.table, name);
+        let placeholders = with(
+            &naming(&placeholders, &queue.table, name),
+            [
+                ("column", quote(name)),
+                ("column_literal", text_literal(name)),
+            ],
+        );
         if column == SoftLockColumn::Fence {
+            let read = render_removal("read_fence", &placeholders);
+            let placeholders = with(&placeholders, [("read_fence_literal", text_literal(&read))]);
             let step = removal_step(keep_fence_purpose(), "keep_fence", &placeholders);
             steps.push(step.reading_all_rows());
         }
@@ -107,12 +115,8 @@ pub(super) fn drop_columns(
             let step = removal_step(purpose, "drop_default", &placeholders);
             steps.push(step);
         }
-        let values = [
-            ("column", quote(name)),
-            ("column_literal", text_literal(name)),
-        ];
         let purpose = format!("drop the column {name}");
-        let step = removal_step(purpose, "drop_column", &with(&placeholders, values));
+        let step = removal_step(purpose, "drop_column", &placeholders);
         steps.push(step);
     }
     steps
