@@ -318,15 +318,20 @@ pub(super) async fn apply(
     step: &Step,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), StoreError> {
+    let failed = |error| match of_schema_change(&error) {
+        StoreError::Misconfigured(problem) => {
+            StoreError::Misconfigured(format!("{}: {problem}", step.purpose))
+        }
+        other => other,
+    };
     if !step.until_no_rows {
-        let done = connection.batch(&step.sql).await;
-        done.map_err(|error| of_schema_change(&error))?;
+        connection.batch(&step.sql).await.map_err(failed)?;
         return Ok(());
     }
     let mut total = Progress::default();
     loop {
         let results = connection.batch(&step.sql).await;
-        let results = results.map_err(|error| of_schema_change(&error))?;
+        let results = results.map_err(failed)?;
         let row = results.last().and_then(|rows| rows.first());
         let row = row.ok_or_else(|| StoreError::Bug("a step returned no counts".to_owned()))?;
         let [visited, changed] = [integer(row, 0)?, integer(row, 1)?];
@@ -398,7 +403,8 @@ pub(super) fn unsent_columns(queue: &QueueSpec, table: &Table) -> Vec<String> {
     unsent
         .map(|column| {
             format!(
-                "the column {} of table {:?} has the type {}, which is not sent to workers: add a computed column that converts                  it, or list the columns that workers need (columns = […])",
+                "the column {} of table {:?} has the type {}, which is not sent to workers: add a computed column that converts it, or \
+                 list the columns that workers need (columns = […])",
                 column.name, queue.table, column.declared
             )
         })
