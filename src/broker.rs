@@ -154,6 +154,8 @@ pub struct Broker {
     draining: CancellationToken,
     /// Cancelled when the reapers and the probes of the store must end.
     stop: CancellationToken,
+    /// See [`Reaper::starts`].
+    reaper_starts: Arc<Semaphore>,
     /// The reapers, the claim dispatchers, and the task that probes the store.
     tasks: TaskTracker,
     group_commit_tasks: GroupCommitTasks,
@@ -314,6 +316,7 @@ impl Broker {
             secret_reader,
             draining: CancellationToken::new(),
             stop,
+            reaper_starts: Arc::new(Semaphore::new(reaper::CONCURRENT_STARTS)),
             tasks,
             group_commit_tasks: GroupCommitTasks::default(),
         };
@@ -376,6 +379,7 @@ impl Broker {
             lease_duration: spec.lease.default,
             wakeups: wakeups.clone(),
             metrics: self.metrics.clone(),
+            starts: self.reaper_starts.clone(),
         };
         self.tasks.spawn(reaper.run(self.stop.clone()));
         if spec.keep_for.shortest().is_some() {

@@ -1,7 +1,7 @@
 -- Purpose: remove from a table the columns and indexes that adopt.sql added and recorded. `schema drop` prints the sections that a
 --   table needs, in the order of this file, each as one batch.
 -- Sections: `drop_index` drops an index; an adoption that replaces an index runs it too. `keep_fence` keeps the table's highest
---   fencing token. `drop_default` drops the default constraint of a column, which has to go before the column. `drop_column` drops
+--   fencing token, which `read_fence` reads. `drop_default` drops the default constraint of a column, which has to go before the column. `drop_column` drops
 --   a column. `drop_index` and `drop_column` delete the part's row of the record too. `held_leases` returns the number of leases
 --   that are held, up to 1,000. `live_brokers` returns address, version and the seconds since the last sign of life of each
 --   broker that runs.
@@ -11,23 +11,30 @@
 -- Indexes: none. `keep_fence` reads the whole table.
 -- Why LOCK_TIMEOUT 10000: all other sessions queue behind a session that waits for Sch-M. After 10 s the batch gives up, so that
 --   they continue.
+-- Why each section tests if its part exists: an interrupted removal can be run again. The server checks the names of the columns in a
+--   batch before it runs the batch, so `keep_fence` reads the column by a statement of its own.
 -- Why `keep_fence` comes after {lease_state} was dropped and before {lease_fence} is: no claim can give a higher token in between.
 
 -- :: drop_index
 SET LOCK_TIMEOUT 10000;
-DROP INDEX {index} ON {indexed_table};
+DROP INDEX IF EXISTS {index} ON {indexed_table};
 IF OBJECT_ID(N'lease_broker_added') IS NOT NULL
 DELETE lease_broker_added WHERE table_name = {recorded_table} AND kind = 'index' AND name = {name}
 
 -- :: keep_fence
-DECLARE @recorded nvarchar(300) = {recorded_table}, @fence bigint = (SELECT MAX(t.{lease_fence}) FROM {table} AS t);
+DECLARE @recorded nvarchar(300) = {recorded_table}, @fence bigint;
+IF COL_LENGTH({table_literal}, {column_literal}) IS NOT NULL
+EXECUTE sp_executesql {read_fence_literal}, N'@fence bigint OUTPUT', @fence = @fence OUTPUT;
 IF NOT EXISTS (SELECT * FROM lease_broker_fence AS f WHERE f.table_name = @recorded)
 INSERT lease_broker_fence (table_name, fence) VALUES (@recorded, 0);
 UPDATE lease_broker_fence SET fence = @fence WHERE table_name = @recorded AND fence < @fence
 
+-- :: read_fence
+SELECT @fence = MAX(t.{column}) FROM {table} AS t
+
 -- :: drop_default
 SET LOCK_TIMEOUT 10000;
-ALTER TABLE {table} DROP CONSTRAINT {constraint}
+ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {constraint}
 
 -- :: drop_column
 SET XACT_ABORT ON; SET LOCK_TIMEOUT 10000;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lease_broker_store::{Leases, QueueIndex, Reaped, StoreError};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::clock_watch::ClockWatch;
@@ -17,6 +18,9 @@ use crate::config;
 
 /// The shortest sleep between two runs. Leases that expire one shortly after the other are then ended together.
 const MIN_SLEEP: Duration = Duration::from_millis(20);
+/// The number of queues whose first run is in progress at the same time. The first statements on a connection are slow, because the
+/// server has to compile them. If all queues sent theirs at once, each on a new connection, all could time out, again and again.
+pub(super) const CONCURRENT_STARTS: usize = 2;
 
 /// The state of a reaper's task.
 pub(super) struct Reaper {
@@ -29,6 +33,8 @@ pub(super) struct Reaper {
     pub(super) lease_duration: Duration,
     pub(super) wakeups: Arc<Wakeups>,
     pub(super) metrics: Arc<OperationMetrics>,
+    /// The turns of the reapers of all queues until their first run has succeeded.
+    pub(super) starts: Arc<Semaphore>,
 }
 
 impl Reaper {
@@ -36,8 +42,18 @@ impl Reaper {
     pub(super) async fn run(self, stop: CancellationToken) {
         let timer = &self.wakeups.reaper_timer;
         let mut last_run_failed = false;
+        let mut has_started = false;
         let mut clock = ClockWatch::default();
         while !stop.is_cancelled() {
+            let turn = if has_started {
+                None
+            } else {
+                tokio::select! {
+                    biased;
+                    () = stop.cancelled() => break,
+                    turn = self.starts.acquire() => turn.ok(),
+                }
+            };
             // The timer is set before the store is asked. Otherwise this would overwrite the due time of a lease that
             // is given in between.
             timer.set(self.config.max_interval);
@@ -49,6 +65,7 @@ impl Reaper {
             match run.await {
                 Ok(reaped) => {
                     last_run_failed = false;
+                    has_started = true;
                     let ended = reaped.expired.len() + reaped.released.len();
                     let count = ended + reaped.promoted;
                     let more_are_due = count >= self.config.max_rows;
@@ -79,6 +96,7 @@ impl Reaper {
                     }
                 }
             }
+            drop(turn);
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}

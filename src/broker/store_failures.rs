@@ -28,10 +28,19 @@ pub(super) struct StoreFailures {
 impl StoreFailures {
     /// Notes an error. Returns whether it says that the store is not available. Other errors are not noted.
     pub(super) fn note(&self, error: &StoreError) -> bool {
+        let is_outage = matches!(error, StoreError::Unavailable(_) | StoreError::Io(_));
+        if is_outage {
+            self.note_probe(error);
+        }
+        is_outage
+    }
+
+    /// Notes the error of a probe. Whatever it is, the store is not available.
+    pub(super) fn note_probe(&self, error: &StoreError) {
         let (reason, cause) = match error {
             StoreError::Unavailable(outage) => (outage.to_string(), outage.cause),
             StoreError::Io(reason) => (reason.clone(), OutageCause::File),
-            _ => return false,
+            other => (other.to_string(), OutageCause::Other),
         };
         self.counts[cause as usize].fetch_add(1, Ordering::Relaxed);
         let failure = StoreFailure {
@@ -40,7 +49,6 @@ impl StoreFailures {
             time: SystemTime::now(),
         };
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
-        true
     }
 
     /// Returns the last failure. `None`: there was none.

@@ -197,7 +197,7 @@ impl StoreHealth {
                 StoreError::Unavailable(outage) if outage.cause == OutageCause::NoAnswer
             );
             if *self.healthy.borrow() || !tells_nothing {
-                self.failures.note(&error);
+                self.failures.note_probe(&error);
             }
             self.set_healthy(false);
             withdraw_waiting();
@@ -323,6 +323,19 @@ mod tests {
         assert!(!health.failures.note(&other));
         assert_eq!(status(&health), (false, Some(OutageCause::NoSpace), 0));
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn last_failure_is_that_of_the_last_probe() {
+        let health = StoreHealth::new();
+        let none = StoreError::outage(OutageCause::NoConnection, "no database");
+        assert!(!health.probe(async { Err(none) }, || None, || ()).await);
+        let empty = StoreError::Misconfigured("no table".to_owned());
+        assert!(!health.probe(async { Err(empty) }, || None, || ()).await);
+        assert_eq!(status(&health), (false, Some(OutageCause::Other), 0));
+        let error = health.unhealthy_error().to_string();
+        assert!(error.contains("no table"), "{error}");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn probe_without_an_answer_names_the_obstacle() {
         let health = StoreHealth::new();

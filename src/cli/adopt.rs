@@ -89,15 +89,25 @@ pub(super) struct Adopt {
 impl Adopt {
     /// `serve` runs a broker with a configuration file.
     pub(super) fn run(
-        self,
+        mut self,
         serve: impl FnOnce(&str) -> Result<(), CommandError>,
     ) -> Result<(), CommandError> {
         let asks = is_terminal() && !self.yes;
+        // The file can hold a password and be far from the configuration, which is read from any folder.
+        if let Some(file) = &mut self.connection_string_file {
+            *file = std::path::absolute(&*file)
+                .map_err(|error| CommandError::io(format!("{}: {error}", file.display())))?;
+        }
         let mut schema = self.open()?;
         let table = self.table(schema.as_mut(), asks)?;
+        if proposal::queue_name(&table).starts_with("lease_broker_") {
+            return Err(CommandError::usage(format!(
+                "the table {table:?} belongs to the broker: it cannot be a queue"
+            )));
+        }
         let survey = schema
             .survey(&table)?
-            .ok_or_else(|| no_table(schema.as_mut(), &table))?;
+            .ok_or_else(|| self.no_table(schema.as_mut(), &table))?;
         let proposal = self.propose(schema.as_mut(), &survey, table, asks)?;
         let text = config_file::render(&proposal, &self.database(), self.listen.as_deref());
         let spec = queue_spec(&text)?;
@@ -278,18 +288,21 @@ impl Adopt {
             mirror,
         })
     }
-}
 
-fn no_table(schema: &mut dyn Schema, table: &str) -> CommandError {
-    let tables = schema.tables().unwrap_or_default();
-    CommandError::usage(format!(
-        "the database has no table {table:?}; it has {}",
-        if tables.is_empty() {
-            "none".to_owned()
-        } else {
-            tables.join(", ")
-        }
-    ))
+    fn no_table(&self, schema: &mut dyn Schema, table: &str) -> CommandError {
+        let tables = schema.tables().unwrap_or_default();
+        let tables = match tables.is_empty() {
+            true => "none".to_owned(),
+            false => tables.join(", "),
+        };
+        // SQL Server hides a table from a login without rights on it.
+        CommandError::usage(match self.connection_string_file {
+            Some(_) => {
+                format!("the login sees no table {table:?} in the database; it sees {tables}")
+            }
+            None => format!("the database has no table {table:?}; it has {tables}"),
+        })
+    }
 }
 
 /// Loads a configuration file's text, without the environment.

@@ -118,7 +118,7 @@ fn row_of(lease: proto::Lease, shows_run: bool, newer: &mut Vec<String>) -> Row 
             Err(UnknownKind) => newer.push(name),
         }
     }
-    let mut row = Row::default().field("key", item.key);
+    let mut row = Row::default().key(&item.key);
     if shows_run {
         row = row.field("run", lease.run);
     }

@@ -8,7 +8,7 @@ use std::io::{self, BufReader, IsTerminal as _, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use clap_complete::ArgValueCandidates;
 use indicatif::{ProgressBar, ProgressStyle};
 use lease_broker_proto as proto;
@@ -48,6 +48,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// `enqueue_memory`, 24 hours by default, a further run of the same file adds nothing. To add the file once more, give the
 /// second run an own --run-id.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("items").required(true).args(["set", "file"]))]
 #[command(after_help = "\
 Examples:
   lease-broker enqueue default --set payload=hello
@@ -60,10 +61,10 @@ pub(super) struct Enqueue {
     #[arg(add = ArgValueCandidates::new(complete::queues))]
     queue: String,
     /// Column and value of a single item, such as --set payload=hello. Repeat for more columns
-    #[arg(long, value_name = "COLUMN=VALUE", conflicts_with = "file")]
+    #[arg(long, value_name = "COLUMN=VALUE")]
     set: Vec<String>,
     /// File of items, or - for standard input
-    #[arg(long, value_name = "FILE", required_unless_present = "set")]
+    #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Format of the file [default: by the extension of the file name]
     #[arg(long, value_enum)]
@@ -118,7 +119,7 @@ impl Enqueue {
         let rows: Vec<Row> = response
             .results
             .into_iter()
-            .map(|result| Row::default().field("key", result.key))
+            .map(|result| Row::default().key(&result.key))
             .collect();
         self.client.output.print(&rows, "");
         Ok(())

@@ -83,34 +83,50 @@ pub(super) fn problem(refusal: Option<&proto::Refusal>) -> String {
     }
 }
 
-/// Checks that each outcome is "applied". A row that is gone counts as a lost lease.
+/// Checks that each outcome is "applied".
 ///
 /// # Errors
-/// Exit code 1, with the number of refused settlements or of lost leases.
+/// Exit code 1, with the number of refused settlements, or of lost leases and of items that are gone.
 pub(super) fn fail_if_lost(
     outcomes: impl Iterator<Item = proto::Outcome>,
 ) -> Result<(), CommandError> {
-    let (mut lost, mut refused) = (0, 0);
+    let (mut lost, mut gone, mut refused) = (0, 0, 0);
     for outcome in outcomes {
         match outcome {
             proto::Outcome::Applied => {}
             proto::Outcome::Refused => refused += 1,
+            proto::Outcome::Gone => gone += 1,
             _ => lost += 1,
         }
     }
-    if refused > 0 {
-        return Err(CommandError::failed(format!(
-            "{refused} of the settlements were refused and changed nothing; each result has its problem"
-        )));
+    let mut problems = Vec::new();
+    match refused {
+        0 => {}
+        1 => problems.push(
+            "1 settlement was refused and changed nothing; its result has the problem".to_owned(),
+        ),
+        more => problems.push(format!(
+            "{more} settlements were refused and changed nothing; each result has its problem"
+        )),
     }
     match lost {
-        0 => Ok(()),
-        1 => Err(CommandError::failed(
-            "1 lease was lost; its item was not changed",
+        0 => {}
+        1 => problems.push("1 lease was lost; its item was not changed".to_owned()),
+        more => problems.push(format!(
+            "{more} leases were lost; their items were not changed"
         )),
-        lost => Err(CommandError::failed(format!(
-            "{lost} leases were lost; their items were not changed"
-        ))),
+    }
+    match gone {
+        0 => {}
+        1 => problems
+            .push("1 item no longer exists; an earlier call may have completed it".to_owned()),
+        more => problems.push(format!(
+            "{more} items no longer exist; earlier calls may have completed them"
+        )),
+    }
+    match problems.is_empty() {
+        true => Ok(()),
+        false => Err(CommandError::failed(problems.join("; "))),
     }
 }
 

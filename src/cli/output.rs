@@ -152,6 +152,12 @@ impl Row {
         self
     }
 
+    /// Adds the key of an item or of a group.
+    pub(super) fn key(self, key: &str) -> Self {
+        let shown = text::key_cell(key);
+        self.shown("key", shown).data("key", key)
+    }
+
     /// Adds a duration. A table shows it as `1m 30s`. Programs get a number of seconds, with `_seconds` after the name.
     pub(super) fn duration(self, name: &str, duration: Option<Duration>) -> Self {
         self.shown_duration(name, duration)

@@ -46,6 +46,18 @@ pub fn cell(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// Returns the text of a key for one cell of a table. A command takes it as the key of the same item, unless it is no JSON array and
+/// has hidden characters.
+pub fn key_cell(key: &str) -> Cow<'_, str> {
+    if serde_json::from_str::<Vec<serde_json::Value>>(key).is_ok() {
+        visible_json(key)
+    } else if key.contains(is_hidden) {
+        cell(key)
+    } else {
+        Cow::Borrowed(key)
+    }
+}
+
 /// Escapes the hidden characters of a JSON text. The result is JSON of the same value. A serializer escapes only those
 /// below U+0020.
 pub fn visible_json(json: &str) -> Cow<'_, str> {
@@ -207,6 +219,16 @@ mod tests {
             other in "[\\\\u{}1b\\x1b]{0,9}",
         ) {
             prop_assert_eq!(cell(&one) == cell(&other), one == other);
+        }
+
+        #[test]
+        fn cell_of_a_composite_key_is_the_key(text in ".*|[\\x00-\\x{206f}]{0,40}") {
+            let key = serde_json::json!([7, text]).to_string();
+            let cell = key_cell(&key);
+            prop_assert!(!cell.contains(is_hidden));
+            let read: serde_json::Value = serde_json::from_str(&cell).expect("JSON");
+            prop_assert_eq!(read.to_string(), key);
+            prop_assert!(!key_cell(&text).contains(is_hidden));
         }
 
         #[test]

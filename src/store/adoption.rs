@@ -127,6 +127,16 @@ pub(super) fn no_table(queue: &QueueSpec) -> StoreError {
     ))
 }
 
+/// Returns the error like [`no_table`] of a server that hides a table from a login without rights on it.
+pub(super) fn no_visible_table(queue: &QueueSpec, database: &str) -> StoreError {
+    StoreError::Misconfigured(format!(
+        "the table {:?} of queue {:?} does not exist in the database {database:?}, or the login has no right on it: grant the login its \
+         rights, correct the database or the name, create the table, or declare its columns in the queue's configuration \
+         (managed_columns = {{ … }}), and the broker creates it",
+        queue.table, queue.name
+    ))
+}
+
 /// Returns the error for an existing table of a managed queue that lacks declared columns. The broker does not change the columns of a
 /// table that it has created.
 pub(super) fn check_managed_columns<Kind>(

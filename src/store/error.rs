@@ -293,7 +293,7 @@ pub enum OutageCause {
     Busy,
     /// The database has no space left.
     NoSpace,
-    /// The file of the database cannot be read or written, or is damaged.
+    /// The file of the database cannot be read or written, or is damaged. Or the database went back in time.
     File,
     /// None of the others.
     #[default]
@@ -331,7 +331,7 @@ impl std::fmt::Display for OutageCause {
             Self::NoAnswer => "the database does not answer",
             Self::Busy => "the database is locked or busy",
             Self::NoSpace => "the database has no space left",
-            Self::File => "the file of the database cannot be used",
+            Self::File => "the database cannot be used",
             Self::Other => "the broker's log has the cause",
         })
     }

@@ -79,7 +79,7 @@ export default {
     const { size } = await stat(broker.path("store.db"));
     await writeFile(broker.path("store.db"), Buffer.alloc(size, 7));
     await writeFile(broker.path("store.db-wal"), "");
-    await page.getByRole("status").getByText("Not refreshed: the store is unavailable: the file of the database cannot be used").waitFor();
+    await page.getByRole("status").getByText("Not refreshed: the store is unavailable: the database cannot be used").waitFor();
     await page.locator("#pulse", { hasText: "not live" }).waitFor();
     await page.locator("#queue-orders").getByRole("link", { name: "4", exact: true }).waitFor();
   },

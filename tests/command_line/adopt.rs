@@ -165,13 +165,15 @@ fn mistakes_name_what_there_is() {
     assert!(column.err.contains("has no column \"Totl\""), "{column:?}");
     let mirror = workspace.run(&format!("{ADOPT} --mirror done:Processed=1 --yes"));
     assert!(mirror.err.contains("STATE:COLUMN=VALUE"), "{mirror:?}");
+    let own = workspace.run("adopt --store q.db --table Lease_Broker_Queue --yes");
+    assert!(own.err.contains("belongs to the broker"), "{own:?}");
     let file = workspace.run("adopt --store absent.db --yes");
     assert_eq!(
         (file.code, workspace.path("absent.db").exists()),
         (74, false),
         "{file:?}"
     );
-    for refused in [missing, unknown, keyless, column, mirror] {
+    for refused in [missing, unknown, keyless, column, mirror, own] {
         assert_eq!(refused.code, 64, "{refused:?}");
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::lease_id::{self, InvalidLeaseId, LeaseOrigin, LeaseOwner};
-use lease_broker_store::{ItemSearch, Stats};
+use lease_broker_store::{ItemSearch, Renewal, Renewed, Stats};
 use lease_broker_value::Value;
 
 use super::search::{find_all, keys, search};
@@ -59,6 +59,27 @@ pub(crate) async fn exact_stats_equal_stats_for_few_items<H: Harness>() {
         let stats = fixture.store.stats(fixture.queue).await.expect("stats");
         assert_eq!(stats.is_lower_bound, [false; 5]);
     }
+}
+
+pub(crate) async fn row_with_a_state_that_is_none_stops_no_other_row<H: Harness>() {
+    let fixture = Fixture::<H>::items(3).await;
+    let [strange, leased] = <[_; 2]>::try_from(fixture.claim(2).await).expect("two items");
+    let id = ("id", strange.lease.key.0[0].clone());
+    let set = ("lease_state", Value::Int(77));
+    fixture.harness.update("item", set, id).await;
+    assert_eq!(fixture.counts().await, [1, 1, 0, 0, 0]);
+    let exact = fixture.store.exact_stats(fixture.queue).await;
+    assert_eq!(exact.expect("stats").count, [1, 1, 0, 0, 0]);
+    let renewals = [&strange, &leased].map(|item| Renewal::new(item.lease.clone(), HOUR));
+    let renewed = fixture.store.heartbeat(fixture.queue, renewals.into());
+    let renewed = renewed.await.expect("results");
+    assert_eq!(renewed[0], Renewed::UNKNOWN);
+    assert!(matches!(renewed[1], Renewed::Extended(_)));
+    assert_eq!(fixture.complete(&strange.lease).await, None);
+    assert_eq!(
+        fixture.complete(&leased.lease).await,
+        Some(State::Completed)
+    );
 }
 
 pub(crate) async fn stats_contain_age_of_oldest_ready_item_and_lease<H: Harness>() {

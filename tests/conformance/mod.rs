@@ -411,6 +411,7 @@ macro_rules! conformance {
                     empty_queue_has_zeros_and_no_ages
                     stats_count_every_state
                     exact_stats_equal_stats_for_few_items
+                    row_with_a_state_that_is_none_stops_no_other_row
                     stats_contain_age_of_oldest_ready_item_and_lease
                     starving_item_is_the_oldest_ready_one
                     list_starts_with_the_oldest_and_keeps_its_limit

@@ -194,7 +194,9 @@ async fn adopt_command_makes_a_queue_and_its_undo_file_works() {
     assert!(adopted.status.success(), "{adopted:?}");
     let read = |name| std::fs::read_to_string(folder.path().join(name)).expect(name);
     let (toml, undo) = (read("orders.toml"), read("orders.undo.sql"));
+    let secret = std::fs::canonicalize(secret).expect("a path");
     for line in [
+        &*format!("connection_string_file = \"{}\"", secret.display()),
         "completed = { processed = 1 }",
         "lease_owner = \"lb_lease_owner\"",
         "writable = [\"urgency\"]",
@@ -204,8 +206,29 @@ async fn adopt_command_makes_a_queue_and_its_undo_file_works() {
     let completed = "SELECT COUNT(*) FROM orders WHERE lease_state = 3";
     assert_eq!(program.number(completed).await, 1);
     let scripts: Vec<String> = vec![undo];
-    run_by_hand(&program, &scripts, false).await;
-    assert_eq!(table_state(&program).await, before);
+    for _ in 0..2 {
+        run_by_hand(&program, &scripts, false).await;
+        assert_eq!(table_state(&program).await, before);
+    }
+}
+
+#[tokio::test]
+async fn name_with_a_dot_is_listed_as_adopt_takes_it() {
+    let Some((_harness, program)) = start().await else {
+        return;
+    };
+    program
+        .run("CREATE TABLE [dot.ted name] (id int PRIMARY KEY)")
+        .await;
+    let (tables, survey) = program
+        .schema(|schema| {
+            let tables = schema.tables().expect("tables");
+            let survey = schema.survey("[dot.ted name]");
+            (tables, survey.expect("a survey"))
+        })
+        .await;
+    assert_eq!(tables, ["[dot.ted name]"]);
+    assert!(survey.is_some());
 }
 
 #[tokio::test]

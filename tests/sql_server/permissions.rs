@@ -7,7 +7,8 @@ use std::time::Duration;
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::OnComplete;
 use lease_broker_store::mssql::MssqlStore;
-use lease_broker_store::{Instance, PurgeStep, RetentionTurn, Upkeep as _};
+use lease_broker_store::schema::Schema as _;
+use lease_broker_store::{Instance, PurgeStep, RetentionTurn, StoreError, Upkeep as _};
 use lease_broker_value::Value;
 use uuid::Uuid;
 
@@ -71,6 +72,22 @@ async fn least_rights_suffice_and_protect_the_secret() {
         let outcome = service.try_run(refused).await;
         assert!(outcome.is_err(), "the login may run {refused}");
     }
+    program
+        .run("CREATE TABLE hidden (id int PRIMARY KEY)")
+        .await;
+    let removed = spec.clone();
+    let (removal, problems) = service
+        .schema(move |schema| {
+            let removal = schema.plan_removal(&removed);
+            (removal.map(|_| ()), schema.check(&queue("hidden")))
+        })
+        .await;
+    let Err(StoreError::Misconfigured(removal)) = removal else {
+        panic!("not refused");
+    };
+    assert!(removal.contains("has no right on them"), "{removal}");
+    let problems = problems.expect("a check");
+    assert!(problems[0].contains("has no right on it"), "{problems:?}");
     let settings = patient_settings(&connection_string);
     let store = read_catalog(MssqlStore::open(&settings, &[spec]))
         .await

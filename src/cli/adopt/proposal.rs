@@ -66,10 +66,11 @@ const TEXTS: [(State, &[&str]); 4] = [
     (State::Dead, &["error", "failed", "dead", "rejected"]),
 ];
 
-/// Returns the name of a queue over `table`: the table's name without its schema, in lower case.
+/// Returns the name of a queue over `table`: the table's name without its schema and without brackets, in lower case.
 pub(super) fn queue_name(table: &str) -> String {
-    let name = table.rsplit('.').next().unwrap_or(table);
-    name.trim_matches(['[', ']']).to_lowercase()
+    let separator = if table.ends_with(']') { '[' } else { '.' };
+    let name = table.rsplit(separator).next().unwrap_or(table);
+    name.trim_end_matches(']').to_lowercase()
 }
 
 /// Returns the ways in which the table can show the state of an item, the most likely first. `texts` returns the different values
@@ -224,6 +225,18 @@ mod tests {
             result_columns(&survey, &mirrors[0], &[]),
             ["Completed_At", "Total"]
         );
+    }
+
+    #[test]
+    fn queue_has_the_name_of_the_table_without_its_schema() {
+        for (table, queue) in [
+            ("dbo.Orders", "orders"),
+            ("[dbo].Orders", "orders"),
+            ("[my schema].[My.Table]", "my.table"),
+            ("[dot.ted name]", "dot.ted name"),
+        ] {
+            assert_eq!(queue_name(table), queue);
+        }
     }
 
     #[test]

@@ -98,7 +98,7 @@ impl Cancel {
             let cancelled = result.outcome() == Outcome::Applied;
             let token = Some(result.fencing_token).filter(|token| *token != 0);
             Row::default()
-                .field("key", key.clone())
+                .key(key)
                 .field("cancelled", cancelled)
                 .field("state", state_name(result.state()))
                 .field("fencing_token", token)

@@ -9,7 +9,7 @@ use crate::cli::output::{Row, proto_moment, std_duration};
 pub(super) fn item_row(item: &proto::ItemSummary) -> Row {
     let age = std_duration(item.age);
     Row::default()
-        .field("key", item.key.clone())
+        .key(&item.key)
         .field("owner", known(&item.owner))
         .shown_duration("since", age)
         .data("state_time", proto_moment(item.state_time))

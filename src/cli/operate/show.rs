@@ -67,7 +67,7 @@ pub(super) fn record(queue: &str, found: proto::GetItemResponse) -> Row {
     let age = std_duration(item.age);
     let mut row = Row::default()
         .field("queue", queue)
-        .field("key", item.key.clone())
+        .key(&item.key)
         .field("state", state_name(item.state()))
         .field("owner", known(&item.owner))
         .field("state_time", proto_moment(item.state_time))

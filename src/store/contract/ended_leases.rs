@@ -57,7 +57,7 @@ pub enum Cancelled {
     },
     /// The item has no lease, or not the one with this fencing token. The present state of the item.
     NotHeld(State),
-    /// There is no row with this key.
+    /// There is no row with this key, or the value in its column of the state is not a state.
     NoRow,
     /// The key is malformed. Nothing was changed.
     Refused(Refusal),

@@ -5,7 +5,7 @@ use tokio::runtime::Runtime;
 
 use super::added_parts::{naming, recording};
 use super::adopt_sql::{render, step};
-use super::catalogue::{Column, Table, collate};
+use super::catalogue::{Column, Table, collate, no_table};
 use super::connection::Connection;
 use super::decode::{self, integer};
 use super::error::of_schema_change;
@@ -24,7 +24,7 @@ use crate::adoption::{
     self, ARCHIVED_SOFT_LOCK, IndexStatus, ManagedKey, Unfit, archive_name, check_managed_columns,
     create_archive_purpose, create_record_purpose, create_table_purpose, create_time_index_purpose,
     drop_unused_purpose, foreign_indexes, forget_table_purpose, missing_parts, needs_time_index,
-    no_table, set_policy_purpose, with,
+    set_policy_purpose, with,
 };
 use crate::epoch::NewEpoch;
 use crate::index_role::IndexRole;
@@ -184,7 +184,9 @@ pub(super) async fn plan(
     let table = if let Some(table) = existing {
         table
     } else {
-        let (create, table) = create_table(queue).ok_or_else(|| no_table(queue))?;
+        let Some((create, table)) = create_table(queue) else {
+            return Err(no_table(connection, queue).await);
+        };
         steps.push(create);
         table
     };
@@ -316,15 +318,20 @@ pub(super) async fn apply(
     step: &Step,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), StoreError> {
+    let failed = |error| match of_schema_change(&error) {
+        StoreError::Misconfigured(problem) => {
+            StoreError::Misconfigured(format!("{}: {problem}", step.purpose))
+        }
+        other => other,
+    };
     if !step.until_no_rows {
-        let done = connection.batch(&step.sql).await;
-        done.map_err(|error| of_schema_change(&error))?;
+        connection.batch(&step.sql).await.map_err(failed)?;
         return Ok(());
     }
     let mut total = Progress::default();
     loop {
         let results = connection.batch(&step.sql).await;
-        let results = results.map_err(|error| of_schema_change(&error))?;
+        let results = results.map_err(failed)?;
         let row = results.last().and_then(|rows| rows.first());
         let row = row.ok_or_else(|| StoreError::Bug("a step returned no counts".to_owned()))?;
         let [visited, changed] = [integer(row, 0)?, integer(row, 1)?];
@@ -344,7 +351,10 @@ pub(super) async fn unfit(
 ) -> Result<Unfit, StoreError> {
     let table = match Table::read(connection, &queue.table).await {
         Ok(Some(table)) => table,
-        Ok(None) => return Ok(Unfit::for_good(vec![no_table(queue).to_string()])),
+        Ok(None) => {
+            let problem = no_table(connection, queue).await;
+            return Ok(Unfit::for_good(vec![problem.to_string()]));
+        }
         Err(StoreError::Misconfigured(problem)) => return Ok(Unfit::for_good(vec![problem])),
         Err(error) => return Err(error),
     };
@@ -393,7 +403,8 @@ pub(super) fn unsent_columns(queue: &QueueSpec, table: &Table) -> Vec<String> {
     unsent
         .map(|column| {
             format!(
-                "the column {} of table {:?} has the type {}, which is not sent to workers: add a computed column that converts                  it, or list the columns that workers need (columns = […])",
+                "the column {} of table {:?} has the type {}, which is not sent to workers: add a computed column that converts it, or \
+                 list the columns that workers need (columns = […])",
                 column.name, queue.table, column.declared
             )
         })

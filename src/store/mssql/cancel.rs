@@ -55,7 +55,9 @@ impl MssqlOperations {
                 continue;
             }
             let index = decode::request_index(row, 0, leases.len())?;
-            let state = decode::state(row, 1)?;
+            let Some(state) = decode::stored_state(row, 1)? else {
+                continue;
+            };
             let is_repeated = decode::integer(row, 2)? != 0;
             cancelled.results[index] = match leases[index].fence {
                 Some(fence) if is_repeated => Cancelled::Repeated { state, fence },

@@ -1,13 +1,15 @@
 //! Reads the description of a table from the server's catalogue.
 
+use lease_broker_model::queue::QueueSpec;
 use tiberius::Row;
 
 use super::cascades;
 use super::connection::Connection;
-use super::decode::integer;
+use super::decode::{self, integer};
 use super::quote::quote_table;
 use super::types::ColumnType;
 use crate::StoreError;
+use crate::adoption::no_visible_table;
 use crate::table::{self, Filter, Index, IndexColumn};
 
 pub(super) type Table = table::Table<ColumnType>;
@@ -51,6 +53,18 @@ FROM sys.indexes AS i
 WHERE i.object_id = OBJECT_ID(@P1) AND k.is_included_column = 0 AND k.key_ordinal > 0 AND i.is_disabled = 0
     AND i.is_hypothetical = 0
 ORDER BY i.is_primary_key DESC, i.index_id, k.key_ordinal";
+
+/// Returns the error for a queue whose table the login does not see, and that is not managed.
+pub(super) async fn no_table(connection: &mut Connection, queue: &QueueSpec) -> StoreError {
+    let name = connection.batch("SELECT DB_NAME()").await;
+    let name = name
+        .map_err(StoreError::from)
+        .and_then(|results| decode::optional_text(decode::single_row(&results, 0)?, 0));
+    match name {
+        Ok(name) => no_visible_table(queue, &name.unwrap_or_default()),
+        Err(error) => error,
+    }
+}
 
 impl Table {
     /// Reads the table `name`. `None`: it does not exist.

@@ -80,6 +80,9 @@ pub(super) fn parse(text: &str) -> Result<Config, String> {
     let server = server.ok_or("the server is missing: add server=HOST,PORT")?;
     parse_server(&mut config, &server)?;
     config.encryption(encryption);
+    if user.is_empty() && !password.is_empty() && !is_windows_login {
+        return Err("the user id is missing: add user id=NAME".to_owned());
+    }
     config.authentication(if is_windows_login {
         windows_login(&user, &password)?
     } else {
@@ -306,6 +309,7 @@ mod tests {
             ("server=h;password='a'secret", "password"),
             ("server=h;secret", "keyword=value"),
             ("server=h\\inst;password=secret", "port"),
+            ("server=h;password=secret", "user id"),
             ("server=h,99999;password=secret", "port"),
             ("server=np:h;password=secret", "np"),
             ("server=h;encrypt=secret", "Encrypt"),

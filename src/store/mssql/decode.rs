@@ -61,18 +61,15 @@ pub(super) fn request_index(row: &Row, column: usize, length: usize) -> Result<u
     )))
 }
 
-/// Reads the state of an item.
+/// Reads a state that the statement has set or asked for.
 pub(super) fn state(row: &Row, column: usize) -> Result<State, StoreError> {
     let code = integer(row, column)?;
     State::from_code(code).ok_or_else(|| unexpected(format!("unknown state {code}")))
 }
 
-/// Reads the state of an item like [`state`]; `None` for NULL.
-pub(super) fn optional_state(row: &Row, column: usize) -> Result<Option<State>, StoreError> {
-    match types::decode(row.get_column_data(column)?)? {
-        Value::Null => Ok(None),
-        _ => state(row, column).map(Some),
-    }
+/// Reads the state of a row as it is stored. Another program may have written a value that is not a state: `None`, as for NULL.
+pub(super) fn stored_state(row: &Row, column: usize) -> Result<Option<State>, StoreError> {
+    Ok(optional_integer(row, column)?.and_then(State::from_code))
 }
 
 /// Reads a lease token.

@@ -67,7 +67,7 @@ impl MssqlOperations {
         for row in results.get(1).into_iter().flatten() {
             let index = decode::request_index(row, 0, renewals.len())?;
             renewed[index] = Renewed::Lost {
-                state: Some(decode::state(row, 1)?),
+                state: decode::stored_state(row, 1)?,
                 cancel_reason: match decode::integer(row, 2)? {
                     0 => None,
                     _ => decode::optional_text(row, 3)?,

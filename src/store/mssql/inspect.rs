@@ -39,7 +39,9 @@ impl MssqlOperations {
         let results = self.pool.query(sql, &[], RetrySafety::Idempotent).await?;
         let mut stats = Stats::default();
         for row in decode::result_set(&results, 0)? {
-            stats.count[decode::state(row, 0)? as usize] = decode::integer_as(row, 1)?;
+            if let Some(state) = decode::stored_state(row, 0)? {
+                stats.count[state as usize] = decode::integer_as(row, 1)?;
+            }
         }
         let ages = decode::single_row(&results, 1)?;
         let now = decode::time(ages, 0)?;

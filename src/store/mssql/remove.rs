@@ -60,6 +60,18 @@ pub(super) async fn plan(
     }
     let defaults = defaults(connection, queue).await?;
     let (dropped, kept) = added.removable_columns(queue, &table);
+    // The columns of a queue without a record: the login may not see it.
+    if !added.has_tables
+        && SoftLockColumn::ALL[..9]
+            .iter()
+            .all(|column| kept.contains(column))
+    {
+        return Err(StoreError::Misconfigured(format!(
+            "it is not known which parts of table {:?} lease-broker added: lease_broker_added and lease_broker_fence, which record it, \
+             do not exist, or the login has no right on them: use the login that runs `schema apply`",
+            queue.table
+        )));
+    }
     if !dropped.is_empty() && table.has_triggers && connection.server_info.babelfish {
         return Err(StoreError::Misconfigured(format!(
             "table {:?} has triggers, and Babelfish drops them when a column is dropped: drop the triggers yourself, and create \
@@ -83,8 +95,16 @@ pub(super) fn drop_columns(
     let mut steps = Vec::new();
     for &column in columns {
         let name = queue.soft_lock.name(column);
-        let placeholders = naming(&placeholders, &queue.table, name);
+        let placeholders = with(
+            &naming(&placeholders, &queue.table, name),
+            [
+                ("column", quote(name)),
+                ("column_literal", text_literal(name)),
+            ],
+        );
         if column == SoftLockColumn::Fence {
+            let read = render_removal("read_fence", &placeholders);
+            let placeholders = with(&placeholders, [("read_fence_literal", text_literal(&read))]);
             let step = removal_step(keep_fence_purpose(), "keep_fence", &placeholders);
             steps.push(step.reading_all_rows());
         }
@@ -95,12 +115,8 @@ pub(super) fn drop_columns(
             let step = removal_step(purpose, "drop_default", &placeholders);
             steps.push(step);
         }
-        let values = [
-            ("column", quote(name)),
-            ("column_literal", text_literal(name)),
-        ];
         let purpose = format!("drop the column {name}");
-        let step = removal_step(purpose, "drop_column", &with(&placeholders, values));
+        let step = removal_step(purpose, "drop_column", &placeholders);
         steps.push(step);
     }
     steps

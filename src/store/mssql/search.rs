@@ -181,7 +181,7 @@ impl QueueStatements {
         let since = decode::state_time(row, state + 2)?;
         let due = decode::optional_time(row, state + 3)?;
         Ok(FoundItem {
-            state: decode::optional_integer(row, state)?.and_then(State::from_code),
+            state: decode::stored_state(row, state)?,
             listed: ListedItem {
                 key: self.read_key(row, first)?,
                 owner: decode::optional_text(row, state + 1)?,

@@ -167,12 +167,13 @@ impl MssqlOperations {
                 continue;
             }
             let index = decode::request_index(row, 0, settlements.len())?;
-            let result = match decode::optional_state(row, 1)? {
+            let result = match decode::optional_integer(row, 1)?.map(State::from_code) {
                 None => Settled::Gone,
-                Some(State::Leased) => Settled::Refused(Refusal::out_of_order()),
+                Some(None) => Settled::Lost,
+                Some(Some(State::Leased)) => Settled::Refused(Refusal::out_of_order()),
                 // The earlier settlement is a try of this operation, whose answer was lost.
-                Some(state) if tries.may_have_been_applied() => Settled::Ended(state),
-                Some(state) => Settled::Repeated(state),
+                Some(Some(state)) if tries.may_have_been_applied() => Settled::Ended(state),
+                Some(Some(state)) => Settled::Repeated(state),
             };
             settled.results.push((index, result));
         }

@@ -6,10 +6,10 @@ use super::decode;
 use super::quote::{quote, quote_table, text_literal};
 use crate::{StoreError, Survey};
 
-/// Reads the names of the tables, with their schema unless it is the login's own.
-const TABLES: &str =
-    "SELECT CAST(CASE WHEN s.name = SCHEMA_NAME() THEN t.name ELSE CONCAT(s.name, N'.', t.name) END
-        AS nvarchar(257)) AS lb_name
+/// Reads the names of the tables, with their schema unless it is the login's own. A name with a dot is in brackets.
+const TABLES: &str = "SELECT CAST(CONCAT(
+    CASE WHEN s.name = SCHEMA_NAME() THEN NULL WHEN s.name LIKE N'%.%' THEN CONCAT(N'[', s.name, N'].') ELSE CONCAT(s.name, N'.') END,
+    CASE WHEN t.name LIKE N'%.%' THEN CONCAT(N'[', t.name, N']') ELSE t.name END) AS nvarchar(261)) AS lb_name
 FROM sys.tables AS t INNER JOIN sys.schemas AS s ON s.schema_id = t.schema_id
 WHERE t.name NOT LIKE N'lease[_]broker[_]%' AND t.is_ms_shipped = 0
 ORDER BY lb_name";

@@ -4,14 +4,14 @@
 use lease_broker_model::queue::{OnComplete, QueueSpec};
 use tiberius::error::Error;
 
-use super::catalogue::Table;
+use super::catalogue::{Table, no_table};
 use super::connection::Connection;
 use super::decode::{integer, optional_text, single_row};
 use super::quote::{quote, quote_table};
 use super::soft_lock_types::queue_columns;
 use super::{cascades, placeholders};
 use crate::StoreError;
-use crate::adoption::{no_table, with};
+use crate::adoption::with;
 use crate::schema::{Trial, TrialOutcome};
 use crate::template::{Placeholders, render};
 
@@ -98,8 +98,9 @@ pub(super) async fn try_triggers(
     connection: &mut Connection,
     queue: &QueueSpec,
 ) -> Result<Vec<Trial>, StoreError> {
-    let table = Table::read(connection, &queue.table).await?;
-    let table = table.ok_or_else(|| no_table(queue))?;
+    let Some(table) = Table::read(connection, &queue.table).await? else {
+        return Err(no_table(connection, queue).await);
+    };
     let columns = queue_columns(queue, &table)
         .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
     let lacking = queue

@@ -140,7 +140,7 @@ async fn read_blocker(connection: &mut Connection, session: i32) -> Option<Block
 }
 
 fn read_row(row: &Row, place: &Row) -> Result<ItemRow, StoreError> {
-    let state = decode::optional_integer(row, 0)?.and_then(State::from_code);
+    let state = decode::stored_state(row, 0)?;
     let ahead = || -> Result<_, StoreError> {
         let position = decode::optional_integer(place, 0)?;
         let position = position.and_then(|position| usize::try_from(position - 1).ok());
