@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use lease_broker_proto as proto;
-use lease_broker_store::PauseMode;
+use lease_broker_store::{LimitChange, PauseMode};
 use tonic::Status;
 use uuid::Uuid;
 
@@ -124,8 +124,11 @@ impl AdminApi {
         caller.check(rpc, queue)?;
         let change = limits_from_proto(request.limits.unwrap_or_default())?;
         let detail = format!("{change:?}");
-        let changed = self.operator.set_limits(queue, change).await;
-        let limits = audited(caller, rpc, queue, &detail, &request.reason, changed)?;
+        let mut changed = self.operator.set_limits(queue, change).await;
+        if change != LimitChange::default() {
+            changed = audited(caller, rpc, queue, &detail, &request.reason, changed);
+        }
+        let limits = changed?;
         Ok(proto::SetQueueLimitsResponse {
             limits: Some(limits_to_proto(limits)),
         })
