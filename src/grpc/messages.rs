@@ -148,7 +148,8 @@ pub(super) fn completions_from_proto(completions: Vec<proto::Completion>) -> Vec
         let follow_ups = completion.follow_ups.into_iter().enumerate();
         let follow_ups = follow_ups.map(|(index, follow_up)| {
             let field = || format!("follow_ups[{index}].item");
-            let item = follow_up.item.unwrap_or_default();
+            let item = follow_up.item;
+            let item = item.ok_or_else(|| Error::invalid(field(), "is required"))?;
             let item = new_item_from_proto(&field, item, None)?;
             Ok((follow_up.queue, item))
         });

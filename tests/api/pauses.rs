@@ -150,7 +150,12 @@ async fn pause_with_an_end_ends_by_itself() {
     let refused = pause(&client, late).await.expect_err("too late");
     let metadata = refused.get_details_error_info().expect("info").metadata;
     assert!(metadata["max"].ends_with('Z'), "no time: {metadata:?}");
-    assert_field_error::<()>(Err(refused), Code::InvalidArgument, "LIMIT_EXCEEDED", "until");
+    assert_field_error::<()>(
+        Err(refused),
+        Code::InvalidArgument,
+        "LIMIT_EXCEEDED",
+        "until",
+    );
 }
 
 /// The number of pauses of [`no_lease_begins_after_the_answer_to_a_pause`], from `LEASE_BROKER_TEST_PAUSES`.
