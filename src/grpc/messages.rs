@@ -119,6 +119,7 @@ pub(super) fn held_back_to_proto(held_back: HeldBack) -> proto::HeldBack {
         HeldBack::GroupsBusy => proto::HeldBack::GroupsBusy,
         HeldBack::MaxLeases => proto::HeldBack::MaxLeases,
         HeldBack::Rate => proto::HeldBack::Rate,
+        HeldBack::Suspects => proto::HeldBack::Suspects,
     }
 }
 

@@ -19,8 +19,8 @@ use super::walk::{Found, FoundItem, Walk};
 use super::writer::WriteContext;
 use crate::item_size::{FULL_COUNTER_TEXT, too_large_text};
 use crate::{
-    ClaimCall, Claimed, ClaimedItem, MAX_PASSED_OVER, MAX_TOO_LARGE, QueueIndex, Rejection, Share,
-    StoreError, TooLargeItem,
+    ClaimCall, Claimed, ClaimedItem, Limited, MAX_PASSED_OVER, MAX_TOO_LARGE, QueueIndex,
+    Rejection, Share, StoreError, TooLargeItem,
 };
 
 /// Serves claim calls one after the other. See [`Leases::claim`](crate::Leases::claim).
@@ -79,9 +79,12 @@ pub(super) fn claim(
             } else {
                 (Share::All, None)
             };
+            let is_kept = share == Share::Nothing || suspect.is_some();
+            let suspect = suspect.filter(|_| share == Share::Suspect && call.max_items > 0);
             if share == Share::Nothing {
                 results.push(Claimed {
                     is_held_back: true,
+                    limited: Some(Limited::Suspects),
                     ..Claimed::default()
                 });
                 continue;
@@ -114,6 +117,9 @@ pub(super) fn claim(
             let names_groups = !call.groups.is_empty() && claimed.items.len() < call.max_items;
             if share != Share::All || names_groups {
                 (none_ready, claimed.is_held_back) = (false, true);
+            }
+            if is_kept && claimed.items.is_empty() {
+                claimed.limited = claimed.limited.or(Some(Limited::Suspects));
             }
             if let (Some(suspect), Some(item)) = (suspect, claimed.items.first()) {
                 let lease = (&*call.worker, item.lease.fence);
@@ -214,8 +220,7 @@ impl<'a> ClaimStatements<'a> {
         })
     }
 
-    /// Decides which items the call may lease, and picks from them from now on. Returns the suspect that the call leases, if it
-    /// leases one.
+    /// Decides which items the call may lease, and picks from them from now on. Also returns the suspect that waits longest.
     fn choose_share(
         &mut self,
         call: &ClaimCall,
@@ -234,8 +239,7 @@ impl<'a> ClaimStatements<'a> {
         };
         let pick = pick_statement(pick, self.picks_keys);
         self.pick_ready = self.connection.prepare_cached(pick)?;
-        let suspect = suspect.filter(|_| share == Share::Suspect && call.max_items > 0);
-        if let Some(suspect) = &suspect {
+        if let (Share::Suspect, Some(suspect)) = (share, &suspect) {
             bind_key(&mut self.pick_ready, &suspect.key)?;
         }
         Ok((share, suspect))
@@ -372,6 +376,7 @@ impl<'a> ClaimStatements<'a> {
                 continue;
             }
             let Some(item) = self.lease_row(call, ready)? else {
+                claimed.made_dead += 1;
                 claimed.has_more = true;
                 ended.end(run);
                 continue;
@@ -435,7 +440,8 @@ impl<'a> ClaimStatements<'a> {
         claimed.has_more |= looked_at == limit && fitting.len() < call.max_items;
         for (key, size_bytes) in oversized {
             let error = too_large_text(size_bytes, self.queue.spec.max_item_bytes);
-            self.set_aside(&self.queue.sql.set_aside, &key, &error)?;
+            let is_changed = self.set_aside(&self.queue.sql.set_aside, &key, &error)?;
+            claimed.made_dead += usize::from(is_changed);
         }
         self.lease_each(call, fitting, &mut claimed, |_, _| true)?;
         Ok(claimed)
@@ -495,10 +501,6 @@ impl<'a> ClaimStatements<'a> {
             }
         }
         if self.set_aside(&self.queue.sql.set_full_aside, &key, FULL_COUNTER_TEXT)? {
-            tracing::warn!(
-                queue = self.queue.spec.name,
-                "item made dead: its fencing token or its attempts cannot grow any more"
-            );
             return Ok(None);
         }
         Err(StoreError::Misconfigured(format!(
