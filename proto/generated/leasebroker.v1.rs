@@ -329,7 +329,7 @@ pub struct FollowUp {
     /// The name of the queue that the item is added to. Required.
     #[prost(string, tag = "1")]
     pub queue: ::prost::alloc::string::String,
-    /// The item to add.
+    /// The item to add. Required.
     #[prost(message, optional, tag = "2")]
     pub item: ::core::option::Option<NewItem>,
 }
@@ -573,6 +573,9 @@ pub enum HeldBack {
     MaxLeases = 7,
     /// The rate of the queue is used up. retry_after has the time until the next item can be given out.
     Rate = 8,
+    /// The worker holds an item whose last lease expired, or it holds leases while such an item waits. Such an item goes alone to a
+    /// worker that holds nothing else. Settle the leases, and then claim again. Other items need not be ready.
+    Suspects = 9,
 }
 impl HeldBack {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -590,6 +593,7 @@ impl HeldBack {
             Self::GroupsBusy => "HELD_BACK_GROUPS_BUSY",
             Self::MaxLeases => "HELD_BACK_MAX_LEASES",
             Self::Rate => "HELD_BACK_RATE",
+            Self::Suspects => "HELD_BACK_SUSPECTS",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -604,6 +608,7 @@ impl HeldBack {
             "HELD_BACK_GROUPS_BUSY" => Some(Self::GroupsBusy),
             "HELD_BACK_MAX_LEASES" => Some(Self::MaxLeases),
             "HELD_BACK_RATE" => Some(Self::Rate),
+            "HELD_BACK_SUSPECTS" => Some(Self::Suspects),
             _ => None,
         }
     }
@@ -1819,7 +1824,7 @@ pub struct ListQueuesRequest {
 /// The queues of a service.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListQueuesResponse {
-    /// The queues, in the order of the configuration.
+    /// The queues, each once, sorted by name.
     #[prost(message, repeated, tag = "1")]
     pub queues: ::prost::alloc::vec::Vec<QueueSummary>,
 }

@@ -14,7 +14,8 @@
 -- Results: with `find_retried_claims`, the leases that the retried calls already hold. Then the new leases. Each row begins with
 --   the token of its call and ends with the time since which the item was ready. With `read_passed_over`, a last result can
 --   follow, whose first column is lb_o, the index of a call: size and key of an item that is too large for the call, or NULLs if
---   more items may be ready for it. If the queue is paused, the last result is a row whose only column is lb_paused; an unpaused
+--   more items may be ready for it. Before it a row can follow whose only column is lb_made_dead, the number of items that became
+--   dead because of their size. If the queue is paused, the last result is a row whose only column is lb_paused; an unpaused
 --   claim has no such result.
 -- Locks, in order, after S for a moment on the row of the epoch:
 --   1. For each call with a request id, in the order of the tokens: the application lock of its token.
@@ -155,7 +156,7 @@ OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@pick = 1));
 
 -- :: fit_items
 DECLARE @pick int = @total, @room bigint, @least bigint, @most bigint, @all bigint, @found int, @call int, @wanted int, @bytes bigint,
-    @slot int, @leased int = 0, @got int, @next int;
+    @slot int, @leased int = 0, @got int, @next int, @made_dead int = 0;
 DECLARE @calls TABLE (lb_o int NOT NULL PRIMARY KEY, lb_n int NOT NULL, lb_b bigint NOT NULL, lb_slot int NOT NULL);
 DECLARE @passed TABLE (lb_o int NOT NULL, lb_p int NOT NULL);
 SELECT @room = MAX(j.m), @least = MIN(j.b), @most = MAX(j.b), @all = SUM(j.b) FROM OPENJSON(@P6) WITH (b bigint '$.b', m bigint '$.m') AS j;
@@ -175,6 +176,7 @@ BEGIN
     SET @found = (SELECT COUNT(*) FROM @picked AS i);
     UPDATE @picked SET lb_slot = 0;
     IF EXISTS (SELECT 1 FROM @picked WHERE lb_bytes > {max_item_bytes})
+    BEGIN
         UPDATE t
         SET {lease_state} = 4, {lease_state_time} = @now, {lease_due_time} = NULL, {lease_owner} = NULL, {lease_token} = NULL,
             {lease_error} = CONCAT(N'the item has ', p.lb_bytes, N' bytes, more than limits.max_item_bytes, which is {max_item_bytes}'){mirror_set_aside}
@@ -182,6 +184,8 @@ BEGIN
             INNER JOIN {table} AS t WITH ({by_key}) ON {join_picked_on_key}
         WHERE 1 = CASE WHEN t.{lease_state} = 0 AND t.{lease_fence} = p.lb_f THEN 1 END
         OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@pick = 1));
+        SET @made_dead = @@ROWCOUNT;
+    END;
     DELETE FROM @picked WHERE lb_bytes > {max_item_bytes};
     SET @call = (SELECT MIN(c.lb_o) FROM @calls AS c);
     WHILE @call IS NOT NULL
@@ -215,6 +219,7 @@ BEGIN
 END;
 
 -- :: read_passed_over
+IF @made_dead > 0 SELECT @made_dead AS lb_made_dead;
 IF EXISTS (SELECT 1 FROM @passed)
     SELECT o.lb_o, k.lb_bytes, {k_key_values}
     FROM @passed AS o LEFT JOIN @picked AS k ON k.lb_p = o.lb_p

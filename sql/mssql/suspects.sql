@@ -4,7 +4,8 @@
 --   `pick_share` in place of the pick, and with `note_lease`. `pick_share` contains the pick with `except_suspects`. The reaper
 --   contains `remember`. It begins with `forget` as a transaction of its own.
 -- Parameters: those of claim.sql and reap.sql. The list of `choose_share` has one call.
--- Results: a row with the column lb_held_back if suspects were kept from a call.
+-- Results: a row with the column lb_held_back if suspects can have been kept from a call. It is 2 if a suspect waits that the call
+--   does not get, or if the worker holds one.
 -- Locks, in order:
 --   `choose_share`: the application lock of the queue's suspects, for up to 5 s. S for a moment on rows of the list, of suspects and of
 --   leases. Then the locks of a claim, and X on a row of the list. COMMIT releases all of them.
@@ -27,7 +28,7 @@
 -- Why CONVERT: the keys are stored as sql_variant, as in lease_broker_request_key.
 
 -- :: find_suspects
-DECLARE @is_held_back bit = 0;
+DECLARE @is_held_back int = 0;
 IF EXISTS (SELECT 1 FROM lease_broker_suspect AS s WHERE s.queue = {queue_literal})
 BEGIN
     SET @is_held_back = CASE WHEN EXISTS (SELECT 1 FROM @picked) THEN 1 ELSE 0 END;
@@ -35,13 +36,13 @@ BEGIN
 END;
 
 -- :: read_held_back
-IF @is_held_back = 1 SELECT 1 AS lb_held_back;
+IF @is_held_back > 0 SELECT @is_held_back AS lb_held_back;
 
 -- :: suspects_lock
 CONCAT(N'lease_broker_suspects_', OBJECT_ID({table_literal}))
 
 -- :: choose_share
-DECLARE @is_held_back bit = 0, @share varchar(8) = 'all', @holding varchar(8) = 'nothing', @suspects_lock_result int,
+DECLARE @is_held_back int = 0, @share varchar(8) = 'all', @holding varchar(8) = 'nothing', @suspects_lock_result int,
     @suspects_lock_name nvarchar(255) = {suspects_lock},
     @suspects_lock_wait int = CASE WHEN SYSUTCDATETIME() < @lock_deadline THEN DATEDIFF(millisecond, SYSUTCDATETIME(), @lock_deadline) ELSE 0 END;
 EXEC @suspects_lock_result = sp_getapplock @Resource = @suspects_lock_name, @LockMode = 'Exclusive', @LockTimeout = @suspects_lock_wait;
@@ -75,7 +76,7 @@ SET @share = CASE
     WHEN @holding = 'nothing' THEN 'suspect'
     WHEN EXISTS (SELECT 1 FROM @suspect WHERE lb_ready <= DATEADD(millisecond, -{patience}, @now)) THEN 'nothing'
     ELSE 'others' END;
-SET @is_held_back = CASE @share WHEN 'all' THEN 0 ELSE 1 END;
+SET @is_held_back = CASE WHEN @share = 'all' THEN 0 WHEN @share = 'nothing' OR EXISTS (SELECT 1 FROM @suspect) THEN 2 ELSE 1 END;
 
 -- :: except_suspects
  AND (@share = 'all' OR NOT (t.{lease_attempt} > 0 AND t.{lease_owner} IS NULL AND t.{lease_token} IS NULL))

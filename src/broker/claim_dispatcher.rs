@@ -96,6 +96,8 @@ struct ClaimStatus {
     in_flight: AtomicBool,
     /// The ready items that the last store operation passed over, because each is too large for this claim.
     too_large: Mutex<Vec<TooLargeItem>>,
+    /// Whether the last store operation has kept items from this claim because of a suspect.
+    is_behind_suspects: AtomicBool,
     place: ClaimPlace,
 }
 
@@ -105,6 +107,16 @@ impl ClaimStatus {
             .too_large
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = too_large;
+    }
+
+    /// Returns the reason of this claim, if the last store operation left claims without items for `last`.
+    fn reason(&self, last: (HeldBack, Option<Duration>)) -> (HeldBack, Option<Duration>) {
+        match last.0 {
+            HeldBack::NothingReady if self.is_behind_suspects.load(Ordering::Relaxed) => {
+                (HeldBack::Suspects, None)
+            }
+            _ => last,
+        }
     }
 
     fn take_too_large(&self) -> Vec<TooLargeItem> {
@@ -190,6 +202,7 @@ impl ClaimDispatcher {
         let status = Arc::new(ClaimStatus {
             in_flight: AtomicBool::new(true),
             too_large: Mutex::default(),
+            is_behind_suspects: AtomicBool::new(false),
             place,
         });
         let _place = PlaceHolder(status.clone());
@@ -224,9 +237,12 @@ impl ClaimDispatcher {
         if !status.in_flight.load(Ordering::Acquire) {
             answer.close();
         }
-        answer
-            .await
-            .unwrap_or_else(|_| Ok(self.empty(status.take_too_large(), self.last_reason.get())))
+        answer.await.unwrap_or_else(|_| {
+            Ok(self.empty(
+                status.take_too_large(),
+                status.reason(self.last_reason.get()),
+            ))
+        })
     }
 
     /// Returns the answer to a claim that gets no lease.
@@ -405,6 +421,15 @@ impl DispatcherTask {
             let mut unserved = Vec::new();
             let mut without_items = Vec::new();
             token_wait = self.last_reason.note(&results);
+            let items: usize = results.iter().map(|claimed| claimed.made_dead).sum();
+            if items > 0 {
+                let queue = &self.leased_queue.name;
+                tracing::warn!(
+                    queue,
+                    items,
+                    "items made dead: no claim can lease them; each has the reason as its error"
+                );
+            }
             // A walk over groups that was cut goes on, unless it has taken long.
             let has_walked_enough = start_of_walk.elapsed() > LONGEST_WALK;
             for (claim, claimed) in group.into_iter().zip(results) {
@@ -415,6 +440,9 @@ impl DispatcherTask {
                     && !claimed.is_held_back
                     && !claim.call.has_request_id;
                 self.is_held_back |= claimed.is_held_back;
+                let is_behind = claimed.limited == Some(Limited::Suspects);
+                let behind_suspects = &claim.status.is_behind_suspects;
+                behind_suspects.store(is_behind, Ordering::Relaxed);
                 if !claimed.too_large.is_empty() && claimed.items.is_empty() {
                     claim.status.set_too_large(claimed.too_large);
                     self.without_share.push(claim);
@@ -609,6 +637,7 @@ impl PendingClaim {
     /// Answers the claim without leases.
     fn answer_empty(self, reason: (HeldBack, Option<Duration>), leased_queue: &Arc<LeasedQueue>) {
         let too_large = self.status.take_too_large();
+        let reason = self.status.reason(reason);
         let empty = UndeliveredLeases::none(too_large, reason, leased_queue.clone());
         let _ = self.caller.send(Ok(empty));
     }

@@ -100,6 +100,8 @@ impl FailFastLeases {
         let leases = claimed.iter().map(|claimed| claimed.items.len()).sum();
         let counters = self.leases.metrics.queue(queue);
         counters.claimed.add(leases);
+        let dead = claimed.iter().map(|claimed| claimed.made_dead).sum();
+        counters.dead_by_claim.add(dead);
         for turn in claimed.iter().map(|claimed| claimed.turn) {
             if turn.visited > 0 {
                 counters.groups_visited.add(turn.visited);

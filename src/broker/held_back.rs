@@ -25,11 +25,13 @@ pub enum HeldBack {
     MaxLeases,
     /// The rate of the queue is used up.
     Rate,
+    /// The worker holds an item whose last lease expired, or it holds leases while such an item waits.
+    Suspects,
 }
 
 impl HeldBack {
     /// Every reason, in the order of declaration.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::NothingReady,
         Self::TooLarge,
         Self::Paused,
@@ -38,6 +40,7 @@ impl HeldBack {
         Self::GroupsBusy,
         Self::MaxLeases,
         Self::Rate,
+        Self::Suspects,
     ];
 
     /// Returns the name in lower case.
@@ -51,6 +54,7 @@ impl HeldBack {
             Self::GroupsBusy => "groups_busy",
             Self::MaxLeases => "max_leases",
             Self::Rate => "rate",
+            Self::Suspects => "suspects",
         }
     }
 }
@@ -68,10 +72,12 @@ impl LastReason {
     /// Notes the results of a store operation. Returns the time until a rate allows an item, if that is the reason.
     pub(super) fn note(&self, results: &[Claimed]) -> Option<Duration> {
         let is_paused = results.iter().any(|claimed| claimed.is_paused);
-        let limited = results.iter().find_map(|claimed| claimed.limited);
+        // Suspects are a reason for one worker only.
+        let mut limited = results.iter().filter_map(|claimed| claimed.limited);
+        let limited = limited.find(|limited| *limited != Limited::Suspects);
         let (held_back, wait) = match limited {
             _ if is_paused => (HeldBack::Paused, None),
-            None => (HeldBack::NothingReady, None),
+            None | Some(Limited::Suspects) => (HeldBack::NothingReady, None),
             Some(Limited::GroupsBusy { wait }) => (HeldBack::GroupsBusy, wait),
             Some(Limited::MaxLeases) => (HeldBack::MaxLeases, None),
             Some(Limited::Rate { wait }) => (HeldBack::Rate, Some(wait)),

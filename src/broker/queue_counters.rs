@@ -77,6 +77,8 @@ pub struct QueueCounters {
     pub dead_by_expiry: Counter,
     /// Items that became dead because their lease was cancelled.
     pub dead_by_cancellation: Counter,
+    /// Items that became dead because no claim can lease them: they are too large, or a counter of theirs is full.
+    pub dead_by_claim: Counter,
     /// Steps of the store's clock that the queue's reaper has seen.
     pub clock_steps: Counter,
     /// Claims that got no lease, by [`HeldBack`].

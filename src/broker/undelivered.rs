@@ -117,7 +117,7 @@ impl UndeliveredLeases {
     ) -> Self {
         Self {
             held_back: Some(match (&*too_large, held_back) {
-                ([_, ..], HeldBack::NothingReady) => HeldBack::TooLarge,
+                ([_, ..], HeldBack::NothingReady | HeldBack::Suspects) => HeldBack::TooLarge,
                 (_, held_back) => held_back,
             }),
             retry_after,

@@ -95,6 +95,9 @@ fn why_none(response: &proto::ClaimBatchResponse) -> &'static str {
         HeldBack::GroupsBusy => "no lease: the groups of the ready items hold them back",
         HeldBack::MaxLeases => "no lease: the queue has as many leases as it may have",
         HeldBack::Rate => "no lease: the rate of the queue is used up",
+        HeldBack::Suspects => {
+            "no lease: items whose last lease expired go alone to a worker that holds nothing else"
+        }
         HeldBack::Unspecified | HeldBack::NothingReady | HeldBack::Released => "no item is ready",
     }
 }

@@ -110,9 +110,10 @@ pub struct Identity {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IdentityLimits {
-    /// Calls per second. 1 to 1,000,000.
+    /// Calls per second. 1 to 1,000,000. One second's calls can come at once.
     pub calls_per_second: Option<u32>,
-    /// Items that Enqueue adds per second. 1 to 10,000,000.
+    /// Items that Enqueue calls and follow-ups add per second. 1 to 10,000,000. One second's items can come at once, and always
+    /// those of the largest Enqueue call.
     pub enqueued_items_per_second: Option<u32>,
     /// Claims that wait for an item. Further claims are answered without waiting. 1 to 1,048,576.
     pub waiting_claims: Option<u32>,

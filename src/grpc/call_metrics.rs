@@ -180,7 +180,7 @@ mod tests {
         for status in [
             credentials_missing(),
             credentials_invalid(None),
-            role_missing("Enqueue", "producer"),
+            role_missing("Enqueue", "Enqueue", "producer"),
             identity_limit(over),
             Status::internal("not the broker's"),
         ] {

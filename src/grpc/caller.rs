@@ -147,12 +147,28 @@ impl WaitingLimit {
 
 /// Reports that a caller has no role for an rpc. Returns the status for the caller. `queue`: the one that the call names.
 pub(super) fn denied(caller: &Caller, rpc: Rpc, queue: Option<&str>) -> Status {
+    denied_roles(caller, (rpc, rpc.name()), rpc.roles(), queue)
+}
+
+/// Reports that a caller may start operations on a queue, but no purge. Returns the status for the caller.
+pub(super) fn purge_denied(caller: &Caller, queue: &str) -> Status {
+    let rpc = Rpc::StartOperation;
+    let action = (rpc, "StartOperation of a purge");
+    denied_roles(caller, action, &[Role::Admin], Some(queue))
+}
+
+fn denied_roles(
+    caller: &Caller,
+    (rpc, action): (Rpc, &str),
+    needed: &[Role],
+    queue: Option<&str>,
+) -> Status {
     let (identity, peer) = (Quoted(&caller.identity.name), caller.address);
     let queue = Quoted(queue.unwrap_or("(any)"));
     tracing::warn!(
         target: "lease_broker::audit",
         event = "auth.denied", %peer, %identity, rpc = rpc.name(), %queue, "call refused: role missing"
     );
-    let roles: Vec<_> = rpc.roles().iter().map(|role| Role::name(*role)).collect();
-    status::role_missing(rpc.name(), &roles.join(" or "))
+    let needed: Vec<_> = needed.iter().map(|role| Role::name(*role)).collect();
+    status::role_missing(rpc.name(), action, &needed.join(" or "))
 }

@@ -107,7 +107,7 @@ impl Guard {
         let service = "ServerReflection";
         let caller = self.caller(connection, request.headers(), service)?;
         if caller.identity.rights.is_empty() {
-            return Err(status::role_missing(service, "any role"));
+            return Err(status::role_missing(service, service, "any role"));
         }
         Ok(())
     }

@@ -119,6 +119,7 @@ pub(super) fn held_back_to_proto(held_back: HeldBack) -> proto::HeldBack {
         HeldBack::GroupsBusy => proto::HeldBack::GroupsBusy,
         HeldBack::MaxLeases => proto::HeldBack::MaxLeases,
         HeldBack::Rate => proto::HeldBack::Rate,
+        HeldBack::Suspects => proto::HeldBack::Suspects,
     }
 }
 
@@ -148,7 +149,8 @@ pub(super) fn completions_from_proto(completions: Vec<proto::Completion>) -> Vec
         let follow_ups = completion.follow_ups.into_iter().enumerate();
         let follow_ups = follow_ups.map(|(index, follow_up)| {
             let field = || format!("follow_ups[{index}].item");
-            let item = follow_up.item.unwrap_or_default();
+            let item = follow_up.item;
+            let item = item.ok_or_else(|| Error::invalid(field(), "is required"))?;
             let item = new_item_from_proto(&field, item, None)?;
             Ok((follow_up.queue, item))
         });

@@ -293,9 +293,10 @@ pub(super) fn token_not_verified(retry_after: Duration) -> Status {
     error.after(retry_after).into()
 }
 
-/// Returns the status for a caller without a role that the rpc needs. It is the same whether a queue exists or not.
-pub(super) fn role_missing(rpc: &str, needed: &str) -> Status {
-    let text = format!("{rpc} needs the role {needed} on this queue");
+/// Returns the status for a caller without a role that the rpc needs. It is the same whether a queue exists or not. `action`: the
+/// rpc, or the use of it that needs the role.
+pub(super) fn role_missing(rpc: &str, action: &str, needed: &str) -> Status {
+    let text = format!("{action} needs the role {needed} on this queue");
     let error = ApiError::new(Code::PermissionDenied, Reason::RoleMissing, text);
     error.with("rpc", rpc).with("role", needed).into()
 }

@@ -245,5 +245,6 @@ fn dead_series() -> Vec<Series> {
         series("cancelled", |counters, _| {
             counters.dead_by_cancellation.get()
         }),
+        series("unclaimable", |counters, _| counters.dead_by_claim.get()),
     ]
 }

@@ -115,7 +115,7 @@ instruments! {
     ITEMS_ENQUEUED "lease_broker.item.enqueued" "{item}" Queue(1); "Items that clients added"
     ITEMS_PROMOTED "lease_broker.item.promoted" "{item}" QueueIfFull(1); "Delayed items that the reaper made ready"
     ITEMS_PURGED "lease_broker.item.purged" "{item}" QueueIfFull(1); "Completed and dead items, and archived rows, that this broker deleted because of keep_for"
-    ITEMS_DEAD "lease_broker.item.dead" "{item}" Queue(3); "Items that became dead, by cause"
+    ITEMS_DEAD "lease_broker.item.dead" "{item}" Queue(4); "Items that became dead, by cause"
     ITEM_WAIT "lease_broker.item.wait.duration" "s" QueueIfFull(1); "Time from when an item became ready to its claim"
     REAP_DELAY "lease_broker.reap.delay" "s" QueueIfFull(1); "Time from a lease's expiry to its end by the reaper"
     CLAIMS_HELD_BACK "lease_broker.claim.held_back" "{claim}" QueueIfFull(HeldBack::ALL.len()); "Claims that got no lease, by reason"

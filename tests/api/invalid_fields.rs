@@ -80,15 +80,15 @@ impl Fixture {
         let items = vec![item("fine"), wrong.clone()];
         self.rejects(client.try_enqueue(items), &item_path("items[1]"))
             .await;
-        self.refuses_follow_up("work", wrong, &item_path("item"))
+        self.refuses_follow_up("work", Some(wrong), &item_path("item"))
             .await;
     }
 
     /// Asserts that a completion with this follow-up is refused, that the problem names `field`, and that no row changes.
     /// `field` is the path within the follow-up.
-    async fn refuses_follow_up(&self, queue: &str, wrong: NewItem, field: &str) {
+    async fn refuses_follow_up(&self, queue: &str, wrong: Option<NewItem>, field: &str) {
         let mut done = completion(&self.lease_id, &[("other", "fine"), (queue, "x")]);
-        done.follow_ups[1].item = Some(wrong);
+        done.follow_ups[1].item = wrong;
         let all_tables = || {
             let database = self.server.database();
             [all_rows(&database, "work"), all_rows(&database, "other")]
@@ -282,8 +282,11 @@ async fn constraint_violation_names_its_column() {
 async fn unknown_follow_up_queue_is_named() {
     let fixture = Fixture::start().await;
     for queue in ["nowhere", "", "WORK"] {
-        fixture.refuses_follow_up(queue, item("x"), "queue").await;
+        fixture
+            .refuses_follow_up(queue, Some(item("x")), "queue")
+            .await;
     }
+    fixture.refuses_follow_up("work", None, "item").await;
 }
 
 #[tokio::test]

@@ -470,7 +470,8 @@ async fn refused_items_do_not_stop_an_operation() {
 
 #[tokio::test]
 async fn queues_and_brokers_are_listed() {
-    let (_server, client) = start(QUEUE).await;
+    let other = "[queues.yard]\nmanaged_columns = { payload = \"text\" }\n";
+    let (_server, client) = start(&format!("{QUEUE}{other}")).await;
     add_dead(&client, 2).await;
     client.enqueue(&["a"]).await;
     let queues = client
@@ -482,6 +483,14 @@ async fn queues_and_brokers_are_listed() {
     let counts: Vec<i64> = queue.counts.iter().map(|count| count.count).collect();
     assert_eq!(counts, [1, 0, 0, 0, 2]);
     assert_eq!(queue.filterable_columns, ["customer"]);
+    let twice = ListQueuesRequest {
+        queues: ["yard", "work", "yard"].map(str::to_owned).to_vec(),
+        ..ListQueuesRequest::default()
+    };
+    let listed = client.admin.clone().list_queues(twice).await;
+    let listed = listed.expect("listed").into_inner().queues;
+    let names: Vec<&str> = listed.iter().map(|queue| &*queue.queue).collect();
+    assert_eq!(names, ["work", "yard"]);
     let unknown = ListQueuesRequest {
         queues: vec!["other".to_owned()],
         ..ListQueuesRequest::default()

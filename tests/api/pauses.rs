@@ -8,6 +8,7 @@ use lease_broker_proto::{
     HeldBack, ListQueuesRequest, PauseMode, PauseQueueRequest, QueuePause, ResumeQueueRequest,
 };
 use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
 
 use crate::api::waiting_claims::{NO_POLLS, WAIT};
 use crate::support::api_error::{assert_api_error, assert_field_error};
@@ -15,6 +16,9 @@ use crate::support::client::{Client, item};
 use crate::support::database::query_value;
 use crate::support::server::{QUEUE, Server};
 use crate::support::timeout::{wait_until, with_timeout};
+
+/// The longest pause with an end.
+const MAX_PAUSE: Duration = Duration::from_secs(366 * 86_400);
 
 fn request(mode: PauseMode) -> PauseQueueRequest {
     PauseQueueRequest {
@@ -139,6 +143,19 @@ async fn pause_with_an_end_ends_by_itself() {
     };
     let refused = pause(&client, past).await;
     assert_field_error(refused, Code::InvalidArgument, "INVALID_FIELD", "until");
+    let late = PauseQueueRequest {
+        until: Some((until + 2 * MAX_PAUSE).into()),
+        ..request(PauseMode::Claims)
+    };
+    let refused = pause(&client, late).await.expect_err("too late");
+    let metadata = refused.get_details_error_info().expect("info").metadata;
+    assert!(metadata["max"].ends_with('Z'), "no time: {metadata:?}");
+    assert_field_error::<()>(
+        Err(refused),
+        Code::InvalidArgument,
+        "LIMIT_EXCEEDED",
+        "until",
+    );
 }
 
 /// The number of pauses of [`no_lease_begins_after_the_answer_to_a_pause`], from `LEASE_BROKER_TEST_PAUSES`.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease_broker_proto::Lease;
+use lease_broker_proto::{ClaimBatchRequest, HeldBack, Lease};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tonic::Status;
@@ -201,4 +201,30 @@ async fn waits_do_not_block_other_calls() {
         seen.extend(payloads_of(claim).await);
     }
     assert_eq!(seen.len(), 400);
+}
+
+#[tokio::test]
+async fn worker_with_a_suspect_is_told_why_it_gets_nothing() {
+    let settings =
+        "[queues.work]\nmanaged_columns = { payload = 'text' }\nmin_lease_duration = '1s'";
+    let server = Server::with_config(settings).await;
+    let client = server.client().await;
+    client.enqueue(&["a"]).await;
+    let crashed = ClaimBatchRequest {
+        lease_duration: Some(duration(Duration::from_secs(1))),
+        ..client.as_worker("crashed").claim_request(1)
+    };
+    client.try_claim(crashed).await.expect("a lease");
+    let waiting = client.as_worker("busy").waiting_claim_request(1, WAIT);
+    let suspect = with_timeout(client.try_claim(waiting)).await;
+    assert_eq!(suspect.expect("a claim").len(), 1);
+    client.enqueue(&["b"]).await;
+    let reason = async |worker: &str| {
+        let request = client.as_worker(worker).claim_request(1);
+        let claimed = client.rpc.clone().claim_batch(request).await;
+        claimed.expect("a claim").into_inner().held_back()
+    };
+    assert_eq!(reason("busy").await, HeldBack::Suspects);
+    assert_eq!(reason("idle").await, HeldBack::Unspecified);
+    assert_eq!(reason("third").await, HeldBack::NothingReady);
 }

@@ -148,7 +148,7 @@ pub(crate) async fn item_over_the_queues_limit_becomes_dead<H: Harness>() {
     }
     let claimed = fixture.results(vec![bounded(9, 1_000)]).await.remove(0);
     assert_eq!(keys(&claimed.items), ["1", "3"]);
-    assert_eq!(too_large(&claimed), [""; 0]);
+    assert_eq!((claimed.made_dead, too_large(&claimed)), (1, vec![]));
     let dead = fixture.list(State::Dead).await.remove(0);
     assert_eq!(dead.key.to_string(), "2");
     assert_eq!((dead.fence, dead.attempt, dead.owner), (0, 0, None));

@@ -21,7 +21,9 @@ pub(crate) async fn row_with_a_full_counter_becomes_dead<H: Harness>() {
         let (set, row) = ((column, Value::Int(largest)), ("id", Value::Int(id)));
         fixture.harness.update("item", set, row).await;
     }
-    assert_eq!(keys(&fixture.claim(9).await), ["2", "4", "5"]);
+    let claimed = fixture.results(vec![call("worker", 9)]).await.remove(0);
+    assert_eq!(keys(&claimed.items), ["2", "4", "5"]);
+    assert_eq!(claimed.made_dead, 2);
     let dead = fixture.list(State::Dead).await;
     let keys: Vec<_> = dead.iter().map(|item| item.key.to_string()).collect();
     assert_eq!(keys, ["1", "3"]);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lease_broker_model::item_state::State;
-use lease_broker_store::{Claimed, ClaimedItem};
+use lease_broker_store::{Claimed, ClaimedItem, Limited};
 use lease_broker_value::Value;
 use uuid::Uuid;
 
@@ -49,12 +49,16 @@ pub(crate) async fn suspect_goes_alone_to_a_worker_without_leases<H: Harness>() 
         let (first, held_back) = claim(&fixture, "a").await;
         assert_eq!((keys(&first), held_back), (vec!["1".to_owned()], true));
         assert_eq!(first[0].lease.attempt, 2);
-        let (none, held_back) = claim(&fixture, "a").await;
-        assert_eq!((keys(&none), held_back), (vec![], true));
+        let none = fixture.results(vec![call("a", 9)]).await.remove(0);
+        assert_eq!((keys(&none.items), none.is_held_back), (vec![], true));
+        assert_eq!(none.limited, Some(Limited::Suspects));
         assert_eq!(claim_keys(&fixture, "b").await, ["2"]);
         fixture.complete(&first[0].lease).await;
         assert_eq!(claim_keys(&fixture, "a").await, ["3"]);
         assert_eq!(claim_keys(&fixture, "c").await, ["4", "5"]);
+        // The suspects are leased, and no other item is ready.
+        let none = fixture.results(vec![call("d", 9)]).await.remove(0);
+        assert_eq!((keys(&none.items), none.limited), (vec![], None));
     }
 }
 

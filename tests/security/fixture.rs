@@ -11,7 +11,7 @@ use lease_broker_proto::start_operation_request::Action;
 use lease_broker_proto::{
     CancelLeasesRequest, ClaimBatchRequest, CompleteRequest, EnqueueRequest, FailRequest,
     HeartbeatRequest, ItemState, ListGroupsRequest, ListItemsRequest, PauseGroupRequest,
-    PauseQueueRequest, Redrive, ReleaseClaimsRequest, ReleaseRequest, ResumeGroupRequest,
+    PauseQueueRequest, Purge, Redrive, ReleaseClaimsRequest, ReleaseRequest, ResumeGroupRequest,
     ResumeQueueRequest, SetQueueLimitsRequest, StartOperationRequest, WakeRequest,
 };
 use prost::Message;
@@ -335,10 +335,14 @@ pub(crate) async fn call(
                 ..Default::default()
             }
         ),
-        "StartOperation" => {
+        "StartOperation" | "Purge" => {
+            let action = match rpc {
+                "Purge" => Action::Purge(Purge::default()),
+                _ => Action::Redrive(Redrive::default()),
+            };
             let start = StartOperationRequest {
                 queue,
-                action: Some(Action::Redrive(Redrive::default())),
+                action: Some(action),
                 dry_run: true,
                 ..Default::default()
             };

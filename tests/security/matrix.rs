@@ -5,6 +5,7 @@ use std::process::Command;
 use lease_broker_proto::admin_service_client::AdminServiceClient;
 use serde_json::json;
 use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
 
 use crate::security::fixture::{Files, call, claims, everything};
 use crate::support::certificates::Signed;
@@ -223,6 +224,22 @@ async fn each_role_may_send_exactly_its_rpcs() {
         let cells = with_timeout(anonymous_row(&files, role)).await;
         eprintln!("{:20}{cells}", format!("anonymous {role}"));
     }
+}
+
+#[tokio::test]
+async fn refused_purge_names_the_role_admin() {
+    let files = Files::new();
+    let (entry, credentials) = identity(&files, "token", "operator");
+    let server = files.start(&entry).await;
+    let channel = files.connect(&server, None).await;
+    let purge = call(&channel, credentials.token.as_deref(), "Purge", "work");
+    let refused = purge.await.expect_err("an operator cannot purge");
+    assert_eq!(refused.code(), Code::PermissionDenied, "{refused:?}");
+    let details = refused.get_error_details();
+    let metadata = &details.error_info().expect("an ErrorInfo").metadata;
+    assert_eq!(metadata["rpc"], "StartOperation");
+    assert_eq!(metadata["role"], "admin");
+    assert!(refused.message().contains("a purge needs the role admin"));
 }
 
 #[tokio::test]

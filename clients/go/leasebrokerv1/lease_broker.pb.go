@@ -145,6 +145,9 @@ const (
 	HeldBack_HELD_BACK_MAX_LEASES HeldBack = 7
 	// The rate of the queue is used up. retry_after has the time until the next item can be given out.
 	HeldBack_HELD_BACK_RATE HeldBack = 8
+	// The worker holds an item whose last lease expired, or it holds leases while such an item waits. Such an item goes alone to a
+	// worker that holds nothing else. Settle the leases, and then claim again. Other items need not be ready.
+	HeldBack_HELD_BACK_SUSPECTS HeldBack = 9
 )
 
 // Enum value maps for HeldBack.
@@ -159,6 +162,7 @@ var (
 		6: "HELD_BACK_GROUPS_BUSY",
 		7: "HELD_BACK_MAX_LEASES",
 		8: "HELD_BACK_RATE",
+		9: "HELD_BACK_SUSPECTS",
 	}
 	HeldBack_value = map[string]int32{
 		"HELD_BACK_UNSPECIFIED":   0,
@@ -170,6 +174,7 @@ var (
 		"HELD_BACK_GROUPS_BUSY":   6,
 		"HELD_BACK_MAX_LEASES":    7,
 		"HELD_BACK_RATE":          8,
+		"HELD_BACK_SUSPECTS":      9,
 	}
 )
 
@@ -1655,7 +1660,7 @@ type FollowUp struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the queue that the item is added to. Required.
 	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	// The item to add.
+	// The item to add. Required.
 	Item          *NewItem `protobuf:"bytes,2,opt,name=item,proto3" json:"item,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2938,7 +2943,7 @@ const file_leasebroker_v1_lease_broker_proto_rawDesc = "" +
 	"\aresults\x18\x02 \x03(\v2\x1d.leasebroker.v1.EnqueueResultR\aresultsJ\x04\b\x01\x10\x02R\x04keys\"F\n" +
 	"\rEnqueueResult\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12#\n" +
-	"\ralready_added\x18\x02 \x01(\bR\falreadyAdded*\xea\x01\n" +
+	"\ralready_added\x18\x02 \x01(\bR\falreadyAdded*\x82\x02\n" +
 	"\bHeldBack\x12\x19\n" +
 	"\x15HELD_BACK_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17HELD_BACK_NOTHING_READY\x10\x01\x12\x17\n" +
@@ -2948,7 +2953,8 @@ const file_leasebroker_v1_lease_broker_proto_rawDesc = "" +
 	"\x10HELD_BACK_PAUSED\x10\x05\x12\x19\n" +
 	"\x15HELD_BACK_GROUPS_BUSY\x10\x06\x12\x18\n" +
 	"\x14HELD_BACK_MAX_LEASES\x10\a\x12\x12\n" +
-	"\x0eHELD_BACK_RATE\x10\b*v\n" +
+	"\x0eHELD_BACK_RATE\x10\b\x12\x16\n" +
+	"\x12HELD_BACK_SUSPECTS\x10\t*v\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fOUTCOME_APPLIED\x10\x01\x12\x16\n" +

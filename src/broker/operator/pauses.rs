@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease_broker_model::key::Key;
+use lease_broker_model::key::{Key, rfc3339_of_millis};
 use lease_broker_store::{
     GroupPause, MAX_PAUSED_GROUPS, NewGroupPause, NewPause, PauseMode, QueueIndex, QueuePause,
 };
@@ -115,7 +115,12 @@ fn check_until(until: Option<i64>) -> Result<(), Error> {
         Some(until) if until <= now => Err(Error::invalid("until", "must be in the future")),
         Some(until) if until > latest => {
             let problem = "is more than 366 days from now".to_owned();
-            Err(Error::limit("until", problem, &until, &latest))
+            Err(Error::LimitExceeded {
+                field: "until".to_owned(),
+                problem,
+                value: None,
+                max: rfc3339_of_millis(latest),
+            })
         }
         _ => Ok(()),
     }

@@ -23,8 +23,8 @@ pub struct QueueState<'a> {
 }
 
 impl Operator {
-    /// Returns the state of queues: of these, or of those that `is_visible` accepts if there is no name. `exact`: every item is
-    /// counted.
+    /// Returns the state of queues, each once and sorted by name: of these, or of those that `is_visible` accepts if
+    /// there is no name. `exact`: every item is counted.
     ///
     /// # Errors
     /// [`Error::QueueNotFound`], and those of the store.
@@ -42,6 +42,8 @@ impl Operator {
             let visible = self.queue_names().filter(|name| is_visible(name));
             selected.extend(visible.filter_map(|name| self.index_by_name.get(name).copied()));
         }
+        selected.sort_unstable_by_key(|index| index.0);
+        selected.dedup();
         let pauses = self.inspect.pauses().await?;
         let brokers = self.inspect.brokers().await?.brokers;
         let visible: Vec<String> = selected

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use lease_broker_proto as proto;
-use lease_broker_store::PauseMode;
+use lease_broker_store::{LimitChange, PauseMode};
 use tonic::Status;
 use uuid::Uuid;
 
@@ -18,7 +18,6 @@ use super::messages::{
     queue_state_to_proto, start_from_proto, until_from_proto,
 };
 use crate::broker::{Error, Operator};
-use crate::grpc::caller::denied;
 use crate::grpc::messages::{cancel_from_proto, cancel_results, uuid_from_proto};
 use crate::security::Rpc;
 
@@ -125,8 +124,11 @@ impl AdminApi {
         caller.check(rpc, queue)?;
         let change = limits_from_proto(request.limits.unwrap_or_default())?;
         let detail = format!("{change:?}");
-        let changed = self.operator.set_limits(queue, change).await;
-        let limits = audited(caller, rpc, queue, &detail, &request.reason, changed)?;
+        let mut changed = self.operator.set_limits(queue, change).await;
+        if change != LimitChange::default() {
+            changed = audited(caller, rpc, queue, &detail, &request.reason, changed);
+        }
+        let limits = changed?;
         Ok(proto::SetQueueLimitsResponse {
             limits: Some(limits_to_proto(limits)),
         })
@@ -189,14 +191,9 @@ impl AdminApi {
     ) -> Answer<proto::StartOperationResponse> {
         let rpc = Rpc::StartOperation;
         caller.check(rpc, &request.queue)?;
-        let is_purge = matches!(
-            request.action,
-            Some(proto::start_operation_request::Action::Purge(_))
-        );
-        if let (Some(caller), true, false) =
-            (&caller.caller, is_purge, caller.may_purge(&request.queue))
-        {
-            return Err(denied(caller, rpc, Some(&request.queue)));
+        let action = &request.action;
+        if let Some(proto::start_operation_request::Action::Purge(_)) = action {
+            caller.check_purge(&request.queue)?;
         }
         let (dry_run, id) = (request.dry_run, request.request_id.clone());
         let start = start_from_proto(request)?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tonic::Status;
 
 use crate::broker::Actor;
-use crate::grpc::caller::{Caller, denied};
+use crate::grpc::caller::{Caller, denied, purge_denied};
 use crate::security::{Identity, Rpc};
 
 /// The caller of a call for operators.
@@ -64,6 +64,14 @@ impl AdminCaller {
     pub(super) fn check(&self, rpc: Rpc, queue: &str) -> Result<(), Status> {
         match &self.caller {
             Some(caller) if !self.may(rpc, queue) => Err(denied(caller, rpc, Some(queue))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks the role for deleting items of a queue. Starting the operation needs a role too.
+    pub(super) fn check_purge(&self, queue: &str) -> Result<(), Status> {
+        match &self.caller {
+            Some(caller) if !self.may_purge(queue) => Err(purge_denied(caller, queue)),
             _ => Ok(()),
         }
     }

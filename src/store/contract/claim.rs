@@ -52,6 +52,9 @@ pub struct Claimed {
     /// The first items that were passed over because each is larger than [`ClaimCall::max_bytes`]. At most
     /// [`MAX_TOO_LARGE`].
     pub too_large: Vec<TooLargeItem>,
+    /// The number of items that the call made dead, because they can never be leased: each is larger than
+    /// [`max_item_bytes`](lease_broker_model::queue::QueueSpec::max_item_bytes), or has a full counter.
+    pub made_dead: usize,
     /// True if further items may be ready for this call: the next one did not fit into the bytes that were left, or the call
     /// did not look at all of them.
     pub has_more: bool,
@@ -60,7 +63,7 @@ pub struct Claimed {
     /// True if ready items can have been kept from this call: because of suspects, or because the call named groups. Other calls may get
     /// them.
     pub is_held_back: bool,
-    /// Why the call got fewer items than are ready, if groups or limits of the queue are the reason. With [`Self::has_more`], the
+    /// Why the call got fewer items than are ready, if groups, limits of the queue or suspects are the reason. With [`Self::has_more`], the
     /// walk over the groups was cut: the next operation goes on with it.
     pub limited: Option<Limited>,
     /// The cost of the call's turns, if the queue has groups or limits. If calls share a turn, the first of them has its cost.
@@ -87,7 +90,7 @@ impl TurnCost {
     }
 }
 
-/// The reason why ready items are not leased in a queue with groups or limits.
+/// The reason why a call does not get ready items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limited {
     /// Each group that has ready items is held back: by a lease, by an item before them, by a limit, or by a pause.
@@ -97,6 +100,8 @@ pub enum Limited {
     },
     /// The queue has as many leases as it may have.
     MaxLeases,
+    /// The worker holds a suspect, or it holds leases while a suspect waits ([`share_of`](super::share_of)). No item need be ready.
+    Suspects,
     /// The rate of the queue is used up.
     Rate {
         /// The time until the next item can be given out.

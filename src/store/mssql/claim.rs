@@ -18,7 +18,9 @@ use super::queue_statements::{ClaimBatches, ClaimForms, QueueStatements};
 use super::turn::{self, LimitAnswer};
 use super::{suspects, types};
 use crate::contract::restore_runs;
-use crate::{ClaimCall, Claimed, ClaimedItem, QueueIndex, StoreError, TooLargeItem, TurnCost};
+use crate::{
+    ClaimCall, Claimed, ClaimedItem, Limited, QueueIndex, StoreError, TooLargeItem, TurnCost,
+};
 
 impl MssqlOperations {
     pub(super) async fn claim(
@@ -46,7 +48,7 @@ impl MssqlOperations {
                     .claim_by(form, queue, calls, limits, &mut claimed)
                     .await?;
                 claimed[index].is_paused = answer.is_paused && claimed[index].items.is_empty();
-                answer.limits.apply(&mut claimed[index], &calls[index]);
+                answer.apply(&mut claimed[index], &calls[index]);
                 // Other calls may get the items that this one may not have.
                 claimed[index].is_held_back =
                     answer.is_held_back || claimed[index].items.len() < calls[index].max_items;
@@ -80,6 +82,7 @@ impl MssqlOperations {
             if first != index {
                 claimed[index] = Claimed {
                     turn: TurnCost::default(),
+                    made_dead: 0,
                     ..claimed[first].clone()
                 };
             }
@@ -109,7 +112,7 @@ impl MssqlOperations {
                 let answer = self.claim_by(form, queue, calls, limits, claimed).await?;
                 claimed[index].is_held_back = answer.is_held_back;
                 claimed[index].is_paused = answer.is_paused;
-                answer.limits.apply(&mut claimed[index], &calls[index]);
+                answer.apply(&mut claimed[index], &calls[index]);
             }
             *room = room.saturating_sub(claimed[index].bytes);
         }
@@ -118,7 +121,7 @@ impl MssqlOperations {
             claimed.is_paused |= answer.is_paused;
             claimed.is_paused &= claimed.items.is_empty();
             if !answer.is_held_back {
-                answer.limits.apply(claimed, call);
+                answer.apply(claimed, call);
             }
         }
         Ok(())
@@ -143,6 +146,7 @@ impl MssqlOperations {
         };
         let mut attempt = Attempt::First;
         let mut tries = self.pool.tries();
+        let mut made_dead = 0;
         let results = loop {
             let parameters = attempt.parameters(calls, indexes, bytes);
             let sql = attempt.sql(batches, &sent);
@@ -151,8 +155,12 @@ impl MssqlOperations {
                 Err(failure) => failure,
             };
             // The batch was rolled back, so the calls hold no new leases.
-            if failure.is_overflow() && self.set_full_aside(queue, calls).await? {
-                continue;
+            if failure.is_overflow() {
+                let count = self.set_full_aside(queue, calls).await?;
+                made_dead += count;
+                if count > 0 {
+                    continue;
+                }
             }
             if !failure.may_run_again(RetrySafety::Idempotent)
                 || !tries.wait_for_next(&failure).await
@@ -175,8 +183,11 @@ impl MssqlOperations {
         // passed over.
         let mut answer = ClaimAnswer::default();
         for row in results.iter().flatten() {
-            if suspects::is_held_back(row) {
+            if is_named(row, "lb_made_dead") {
+                made_dead += decode::integer_as::<usize>(row, 0)?;
+            } else if suspects::is_held_back(row) {
                 answer.is_held_back = true;
+                answer.suspects = suspects::limit(row)?;
             } else if is_pause(row) {
                 answer.is_paused = true;
             } else if let Some(limits) = turn::limit_answer(row) {
@@ -184,7 +195,7 @@ impl MssqlOperations {
                 if let Some(first) = indexes.first() {
                     claimed[*first].turn.add(answer.limits.cost);
                 }
-            } else if is_passed_over(row) {
+            } else if is_named(row, "lb_o") {
                 let index = decode::request_index(row, 0, calls.len())?;
                 read_passed_over(queue, row, &mut claimed[index])?;
             } else if let Some(index) = with_token.get(&decode::token(row, 0)?) {
@@ -194,6 +205,9 @@ impl MssqlOperations {
                 claimed[*index].bytes += queue.item_size.of(&item);
                 claimed[*index].items.push(item);
             }
+        }
+        if let Some(first) = indexes.first() {
+            claimed[*first].made_dead += made_dead;
         }
         if queue.spec.max_run() > 1 {
             for index in indexes {
@@ -209,19 +223,21 @@ impl MssqlOperations {
 struct ClaimAnswer {
     /// Suspects were kept from the calls.
     is_held_back: bool,
+    /// The reason for a call that gets nothing, if suspects are the reason.
+    suspects: Option<Limited>,
     /// The queue is paused.
     is_paused: bool,
     /// Groups and limits.
     limits: LimitAnswer,
 }
 
-impl LimitAnswer {
+impl ClaimAnswer {
     /// Tells a call why it got fewer items than it wanted.
-    fn apply(self, claimed: &mut Claimed, call: &ClaimCall) {
+    fn apply(&self, claimed: &mut Claimed, call: &ClaimCall) {
         if claimed.items.len() < call.max_items {
-            claimed.has_more |= self.cost.is_cut;
+            claimed.has_more |= self.limits.cost.is_cut;
             if claimed.items.is_empty() {
-                claimed.limited = self.limited;
+                claimed.limited = self.limits.limited.or(self.suspects);
             }
         }
     }
@@ -240,11 +256,10 @@ fn all_fit(queue: &QueueStatements, calls: &[&ClaimCall], max_bytes: usize) -> b
             .all(|call| row.saturating_mul(call.max_items) <= call.max_bytes)
 }
 
-/// Returns whether the row comes from `read_passed_over` (`claim.sql`). All others but the pause begin with a token.
-fn is_passed_over(row: &Row) -> bool {
-    row.columns()
-        .first()
-        .is_some_and(|column| column.name() == "lb_o")
+/// Returns whether the first column of a row has this name. It tells which part of the batch has returned the row.
+fn is_named(row: &Row, name: &str) -> bool {
+    let first = row.columns().first();
+    first.is_some_and(|column| column.name() == name)
 }
 
 /// Reads an item that is too large for a call. Without a key, the row says that more items may be ready.
@@ -354,13 +369,8 @@ impl Attempt {
             return Ok(results);
         }
         let tokens: HashSet<Uuid> = without_id.map(|call| call.token).collect();
-        let is_lease = |row: &&Row| {
-            !is_passed_over(row)
-                && !is_pause(row)
-                && !suspects::is_held_back(row)
-                && turn::limit_answer(row).is_none()
-        };
-        for row in results.iter().flatten().filter(is_lease) {
+        let leases = results.iter().flatten();
+        for row in leases.filter(|row| is_named(row, "lb_t")) {
             if tokens.contains(&decode::token(row, 0)?) {
                 return Ok(results);
             }

@@ -8,12 +8,12 @@ use super::queue_statements::QueueStatements;
 use crate::{ClaimCall, MAX_PASSED_OVER, StoreError};
 
 impl MssqlOperations {
-    /// Makes those items dead that the claims could have picked. Returns whether there were any.
+    /// Makes those items dead that the claims could have picked. Returns their number.
     pub(super) async fn set_full_aside(
         &self,
         queue: &QueueStatements,
         calls: &[ClaimCall],
-    ) -> Result<bool, StoreError> {
+    ) -> Result<usize, StoreError> {
         let wanted: usize = calls.iter().map(|call| call.max_items).sum();
         let count = i32::try_from(wanted + MAX_PASSED_OVER).unwrap_or(i32::MAX);
         let sql = &queue.sql.set_full_aside;
@@ -22,13 +22,6 @@ impl MssqlOperations {
             .query(sql, &[&count], RetrySafety::Idempotent)
             .await?;
         let items = decode::integer(decode::single_row(&results, 0)?, 0)?;
-        if items > 0 {
-            tracing::warn!(
-                queue = queue.spec.name,
-                items,
-                "items made dead: their fencing token or their attempts cannot grow any more"
-            );
-        }
-        Ok(items > 0)
+        Ok(usize::try_from(items).unwrap_or_default())
     }
 }

@@ -5,7 +5,9 @@ use lease_broker_model::queue::QueueSpec;
 use lease_broker_sql::LeaseSql;
 use tiberius::Row;
 
+use super::decode;
 use crate::template::{Placeholders, render};
+use crate::{Limited, StoreError};
 
 /// Sets the placeholders that depend only on the queue.
 pub(super) fn set_placeholders(placeholders: &mut Placeholders, sql: &LeaseSql, queue: &QueueSpec) {
@@ -44,4 +46,9 @@ pub(super) fn pick_share(placeholders: &Placeholders, sql: &LeaseSql, pick: Stri
 pub(super) fn is_held_back(row: &Row) -> bool {
     let first = row.columns().first();
     first.is_some_and(|column| column.name() == "lb_held_back")
+}
+
+/// Reads such a row. Returns the reason for a call that gets nothing, if suspects are the reason.
+pub(super) fn limit(row: &Row) -> Result<Option<Limited>, StoreError> {
+    Ok((decode::integer(row, 0)? == 2).then_some(Limited::Suspects))
 }

@@ -20,7 +20,7 @@ use super::writer::WriteContext;
 use crate::contract::restore_runs;
 use crate::item_size::{FULL_COUNTER_TEXT, too_large_text};
 use crate::{
-    ClaimCall, Claimed, ClaimedItem, MAX_PASSED_OVER, MAX_TOO_LARGE, Problem, QueueIndex,
+    ClaimCall, Claimed, ClaimedItem, Limited, MAX_PASSED_OVER, MAX_TOO_LARGE, Problem, QueueIndex,
     Rejection, Share, StoreError, TooLargeItem,
 };
 
@@ -80,9 +80,12 @@ pub(super) fn claim(
             } else {
                 (Share::All, None)
             };
+            let is_kept = share == Share::Nothing || suspect.is_some();
+            let suspect = suspect.filter(|_| share == Share::Suspect && call.max_items > 0);
             if share == Share::Nothing {
                 results.push(Claimed {
                     is_held_back: true,
+                    limited: Some(Limited::Suspects),
                     ..Claimed::default()
                 });
                 continue;
@@ -120,6 +123,9 @@ pub(super) fn claim(
             let names_groups = !call.groups.is_empty() && claimed.items.len() < call.max_items;
             if share != Share::All || names_groups {
                 (none_ready, claimed.is_held_back) = (false, true);
+            }
+            if is_kept && claimed.items.is_empty() {
+                claimed.limited = claimed.limited.or(Some(Limited::Suspects));
             }
             if let (Some(suspect), Some(item)) = (suspect, claimed.items.first()) {
                 let lease = (&*call.worker, item.lease.fence);
@@ -236,8 +242,7 @@ impl<'a> ClaimStatements<'a> {
         })
     }
 
-    /// Decides which items the call may lease, and picks from them from now on. Returns the suspect that the call leases, if it
-    /// leases one.
+    /// Decides which items the call may lease, and picks from them from now on. Also returns the suspect that waits longest.
     fn choose_share(
         &mut self,
         call: &ClaimCall,
@@ -256,8 +261,7 @@ impl<'a> ClaimStatements<'a> {
         };
         let pick = pick_statement(pick, self.picks_keys);
         self.pick_ready = self.connection.prepare_cached(pick)?;
-        let suspect = suspect.filter(|_| share == Share::Suspect && call.max_items > 0);
-        if let Some(suspect) = &suspect {
+        if let (Share::Suspect, Some(suspect)) = (share, &suspect) {
             bind_key(&mut self.pick_ready, &suspect.key)?;
         }
         Ok((share, suspect))
@@ -425,7 +429,10 @@ impl<'a> ClaimStatements<'a> {
             }
             let refused = self.refused.len();
             let Some(item) = self.lease_row(call, ready)? else {
-                claimed.has_more |= self.refused.len() == refused;
+                if self.refused.len() == refused {
+                    claimed.made_dead += 1;
+                    claimed.has_more = true;
+                }
                 ended.end(run);
                 continue;
             };
@@ -488,7 +495,8 @@ impl<'a> ClaimStatements<'a> {
         claimed.has_more |= looked_at == limit && fitting.len() < call.max_items;
         for (key, size_bytes) in oversized {
             let error = too_large_text(size_bytes, self.queue.spec.max_item_bytes);
-            self.set_aside(&self.queue.sql.set_aside, &key, &error)?;
+            let is_changed = self.set_aside(&self.queue.sql.set_aside, &key, &error)?;
+            claimed.made_dead += usize::from(is_changed);
         }
         self.lease_each(call, fitting, &mut claimed, |_, _| true)?;
         Ok(claimed)
@@ -523,7 +531,7 @@ impl<'a> ClaimStatements<'a> {
     }
 
     /// Leases one row, and reads it if it was not read yet. Returns `None` if the database refuses the lease, or if a counter of the
-    /// row is full. The item is then dead.
+    /// row is full. With a full counter the item is then dead.
     fn lease_row(
         &mut self,
         call: &ClaimCall,
@@ -553,10 +561,6 @@ impl<'a> ClaimStatements<'a> {
             }
         }
         if self.set_aside(&self.queue.sql.set_full_aside, &key, FULL_COUNTER_TEXT)? {
-            tracing::warn!(
-                queue = self.queue.spec.name,
-                "item made dead: its fencing token or its attempts cannot grow any more"
-            );
             return Ok(None);
         }
         Err(StoreError::Misconfigured(format!(

@@ -20,6 +20,7 @@ class HeldBack(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     HELD_BACK_GROUPS_BUSY: _ClassVar[HeldBack]
     HELD_BACK_MAX_LEASES: _ClassVar[HeldBack]
     HELD_BACK_RATE: _ClassVar[HeldBack]
+    HELD_BACK_SUSPECTS: _ClassVar[HeldBack]
 
 class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -59,6 +60,7 @@ HELD_BACK_PAUSED: HeldBack
 HELD_BACK_GROUPS_BUSY: HeldBack
 HELD_BACK_MAX_LEASES: HeldBack
 HELD_BACK_RATE: HeldBack
+HELD_BACK_SUSPECTS: HeldBack
 OUTCOME_UNSPECIFIED: Outcome
 OUTCOME_APPLIED: Outcome
 OUTCOME_LEASE_LOST: Outcome
