@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `tls.rs` | the broker's certificate, and the files of TLS |
 //! | `client_verifier.rs` | the check of clients' certificates |
+//! | `pem.rs` | certificates and keys in files |
 //! | `certificate_names.rs`, `spiffe.rs` | the names in a client's certificate |
 //! | `shown_certificate.rs` | the certificate of a client of the admin port |
 //! | `tokens.rs`, `jwt.rs`, `json_object.rs` | the two kinds of bearer tokens |
@@ -27,6 +28,7 @@ mod jwks_url;
 mod jwt;
 mod login;
 mod patterns;
+pub(crate) mod pem;
 mod rights;
 mod rules;
 mod shown_certificate;

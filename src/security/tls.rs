@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::NoServerSessionStorage;
 use rustls::server::danger::ClientCertVerifier as _;
 use rustls::{ServerConfig, version};
@@ -16,7 +15,8 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 
 use super::certificate_names::CertificateNames;
-use super::client_verifier::{ClientVerifier, certificates, revocation_lists};
+use super::client_verifier::ClientVerifier;
+use super::pem::{certificates, private_key, revocation_lists};
 use crate::config::{self, ClientCertificates, TlsVersion};
 
 /// The permissions of a key file that let every user of the host read or change it.
@@ -150,11 +150,7 @@ impl Contents {
             |reason: &dyn Display| problem("certificate", &settings.certificate, reason);
         let chain =
             certificates(&self.certificate).map_err(|reason| certificate_problem(&reason))?;
-        let key = PrivateKeyDer::from_pem_slice(&self.key);
-        let key = key.map_err(|error| {
-            let reason = format!("the file has no private key in PEM that can be used: {error}");
-            problem("key", &settings.key, reason)
-        })?;
+        let key = private_key(&self.key).map_err(|reason| problem("key", &settings.key, reason))?;
         let provider = Arc::new(aws_lc_rs::default_provider());
         let versions: &[_] = match settings.min_version {
             TlsVersion::V1_2 => &[&version::TLS13, &version::TLS12],
