@@ -304,6 +304,7 @@ impl Document {
             let reason = "needs the section [auth], which knows the issuer of the tokens";
             return Err(InvalidSetting::new("admin.token_header", reason));
         }
+        self.admin.check()?;
         self.store.check()?;
         self.limits.check()?;
         self.budgets.check()?;

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `tls.rs` | the broker's certificate, and the files of TLS |
 //! | `client_verifier.rs` | the check of clients' certificates |
+//! | `pem.rs`, `validity.rs` | certificates and keys in files, and the times of a certificate |
 //! | `certificate_names.rs`, `spiffe.rs` | the names in a client's certificate |
 //! | `shown_certificate.rs` | the certificate of a client of the admin port |
 //! | `tokens.rs`, `jwt.rs`, `json_object.rs` | the two kinds of bearer tokens |
@@ -27,12 +28,14 @@ mod jwks_url;
 mod jwt;
 mod login;
 mod patterns;
+pub(crate) mod pem;
 mod rights;
 mod rules;
 mod shown_certificate;
 mod spiffe;
 mod tls;
 mod tokens;
+pub(crate) mod validity;
 mod verification_rate;
 mod watched_file;
 
@@ -75,9 +78,17 @@ impl Security {
     /// A text with the setting, the file, and the reason why the file cannot be used.
     pub fn open(config: &Config) -> Result<Self, String> {
         let tls = config.server.tls.as_ref().map(ServerTls::open);
+        Self::with_tls(config, tls.transpose()?.map(Arc::new))
+    }
+
+    /// Does the same with TLS that is open already. Its settings must be those of the configuration.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn with_tls(config: &Config, tls: Option<Arc<ServerTls>>) -> Result<Self, String> {
         let access = config.auth.as_ref().map(Access::open);
         Ok(Self {
-            tls: tls.transpose()?.map(Arc::new),
+            tls,
             access: access.transpose()?.map(Arc::new),
             read_now: Arc::default(),
         })

@@ -49,7 +49,7 @@ use crate::config::{self, Config, Signal};
 use crate::grpc::CallMetrics;
 use crate::logging::LogCounters;
 use crate::process::Pauses;
-use crate::security::Access;
+use crate::security::Security;
 use crate::span::{Spans, attribute};
 
 /// The metrics and spans of this process.
@@ -194,9 +194,9 @@ impl Telemetry {
         process_instruments::register_pauses(&self.meter(), pauses);
     }
 
-    /// Reads the state of access control from now on. `None`: every caller may do everything.
-    pub fn observe_access(&self, access: Option<Arc<Access>>) {
-        security_instruments::register(&self.meter(), access);
+    /// Reads the state of TLS and of access control from now on.
+    pub fn observe_security(&self, security: &Security) {
+        security_instruments::register(&self.meter(), security);
     }
 
     /// Returns the id of this process, random at each start. Metrics carry it as `service.instance.id`.

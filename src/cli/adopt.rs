@@ -134,7 +134,7 @@ impl Adopt {
             ));
         }
         if asks && !confirm_in_terminal(&question)? {
-            return Err(CommandError::failed("nothing was changed"));
+            return Err(CommandError::not_confirmed("nothing was changed"));
         }
         write_new(&config, &text)?;
         schema.create_broker_tables()?;

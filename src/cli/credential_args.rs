@@ -1,18 +1,22 @@
 //! Arguments by which a command proves to a service who it is, and checks the service.
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::BoolishValueParser;
 use lease_broker_client::{Credentials, Tls, Token};
+use rustls::crypto::aws_lc_rs;
+use rustls::sign::CertifiedKey;
 use tonic::metadata::MetadataValue;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
 use super::CommandError;
 use super::bearer::Bearer;
 use super::connect::Addresses;
+use crate::security::pem::{certificates, private_key};
 
 /// Environment variables that stand for the flags.
 const CA: &str = "LEASE_BROKER_CA";
@@ -64,15 +68,12 @@ impl CredentialArgs {
             return Ok(Bearer::default());
         };
         let token = String::from_utf8(read("--token-file", path)?);
+        let token = token.ok().filter(|token| !token.trim().is_empty());
         let value = token
-            .ok()
             .and_then(|token| MetadataValue::try_from(format!("Bearer {}", token.trim())).ok());
         let Some(mut value) = value else {
             let problem = "the file does not contain a token";
-            return Err(CommandError::usage(format!(
-                "--token-file {}: {problem}",
-                path.display()
-            )));
+            return Err(unusable("--token-file", path, problem));
         };
         value.set_sensitive(true);
         Ok(Bearer(Some(value)))
@@ -172,11 +173,14 @@ impl CredentialArgs {
                 ))),
             };
         }
-        let ca = self.ca.as_deref().map(|path| read("--ca", path));
-        let certificate = self.certificate.as_deref().zip(self.key.as_deref());
-        let identity = certificate.map(|(certificate, key)| {
-            Ok::<_, CommandError>((read("--certificate", certificate)?, read("--key", key)?))
+        // They are checked here, because the transport does not say which of the files it cannot use.
+        let ca = self.ca.as_deref().map(|path| {
+            let ca = read("--ca", path)?;
+            certificates(&ca).map_err(|problem| unusable("--ca", path, problem))?;
+            Ok::<_, CommandError>(ca)
         });
+        let certificate = self.certificate.as_deref().zip(self.key.as_deref());
+        let identity = certificate.map(|(certificate, key)| read_identity(certificate, key));
         Ok(Some(TlsFiles(Tls {
             ca: ca.transpose()?,
             identity: identity.transpose()?,
@@ -211,7 +215,93 @@ fn is_this_host(endpoint: &Endpoint) -> bool {
     host == "localhost" || ip.is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
+/// Returns the contents of the files of a certificate and of its key.
+fn read_identity(certificate: &Path, key: &Path) -> Result<(Vec<u8>, Vec<u8>), CommandError> {
+    let contents = (read("--certificate", certificate)?, read("--key", key)?);
+    let chain = certificates(&contents.0)
+        .map_err(|problem| unusable("--certificate", certificate, problem))?;
+    let private_key =
+        private_key(&contents.1).map_err(|problem| unusable("--key", key, problem))?;
+    match CertifiedKey::from_der(chain, private_key, &aws_lc_rs::default_provider()) {
+        Ok(_) => Ok(contents),
+        Err(rustls::Error::InconsistentKeys(_)) => {
+            let problem = format!("it is not the key of {}", certificate.display());
+            Err(unusable("--key", key, problem))
+        }
+        Err(error) => Err(unusable("--certificate", certificate, error)),
+    }
+}
+
 fn read(flag: &str, path: &Path) -> Result<Vec<u8>, CommandError> {
-    let content = std::fs::read(path);
-    content.map_err(|error| CommandError::usage(format!("{flag} {}: {error}", path.display())))
+    std::fs::read(path).map_err(|error| unusable(flag, path, error))
+}
+
+fn unusable(flag: &str, path: &Path, problem: impl Display) -> CommandError {
+    CommandError::usage(format!("{flag} {}: {problem}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flag_of_a_file_that_cannot_be_used_is_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).expect("written");
+            Some(path)
+        };
+        let [one, other] = [(); 2].map(|()| {
+            rcgen::generate_simple_self_signed(["a.example".to_owned()]).expect("a certificate")
+        });
+        let pem = one.cert.pem();
+        let certificate = file("crt", &pem);
+        let key = file("key", &one.signing_key.serialize_pem());
+        let with = |ca: &Option<PathBuf>, key: &Option<PathBuf>, token: &Option<PathBuf>| {
+            let credentials = CredentialArgs {
+                ca: ca.clone(),
+                certificate: certificate.clone(),
+                key: key.clone(),
+                token_file: token.clone(),
+                ..CredentialArgs::default()
+            };
+            let bearer = credentials.bearer().map(drop);
+            let addresses = bearer.and_then(|()| credentials.addresses("https://a.example:1"));
+            addresses.map(drop).map_err(|error| error.to_string())
+        };
+        assert_eq!(with(&certificate, &key, &None), Ok(()));
+        let other_key = file("other", &other.signing_key.serialize_pem());
+        let half = file("half", &pem[..pem.len() / 2]);
+        let empty = file("empty", "\n");
+        for (refused, flag, problem) in [
+            (
+                with(&half, &key, &None),
+                "--ca",
+                "-----END CERTIFICATE----- is missing",
+            ),
+            (with(&key, &key, &None), "--ca", "has no certificate in PEM"),
+            (
+                with(&None, &other_key, &None),
+                "--key",
+                "it is not the key of",
+            ),
+            (
+                with(&None, &certificate, &None),
+                "--key",
+                "has no private key in PEM",
+            ),
+            (
+                with(&None, &key, &empty),
+                "--token-file",
+                "does not contain a token",
+            ),
+        ] {
+            let refused = refused.expect_err(flag);
+            assert!(
+                refused.starts_with(flag) && refused.contains(problem),
+                "{refused}"
+            );
+        }
+    }
 }

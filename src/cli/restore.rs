@@ -9,7 +9,7 @@ use lease_broker_store::sqlite;
 
 use super::CommandError;
 use super::config_args::{ConfigArgs, SchemaAccess, existing_file, open_schema, sqlite_file};
-use super::confirm::confirm_in_terminal;
+use super::confirm::{confirm_change, is_terminal};
 use super::output::{plural, print_line};
 use crate::config::{Config, StoreKind};
 
@@ -94,10 +94,8 @@ impl Restore {
     }
 
     fn confirm(&self, question: &str) -> Result<(), CommandError> {
-        if self.yes || confirm_in_terminal(question)? {
-            return Ok(());
-        }
-        Err(CommandError::failed("nothing was changed"))
+        // Without a terminal, the command itself is the confirmation.
+        confirm_change(question, self.yes || !is_terminal())
     }
 }
 

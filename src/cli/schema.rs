@@ -127,7 +127,7 @@ fn try_triggers(
     note(NOT_UNDONE);
     let question = format!("Run the triggers of table {} now?", queue.table);
     if !yes && !confirm::confirm_in_terminal(&question)? {
-        return Err(CommandError::failed("no trigger was run"));
+        return Err(CommandError::not_confirmed("no trigger was run"));
     }
     let mut failed = 0;
     for schema::Trial { change, outcome } in schema.try_triggers(queue)? {
@@ -222,7 +222,7 @@ impl DropArgs {
                 queue.name
             );
             if !self.yes && !confirm::confirm_in_terminal(&question)? {
-                return Err(CommandError::failed("nothing was dropped"));
+                return Err(CommandError::not_confirmed("nothing was dropped"));
             }
             for step in removal.steps {
                 apply_step(schema.as_mut(), &queue, &step, None)?;

@@ -237,7 +237,7 @@ impl Serve {
             let way = reload::way(&layers.config, &changes)?;
             logging.level.check(&config.log.level)?;
             if way == Way::NewLayers {
-                return Ok(Some(open_parts(config, changes)?));
+                return Ok(Some(open_parts(config, changes, layers.tls.clone())?));
             }
             layers.replace_identities(&config)?;
             layers.config = config;
@@ -261,8 +261,13 @@ impl Serve {
 /// Opens the parts of new layers, for these changes of the configuration.
 type Opening = LocalBoxFuture<'static, Result<(Parts, Vec<Change>), CommandError>>;
 
-fn open_parts(config: Config, changes: Vec<Change>) -> Result<Opening, String> {
-    let security = Security::open(&config)?;
+/// `tls`: that of the running layers. A change of its settings needs a restart.
+fn open_parts(
+    config: Config,
+    changes: Vec<Change>,
+    tls: Option<Arc<ServerTls>>,
+) -> Result<Opening, String> {
+    let security = Security::with_tls(&config, tls)?;
     memory_limit::warn_if_exceeded(&config);
     Ok(Box::pin(async move {
         if let Some(access) = &security.access {
@@ -318,7 +323,7 @@ fn start_telemetry(
 ) -> Result<Arc<Telemetry>, CommandError> {
     let telemetry = Telemetry::start(config, &logging.counters).map_err(CommandError::usage)?;
     telemetry.observe_pauses(pauses.clone());
-    telemetry.observe_access(security.access.clone());
+    telemetry.observe_security(security);
     Ok(Arc::new(telemetry))
 }
 

@@ -5,7 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use http::HeaderName;
 use serde::{Deserialize, Deserializer, de::Error as _};
 
-use super::address;
+use super::error::InvalidSetting;
+use super::{address, collector_address};
 
 /// Settings of the admin port.
 #[derive(Clone, Debug, Deserialize)]
@@ -32,6 +33,19 @@ impl Admin {
     /// takes a free port.
     pub const DEFAULT_LISTEN: SocketAddr =
         SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9_464));
+
+    pub(super) fn check(&self) -> Result<(), InvalidSetting> {
+        let url = &self.trace_url;
+        let is_plain = !url.contains(|character: char| character.is_control() || character == ' ');
+        let names_a_trace = url.contains("{trace_id}");
+        if url.is_empty() || (is_plain && names_a_trace && collector_address::is_address(url)) {
+            return Ok(());
+        }
+        let reason = format!(
+            "{url:?} is not an address such as \"https://jaeger.example/trace/{{trace_id}}\"; \"\" turns the links off"
+        );
+        Err(InvalidSetting::new("admin.trace_url", reason))
+    }
 
     /// Returns whether requests that change something are allowed without identities.
     pub fn allows_changes(&self) -> bool {

@@ -72,8 +72,9 @@ impl StoreKind {
 
 impl Store {
     pub(super) fn check(&self) -> Result<(), InvalidSetting> {
-        if self.kind == StoreKind::Mssql {
-            self.check_connection_string()?;
+        match self.kind {
+            StoreKind::Sqlite => self.check_path()?,
+            StoreKind::Mssql => self.check_connection_string()?,
         }
         check_count("store.max_connections", self.max_connections, 1_000)?;
         for (key, value, max) in [
@@ -83,6 +84,15 @@ impl Store {
             ("store.max_connection_age", self.max_connection_age, DAY),
         ] {
             check_duration(key, value, 100 * MILLISECOND, max)?;
+        }
+        Ok(())
+    }
+
+    fn check_path(&self) -> Result<(), InvalidSetting> {
+        let path = self.path.as_os_str().as_encoded_bytes();
+        if path.is_empty() || path.contains(&0) {
+            let reason = "needs the path of the database file, without a NUL character";
+            return Err(InvalidSetting::new("store.path", reason));
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lease_broker_model::call_source::CallSource;
 use lease_broker_model::lease_id::LeaseOwner;
-use lease_broker_model::text::Quoted;
+use lease_broker_model::text::log_field;
 use lease_broker_proto as proto;
 use lease_broker_store::Beginning;
 use tonic::{Request, Status};
@@ -28,10 +28,10 @@ pub(super) struct Caller {
 impl Caller {
     /// Reports that a limit of the identity is reached. Returns the status for the caller.
     pub(super) fn over_limit(&self, rpc: Rpc, over: OverLimit) -> Status {
-        let (identity, limit) = (Quoted(&self.identity.name), over.limit);
+        let (identity, limit) = (log_field(&self.identity.name), over.limit);
         tracing::warn!(
             target: "lease_broker::audit",
-            event = "limit.identity", %identity, rpc = rpc.name(), limit,
+            event = "limit.identity", identity = &*identity, rpc = rpc.name(), limit,
             "calls refused: limit of the identity"
         );
         status::identity_limit(over)
@@ -145,7 +145,8 @@ impl WaitingLimit {
     }
 }
 
-/// Reports that a caller has no role for an rpc. Returns the status for the caller. `queue`: the one that the call names.
+/// Reports that a caller has no role for an rpc. Returns the status for the caller. `queue`: the one that the call names. `None`: the
+/// caller has the role on no queue, so the request was not read.
 pub(super) fn denied(caller: &Caller, rpc: Rpc, queue: Option<&str>) -> Status {
     denied_roles(caller, (rpc, rpc.name()), rpc.roles(), queue)
 }
@@ -163,11 +164,12 @@ fn denied_roles(
     needed: &[Role],
     queue: Option<&str>,
 ) -> Status {
-    let (identity, peer) = (Quoted(&caller.identity.name), caller.address);
-    let queue = Quoted(queue.unwrap_or("(any)"));
+    let (identity, peer) = (log_field(&caller.identity.name), caller.address);
+    let queue = log_field(queue.unwrap_or("(any)"));
     tracing::warn!(
         target: "lease_broker::audit",
-        event = "auth.denied", %peer, %identity, rpc = rpc.name(), %queue, "call refused: role missing"
+        event = "auth.denied", %peer, identity = &*identity, rpc = rpc.name(), queue = &*queue,
+        "call refused: role missing"
     );
     let needed: Vec<_> = needed.iter().map(|role| Role::name(*role)).collect();
     status::role_missing(rpc.name(), action, &needed.join(" or "))

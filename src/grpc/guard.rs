@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, Request};
-use lease_broker_model::text::Quoted;
+use lease_broker_model::text::log_field;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
@@ -47,10 +47,10 @@ impl Guard {
             let Some(lost) = self.access.lost_identity(&connection.login) else {
                 continue;
             };
-            let (peer, identity) = (connection.account.peer.ip(), Quoted(&lost.name));
+            let (peer, identity) = (connection.account.peer.ip(), log_field(&lost.name));
             tracing::warn!(
                 target: "lease_broker::audit",
-                event = "auth.lost", %peer, %identity, "connection closed: its caller has lost a right"
+                event = "auth.lost", %peer, identity = &*identity, "connection closed: its caller has lost a right"
             );
             connection.end_now();
         }
@@ -131,7 +131,7 @@ impl Guard {
             }
             Err(refusal) => refusal,
         };
-        let rpc = Quoted(rpc);
+        let rpc = &*log_field(rpc);
         if refusal.closes_connection {
             connection.end_now();
         }
@@ -139,21 +139,21 @@ impl Guard {
             RefusalKind::Missing => {
                 tracing::warn!(
                     target: "lease_broker::audit",
-                    event = "auth.missing", %peer, %rpc, "call refused: no credentials"
+                    event = "auth.missing", %peer, rpc, "call refused: no credentials"
                 );
                 status::credentials_missing()
             }
             RefusalKind::Invalid { cause } => {
                 tracing::warn!(
                     target: "lease_broker::audit",
-                    event = "auth.invalid", %peer, %rpc, cause, "call refused: invalid credentials"
+                    event = "auth.invalid", %peer, rpc, cause, "call refused: invalid credentials"
                 );
                 status::credentials_invalid(None)
             }
             RefusalKind::Fetching { retry_after } => {
                 tracing::warn!(
                     target: "lease_broker::audit",
-                    event = "auth.keys", %peer, %rpc, "call refused: the keys of tokens are being fetched"
+                    event = "auth.keys", %peer, rpc, "call refused: the keys of tokens are being fetched"
                 );
                 status::credentials_invalid(Some(retry_after))
             }

@@ -3,7 +3,6 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
 /// The levels of targets outside this program, unless the configured level names them.
@@ -13,16 +12,20 @@ use tracing_subscriber::{EnvFilter, Registry, reload};
 /// of spans are needed to count rejected spans, and are not written either.
 const FOREIGN_TARGETS: &str = "h2=error,hyper=error,reqwest=error,rustls=error,tiberius=off,opentelemetry=error,opentelemetry-otlp=warn";
 
+/// The names of levels.
+const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
+
 /// Parses a level, such as `info` or `info,lease_broker=debug`.
 ///
 /// # Errors
 /// A message that quotes the level.
 pub(super) fn parse(level: &str) -> Result<EnvFilter, String> {
-    // The parser takes a single word that is no level for the name of a target.
-    let mut words = level.split(',').map(str::trim);
-    let unknown =
-        words.find(|word| !word.contains(['=', '[']) && word.parse::<LevelFilter>().is_err());
-    if let Some(word) = unknown {
+    // The parser takes empty text and numbers for levels, and a single word that is no level for the name of a target.
+    let is_known = |word: &str| {
+        let (_, named) = word.rsplit_once('=').unwrap_or(("", word));
+        word.contains('[') || LEVELS.iter().any(|level| level.eq_ignore_ascii_case(named))
+    };
+    if let Some(word) = level.split(',').map(str::trim).find(|word| !is_known(word)) {
         return Err(format!(
             "{word:?} is not a log level: use error, warn, info, debug, trace or off, or a target with a level such as \
              lease_broker=debug"
@@ -142,7 +145,14 @@ mod tests {
     #[test]
     fn invalid_level_is_refused_and_changes_nothing() {
         let (level, _layer) = level();
-        for wrong in ["loud", "info,lease_broker=loud"] {
+        for wrong in [
+            "loud",
+            "info,lease_broker=loud",
+            "",
+            "5",
+            "info,",
+            "info,lease_broker=",
+        ] {
             let refused = level.set(wrong, None).expect_err("not a level");
             assert!(refused.contains("is not a log level"), "{refused}");
         }

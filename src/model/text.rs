@@ -102,11 +102,24 @@ const MAX_NAME: usize = 256;
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.char_indices().nth(MAX_NAME) {
+        match end_of_name(self.0) {
             None => write!(out, "{:?}", self.0),
-            Some((end, _)) => write!(out, "{:?}…", &self.0[..end]),
+            Some(end) => write!(out, "{:?}…", &self.0[..end]),
         }
     }
+}
+
+/// Returns a name as the value of a field of the log, cut as [`Quoted`] cuts it. The log quotes and escapes it as its format needs.
+pub fn log_field(name: &str) -> Cow<'_, str> {
+    match end_of_name(name) {
+        None => Cow::Borrowed(name),
+        Some(end) => Cow::Owned(format!("{}…", &name[..end])),
+    }
+}
+
+/// Returns the place at which a long name is cut.
+fn end_of_name(name: &str) -> Option<usize> {
+    name.char_indices().nth(MAX_NAME).map(|(end, _)| end)
 }
 
 /// Writes at most this number of characters, with the hidden ones as `\u{…}`, and then an ellipsis.

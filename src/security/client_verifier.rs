@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -21,6 +20,7 @@ use rustls::{
 };
 
 use super::certificate_names::CertificateNames;
+use super::pem::certificates;
 
 /// The check of clients' certificates.
 #[derive(Clone, Debug)]
@@ -212,32 +212,4 @@ fn roots(pem: &[u8]) -> Result<Arc<RootCertStore>, String> {
         roots.add(certificate).map_err(|error| error.to_string())?;
     }
     Ok(Arc::new(roots))
-}
-
-/// Returns the certificates of a PEM file.
-pub(super) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    all(CertificateDer::pem_slice_iter(pem), "certificate")
-}
-
-/// Returns the revocation lists of a PEM file.
-pub(super) fn revocation_lists(
-    pem: &[u8],
-) -> Result<Vec<CertificateRevocationListDer<'static>>, String> {
-    all(
-        CertificateRevocationListDer::pem_slice_iter(pem),
-        "revocation list (X509 CRL)",
-    )
-}
-
-fn all<T>(
-    parts: impl Iterator<Item = Result<T, rustls::pki_types::pem::Error>>,
-    what: &str,
-) -> Result<Vec<T>, String> {
-    let parts: Vec<T> = parts
-        .collect::<Result<_, _>>()
-        .map_err(|error| format!("not valid PEM: {error}"))?;
-    if parts.is_empty() {
-        return Err(format!("the file has no {what} in PEM"));
-    }
-    Ok(parts)
 }

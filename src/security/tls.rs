@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::NoServerSessionStorage;
 use rustls::server::danger::ClientCertVerifier as _;
 use rustls::{ServerConfig, version};
@@ -16,7 +15,9 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 
 use super::certificate_names::CertificateNames;
-use super::client_verifier::{ClientVerifier, certificates, revocation_lists};
+use super::client_verifier::ClientVerifier;
+use super::pem::{certificates, private_key, revocation_lists};
+use super::validity::Validity;
 use crate::config::{self, ClientCertificates, TlsVersion};
 
 /// The permissions of a key file that let every user of the host read or change it.
@@ -37,6 +38,8 @@ pub(crate) struct State {
     pub(crate) admin: Arc<ServerConfig>,
     /// `None`: clients have no certificates.
     verifier: Option<Arc<ClientVerifier>>,
+    /// That of the broker's certificate.
+    validity: Validity,
 }
 
 impl State {
@@ -70,15 +73,17 @@ struct Contents {
 }
 
 impl ServerTls {
-    /// Reads the files.
+    /// Reads the files. A certificate that is not valid now is reported and used: the clock of this host can be wrong.
     ///
     /// # Errors
     /// The setting, the file, and the reason why it cannot be used.
     pub fn open(settings: &config::Tls) -> Result<Self, String> {
+        let now = UnixTime::now();
         let contents = Contents::read(settings);
-        let hash = hash(&contents);
+        let hash = hash(&contents, now);
         let state = contents.and_then(|contents| contents.into_state(settings))?;
         warn_of_open_key(&settings.key);
+        warn_of_validity(&state, settings, now);
         Ok(Self {
             settings: settings.clone(),
             state: watch::Sender::new(Arc::new(state)),
@@ -96,18 +101,33 @@ impl ServerTls {
         self.state.subscribe()
     }
 
-    /// Reads the files again. Contents that cannot be used are reported once, and the old ones stay in use.
+    /// Returns the last second in which the broker's certificate is valid, since 1970.
+    pub fn certificate_end(&self) -> u64 {
+        self.state.borrow().validity.not_after
+    }
+
+    /// Reads the files again. Contents that cannot be used are reported once, and the old ones stay in use. So do they in place of a
+    /// certificate that is not valid now, unless the old one is not valid either.
     pub fn read_files(&self) {
+        let now = UnixTime::now();
         let contents = Contents::read(&self.settings);
-        let hash = hash(&contents);
+        let hash = hash(&contents, now);
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if *last == hash {
             return;
         }
         *last = hash;
         drop(last);
-        match contents.and_then(|contents| contents.into_state(&self.settings)) {
+        let state = contents.and_then(|contents| contents.into_state(&self.settings));
+        let state = state.and_then(|new| match new.validity.problem(now) {
+            Some(reason) if self.state().validity.problem(now).is_none() => {
+                Err(problem("certificate", &self.settings.certificate, reason))
+            }
+            _ => Ok(new),
+        });
+        match state {
             Ok(state) => {
+                warn_of_validity(&state, &self.settings, now);
                 self.state.send_replace(Arc::new(state));
                 warn_of_open_key(&self.settings.key);
                 tracing::info!(target: "lease_broker::audit", "certificates read again");
@@ -150,11 +170,8 @@ impl Contents {
             |reason: &dyn Display| problem("certificate", &settings.certificate, reason);
         let chain =
             certificates(&self.certificate).map_err(|reason| certificate_problem(&reason))?;
-        let key = PrivateKeyDer::from_pem_slice(&self.key);
-        let key = key.map_err(|error| {
-            let reason = format!("the file has no private key in PEM that can be used: {error}");
-            problem("key", &settings.key, reason)
-        })?;
+        let validity = Validity::of(&chain[0]).map_err(|reason| certificate_problem(&reason))?;
+        let key = private_key(&self.key).map_err(|reason| problem("key", &settings.key, reason))?;
         let provider = Arc::new(aws_lc_rs::default_provider());
         let versions: &[_] = match settings.min_version {
             TlsVersion::V1_2 => &[&version::TLS13, &version::TLS12],
@@ -197,6 +214,7 @@ impl Contents {
             config: Arc::new(config),
             admin: Arc::new(admin),
             verifier,
+            validity,
         })
     }
 
@@ -253,11 +271,24 @@ fn warn_of_open_key(key: &Path) {
     }
 }
 
+/// Warns if callers refuse the certificate because of its time.
+fn warn_of_validity(state: &State, settings: &config::Tls, now: UnixTime) {
+    if let Some(reason) = state.validity.problem(now) {
+        let file = settings.certificate.display();
+        tracing::warn!(
+            target: "lease_broker::audit",
+            setting = "server.tls.certificate", %file, reason,
+            "callers refuse the certificate: replace it, or correct the clock"
+        );
+    }
+}
+
 fn problem(setting: &str, path: &Path, reason: impl Display) -> String {
     format!("server.tls.{setting}: {}: {reason}", path.display())
 }
 
-fn hash(contents: &Result<Contents, String>) -> [u8; 32] {
+/// Returns a hash that changes with the contents, and when the certificate begins or ceases to be valid.
+fn hash(contents: &Result<Contents, String>, now: UnixTime) -> [u8; 32] {
     let mut hash = Sha256::new();
     let mut add = |part: &[u8]| {
         hash.update(part.len().to_be_bytes());
@@ -266,6 +297,10 @@ fn hash(contents: &Result<Contents, String>) -> [u8; 32] {
     match contents {
         Ok(contents) => {
             add(&contents.certificate);
+            let chain = certificates(&contents.certificate);
+            let validity = chain.and_then(|chain| Validity::of(&chain[0])).ok();
+            let problem = validity.and_then(|validity| validity.problem(now));
+            add(problem.unwrap_or_default().as_bytes());
             add(&contents.key);
             add(contents.authorities.as_deref().unwrap_or_default());
             add(contents.revocation_lists.as_deref().unwrap_or_default());

@@ -139,6 +139,7 @@ instruments! {
     CALL_DURATION "rpc.server.call.duration" "s" Process; "Duration of calls"
     CALLS_ACTIVE "lease_broker.call.active" "{call}" Process; "Running calls, waiting claims included"
     CALLS_REFUSED "lease_broker.call.refused" "{call}" Process; "Calls that were refused or failed, by the reason in google.rpc.ErrorInfo"
+    CERTIFICATE_END "lease_broker.tls.certificate.not_after" "s" Process; "End of the certificate of server.tls that is in use, as seconds since 1970; 0 without TLS"
     TOKEN_KEYS "lease_broker.jwt.keys" "{key}" Process; "Keys in the last set of the issuer of JSON Web Tokens that could be used, by whether they verify tokens"
     TOKEN_KEY_FETCHES "lease_broker.jwt.key.fetches" "{fetch}" Process; "Fetches of the keys from auth.jwt.jwks_url, by their result"
 

@@ -1,16 +1,20 @@
-//! Instruments that read the state of access control.
-
-use std::sync::Arc;
+//! Instruments that read the state of TLS and of access control.
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Meter;
 
-use super::instruments::{TOKEN_KEY_FETCHES, TOKEN_KEYS};
-use crate::security::{Access, KeyCounts};
+use super::instruments::{CERTIFICATE_END, TOKEN_KEY_FETCHES, TOKEN_KEYS};
+use crate::security::{KeyCounts, Security};
 use crate::span::attribute;
 
 /// Registers the instruments.
-pub(super) fn register(meter: &Meter, access: Option<Arc<Access>>) {
+pub(super) fn register(meter: &Meter, security: &Security) {
+    let tls = security.tls.clone();
+    CERTIFICATE_END.gauge(meter, move |observer| {
+        let end = tls.as_ref().map_or(0, |tls| tls.certificate_end());
+        observer.observe(end, &[]);
+    });
+    let access = security.access.clone();
     let counts = move || -> KeyCounts {
         let counts = access.as_ref().and_then(|access| access.key_counts());
         counts.unwrap_or_default()

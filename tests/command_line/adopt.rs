@@ -229,6 +229,6 @@ fn answer_no_in_a_terminal_changes_nothing() {
     let mut terminal = Terminal::run(workspace.folder.path(), &arguments);
     terminal.answer("Write orders.toml and change the table Orders?", "n");
     let (code, screen) = terminal.end();
-    assert_eq!(code, Some(1), "{screen}");
+    assert_eq!(code, Some(3), "{screen}");
     assert_eq!(state(&workspace, "Orders"), before);
 }

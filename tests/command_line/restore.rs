@@ -3,6 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 
+use crate::command_line::terminal::Terminal;
 use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::database::query_value;
 
@@ -61,6 +62,20 @@ fn restore_goes_back_to_the_backup_of_a_running_service() {
     let fence = claimed[0]["fencing_token"].as_i64();
     assert!(fence > Some(1_000_000_000_000_000), "{claimed:?}");
     assert_eq!(claimed[0]["attempt"], 1);
+}
+
+#[test]
+fn answer_no_in_a_terminal_restores_nothing() {
+    let workspace = Workspace::with(QUEUES);
+    assert_eq!(workspace.store("schema apply").code, 0);
+    assert_eq!(workspace.store("backup old.db").code, 0);
+    let arguments = "restore old.db --store q.db --config queues.toml";
+    let arguments: Vec<&str> = arguments.split(' ').collect();
+    let mut terminal = Terminal::run(workspace.folder.path(), &arguments);
+    terminal.answer("with all its items by old.db?", "n");
+    let (code, screen) = terminal.end();
+    assert_eq!(code, Some(3), "{screen}");
+    assert!(screen.contains("nothing was changed"), "{screen}");
 }
 
 #[test]

@@ -178,6 +178,24 @@ fn value_out_of_range_is_explained() {
 }
 
 #[test]
+fn address_of_traces_is_a_web_address_with_the_id() {
+    for wrong in [
+        "abc",
+        "-5s",
+        "https://t.example/",
+        "javascript:alert(1)//{trace_id}",
+        r"https://t.example/{trace_id}\n",
+        r"https://t.example/#{trace_id}\u0000",
+    ] {
+        let text = format!("[admin]\ntrace_url = \"{wrong}\"").leak();
+        assert_rejected(text, "admin.trace_url", 2, "is not an address");
+    }
+    for right in ["", "http://t.example:1/?q={trace_id}#/{trace_id}"] {
+        from_file(format!("[admin]\ntrace_url = '{right}'").leak()).expect("valid");
+    }
+}
+
+#[test]
 fn invalid_toml_is_located() {
     let error = from_file("[server]\nlisten = \n").expect_err("the value is missing");
     assert_eq!(location(&error), "given.toml:2");

@@ -34,6 +34,15 @@ fn server_needs_one_connection_string() {
 }
 
 #[test]
+fn path_that_names_no_file_is_located() {
+    for text in ["[store]\npath = ''", "[store]\npath = \"a\\u0000b\""] {
+        let error = from_file(text).expect_err("no path");
+        assert_rejected(&error, "store.path", "the path of the database file");
+        assert_eq!(location(&error), "given.toml:2");
+    }
+}
+
+#[test]
 fn connection_string_is_never_printed() {
     let from_file = from_file(SERVER).expect("valid");
     let from_variable = from_variables(&[

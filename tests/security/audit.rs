@@ -90,7 +90,12 @@ fn expect_chain(text: &str) {
     }
     let refused = events
         .iter()
-        .filter(|event| event["event"] == "auth.denied");
+        .filter(|event| event["event"] == "auth.denied")
+        .inspect(|event| {
+            let identity = event["identity"].as_str();
+            assert!(matches!(identity, Some("loud" | "quiet")), "{event}");
+            assert_eq!(event["rpc"], "ClaimBatch", "{event}");
+        });
     assert_eq!(refused.count(), 21, "{text}");
     let summaries = events.iter().filter(|event| event["left_out"].is_u64());
     assert_eq!(summaries.count(), 2, "{text}");

@@ -82,6 +82,36 @@ fn write_pair(folder: &Path, pair: &Signed) {
 }
 
 #[tokio::test]
+async fn expired_certificate_replaces_no_valid_one() {
+    let broker = Broker::start();
+    let own = broker.files.authority.sign(&["spiffe://test/fleet"]);
+    let expired = broker.files.authority.sign(&["localhost", "expired"]);
+    write_pair(broker.files.path(), &expired);
+    broker.process.signal("HUP");
+    wait_until("the expired pair is refused", async || {
+        broker
+            .process
+            .log()
+            .contains("the certificate expired at 2020-01-01")
+    })
+    .await;
+    assert!(broker.serves(&own).await);
+
+    // A broker that starts with it warns, and takes a valid one.
+    let Broker { files, .. } = broker;
+    let settings = files.settings(AUTH);
+    write_pair(files.path(), &expired);
+    let broker = Broker::with_settings(files, &settings);
+    let log = broker.process.log();
+    assert!(log.contains("callers refuse the certificate"), "{log}");
+    assert!(!broker.serves(&own).await);
+    let valid = broker.files.authority.sign(&["localhost"]);
+    write_pair(broker.files.path(), &valid);
+    broker.process.signal("HUP");
+    wait_until("the valid pair is used", async || broker.serves(&own).await).await;
+}
+
+#[tokio::test]
 async fn new_certificate_is_used_and_a_bad_pair_is_not() {
     let broker = Broker::start();
     let own = broker.files.authority.sign(&["spiffe://test/fleet"]);

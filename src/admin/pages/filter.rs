@@ -61,7 +61,7 @@ impl Filter {
         self.fields().any(|(name, _)| name != "state")
     }
 
-    /// Returns the state. The default is dead.
+    /// Returns the state. The default is dead, also for the name of no state, which [`Self::to_proto`] refuses.
     pub(super) fn state(&self) -> ItemState {
         format::state_named(&self.state).unwrap_or(ItemState::Dead)
     }
@@ -71,6 +71,10 @@ impl Filter {
     /// # Errors
     /// A status that names the field.
     pub(super) fn to_proto(&self) -> Result<ItemFilter, Status> {
+        if !self.state.is_empty() && format::state_named(&self.state).is_none() {
+            let problem = format!("state: {:?} is not a state of an item", self.state);
+            return Err(Status::invalid_argument(problem));
+        }
         if !self.keys.is_empty() {
             return Ok(ItemFilter {
                 keys: self.keys.clone(),
@@ -184,6 +188,19 @@ mod tests {
         let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(Filter::of(&fields.collect()), filter);
         assert_eq!(filter.to_proto().expect("a filter").keys, ["1", "2"]);
+    }
+
+    #[test]
+    fn unknown_state_is_refused() {
+        let filter = Filter {
+            state: "bogus".to_owned(),
+            ..Filter::default()
+        };
+        let refused = filter.to_proto().expect_err("refused");
+        assert!(
+            refused.message().starts_with("state: \"bogus\""),
+            "{refused:?}"
+        );
     }
 
     #[test]

@@ -296,7 +296,11 @@ pub(super) async fn pause(viewer: Viewer, Form(form): Form<Pause>) -> Result<Res
     let mode = match &*form.mode {
         "enqueue" => PauseMode::Enqueue,
         "both" => PauseMode::Both,
-        _ => PauseMode::Claims,
+        "claims" => PauseMode::Claims,
+        _ => {
+            let problem = "mode: must be claims, enqueue or both";
+            return Err(Status::invalid_argument(problem).into());
+        }
     };
     let request = PauseQueueRequest {
         queue: form.queue,

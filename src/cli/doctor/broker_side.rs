@@ -2,14 +2,20 @@
 
 use std::time::Duration;
 
+use rustls::pki_types::UnixTime;
+
 use super::finding::{Finding, Verdict};
 use super::part::Part;
 use crate::cli::health::readiness::{self, StoreReadiness};
 use crate::cli::output::format_duration;
 use crate::config::{Config, StoreKind};
+use crate::security::pem::certificates;
+use crate::security::validity::Validity;
 
 /// A broker probes its database when an operation takes longer than this.
 const SLOW_OPERATION: Duration = Duration::from_secs(3);
+/// The time before the end of the certificate from which on it is a warning. The alert `LeaseBrokerCertificateEnds` has the same.
+const CERTIFICATE_WARNING: Duration = Duration::from_secs(7 * 86_400);
 
 /// Runs all checks of this side, at the same time.
 pub(super) async fn check(config: &Config, limit: Duration) -> Vec<Finding> {
@@ -25,8 +31,29 @@ pub(super) async fn check(config: &Config, limit: Duration) -> Vec<Finding> {
         check_admin_port(config, limit)
     );
     findings.extend(database);
+    findings.extend(check_certificate(config));
     findings.push(port);
     findings
+}
+
+/// Reads the certificate of the service. `None`: it speaks no TLS.
+fn check_certificate(config: &Config) -> Option<Finding> {
+    let file = &config.server.tls.as_ref()?.certificate;
+    let pem = std::fs::read(file).map_err(|error| error.to_string());
+    let chain = pem.and_then(|pem| certificates(&pem));
+    let validity = chain.and_then(|chain| Validity::of(&chain[0]));
+    let now = UnixTime::now();
+    let soon = UnixTime::since_unix_epoch(Duration::from_secs(now.as_secs()) + CERTIFICATE_WARNING);
+    let (verdict, detail) = match validity {
+        Err(problem) => (Verdict::Problem, problem),
+        Ok(validity) => match validity.problem(now) {
+            Some(problem) => (Verdict::Problem, problem),
+            None if validity.problem(soon).is_some() => (Verdict::Warning, validity.end()),
+            None => (Verdict::Ok, validity.end()),
+        },
+    };
+    let detail = format!("{}: {detail}", file.display());
+    Some(Finding::broker("certificate", verdict, detail))
 }
 
 /// Asks the broker of this configuration on this host.

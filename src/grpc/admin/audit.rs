@@ -1,6 +1,6 @@
 //! The audit of what operators change.
 
-use lease_broker_model::text::Quoted;
+use lease_broker_model::text::log_field;
 
 use super::caller::AdminCaller;
 use crate::broker::Error;
@@ -18,11 +18,12 @@ pub(super) fn audited<T>(
     if outcome.is_ok() {
         let peer = caller.caller.as_ref().map(|caller| caller.address);
         let peer = peer.map(tracing::field::display);
-        let (identity, queue) = (Quoted(caller.name()), Quoted(queue));
-        let (detail, reason) = (Quoted(detail), Quoted(reason));
+        let (identity, queue) = (log_field(caller.name()), log_field(queue));
+        let (detail, reason) = (log_field(detail), log_field(reason));
         tracing::info!(
             target: "lease_broker::audit",
-            event = "operator.change", peer, %identity, rpc = rpc.name(), %queue, %detail, %reason, "changed by an operator"
+            event = "operator.change", peer, identity = &*identity, rpc = rpc.name(), queue = &*queue, detail = &*detail,
+            reason = &*reason, "changed by an operator"
         );
     }
     outcome
