@@ -453,6 +453,7 @@ impl Polling {
             self.min_interval,
             MINUTE,
         )
+        .map_err(|invalid| invalid.in_conflict_with("polling.min_interval"))
     }
 }
 

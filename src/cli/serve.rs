@@ -123,6 +123,7 @@ impl Serve {
         limit_connections(&mut config)?;
         memory_limit::warn_if_exceeded(&config);
         log_unknown_variables(unknown);
+        warn_of_unused_connection_string(&config);
         let mut terminate = stop_signal(SignalKind::terminate())?;
         let mut interrupt = stop_signal(SignalKind::interrupt())?;
         let pauses = Pauses::watch()
@@ -453,6 +454,18 @@ fn log_span_counts(spans: &SpanCounters) {
         dropped = spans.dropped(),
         "spans at the end"
     );
+}
+
+/// Warns if the configuration has a connection string for SQL Server, and the store is `SQLite`. A file of one may be missing, as
+/// that of the systemd unit.
+fn warn_of_unused_connection_string(config: &Config) {
+    let store = &config.store;
+    if store.kind == StoreKind::Sqlite && store.has_connection_string() {
+        tracing::warn!(
+            path = %store.path.display(),
+            "connection string has no effect: set store.kind = \"mssql\" to use it"
+        );
+    }
 }
 
 /// Logs the environment variables that are probably mistyped.

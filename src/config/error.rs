@@ -12,6 +12,8 @@ pub(super) struct InvalidSetting {
     pub(super) key: String,
     /// Why the value cannot be used, and which values can.
     pub(super) reason: String,
+    /// The key of another setting that the value must fit. `None`: the value is wrong by itself.
+    pub(super) conflict: Option<String>,
 }
 
 impl InvalidSetting {
@@ -19,6 +21,15 @@ impl InvalidSetting {
         Self {
             key: key.into(),
             reason: reason.into(),
+            conflict: None,
+        }
+    }
+
+    /// Names the setting that the value must fit, so that the message has its location too.
+    pub(super) fn in_conflict_with(self, key: impl Into<String>) -> Self {
+        Self {
+            conflict: Some(key.into()),
+            ..self
         }
     }
 

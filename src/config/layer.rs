@@ -42,7 +42,11 @@ impl Layer {
     pub(super) fn parse(name: &str, text: &str) -> Result<Self, ConfigError> {
         let table = text.parse::<Table>().map_err(|error| ConfigError {
             key: String::new(),
-            reason: error.message().to_owned(),
+            reason: match error.message() {
+                // The parser's text is about its own types.
+                text if text.contains("i128") => "the number does not fit into 64 bits".to_owned(),
+                text => text.to_owned(),
+            },
             location: match error.span() {
                 Some(span) => format!("{name}:{}", line_at(text, span.start)),
                 None => name.to_owned(),

@@ -12,8 +12,22 @@ use super::variables::VARIABLE_PREFIX;
 /// A setting that a queue takes from `queue_defaults` is located there. If no layer sets the key, the location is that
 /// of the closest section around it.
 pub(super) fn locate(layers: &[Layer], invalid: InvalidSetting) -> ConfigError {
-    let parts = split_key(layers, &invalid.key);
-    let location = (1..=parts.len()).rev().find_map(|length| {
+    let location =
+        |key: &str| location_of(layers, key).unwrap_or_else(|| "configuration".to_owned());
+    let conflict = invalid
+        .conflict
+        .map(|key| format!("; {key} is set at {}", location(&key)));
+    ConfigError {
+        location: location(&invalid.key),
+        reason: invalid.reason + &conflict.unwrap_or_default(),
+        key: invalid.key,
+    }
+}
+
+/// Returns the location of a key, or of the closest section around it.
+fn location_of(layers: &[Layer], key: &str) -> Option<String> {
+    let parts = split_key(layers, key);
+    (1..=parts.len()).rev().find_map(|length| {
         let path = &parts[..length];
         find(layers, path).or_else(|| {
             let ["queues", _, key @ ..] = path else {
@@ -24,12 +38,7 @@ pub(super) fn locate(layers: &[Layer], invalid: InvalidSetting) -> ConfigError {
             }
             find(layers, &[["queue_defaults"].as_slice(), key].concat())
         })
-    });
-    ConfigError {
-        key: invalid.key,
-        reason: invalid.reason,
-        location: location.unwrap_or_else(|| "configuration".to_owned()),
-    }
+    })
 }
 
 /// Returns the location of a key in the last layer that has it: its value is the one in effect.

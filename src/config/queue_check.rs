@@ -163,7 +163,14 @@ impl QueueConfig {
             max.min(MAX_LEASE),
         )?;
         check_duration(key_path("max_lease_duration"), max, min, MAX_LEASE)?;
-        check_duration(key_path("lease_duration"), default, min, max)?;
+        check_duration(key_path("lease_duration"), default, min, max).map_err(|invalid| {
+            let limit = if default < min {
+                "min_lease_duration"
+            } else {
+                "max_lease_duration"
+            };
+            invalid.in_conflict_with(key_path(limit))
+        })?;
         Ok(LeaseBounds { default, min, max })
     }
 }

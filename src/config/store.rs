@@ -71,6 +71,12 @@ impl StoreKind {
 }
 
 impl Store {
+    /// Returns whether there is a connection string, in the settings or in a file that exists.
+    pub fn has_connection_string(&self) -> bool {
+        let in_settings = !self.connection_string.expose_secret().is_empty();
+        in_settings || self.connection_string_file.exists()
+    }
+
     pub(super) fn check(&self) -> Result<(), InvalidSetting> {
         match self.kind {
             StoreKind::Sqlite => self.check_path()?,

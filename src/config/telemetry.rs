@@ -174,10 +174,11 @@ impl Telemetry {
         for (key, value, max) in [
             ("max_spans_per_second", self.max_spans_per_second, 1_000_000),
             ("queue_size", self.queue_size, 1_000_000),
-            ("batch_size", self.batch_size, self.queue_size),
         ] {
             check_count(format!("telemetry.{key}"), value, max)?;
         }
+        check_count("telemetry.batch_size", self.batch_size, self.queue_size)
+            .map_err(|invalid| invalid.in_conflict_with("telemetry.queue_size"))?;
         for (key, value, min, max) in [
             ("schedule_delay", self.schedule_delay, MILLISECOND, MINUTE),
             ("export_timeout", self.export_timeout, MILLISECOND, MINUTE),
@@ -224,7 +225,7 @@ fn optional_protocol<'de, D: Deserializer<'de>>(
     input: D,
 ) -> Result<Option<OtlpProtocol>, D::Error> {
     #[derive(Deserialize)]
-    #[serde(untagged)]
+    #[serde(untagged, expecting = "expected \"grpc\", \"http/protobuf\" or \"\"")]
     enum Setting {
         Protocol(OtlpProtocol),
         Text(String),

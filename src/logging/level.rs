@@ -79,10 +79,13 @@ impl LogLevel {
         self.handle
             .reload(filter)
             .map_err(|error| error.to_string())?;
+        let is_new = state.current != level;
         level.clone_into(&mut state.current);
         state.until = duration.and_then(|duration| Instant::now().checked_add(duration));
         drop(state);
-        tracing::info!(level, "log level changed");
+        if is_new {
+            tracing::info!(level, "log level changed");
+        }
         Ok(())
     }
 

@@ -85,11 +85,11 @@ mod tests {
         assert_eq!(validity(1970, 2100).problem(now), None);
         assert_eq!(
             validity(2000, 2001).problem(now).as_deref(),
-            Some("the certificate expired at 2001-01-01T00:00:00.000Z")
+            Some("the certificate expired at 2001-01-01T00:00:00Z")
         );
         assert_eq!(
             validity(2100, 9999).problem(now).as_deref(),
-            Some("the certificate is not valid before 2100-01-01T00:00:00.000Z")
+            Some("the certificate is not valid before 2100-01-01T00:00:00Z")
         );
         assert!(Validity::of(&CertificateDer::from(vec![0; 9])).is_err());
     }

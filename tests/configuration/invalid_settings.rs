@@ -196,6 +196,39 @@ fn address_of_traces_is_a_web_address_with_the_id() {
 }
 
 #[test]
+fn setting_that_another_one_excludes_names_both_places() {
+    for (text, key, conflict) in [
+        (
+            "[polling]\nmin_interval = '5s'",
+            "polling.max_interval",
+            "; polling.min_interval is set at ",
+        ),
+        (
+            "[telemetry]\nqueue_size = 5",
+            "telemetry.batch_size",
+            "; telemetry.queue_size is set at ",
+        ),
+        (
+            "[queue_defaults]\nmax_lease_duration = '5s'\n[queues.a]",
+            "queues.a.lease_duration",
+            "; queues.a.max_lease_duration is set at ",
+        ),
+    ] {
+        let error = from_file(text).expect_err(text);
+        assert_eq!(error.key, key, "{error}");
+        let (_, place) = error.reason.split_once(conflict).expect("the other place");
+        assert!(place.ends_with("given.toml:2"), "{error}");
+    }
+}
+
+#[test]
+fn number_that_is_too_large_is_explained() {
+    let error = from_file("[limits]\nmax_items = 99999999999999999999").expect_err("too large");
+    assert_eq!(location(&error), "given.toml:2");
+    assert_eq!(error.reason, "the number does not fit into 64 bits");
+}
+
+#[test]
 fn invalid_toml_is_located() {
     let error = from_file("[server]\nlisten = \n").expect_err("the value is missing");
     assert_eq!(location(&error), "given.toml:2");
