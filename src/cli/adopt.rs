@@ -291,9 +291,10 @@ impl Adopt {
 
     fn no_table(&self, schema: &mut dyn Schema, table: &str) -> CommandError {
         let tables = schema.tables().unwrap_or_default();
-        let tables = match tables.is_empty() {
-            true => "none".to_owned(),
-            false => tables.join(", "),
+        let tables = if tables.is_empty() {
+            "none".to_owned()
+        } else {
+            tables.join(", ")
         };
         // SQL Server hides a table from a login without rights on it.
         CommandError::usage(match self.connection_string_file {

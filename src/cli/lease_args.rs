@@ -124,9 +124,10 @@ pub(super) fn fail_if_lost(
             "{more} items no longer exist; earlier calls may have completed them"
         )),
     }
-    match problems.is_empty() {
-        true => Ok(()),
-        false => Err(CommandError::failed(problems.join("; "))),
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(CommandError::failed(problems.join("; ")))
     }
 }
 

@@ -94,17 +94,22 @@ async fn moved_database_is_unavailable() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn missing_database_is_misconfigured_after_retries() {
-    let missing = Login::Refuse(
-        4060,
-        "Cannot open database \"work\" requested by the login.",
-    );
-    let server = Server::start(Encryption::Unsupported, missing, database::answer).await;
-    let opened = open_with(server.address, LONG_LIMITS, PLAIN)
-        .await
-        .map(|_| ());
-    let error = opened.expect_err("refused");
-    assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
-    assert!(server.count(is_login) > 1);
+    for (number, message) in [
+        (
+            4060,
+            "Cannot open database \"work\" requested by the login.",
+        ),
+        (911, "database \"work\" does not exist"),
+    ] {
+        let missing = Login::Refuse(number, message);
+        let server = Server::start(Encryption::Unsupported, missing, database::answer).await;
+        let opened = open_with(server.address, LONG_LIMITS, PLAIN)
+            .await
+            .map(|_| ());
+        let error = opened.expect_err("refused");
+        assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
+        assert!(server.count(is_login) > 1);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,5 +1,6 @@
 //! The checks of the database: the brokers on it, its clock, and the tables of the queues.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lease_broker_store::{BrokerList, StoreError};
@@ -33,6 +34,7 @@ pub(super) fn check(config: &Config, send: &dyn Fn(Finding)) {
             send("database".to_owned(), Verdict::Ok, "it answers".to_owned());
             check_clock(&list, &send);
             check_brokers(&list, &send);
+            check_settings(&list, &send);
         }
         Err(StoreError::Misconfigured(problem)) => {
             let detail = format!("no broker of this version has used it ({problem})");
@@ -110,5 +112,77 @@ fn check_brokers(list: &BrokerList, send: &Send<'_>) {
             (Verdict::Warning, detail)
         };
         send(format!("broker {}", broker.address), verdict, detail);
+    }
+}
+
+/// Compares the settings of the brokers that run.
+fn check_settings(list: &BrokerList, send: &Send<'_>) {
+    let live: Vec<_> = list.brokers.iter().filter(|one| one.is_live()).collect();
+    let mut reported = BTreeSet::new();
+    for (index, one) in live.iter().enumerate() {
+        for other in &live[..index] {
+            for (queue, settings) in &one.settings {
+                let others = other.settings.get(queue);
+                let differ = others.is_some_and(|others| settings.difference(others).is_some());
+                if differ && reported.insert(queue) {
+                    let detail = format!(
+                        "the brokers {} and {} have different ones: give both the same",
+                        other.address, one.address
+                    );
+                    send(format!("settings of {queue}"), Verdict::Warning, detail);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+
+    use lease_broker_store::{ListedBroker, SettingsHash};
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn broker(address: &str, silence: Duration, rules: &str) -> ListedBroker {
+        let hash = json!({"format": 1, "rows": "a", "rules": rules});
+        let hash: SettingsHash = serde_json::from_value(hash).expect("a hash");
+        ListedBroker {
+            id: Uuid::nil(),
+            address: address.to_owned(),
+            version: "0.2.0".to_owned(),
+            draining: false,
+            silence,
+            ahead: Duration::ZERO,
+            start_time: 0,
+            settings: [("work".to_owned(), hash)].into(),
+            activity: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn brokers_with_different_settings_are_named() {
+        let day = Duration::from_secs(86_000);
+        let brokers = vec![
+            broker("a:1", Duration::ZERO, "x"),
+            broker("b:1", Duration::ZERO, "x"),
+            broker("c:1", Duration::ZERO, "y"),
+            broker("d:1", day, "z"),
+        ];
+        let found = RefCell::new(Vec::new());
+        check_settings(
+            &BrokerList { now: 0, brokers },
+            &|check, verdict, detail| {
+                found.borrow_mut().push((check, verdict, detail));
+            },
+        );
+        let [(check, Verdict::Warning, detail)] = &found.borrow()[..] else {
+            panic!("{found:?}");
+        };
+        assert_eq!(check, "settings of work");
+        assert!(detail.contains("the brokers a:1 and c:1"), "{detail}");
     }
 }

@@ -181,14 +181,13 @@ pub(super) async fn plan(
     let mut steps = Vec::new();
     let existing = Table::read(connection, &queue.table).await?;
     let exists = existing.is_some();
-    let table = if let Some(table) = existing {
-        table
-    } else {
-        let Some((create, table)) = create_table(queue) else {
-            return Err(no_table(connection, queue).await);
-        };
-        steps.push(create);
-        table
+    let table = match (existing, create_table(queue)) {
+        (Some(table), _) => table,
+        (None, Some((create, table))) => {
+            steps.push(create);
+            table
+        }
+        (None, None) => return Err(no_table(connection, queue).await),
     };
     check_managed_columns(queue, &table)?;
     let columns = queue_columns(queue, &table)
@@ -270,11 +269,8 @@ pub(super) async fn plan(
         }
     }
     if !changes.is_empty() && !added.has_tables && !managed {
-        steps.push(step(
-            create_record_purpose(),
-            "create_record",
-            &placeholders,
-        ));
+        let purpose = create_record_purpose();
+        steps.push(step(purpose, "create_record", &placeholders));
     }
     steps.append(&mut changes);
     Ok(steps)

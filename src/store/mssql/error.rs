@@ -194,10 +194,15 @@ pub(super) fn while_connecting(error: &Error) -> StoreError {
 /// Converts the failure of the last login at the start of a store. On Azure SQL, error 4060 can mean a failover, so
 /// logins that it refuses are retried. If it remains, the database does not exist, or the login has no user in it.
 pub(super) fn at_start(error: StoreError) -> StoreError {
-    const CANNOT_OPEN_DATABASE: u32 = 4060;
+    /// 4060 is that of SQL Server, 911 that of Babelfish.
+    const CANNOT_OPEN_DATABASE: [u32; 2] = [4060, 911];
 
     match error {
-        StoreError::Unavailable(outage) if outage.number == Some(CANNOT_OPEN_DATABASE) => {
+        StoreError::Unavailable(outage)
+            if outage
+                .number
+                .is_some_and(|number| CANNOT_OPEN_DATABASE.contains(&number)) =>
+        {
             StoreError::Misconfigured(outage.reason)
         }
         other => other,
