@@ -129,7 +129,7 @@ pub(crate) async fn running_broker_keeps_the_groups_of_its_managed_table<H: Harn
         ..without_groups.clone()
     };
     for other in [&without_groups, &limited, &parallel, &renamed] {
-        let opened = fixture.harness.open(&[other.clone()]).await;
+        let opened = fixture.harness.open(std::slice::from_ref(other)).await;
         let error = opened.err().expect("refused").to_string();
         for part in [spec.group_policy(), other.group_policy(), "a:1".to_owned()] {
             assert!(error.contains(&part), "{error}");

@@ -111,11 +111,6 @@ pub(super) fn claim(
                 fits = leased.is_some();
                 claimed = leased.unwrap_or_default();
             }
-            if let (Some(problem), true) = (statements.refusal(), fits && claimed.items.is_empty())
-            {
-                let rejection = Rejection::of_item(index, None, problem);
-                return Err(StoreError::Rejected(rejection));
-            }
             if let (Some(turn), true) = (&mut turn, fits) {
                 none_ready &= !turn.end_call(found.take(), call, &mut claimed)?;
                 limited = limited.or(claimed.limited);
@@ -234,12 +229,20 @@ impl<'a> ClaimStatements<'a> {
         self.refused.clear();
     }
 
-    /// Returns the reason why the present call cannot lease an item, with the item. `None`: the database has refused none.
-    fn refusal(&self) -> Option<Problem> {
-        self.refused.first().map(|(key, problem)| Problem {
+    /// Returns what the present call gets.
+    ///
+    /// # Errors
+    /// [`StoreError::Rejected`] if it gets no item, and the database did not let it lease one. The error has the key of that item.
+    fn end_call(&self, claimed: Claimed) -> Result<Claimed, StoreError> {
+        let Some((key, problem)) = self.refused.first().filter(|_| claimed.items.is_empty()) else {
+            return Ok(claimed);
+        };
+        let problem = Problem {
             text: format!("item {key} cannot be leased: {}", problem.text),
             ..problem.clone()
-        })
+        };
+        let rejection = Rejection::of_item(self.call_index, None, problem);
+        Err(StoreError::Rejected(rejection))
     }
 
     /// Decides which items the call may lease, and picks from them from now on. Also returns the suspect that waits longest.
@@ -408,7 +411,7 @@ impl<'a> ClaimStatements<'a> {
                 }
             }
         }
-        Ok(Some(claimed))
+        self.end_call(claimed).map(Some)
     }
 
     /// Leases items one after the other, and leaves out those of a run behind one that was refused, or made dead instead. Ends with
@@ -499,7 +502,7 @@ impl<'a> ClaimStatements<'a> {
             claimed.made_dead += usize::from(is_changed);
         }
         self.lease_each(call, fitting, &mut claimed, |_, _| true)?;
-        Ok(claimed)
+        self.end_call(claimed)
     }
 
     /// Makes an item dead that cannot be leased, with a section of `claim.sql`. Returns whether the section has changed it.
