@@ -150,6 +150,8 @@ pub struct Broker {
     differing_queues: Arc<AtomicUsize>,
     /// Whether a broker of another version runs.
     other_version_runs: Arc<AtomicBool>,
+    /// Cancelled when another broker stands for this process.
+    handed_over: CancellationToken,
     /// Cancelled when the broker stops giving leases.
     draining: CancellationToken,
     /// Cancelled when the reapers and the probes of the store must end.
@@ -314,6 +316,7 @@ impl Broker {
             differing_queues: Arc::default(),
             other_version_runs: Arc::default(),
             secret_reader,
+            handed_over: CancellationToken::new(),
             draining: CancellationToken::new(),
             stop,
             reaper_starts: Arc::new(Semaphore::new(reaper::CONCURRENT_STARTS)),
@@ -564,7 +567,7 @@ impl Broker {
             broker: identity.id,
             drain: self.told_to_drain.clone(),
         };
-        self.tasks.spawn(runner.run(self.stop.clone()));
+        self.spawn_until_handed_over(runner.run(self.stop.clone()));
         let names = self.operator.queue_names().map(str::to_owned).collect();
         let meter = ActivityMeter::new(self.metrics.clone(), names);
         let instances = Instances::new(
@@ -579,7 +582,24 @@ impl Broker {
             ),
             (meter, self.activity_history.clone()),
         );
-        self.tasks.spawn(instances.run(self.stop.clone()));
+        self.spawn_until_handed_over(instances.run(self.stop.clone()));
+    }
+
+    fn spawn_until_handed_over(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let handed_over = self.handed_over.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                // First, so that the drain that follows is not announced as that of the process.
+                biased;
+                () = handed_over.cancelled() => {}
+                () = work => {}
+            }
+        });
+    }
+
+    /// Ends the work of [`Broker::announce`], because another broker of this process does it under the same identity.
+    pub fn hand_over(&self) {
+        self.handed_over.cancel();
     }
 
     /// Returns the number of queues whose settings differ from those of another broker that runs now. It is 0 unless

@@ -28,7 +28,7 @@ pub use self::span_counters::SpanCounters;
 
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lease_broker_model::queue::QueueSpec;
 use opentelemetry::metrics::{Meter, MeterProvider as _};
@@ -68,15 +68,20 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Starts the metrics of a process, and what exports metrics and spans. `log`: the counters of the process's log.
+    /// Starts the metrics of a process, and what exports metrics and spans. `log`: the counters of the process's log. `process`: its
+    /// random id, and the time at which it started.
     ///
     /// Must be called inside a tokio runtime. A collector is not asked for anything here.
     ///
     /// # Errors
     /// A message that names the setting, if an exporter cannot be built.
-    pub fn start(config: &Config, log: &LogCounters) -> Result<Self, String> {
+    pub fn start(
+        config: &Config,
+        log: &LogCounters,
+        process: (Uuid, Instant),
+    ) -> Result<Self, String> {
         let settings = &config.telemetry;
-        let instance_id = Uuid::new_v4();
+        let (instance_id, start) = process;
         let registry = Registry::new();
         let exporter = opentelemetry_prometheus::exporter()
             .with_registry(registry.clone())
@@ -120,7 +125,7 @@ impl Telemetry {
             }
         };
         let meter = provider.meter_with_scope(span_data::scope());
-        process_instruments::register(&meter);
+        process_instruments::register(&meter, start);
         log_instruments::register(&meter, log);
         let weak_queue = export_queue.as_ref().map_or_else(Weak::new, Arc::downgrade);
         span_instruments::register(&meter, &span_counters, &weak_queue, log);
@@ -155,21 +160,24 @@ impl Telemetry {
         &self.span_counters
     }
 
-    /// Sends what is left, for at most `telemetry.flush_timeout`. Later spans are dropped and counted.
-    pub async fn close(&self) {
+    /// Sends the metrics to the collector once more, for at most `telemetry.flush_timeout`, and then no more. Others can then send
+    /// metrics of the same process.
+    pub async fn stop_metrics(&self) {
         let push = self.metric_push.lock();
         let push = push.unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(push) = push {
+            push.stop(self.flush_timeout).await;
+        }
+    }
+
+    /// Sends what is left, for at most `telemetry.flush_timeout`. Later spans are dropped and counted.
+    pub async fn close(&self) {
         let spans = async {
             if let Some(export_queue) = &self.export_queue {
                 export_queue.close(self.flush_timeout).await;
             }
         };
-        let metrics = async {
-            if let Some(push) = push {
-                push.stop(self.flush_timeout).await;
-            }
-        };
-        tokio::join!(spans, metrics);
+        tokio::join!(spans, self.stop_metrics());
     }
 
     /// Returns the observers that take the broker's measurements and spans.
@@ -199,7 +207,7 @@ impl Telemetry {
         security_instruments::register(&self.meter(), security);
     }
 
-    /// Returns the id of this process, random at each start. Metrics carry it as `service.instance.id`.
+    /// Returns the id of this process. Metrics carry it as `service.instance.id`.
     pub fn instance_id(&self) -> Uuid {
         self.instance_id
     }

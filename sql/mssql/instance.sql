@@ -18,7 +18,7 @@ SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTE
 DECLARE @now datetime2(3) = SYSUTCDATETIME(), @id uniqueidentifier = CONVERT(uniqueidentifier, @P1);
 UPDATE lease_broker_generation SET generation = generation + 1;
 SELECT e.fence AS lb_f, g.generation AS lb_n FROM lease_broker_epoch AS e CROSS JOIN lease_broker_generation AS g;
-UPDATE lease_broker_instance SET seen_time = @now, draining = @P4, activity = @P8 WHERE id = @id;
+UPDATE lease_broker_instance SET seen_time = @now, draining = @P4, settings = @P5, activity = @P8 WHERE id = @id;
 IF @@ROWCOUNT = 0
     INSERT lease_broker_instance (id, version, address, start_time, seen_time, draining, settings, activity)
     VALUES (@id, @P2, @P3, @now, @now, @P4, @P5, @P8);

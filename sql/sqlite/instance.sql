@@ -12,7 +12,8 @@
 -- :: announce
 INSERT INTO lease_broker_instance (id, version, address, start_time, seen_time, draining, settings, activity)
 VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?6, ?7)
-ON CONFLICT (id) DO UPDATE SET seen_time = excluded.seen_time, draining = excluded.draining, activity = excluded.activity
+ON CONFLICT (id) DO UPDATE SET seen_time = excluded.seen_time, draining = excluded.draining, settings = excluded.settings,
+    activity = excluded.activity
 
 -- :: forget
 DELETE FROM lease_broker_instance WHERE seen_time < ?1

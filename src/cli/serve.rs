@@ -7,7 +7,7 @@ mod service_manager;
 
 use std::net::TcpListener;
 use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use clap::Args;
 use futures_util::future::{LocalBoxFuture, OptionFuture};
@@ -16,6 +16,7 @@ use lease_broker_store::QueueIndex;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
+use uuid::Uuid;
 
 use self::layers::{Drained, Layers, Parts};
 use self::reload::Way;
@@ -118,6 +119,7 @@ impl Serve {
         lease_operations: LeaseOperations,
     ) -> Result<(), CommandError> {
         let started = SystemTime::now();
+        let process = (Uuid::new_v4(), Instant::now());
         let mut hangup = stop_signal(SignalKind::hangup())?;
         let security = Security::open(&config).map_err(CommandError::usage)?;
         limit_connections(&mut config)?;
@@ -128,7 +130,7 @@ impl Serve {
         let mut interrupt = stop_signal(SignalKind::interrupt())?;
         let pauses = Pauses::watch()
             .map_err(|error| CommandError::io(format!("cannot start a thread: {error}")))?;
-        let telemetry = start_telemetry(&config, logging, &pauses, &security)?;
+        let telemetry = start_telemetry(&config, logging, process, &pauses, &security)?;
         log_otel_variables(&config.telemetry.otel_variables);
         // Opened before the store, so that it can report that the broker is starting.
         let started_broker = Arc::default();
@@ -189,7 +191,7 @@ impl Serve {
                 Some(opened) = opened => {
                     opening = None;
                     let started_layers = opened.and_then(|(parts, changes)| {
-                        let telemetry = start_telemetry(&parts.config, logging, &pauses, &parts.security)?;
+                        let telemetry = start_telemetry(&parts.config, logging, process, &pauses, &parts.security)?;
                         let new = Layers::start(parts, telemetry, &listener, lease_operations)?;
                         Ok((new, changes))
                     });
@@ -319,10 +321,12 @@ fn end(drained: &Drained) -> Result<(), CommandError> {
 fn start_telemetry(
     config: &Config,
     logging: &Logging,
+    process: (Uuid, Instant),
     pauses: &Arc<Pauses>,
     security: &Security,
 ) -> Result<Arc<Telemetry>, CommandError> {
-    let telemetry = Telemetry::start(config, &logging.counters).map_err(CommandError::usage)?;
+    let telemetry = Telemetry::start(config, &logging.counters, process);
+    let telemetry = telemetry.map_err(CommandError::usage)?;
     telemetry.observe_pauses(pauses.clone());
     telemetry.observe_security(security);
     Ok(Arc::new(telemetry))

@@ -13,8 +13,8 @@ pub(super) fn register_pauses(meter: &Meter, pauses: Arc<Pauses>) {
     PAUSES.counter(meter, move |observer| observer.observe(pauses.count(), &[]));
 }
 
-/// Registers the instruments. The uptime counts from now.
-pub(super) fn register(meter: &Meter) {
+/// Registers the instruments. `start`: the time at which the process started.
+pub(super) fn register(meter: &Meter, start: Instant) {
     meter
         .f64_observable_counter(CPU_TIME.name)
         .with_unit(CPU_TIME.unit)
@@ -25,7 +25,6 @@ pub(super) fn register(meter: &Meter) {
             }
         })
         .build();
-    let start = Instant::now();
     UPTIME.seconds(meter, move |observer| {
         observer.observe(start.elapsed().as_secs_f64(), &[]);
     });

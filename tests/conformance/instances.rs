@@ -43,6 +43,7 @@ pub(crate) async fn other_processes_are_listed_as_they_announced_themselves<H: H
         std::slice::from_ref(&second)
     );
     first.draining = true;
+    first.settings.clear();
     announce(&fixture, &first).await;
     assert_eq!(announce(&other, &second).await, [first]);
 }

@@ -1,6 +1,9 @@
 //! Identities, roles, limits and queues that change while the broker runs.
 
-use lease_broker_proto::Outcome;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use lease_broker_proto::{ListBrokersRequest, Outcome};
 use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
 
@@ -104,6 +107,14 @@ async fn roles_and_limits_change_on_an_open_connection() {
     .await;
 }
 
+/// Returns the time since the process started, in seconds.
+fn uptime(admin: SocketAddr) -> f64 {
+    let metrics = get(admin, "/metrics").body;
+    let mut lines = metrics.lines();
+    let uptime = lines.find_map(|line| line.strip_prefix("process_uptime_seconds "));
+    uptime.expect("a metric").parse().expect("a number")
+}
+
 #[tokio::test]
 async fn added_queue_is_served_and_no_lease_is_lost() {
     let mut broker = Broker::start_with(ANYONE);
@@ -111,6 +122,16 @@ async fn added_queue_is_served_and_no_lease_is_lost() {
     let client = Client::new(broker.channel(), "work");
     client.enqueue(&["a"]).await;
     let lease = client.claim_one().await;
+    let listed = async || {
+        let mut admin = client.admin.clone();
+        let listed = admin.list_brokers(ListBrokersRequest {}).await;
+        listed.expect("listed").into_inner().brokers
+    };
+    wait_until("the broker is listed", async || listed().await.len() == 1).await;
+    let [first] = &listed().await[..] else {
+        panic!("one broker");
+    };
+    let (uptime, since) = (uptime(admin), Instant::now());
 
     let queues = format!(
         "{QUEUE}max_attempts = 7\n[queues.more]\nmanaged_columns = {{ payload = 'text' }}\n"
@@ -126,6 +147,22 @@ async fn added_queue_is_served_and_no_lease_is_lost() {
     assert_eq!(done[0].outcome(), Outcome::Applied);
     let shown = get(admin, "/debug/queues").body;
     assert!(shown.contains("\"max_attempts\":7"), "{shown}");
+    // One process is one broker.
+    let [now] = &listed().await[..] else {
+        panic!("one broker: {:?}", listed().await);
+    };
+    assert_eq!(
+        (&now.broker_id, now.start_time),
+        (&first.broker_id, first.start_time)
+    );
+    assert!(now.is_self && now.is_live && !now.is_draining, "{now:?}");
+    let log = broker.process.log();
+    assert!(!log.contains("another broker"), "{log}");
+    let elapsed = since.elapsed().as_secs_f64();
+    assert!(
+        self::uptime(admin) >= uptime + elapsed,
+        "the process started again"
+    );
     let metrics = get(admin, "/metrics").body;
     let enqueued = "lease_broker_item_enqueued_total{lease_broker_queue_name=\"more\"} 1";
     assert!(metrics.contains(enqueued), "{metrics}");

@@ -109,9 +109,11 @@ impl Layers {
     }
 
     /// Does the same for layers that others have replaced on the same port. New connections reach those, so no load balancer
-    /// has to notice it first.
+    /// has to notice it first. Only the others stand for the process, in the list of brokers and at a collector.
     pub(super) async fn give_way(self) -> Drained {
-        let all_finished = self.server.give_way().await;
+        self.broker.hand_over();
+        let (all_finished, ()) =
+            tokio::join!(self.server.give_way(), self.telemetry.stop_metrics());
         stop(self.broker, self.telemetry, all_finished).await
     }
 }

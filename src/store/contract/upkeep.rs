@@ -65,7 +65,7 @@ pub trait Upkeep: Send + Sync + 'static {
         duration: Duration,
     ) -> Result<RetentionTurn, StoreError>;
 
-    /// Lists a broker process as running now, and deletes the rows of processes that have not been listed for a day. Returns the
+    /// Lists a broker process as running now, with its present settings and activity, and deletes the rows of processes that have not been listed for a day. Returns the
     /// other processes that were listed within the last 15 s.
     async fn announce(&self, instance: Arc<Instance>) -> Result<Vec<Instance>, StoreError>;
 
