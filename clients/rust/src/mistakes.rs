@@ -353,3 +353,49 @@ async fn empty_token_file_is_read_again() {
     assert_eq!(token.get(false).await.as_deref(), Ok("known"));
     std::fs::remove_file(&file).expect("the file");
 }
+
+/// Starts a worker for two items whose handlers run on a runtime of their own.
+fn start_on(
+    address: SocketAddr,
+    runtime: &tokio::runtime::Runtime,
+    on_event: impl Fn(&Event) + Send + Sync + 'static,
+) -> RunningWorker {
+    let _guard = runtime.enter();
+    let worker = Worker::new(address.to_string(), "work");
+    worker
+        .concurrency(2)
+        .on_event(on_event)
+        .start(|_, _| std::future::pending())
+        .expect("a worker")
+}
+
+fn count(worker: &RunningWorker, name: EventName) -> u64 {
+    let counters = worker.counters();
+    let found = counters.iter().find(|(counted, _)| *counted == name);
+    found.expect("a counter").1
+}
+
+#[tokio::test]
+async fn worker_whose_runtime_has_ended_releases_its_items() {
+    for is_running in [true, false] {
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        let (send, mut started) = tokio::sync::mpsc::unbounded_channel();
+        let observer = move |event: &Event| {
+            if event.name == EventName::Started {
+                let _ = send.send(());
+            }
+        };
+        let worker = start_on(Broker::default().serve(), &runtime, observer);
+        if is_running {
+            started.recv().await.expect("a handler");
+            started.recv().await.expect("a handler");
+        }
+        runtime.shutdown_background();
+        let ended = tokio::time::timeout(Duration::from_secs(10), worker.wait());
+        let error = ended.await.expect("an end").expect_err("no runtime");
+        let text = "the tokio runtime of the handlers has ended";
+        assert_eq!(error.to_string(), text);
+        assert_eq!(count(&worker, EventName::Released), 2);
+        assert!(!worker.health());
+    }
+}

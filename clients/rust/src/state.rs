@@ -407,6 +407,17 @@ impl Shared {
         Some(run)
     }
 
+    /// Releases the items of a run whose task was dropped, because the runtime of the handlers has ended. The worker stops: it
+    /// cannot run a handler any more.
+    pub(super) fn end_dropped(&mut self, number: RunNumber) -> Option<Run> {
+        self.claims = Claims::Stopped;
+        let items = self.runs.get(&number)?.items.clone();
+        let released = |item: &Item| Ending::released(item.lease(), None);
+        let run = self.end(number, items.iter().map(released).collect());
+        self.signals.changed.notify_one();
+        run
+    }
+
     /// Passes an ending to the settler, unless the lease has ended already.
     pub(super) fn settle(&mut self, ending: Ending) {
         if let Some(lease) = self.held.get_mut(&ending.lease)

@@ -88,7 +88,15 @@ impl Calls {
                 return grace;
             }
             let grace = self.state.options.grace;
-            if self.state.lock().is_finished() {
+            let (is_finished, claims) = {
+                let shared = self.state.lock();
+                (shared.is_finished(), shared.claims)
+            };
+            if claims == Claims::Stopped {
+                let text = "the tokio runtime of the handlers has ended";
+                self.control.fail(text, grace);
+            }
+            if is_finished || claims == Claims::Stopped {
                 return grace;
             }
             tokio::select! {
@@ -130,8 +138,9 @@ impl Calls {
 const FAR: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 impl Control {
-    /// Ends the worker because of a bug.
+    /// Ends the worker because it cannot go on.
     fn fail(&self, text: &str, grace: Duration) {
+        tracing::error!(error = text, "worker stops");
         self.set_error(WorkerError::Internal(text.to_owned()));
         self.request_stop(grace);
     }

@@ -93,7 +93,8 @@ impl Worker {
     }
 
     /// Starts the worker, for programs that handle signals themselves. Must be called on a tokio runtime, which then runs
-    /// the handlers.
+    /// the handlers. If the runtime ends before the worker, the worker releases its items and ends with
+    /// [`WorkerError::Internal`].
     ///
     /// # Errors
     /// An option is malformed.
