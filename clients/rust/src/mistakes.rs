@@ -399,3 +399,34 @@ async fn worker_whose_runtime_has_ended_releases_its_items() {
         assert!(!worker.health());
     }
 }
+
+struct PanicsInDrop;
+
+impl Drop for PanicsInDrop {
+    fn drop(&mut self) {
+        panic!("dropped");
+    }
+}
+
+#[tokio::test]
+async fn panic_in_a_drop_fails_the_item() {
+    for (runs_on, text) in [(true, "time limit of 0.01 s"), (false, "panic: unknown")] {
+        let broker = Broker::default();
+        let worker = Worker::new(broker.serve().to_string(), "work")
+            .max_items(1)
+            .time_limit(Duration::from_millis(10))
+            .stuck_after(Duration::from_millis(10))
+            .start(move |_, _| async move {
+                let local = PanicsInDrop;
+                if runs_on {
+                    std::future::pending::<()>().await;
+                }
+                std::panic::panic_any(local)
+            })
+            .expect("a worker");
+        let ended = tokio::time::timeout(Duration::from_secs(10), worker.wait());
+        ended.await.expect("an end").expect("no error");
+        let failures = broker.failures.lock().expect("no panic").clone();
+        assert_eq!(failures[0].error_message, text);
+    }
+}

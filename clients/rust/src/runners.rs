@@ -122,16 +122,18 @@ fn run(guard: Guard, handler: Next, start: Start) -> impl Future<Output = ()> {
             ..
         } = start;
         let context = Context::new(cancellation.clone());
-        let call = async { handler.run(items.to_vec(), context).await };
-        let call = AssertUnwindSafe(call).catch_unwind();
-        let outcome = match Abortable::new(call, drops).await {
+        // The handler's future is dropped within the outer one, because its drop can panic too.
+        let call = async {
+            let call = async { handler.run(items.to_vec(), context).await };
+            Abortable::new(call, drops).await
+        };
+        let outcome = match AssertUnwindSafe(call).catch_unwind().await {
             Ok(Ok(outcome)) => outcome,
-            Ok(Err(panic)) => {
-                let text = panic_text(panic.as_ref());
-                tracing::error!(panic = text, "handler panicked");
-                Err(HandlerError::failed(format!("panic: {text}")))
-            }
-            Err(Aborted) => {
+            Err(panic) => Err(HandlerError::failed(format!(
+                "panic: {}",
+                panic_text(panic)
+            ))),
+            Ok(Err(Aborted)) => {
                 let cause = cancellation.cause().unwrap_or(Cause::Shutdown);
                 Err(Cancelled { cause }.into())
             }
@@ -181,8 +183,17 @@ fn log_failures(items: &[Item], endings: &[Ending]) {
     }
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("unknown")
+/// Returns the text of a panic. A value of a type that is not a text is not dropped, because its drop can panic.
+fn panic_text(panic: Box<dyn Any + Send>) -> String {
+    let panic = match panic.downcast::<String>() {
+        Ok(text) => return *text,
+        Err(panic) => panic,
+    };
+    match panic.downcast::<&str>() {
+        Ok(text) => (*text).to_owned(),
+        Err(panic) => {
+            std::mem::forget(panic);
+            "unknown".to_owned()
+        }
+    }
 }
