@@ -146,8 +146,8 @@ impl Work {
         }
         let credentials = self.credentials.of_worker(&self.address)?;
         let mut broker = self.credentials.variables();
-        broker.push((client_args::ADDRESS, self.address.clone().into()));
-        let mut worker = Worker::new(self.address, self.queue.clone())
+        broker.push((client_args::ADDRESS, self.address.into()));
+        let mut worker = Worker::new(addresses.authorities(), self.queue.clone())
             .credentials(credentials)
             .groups(self.groups)
             .concurrency(self.concurrency)

@@ -3,6 +3,7 @@
 //! Each broker has a channel of its own, and calls use the brokers in turn. tonic's own balancer is not used: it prefers
 //! the broker that answers fastest, which is the one that refuses every call.
 
+use std::net::Ipv6Addr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -54,9 +55,10 @@ impl Addresses {
             let name = part
                 .strip_prefix("dns:")
                 .map(|name| name.trim_start_matches('/'));
-            let schemes = ["http://", "https://"];
-            let plain = schemes.iter().find_map(|scheme| part.strip_prefix(scheme));
-            let authority = name.or(plain).unwrap_or(part).to_owned();
+            let authority = name.unwrap_or(part).to_owned();
+            if !is_host_and_port(&authority) {
+                return Err(malformed(part));
+            }
             addresses
                 .credentials
                 .check(host(&authority))
@@ -69,10 +71,7 @@ impl Addresses {
         }
         let count = addresses.authorities.len() + usize::from(addresses.name.is_some());
         if count == 0 || (addresses.name.is_some() && count > 1) {
-            let text = format!(
-                "the address {text:?} is not host:port, a list of host:port, or one dns:///host:port"
-            );
-            return Err(WorkerError::Options(text));
+            return Err(malformed(text));
         }
         Ok(addresses)
     }
@@ -103,6 +102,29 @@ impl Addresses {
             .http2_keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT))
     }
+}
+
+fn malformed(address: &str) -> WorkerError {
+    let hint = if address.starts_with("http") {
+        "; leave the scheme out: Credentials::tls turns TLS on"
+    } else {
+        ""
+    };
+    WorkerError::Options(format!(
+        "the address {address:?} is not host:port, a list of host:port, or one dns:///host:port{hint}"
+    ))
+}
+
+/// Returns whether a text is a name, an IPv4 address or an IPv6 address in brackets, followed by a port.
+fn is_host_and_port(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else {
+        return false;
+    };
+    let ip = host.strip_prefix('[').and_then(|ip| ip.strip_suffix(']'));
+    let is_name = |host: &str| !host.contains(|c: char| c.is_whitespace() || ":/@[]".contains(c));
+    let is_host = ip.map_or_else(|| is_name(host), |ip| ip.parse::<Ipv6Addr>().is_ok());
+    let is_port = port.bytes().all(|byte| byte.is_ascii_digit());
+    is_host && !host.is_empty() && is_port && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
 /// Returns the host of `host:port`.
@@ -308,6 +330,66 @@ impl Brokers {
                 self.addresses.credentials = old;
                 tracing::warn!(%error, "the old certificates are used");
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(address: &str, credentials: Credentials) -> String {
+        let refused = Addresses::parse(address, credentials).err();
+        refused.map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn malformed_address_is_refused() {
+        for address in [
+            "",
+            "localhost",
+            "localhost:",
+            ":1",
+            "localhost:abc",
+            "localhost:+1",
+            "localhost:0",
+            "localhost:99999",
+            "::1:1",
+            "[localhost]:1",
+            "a@localhost:1",
+            "localhost:1/path",
+            "dns:///localhost:1,localhost:2",
+            "localhost:1,dns:///localhost:2",
+        ] {
+            let refused = refusal(address, Credentials::plaintext_anywhere());
+            assert!(refused.contains("is not host:port"), "{address}: {refused}");
+        }
+        for address in ["https://localhost:1", "http://localhost:1"] {
+            let refused = refusal(address, Credentials::plaintext());
+            assert!(
+                refused.contains("Credentials::tls turns TLS on"),
+                "{refused}"
+            );
+        }
+    }
+
+    #[test]
+    fn plaintext_needs_an_address_of_this_machine() {
+        for address in [
+            "localhost:1",
+            "LOCALHOST:1",
+            "127.0.0.2:1",
+            "[::1]:1",
+            "dns:///localhost:1",
+        ] {
+            assert_eq!(refusal(address, Credentials::plaintext()), "");
+        }
+        for address in ["localhost.example:1", "10.0.0.1:1", "127.0.0.1:1,[::2]:1"] {
+            let refused = refusal(address, Credentials::plaintext());
+            assert!(
+                refused.contains("not an address of this machine"),
+                "{refused}"
+            );
         }
     }
 }
