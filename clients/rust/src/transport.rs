@@ -83,7 +83,9 @@ impl Addresses {
 
     /// Returns the endpoint of a broker. `authority` is its host and port, `name` the host and port of its certificate.
     fn endpoint(&self, authority: &str, name: &str) -> Result<Endpoint, WorkerError> {
+        let malformed = |cause: &str| WorkerError::Options(format!("address {authority}: {cause}"));
         let tls = self.credentials.tls_config(host(name));
+        let tls = tls.map_err(|cause| malformed(&cause))?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         let endpoint = Endpoint::from_shared(format!("{scheme}://{authority}"));
         let endpoint = endpoint.and_then(|endpoint| match tls {
@@ -94,8 +96,7 @@ impl Addresses {
         let endpoint = endpoint.and_then(|endpoint| endpoint.user_agent(agent));
         let endpoint = endpoint.map_err(|error| {
             let cause = std::error::Error::source(&error).map(ToString::to_string);
-            let cause = cause.unwrap_or_else(|| error.to_string());
-            WorkerError::Options(format!("address {authority}: {cause}"))
+            malformed(&cause.unwrap_or_else(|| error.to_string()))
         })?;
         Ok(endpoint
             .connect_timeout(CONNECT_TIMEOUT)
@@ -337,6 +338,7 @@ impl Brokers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::credentials::TlsFiles;
 
     fn refusal(address: &str, credentials: Credentials) -> String {
         let refused = Addresses::parse(address, credentials).err();
@@ -391,5 +393,50 @@ mod tests {
                 "{refused}"
             );
         }
+    }
+
+    const PEM: &str = "\
+-----BEGIN CERTIFICATE-----\n\
+MIIBbzCCARWgAwIBAgIUU1mI9amCem/B80vv2LeBt7BnyskwCgYIKoZIzj0EAwIw\n\
+DDEKMAgGA1UEAwwBYTAgFw0yNjExMjcxMjQ3MDFaGA8yMTI2MTEwMzEyNDcwMVow\n\
+DDEKMAgGA1UEAwwBYTBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABJ8fZeq5kTem\n\
+qjpihNHw6kA7MMvSJuRKvKAGg4eihmCdW6U1crd2uWrY0v8AeLtbG8dWsAwoUWA4\n\
+uTEZ1HI6Q0CjUzBRMB0GA1UdDgQWBBTDxgerEgj0lxhbaNJHqiY5TVHocjAfBgNV\n\
+HSMEGDAWgBTDxgerEgj0lxhbaNJHqiY5TVHocjAPBgNVHRMBAf8EBTADAQH/MAoG\n\
+CCqGSM49BAMCA0gAMEUCIQD/0XoTPeFxJLMRJ+QKEsbuEtgLKWgg6934slTz9geX\n\
+RQIgESMNBfcgwuh2rSHVxKRsdVucnLpCS/jTwRCqxGEfwI4=\n\
+-----END CERTIFICATE-----";
+
+    #[tokio::test]
+    async fn malformed_certificates_do_not_replace_the_old_ones() {
+        let file = std::env::temp_dir().join(format!("ca-{}", std::process::id()));
+        std::fs::write(&file, PEM).expect("a file");
+        let files = TlsFiles {
+            ca: Some(file.clone()),
+            ..TlsFiles::default()
+        };
+        let credentials = Credentials::tls_files(files);
+        let addresses = Addresses::parse("broker.example:1", credentials.clone());
+        let transport = Transport::new(addresses.expect("a certificate"));
+        transport.route().await.expect("a connection");
+        let half = &PEM[..PEM.len() / 2];
+        for (text, generation) in [
+            ("", 0),
+            ("garbage", 0),
+            (half, 0),
+            (PEM, 0),
+            (&format!("{PEM}\n"), 1),
+        ] {
+            std::fs::write(&file, text).expect("a file");
+            {
+                let mut brokers = transport.lock();
+                brokers.read_at -= FILE_INTERVAL;
+            }
+            let route = transport.route().await.expect("a connection");
+            assert_eq!(route.generation, generation, "{text}");
+            let is_refused = !refusal("broker.example:1", credentials.clone()).is_empty();
+            assert_eq!(is_refused, !text.starts_with(PEM), "{text}");
+        }
+        std::fs::remove_file(&file).expect("the file");
     }
 }
