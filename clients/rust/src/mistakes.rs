@@ -275,7 +275,7 @@ async fn endless_times_of_the_options_are_no_limits() {
 async fn batch_error_of_another_item_fails_the_batch() {
     let broker = Broker::default();
     let worker = Worker::new(broker.serve().to_string(), "work")
-        .max_items(1)
+        .max_items(2)
         .start_batches(2, |_, _| async {
             let mut done = BatchDone::new();
             done.fail(&Item::of_row("1", Row::new()), Retry::new("refused"));
@@ -428,5 +428,20 @@ async fn panic_in_a_drop_fails_the_item() {
         ended.await.expect("an end").expect("no error");
         let failures = broker.failures.lock().expect("no panic").clone();
         assert_eq!(failures[0].error_message, text);
+    }
+}
+
+#[tokio::test]
+async fn max_items_counts_the_items_of_batches() {
+    for items in [1, 2] {
+        let broker = Broker::default();
+        let worker = Worker::new(broker.serve().to_string(), "work")
+            .concurrency(3)
+            .max_items(items)
+            .start_batches(2, |_, _| async { Ok(BatchDone::new()) })
+            .expect("a worker");
+        worker.wait().await.expect("all items are settled");
+        assert_eq!(*broker.claims.lock().expect("no panic"), 1);
+        assert_eq!(count(&worker, EventName::Completed), items as u64);
     }
 }
