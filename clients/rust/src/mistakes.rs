@@ -272,21 +272,27 @@ async fn endless_times_of_the_options_are_no_limits() {
 }
 
 #[tokio::test]
-async fn batch_error_of_another_item_fails_the_batch() {
-    let broker = Broker::default();
-    let worker = Worker::new(broker.serve().to_string(), "work")
-        .max_items(2)
-        .start_batches(2, |_, _| async {
-            let mut done = BatchDone::new();
-            done.fail(&Item::of_row("1", Row::new()), Retry::new("refused"));
-            Ok(done)
-        })
-        .expect("a worker");
-    worker.wait().await.expect("all items are settled");
-    let failures = broker.failures.lock().expect("no panic").clone();
-    assert_eq!(failures.len(), 2);
-    let text = "Error: the results name an item that is not in this batch: pass the items that the handler was given";
-    assert_eq!(failures[0].error_message, text);
+async fn batch_result_of_another_item_fails_the_batch() {
+    for fails in [true, false] {
+        let broker = Broker::default();
+        let worker = Worker::new(broker.serve().to_string(), "work")
+            .max_items(2)
+            .start_batches(2, move |_, _| async move {
+                let (mut done, item) = (BatchDone::new(), Item::of_row("1", Row::new()));
+                if fails {
+                    done.fail(&item, Retry::new("refused"));
+                } else {
+                    done.complete(&item, Done::new());
+                }
+                Ok(done)
+            })
+            .expect("a worker");
+        worker.wait().await.expect("all items are settled");
+        let failures = broker.failures.lock().expect("no panic").clone();
+        assert_eq!(failures.len(), 2);
+        let text = "Error: the results name an item that is not in this batch: pass the items that the handler was given";
+        assert_eq!(failures[0].error_message, text);
+    }
 }
 
 #[tokio::test]

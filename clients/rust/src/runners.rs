@@ -35,7 +35,11 @@ where
         Box::pin(async move {
             let mut outcome = BatchDone::new();
             if let Some((item, call)) = call {
-                outcome.complete(&item, call.await?);
+                let done = call.await?;
+                // An item without a result is completed too, without an allocation.
+                if !done.is_plain() {
+                    outcome.complete(&item, done);
+                }
             }
             Ok(outcome)
         })
