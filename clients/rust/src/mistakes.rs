@@ -387,6 +387,7 @@ async fn worker_whose_runtime_has_ended_releases_its_items() {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         let (send, mut started) = tokio::sync::mpsc::unbounded_channel();
         let observer = move |event: &Event| {
+            assert_eq!(event.queue, "work");
             if event.name == EventName::Started {
                 let _ = send.send(());
             }

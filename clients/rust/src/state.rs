@@ -174,7 +174,7 @@ impl State {
         drop(shared);
         for effect in effects {
             match effect {
-                Effect::Emit(event) => self.events.emit(&event),
+                Effect::Emit(event) => self.events.emit(event),
                 Effect::Cancel(cancellation, cause) => cancellation.cancel(cause),
                 Effect::Drop(cancellation) => cancellation.drop_handler(),
             }

@@ -45,7 +45,7 @@ impl Calls {
         let grace = self.wait_for_stop(&mut pollers).await;
 
         let state = &self.state;
-        state.events.emit(&Event::new(EventName::Stopping));
+        state.events.emit(Event::new(EventName::Stopping));
         state.update(|shared| shared.claims = Claims::Stopped);
         let settle_until =
             Instant::now() + grace.saturating_add(CANCEL_GRACE + SETTLE_GRACE).min(FAR);
@@ -77,7 +77,7 @@ impl Calls {
         let _ = released.await;
         self.poller.release_abandoned(true).await;
         signals.abort();
-        state.events.emit(&Event::new(EventName::Stopped));
+        state.events.emit(Event::new(EventName::Stopped));
     }
 
     /// Waits until the worker shall stop. Returns the grace.

@@ -147,7 +147,7 @@ impl Machine {
             let started: Arc<Mutex<Vec<Start>>> = Arc::clone(&started);
             move |_: &_, mut starts| started.lock().expect("a lock").append(&mut starts)
         };
-        let events = Arc::new(EventLog::new(Some(Arc::new(observer))));
+        let events = Arc::new(EventLog::new(own.queue.clone(), Some(Arc::new(observer))));
         let state = State::new(Arc::new(own), events, Box::new(start_handlers));
         state.lock().clock = now;
         let start = Instant::now();
