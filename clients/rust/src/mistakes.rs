@@ -258,7 +258,7 @@ async fn deadline_of_the_broker_is_followed_by_the_usual_waits() {
 async fn endless_times_of_the_options_are_no_limits() {
     let broker = Broker::default();
     let worker = Worker::new(broker.serve().to_string(), "work")
-        .concurrency(2)
+        .concurrency(usize::MAX)
         .wait(Duration::MAX)
         .lease(Duration::MAX)
         .time_limit(Duration::MAX)
@@ -450,5 +450,24 @@ async fn max_items_counts_the_items_of_batches() {
         worker.wait().await.expect("all items are settled");
         assert_eq!(*broker.claims.lock().expect("no panic"), 1);
         assert_eq!(count(&worker, EventName::Completed), items as u64);
+    }
+}
+
+#[tokio::test]
+async fn option_of_zero_is_refused() {
+    let worker = || Worker::new("127.0.0.1:1", "work");
+    for (name, worker) in [
+        ("concurrency", worker().concurrency(0)),
+        ("max_stuck", worker().max_stuck(0)),
+        ("stuck_after", worker().stuck_after(Duration::ZERO)),
+        ("lease", worker().lease(Duration::ZERO)),
+        ("time_limit", worker().time_limit(Duration::ZERO)),
+    ] {
+        let error = worker.start(|_, _| async { Ok(Done::new()) }).err();
+        let text = error.map(|error| error.to_string()).unwrap_or_default();
+        assert!(
+            text.starts_with(&format!("{name} is 0; it must be")),
+            "{text}"
+        );
     }
 }
