@@ -35,7 +35,8 @@ use crate::logging;
 /// The time limit of each check at the start.
 const CHECK_LIMIT: Duration = Duration::from_secs(10);
 /// Warnings of the worker library. The error that ends the worker is left out, because `work` prints it itself.
-const LOG_LEVEL: &str = "warn,lease_broker_client::stop=off";
+const LOG_LEVEL: &str =
+    "warn,lease_broker_client::stop=off,lease_broker_client::runners=off";
 
 /// Run a command for each item of a queue
 ///
