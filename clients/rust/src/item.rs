@@ -281,6 +281,7 @@ impl Item {
 
     /// Saves bytes that say how far the work has come. The next heartbeat stores them on the row, or the call that fails
     /// or releases the item. The next lease of the item has them as [`Self::checkpoint`]. Empty: removes the checkpoint.
+    /// After the handler has ended or the lease was lost, the bytes are dropped without an error.
     ///
     /// # Errors
     /// The bytes are more than the queue stores. The broker tells its limit only by refusing a checkpoint. A refused one
