@@ -38,8 +38,8 @@ impl Worker {
         self
     }
 
-    /// Sets the longest time that a handler may run, more than 0. The handler is then cancelled, and its item fails unless the handler
-    /// returns within 5 s. Default: no limit.
+    /// Sets the longest time that a handler may run, more than 0. The handler is then cancelled, and its item fails unless
+    /// the handler returns within 5 s. Default: no limit.
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.options.time_limit = Some(limit);
         self

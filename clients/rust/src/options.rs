@@ -12,7 +12,7 @@ use super::middleware::Middleware;
 pub(super) const MAX_ITEMS_PER_CALL: usize = 1_000;
 const MAX_WORKER_ID: usize = 128;
 const MAX_GROUPS: usize = 100;
-/// More claims that wait at the same time would not fill the slots sooner.
+/// The largest number of claims that wait at the same time. Each is followed by another as soon as its items have arrived.
 const MAX_POLLERS: usize = 100;
 
 #[derive(Clone)]
@@ -121,7 +121,7 @@ impl Options {
         (MAX_ITEMS_PER_CALL / self.batch).max(1)
     }
 
-    /// Returns the largest number of claims that wait at the same time: those that fill all slots, up to a limit.
+    /// Returns the largest number of claims that wait at the same time: those that fill all slots.
     pub(super) fn pollers(&self) -> usize {
         let claims = self.concurrency.div_ceil(self.max_slots_per_call());
         claims.min(MAX_POLLERS)
