@@ -37,6 +37,19 @@ pub(super) enum Attempts {
 }
 
 impl Addresses {
+    /// Returns host and port of each address, with commas between them. The worker library takes no scheme.
+    pub(super) fn authorities(&self) -> String {
+        let authority = |endpoint: &Endpoint| {
+            let uri = endpoint.uri();
+            let is_secure = uri.scheme_str() == Some("https");
+            let default = if is_secure { 443 } else { 80 };
+            let port = uri.port_u16().unwrap_or(default);
+            format!("{}:{port}", uri.host().unwrap_or_default())
+        };
+        let authorities: Vec<_> = self.endpoints.iter().map(authority).collect();
+        authorities.join(",")
+    }
+
     /// Connects to the first address that answers. Returns the connection and its endpoint. Warns on standard error while
     /// it tries.
     pub(super) async fn connect(

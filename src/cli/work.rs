@@ -35,7 +35,8 @@ use crate::logging;
 /// The time limit of each check at the start.
 const CHECK_LIMIT: Duration = Duration::from_secs(10);
 /// Warnings of the worker library. The error that ends the worker is left out, because `work` prints it itself.
-const LOG_LEVEL: &str = "warn,lease_broker_client::stop=off";
+const LOG_LEVEL: &str =
+    "warn,lease_broker_client::stop=off,lease_broker_client::runners=off";
 
 /// Run a command for each item of a queue
 ///
@@ -146,8 +147,8 @@ impl Work {
         }
         let credentials = self.credentials.of_worker(&self.address)?;
         let mut broker = self.credentials.variables();
-        broker.push((client_args::ADDRESS, self.address.clone().into()));
-        let mut worker = Worker::new(self.address, self.queue.clone())
+        broker.push((client_args::ADDRESS, self.address.into()));
+        let mut worker = Worker::new(addresses.authorities(), self.queue.clone())
             .credentials(credentials)
             .groups(self.groups)
             .concurrency(self.concurrency)

@@ -47,7 +47,7 @@ async fn claim_and_next_claim_name_the_groups() {
 async fn plaintext_to_another_machine_is_refused() {
     for address in [
         "broker.example:50051",
-        "http://10.0.0.1:1",
+        "10.0.0.1:1",
         "127.0.0.1:1,10.0.0.1:1",
     ] {
         let refused = refusal(Worker::new(address, "work"));

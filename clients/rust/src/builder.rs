@@ -25,7 +25,7 @@ impl Worker {
         self
     }
 
-    /// Sets the duration of the leases. Default: the queue's.
+    /// Sets the duration of the leases, more than 0. Default: the queue's.
     pub fn lease(mut self, duration: Duration) -> Self {
         self.options.lease = Some(duration);
         self
@@ -38,8 +38,8 @@ impl Worker {
         self
     }
 
-    /// Sets the longest time that a handler may run. The handler is then cancelled, and its item fails unless the handler
-    /// returns within 5 s. Default: no limit.
+    /// Sets the longest time that a handler may run, more than 0. The handler is then cancelled, and its item fails unless
+    /// the handler returns within 5 s. Default: no limit.
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.options.time_limit = Some(limit);
         self
@@ -71,7 +71,7 @@ impl Worker {
     }
 
     /// Sets the number of stuck handlers whose slots are replaced. With more of them the worker claims no items and is
-    /// not healthy. Default: as the concurrency.
+    /// not healthy. At least 1. Default: as the concurrency.
     pub fn max_stuck(mut self, handlers: usize) -> Self {
         self.options.max_stuck = Some(handlers);
         self

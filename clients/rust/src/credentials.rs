@@ -115,24 +115,38 @@ impl Credentials {
     }
 
     /// Returns the TLS settings for a host. `None`: plaintext.
-    pub(super) fn tls_config(&self, host: &str) -> Option<ClientTlsConfig> {
-        let Kind::Tls(tls) = &self.0 else { return None };
+    ///
+    /// # Errors
+    /// A text has no certificate. tonic takes such authorities, and then trusts no broker.
+    pub(super) fn tls_config(&self, host: &str) -> Result<Option<ClientTlsConfig>, String> {
+        let Kind::Tls(tls) = &self.0 else {
+            return Ok(None);
+        };
         let name = tls.server_name.as_deref().unwrap_or(host);
         let mut config = ClientTlsConfig::new().domain_name(name.trim_matches(['[', ']']));
         config = match &tls.ca {
-            Some(ca) => config.ca_certificate(Certificate::from_pem(ca)),
+            Some(ca) => config.ca_certificate(Certificate::from_pem(with_certificate("ca", ca)?)),
             None => config.with_native_roots(),
         };
-        Some(match &tls.identity {
-            Some((certificate, key)) => config.identity(Identity::from_pem(certificate, key)),
-            None => config,
-        })
+        if let Some((certificate, key)) = &tls.identity {
+            let certificate = with_certificate("identity", certificate)?;
+            config = config.identity(Identity::from_pem(certificate, key));
+        }
+        Ok(Some(config))
+    }
+}
+
+fn with_certificate<'a>(name: &str, pem: &'a [u8]) -> Result<&'a [u8], String> {
+    if String::from_utf8_lossy(pem).contains("-----BEGIN CERTIFICATE-----") {
+        Ok(pem)
+    } else {
+        Err(format!("{name} has no certificate in PEM form"))
     }
 }
 
 fn is_loopback(host: &str) -> bool {
     let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
-    host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
+    host.eq_ignore_ascii_case("localhost") || ip.is_ok_and(|ip| ip.is_loopback())
 }
 
 /// The source of a bearer token, which each call carries in the header `authorization`.

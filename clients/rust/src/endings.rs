@@ -30,7 +30,7 @@ impl Done {
         Self::default()
     }
 
-    fn is_plain(&self) -> bool {
+    pub(super) fn is_plain(&self) -> bool {
         self.columns.is_empty() && self.follow_ups.is_empty()
     }
 
@@ -62,12 +62,7 @@ impl BatchDone {
 
     /// Completes an item with columns or follow-ups.
     pub fn complete(&mut self, item: &Item, done: Done) {
-        // An item that is not in the map is completed too, without an allocation.
-        if done.is_plain() {
-            self.0.remove(&item.lease());
-        } else {
-            self.0.insert(item.lease(), Ok(done));
-        }
+        self.0.insert(item.lease(), Ok(done));
     }
 
     /// Ends an item by an error: [`Retry`](super::Retry), [`DeadLetter`](super::DeadLetter),

@@ -79,7 +79,7 @@ pub enum WorkerError {
     /// Handlers were still running 5 s after they were cancelled.
     #[error("handlers are still running")]
     HandlersLeft,
-    /// A thread or a runtime cannot be started, or a thread of the worker has panicked.
+    /// A thread or a runtime cannot be started, a thread of the worker has panicked, or the runtime of the handlers has ended.
     #[error("{0}")]
     Internal(String),
 }

@@ -78,6 +78,8 @@ event_names! {
 pub struct Event {
     /// The name of the event.
     pub name: EventName,
+    /// The queue of the worker.
+    pub queue: String,
     /// The item that the event is about.
     pub item: Option<Item>,
     /// The cause of `cancelled` and `stuck`.
@@ -109,6 +111,7 @@ impl Event {
     pub(super) fn new(name: EventName) -> Self {
         Self {
             name,
+            queue: String::new(),
             item: None,
             cause: None,
             reason: String::new(),
@@ -139,14 +142,16 @@ impl Event {
 
 /// Counts events and calls the observer. An observer that panics is not called again.
 pub(super) struct EventLog {
+    queue: String,
     observer: Option<Observer>,
     has_panicked: AtomicBool,
     counters: [AtomicU64; EventName::ALL.len()],
 }
 
 impl EventLog {
-    pub(super) fn new(observer: Option<Observer>) -> Self {
+    pub(super) fn new(queue: String, observer: Option<Observer>) -> Self {
         Self {
+            queue,
             observer,
             has_panicked: AtomicBool::new(false),
             counters: [const { AtomicU64::new(0) }; EventName::ALL.len()],
@@ -164,7 +169,7 @@ impl EventLog {
     }
 
     /// Must be called without the lock of the state: the observer may ask for the worker's health.
-    pub(super) fn emit(&self, event: &Event) {
+    pub(super) fn emit(&self, mut event: Event) {
         self.count(event.name);
         let Some(observer) = &self.observer else {
             return;
@@ -172,7 +177,8 @@ impl EventLog {
         if self.has_panicked.load(Ordering::Relaxed) {
             return;
         }
-        if catch_unwind(AssertUnwindSafe(|| observer(event))).is_err() {
+        event.queue.clone_from(&self.queue);
+        if catch_unwind(AssertUnwindSafe(|| observer(&event))).is_err() {
             self.has_panicked.store(true, Ordering::Relaxed);
             tracing::error!("the observer of events panicked and is not called again");
         }

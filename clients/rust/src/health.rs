@@ -58,10 +58,9 @@ impl ConnectionHealth {
             _ if !changed => {}
             Some(failure) => {
                 let event = Event::new(EventName::Disconnected);
-                self.events
-                    .emit(&event.with_error(failure.message.as_str()));
+                self.events.emit(event.with_error(failure.message.as_str()));
             }
-            None => self.events.emit(&Event::new(EventName::Connected)),
+            None => self.events.emit(Event::new(EventName::Connected)),
         }
     }
 
@@ -138,7 +137,7 @@ mod tests {
     }
 
     fn health() -> ConnectionHealth {
-        ConnectionHealth::new(Arc::new(EventLog::new(None)))
+        ConnectionHealth::new(Arc::new(EventLog::new(String::new(), None)))
     }
 
     #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use super::errors::WorkerError;
-use super::values::Row;
+use super::values::{MAX_DURATION, Row};
 use lease_broker_proto::{self as proto, UnknownKind};
 use lease_broker_value::Value;
 
@@ -42,7 +42,7 @@ struct Leased {
     checkpoint: Option<Vec<u8>>,
     trace_parent: String,
     lease: LeaseNumber,
-    /// `None`: the item has no lease.
+    /// `None`: the item has no lease. It was made for a test.
     leases: Option<Weak<dyn HeldLeases>>,
 }
 
@@ -143,7 +143,7 @@ impl Item {
         }))
     }
 
-    /// Returns an item without a lease, for tests of handlers. It is in its first attempt.
+    /// Returns an item for tests of handlers, in its first attempt. It has no lease, so it is always held.
     pub fn of_row(key: impl Into<String>, columns: Row) -> Self {
         Self(Arc::new(Leased {
             key: key.into(),
@@ -260,6 +260,9 @@ impl Item {
 
     /// Returns the time until the lease ends if no further heartbeat is answered. Zero if the lease was lost.
     pub fn time_left(&self) -> Duration {
+        if self.0.leases.is_none() {
+            return MAX_DURATION;
+        }
         let leases = self.leases();
         leases.map_or(Duration::ZERO, |leases| leases.time_left(self.0.lease))
     }
@@ -267,7 +270,7 @@ impl Item {
     /// Returns whether the lease is held. Handlers of batches ask before each item.
     pub fn is_held(&self) -> bool {
         let leases = self.leases();
-        leases.is_some_and(|leases| leases.is_held(self.0.lease))
+        self.0.leases.is_none() || leases.is_some_and(|leases| leases.is_held(self.0.lease))
     }
 
     /// Returns whether no heartbeat was answered for half of the lease.
@@ -278,6 +281,7 @@ impl Item {
 
     /// Saves bytes that say how far the work has come. The next heartbeat stores them on the row, or the call that fails
     /// or releases the item. The next lease of the item has them as [`Self::checkpoint`]. Empty: removes the checkpoint.
+    /// After the handler has ended or the lease was lost, the bytes are dropped without an error.
     ///
     /// # Errors
     /// The bytes are more than the queue stores. The broker tells its limit only by refusing a checkpoint. A refused one
@@ -287,5 +291,19 @@ impl Item {
         leases.map_or(Ok(()), |leases| {
             leases.save_checkpoint(self.0.lease, checkpoint)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn item_of_a_test_is_held() {
+        let item = Item::of_row("1", Row::new()).with_attempt(2, None);
+        assert!(item.is_held());
+        assert!(!item.in_doubt());
+        assert_eq!(item.time_left(), MAX_DURATION);
+        item.save_checkpoint(b"half").expect("no limit");
     }
 }

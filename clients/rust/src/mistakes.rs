@@ -258,7 +258,7 @@ async fn deadline_of_the_broker_is_followed_by_the_usual_waits() {
 async fn endless_times_of_the_options_are_no_limits() {
     let broker = Broker::default();
     let worker = Worker::new(broker.serve().to_string(), "work")
-        .concurrency(2)
+        .concurrency(usize::MAX)
         .wait(Duration::MAX)
         .lease(Duration::MAX)
         .time_limit(Duration::MAX)
@@ -272,21 +272,27 @@ async fn endless_times_of_the_options_are_no_limits() {
 }
 
 #[tokio::test]
-async fn batch_error_of_another_item_fails_the_batch() {
-    let broker = Broker::default();
-    let worker = Worker::new(broker.serve().to_string(), "work")
-        .max_items(1)
-        .start_batches(2, |_, _| async {
-            let mut done = BatchDone::new();
-            done.fail(&Item::of_row("1", Row::new()), Retry::new("refused"));
-            Ok(done)
-        })
-        .expect("a worker");
-    worker.wait().await.expect("all items are settled");
-    let failures = broker.failures.lock().expect("no panic").clone();
-    assert_eq!(failures.len(), 2);
-    let text = "Error: the results name an item that is not in this batch: pass the items that the handler was given";
-    assert_eq!(failures[0].error_message, text);
+async fn batch_result_of_another_item_fails_the_batch() {
+    for fails in [true, false] {
+        let broker = Broker::default();
+        let worker = Worker::new(broker.serve().to_string(), "work")
+            .max_items(2)
+            .start_batches(2, move |_, _| async move {
+                let (mut done, item) = (BatchDone::new(), Item::of_row("1", Row::new()));
+                if fails {
+                    done.fail(&item, Retry::new("refused"));
+                } else {
+                    done.complete(&item, Done::new());
+                }
+                Ok(done)
+            })
+            .expect("a worker");
+        worker.wait().await.expect("all items are settled");
+        let failures = broker.failures.lock().expect("no panic").clone();
+        assert_eq!(failures.len(), 2);
+        let text = "Error: the results name an item that is not in this batch: pass the items that the handler was given";
+        assert_eq!(failures[0].error_message, text);
+    }
 }
 
 #[tokio::test]
@@ -352,4 +358,116 @@ async fn empty_token_file_is_read_again() {
     std::fs::write(&file, "known\n").expect("a file");
     assert_eq!(token.get(false).await.as_deref(), Ok("known"));
     std::fs::remove_file(&file).expect("the file");
+}
+
+/// Starts a worker for two items whose handlers run on a runtime of their own.
+fn start_on(
+    address: SocketAddr,
+    runtime: &tokio::runtime::Runtime,
+    on_event: impl Fn(&Event) + Send + Sync + 'static,
+) -> RunningWorker {
+    let _guard = runtime.enter();
+    let worker = Worker::new(address.to_string(), "work");
+    worker
+        .concurrency(2)
+        .on_event(on_event)
+        .start(|_, _| std::future::pending())
+        .expect("a worker")
+}
+
+fn count(worker: &RunningWorker, name: EventName) -> u64 {
+    let counters = worker.counters();
+    let found = counters.iter().find(|(counted, _)| *counted == name);
+    found.expect("a counter").1
+}
+
+#[tokio::test]
+async fn worker_whose_runtime_has_ended_releases_its_items() {
+    for is_running in [true, false] {
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        let (send, mut started) = tokio::sync::mpsc::unbounded_channel();
+        let observer = move |event: &Event| {
+            assert_eq!(event.queue, "work");
+            if event.name == EventName::Started {
+                let _ = send.send(());
+            }
+        };
+        let worker = start_on(Broker::default().serve(), &runtime, observer);
+        if is_running {
+            started.recv().await.expect("a handler");
+            started.recv().await.expect("a handler");
+        }
+        runtime.shutdown_background();
+        let ended = tokio::time::timeout(Duration::from_secs(10), worker.wait());
+        let error = ended.await.expect("an end").expect_err("no runtime");
+        let text = "the tokio runtime of the handlers has ended";
+        assert_eq!(error.to_string(), text);
+        assert_eq!(count(&worker, EventName::Released), 2);
+        assert!(!worker.health());
+    }
+}
+
+struct PanicsInDrop;
+
+impl Drop for PanicsInDrop {
+    fn drop(&mut self) {
+        panic!("dropped");
+    }
+}
+
+#[tokio::test]
+async fn panic_in_a_drop_fails_the_item() {
+    for (runs_on, text) in [(true, "time limit of 0.01 s"), (false, "panic: unknown")] {
+        let broker = Broker::default();
+        let worker = Worker::new(broker.serve().to_string(), "work")
+            .max_items(1)
+            .time_limit(Duration::from_millis(10))
+            .stuck_after(Duration::from_millis(10))
+            .start(move |_, _| async move {
+                let local = PanicsInDrop;
+                if runs_on {
+                    std::future::pending::<()>().await;
+                }
+                std::panic::panic_any(local)
+            })
+            .expect("a worker");
+        let ended = tokio::time::timeout(Duration::from_secs(10), worker.wait());
+        ended.await.expect("an end").expect("no error");
+        let failures = broker.failures.lock().expect("no panic").clone();
+        assert_eq!(failures[0].error_message, text);
+    }
+}
+
+#[tokio::test]
+async fn max_items_counts_the_items_of_batches() {
+    for items in [1, 2] {
+        let broker = Broker::default();
+        let worker = Worker::new(broker.serve().to_string(), "work")
+            .concurrency(3)
+            .max_items(items)
+            .start_batches(2, |_, _| async { Ok(BatchDone::new()) })
+            .expect("a worker");
+        worker.wait().await.expect("all items are settled");
+        assert_eq!(*broker.claims.lock().expect("no panic"), 1);
+        assert_eq!(count(&worker, EventName::Completed), items as u64);
+    }
+}
+
+#[tokio::test]
+async fn option_of_zero_is_refused() {
+    let worker = || Worker::new("127.0.0.1:1", "work");
+    for (name, worker) in [
+        ("concurrency", worker().concurrency(0)),
+        ("max_stuck", worker().max_stuck(0)),
+        ("stuck_after", worker().stuck_after(Duration::ZERO)),
+        ("lease", worker().lease(Duration::ZERO)),
+        ("time_limit", worker().time_limit(Duration::ZERO)),
+    ] {
+        let error = worker.start(|_, _| async { Ok(Done::new()) }).err();
+        let text = error.map(|error| error.to_string()).unwrap_or_default();
+        assert!(
+            text.starts_with(&format!("{name} is 0; it must be")),
+            "{text}"
+        );
+    }
 }

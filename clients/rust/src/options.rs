@@ -12,6 +12,8 @@ use super::middleware::Middleware;
 pub(super) const MAX_ITEMS_PER_CALL: usize = 1_000;
 const MAX_WORKER_ID: usize = 128;
 const MAX_GROUPS: usize = 100;
+/// The largest number of claims that wait at the same time. Each is followed by another as soon as its items have arrived.
+const MAX_POLLERS: usize = 100;
 
 #[derive(Clone)]
 pub(super) struct Options {
@@ -84,10 +86,19 @@ impl Options {
         } else if self.groups.len() > MAX_GROUPS {
             let count = self.groups.len();
             format!("groups has {count} entries; it must have at most {MAX_GROUPS}")
-        } else if self.stuck_after.is_zero() {
-            "stuck_after is 0; it must be more".to_owned()
+        } else if self.max_stuck == Some(0) {
+            "max_stuck is 0; it must be at least 1".to_owned()
         } else {
-            return Ok(());
+            let times = [
+                ("stuck_after", Some(self.stuck_after)),
+                ("lease", self.lease),
+                ("time_limit", self.time_limit),
+            ];
+            let zero = times.iter().find(|(_, time)| *time == Some(Duration::ZERO));
+            let Some((name, _)) = zero else {
+                return Ok(());
+            };
+            format!("{name} is 0; it must be more")
         };
         Err(WorkerError::Options(text))
     }
@@ -112,7 +123,8 @@ impl Options {
 
     /// Returns the largest number of claims that wait at the same time: those that fill all slots.
     pub(super) fn pollers(&self) -> usize {
-        self.concurrency.div_ceil(self.max_slots_per_call())
+        let claims = self.concurrency.div_ceil(self.max_slots_per_call());
+        claims.min(MAX_POLLERS)
     }
 }
 

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::calls::{CallOptions, Caller};
 use super::errors::{Applied, CallError};
 use super::health::ConnectionHealth;
-use super::state::State;
+use super::state::{Reserved, State};
 use super::values::{MAX_DURATION, after, duration_from_proto, duration_to_proto};
 use lease_broker_proto::{self as proto, HeldBack};
 
@@ -43,29 +43,33 @@ impl Poller {
                 .run_until_cancelled(tokio::time::sleep(delay))
                 .await;
         }
-        while let Some(slots) = stopping.run_until_cancelled(self.wait_for_slots()).await {
-            self.claim(slots, &stopping).await?;
+        while let Some(reserved) = stopping.run_until_cancelled(self.wait_for_slots()).await {
+            self.claim(reserved, &stopping).await?;
         }
         Ok(())
     }
 
-    /// Waits until a claim is useful. Returns the number of slots that are reserved for it.
-    async fn wait_for_slots(&self) -> usize {
+    /// Waits until a claim is useful. Returns the slots that are reserved for it.
+    async fn wait_for_slots(&self) -> Reserved {
         loop {
             let changed = self.state.signals.slots_free.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
             {
-                let slots = self.state.lock().slots_to_claim();
-                if slots > 0 {
-                    return slots;
+                let reserved = self.state.lock().slots_to_claim();
+                if reserved.slots > 0 {
+                    return reserved;
                 }
             }
             changed.await;
         }
     }
 
-    async fn claim(&self, slots: usize, stopping: &CancellationToken) -> Result<(), CallError> {
+    async fn claim(
+        &self,
+        reserved: Reserved,
+        stopping: &CancellationToken,
+    ) -> Result<(), CallError> {
         self.release_abandoned(true).await;
         let options = &self.state.options;
         // Without an answer before, a claim that waits for items looks like a broker that does not answer.
@@ -78,7 +82,7 @@ impl Poller {
             groups: options.groups.clone(),
             queue: options.queue.clone(),
             worker_id: options.worker_id.clone(),
-            max_items: i32::try_from(slots * options.batch).unwrap_or(i32::MAX),
+            max_items: i32::try_from(reserved.items).unwrap_or(i32::MAX),
             lease_duration: options.lease.map(duration_to_proto),
             wait_timeout: Some(duration_to_proto(wait)),
             request_id: Uuid::new_v4().to_string(),
@@ -103,7 +107,7 @@ impl Poller {
                     {
                         shared.abandoned.push(request_id);
                     }
-                    shared.return_slots(slots);
+                    shared.return_slots(reserved);
                 });
                 return error.map_or(Ok(()), Err);
             }
@@ -124,7 +128,7 @@ impl Poller {
             retry_after.then(|| duration_from_proto(answer.message.retry_after).min(LONGEST_PAUSE));
         warn_of_too_large(&self.state, &answer.message.too_large);
         self.state
-            .accept(answer.message.leases, slots, answer.times);
+            .accept(answer.message.leases, reserved, answer.times);
         if is_empty && options.until_empty && !is_ended {
             self.state.update(super::state::Shared::end_claims);
         } else if is_empty

@@ -13,7 +13,7 @@ use super::context::{Cancelled, Cause, Context};
 use super::endings::{BatchDone, Done, Ending, EndingMessage};
 use super::handler_error::HandlerError;
 use super::item::Item;
-use super::leases::Start;
+use super::leases::{RunNumber, Start};
 use super::middleware::{Handler, Next, Outcome};
 use super::state::State;
 
@@ -35,7 +35,11 @@ where
         Box::pin(async move {
             let mut outcome = BatchDone::new();
             if let Some((item, call)) = call {
-                outcome.complete(&item, call.await?);
+                let done = call.await?;
+                // An item without a result is completed too, without an allocation.
+                if !done.is_plain() {
+                    outcome.complete(&item, done);
+                }
             }
             Ok(outcome)
         })
@@ -64,50 +68,83 @@ impl Runner {
 
     /// Runs the handler for each run, in a task of its own, and passes the endings of its items to the state.
     pub(super) fn start(&self, state: &Arc<State>, starts: Vec<Start>) {
-        let (state, handler) = (state.clone(), self.handler.clone());
+        let handler = self.handler.clone();
+        let guard = |start: Start| (Guard::new(state, start.run), start);
+        let starts: Vec<_> = starts.into_iter().map(guard).collect();
         // A task that is spawned within the runtime costs less than one from outside.
         self.runtime.spawn(async move {
-            for start in starts {
-                tokio::spawn(run(state.clone(), handler.clone(), start));
+            for (guard, start) in starts {
+                tokio::spawn(run(guard, handler.clone(), start));
             }
         });
     }
 }
 
-fn run(state: Arc<State>, handler: Next, start: Start) -> impl Future<Output = ()> {
+/// Ends a run whose task is dropped before the handler has ended. A runtime that ends drops its tasks, and a runtime that has
+/// ended drops each new one.
+struct Guard {
+    state: Arc<State>,
+    /// `None`: the handler has ended.
+    run: Option<RunNumber>,
+}
+
+impl Guard {
+    fn new(state: &Arc<State>, run: RunNumber) -> Self {
+        let (state, run) = (state.clone(), Some(run));
+        Self { state, run }
+    }
+
+    fn end(mut self, endings: Vec<Ending>) {
+        if let Some(run) = self.run.take() {
+            self.state.update(|shared| shared.end(run, endings));
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(run) = self.run {
+            self.state.update(|shared| shared.end_dropped(run));
+        }
+    }
+}
+
+fn run(guard: Guard, handler: Next, start: Start) -> impl Future<Output = ()> {
     let first = start.items.first();
     let span = tracing::info_span!(
         "handle",
-        queue = state.options.queue,
+        queue = guard.state.options.queue,
         key = first.map(Item::key),
         attempt = first.map(Item::attempt),
         trace_parent = first.map(Item::trace_parent),
     );
     let run = async move {
         let Start {
-            run,
             items,
             cancellation,
             drops,
+            ..
         } = start;
         let context = Context::new(cancellation.clone());
-        let call = async { handler.run(items.to_vec(), context).await };
-        let call = AssertUnwindSafe(call).catch_unwind();
-        let outcome = match Abortable::new(call, drops).await {
+        // The handler's future is dropped within the outer one, because its drop can panic too.
+        let call = async {
+            let call = async { handler.run(items.to_vec(), context).await };
+            Abortable::new(call, drops).await
+        };
+        let outcome = match AssertUnwindSafe(call).catch_unwind().await {
             Ok(Ok(outcome)) => outcome,
-            Ok(Err(panic)) => {
-                let text = panic_text(panic.as_ref());
-                tracing::error!(panic = text, "handler panicked");
-                Err(HandlerError::failed(format!("panic: {text}")))
-            }
-            Err(Aborted) => {
+            Err(panic) => Err(HandlerError::failed(format!(
+                "panic: {}",
+                panic_text(panic)
+            ))),
+            Ok(Err(Aborted)) => {
                 let cause = cancellation.cause().unwrap_or(Cause::Shutdown);
                 Err(Cancelled { cause }.into())
             }
         };
-        let endings = endings_of(&state, &items, outcome, cancellation.cause());
+        let endings = endings_of(&guard.state, &items, outcome, cancellation.cause());
         log_failures(&items, &endings);
-        state.update(|shared| shared.end(run, endings));
+        guard.end(endings);
     };
     run.instrument(span)
 }
@@ -150,8 +187,17 @@ fn log_failures(items: &[Item], endings: &[Ending]) {
     }
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("unknown")
+/// Returns the text of a panic. A value of a type that is not a text is not dropped, because its drop can panic.
+fn panic_text(panic: Box<dyn Any + Send>) -> String {
+    let panic = match panic.downcast::<String>() {
+        Ok(text) => return *text,
+        Err(panic) => panic,
+    };
+    match panic.downcast::<&str>() {
+        Ok(text) => (*text).to_owned(),
+        Err(panic) => {
+            std::mem::forget(panic);
+            "unknown".to_owned()
+        }
+    }
 }

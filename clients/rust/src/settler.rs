@@ -14,7 +14,7 @@ use super::failure::{Failure, Pushback};
 use super::leases::Phase;
 use super::options::MAX_ITEMS_PER_CALL;
 use super::poller::{MAX_RESPONSE_BYTES, warn_of_too_large};
-use super::state::{Shared, State};
+use super::state::{Reserved, Shared, State};
 use super::values::duration_to_proto;
 use lease_broker_proto::{self as proto, Outcome};
 
@@ -75,7 +75,7 @@ impl Settler {
             join_all(
                 parts
                     .into_iter()
-                    .map(|(slots, part)| self.send(part, slots)),
+                    .map(|(reserved, part)| self.send(part, reserved)),
             )
             .await;
             self.state.update(|shared| end_group(shared, unused));
@@ -122,10 +122,10 @@ impl Settler {
         }
     }
 
-    /// Sends endings of one kind, and claims for `slots` slots.
-    fn send(&self, group: Vec<Ending>, slots: usize) -> BoxFuture<'_, ()> {
+    /// Sends endings of one kind, and claims for the slots.
+    fn send(&self, group: Vec<Ending>, reserved: Reserved) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            let next = (slots > 0).then(|| self.next_claim(slots));
+            let next = (reserved.slots > 0).then(|| self.next_claim(reserved));
             let request_id = next.as_ref().map(|next| next.request_id.clone());
             let error = match self.call(&group, next).await {
                 Ok(answer) => {
@@ -140,18 +140,18 @@ impl Settler {
                     });
                     if let Some(error) = settlement.next_error {
                         let failure = Failure::of_next(error);
-                        return self.note_next_failure(failure, slots, request_id);
+                        return self.note_next_failure(failure, reserved, request_id);
                     }
                     let next = settlement.next.unwrap_or_default();
                     warn_of_too_large(&self.state, &next.too_large);
-                    return self.state.accept(next.leases, slots, times);
+                    return self.state.accept(next.leases, reserved, times);
                 }
                 Err(error) => error,
             };
-            self.state.update(|shared| shared.return_slots(slots));
-            if slots > 0 && error.refuses_next() {
+            self.state.update(|shared| shared.return_slots(reserved));
+            if reserved.slots > 0 && error.refuses_next() {
                 // Nothing is wrong with the endings. A poller claims for the slots, and reports the error.
-                return self.send(group, 0).await;
+                return self.send(group, Reserved::default()).await;
             }
             if error.refuses_request() {
                 // Only the malformed ending shall fail.
@@ -161,7 +161,7 @@ impl Settler {
                         .update(|shared| refuse(shared, ending, "", &error.message));
                 }
                 for ending in group {
-                    self.send(vec![ending], 0).await;
+                    self.send(vec![ending], Reserved::default()).await;
                 }
                 return;
             }
@@ -177,13 +177,13 @@ impl Settler {
 
     /// Acts on the failure of the claim in `next` as on that of a call of its own. Its slots rest for as long as the
     /// broker asks.
-    fn note_next_failure(&self, failure: Failure, slots: usize, request_id: Option<String>) {
+    fn note_next_failure(&self, failure: Failure, reserved: Reserved, request_id: Option<String>) {
         if failure.applied != Applied::No {
             self.state
                 .update(|shared| shared.abandoned.extend(request_id));
         }
         if !failure.may_pass() {
-            self.state.update(|shared| shared.return_slots(slots));
+            self.state.update(|shared| shared.return_slots(reserved));
             return (self.on_fatal)(failure.into_error("ClaimBatch"));
         }
         let wait = match failure.pushback {
@@ -200,7 +200,7 @@ impl Settler {
         let state = self.state.clone();
         tokio::spawn(async move {
             tokio::time::sleep(wait).await;
-            state.update(|shared| shared.return_slots(slots));
+            state.update(|shared| shared.return_slots(reserved));
         });
     }
 
@@ -264,12 +264,12 @@ impl Settler {
         }
     }
 
-    fn next_claim(&self, slots: usize) -> proto::NextClaim {
+    fn next_claim(&self, reserved: Reserved) -> proto::NextClaim {
         let options = &self.state.options;
         proto::NextClaim {
             groups: options.groups.clone(),
             worker_id: options.worker_id.clone(),
-            max_items: i32::try_from(slots * options.batch).unwrap_or(i32::MAX),
+            max_items: i32::try_from(reserved.items).unwrap_or(i32::MAX),
             lease_duration: options.lease.map(duration_to_proto),
             request_id: Uuid::new_v4().to_string(),
             max_bytes: MAX_RESPONSE_BYTES,
@@ -287,7 +287,7 @@ fn messages<T>(group: &[Ending], message: impl Fn(&EndingMessage) -> Option<T>) 
 
 /// Takes the next group. Returns the endings of each kind, which are a call each, with the slots for which the call claims. Then
 /// the slots for which no call claims: the first call claims the next items, but a Release cannot.
-pub(super) fn take(shared: &mut Shared) -> (Vec<(usize, Vec<Ending>)>, usize) {
+pub(super) fn take(shared: &mut Shared) -> (Vec<(Reserved, Vec<Ending>)>, Reserved) {
     let (mut completions, mut failures, mut releases) = (Vec::new(), Vec::new(), Vec::new());
     for ending in take_group(shared) {
         match ending.message {
@@ -301,19 +301,19 @@ pub(super) fn take(shared: &mut Shared) -> (Vec<(usize, Vec<Ending>)>, usize) {
     let mut parts = Vec::new();
     for (claims, part) in [(true, completions), (true, failures), (false, releases)] {
         if !part.is_empty() {
-            let slots = if claims {
+            let reserved = if claims {
                 std::mem::take(&mut unused)
             } else {
-                0
+                Reserved::default()
             };
-            parts.push((slots, part));
+            parts.push((reserved, part));
         }
     }
     (parts, unused)
 }
 
 /// Notes that all calls of a group are answered. `unused`: the slots for which none of them has claimed.
-pub(super) fn end_group(shared: &mut Shared, unused: usize) {
+pub(super) fn end_group(shared: &mut Shared, unused: Reserved) {
     shared.settling = false;
     shared.return_slots(unused);
 }

@@ -91,6 +91,13 @@ pub(super) struct Shared {
     budget: Option<usize>,
 }
 
+/// Slots that are reserved for a claim, and the largest number of items that it may get for them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reserved {
+    pub(super) slots: usize,
+    pub(super) items: usize,
+}
+
 /// Whether the worker claims items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Claims {
@@ -167,7 +174,7 @@ impl State {
         drop(shared);
         for effect in effects {
             match effect {
-                Effect::Emit(event) => self.events.emit(&event),
+                Effect::Emit(event) => self.events.emit(event),
                 Effect::Cancel(cancellation, cause) => cancellation.cancel(cause),
                 Effect::Drop(cancellation) => cancellation.drop_handler(),
             }
@@ -178,11 +185,11 @@ impl State {
         result
     }
 
-    /// Starts handlers for the leases of a claim, for which `slots` slots were reserved.
+    /// Starts handlers for the leases of a claim.
     pub(super) fn accept(
         self: &Arc<Self>,
         messages: Vec<proto::Lease>,
-        slots: usize,
+        reserved: Reserved,
         times: CallTimes,
     ) {
         let lease = |mut message: proto::Lease| {
@@ -197,7 +204,7 @@ impl State {
             )
         };
         let leases: Vec<_> = messages.into_iter().map(lease).collect();
-        self.update(|shared| shared.accept(leases, slots, times.attempts > 1));
+        self.update(|shared| shared.accept(leases, reserved, times.attempts > 1));
     }
 
     /// Returns the time without an answer after which the worker is not healthy.
@@ -261,34 +268,37 @@ impl Shared {
         }
     }
 
-    /// Reserves the free slots for a claim. Returns 0 if the worker claims no items now.
-    pub(super) fn reserve_slots(&mut self) -> usize {
+    /// Reserves the free slots for a claim. Returns no slots if the worker claims no items now.
+    pub(super) fn reserve_slots(&mut self) -> Reserved {
         if self.claims != Claims::Open || self.stuck > self.options.max_stuck() {
-            return 0;
+            return Reserved::default();
         }
+        let batch = self.options.batch;
         let mut slots = self.free_slots.min(self.options.max_slots_per_call());
+        let mut items = slots * batch;
         if let Some(budget) = &mut self.budget {
-            slots = slots.min(*budget);
-            *budget -= slots;
+            items = items.min(*budget);
+            slots = items.div_ceil(batch);
+            *budget -= items;
         }
         self.free_slots -= slots;
-        slots
+        Reserved { slots, items }
     }
 
     /// Reserves the slots for which a poller claims. Endings are settled first: the same call claims the next items.
-    pub(super) fn slots_to_claim(&mut self) -> usize {
+    pub(super) fn slots_to_claim(&mut self) -> Reserved {
         if self.settling || !self.endings.is_empty() {
-            return 0;
+            return Reserved::default();
         }
         self.reserve_slots()
     }
 
     /// Returns slots for which no item came.
-    pub(super) fn return_slots(&mut self, slots: usize) {
+    pub(super) fn return_slots(&mut self, unused: Reserved) {
         if let Some(budget) = &mut self.budget {
-            *budget = budget.saturating_add(slots);
+            *budget += unused.items;
         }
-        self.free_slots(slots);
+        self.free_slots(unused.slots);
     }
 
     fn free_slots(&mut self, slots: usize) {
@@ -303,7 +313,12 @@ impl Shared {
         }
     }
 
-    fn accept(&mut self, leases: Vec<(LeaseNumber, HeldLease)>, slots: usize, repeated: bool) {
+    fn accept(
+        &mut self,
+        leases: Vec<(LeaseNumber, HeldLease)>,
+        reserved: Reserved,
+        repeated: bool,
+    ) {
         let mut items = Vec::with_capacity(leases.len());
         let now = (self.clock)();
         let mut look_at = self.options.time_limit.map(|limit| after(now, limit));
@@ -339,9 +354,13 @@ impl Shared {
             for item in &items {
                 self.settle(Ending::released(item.lease(), None));
             }
-            return self.return_slots(slots);
+            return self.return_slots(reserved);
         }
         let runs = items.len().div_ceil(self.options.batch);
+        let unused = Reserved {
+            slots: reserved.slots.saturating_sub(runs),
+            items: reserved.items.saturating_sub(items.len()),
+        };
         if self.options.batch == 1 {
             for item in items {
                 self.start(Arc::new([item]), now);
@@ -351,7 +370,7 @@ impl Shared {
                 self.start(batch.into(), now);
             }
         }
-        self.return_slots(slots.saturating_sub(runs));
+        self.return_slots(unused);
     }
 
     /// Runs the handler for items that fill one slot.
@@ -405,6 +424,17 @@ impl Shared {
         self.stuck -= usize::from(run.stuck);
         self.free_slots(usize::from(!run.slot_replaced));
         Some(run)
+    }
+
+    /// Releases the items of a run whose task was dropped, because the runtime of the handlers has ended. The worker stops: it
+    /// cannot run a handler any more.
+    pub(super) fn end_dropped(&mut self, number: RunNumber) -> Option<Run> {
+        self.claims = Claims::Stopped;
+        let items = self.runs.get(&number)?.items.clone();
+        let released = |item: &Item| Ending::released(item.lease(), None);
+        let run = self.end(number, items.iter().map(released).collect());
+        self.signals.changed.notify_one();
+        run
     }
 
     /// Passes an ending to the settler, unless the lease has ended already.

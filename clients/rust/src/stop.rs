@@ -45,7 +45,7 @@ impl Calls {
         let grace = self.wait_for_stop(&mut pollers).await;
 
         let state = &self.state;
-        state.events.emit(&Event::new(EventName::Stopping));
+        state.events.emit(Event::new(EventName::Stopping));
         state.update(|shared| shared.claims = Claims::Stopped);
         let settle_until =
             Instant::now() + grace.saturating_add(CANCEL_GRACE + SETTLE_GRACE).min(FAR);
@@ -77,7 +77,7 @@ impl Calls {
         let _ = released.await;
         self.poller.release_abandoned(true).await;
         signals.abort();
-        state.events.emit(&Event::new(EventName::Stopped));
+        state.events.emit(Event::new(EventName::Stopped));
     }
 
     /// Waits until the worker shall stop. Returns the grace.
@@ -88,7 +88,15 @@ impl Calls {
                 return grace;
             }
             let grace = self.state.options.grace;
-            if self.state.lock().is_finished() {
+            let (is_finished, claims) = {
+                let shared = self.state.lock();
+                (shared.is_finished(), shared.claims)
+            };
+            if claims == Claims::Stopped {
+                let text = "the tokio runtime of the handlers has ended";
+                self.control.fail(text, grace);
+            }
+            if is_finished || claims == Claims::Stopped {
                 return grace;
             }
             tokio::select! {
@@ -130,8 +138,9 @@ impl Calls {
 const FAR: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 impl Control {
-    /// Ends the worker because of a bug.
+    /// Ends the worker because it cannot go on.
     fn fail(&self, text: &str, grace: Duration) {
+        tracing::error!(error = text, "worker stops");
         self.set_error(WorkerError::Internal(text.to_owned()));
         self.request_stop(grace);
     }

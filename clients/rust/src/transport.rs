@@ -3,6 +3,7 @@
 //! Each broker has a channel of its own, and calls use the brokers in turn. tonic's own balancer is not used: it prefers
 //! the broker that answers fastest, which is the one that refuses every call.
 
+use std::net::Ipv6Addr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -54,9 +55,10 @@ impl Addresses {
             let name = part
                 .strip_prefix("dns:")
                 .map(|name| name.trim_start_matches('/'));
-            let schemes = ["http://", "https://"];
-            let plain = schemes.iter().find_map(|scheme| part.strip_prefix(scheme));
-            let authority = name.or(plain).unwrap_or(part).to_owned();
+            let authority = name.unwrap_or(part).to_owned();
+            if !is_host_and_port(&authority) {
+                return Err(malformed(part));
+            }
             addresses
                 .credentials
                 .check(host(&authority))
@@ -69,10 +71,7 @@ impl Addresses {
         }
         let count = addresses.authorities.len() + usize::from(addresses.name.is_some());
         if count == 0 || (addresses.name.is_some() && count > 1) {
-            let text = format!(
-                "the address {text:?} is not host:port, a list of host:port, or one dns:///host:port"
-            );
-            return Err(WorkerError::Options(text));
+            return Err(malformed(text));
         }
         Ok(addresses)
     }
@@ -84,7 +83,9 @@ impl Addresses {
 
     /// Returns the endpoint of a broker. `authority` is its host and port, `name` the host and port of its certificate.
     fn endpoint(&self, authority: &str, name: &str) -> Result<Endpoint, WorkerError> {
+        let malformed = |cause: &str| WorkerError::Options(format!("address {authority}: {cause}"));
         let tls = self.credentials.tls_config(host(name));
+        let tls = tls.map_err(|cause| malformed(&cause))?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         let endpoint = Endpoint::from_shared(format!("{scheme}://{authority}"));
         let endpoint = endpoint.and_then(|endpoint| match tls {
@@ -95,14 +96,36 @@ impl Addresses {
         let endpoint = endpoint.and_then(|endpoint| endpoint.user_agent(agent));
         let endpoint = endpoint.map_err(|error| {
             let cause = std::error::Error::source(&error).map(ToString::to_string);
-            let cause = cause.unwrap_or_else(|| error.to_string());
-            WorkerError::Options(format!("address {authority}: {cause}"))
+            malformed(&cause.unwrap_or_else(|| error.to_string()))
         })?;
         Ok(endpoint
             .connect_timeout(CONNECT_TIMEOUT)
             .http2_keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT))
     }
+}
+
+fn malformed(address: &str) -> WorkerError {
+    let hint = if address.starts_with("http") {
+        "; leave the scheme out: Credentials::tls turns TLS on"
+    } else {
+        ""
+    };
+    WorkerError::Options(format!(
+        "the address {address:?} is not host:port, a list of host:port, or one dns:///host:port{hint}"
+    ))
+}
+
+/// Returns whether a text is a name, an IPv4 address or an IPv6 address in brackets, followed by a port.
+fn is_host_and_port(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else {
+        return false;
+    };
+    let ip = host.strip_prefix('[').and_then(|ip| ip.strip_suffix(']'));
+    let is_name = |host: &str| !host.contains(|c: char| c.is_whitespace() || ":/@[]".contains(c));
+    let is_host = ip.map_or_else(|| is_name(host), |ip| ip.parse::<Ipv6Addr>().is_ok());
+    let is_port = port.bytes().all(|byte| byte.is_ascii_digit());
+    is_host && !host.is_empty() && is_port && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
 /// Returns the host of `host:port`.
@@ -309,5 +332,111 @@ impl Brokers {
                 tracing::warn!(%error, "the old certificates are used");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::credentials::TlsFiles;
+
+    fn refusal(address: &str, credentials: Credentials) -> String {
+        let refused = Addresses::parse(address, credentials).err();
+        refused.map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn malformed_address_is_refused() {
+        for address in [
+            "",
+            "localhost",
+            "localhost:",
+            ":1",
+            "localhost:abc",
+            "localhost:+1",
+            "localhost:0",
+            "localhost:99999",
+            "::1:1",
+            "[localhost]:1",
+            "a@localhost:1",
+            "localhost:1/path",
+            "dns:///localhost:1,localhost:2",
+            "localhost:1,dns:///localhost:2",
+        ] {
+            let refused = refusal(address, Credentials::plaintext_anywhere());
+            assert!(refused.contains("is not host:port"), "{address}: {refused}");
+        }
+        for address in ["https://localhost:1", "http://localhost:1"] {
+            let refused = refusal(address, Credentials::plaintext());
+            assert!(
+                refused.contains("Credentials::tls turns TLS on"),
+                "{refused}"
+            );
+        }
+    }
+
+    #[test]
+    fn plaintext_needs_an_address_of_this_machine() {
+        for address in [
+            "localhost:1",
+            "LOCALHOST:1",
+            "127.0.0.2:1",
+            "[::1]:1",
+            "dns:///localhost:1",
+        ] {
+            assert_eq!(refusal(address, Credentials::plaintext()), "");
+        }
+        for address in ["localhost.example:1", "10.0.0.1:1", "127.0.0.1:1,[::2]:1"] {
+            let refused = refusal(address, Credentials::plaintext());
+            assert!(
+                refused.contains("not an address of this machine"),
+                "{refused}"
+            );
+        }
+    }
+
+    const PEM: &str = "\
+-----BEGIN CERTIFICATE-----\n\
+MIIBbzCCARWgAwIBAgIUU1mI9amCem/B80vv2LeBt7BnyskwCgYIKoZIzj0EAwIw\n\
+DDEKMAgGA1UEAwwBYTAgFw0yNjExMjcxMjQ3MDFaGA8yMTI2MTEwMzEyNDcwMVow\n\
+DDEKMAgGA1UEAwwBYTBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABJ8fZeq5kTem\n\
+qjpihNHw6kA7MMvSJuRKvKAGg4eihmCdW6U1crd2uWrY0v8AeLtbG8dWsAwoUWA4\n\
+uTEZ1HI6Q0CjUzBRMB0GA1UdDgQWBBTDxgerEgj0lxhbaNJHqiY5TVHocjAfBgNV\n\
+HSMEGDAWgBTDxgerEgj0lxhbaNJHqiY5TVHocjAPBgNVHRMBAf8EBTADAQH/MAoG\n\
+CCqGSM49BAMCA0gAMEUCIQD/0XoTPeFxJLMRJ+QKEsbuEtgLKWgg6934slTz9geX\n\
+RQIgESMNBfcgwuh2rSHVxKRsdVucnLpCS/jTwRCqxGEfwI4=\n\
+-----END CERTIFICATE-----";
+
+    #[tokio::test]
+    async fn malformed_certificates_do_not_replace_the_old_ones() {
+        let file = std::env::temp_dir().join(format!("ca-{}", std::process::id()));
+        std::fs::write(&file, PEM).expect("a file");
+        let files = TlsFiles {
+            ca: Some(file.clone()),
+            ..TlsFiles::default()
+        };
+        let credentials = Credentials::tls_files(files);
+        let addresses = Addresses::parse("broker.example:1", credentials.clone());
+        let transport = Transport::new(addresses.expect("a certificate"));
+        transport.route().await.expect("a connection");
+        let half = &PEM[..PEM.len() / 2];
+        for (text, generation) in [
+            ("", 0),
+            ("garbage", 0),
+            (half, 0),
+            (PEM, 0),
+            (&format!("{PEM}\n"), 1),
+        ] {
+            std::fs::write(&file, text).expect("a file");
+            {
+                let mut brokers = transport.lock();
+                brokers.read_at -= FILE_INTERVAL;
+            }
+            let route = transport.route().await.expect("a connection");
+            assert_eq!(route.generation, generation, "{text}");
+            let is_refused = !refusal("broker.example:1", credentials.clone()).is_empty();
+            assert_eq!(is_refused, !text.starts_with(PEM), "{text}");
+        }
+        std::fs::remove_file(&file).expect("the file");
     }
 }

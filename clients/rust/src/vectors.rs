@@ -18,7 +18,7 @@ use super::keeper::{self, Heartbeat};
 use super::leases::{RunNumber, Start};
 use super::options::Options;
 use super::settler;
-use super::state::{Claims, State};
+use super::state::{Claims, Reserved, State};
 
 thread_local! {
     /// The time of the machine. Each test has its own thread.
@@ -32,7 +32,7 @@ fn now() -> Instant {
 /// A settling call that has no answer.
 struct Call {
     group: Vec<Ending>,
-    slots: usize,
+    reserved: Reserved,
     is_resent: bool,
     sent_at: Instant,
 }
@@ -55,8 +55,8 @@ struct Machine {
     ids: HashMap<String, LeaseNumber>,
     heartbeats: Vec<(Heartbeat, Instant)>,
     calls: BTreeMap<&'static str, Call>,
-    unclaimed: usize,
-    poll_slots: usize,
+    unclaimed: Reserved,
+    polled: Reserved,
     has_begun: bool,
 }
 
@@ -147,7 +147,7 @@ impl Machine {
             let started: Arc<Mutex<Vec<Start>>> = Arc::clone(&started);
             move |_: &_, mut starts| started.lock().expect("a lock").append(&mut starts)
         };
-        let events = Arc::new(EventLog::new(Some(Arc::new(observer))));
+        let events = Arc::new(EventLog::new(own.queue.clone(), Some(Arc::new(observer))));
         let state = State::new(Arc::new(own), events, Box::new(start_handlers));
         state.lock().clock = now;
         let start = Instant::now();
@@ -161,13 +161,13 @@ impl Machine {
             ids: HashMap::new(),
             heartbeats: Vec::new(),
             calls: BTreeMap::new(),
-            unclaimed: 0,
-            poll_slots: 0,
+            unclaimed: Reserved::default(),
+            polled: Reserved::default(),
             has_begun: false,
         }
     }
 
-    fn accept(&self, ids: &Json, time_left: &Json, slots: usize, sent_at: Instant) {
+    fn accept(&self, ids: &Json, time_left: &Json, reserved: Reserved, sent_at: Instant) {
         let lease = |id: String| proto::Lease {
             lease_id: id.clone(),
             item: Some(proto::Item {
@@ -185,7 +185,7 @@ impl Machine {
             attempts: 1,
         };
         let leases = texts(ids).into_iter().map(lease).collect();
-        self.state.accept(leases, slots, times);
+        self.state.accept(leases, reserved, times);
     }
 
     fn apply(&mut self, step: &Json) {
@@ -194,8 +194,8 @@ impl Machine {
             "begin" => self.has_begun = true,
             "claimed" => {
                 let sent_at = millis(&step["sent_ms"]).map_or(now(), |at| self.start + at);
-                let slots = std::mem::take(&mut self.poll_slots);
-                self.accept(&step["leases"], &step["time_left_ms"], slots, sent_at);
+                let reserved = std::mem::take(&mut self.polled);
+                self.accept(&step["leases"], &step["time_left_ms"], reserved, sent_at);
             }
             "time" => {}
             "returned" => self.end_handler(step),
@@ -303,7 +303,7 @@ impl Machine {
             self.state
                 .update(|shared| settler::note_result(shared, ending, &result, since));
         }
-        self.accept(&step["next"], &step["time_left_ms"], call.slots, now());
+        self.accept(&step["next"], &step["time_left_ms"], call.reserved, now());
         if self.calls.is_empty() {
             self.state
                 .update(|shared| settler::end_group(shared, self.unclaimed));
@@ -321,7 +321,6 @@ impl Machine {
             actions.push(format!("send heartbeat {}", sorted(ids.collect())));
             self.heartbeats.push((heartbeat, now()));
         }
-        let batch = self.state.options.batch;
         if self.calls.is_empty() && !self.state.lock().endings.is_empty() {
             let (parts, unclaimed) = self.state.update(settler::take);
             self.unclaimed = unclaimed;
@@ -329,7 +328,7 @@ impl Machine {
                 self.state
                     .update(|shared| settler::end_group(shared, unclaimed));
             }
-            for (slots, group) in parts {
+            for (reserved, group) in parts {
                 let ids = group.iter().map(|ending| {
                     let id = self.ids.iter().find(|(_, lease)| **lease == ending.lease);
                     with_checkpoint(id.expect("a lease").0, ending.checkpoint())
@@ -340,24 +339,24 @@ impl Machine {
                     EndingMessage::Fail(_) => "fail",
                     EndingMessage::Release(_) => "release",
                 };
-                let claim = match slots {
+                let claim = match reserved.items {
                     0 => String::new(),
-                    slots => format!(", claim {}", slots * batch),
+                    items => format!(", claim {items}"),
                 };
                 actions.push(format!("send {kind} {ids}{claim}"));
                 let call = Call {
                     group,
-                    slots,
+                    reserved,
                     is_resent: false,
                     sent_at: now(),
                 };
                 self.calls.insert(kind, call);
             }
         }
-        if self.has_begun && self.poll_slots == 0 {
-            self.poll_slots = self.state.lock().slots_to_claim();
-            if self.poll_slots > 0 {
-                actions.push(format!("claim {}", self.poll_slots * batch));
+        if self.has_begun && self.polled.slots == 0 {
+            self.polled = self.state.lock().slots_to_claim();
+            if self.polled.slots > 0 {
+                actions.push(format!("claim {}", self.polled.items));
             }
         }
         self.note_effects(&mut actions);

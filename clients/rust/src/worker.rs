@@ -93,7 +93,8 @@ impl Worker {
     }
 
     /// Starts the worker, for programs that handle signals themselves. Must be called on a tokio runtime, which then runs
-    /// the handlers.
+    /// the handlers. If the runtime ends before the worker, the worker releases its items and ends with
+    /// [`WorkerError::Internal`].
     ///
     /// # Errors
     /// An option is malformed.
@@ -133,7 +134,10 @@ fn start(options: Options, handler: Handler) -> Result<RunningWorker, WorkerErro
     let runtime = RuntimeHandle::try_current()
         .map_err(|error| internal("the worker outside of a tokio runtime", &error))?;
     let options = Arc::new(options);
-    let events = Arc::new(EventLog::new(options.on_event.clone()));
+    let events = Arc::new(EventLog::new(
+        options.queue.clone(),
+        options.on_event.clone(),
+    ));
     let health = Arc::new(ConnectionHealth::new(events.clone()));
     let runner = Runner::new(runtime, Next::new(handler, &options.middleware));
     let start_handlers = Box::new(move |state: &_, starts| runner.start(state, starts));
@@ -153,7 +157,7 @@ fn start(options: Options, handler: Handler) -> Result<RunningWorker, WorkerErro
                 let event = Event::new(EventName::Retry).with_error(failure.message.as_str());
                 let mut event = event.with_reason(failure.reason.as_str());
                 event.retry = Some(retry);
-                events.emit(&event);
+                events.emit(event);
             })
         },
     };
