@@ -25,8 +25,8 @@ public final class Client implements AutoCloseable {
     List<String> addresses = Worker.parse(builder.address);
     builder.credentials.check(addresses);
     timeout = builder.timeout;
-    transport = new Transport(addresses, builder.credentials);
     System.Logger logger = builder.logger;
+    transport = new Transport(addresses, builder.credentials, text -> logger.log(System.Logger.Level.WARNING, text));
     caller =
         new Caller(
             transport, builder.token, failure -> {},

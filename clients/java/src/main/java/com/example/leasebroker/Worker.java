@@ -84,8 +84,9 @@ public final class Worker {
     if (stopping.getCount() == 0) {
       return;
     }
-    connections =
-        new QueueWorker.Connections(new Transport(addresses, credentials), new Transport(addresses, credentials), token, health);
+    // Both look at the same files, so one of them warns.
+    Transport calls = new Transport(addresses, credentials, text -> logger.log(System.Logger.Level.WARNING, text));
+    connections = new QueueWorker.Connections(calls, new Transport(addresses, credentials, text -> {}), token, health);
     health.start();
     queues.forEach(queue -> queue.start(connections, this::onFatal));
   }

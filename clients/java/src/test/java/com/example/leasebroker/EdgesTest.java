@@ -74,7 +74,7 @@ class EdgesTest {
             Threads.await(end);
             return null;
           };
-      Transport transport = new Transport(List.of(frozen.address(), broker.address()), Credentials.plaintext());
+      Transport transport = new Transport(List.of(frozen.address(), broker.address()), Credentials.plaintext(), text -> {});
       Caller caller = new Caller(transport, null, failure -> {}, retry -> {});
       var request = com.example.leasebroker.v1.WakeRequest.getDefaultInstance();
       Caller.Limits limits = new Caller.Limits(() -> Clock.NEVER, Clock.SECOND / 2, new Abort(), () -> {});
