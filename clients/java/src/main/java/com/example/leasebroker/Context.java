@@ -137,6 +137,11 @@ public final class Context {
     Thread.interrupted();
   }
 
+  /** True if the handler has called this method. */
+  synchronized boolean isRunningHere() {
+    return thread == Thread.currentThread();
+  }
+
   /** Sets the cause, interrupts the handler, and runs the actions that wait for its cancellation. */
   void cancel(Cause reason) {
     List<Runnable> actions;

@@ -93,9 +93,14 @@ public final class Worker {
 
   /**
    * Stops in order: claims no more items, lets handlers return within the grace, cancels the others, and settles all. Throws as
-   * {@link #run}. A later call waits for the first one.
+   * {@link #run}. A later call waits for the first one. In a handler or an observer it returns immediately, because the worker
+   * waits for both.
    */
   public void stop(Duration grace) {
+    if (queues.stream().anyMatch(QueueWorker::isCaller)) {
+      stopInBackground(grace);
+      return;
+    }
     if (stopBegun.compareAndSet(false, true)) {
       stopping.countDown();
       try {
@@ -145,7 +150,11 @@ public final class Worker {
       return;
     }
     List<Thread> stops = queues.stream().map(queue -> Threads.start("lease-broker-stop", () -> queue.stop(limit, () -> hurry))).toList();
-    stops.forEach(Threads::join);
+    long until = Clock.now() + limit + QueueWorker.LONGEST_END;
+    stops.forEach(each -> Threads.join(each, until));
+    if (stops.stream().anyMatch(Thread::isAlive)) {
+      setError(new IllegalStateException("the worker has not stopped in time: an observer or a logger blocks its threads"));
+    }
     health.close();
     used.calls().close();
     used.heartbeats().close();
@@ -169,15 +178,19 @@ public final class Worker {
     logger.log(System.Logger.Level.ERROR, "the worker stops: {0}", fatal.getMessage());
     stopping.countDown();
     // `start` has returned to the program, which may not look.
-    Threads.start("lease-broker-stop", this::stopAfterError);
+    stopInBackground(grace);
   }
 
-  private void stopAfterError() {
-    try {
-      stop(grace);
-    } catch (RuntimeException known) {
-      // It was logged, and `stop` of the program throws it too.
-    }
+  private void stopInBackground(Duration limit) {
+    Threads.start(
+        "lease-broker-stop",
+        () -> {
+          try {
+            stop(limit);
+          } catch (RuntimeException known) {
+            // `stop` of the program throws it too.
+          }
+        });
   }
 
   /** Keeps the first error. */

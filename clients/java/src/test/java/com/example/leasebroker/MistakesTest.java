@@ -289,6 +289,52 @@ class MistakesTest {
   }
 
   @Test
+  void observerCanStopTheWorker() {
+    Worker[] worker = new Worker[1];
+    Consumer<Event> observer =
+        event -> {
+          events.accept(event);
+          if (event.name() == Event.Name.COMPLETED) {
+            worker[0].stop();
+          }
+        };
+    worker[0] = builder((item, context) -> null).onEvent(observer).build();
+    assertTimeoutPreemptively(Duration.ofSeconds(30), worker[0]::run);
+    assertEquals(1, events.count(Event.Name.STOPPED));
+  }
+
+  @Test
+  void handlerCanStopTheWorker() {
+    Worker[] worker = new Worker[1];
+    Handler handler =
+        (item, context) -> {
+          worker[0].stop();
+          return null;
+        };
+    worker[0] = builder(handler).build();
+    assertTimeoutPreemptively(Duration.ofSeconds(10), worker[0]::run);
+    assertEquals(1, events.count(Event.Name.COMPLETED));
+  }
+
+  @Test
+  void workerStopsAlthoughAnObserverBlocks() throws Exception {
+    CountDownLatch end = new CountDownLatch(1);
+    Consumer<Event> observer =
+        event -> {
+          events.accept(event);
+          if (event.name() == Event.Name.COMPLETED) {
+            Threads.await(end);
+          }
+        };
+    Worker worker = builder((item, context) -> null).onEvent(observer).build();
+    worker.start();
+    events.await(Event.Name.COMPLETED, 1);
+    assertTimeoutPreemptively(
+        Duration.ofSeconds(30), () -> assertThrows(IllegalStateException.class, () -> worker.stop(Duration.ZERO)));
+    end.countDown();
+  }
+
+  @Test
   void observerThatThrowsIsNotCalledAgain() throws Exception {
     for (Throwable error : List.of(new Throwable("checked"), new AssertionError("a bug"), new Broken())) {
       Watcher seen = new Watcher();
