@@ -140,7 +140,11 @@ public final class Client implements AutoCloseable {
       return this;
     }
 
-    /** Makes the client. It connects with the first call. */
+    /**
+     * Makes the client. It connects with the first call.
+     *
+     * @throws IllegalArgumentException if the address is malformed
+     */
     public Client build() {
       return new Client(this);
     }

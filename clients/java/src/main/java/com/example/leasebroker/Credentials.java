@@ -148,10 +148,9 @@ public final class Credentials {
     if (address.startsWith("unix:")) {
       return true;
     }
-    String host = address.substring(address.lastIndexOf('/') + 1);
-    int colon = host.lastIndexOf(':');
-    host = colon < 0 ? host : host.substring(0, colon);
-    if (host.equals("localhost")) {
+    String host = Transport.withoutScheme(address);
+    host = host.substring(0, host.lastIndexOf(':'));
+    if (host.equalsIgnoreCase("localhost")) {
       return true;
     }
     boolean isNumeric = host.startsWith("[") || host.matches("[0-9.]+");

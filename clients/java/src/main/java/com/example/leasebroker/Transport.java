@@ -105,16 +105,15 @@ final class Transport {
     versions = credentials.versions();
     channelCredentials = credentials.channel();
     String first = addresses.get(0);
-    name = first.startsWith(NAME) ? first.substring(NAME.length()) : null;
-    for (String address : addresses) {
-      boolean isPlain = address.matches(".+:[0-9]+") && !address.startsWith("dns:");
-      if (addresses.size() > 1 && !isPlain) {
-        throw new IllegalArgumentException("address: a list has host:port, and not " + address);
-      }
-    }
+    name = first.startsWith(NAME) ? withoutScheme(first) : null;
     if (name == null) {
       addresses.forEach(address -> brokers.add(connect(address)));
     }
+  }
+
+  /** Returns the host and port of an address such as dns:///localhost:50051. */
+  static String withoutScheme(String address) {
+    return address.startsWith(NAME) ? address.substring(NAME.length()) : address;
   }
 
   /** Returns the broker for the next call. Throws if its name is unknown. */

@@ -12,9 +12,14 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Executor;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Consumer;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 
 /** Works on the items of one queue, or of several. Make it with a builder, and use it once. */
 public final class Worker {
+  /** A host name, or the numbers of an address, and a port. */
+  private static final Pattern HOST_PORT = Pattern.compile("(?:\\[[\\w:.%]+\\]|[^\\s/:@\\[\\]]+):([0-9]{1,5})");
+
   private final List<QueueWorker> queues;
   private final List<String> addresses;
   private final Credentials credentials;
@@ -328,7 +333,7 @@ public final class Worker {
     /**
      * Makes the worker. It connects when it starts.
      *
-     * @throws IllegalArgumentException if an option is out of its range
+     * @throws IllegalArgumentException if the address is malformed, or an option is out of its range
      */
     public Worker build() {
       if (grace.isNegative()) {
@@ -346,11 +351,19 @@ public final class Worker {
     }
   }
 
-  /** Returns the addresses of a list with commas. */
+  /** Returns the addresses of a list with commas. Throws if one of them is malformed. */
   static List<String> parse(String address) {
     List<String> addresses = Arrays.stream(address.split(",")).map(String::strip).filter(part -> !part.isEmpty()).toList();
     if (addresses.isEmpty()) {
       throw new IllegalArgumentException("the address is empty; pass host:port");
+    }
+    for (String each : addresses) {
+      boolean isAlone = addresses.size() == 1;
+      Matcher matcher = HOST_PORT.matcher(isAlone ? Transport.withoutScheme(each) : each);
+      boolean isPlain = matcher.matches() && Integer.parseInt(matcher.group(1)) >= 1 && Integer.parseInt(matcher.group(1)) <= 65_535;
+      if (!isPlain && !(isAlone && each.startsWith("unix:"))) {
+        throw new IllegalArgumentException("address " + each + ": it must be host:port, dns:///host:port, or a list of host:port");
+      }
     }
     return addresses;
   }

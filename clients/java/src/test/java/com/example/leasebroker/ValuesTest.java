@@ -75,13 +75,28 @@ class ValuesTest {
 
   @Test
   void plaintextToAnotherMachineIsRefused() {
-    for (String local : List.of("127.0.0.1:1", "[::1]:1", "localhost:1", "dns:///localhost:1", "unix:/run/broker")) {
+    for (String local : List.of("127.0.0.1:1", "[::1]:1", "localhost:1", "LOCALHOST:1", "dns:///localhost:1", "unix:/run/broker")) {
       Worker.builder(local, "work", NOTHING).build();
     }
     for (String remote : List.of("db.example:1", "dns:///db.example:1", "10.0.0.1:1", "127.0.0.1:1,10.0.0.1:1")) {
       assertThrows(IllegalArgumentException.class, () -> Worker.builder(remote, "work", NOTHING).build(), remote);
     }
     Worker.builder("db.example:1", "work", NOTHING).credentials(Credentials.plaintextAllowed()).build();
+  }
+
+  @Test
+  void malformedAddressesAreRefused() {
+    List<String> malformed =
+        List.of(
+            "localhost", "localhost:", "localhost:abc", "localhost:0", "localhost:65536", ":1", "::1:1", "http://localhost:1", "a b:1",
+            "127.0.0.2:21050/127.0.0.1:50051", "evil.example:80/127.0.0.1:1", "dns://evil.example/127.0.0.1:1", "dns:///localhost",
+            "localhost:1,dns:///localhost:2", "localhost:1,unix:/run/broker");
+    for (String address : malformed) {
+      for (Executable build : List.<Executable>of(() -> Worker.builder(address, "work", NOTHING).build(), () -> Client.connect(address))) {
+        String text = assertThrows(IllegalArgumentException.class, build, address).getMessage();
+        assertTrue(text.contains("it must be host:port"), text);
+      }
+    }
   }
 
   @Test
