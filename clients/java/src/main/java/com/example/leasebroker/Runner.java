@@ -36,9 +36,14 @@ final class Runner {
     return handler;
   }
 
-  /** Runs the handler in this thread, and passes the endings of its items to the state. */
+  /** Runs the handler in this thread, and passes the endings of its items to the state. Does nothing if its leases are gone. */
   @SuppressWarnings("try") // The scope is only opened and closed.
   void run(Run run) {
+    boolean[] begins = new boolean[1];
+    state.update(() -> begins[0] = state.begin(run));
+    if (!begins[0]) {
+      return;
+    }
     Map<Item, Result> results = null;
     Throwable error = null;
     run.context.begin();

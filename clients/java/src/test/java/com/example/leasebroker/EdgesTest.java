@@ -4,10 +4,12 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.example.leasebroker.v1.Lease;
 import io.grpc.InsecureServerCredentials;
 import io.opentelemetry.api.trace.Span;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -62,6 +64,38 @@ class EdgesTest {
 
   private static List<Run> runs(int number) {
     return Stream.generate(() -> new Run(null, List.of())).limit(number).toList();
+  }
+
+  @Test
+  void handlersOfLostAndReleasedItemsDoNotBegin() {
+    Watcher events = new Watcher();
+    List<String> handled = new ArrayList<>();
+    BatchHandler handler =
+        (items, context) -> {
+          handled.add(items.get(0).key());
+          return null;
+        };
+    Options options =
+        Options.of(Queue.ofBatches("work", 1, handler).concurrency(3).onEvent(events), "worker", System.getLogger("test"));
+    State state = new State(options, new EventLog("work", events, options.logger()));
+    List<Run> waiting = new ArrayList<>();
+    state.start = waiting::addAll;
+    List<Lease> leases = Stream.of("begun", "lost", "released").map(EdgesTest::lease).toList();
+    state.update(() -> state.accept(leases, state.reserveSlots(), Clock.now(), Clock.now()));
+    Runner runner = new Runner(state, handler);
+    runner.run(waiting.get(0));
+    state.update(() -> state.lose(state.held.get("lost"), "expired"));
+    state.update(state::stop);
+    waiting.subList(1, 3).forEach(runner::run);
+    assertEquals(List.of("begun"), handled);
+    assertEquals(1, events.count(Event.Name.STARTED));
+    assertEquals(List.of("begun", "released"), state.endings.stream().map(ending -> ending.lease().id).toList());
+    assertTrue(state.runs.isEmpty());
+  }
+
+  private static Lease lease(String id) {
+    var item = com.example.leasebroker.v1.Item.newBuilder().setKey(id);
+    return Lease.newBuilder().setLeaseId(id).setItem(item).setTimeLeft(Values.duration(Duration.ofMinutes(1))).build();
   }
 
   @Test
