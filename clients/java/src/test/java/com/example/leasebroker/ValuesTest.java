@@ -24,7 +24,7 @@ class ValuesTest {
   @Test
   void valuesReturnAsTheyWereSent() {
     Instant instant = Instant.parse("0001-01-01T00:00:00.000001Z");
-    for (Object value : List.of(true, Long.MIN_VALUE, 1.5, "ż", instant, new BigDecimal("-12.50"))) {
+    for (Object value : List.of(true, Long.MIN_VALUE, 1.5, "ż 😀", instant, new BigDecimal("-12.50"))) {
       assertEquals(value, Values.fromProto("c", Values.toProto("c", value)));
     }
     assertNull(Values.fromProto("c", Values.toProto("c", null)));
@@ -34,8 +34,14 @@ class ValuesTest {
 
   @Test
   void valueThatNoColumnHoldsIsAnError() {
-    var error = assertThrows(IllegalArgumentException.class, () -> Values.toProto("c", new Object()));
-    assertTrue(error.getMessage().contains("column \"c\""), error.getMessage());
+    List<Object> values =
+        List.of(
+            new Object(), new BigDecimal("1E+1000000000"), new BigDecimal("1E-1000000000"), new BigDecimal("1E+2147483647"),
+            new BigDecimal("1E-2147483647"), "\ud83d", "a\ude00", "\ude00\ud83d", "\ud83d\ud83d\ude00");
+    for (Object value : values) {
+      var error = assertThrows(IllegalArgumentException.class, () -> Values.toProto("c", value));
+      assertTrue(error.getMessage().contains("column \"c\""), error.getMessage());
+    }
   }
 
   @Test
