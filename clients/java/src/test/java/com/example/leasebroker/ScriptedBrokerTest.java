@@ -285,7 +285,9 @@ class ScriptedBrokerTest {
               Credentials.tls(server.cert(), null, null, "broker.example"),
               Credentials.tls(worker.cert(), worker.cert(), worker.key(), "broker.example"));
       for (Credentials each : refused) {
-        assertThrows(LeaseBrokerException.class, () -> wake(broker, each, Duration.ofMillis(300)));
+        String text = assertThrows(LeaseBrokerException.class, () -> wake(broker, each, Duration.ofMillis(300))).getMessage();
+        assertEquals(1, text.lines().count(), text);
+        assertTrue(each != refused.get(2) || text.contains("unable to find valid certification path"), text);
       }
       assertEquals(1, broker.wakes.get());
     }
