@@ -122,6 +122,17 @@ class MistakesTest {
   }
 
   @Test
+  void interruptedCallSaysWhetherItWasApplied() {
+    broker.wake = call -> Status.UNAVAILABLE.asRuntimeException();
+    try (Client client = Client.connect(broker.address())) {
+      Thread.currentThread().interrupt();
+      LeaseBrokerException error = assertThrows(LeaseBrokerException.class, () -> client.wake("work"));
+      assertTrue(Thread.interrupted());
+      assertEquals("Wake: CANCELLED: the thread was interrupted", error.getMessage());
+    }
+  }
+
+  @Test
   void endlessTimesOfTheOptionsAreNoLimits() throws Exception {
     Worker worker = builder((item, context) -> null).lease(FOREVER).wait(FOREVER).timeLimit(FOREVER).stuckAfter(FOREVER).grace(FOREVER).build();
     worker.start();
