@@ -7,12 +7,14 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.example.leasebroker.v1.Lease;
 import io.grpc.InsecureServerCredentials;
 import io.opentelemetry.api.trace.Span;
+import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.ResourceBundle;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
@@ -64,6 +66,52 @@ class EdgesTest {
 
   private static List<Run> runs(int number) {
     return Stream.generate(() -> new Run(null, List.of())).limit(number).toList();
+  }
+
+  @Test
+  void eachUnexpectedExceptionOfABatchIsLogged() {
+    List<String> lines = new ArrayList<>();
+    System.Logger logger =
+        new System.Logger() {
+          @Override
+          public String getName() {
+            return "test";
+          }
+
+          @Override
+          public boolean isLoggable(Level level) {
+            return true;
+          }
+
+          @Override
+          public void log(Level level, ResourceBundle bundle, String text, Throwable error) {
+            lines.add(text + ": " + error.getClass().getSimpleName());
+          }
+
+          @Override
+          public void log(Level level, ResourceBundle bundle, String format, Object... values) {}
+        };
+    List<BatchHandler> handlers =
+        List.of(
+            (items, context) -> {
+              throw new BatchException(Map.of(items.get(0), new IOException("a"), items.get(1), new Retry("b")));
+            },
+            (items, context) -> Map.of(items.get(1), new Result(null, List.of())),
+            (items, context) -> {
+              throw new IOException("all");
+            });
+    for (BatchHandler handler : handlers) {
+      Options options = Options.of(Queue.ofBatches("work", 2, handler), "worker", logger);
+      State state = new State(options, new EventLog("work", null, logger));
+      state.start = runs -> runs.forEach(new Runner(state, handler)::run);
+      state.update(() -> state.accept(List.of(lease("1"), lease("2")), state.reserveSlots(), Clock.now(), Clock.now()));
+      assertEquals(2, state.endings.size());
+    }
+    assertEquals(
+        List.of(
+            "the handler of item 1 failed: IOException", "the handler of item 2 failed: NullPointerException",
+            "the handler of item 1, 2 failed: IOException"),
+        lines);
   }
 
   @Test
