@@ -10,6 +10,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.UUID;
 
 /** A connection for producers: adds rows to queues and wakes waiting claims. */
@@ -113,12 +114,12 @@ public final class Client implements AutoCloseable {
     private System.Logger logger = System.getLogger("com.example.leasebroker");
 
     private Builder(String address) {
-      this.address = address;
+      this.address = Objects.requireNonNull(address, "address");
     }
 
     /** How the connection is protected. Default: plaintext, for this machine only. */
     public Builder credentials(Credentials value) {
-      credentials = value;
+      credentials = Objects.requireNonNull(value, "credentials");
       return this;
     }
 
@@ -130,13 +131,13 @@ public final class Client implements AutoCloseable {
 
     /** The time for which a call is sent again while no broker answers. Default: 60 s. */
     public Builder timeout(Duration value) {
-      timeout = value;
+      timeout = Objects.requireNonNull(value, "timeout");
       return this;
     }
 
     /** Receives the log. Default: the logger "com.example.leasebroker". */
     public Builder logger(System.Logger value) {
-      logger = value;
+      logger = Objects.requireNonNull(value, "logger");
       return this;
     }
 

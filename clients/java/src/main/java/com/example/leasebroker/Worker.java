@@ -7,6 +7,7 @@ import java.util.EnumMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Executor;
@@ -102,6 +103,7 @@ public final class Worker {
    * waits for both.
    */
   public void stop(Duration grace) {
+    Objects.requireNonNull(grace, "grace");
     if (queues.stream().anyMatch(QueueWorker::isCaller)) {
       stopInBackground(grace);
       return;
@@ -217,14 +219,14 @@ public final class Worker {
     private System.Logger logger = System.getLogger("com.example.leasebroker");
 
     private Builder(String address, Queue first) {
-      this.address = address;
+      this.address = Objects.requireNonNull(address, "address");
       this.first = first;
       queues.add(first);
     }
 
     /** Adds a queue, which shares the connections of the worker. */
     public Builder queue(Queue queue) {
-      queues.add(queue);
+      queues.add(Objects.requireNonNull(queue, "queue"));
       return this;
     }
 
@@ -233,7 +235,7 @@ public final class Worker {
      * process id and random digits.
      */
     public Builder workerId(String id) {
-      workerId = id;
+      workerId = Objects.requireNonNull(id, "workerId");
       return this;
     }
 
@@ -278,7 +280,7 @@ public final class Worker {
      * 5 s more. Keep the sum below the time that your supervisor waits. Default: 15 s.
      */
     public Builder grace(Duration duration) {
-      grace = duration;
+      grace = Objects.requireNonNull(duration, "grace");
       return this;
     }
 
@@ -296,7 +298,7 @@ public final class Worker {
 
     /** How the connection is protected. Default: plaintext, for this machine only. */
     public Builder credentials(Credentials value) {
-      credentials = value;
+      credentials = Objects.requireNonNull(value, "credentials");
       return this;
     }
 
@@ -314,7 +316,7 @@ public final class Worker {
 
     /** Receives the log. Default: the logger "com.example.leasebroker". */
     public Builder logger(System.Logger value) {
-      logger = value;
+      logger = Objects.requireNonNull(value, "logger");
       return this;
     }
 

@@ -106,6 +106,21 @@ class ValuesTest {
   }
 
   @Test
+  void nullIsRefusedWhereItIsGiven() throws Exception {
+    Worker.Builder builder = Worker.builder("127.0.0.1:1", "work", NOTHING);
+    Worker worker = builder.build();
+    List<Executable> calls =
+        List.of(
+            () -> Worker.builder(null, "work", NOTHING), () -> Queue.of(null, NOTHING), () -> Queue.of("work", null),
+            () -> Queue.ofBatches("work", 1, null), () -> builder.logger(null), () -> builder.intercept(null), () -> builder.grace(null),
+            () -> builder.wait((Duration) null), () -> builder.credentials(null), () -> builder.queue(null), () -> worker.stop(null));
+    for (Executable call : calls) {
+      assertThrows(NullPointerException.class, call);
+    }
+    worker.stop();
+  }
+
+  @Test
   void optionsOutOfRangeAreRefused() {
     Worker.Builder builder = Worker.builder("127.0.0.1:1", "work", NOTHING);
     assertThrows(IllegalArgumentException.class, () -> builder.concurrency(0).build());
