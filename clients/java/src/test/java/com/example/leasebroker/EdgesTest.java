@@ -1,6 +1,7 @@
 package com.example.leasebroker;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -234,6 +235,9 @@ class EdgesTest {
     context.checkpoint(new byte[] {1});
     assertTrue(context.isHeld(item));
     assertThrows(CancelledException.class, () -> Context.cancelled(Cause.SHUTDOWN, item).check());
+    assertTrue(Context.cancelled(Cause.SHUTDOWN, item).isHeld(item));
+    assertFalse(Context.cancelled(Cause.LEASE_LOST, item).isHeld(item));
+    assertTrue(Context.of().timeLeft().toSeconds() >= 30);
   }
 
   @Test
