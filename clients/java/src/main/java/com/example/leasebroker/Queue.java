@@ -113,7 +113,7 @@ public final class Queue {
   }
 
   /**
-   * Runs the handlers. If it refuses one, the item is released. Default: a pool with one daemon thread per running handler. With
+   * Runs the handlers. If it refuses one, the item is released. If it was shut down, the worker stops with an error. Default: a pool with one daemon thread per running handler. With
    * Java 21, an executor with a virtual thread per task is another choice.
    */
   public Queue executor(Executor value) {

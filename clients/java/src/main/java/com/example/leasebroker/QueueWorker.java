@@ -117,6 +117,10 @@ final class QueueWorker {
       executor.execute(() -> runner.run(run));
     } catch (RuntimeException | Error refused) {
       refuseStart(run, refused);
+      if (executor instanceof ExecutorService service && service.isShutdown() && state.read(() -> state.takesItems)) {
+        // It refuses every handler from now on.
+        onFatal.accept(new IllegalStateException("the executor of the handlers was shut down", refused));
+      }
     }
   }
 

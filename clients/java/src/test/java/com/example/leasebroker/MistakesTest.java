@@ -21,6 +21,8 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import org.junit.jupiter.api.AfterEach;
@@ -312,6 +314,16 @@ class MistakesTest {
     worker[0] = builder((item, context) -> null).onEvent(observer).build();
     assertTimeoutPreemptively(Duration.ofSeconds(30), worker[0]::run);
     assertEquals(1, events.count(Event.Name.STOPPED));
+  }
+
+  @Test
+  void executorThatWasShutDownStopsTheWorker() {
+    ExecutorService executor = Executors.newSingleThreadExecutor();
+    executor.shutdown();
+    Worker worker = builder((item, context) -> null).executor(executor).build();
+    String text = assertThrows(IllegalStateException.class, worker::run).getMessage();
+    assertEquals("the executor of the handlers was shut down", text);
+    assertFalse(worker.health());
   }
 
   @Test
