@@ -6,6 +6,7 @@ import com.example.leasebroker.v1.EnqueueResult;
 import com.example.leasebroker.v1.LeaseServiceGrpc.LeaseServiceBlockingStub;
 import com.example.leasebroker.v1.NewItem;
 import com.example.leasebroker.v1.WakeRequest;
+import io.grpc.Status;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -21,6 +22,9 @@ public final class Client implements AutoCloseable {
   private final Transport transport;
   private final Caller caller;
   private final Duration timeout;
+
+  /** Ends the calls of a client that is closed. */
+  private final Abort closed = new Abort();
 
   private Client(Builder builder) {
     List<String> addresses = Worker.parse(builder.address);
@@ -81,7 +85,7 @@ public final class Client implements AutoCloseable {
 
   private List<String> send(String queue, EnqueueRequest.Builder request) {
     request.setQueue(queue).setRequestId(UUID.randomUUID().toString());
-    Caller.Answer<EnqueueResponse> answer = caller.call("Enqueue", LeaseServiceBlockingStub::enqueue, request.build(), limits());
+    Caller.Answer<EnqueueResponse> answer = call("Enqueue", LeaseServiceBlockingStub::enqueue, request.build());
     Failure failure = Failure.ofCount(answer.message().getResultsCount(), request.getItemsCount());
     if (failure != null) {
       throw new LeaseBrokerException("Enqueue", failure);
@@ -92,17 +96,24 @@ public final class Client implements AutoCloseable {
   /** Lets waiting claims look for items now. Call it after rows were added by SQL. */
   public void wake(String queue) {
     WakeRequest request = WakeRequest.newBuilder().setQueue(queue).build();
-    caller.call("Wake", LeaseServiceBlockingStub::wake, request, limits());
+    call("Wake", LeaseServiceBlockingStub::wake, request);
   }
 
-  /** Closes the connection. */
+  /** Closes the connection. Calls that run, and later ones, throw a {@link LeaseBrokerException}. */
   @Override
   public void close() {
+    closed.cancel();
     transport.close();
   }
 
-  private Caller.Limits limits() {
-    return Caller.Limits.until(Clock.now() + Values.nanos(timeout));
+  private <Q, R> Caller.Answer<R> call(String rpc, Caller.Method<Q, R> method, Q request) {
+    String applied = closed.isCancelled() ? Failure.APPLIED_NO : Failure.APPLIED_UNKNOWN;
+    long until = Clock.now() + Values.nanos(timeout);
+    try {
+      return caller.call(rpc, method, request, new Caller.Limits(() -> until, Caller.ATTEMPT_TIMEOUT, closed, () -> {}));
+    } catch (Abort.Aborted ended) {
+      throw new LeaseBrokerException(rpc, Failure.of(Status.Code.FAILED_PRECONDITION, "the client is closed", applied));
+    }
   }
 
   /** The options of a client. */

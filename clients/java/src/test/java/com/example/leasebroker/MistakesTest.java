@@ -124,6 +124,32 @@ class MistakesTest {
   }
 
   @Test
+  void callOfAClosedClientEndsImmediately() throws Exception {
+    CountDownLatch called = new CountDownLatch(1);
+    broker.wake =
+        call -> {
+          called.countDown();
+          return Status.UNAVAILABLE.asRuntimeException();
+        };
+    Client client = Client.connect(broker.address());
+    Thread closer =
+        Threads.start(
+            "closer",
+            () -> {
+              Threads.await(called);
+              client.close();
+            });
+    for (String applied : List.of("unknown", "no")) {
+      LeaseBrokerException error =
+          assertTimeoutPreemptively(
+              Duration.ofSeconds(20), () -> assertThrows(LeaseBrokerException.class, () -> client.wake("work")));
+      assertEquals("Wake: FAILED_PRECONDITION: the client is closed", error.getMessage());
+      assertEquals(applied, error.applied());
+      closer.join();
+    }
+  }
+
+  @Test
   void interruptedCallSaysWhetherItWasApplied() {
     broker.wake = call -> Status.UNAVAILABLE.asRuntimeException();
     try (Client client = Client.connect(broker.address())) {
