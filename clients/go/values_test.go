@@ -98,6 +98,14 @@ func TestErrorTexts(t *testing.T) {
 	}
 }
 
+func TestDelaysAreCut(t *testing.T) {
+	for delay, want := range map[time.Duration]time.Duration{-1: 0, 1: 1, math.MaxInt64: longestDelay} {
+		if got := delayProto(delay).AsDuration(); got != want {
+			t.Errorf("%v: %v", delay, got)
+		}
+	}
+}
+
 func TestPlaintextToAnotherMachineIsRefused(t *testing.T) {
 	for address, local := range map[string]bool{
 		"127.0.0.1:1": true, "[::1]:1": true, "localhost:1": true, "dns:///localhost:1": true, "unix:/run/broker": true,

@@ -102,7 +102,9 @@ final class Values {
     return Instant.ofEpochSecond(time.getSeconds(), time.getNanos());
   }
 
-  static com.google.protobuf.Duration duration(Duration duration) {
+  /** Returns the message for a duration. The broker refuses a negative one, which becomes zero, and one that is longer than its longest. */
+  static com.google.protobuf.Duration duration(Duration given) {
+    Duration duration = Duration.ofNanos(Math.max(nanos(given), 0));
     return com.google.protobuf.Duration.newBuilder().setSeconds(duration.getSeconds()).setNanos(duration.getNano()).build();
   }
 

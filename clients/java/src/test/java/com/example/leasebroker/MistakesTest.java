@@ -175,8 +175,20 @@ class MistakesTest {
 
   @Test
   void delaysOfABrokerAreCut() {
-    assertEquals(Values.LONGEST, Values.nanos(Values.duration(FOREVER)));
-    assertEquals(-Values.LONGEST, Values.nanos(Values.duration(FOREVER.negated())));
+    var duration = com.google.protobuf.Duration.newBuilder();
+    assertEquals(Values.LONGEST, Values.nanos(duration.setSeconds(Long.MAX_VALUE).build()));
+    assertEquals(-Values.LONGEST, Values.nanos(duration.setSeconds(Long.MIN_VALUE).build()));
+  }
+
+  @Test
+  void delaysOfAHandlerAreCut() throws Exception {
+    Handler handler =
+        (item, context) -> {
+          throw new Retry("later", FOREVER);
+        };
+    work(builder(handler), Event.Name.FAILED);
+    assertEquals(Duration.ofDays(366).toSeconds(), broker.failures.get(0).getRetryDelay().getSeconds());
+    assertEquals(0, Values.nanos(Values.duration(Duration.ofSeconds(-1))));
   }
 
   @Test
