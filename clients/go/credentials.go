@@ -141,12 +141,12 @@ func isLoopback(address string) bool {
 	if strings.HasPrefix(address, "unix:") {
 		return true
 	}
-	address = address[strings.LastIndex(address, "/")+1:]
+	address = strings.TrimPrefix(address, "dns:///")
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		host = address
 	}
-	if host == "localhost" {
+	if strings.EqualFold(host, "localhost") {
 		return true
 	}
 	ip := net.ParseIP(host)

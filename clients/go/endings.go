@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "example.com/lease-broker/clients/go/leasebrokerv1"
 )
@@ -49,7 +48,7 @@ func failed(lease *heldLease, text string) *ending {
 func released(lease *heldLease, after *time.Duration) *ending {
 	message := &pb.Release{LeaseId: lease.id}
 	if after != nil {
-		message.Delay = durationpb.New(*after)
+		message.Delay = delayProto(*after)
 	}
 	return &ending{lease: lease, release: message}
 }
@@ -72,7 +71,7 @@ func endingOf(lease *heldLease, result *Result, err error, cause string, limit t
 	case errors.As(err, &retry):
 		ending := failed(lease, errorText(err))
 		if retry.after != nil {
-			ending.failure.RetryDelay = durationpb.New(*retry.after)
+			ending.failure.RetryDelay = delayProto(*retry.after)
 		}
 		return ending
 	case cause == causeShutdown:

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-
 	pb "example.com/lease-broker/clients/go/leasebrokerv1"
 )
 
@@ -164,7 +162,7 @@ func newItem(columns Row, delay time.Duration, traceParent string) (*pb.NewItem,
 	}
 	item := &pb.NewItem{Columns: values, TraceParent: traceParent}
 	if delay != 0 {
-		item.Delay = durationpb.New(delay)
+		item.Delay = delayProto(delay)
 	}
 	return item, nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -20,6 +21,14 @@ import (
 // is sent can also be of any other integer type, or a float32. A value of a newer API, which this library does not know,
 // arrives as an error.
 type Row map[string]any
+
+// longestDelay is the longest delay that the broker accepts.
+const longestDelay = 366 * 24 * time.Hour
+
+// delayProto returns the message for a delay. A negative one is zero, and a longer one than the broker accepts is cut.
+func delayProto(delay time.Duration) *durationpb.Duration {
+	return durationpb.New(min(max(delay, 0), longestDelay))
+}
 
 // Decimal is an exact decimal number as text, such as "-12.50".
 type Decimal string

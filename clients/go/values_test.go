@@ -98,9 +98,18 @@ func TestErrorTexts(t *testing.T) {
 	}
 }
 
+func TestDelaysAreCut(t *testing.T) {
+	for delay, want := range map[time.Duration]time.Duration{-1: 0, 1: 1, math.MaxInt64: longestDelay} {
+		if got := delayProto(delay).AsDuration(); got != want {
+			t.Errorf("%v: %v", delay, got)
+		}
+	}
+}
+
 func TestPlaintextToAnotherMachineIsRefused(t *testing.T) {
 	for address, local := range map[string]bool{
 		"127.0.0.1:1": true, "[::1]:1": true, "localhost:1": true, "dns:///localhost:1": true, "unix:/run/broker": true,
+		"LOCALHOST:1": true, "127.0.0.2:2/127.0.0.1:1": false, "db.example:1/127.0.0.1:1": false, "dns://db.example/127.0.0.1:1": false,
 		"db.example:1": false, "dns:///db.example:1": false, "10.0.0.1:1": false, "127.0.0.1:1,10.0.0.1:1": false,
 	} {
 		if _, err := newOptions(address, nil); (err == nil) != local {

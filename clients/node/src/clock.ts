@@ -41,8 +41,9 @@ export function milliseconds(name: string, duration: Duration): number {
   return value;
 }
 
-/** Returns the message for a duration in milliseconds. */
-export function durationMessage(value: number): DurationMessage {
+/** Returns the message for a duration in milliseconds. One above 366 days is cut, because the broker refuses it. */
+export function durationMessage(duration: number): DurationMessage {
+  const value = Math.min(duration, 366 * 86_400_000);
   const seconds = Math.floor(value / 1_000);
   const nanos = Math.min(Math.round((value - seconds * 1_000) * 1_000_000), 999_999_999);
   return create(DurationSchema, { seconds: BigInt(seconds), nanos });

@@ -78,6 +78,7 @@ test("durations are milliseconds or texts", () => {
   assert.deepEqual([250, "500ms", "20s", "1.5m", "2h"].map((text) => milliseconds("d", text as "20s")), [250, 500, 20_000, 90_000, 7_200_000]);
   for (const bad of [-1, NaN, Infinity, "20", "s", "1d", "1..5s"]) assert.throws(() => milliseconds("wait", bad as "20s"), /^RangeError: wait is/);
   for (const value of [0, 0.5, 1_500.25, 86_400_000]) assert.equal(durationMilliseconds(durationMessage(value)), value);
+  assert.equal(durationMilliseconds(durationMessage(milliseconds("after", "100000h"))), 366 * 86_400_000);
 });
 
 test("the text of an error has the name of its class", () => {

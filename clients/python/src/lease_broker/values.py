@@ -53,6 +53,7 @@ class Columns(dict[str, "ColumnValue"]):
         raise UnknownColumnError(f"no column {column!r}; the item has {', '.join(sorted(self)) or 'no columns'}")
 
 
+_LONGEST = 366 * 24 * 3_600
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -119,9 +120,12 @@ def to_datetime(message: Timestamp) -> datetime:
 
 
 def duration(seconds: float, name: str = "a duration") -> Duration:
-    """Returns the message for a duration in seconds. Raises `ValueError` with its name if a message cannot hold it."""
-    check_seconds(name, seconds)
-    whole, nanos = divmod(round(seconds * 1_000_000_000), 1_000_000_000)
+    """Returns the message for a duration in seconds. Raises `ValueError` with its name if it is out of range.
+
+    A duration above 366 days is cut, because the broker refuses it.
+    """
+    cut = min(check_seconds(name, seconds), _LONGEST)
+    whole, nanos = divmod(round(cut * 1_000_000_000), 1_000_000_000)
     return Duration(seconds=whole, nanos=nanos)
 
 

@@ -53,13 +53,8 @@ final class Abort {
   }
 
   /** Waits. Throws {@link Aborted} if it is cancelled first. */
-  void sleep(long nanos) {
-    try {
-      if (cancelled.await(nanos, TimeUnit.NANOSECONDS)) {
-        throw new Aborted();
-      }
-    } catch (InterruptedException interrupted) {
-      Thread.currentThread().interrupt();
+  void sleep(long nanos) throws InterruptedException {
+    if (cancelled.await(nanos, TimeUnit.NANOSECONDS)) {
       throw new Aborted();
     }
   }

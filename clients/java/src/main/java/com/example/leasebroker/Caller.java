@@ -81,7 +81,7 @@ class Caller {
   /**
    * Sends a request until it is answered, until that is of no use, or until it is aborted.
    *
-   * @throws LeaseBrokerException if the request failed
+   * @throws LeaseBrokerException if the request failed, or if the thread was interrupted
    * @throws Abort.Aborted if it was aborted
    */
   <Q, R> Answer<R> call(String rpc, Method<Q, R> method, Q request, Limits limits) {
@@ -120,7 +120,12 @@ class Caller {
       }
       noteRetry(rpc, failure, attempts, wait);
       limits.onRetry().run();
-      limits.abort().sleep(wait);
+      try {
+        limits.abort().sleep(wait);
+      } catch (InterruptedException interrupted) {
+        Thread.currentThread().interrupt();
+        throw new LeaseBrokerException(rpc, Failure.of(Status.Code.CANCELLED, "the thread was interrupted", failure.applied()));
+      }
       transport.reconnect();
     }
   }

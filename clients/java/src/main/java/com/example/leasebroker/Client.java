@@ -6,10 +6,12 @@ import com.example.leasebroker.v1.EnqueueResult;
 import com.example.leasebroker.v1.LeaseServiceGrpc.LeaseServiceBlockingStub;
 import com.example.leasebroker.v1.NewItem;
 import com.example.leasebroker.v1.WakeRequest;
+import io.grpc.Status;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.UUID;
 
 /** A connection for producers: adds rows to queues and wakes waiting claims. */
@@ -21,12 +23,15 @@ public final class Client implements AutoCloseable {
   private final Caller caller;
   private final Duration timeout;
 
+  /** Ends the calls of a client that is closed. */
+  private final Abort closed = new Abort();
+
   private Client(Builder builder) {
     List<String> addresses = Worker.parse(builder.address);
     builder.credentials.check(addresses);
     timeout = builder.timeout;
-    transport = new Transport(addresses, builder.credentials);
     System.Logger logger = builder.logger;
+    transport = new Transport(addresses, builder.credentials, text -> logger.log(System.Logger.Level.WARNING, text));
     caller =
         new Caller(
             transport, builder.token, failure -> {},
@@ -80,7 +85,7 @@ public final class Client implements AutoCloseable {
 
   private List<String> send(String queue, EnqueueRequest.Builder request) {
     request.setQueue(queue).setRequestId(UUID.randomUUID().toString());
-    Caller.Answer<EnqueueResponse> answer = caller.call("Enqueue", LeaseServiceBlockingStub::enqueue, request.build(), limits());
+    Caller.Answer<EnqueueResponse> answer = call("Enqueue", LeaseServiceBlockingStub::enqueue, request.build());
     Failure failure = Failure.ofCount(answer.message().getResultsCount(), request.getItemsCount());
     if (failure != null) {
       throw new LeaseBrokerException("Enqueue", failure);
@@ -91,17 +96,24 @@ public final class Client implements AutoCloseable {
   /** Lets waiting claims look for items now. Call it after rows were added by SQL. */
   public void wake(String queue) {
     WakeRequest request = WakeRequest.newBuilder().setQueue(queue).build();
-    caller.call("Wake", LeaseServiceBlockingStub::wake, request, limits());
+    call("Wake", LeaseServiceBlockingStub::wake, request);
   }
 
-  /** Closes the connection. */
+  /** Closes the connection. Calls that run, and later ones, throw a {@link LeaseBrokerException}. */
   @Override
   public void close() {
+    closed.cancel();
     transport.close();
   }
 
-  private Caller.Limits limits() {
-    return Caller.Limits.until(Clock.now() + Values.nanos(timeout));
+  private <Q, R> Caller.Answer<R> call(String rpc, Caller.Method<Q, R> method, Q request) {
+    String applied = closed.isCancelled() ? Failure.APPLIED_NO : Failure.APPLIED_UNKNOWN;
+    long until = Clock.now() + Values.nanos(timeout);
+    try {
+      return caller.call(rpc, method, request, new Caller.Limits(() -> until, Caller.ATTEMPT_TIMEOUT, closed, () -> {}));
+    } catch (Abort.Aborted ended) {
+      throw new LeaseBrokerException(rpc, Failure.of(Status.Code.FAILED_PRECONDITION, "the client is closed", applied));
+    }
   }
 
   /** The options of a client. */
@@ -113,12 +125,12 @@ public final class Client implements AutoCloseable {
     private System.Logger logger = System.getLogger("com.example.leasebroker");
 
     private Builder(String address) {
-      this.address = address;
+      this.address = Objects.requireNonNull(address, "address");
     }
 
     /** How the connection is protected. Default: plaintext, for this machine only. */
     public Builder credentials(Credentials value) {
-      credentials = value;
+      credentials = Objects.requireNonNull(value, "credentials");
       return this;
     }
 
@@ -130,17 +142,21 @@ public final class Client implements AutoCloseable {
 
     /** The time for which a call is sent again while no broker answers. Default: 60 s. */
     public Builder timeout(Duration value) {
-      timeout = value;
+      timeout = Objects.requireNonNull(value, "timeout");
       return this;
     }
 
     /** Receives the log. Default: the logger "com.example.leasebroker". */
     public Builder logger(System.Logger value) {
-      logger = value;
+      logger = Objects.requireNonNull(value, "logger");
       return this;
     }
 
-    /** Makes the client. It connects with the first call. */
+    /**
+     * Makes the client. It connects with the first call.
+     *
+     * @throws IllegalArgumentException if the address is malformed
+     */
     public Client build() {
       return new Client(this);
     }

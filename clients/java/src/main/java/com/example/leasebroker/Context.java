@@ -3,6 +3,7 @@ package com.example.leasebroker;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.NoSuchElementException;
 import java.util.Optional;
 import java.util.stream.Stream;
@@ -22,16 +23,20 @@ public final class Context {
     this.run = run;
   }
 
-  /** Makes a context for the test of a handler, with leases of a minute. */
+  /** Makes a context for the test of a handler, with leases of a minute. Without items it has one with the key "1". */
   public static Context of(Item... items) {
     Options options = Options.of(Queue.of("test", (item, context) -> null), "test", System.getLogger("com.example.leasebroker"));
     State state = new State(options, new EventLog("test", null, options.logger()));
-    return new Run(state, Stream.of(items).map(HeldLease::new).toList()).context;
+    Item[] leased = items.length > 0 ? items : new Item[] {Item.of("1", Map.of())};
+    return new Run(state, Stream.of(leased).map(HeldLease::new).toList()).context;
   }
 
-  /** Makes a context for the test of a handler that is cancelled. */
+  /** Makes a context for the test of a handler that is cancelled. After {@link Cause#LEASE_LOST} it holds no lease. */
   public static Context cancelled(Cause cause, Item... items) {
     Context context = of(items);
+    if (cause == Cause.LEASE_LOST) {
+      context.run.leases.forEach(lease -> lease.phase = HeldLease.Phase.DONE);
+    }
     context.cancel(cause);
     return context;
   }
@@ -135,6 +140,11 @@ public final class Context {
   synchronized void end() {
     thread = null;
     Thread.interrupted();
+  }
+
+  /** True if the handler has called this method. */
+  synchronized boolean isRunningHere() {
+    return thread == Thread.currentThread();
   }
 
   /** Sets the cause, interrupts the handler, and runs the actions that wait for its cancellation. */

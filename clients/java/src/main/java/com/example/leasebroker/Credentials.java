@@ -1,7 +1,9 @@
 package com.example.leasebroker;
 
 import io.grpc.ChannelCredentials;
+import io.grpc.Grpc;
 import io.grpc.InsecureChannelCredentials;
+import io.grpc.ManagedChannelRegistry;
 import io.grpc.TlsChannelCredentials;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
@@ -11,6 +13,8 @@ import java.net.UnknownHostException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.BasicFileAttributes;
+import java.security.cert.CertificateException;
+import java.security.cert.CertificateFactory;
 import java.util.List;
 import java.util.Objects;
 import java.util.function.Supplier;
@@ -64,7 +68,8 @@ public final class Credentials {
   }
 
   /**
-   * TLS with files, which are looked at again every 10 s. The arguments are as above.
+   * TLS with files, which are looked at again every 10 s. The arguments are as above. While a file is missing or malformed, the
+   * connections stay as they are, and the log has one warning.
    *
    * @throws UncheckedIOException if a file cannot be read
    * @throws IllegalArgumentException if a text is malformed
@@ -101,6 +106,9 @@ public final class Credentials {
     TlsChannelCredentials.Builder tls = TlsChannelCredentials.newBuilder();
     try {
       if (ca != null) {
+        if (CertificateFactory.getInstance("X.509").generateCertificates(new ByteArrayInputStream(ca)).isEmpty()) {
+          throw new IllegalArgumentException("the ca has no certificate in PEM form");
+        }
         tls.trustManager(new ByteArrayInputStream(ca));
       }
       if (cert != null || key != null) {
@@ -109,10 +117,13 @@ public final class Credentials {
         }
         tls.keyManager(new ByteArrayInputStream(cert), new ByteArrayInputStream(key));
       }
-    } catch (IOException impossible) {
-      throw new UncheckedIOException(impossible);
+      ChannelCredentials credentials = tls.build();
+      // gRPC reads the texts when it makes a channel, so only that shows if they are malformed.
+      Grpc.newChannelBuilder("localhost:1", credentials);
+      return credentials;
+    } catch (IOException | CertificateException | ManagedChannelRegistry.ProviderNotFoundException malformed) {
+      throw new IllegalArgumentException("the certificates or the key are malformed: " + malformed.getMessage(), malformed);
     }
-    return tls.build();
   }
 
   ChannelCredentials channel() {
@@ -137,10 +148,9 @@ public final class Credentials {
     if (address.startsWith("unix:")) {
       return true;
     }
-    String host = address.substring(address.lastIndexOf('/') + 1);
-    int colon = host.lastIndexOf(':');
-    host = colon < 0 ? host : host.substring(0, colon);
-    if (host.equals("localhost")) {
+    String host = Transport.withoutScheme(address);
+    host = host.substring(0, host.lastIndexOf(':'));
+    if (host.equalsIgnoreCase("localhost")) {
       return true;
     }
     boolean isNumeric = host.startsWith("[") || host.matches("[0-9.]+");

@@ -14,15 +14,12 @@ record Ending(HeldLease lease, Completion completion, Failure failure, com.examp
   /** The number of characters of an error's text that the broker stores. */
   private static final int MAX_ERROR_LENGTH = 1_024;
 
+  /** Throws any exception if the result is malformed. */
   static Ending completed(HeldLease lease, Result result) {
     Completion.Builder message = Completion.newBuilder().setLeaseId(lease.id);
     if (result != null) {
-      try {
-        message.putAllColumns(Values.toProto(result.columns()));
-        result.followUps().forEach(followUp -> message.addFollowUps(followUp.toProto()));
-      } catch (RuntimeException malformed) {
-        return failed(lease, errorText(malformed));
-      }
+      message.putAllColumns(Values.toProto(result.columns()));
+      result.followUps().forEach(followUp -> message.addFollowUps(followUp.toProto()));
     }
     return new Ending(lease, message.build(), null, null);
   }

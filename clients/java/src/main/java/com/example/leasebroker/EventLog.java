@@ -10,6 +10,7 @@ final class EventLog {
   private final String queue;
   private final System.Logger logger;
   private final AtomicLongArray counters = new AtomicLongArray(Event.Name.values().length);
+  private final ThreadLocal<Boolean> observing = ThreadLocal.withInitial(() -> false);
   private volatile Consumer<Event> observer;
 
   EventLog(String queue, Consumer<Event> observer, System.Logger logger) {
@@ -25,12 +26,20 @@ final class EventLog {
     if (current == null) {
       return;
     }
+    observing.set(true);
     try {
       current.accept(event.withQueue(queue));
     } catch (Throwable error) {
       observer = null;
       ErrorLog.log(logger, "the observer threw an exception and is not called again", error);
+    } finally {
+      observing.remove();
     }
+  }
+
+  /** True if the observer has called this method. */
+  boolean isObserving() {
+    return observing.get();
   }
 
   Map<Event.Name, Long> counts() {

@@ -25,6 +25,9 @@ record Failure(Status.Code code, String reason, String message, List<String> fie
   static final String APPLIED_NO = "no";
   static final String APPLIED_UNKNOWN = "unknown";
 
+  /** Ends the search in a ring of causes. */
+  private static final int MAX_CAUSES = 20;
+
   private static final Metadata.Key<String> PUSHBACK =
       Metadata.Key.of("grpc-retry-pushback-ms", Metadata.ASCII_STRING_MARSHALLER);
 
@@ -87,10 +90,25 @@ record Failure(Status.Code code, String reason, String message, List<String> fie
       pushback = parsePushback(text);
     }
     String message = status.getDescription() == null ? "" : status.getDescription();
-    if (status.getCause() != null && status.getCause().getMessage() != null) {
-      message = message.isEmpty() ? status.getCause().getMessage() : message + ": " + status.getCause().getMessage();
+    String cause = causeText(status.getCause());
+    if (!cause.isEmpty()) {
+      // The further lines are about gRPC's own parts.
+      message = message.isEmpty() ? cause : message.lines().findFirst().orElse("") + ": " + cause;
     }
     return new Failure(status.getCode(), reason, message, List.copyOf(fields), applied, pushback);
+  }
+
+  /** Returns the text of the innermost cause, in one line. An outer text that repeats it, such as with the address, is better. */
+  private static String causeText(Throwable cause) {
+    String text = "";
+    for (int depth = 0; cause != null && depth < MAX_CAUSES; depth++) {
+      String message = cause.getMessage() == null ? "" : cause.getMessage().lines().findFirst().orElse("");
+      if (text.isEmpty() || !text.contains(message)) {
+        text = message.isEmpty() ? cause.getClass().getSimpleName() : message;
+      }
+      cause = cause.getCause();
+    }
+    return text;
   }
 
   private static long parsePushback(String text) {

@@ -159,7 +159,7 @@ final class Keeper {
   private void watchRun(Run run, long now) {
     Options options = state.options;
     if (run.cause == null) {
-      if (options.timeLimit() == null) {
+      if (options.timeLimit() == null || !run.hasBegun()) {
         return;
       }
       long limitAt = run.startedAt + Values.nanos(options.timeLimit());

@@ -58,6 +58,8 @@ final class Poller {
       // The worker stops.
     } catch (LeaseBrokerException error) {
       onFatal.accept(error);
+    } catch (InterruptedException interrupted) {
+      throw new IllegalStateException("a thread of the worker was interrupted", interrupted);
     }
   }
 
@@ -78,7 +80,7 @@ final class Poller {
         });
   }
 
-  private void claim(int slots) {
+  private void claim(int slots) throws InterruptedException {
     releaseAbandoned(true);
     Options options = state.options;
     // Without an answer before, a claim that waits for items looks like a broker that does not answer.

@@ -3,6 +3,7 @@ package com.example.leasebroker;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
 import java.util.concurrent.Executor;
 import java.util.function.Consumer;
 
@@ -24,14 +25,14 @@ public final class Queue {
   final List<Interceptor> interceptors = new ArrayList<>();
 
   private Queue(String name, int batch, BatchHandler handler) {
-    this.name = name;
+    this.name = Objects.requireNonNull(name, "name");
     this.batch = batch;
-    this.handler = handler;
+    this.handler = Objects.requireNonNull(handler, "handler");
   }
 
   /** A queue whose handler gets one item. */
   public static Queue of(String name, Handler handler) {
-    return new Queue(name, 0, Runner.inBatches(handler));
+    return new Queue(name, 0, Runner.inBatches(Objects.requireNonNull(handler, "handler")));
   }
 
   /** A queue whose handler gets up to `batch` items, 1 to 1,000. The concurrency is then the number of batches. */
@@ -74,7 +75,7 @@ public final class Queue {
 
   /** The time that a claim waits for items, up to 60 s. Default: 20 s. */
   public Queue wait(Duration duration) {
-    wait = duration;
+    wait = Objects.requireNonNull(duration, "wait");
     return this;
   }
 
@@ -86,7 +87,7 @@ public final class Queue {
 
   /** The time after its cancellation at which a handler that still runs is reported. Default: 30 s. */
   public Queue stuckAfter(Duration duration) {
-    stuckAfter = duration;
+    stuckAfter = Objects.requireNonNull(duration, "stuckAfter");
     return this;
   }
 
@@ -107,12 +108,12 @@ public final class Queue {
 
   /** Adds an interceptor. The first one is outermost. */
   public Queue intercept(Interceptor interceptor) {
-    interceptors.add(interceptor);
+    interceptors.add(Objects.requireNonNull(interceptor, "interceptor"));
     return this;
   }
 
   /**
-   * Runs the handlers. If it refuses one, the item is released. Default: a pool with one daemon thread per running handler. With
+   * Runs the handlers. If it refuses one, the item is released. If it was shut down, the worker stops with an error. Default: a pool with one daemon thread per running handler. With
    * Java 21, an executor with a virtual thread per task is another choice.
    */
   public Queue executor(Executor value) {

@@ -20,6 +20,9 @@ final class QueueWorker {
   /** The time that the last settling calls have after that. */
   private static final long SETTLE_GRACE = 5 * Clock.SECOND;
 
+  /** The longest time of a stop after its grace. The last part is for the release of claims. */
+  static final long LONGEST_END = CANCEL_GRACE + SETTLE_GRACE + 3 * Clock.SECOND;
+
   /** The time for which a slot is idle after the executor has refused a handler. */
   private static final long REFUSED_START_PAUSE = Clock.SECOND;
 
@@ -76,6 +79,11 @@ final class QueueWorker {
     return state.read(() -> state.stuck <= options.maxStuck()) && threads.stream().allMatch(Thread::isAlive);
   }
 
+  /** True if a handler or the observer has called this method. The stop of the worker waits for both. */
+  boolean isCaller() {
+    return events.isObserving() || state.read(() -> state.runs.stream().anyMatch(run -> run.context.isRunningHere()));
+  }
+
   /** Stops in order. `hurry` cancels the handlers at once. */
   void stop(long grace, BooleanSupplier hurry) {
     events.emit(Event.of(Event.Name.STOPPING));
@@ -109,6 +117,10 @@ final class QueueWorker {
       executor.execute(() -> runner.run(run));
     } catch (RuntimeException | Error refused) {
       refuseStart(run, refused);
+      if (executor instanceof ExecutorService service && service.isShutdown() && state.read(() -> state.takesItems)) {
+        // It refuses every handler from now on.
+        onFatal.accept(new IllegalStateException("the executor of the handlers was shut down", refused));
+      }
     }
   }
 

@@ -2,11 +2,14 @@ package com.example.leasebroker;
 
 import java.util.List;
 
-/** A handler that runs, with the leases that it works on: one, or those of a batch. The worker's lock guards it. */
+/** A handler that runs or waits for a thread, with the leases that it works on: one, or those of a batch. The worker's lock guards it. */
 final class Run {
   final List<HeldLease> leases;
   final Context context;
-  final long startedAt = Clock.now();
+
+  /** The moment at which the handler has begun. Until then the run waits for a thread. */
+  long startedAt = Clock.NEVER;
+
   long cancelledAt = Clock.NEVER;
   Cause cause;
   boolean stuck;
@@ -15,6 +18,10 @@ final class Run {
   Run(State state, List<HeldLease> leases) {
     this.leases = leases;
     this.context = new Context(state, this);
+  }
+
+  boolean hasBegun() {
+    return startedAt != Clock.NEVER;
   }
 
   List<Item> items() {

@@ -6,9 +6,13 @@ import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.stream.Collectors;
 
 /** Runs handlers and translates their results and exceptions into endings. */
 final class Runner {
+  /** The number of keys that a line of the log has. */
+  private static final int MAX_KEYS = 10;
+
   private final State state;
   private final BatchHandler handler;
 
@@ -36,9 +40,14 @@ final class Runner {
     return handler;
   }
 
-  /** Runs the handler in this thread, and passes the endings of its items to the state. */
+  /** Runs the handler in this thread, and passes the endings of its items to the state. Does nothing if its leases are gone. */
   @SuppressWarnings("try") // The scope is only opened and closed.
   void run(Run run) {
+    boolean[] begins = new boolean[1];
+    state.update(() -> begins[0] = state.begin(run));
+    if (!begins[0]) {
+      return;
+    }
     Map<Item, Result> results = null;
     Throwable error = null;
     run.context.begin();
@@ -82,26 +91,39 @@ final class Runner {
   private List<Ending> settled(Run run, Map<Item, Result> results, Throwable error) {
     // A result needs no look at the cancellation.
     Cause cause = error == null ? null : state.read(() -> run.cause);
-    log(run, error, cause);
+    if (error != null && cause == null && !(error instanceof BatchException)) {
+      log(error, run.items());
+    }
     List<Ending> endings = new ArrayList<>();
     for (HeldLease lease : run.leases) {
       Throwable itemError = error instanceof BatchException batch ? batch.errors().get(lease.item) : error;
-      if (itemError != null) {
-        endings.add(Ending.of(lease, itemError, cause, state.options.timeLimit()));
-      } else {
-        endings.add(Ending.completed(lease, results == null ? null : results.get(lease.item)));
+      if (itemError == null) {
+        endings.add(completed(lease, results == null ? null : results.get(lease.item)));
+        continue;
       }
+      if (itemError != error && cause == null) {
+        log(itemError, List.of(lease.item));
+      }
+      endings.add(Ending.of(lease, itemError, cause, state.options.timeLimit()));
     }
     return endings;
   }
 
+  private Ending completed(HeldLease lease, Result result) {
+    try {
+      return Ending.completed(lease, result);
+    } catch (RuntimeException malformed) {
+      log(malformed, List.of(lease.item));
+      return Ending.failed(lease, Ending.errorText(malformed));
+    }
+  }
+
   /** Logs the stack of an exception that a handler did not throw on purpose. */
-  private void log(Run run, Throwable error, Cause cause) {
-    boolean expected =
-        error == null || cause != null || error instanceof Retry || error instanceof DeadLetter || error instanceof Release
-            || error instanceof BatchException;
-    if (!expected) {
-      ErrorLog.log(state.options.logger(), "the handler of item " + run.leases.get(0).item.key() + " failed", error);
+  private void log(Throwable error, List<Item> items) {
+    if (!(error instanceof Retry || error instanceof DeadLetter || error instanceof Release)) {
+      String keys = items.stream().limit(MAX_KEYS).map(Item::key).collect(Collectors.joining(", "));
+      String others = items.size() > MAX_KEYS ? " and " + (items.size() - MAX_KEYS) + " others" : "";
+      ErrorLog.log(state.options.logger(), "the handler of item " + keys + others + " failed", error);
     }
   }
 }

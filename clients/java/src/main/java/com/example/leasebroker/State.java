@@ -191,30 +191,34 @@ final class State {
     int size = options.slotSize();
     List<Run> started = new ArrayList<>();
     for (int first = 0; first < leases.size(); first += size) {
-      started.add(begin(List.copyOf(leases.subList(first, Math.min(first + size, leases.size())))));
+      Run run = new Run(this, List.copyOf(leases.subList(first, Math.min(first + size, leases.size()))));
+      run.leases.forEach(lease -> lease.run = run);
+      runs.add(run);
+      started.add(run);
     }
     effects.add(() -> start.accept(started));
-    if (options.timeLimit() != null) {
-      wakeKeeper(now + Values.nanos(options.timeLimit()));
-    }
     returnSlots(slots - started.size());
   }
 
-  /** Returns the run of the handler for leases that fill one slot. */
-  private Run begin(List<HeldLease> leases) {
-    Run run = new Run(this, leases);
-    runs.add(run);
-    for (HeldLease lease : leases) {
-      lease.run = run;
-      emit(Event.of(Event.Name.STARTED, lease.item));
+  /** Begins a run in the thread of its handler. Returns false if its leases were lost or released while it waited for the thread. */
+  boolean begin(Run run) {
+    if (!runs.contains(run)) {
+      returnSlots(1);
+      return false;
     }
-    return run;
+    run.startedAt = Clock.now();
+    run.leases.forEach(lease -> emit(Event.of(Event.Name.STARTED, lease.item)));
+    if (options.timeLimit() != null) {
+      wakeKeeper(run.startedAt + Values.nanos(options.timeLimit()));
+    }
+    return true;
   }
 
-  /** Takes no further items. */
+  /** Takes no further items, and releases those whose handlers have not begun. */
   void stop() {
     takesItems = false;
     slotsFree.signalAll();
+    List.copyOf(runs).stream().filter(run -> !run.hasBegun()).forEach(this::refuseStart);
   }
 
   /** Cancels all handlers, because the worker stops. */
@@ -230,7 +234,7 @@ final class State {
     return runs.size();
   }
 
-  /** Releases the leases of a handler that could not be started. The caller gives its slot back later. */
+  /** Releases the leases of a run whose handler has not begun. The caller gives its slot back later. */
   void refuseStart(Run run) {
     runs.remove(run);
     run.leases.forEach(lease -> settle(Ending.released(lease, null)));
@@ -302,6 +306,10 @@ final class State {
   /** Cancels a handler, unless it is cancelled already. */
   void cancel(Run run, Cause cause, String reason) {
     if (run.cause != null) {
+      return;
+    }
+    if (!run.hasBegun()) {
+      refuseStart(run);
       return;
     }
     run.cause = cause;

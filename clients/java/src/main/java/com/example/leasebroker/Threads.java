@@ -2,6 +2,7 @@ package com.example.leasebroker;
 
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ThreadFactory;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /** Threads of the library. All are daemons: a handler that never returns does not keep the process. */
@@ -52,5 +53,10 @@ final class Threads {
 
   static void join(Thread thread) {
     uninterrupted(thread::join);
+  }
+
+  /** Waits for the end of a thread, or until a moment. */
+  static void join(Thread thread, long until) {
+    uninterrupted(() -> TimeUnit.NANOSECONDS.timedJoin(thread, until - Clock.now()));
   }
 }

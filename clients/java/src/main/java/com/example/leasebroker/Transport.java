@@ -1,18 +1,19 @@
 package com.example.leasebroker;
 
 import com.example.leasebroker.v1.LeaseServiceGrpc;
+import io.grpc.ChannelCredentials;
 import io.grpc.ConnectivityState;
 import io.grpc.Grpc;
 import io.grpc.ManagedChannel;
 import io.grpc.ManagedChannelBuilder;
 import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.net.Inet6Address;
 import java.net.InetAddress;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 import java.util.stream.Stream;
 
 /** The connections to the brokers: a channel for each broker, which calls use in turn. */
@@ -75,6 +76,7 @@ final class Transport {
   private record Old(ManagedChannel channel, long closeAt) {}
 
   private final Credentials credentials;
+  private final Consumer<String> warn;
 
   /** The host and port of a name whose addresses are all used. Null: the addresses are those of a list. */
   private final String name;
@@ -84,25 +86,34 @@ final class Transport {
   private boolean closed;
   private long resolvedAt;
   private long lookedAt = Clock.now();
+
+  /** The credentials of new channels, and the versions of the files from which they were read. */
+  private ChannelCredentials channelCredentials;
+
   private String versions;
+
+  /** The versions of the files that were found missing or malformed. */
+  private String refusedVersions;
 
   /** Channels that were replaced, with the moment from which no call needs them. */
   private final List<Old> old = new ArrayList<>();
 
-  Transport(List<String> addresses, Credentials credentials) {
+  /** `warn` gets the warnings about the files of the credentials. */
+  Transport(List<String> addresses, Credentials credentials, Consumer<String> warn) {
     this.credentials = credentials;
+    this.warn = warn;
     versions = credentials.versions();
+    channelCredentials = credentials.channel();
     String first = addresses.get(0);
-    name = first.startsWith(NAME) ? first.substring(NAME.length()) : null;
-    for (String address : addresses) {
-      boolean isPlain = address.matches(".+:[0-9]+") && !address.startsWith("dns:");
-      if (addresses.size() > 1 && !isPlain) {
-        throw new IllegalArgumentException("address: a list has host:port, and not " + address);
-      }
-    }
+    name = first.startsWith(NAME) ? withoutScheme(first) : null;
     if (name == null) {
       addresses.forEach(address -> brokers.add(connect(address)));
     }
+  }
+
+  /** Returns the host and port of an address such as dns:///localhost:50051. */
+  static String withoutScheme(String address) {
+    return address.startsWith(NAME) ? address.substring(NAME.length()) : address;
   }
 
   /** Returns the broker for the next call. Throws if its name is unknown. */
@@ -156,7 +167,7 @@ final class Transport {
 
   private Broker connect(String target) {
     ManagedChannelBuilder<?> builder =
-        Grpc.newChannelBuilder(target, credentials.channel())
+        Grpc.newChannelBuilder(target, channelCredentials)
             // Caller sends requests again.
             .disableRetry()
             .disableServiceConfigLookUp()
@@ -186,7 +197,7 @@ final class Transport {
   }
 
   /** Reads certificates again that have changed, and closes old channels. */
-  private void lookAtFiles(long now) {
+  synchronized void lookAtFiles(long now) {
     lookedAt = now;
     old.stream().filter(each -> each.closeAt <= now).forEach(each -> each.channel.shutdownNow());
     old.removeIf(each -> each.closeAt <= now);
@@ -195,11 +206,17 @@ final class Transport {
       return;
     }
     try {
-      List.copyOf(brokers).forEach(this::replace);
-      versions = found;
-    } catch (UncheckedIOException | IllegalArgumentException changing) {
-      // The files are being replaced.
+      channelCredentials = credentials.channel();
+    } catch (RuntimeException refused) {
+      // The files may be in the middle of their replacement.
+      if (!found.equals(refusedVersions)) {
+        warn.accept("the changed files of the credentials are not used: " + refused.getMessage());
+      }
+      refusedVersions = found;
+      return;
     }
+    versions = found;
+    List.copyOf(brokers).forEach(this::replace);
   }
 
   private void resolveAgain() {

@@ -27,6 +27,9 @@ final class Values {
   /** The longest duration of the API, 366 days, in nanoseconds. Longer ones are cut: a sum of moments must not overflow. */
   static final long LONGEST = 366 * 24 * 3_600 * Clock.SECOND;
 
+  /** More digits than a column of a database has. */
+  private static final int MAX_DIGITS = 1_000;
+
   private Values() {}
 
   static Map<String, ColumnValue> toProto(Map<String, ?> row) {
@@ -46,6 +49,9 @@ final class Values {
     } else if (value instanceof Double || value instanceof Float) {
       return message.setDoubleValue(((Number) value).doubleValue()).build();
     } else if (value instanceof String text) {
+      if (!isWellFormed(text)) {
+        throw new IllegalArgumentException("column \"" + column + "\": the text has half of a surrogate pair, which UTF-8 cannot hold");
+      }
       return message.setStringValue(text).build();
     } else if (value instanceof byte[] bytes) {
       return message.setBytesValue(ByteString.copyFrom(bytes)).build();
@@ -53,9 +59,23 @@ final class Values {
       Timestamp time = Timestamp.newBuilder().setSeconds(instant.getEpochSecond()).setNanos(instant.getNano()).build();
       return message.setTimestampValue(time).build();
     } else if (value instanceof BigDecimal number) {
+      // A short number with a large exponent has a text that fills the memory.
+      if (number.precision() > MAX_DIGITS || Math.abs((long) number.scale()) > MAX_DIGITS) {
+        throw new IllegalArgumentException("column \"" + column + "\": the decimal number has more than " + MAX_DIGITS + " digits");
+      }
       return message.setDecimalValue(number.toPlainString()).build();
     }
     throw new IllegalArgumentException("column \"" + column + "\": " + value.getClass().getName() + " is not a type of a column");
+  }
+
+  /** False if a surrogate has no partner. */
+  private static boolean isWellFormed(String text) {
+    for (int i = 0; i < text.length(); i++) {
+      if (Character.isSurrogate(text.charAt(i)) && Character.charCount(text.codePointAt(i++)) == 1) {
+        return false;
+      }
+    }
+    return true;
   }
 
   static Map<String, Object> fromProto(Map<String, ColumnValue> values) {
@@ -82,7 +102,9 @@ final class Values {
     return Instant.ofEpochSecond(time.getSeconds(), time.getNanos());
   }
 
-  static com.google.protobuf.Duration duration(Duration duration) {
+  /** Returns the message for a duration. The broker refuses a negative one, which becomes zero, and one that is longer than its longest. */
+  static com.google.protobuf.Duration duration(Duration given) {
+    Duration duration = Duration.ofNanos(Math.max(nanos(given), 0));
     return com.google.protobuf.Duration.newBuilder().setSeconds(duration.getSeconds()).setNanos(duration.getNano()).build();
   }
 

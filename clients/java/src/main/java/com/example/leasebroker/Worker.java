@@ -7,14 +7,20 @@ import java.util.EnumMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Executor;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Consumer;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 
 /** Works on the items of one queue, or of several. Make it with a builder, and use it once. */
 public final class Worker {
+  /** A host name, or the numbers of an address, and a port. */
+  private static final Pattern HOST_PORT = Pattern.compile("(?:\\[[\\w:.%]+\\]|[^\\s/:@\\[\\]]+):([0-9]{1,5})");
+
   private final List<QueueWorker> queues;
   private final List<String> addresses;
   private final Credentials credentials;
@@ -84,17 +90,24 @@ public final class Worker {
     if (stopping.getCount() == 0) {
       return;
     }
-    connections =
-        new QueueWorker.Connections(new Transport(addresses, credentials), new Transport(addresses, credentials), token, health);
+    // Both look at the same files, so one of them warns.
+    Transport calls = new Transport(addresses, credentials, text -> logger.log(System.Logger.Level.WARNING, text));
+    connections = new QueueWorker.Connections(calls, new Transport(addresses, credentials, text -> {}), token, health);
     health.start();
     queues.forEach(queue -> queue.start(connections, this::onFatal));
   }
 
   /**
    * Stops in order: claims no more items, lets handlers return within the grace, cancels the others, and settles all. Throws as
-   * {@link #run}. A later call waits for the first one.
+   * {@link #run}. A later call waits for the first one. In a handler or an observer it returns immediately, because the worker
+   * waits for both.
    */
   public void stop(Duration grace) {
+    Objects.requireNonNull(grace, "grace");
+    if (queues.stream().anyMatch(QueueWorker::isCaller)) {
+      stopInBackground(grace);
+      return;
+    }
     if (stopBegun.compareAndSet(false, true)) {
       stopping.countDown();
       try {
@@ -144,7 +157,11 @@ public final class Worker {
       return;
     }
     List<Thread> stops = queues.stream().map(queue -> Threads.start("lease-broker-stop", () -> queue.stop(limit, () -> hurry))).toList();
-    stops.forEach(Threads::join);
+    long until = Clock.now() + limit + QueueWorker.LONGEST_END;
+    stops.forEach(each -> Threads.join(each, until));
+    if (stops.stream().anyMatch(Thread::isAlive)) {
+      setError(new IllegalStateException("the worker has not stopped in time: an observer or a logger blocks its threads"));
+    }
     health.close();
     used.calls().close();
     used.heartbeats().close();
@@ -168,15 +185,19 @@ public final class Worker {
     logger.log(System.Logger.Level.ERROR, "the worker stops: {0}", fatal.getMessage());
     stopping.countDown();
     // `start` has returned to the program, which may not look.
-    Threads.start("lease-broker-stop", this::stopAfterError);
+    stopInBackground(grace);
   }
 
-  private void stopAfterError() {
-    try {
-      stop(grace);
-    } catch (RuntimeException known) {
-      // It was logged, and `stop` of the program throws it too.
-    }
+  private void stopInBackground(Duration limit) {
+    Threads.start(
+        "lease-broker-stop",
+        () -> {
+          try {
+            stop(limit);
+          } catch (RuntimeException known) {
+            // `stop` of the program throws it too.
+          }
+        });
   }
 
   /** Keeps the first error. */
@@ -198,14 +219,14 @@ public final class Worker {
     private System.Logger logger = System.getLogger("com.example.leasebroker");
 
     private Builder(String address, Queue first) {
-      this.address = address;
+      this.address = Objects.requireNonNull(address, "address");
       this.first = first;
       queues.add(first);
     }
 
     /** Adds a queue, which shares the connections of the worker. */
     public Builder queue(Queue queue) {
-      queues.add(queue);
+      queues.add(Objects.requireNonNull(queue, "queue"));
       return this;
     }
 
@@ -214,7 +235,7 @@ public final class Worker {
      * process id and random digits.
      */
     public Builder workerId(String id) {
-      workerId = id;
+      workerId = Objects.requireNonNull(id, "workerId");
       return this;
     }
 
@@ -259,7 +280,7 @@ public final class Worker {
      * 5 s more. Keep the sum below the time that your supervisor waits. Default: 15 s.
      */
     public Builder grace(Duration duration) {
-      grace = duration;
+      grace = Objects.requireNonNull(duration, "grace");
       return this;
     }
 
@@ -277,7 +298,7 @@ public final class Worker {
 
     /** How the connection is protected. Default: plaintext, for this machine only. */
     public Builder credentials(Credentials value) {
-      credentials = value;
+      credentials = Objects.requireNonNull(value, "credentials");
       return this;
     }
 
@@ -295,7 +316,7 @@ public final class Worker {
 
     /** Receives the log. Default: the logger "com.example.leasebroker". */
     public Builder logger(System.Logger value) {
-      logger = value;
+      logger = Objects.requireNonNull(value, "logger");
       return this;
     }
 
@@ -314,7 +335,7 @@ public final class Worker {
     /**
      * Makes the worker. It connects when it starts.
      *
-     * @throws IllegalArgumentException if an option is out of its range
+     * @throws IllegalArgumentException if the address is malformed, or an option is out of its range
      */
     public Worker build() {
       if (grace.isNegative()) {
@@ -332,11 +353,19 @@ public final class Worker {
     }
   }
 
-  /** Returns the addresses of a list with commas. */
+  /** Returns the addresses of a list with commas. Throws if one of them is malformed. */
   static List<String> parse(String address) {
     List<String> addresses = Arrays.stream(address.split(",")).map(String::strip).filter(part -> !part.isEmpty()).toList();
     if (addresses.isEmpty()) {
       throw new IllegalArgumentException("the address is empty; pass host:port");
+    }
+    for (String each : addresses) {
+      boolean isAlone = addresses.size() == 1;
+      Matcher matcher = HOST_PORT.matcher(isAlone ? Transport.withoutScheme(each) : each);
+      boolean isPlain = matcher.matches() && Integer.parseInt(matcher.group(1)) >= 1 && Integer.parseInt(matcher.group(1)) <= 65_535;
+      if (!isPlain && !(isAlone && each.startsWith("unix:"))) {
+        throw new IllegalArgumentException("address " + each + ": it must be host:port, dns:///host:port, or a list of host:port");
+      }
     }
     return addresses;
   }

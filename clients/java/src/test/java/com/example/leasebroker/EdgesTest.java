@@ -1,16 +1,21 @@
 package com.example.leasebroker;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.example.leasebroker.v1.Lease;
 import io.grpc.InsecureServerCredentials;
 import io.opentelemetry.api.trace.Span;
+import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.ResourceBundle;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
@@ -65,6 +70,84 @@ class EdgesTest {
   }
 
   @Test
+  void eachUnexpectedExceptionOfABatchIsLogged() {
+    List<String> lines = new ArrayList<>();
+    System.Logger logger =
+        new System.Logger() {
+          @Override
+          public String getName() {
+            return "test";
+          }
+
+          @Override
+          public boolean isLoggable(Level level) {
+            return true;
+          }
+
+          @Override
+          public void log(Level level, ResourceBundle bundle, String text, Throwable error) {
+            lines.add(text + ": " + error.getClass().getSimpleName());
+          }
+
+          @Override
+          public void log(Level level, ResourceBundle bundle, String format, Object... values) {}
+        };
+    List<BatchHandler> handlers =
+        List.of(
+            (items, context) -> {
+              throw new BatchException(Map.of(items.get(0), new IOException("a"), items.get(1), new Retry("b")));
+            },
+            (items, context) -> Map.of(items.get(1), new Result(null, List.of())),
+            (items, context) -> {
+              throw new IOException("all");
+            });
+    for (BatchHandler handler : handlers) {
+      Options options = Options.of(Queue.ofBatches("work", 2, handler), "worker", logger);
+      State state = new State(options, new EventLog("work", null, logger));
+      state.start = runs -> runs.forEach(new Runner(state, handler)::run);
+      state.update(() -> state.accept(List.of(lease("1"), lease("2")), state.reserveSlots(), Clock.now(), Clock.now()));
+      assertEquals(2, state.endings.size());
+    }
+    assertEquals(
+        List.of(
+            "the handler of item 1 failed: IOException", "the handler of item 2 failed: NullPointerException",
+            "the handler of item 1, 2 failed: IOException"),
+        lines);
+  }
+
+  @Test
+  void handlersOfLostAndReleasedItemsDoNotBegin() {
+    Watcher events = new Watcher();
+    List<String> handled = new ArrayList<>();
+    BatchHandler handler =
+        (items, context) -> {
+          handled.add(items.get(0).key());
+          return null;
+        };
+    Options options =
+        Options.of(Queue.ofBatches("work", 1, handler).concurrency(3).onEvent(events), "worker", System.getLogger("test"));
+    State state = new State(options, new EventLog("work", events, options.logger()));
+    List<Run> waiting = new ArrayList<>();
+    state.start = waiting::addAll;
+    List<Lease> leases = Stream.of("begun", "lost", "released").map(EdgesTest::lease).toList();
+    state.update(() -> state.accept(leases, state.reserveSlots(), Clock.now(), Clock.now()));
+    Runner runner = new Runner(state, handler);
+    runner.run(waiting.get(0));
+    state.update(() -> state.lose(state.held.get("lost"), "expired"));
+    state.update(state::stop);
+    waiting.subList(1, 3).forEach(runner::run);
+    assertEquals(List.of("begun"), handled);
+    assertEquals(1, events.count(Event.Name.STARTED));
+    assertEquals(List.of("begun", "released"), state.endings.stream().map(ending -> ending.lease().id).toList());
+    assertTrue(state.runs.isEmpty());
+  }
+
+  private static Lease lease(String id) {
+    var item = com.example.leasebroker.v1.Item.newBuilder().setKey(id);
+    return Lease.newBuilder().setLeaseId(id).setItem(item).setTimeLeft(Values.duration(Duration.ofMinutes(1))).build();
+  }
+
+  @Test
   void brokerThatDoesNotAnswerIsPassedOver() throws Exception {
     CountDownLatch end = new CountDownLatch(1);
     try (ScriptedBroker frozen = new ScriptedBroker(InsecureServerCredentials.create());
@@ -74,7 +157,7 @@ class EdgesTest {
             Threads.await(end);
             return null;
           };
-      Transport transport = new Transport(List.of(frozen.address(), broker.address()), Credentials.plaintext());
+      Transport transport = new Transport(List.of(frozen.address(), broker.address()), Credentials.plaintext(), text -> {});
       Caller caller = new Caller(transport, null, failure -> {}, retry -> {});
       var request = com.example.leasebroker.v1.WakeRequest.getDefaultInstance();
       Caller.Limits limits = new Caller.Limits(() -> Clock.NEVER, Clock.SECOND / 2, new Abort(), () -> {});
@@ -152,6 +235,9 @@ class EdgesTest {
     context.checkpoint(new byte[] {1});
     assertTrue(context.isHeld(item));
     assertThrows(CancelledException.class, () -> Context.cancelled(Cause.SHUTDOWN, item).check());
+    assertTrue(Context.cancelled(Cause.SHUTDOWN, item).isHeld(item));
+    assertFalse(Context.cancelled(Cause.LEASE_LOST, item).isHeld(item));
+    assertTrue(Context.of().timeLeft().toSeconds() >= 30);
   }
 
   @Test

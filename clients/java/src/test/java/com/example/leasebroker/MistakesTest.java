@@ -21,6 +21,8 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import org.junit.jupiter.api.AfterEach;
@@ -122,6 +124,43 @@ class MistakesTest {
   }
 
   @Test
+  void callOfAClosedClientEndsImmediately() throws Exception {
+    CountDownLatch called = new CountDownLatch(1);
+    broker.wake =
+        call -> {
+          called.countDown();
+          return Status.UNAVAILABLE.asRuntimeException();
+        };
+    Client client = Client.connect(broker.address());
+    Thread closer =
+        Threads.start(
+            "closer",
+            () -> {
+              Threads.await(called);
+              client.close();
+            });
+    for (String applied : List.of("unknown", "no")) {
+      LeaseBrokerException error =
+          assertTimeoutPreemptively(
+              Duration.ofSeconds(20), () -> assertThrows(LeaseBrokerException.class, () -> client.wake("work")));
+      assertEquals("Wake: FAILED_PRECONDITION: the client is closed", error.getMessage());
+      assertEquals(applied, error.applied());
+      closer.join();
+    }
+  }
+
+  @Test
+  void interruptedCallSaysWhetherItWasApplied() {
+    broker.wake = call -> Status.UNAVAILABLE.asRuntimeException();
+    try (Client client = Client.connect(broker.address())) {
+      Thread.currentThread().interrupt();
+      LeaseBrokerException error = assertThrows(LeaseBrokerException.class, () -> client.wake("work"));
+      assertTrue(Thread.interrupted());
+      assertEquals("Wake: CANCELLED: the thread was interrupted", error.getMessage());
+    }
+  }
+
+  @Test
   void endlessTimesOfTheOptionsAreNoLimits() throws Exception {
     Worker worker = builder((item, context) -> null).lease(FOREVER).wait(FOREVER).timeLimit(FOREVER).stuckAfter(FOREVER).grace(FOREVER).build();
     worker.start();
@@ -136,8 +175,20 @@ class MistakesTest {
 
   @Test
   void delaysOfABrokerAreCut() {
-    assertEquals(Values.LONGEST, Values.nanos(Values.duration(FOREVER)));
-    assertEquals(-Values.LONGEST, Values.nanos(Values.duration(FOREVER.negated())));
+    var duration = com.google.protobuf.Duration.newBuilder();
+    assertEquals(Values.LONGEST, Values.nanos(duration.setSeconds(Long.MAX_VALUE).build()));
+    assertEquals(-Values.LONGEST, Values.nanos(duration.setSeconds(Long.MIN_VALUE).build()));
+  }
+
+  @Test
+  void delaysOfAHandlerAreCut() throws Exception {
+    Handler handler =
+        (item, context) -> {
+          throw new Retry("later", FOREVER);
+        };
+    work(builder(handler), Event.Name.FAILED);
+    assertEquals(Duration.ofDays(366).toSeconds(), broker.failures.get(0).getRetryDelay().getSeconds());
+    assertEquals(0, Values.nanos(Values.duration(Duration.ofSeconds(-1))));
   }
 
   @Test
@@ -286,6 +337,62 @@ class MistakesTest {
     events.await(Event.Name.FAILED, 1);
     worker.stop(Duration.ZERO);
     assertEquals("AssertionError: a bug", events.find(Event.Name.FAILED).error());
+  }
+
+  @Test
+  void observerCanStopTheWorker() {
+    Worker[] worker = new Worker[1];
+    Consumer<Event> observer =
+        event -> {
+          events.accept(event);
+          if (event.name() == Event.Name.COMPLETED) {
+            worker[0].stop();
+          }
+        };
+    worker[0] = builder((item, context) -> null).onEvent(observer).build();
+    assertTimeoutPreemptively(Duration.ofSeconds(30), worker[0]::run);
+    assertEquals(1, events.count(Event.Name.STOPPED));
+  }
+
+  @Test
+  void executorThatWasShutDownStopsTheWorker() {
+    ExecutorService executor = Executors.newSingleThreadExecutor();
+    executor.shutdown();
+    Worker worker = builder((item, context) -> null).executor(executor).build();
+    String text = assertThrows(IllegalStateException.class, worker::run).getMessage();
+    assertEquals("the executor of the handlers was shut down", text);
+    assertFalse(worker.health());
+  }
+
+  @Test
+  void handlerCanStopTheWorker() {
+    Worker[] worker = new Worker[1];
+    Handler handler =
+        (item, context) -> {
+          worker[0].stop();
+          return null;
+        };
+    worker[0] = builder(handler).build();
+    assertTimeoutPreemptively(Duration.ofSeconds(10), worker[0]::run);
+    assertEquals(1, events.count(Event.Name.COMPLETED));
+  }
+
+  @Test
+  void workerStopsAlthoughAnObserverBlocks() throws Exception {
+    CountDownLatch end = new CountDownLatch(1);
+    Consumer<Event> observer =
+        event -> {
+          events.accept(event);
+          if (event.name() == Event.Name.COMPLETED) {
+            Threads.await(end);
+          }
+        };
+    Worker worker = builder((item, context) -> null).onEvent(observer).build();
+    worker.start();
+    events.await(Event.Name.COMPLETED, 1);
+    assertTimeoutPreemptively(
+        Duration.ofSeconds(30), () -> assertThrows(IllegalStateException.class, () -> worker.stop(Duration.ZERO)));
+    end.countDown();
   }
 
   @Test

@@ -2,6 +2,8 @@ package com.example.leasebroker;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotSame;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -22,6 +24,8 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
@@ -281,7 +285,9 @@ class ScriptedBrokerTest {
               Credentials.tls(server.cert(), null, null, "broker.example"),
               Credentials.tls(worker.cert(), worker.cert(), worker.key(), "broker.example"));
       for (Credentials each : refused) {
-        assertThrows(LeaseBrokerException.class, () -> wake(broker, each, Duration.ofMillis(300)));
+        String text = assertThrows(LeaseBrokerException.class, () -> wake(broker, each, Duration.ofMillis(300))).getMessage();
+        assertEquals(1, text.lines().count(), text);
+        assertTrue(each != refused.get(2) || text.contains("unable to find valid certification path"), text);
       }
       assertEquals(1, broker.wakes.get());
     }
@@ -297,6 +303,40 @@ class ScriptedBrokerTest {
   void certificateWithoutItsKeyIsRefused() {
     byte[] text = "no PEM".getBytes(StandardCharsets.US_ASCII);
     assertThrows(IllegalArgumentException.class, () -> Credentials.tls(null, text, null, null));
+  }
+
+  @Test
+  void malformedCertificatesAreRefused() throws Exception {
+    Certificate good = Certificate.of("worker", folder);
+    byte[] garbage = "garbage".getBytes(StandardCharsets.US_ASCII);
+    for (byte[] ca : List.of(garbage, new byte[0], Arrays.copyOf(good.cert(), 300))) {
+      assertThrows(IllegalArgumentException.class, () -> Credentials.tls(ca, null, null, null));
+    }
+    for (byte[] key : List.of(garbage, new byte[0])) {
+      assertThrows(IllegalArgumentException.class, () -> Credentials.tls(null, good.cert(), key, null));
+    }
+    assertThrows(IllegalArgumentException.class, () -> Credentials.tls(null, garbage, good.key(), null));
+  }
+
+  @Test
+  void malformedFilesKeepTheConnection() throws Exception {
+    byte[] good = Certificate.of("broker.example", folder).cert();
+    Path ca = Files.write(folder.resolve("ca.crt"), good);
+    List<String> warnings = new ArrayList<>();
+    Transport transport = new Transport(List.of("localhost:1"), Credentials.tls(ca, null, null, null), warnings::add);
+    Transport.Broker before = transport.route();
+    for (byte[] changed : List.of(Arrays.copyOf(good, 300), "garbage".getBytes(StandardCharsets.US_ASCII), new byte[0])) {
+      warnings.clear();
+      Files.write(ca, changed);
+      transport.lookAtFiles(Clock.now());
+      transport.lookAtFiles(Clock.now());
+      assertSame(before, transport.route());
+      assertEquals(1, warnings.size());
+    }
+    Files.write(ca, Certificate.of("new.example", folder).cert());
+    transport.lookAtFiles(Clock.now());
+    assertNotSame(before, transport.route());
+    transport.close();
   }
 
   @Test

@@ -24,7 +24,7 @@ class ValuesTest {
   @Test
   void valuesReturnAsTheyWereSent() {
     Instant instant = Instant.parse("0001-01-01T00:00:00.000001Z");
-    for (Object value : List.of(true, Long.MIN_VALUE, 1.5, "ż", instant, new BigDecimal("-12.50"))) {
+    for (Object value : List.of(true, Long.MIN_VALUE, 1.5, "ż 😀", instant, new BigDecimal("-12.50"))) {
       assertEquals(value, Values.fromProto("c", Values.toProto("c", value)));
     }
     assertNull(Values.fromProto("c", Values.toProto("c", null)));
@@ -34,8 +34,14 @@ class ValuesTest {
 
   @Test
   void valueThatNoColumnHoldsIsAnError() {
-    var error = assertThrows(IllegalArgumentException.class, () -> Values.toProto("c", new Object()));
-    assertTrue(error.getMessage().contains("column \"c\""), error.getMessage());
+    List<Object> values =
+        List.of(
+            new Object(), new BigDecimal("1E+1000000000"), new BigDecimal("1E-1000000000"), new BigDecimal("1E+2147483647"),
+            new BigDecimal("1E-2147483647"), "\ud83d", "a\ude00", "\ude00\ud83d", "\ud83d\ud83d\ude00");
+    for (Object value : values) {
+      var error = assertThrows(IllegalArgumentException.class, () -> Values.toProto("c", value));
+      assertTrue(error.getMessage().contains("column \"c\""), error.getMessage());
+    }
   }
 
   @Test
@@ -75,13 +81,43 @@ class ValuesTest {
 
   @Test
   void plaintextToAnotherMachineIsRefused() {
-    for (String local : List.of("127.0.0.1:1", "[::1]:1", "localhost:1", "dns:///localhost:1", "unix:/run/broker")) {
+    for (String local : List.of("127.0.0.1:1", "[::1]:1", "localhost:1", "LOCALHOST:1", "dns:///localhost:1", "unix:/run/broker")) {
       Worker.builder(local, "work", NOTHING).build();
     }
     for (String remote : List.of("db.example:1", "dns:///db.example:1", "10.0.0.1:1", "127.0.0.1:1,10.0.0.1:1")) {
       assertThrows(IllegalArgumentException.class, () -> Worker.builder(remote, "work", NOTHING).build(), remote);
     }
     Worker.builder("db.example:1", "work", NOTHING).credentials(Credentials.plaintextAllowed()).build();
+  }
+
+  @Test
+  void malformedAddressesAreRefused() {
+    List<String> malformed =
+        List.of(
+            "localhost", "localhost:", "localhost:abc", "localhost:0", "localhost:65536", ":1", "::1:1", "http://localhost:1", "a b:1",
+            "127.0.0.2:21050/127.0.0.1:50051", "evil.example:80/127.0.0.1:1", "dns://evil.example/127.0.0.1:1", "dns:///localhost",
+            "localhost:1,dns:///localhost:2", "localhost:1,unix:/run/broker");
+    for (String address : malformed) {
+      for (Executable build : List.<Executable>of(() -> Worker.builder(address, "work", NOTHING).build(), () -> Client.connect(address))) {
+        String text = assertThrows(IllegalArgumentException.class, build, address).getMessage();
+        assertTrue(text.contains("it must be host:port"), text);
+      }
+    }
+  }
+
+  @Test
+  void nullIsRefusedWhereItIsGiven() throws Exception {
+    Worker.Builder builder = Worker.builder("127.0.0.1:1", "work", NOTHING);
+    Worker worker = builder.build();
+    List<Executable> calls =
+        List.of(
+            () -> Worker.builder(null, "work", NOTHING), () -> Queue.of(null, NOTHING), () -> Queue.of("work", null),
+            () -> Queue.ofBatches("work", 1, null), () -> builder.logger(null), () -> builder.intercept(null), () -> builder.grace(null),
+            () -> builder.wait((Duration) null), () -> builder.credentials(null), () -> builder.queue(null), () -> worker.stop(null));
+    for (Executable call : calls) {
+      assertThrows(NullPointerException.class, call);
+    }
+    worker.stop();
   }
 
   @Test

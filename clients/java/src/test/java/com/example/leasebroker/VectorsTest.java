@@ -137,6 +137,7 @@ class VectorsTest {
     }
 
     private void start(Run run) {
+      state.update(() -> state.begin(run));
       runs.add(run);
       String name = run.leases.stream().map(lease -> lease.id).collect(Collectors.joining(" "));
       actions.add("start " + name);
