@@ -34,9 +34,9 @@ use crate::logging;
 
 /// The time limit of each check at the start.
 const CHECK_LIMIT: Duration = Duration::from_secs(10);
-/// Warnings of the worker library. The error that ends the worker is left out, because `work` prints it itself.
-const LOG_LEVEL: &str =
-    "warn,lease_broker_client::stop=off,lease_broker_client::runners=off";
+/// Warnings of the worker library. The error that ends the worker and those of items are left out, because `work` prints
+/// them itself.
+const LOG_LEVEL: &str = "warn,lease_broker_client::stop=off,lease_broker_client::runners=off";
 
 /// Run a command for each item of a queue
 ///
