@@ -113,8 +113,8 @@ public final class Queue {
   }
 
   /**
-   * Runs the handlers. If it refuses one, the item is released. If it was shut down, the worker stops with an error. Default: a pool with one daemon thread per running handler. With
-   * Java 21, an executor with a virtual thread per task is another choice.
+   * Runs the handlers. If it refuses one, the item is released. If it was shut down, the worker stops with an error. Default: a
+   * pool with one daemon thread per running handler. With Java 21, an executor with a virtual thread per task is another choice.
    */
   public Queue executor(Executor value) {
     executor = value;

@@ -119,6 +119,7 @@ final class QueueWorker {
       refuseStart(run, refused);
       if (executor instanceof ExecutorService service && service.isShutdown() && state.read(() -> state.takesItems)) {
         // It refuses every handler from now on.
+        state.update(state::stop);
         onFatal.accept(new IllegalStateException("the executor of the handlers was shut down", refused));
       }
     }

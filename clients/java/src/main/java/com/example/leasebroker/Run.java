@@ -2,7 +2,10 @@ package com.example.leasebroker;
 
 import java.util.List;
 
-/** A handler that runs or waits for a thread, with the leases that it works on: one, or those of a batch. The worker's lock guards it. */
+/**
+ * A handler that runs or waits for a thread, with the leases that it works on: one, or those of a batch. The worker's lock guards
+ * it.
+ */
 final class Run {
   final List<HeldLease> leases;
   final Context context;

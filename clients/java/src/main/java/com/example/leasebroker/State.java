@@ -200,7 +200,7 @@ final class State {
     returnSlots(slots - started.size());
   }
 
-  /** Begins a run in the thread of its handler. Returns false if its leases were lost or released while it waited for the thread. */
+  /** Begins a run in the thread of its handler. False: its leases were lost or released while it waited for the thread. */
   boolean begin(Run run) {
     if (!runs.contains(run)) {
       returnSlots(1);

@@ -102,7 +102,7 @@ final class Values {
     return Instant.ofEpochSecond(time.getSeconds(), time.getNanos());
   }
 
-  /** Returns the message for a duration. The broker refuses a negative one, which becomes zero, and one that is longer than its longest. */
+  /** Returns the message for a duration. A negative one becomes zero, and one above {@link #LONGEST} is cut: the broker refuses them. */
   static com.google.protobuf.Duration duration(Duration given) {
     Duration duration = Duration.ofNanos(Math.max(nanos(given), 0));
     return com.google.protobuf.Duration.newBuilder().setSeconds(duration.getSeconds()).setNanos(duration.getNano()).build();

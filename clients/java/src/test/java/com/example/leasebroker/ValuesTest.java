@@ -128,7 +128,8 @@ class ValuesTest {
     assertThrows(IllegalArgumentException.class, () -> builder.wait(Duration.ofSeconds(-1)).build());
     builder.wait(Duration.ZERO);
     assertThrows(IllegalArgumentException.class, () -> builder.workerId("").build());
-    builder.workerId("w");
+    assertThrows(IllegalArgumentException.class, () -> builder.workerId("😀".repeat(129)).build());
+    builder.workerId("😀".repeat(128)).build();
     assertThrows(IllegalArgumentException.class, () -> builder.groups(Collections.nCopies(101, "42")).build());
     builder.groups(List.of());
     assertThrows(IllegalArgumentException.class, () -> builder.stuckAfter(Duration.ZERO).build());
