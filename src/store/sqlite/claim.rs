@@ -100,14 +100,8 @@ pub(super) fn claim(
                     && !claimed.has_more
                     && claimed.too_large.is_empty();
             } else {
-                let ready = statements.pick_ready(call)?;
-                none_ready = ready
-                    .as_ref()
-                    .is_some_and(|ready| ready.len() < call.max_items);
-                let leased = match ready {
-                    Some(ready) => statements.lease_rows(call, ready)?,
-                    None => None,
-                };
+                let leased;
+                (leased, none_ready) = statements.claim_without_sizes(call)?;
                 fits = leased.is_some();
                 claimed = leased.unwrap_or_default();
             }
@@ -371,6 +365,18 @@ impl<'a> ClaimStatements<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Leases items without a look at their sizes. Returns `None` if one does not fit, and whether no more items are ready.
+    fn claim_without_sizes(
+        &mut self,
+        call: &ClaimCall,
+    ) -> Result<(Option<Claimed>, bool), StoreError> {
+        let Some(ready) = self.pick_ready(call)? else {
+            return Ok((None, false));
+        };
+        let none_ready = ready.len() < call.max_items;
+        Ok((self.lease_rows(call, ready)?, none_ready))
     }
 
     /// Leases these items to the call. Returns `None` if one does not fit. [`Claimed::has_more`] is set if an item was made
