@@ -4,42 +4,77 @@
 
 mod cause;
 
+use lease_broker_model::group::Groups;
 use lease_broker_model::item_state::State;
 use lease_broker_model::millis::duration_between;
 use lease_broker_model::queue::{Order, QueueSpec};
-use lease_broker_store::{Ahead, ItemFacts, ItemRow};
+use lease_broker_store::{Ahead, GroupState, ItemFacts, ItemRow, Limited, ListedGroup};
 
 pub use self::cause::Cause;
 pub(crate) use self::cause::short_duration;
 
-/// Returns the reasons why the item is not being claimed, the state first.
+/// Returns the reasons why the item is not being claimed, the worst first.
 pub fn causes(facts: &ItemFacts, queue: &QueueSpec) -> Vec<Cause> {
     let Some(row) = &facts.row else {
         return vec![Cause::NoRow(facts.has_null_keys)];
     };
-    let mut causes = vec![of_state(row, facts.now, queue)];
-    let is_ready = row.state == Some(State::Ready);
-    if is_ready && row.attempt > 0 && row.owner.is_none() && !row.has_token {
-        causes.push(Cause::Suspect);
-    }
-    if let (true, Some(pause)) = (is_ready, &facts.group_pause) {
-        causes.push(Cause::GroupPaused(pause.clone()));
-    }
-    if is_ready && queue.takes_turns() {
-        let groups = queue.groups.as_ref();
-        causes.extend(groups.map(|groups| Cause::Group(groups.is_strict())));
-        causes.push(Cause::Limits);
-    }
-    let waits_for_broker = !matches!(row.state, None | Some(State::Completed | State::Dead));
-    if waits_for_broker {
-        causes.extend(facts.lock.clone().map(Cause::Locked));
-        causes.extend(of_brokers(facts, queue));
-        // The others explain more.
-        if causes.len() > 1 {
-            causes.retain(|cause| !matches!(cause, Cause::First | Cause::Changing));
+    let state = of_state(row, facts.now, queue);
+    match row.state {
+        None | Some(State::Completed | State::Dead) => vec![state],
+        Some(State::Leased | State::Delayed) => {
+            let mut causes = vec![state];
+            causes.extend(facts.lock.clone().map(Cause::Locked));
+            causes.extend(of_brokers(facts, queue));
+            causes
+        }
+        Some(State::Ready) => {
+            let mut causes: Vec<Cause> =
+                facts.pause.clone().map(Cause::Paused).into_iter().collect();
+            causes.extend(
+                facts
+                    .group
+                    .as_ref()
+                    .and_then(|group| of_group(group, queue)),
+            );
+            causes.extend(facts.lock.clone().map(Cause::Locked));
+            causes.extend(of_brokers(facts, queue));
+            causes.extend(facts.limited.and_then(of_limit));
+            if row.attempt > 0 && row.owner.is_none() && !row.has_token {
+                causes.push(Cause::Suspect);
+            }
+            // The others explain more than these two.
+            if causes.is_empty() || !matches!(state, Cause::First | Cause::Changing) {
+                causes.push(state);
+            }
+            causes
         }
     }
-    causes
+}
+
+/// Returns the reason why the group of a ready item gives no lease.
+fn of_group(group: &ListedGroup, queue: &QueueSpec) -> Option<Cause> {
+    if let Some(pause) = &group.pause {
+        return Some(Cause::GroupPaused(pause.clone()));
+    }
+    let head = group.head.as_ref()?;
+    let is_strict = queue.groups.as_ref().is_some_and(Groups::is_strict);
+    match group.state {
+        GroupState::Halted => Some(Cause::GroupHalted(head.key.clone())),
+        GroupState::Waiting => Some(Cause::GroupDelayed(head.key.clone(), head.due_time)),
+        GroupState::Leased if is_strict => {
+            Some(Cause::GroupLeased(head.key.clone(), head.due_time))
+        }
+        GroupState::Leased => Some(Cause::GroupFull(group.leases)),
+        GroupState::Ready | GroupState::Paused => None,
+    }
+}
+
+fn of_limit(limit: Limited) -> Option<Cause> {
+    match limit {
+        Limited::MaxLeases => Some(Cause::MaxLeases),
+        Limited::Rate { wait } => Some(Cause::Rate(wait)),
+        Limited::GroupsBusy { .. } | Limited::Suspects => None,
+    }
 }
 
 fn of_state(row: &ItemRow, now: i64, queue: &QueueSpec) -> Cause {
@@ -110,7 +145,9 @@ mod tests {
             }),
             has_null_keys: false,
             lock: None,
-            group_pause: None,
+            pause: None,
+            limited: None,
+            group: None,
             brokers: Some(vec![Instance {
                 id: Uuid::nil(),
                 version: String::new(),
@@ -174,7 +211,7 @@ mod tests {
     fn locks_and_missing_brokers_are_named_beside_the_state() {
         let mut item = facts(Some(State::Ready), 0, Some(Ahead::Exactly(1)));
         item.lock = Some(ForeignLock::File);
-        assert_eq!(names(&item), ["behind", "locked"]);
+        assert_eq!(names(&item), ["locked", "behind"]);
         let mut first = facts(Some(State::Ready), 0, Some(Ahead::Exactly(0)));
         let brokers = first.brokers.as_mut().expect("brokers");
         brokers[0].draining = true;

@@ -2284,7 +2284,7 @@ pub struct GetItemResponse {
     /// The time of the answer, by the database's clock.
     #[prost(message, optional, tag = "5")]
     pub now: ::core::option::Option<::prost_types::Timestamp>,
-    /// Why the item is not being claimed, as sentences for people.
+    /// Why the item is not being claimed, as sentences for people. The worst reason comes first.
     #[prost(string, repeated, tag = "6")]
     pub causes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }

@@ -1,13 +1,11 @@
 -- Purpose: pauses a group of a queue, and ends its pause.
--- Sections: `pause` and `resume` are one batch each. Both contain `take_row` and `remove`. `of_item` is a part of why.sql.
+-- Sections: `pause` and `resume` are one batch each. Both contain `take_row` and `remove`.
 -- Parameters: @P1: queue. @P2: group, as text. `pause`: @P3: end of the pause, as ISO 8601 text; empty: none. @P4: name of the
---   caller. @P5: reason. `of_item`: those of `facts` in why.sql.
+--   caller. @P5: reason.
 -- Results: `pause`: 1 if the group is paused, or 0 if too many groups are, and the time. `resume`: the pause that it has ended:
---   time, end, caller and reason. `of_item`: the pause of the item's group: the group, time, end, caller and reason. No row if the
---   table does not exist, or if the login may not see it.
+--   time, end, caller and reason.
 -- Locks, in order: X on the row of the queue until COMMIT, for which it waits until claims of the queue have committed. X on the
---   rows of the paused groups that are deleted or added. `of_item`: S on one row at a time, unless the database has
---   READ_COMMITTED_SNAPSHOT.
+--   rows of the paused groups that are deleted or added.
 -- Indexes: primary key, from which all rows of the queue are read, at most 1,000.
 -- Why the row of the queue is updated first: claims update it first too. So no claim that begins after the answer leases an item of
 --   a paused group.
@@ -54,13 +52,3 @@ FROM lease_broker_group AS g
 WHERE g.queue = @P1 AND {stored_group} = {group_value} AND (g.paused_until IS NULL OR g.paused_until > @now);
 {remove}
 {count}
-
--- :: of_item
-IF OBJECT_ID(N'lease_broker_group') IS NOT NULL
-    SELECT {stored_group} AS lb_group, g.pause_time AS lb_since, g.paused_until AS lb_due, g.pause_actor AS lb_w, g.pause_reason AS lb_error
-    FROM {key_list}
-        INNER JOIN {table} AS t WITH (READUNCOMMITTED{key_hint}) ON {join_list_on_key}
-        INNER JOIN lease_broker_group AS g ON g.queue = {queue_literal} AND {stored_group} = t.{group}
-    WHERE g.paused_until IS NULL OR g.paused_until > @now;
-ELSE
-    SELECT 1 AS lb_n WHERE 1 = 0;

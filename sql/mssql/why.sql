@@ -2,14 +2,17 @@
 -- Sections: `facts` is one batch: the row, a test for locks, the place of the item among the ready ones, and the brokers. If the test
 --   finds a lock, `wait` waits for it on one session, and `find_blocker` asks on another session which session holds it.
 --   `same_group` is a condition of the
---   place in a queue with groups. `wait_by_update` does the same as `wait` on Babelfish, which ignores lock hints; it needs UPDATE.
+--   place in a queue with groups, and `item_group` returns the group. `limits` is a batch for a queue with groups or limits. The state
+--   of the group comes from group_list.sql. `wait_by_update` does the same as `wait` on Babelfish, which ignores lock hints; it needs UPDATE.
 -- Parameters: @P1 to @P4 as in every statement with lists (sql/README.md). @P5: number of keys, 1, or 0 if no row can have the key.
 --   @P6: JSON array with the key, {i: 0, k1 to k3}. @P7: maximum number of ready items to read. @P8: the time without an
 --   announcement after which a broker no longer counts as running, in seconds. `find_blocker`: @P1: the session that waits.
 -- Results of `facts`: 1. the server's time, and 1 if no row was found and some row has NULL in the key. 2. The row. 3. The fence of
 --   the row, or no row if a transaction has locked it. 4. The position of the item among the ready items that were read, from 1 or
---   NULL, and their number. In a queue with groups: the pause of the item's group (group_pause.sql). 5. The brokers, as in instance.sql. Without the table, or if the login may not see it, there is no
+--   NULL, and their number. In a queue with groups: the item's group. 5. The brokers, as in instance.sql. Without the table, or if the login may not see it, there is no
 --   fifth result.
+-- Results of `limits`: the limit of leases; items, microseconds and burst of the rate, and its arrival (groups.sql); the clock in the
+--   unit of the arrival; the number of leases, up to the limit. NULL: there is no limit, or the login may not see it.
 -- Results of `find_blocker`: the blocking session, its login, host and program, and the seconds since its last request began. The
 --   blocking session is below 0 if no session holds the lock, for example because of an orphaned distributed transaction.
 -- Locks: none on the row in `facts`, then X on it, which ends with the statement; READPAST skips it if it is locked. S on the ready
@@ -65,11 +68,31 @@ FROM {key_list}
     INNER JOIN {table} AS t WITH (READUNCOMMITTED{key_hint}) ON {join_list_on_key}
     INNER JOIN @ready AS d ON {join_due_on_key}
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
-{group_pause}IF OBJECT_ID(N'lease_broker_instance') IS NOT NULL
+{item_group}IF OBJECT_ID(N'lease_broker_instance') IS NOT NULL
     SELECT CONVERT(nvarchar(36), i.id) AS lb_id, CONVERT(nvarchar(64), i.version) AS lb_version, i.address AS lb_address,
         CONVERT(int, i.draining) AS lb_n, i.settings AS lb_settings, i.activity AS lb_activity
     FROM lease_broker_instance AS i
     WHERE i.seen_time > DATEADD(second, -@P8, @now);
+
+-- :: item_group
+SELECT t.{group} AS lb_group
+FROM {key_list}
+    INNER JOIN {table} AS t WITH (READUNCOMMITTED{key_hint}) ON {join_list_on_key}
+OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
+
+-- :: limits
+/* lease-broker why {queue_comment} */
+SET NOCOUNT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DECLARE @max_leases bigint, @rate_items bigint, @rate_micros bigint, @rate_burst bigint, @arrival bigint;
+IF OBJECT_ID(N'lease_broker_queue') IS NOT NULL
+    SELECT @max_leases = q.max_leases, @rate_items = q.rate_items, @rate_micros = q.rate_micros, @rate_burst = q.rate_burst,
+        @arrival = q.arrival
+    FROM lease_broker_queue AS q
+    WHERE q.queue = {queue_literal};
+SELECT @max_leases AS lb_max, @rate_items AS lb_items, @rate_micros AS lb_micros, @rate_burst AS lb_burst, @arrival AS lb_arrival,
+    DATEDIFF_BIG(microsecond, '2000-01-01', SYSUTCDATETIME()) AS lb_clock,
+    (SELECT COUNT(*) FROM (SELECT TOP (COALESCE(@max_leases, 0)) 1 AS lb_one FROM {table} AS b WITH (READUNCOMMITTED{leased_hint})
+            WHERE b.{lease_state} = 1) AS c) AS lb_n;
 
 -- :: same_group
 AND EXISTS (SELECT g.lb_group FROM (SELECT t.{group} AS lb_group FROM {key_list} INNER JOIN {table} AS t ON {join_list_on_key}) AS g

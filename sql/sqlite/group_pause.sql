@@ -1,10 +1,10 @@
 -- Purpose: pause a group of a queue, and end its pause.
 -- Sections: `add_row` gives the queue a row if it has none. `find_collation` returns the collation of the column that names groups.
 --   `find` returns the pause of a group, and `remove` deletes it. `count` returns the number of paused groups. `pause` adds one.
---   Both calls then run `count_paused` of groups.sql. `of_item` returns the pause of the group of an item, for `why`.
+--   Both calls then run `count_paused` of groups.sql.
 -- Parameters: ?1 queue; ?2 group; ?3 now (ms since 1970); ?4 end of the pause (ms since 1970; NULL: none); ?5 name of the caller;
---   ?6 reason. `find_collation`: ?1 index; ?2 column. `of_item`: ?1 to ?3 key values; ?4 now.
--- Locks: the write lock of the file; none in `of_item`.
+--   ?6 reason. `find_collation`: ?1 index; ?2 column.
+-- Locks: the write lock of the file.
 -- Indexes: primary key.
 -- Why the rows of all groups of the queue are compared if the collation is not BINARY: equal is what the column calls equal. There
 --   are 1,000 at most.
@@ -29,9 +29,3 @@ SELECT count(*) FROM lease_broker_group WHERE queue = ?1
 
 -- :: pause
 INSERT INTO lease_broker_group (queue, group_value, pause_time, paused_until, pause_actor, pause_reason) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-
--- :: of_item
-SELECT g.group_value, g.pause_time, g.paused_until, g.pause_actor, g.pause_reason
-FROM lease_broker_group AS g
-WHERE g.queue = {queue_literal} AND (g.paused_until IS NULL OR g.paused_until > ?4)
-    AND EXISTS (SELECT 1 FROM {table} AS t WHERE {key_match} AND t.{group} = g.group_value)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lease_broker_model::item_state::State;
 
-use super::{GroupPause, Instance};
+use super::{Instance, Limited, ListedGroup, QueuePause};
 
 /// The result of [`Inspect::item_facts`](super::Inspect::item_facts). All times are by the store's clock, in milliseconds since
 /// 1970-01-01T00:00:00Z.
@@ -19,8 +19,12 @@ pub struct ItemFacts {
     pub has_null_keys: bool,
     /// The lock with which another program stops claims of the item. `None`: no such lock was found.
     pub lock: Option<ForeignLock>,
-    /// The pause of the item's group. `None`: the group is not paused, or the login may not read its pause.
-    pub group_pause: Option<GroupPause>,
+    /// The pause that holds the claims of the queue. `None`: there is none, or the login may not read it.
+    pub pause: Option<QueuePause>,
+    /// The limit of the queue that is reached now, if the item is ready: [`Limited::MaxLeases`] or [`Limited::Rate`].
+    pub limited: Option<Limited>,
+    /// The group of the item, if the item is ready. `None`: it has no group, or names of such groups cannot be sent.
+    pub group: Option<ListedGroup>,
     /// The brokers that announced themselves to the database within the last 15 s. `None`: the list of the brokers does not exist,
     /// or the login may not read it.
     pub brokers: Option<Vec<Instance>>,

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use lease_broker_model::key::rfc3339_of_millis as moment;
+use lease_broker_model::key::{Key, rfc3339_of_millis as moment};
 use lease_broker_model::text;
-use lease_broker_store::{Ahead, BlockingSession, ForeignLock, GroupPause};
+use lease_broker_store::{Ahead, BlockingSession, ForeignLock, GroupPause, QueuePause};
 
 /// A reason why an item is not being claimed.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,12 +31,22 @@ pub enum Cause {
     Behind(Ahead, bool),
     /// The item is ready and the first of its queue.
     First,
-    /// The item is ready, and its group can hold it back. True: the groups keep an order.
-    Group(bool),
+    /// The item is ready, and an operator has paused the queue.
+    Paused(QueuePause),
     /// The item is ready, and an operator has paused its group.
     GroupPaused(GroupPause),
-    /// The item is ready, and the queue has limits.
-    Limits,
+    /// The item is ready, and a dead item before it halts its group.
+    GroupHalted(Key),
+    /// The item is ready, and an item before it in its group is delayed until this time, if it has one.
+    GroupDelayed(Key, Option<i64>),
+    /// The item is ready, and its group keeps an order and has an item leased until this time, if the lease has one.
+    GroupLeased(Key, Option<i64>),
+    /// The item is ready, and its group has this number of leases, as many as it may have.
+    GroupFull(usize),
+    /// The item is ready, and the queue has as many leases as it may have.
+    MaxLeases,
+    /// The item is ready, and the rate of the queue is used up for this time.
+    Rate(Duration),
     /// The item is ready, and its last lease expired.
     Suspect,
     /// The item was ready, and another transaction was changing its row.
@@ -68,9 +78,14 @@ impl Cause {
             Self::Dead => "dead",
             Self::Behind(..) => "behind",
             Self::First => "first",
-            Self::Group(_) => "group",
+            Self::Paused(_) => "paused",
             Self::GroupPaused(_) => "group_paused",
-            Self::Limits => "limits",
+            Self::GroupHalted(_) => "group_halted",
+            Self::GroupDelayed(..) => "group_delayed",
+            Self::GroupLeased(..) => "group_leased",
+            Self::GroupFull(_) => "group_full",
+            Self::MaxLeases => "max_leases",
+            Self::Rate(_) => "rate",
             Self::Suspect => "suspect",
             Self::Changing => "changing",
             Self::Locked(_) => "locked",
@@ -134,12 +149,41 @@ impl Cause {
             Self::First => format!(
                 "It is the first of the ready items, so the next claim gets it: if it stays ready, no worker claims from {queue}."
             ),
-            Self::Group(true) => "The items of its group go one after the other, so it waits while an item of the group is leased, or while \
-                one before it is delayed; then its group waits for its turn, and for its rate if groups have one."
-                .to_owned(),
-            Self::Group(false) => "Its group waits for its turn, while it has as many leases as it may have, and for its rate if groups have one.".to_owned(),
-            Self::GroupPaused(pause) => paused_group(queue, pause),
-            Self::Limits => format!("The queue can have limits of leases and of items per time: lease-broker limits {queue}"),
+            Self::Paused(pause) => format!(
+                "The queue is paused{}; to end the pause: lease-broker resume {queue}",
+                details_of_pause(pause.until, &pause.actor, &pause.reason)
+            ),
+            Self::GroupPaused(pause) => format!(
+                "Its group is paused{}; to end the pause: lease-broker groups resume {queue} {}",
+                details_of_pause(pause.until, &pause.actor, &pause.reason),
+                text::shell_word(&pause.group.to_string())
+            ),
+            Self::GroupHalted(key) => format!(
+                "The dead item {} comes before it and halts its group; to let the group go on: lease-broker redrive {queue} {}, or \
+                 delete the item.",
+                text::visible(&key.to_string()),
+                text::shell_word(&key.to_string())
+            ),
+            Self::GroupDelayed(key, until) => format!(
+                "Item {} of its group comes before it and is delayed{}.",
+                text::visible(&key.to_string()),
+                until_time(*until)
+            ),
+            Self::GroupLeased(key, until) => format!(
+                "Item {} of its group is leased{}, and the items of the group go one after the other.",
+                text::visible(&key.to_string()),
+                until_time(*until)
+            ),
+            Self::GroupFull(leases) => format!(
+                "Its group has {leases} leases, as many as it may have: lease-broker limits {queue}"
+            ),
+            Self::MaxLeases => format!(
+                "The queue has as many leases as it may have: lease-broker limits {queue}"
+            ),
+            Self::Rate(wait) => format!(
+                "The rate of the queue is used up for {}: lease-broker limits {queue}",
+                short_duration(*wait)
+            ),
             Self::Suspect => "Its last lease expired, so it may have ended the process of its worker: only a worker that holds no other \
                 lease gets it."
                 .to_owned(),
@@ -193,19 +237,16 @@ fn describe_ahead(ahead: Ahead) -> String {
     }
 }
 
-/// Returns the sentence about the pause of a group.
-fn paused_group(queue: &str, pause: &GroupPause) -> String {
-    let until = pause.until.map(|until| format!(" until {}", moment(until)));
-    let by = (!pause.actor.is_empty()).then(|| format!(" by {}", pause.actor));
-    let reason = (!pause.reason.is_empty()).then(|| format!(" ({})", pause.reason));
-    let group = pause.group.to_string();
-    format!(
-        "Its group is paused{}{}{}; to end the pause: lease-broker groups resume {queue} {}",
-        until.unwrap_or_default(),
-        by.unwrap_or_default(),
-        reason.unwrap_or_default(),
-        text::shell_word(&group)
-    )
+/// Describes a pause: its end, its caller and its reason, as far as they are known.
+fn details_of_pause(until: Option<i64>, actor: &str, reason: &str) -> String {
+    let until = until_time(until);
+    let by = (!actor.is_empty()).then(|| format!(" by {actor}"));
+    let reason = (!reason.is_empty()).then(|| format!(" ({reason})"));
+    until + &by.unwrap_or_default() + &reason.unwrap_or_default()
+}
+
+fn until_time(until: Option<i64>) -> String {
+    until.map_or_else(String::new, |until| format!(" until {}", moment(until)))
 }
 
 /// Writes a number with commas between groups of three digits.

@@ -431,6 +431,10 @@ macro_rules! conformance {
                     facts_are_found_by_a_composite_key
                     rows_with_a_null_key_explain_a_missing_row
                     value_that_is_no_state_is_a_cause
+                    pause_of_the_queue_comes_before_other_causes
+                    item_that_holds_its_group_back_is_named
+                    full_group_is_named
+                    limit_is_named_only_while_it_is_reached
                     brokers_count_for_15_seconds
                     lock_of_a_foreign_transaction_is_found
                     reader_needs_no_tables_of_the_broker

@@ -173,7 +173,8 @@ pub(crate) async fn group_of_every_kind_can_be_paused<H: Harness>() {
         assert_eq!(claim_keys(&fixture).await, ["2"], "{kind:?} {name}");
         let key = fixture.store.parse_key(fixture.queue, "1").expect("a key");
         let facts = fixture.store.item_facts(fixture.queue, key).await;
-        let named = facts.expect("facts").group_pause.expect("a pause");
+        let listed = facts.expect("facts").group.expect("a group");
+        let named = listed.pause.expect("a pause");
         let ended = resume(&fixture, &named.group.to_string()).await;
         assert!(ended.is_some(), "{kind:?} {name}");
         assert_eq!(claim_keys(&fixture).await, ["1"], "{kind:?}");

@@ -5,14 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lease_broker::why::{Cause, causes};
+use lease_broker_model::group::{GroupOrder, QueueLimits};
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{Order, QueueSpec};
+use lease_broker_model::rate::Rate;
 use lease_broker_store::{
-    Ahead, ForeignLock, Inspect, Instance, ItemFacts, ItemRow, NewItem, QueueIndex, SettingsHash,
+    Ahead, ForeignLock, Inspect, Instance, ItemFacts, ItemRow, NewItem, NewPause, PauseMode,
+    QueueIndex, SettingsHash,
 };
 use lease_broker_value::Value;
 use uuid::Uuid;
 
+use super::groups::{grouped, items as group_items};
+use super::named_groups::of;
 use crate::harness::Harness;
 use crate::harness::fixture::{
     Fixture, HOUR, MINUTE, SECOND, about, by, fail, item_table, new_item, queue, release, text,
@@ -227,6 +232,90 @@ pub(crate) async fn value_that_is_no_state_is_a_cause<H: Harness>() {
     let harness = &fixture.harness;
     harness.update("item", wrong, ("id", Value::Int(1))).await;
     assert_eq!(causes_of(&fixture, "1").await, ["unknown_state"]);
+}
+
+pub(crate) async fn pause_of_the_queue_comes_before_other_causes<H: Harness>() {
+    let fixture = Fixture::<H>::items(2).await;
+    announce(&fixture).await;
+    let pause = |mode| NewPause {
+        mode,
+        reason: "no power".to_owned(),
+        actor: "anna".to_owned(),
+        until: None,
+    };
+    let (store, queue) = (&fixture.store, fixture.queue);
+    let paused = store.pause(queue, pause(PauseMode::Enqueue)).await;
+    paused.expect("paused");
+    assert_eq!(causes_of(&fixture, "1").await, ["first"]);
+    let paused = store.pause(queue, pause(PauseMode::Claims)).await;
+    let facts = facts(&**store, "1").await;
+    assert_eq!(facts.pause, Some(paused.expect("paused")));
+    assert_eq!(causes_of(&fixture, "1").await, ["paused"]);
+    assert_eq!(causes_of(&fixture, "2").await, ["paused", "behind"]);
+    store.resume(queue).await.expect("resumed");
+    assert_eq!(causes_of(&fixture, "1").await, ["first"]);
+}
+
+pub(crate) async fn item_that_holds_its_group_back_is_named<H: Harness>() {
+    let halting = GroupOrder::Strict {
+        halts: true,
+        run: 1,
+    };
+    let fixture = group_items::<H>(grouped(halting), &["a", "a", "b", ""]).await;
+    announce(&fixture).await;
+    assert_eq!(causes_of(&fixture, "1").await, ["first"]);
+    assert_eq!(causes_of(&fixture, "2").await, ["behind"]);
+    let first = fixture.claim_by(of(&["a"], 1)).await.remove(0).lease;
+    let holder = async || {
+        let facts = facts(&*fixture.store, "2").await;
+        let head = facts.group.expect("a group").head.expect("an item");
+        assert_eq!(head.key, first.key);
+        causes_of(&fixture, "2").await
+    };
+    assert_eq!(holder().await, ["group_leased"]);
+    fixture.settle(&first, fail(Some(HOUR))).await;
+    assert_eq!(holder().await, ["group_delayed"]);
+    fixture.advance(2 * HOUR).await;
+    fixture.reap(9).await;
+    announce(&fixture).await;
+    let again = fixture.claim_by(of(&["a"], 1)).await.remove(0).lease;
+    assert_eq!(again.key, first.key);
+    fixture.settle(&again, fail(None)).await;
+    assert_eq!(holder().await, ["group_halted"]);
+    // The dead item does not hold other groups back, nor items without one.
+    assert_eq!(causes_of(&fixture, "3").await, ["first"]);
+    assert_eq!(causes_of(&fixture, "4").await, ["first"]);
+}
+
+pub(crate) async fn full_group_is_named<H: Harness>() {
+    let two = GroupOrder::Parallel {
+        max_leases: Some(2),
+        bursts: false,
+    };
+    let fixture = group_items::<H>(grouped(two), &["a", "a", "a", "b"]).await;
+    announce(&fixture).await;
+    fixture.claim_by(of(&["a"], 1)).await;
+    assert_eq!(causes_of(&fixture, "3").await, ["behind"]);
+    fixture.claim_by(of(&["a"], 1)).await;
+    assert_eq!(causes_of(&fixture, "3").await, ["group_full"]);
+    assert_eq!(causes_of(&fixture, "4").await, ["first"]);
+}
+
+pub(crate) async fn limit_is_named_only_while_it_is_reached<H: Harness>() {
+    let rate = Rate {
+        items: 1,
+        per: MINUTE,
+        burst: 2,
+    };
+    for (max_leases, rate, cause) in [(Some(2), None, "max_leases"), (None, Some(rate), "rate")] {
+        let limits = QueueLimits { max_leases, rate };
+        let fixture = Fixture::<H>::with(3, |spec| spec.limits = limits).await;
+        announce(&fixture).await;
+        fixture.claim(1).await;
+        assert_eq!(causes_of(&fixture, "2").await, ["first"]);
+        fixture.claim(1).await;
+        assert_eq!(causes_of(&fixture, "3").await, [cause]);
+    }
 }
 
 pub(crate) async fn brokers_count_for_15_seconds<H: Harness>() {

@@ -22,7 +22,32 @@ impl MssqlOperations {
         queue: QueueIndex,
         search: &GroupSearch,
     ) -> Result<FoundGroups, StoreError> {
-        let queue = self.queue(queue)?;
+        self.list_groups(self.queue(queue)?, search, ">").await
+    }
+
+    /// Returns the group with this name. `None`: it has neither items nor a pause.
+    pub(super) async fn find_group(
+        &self,
+        queue: &QueueStatements,
+        name: Key,
+    ) -> Result<Option<ListedGroup>, StoreError> {
+        let search = GroupSearch {
+            after: Some(name),
+            state: None,
+            limit: 1,
+            max_examined: 1,
+        };
+        let found = self.list_groups(queue, &search, "=").await?;
+        Ok(found.groups.into_iter().next())
+    }
+
+    /// Lists groups that compare so with the bound of the search.
+    async fn list_groups(
+        &self,
+        queue: &QueueStatements,
+        search: &GroupSearch,
+        comparison: &str,
+    ) -> Result<FoundGroups, StoreError> {
         let Some(groups) = &queue.spec.groups else {
             return Err(StoreError::Bug(
                 "a list of groups without groups".to_owned(),
@@ -38,7 +63,7 @@ impl MssqlOperations {
         let count = i32::try_from(examined).unwrap_or(i32::MAX);
         let max = i32::try_from(ListedGroup::MAX_COUNT).unwrap_or(i32::MAX);
         let parameters: [&dyn ToSql; 5] = [&queue.spec.name, &after, &has_bound, &count, &max];
-        let sql = list_batch(queue, groups);
+        let sql = list_batch(queue, groups, comparison);
         let results = self
             .pool
             .query(&sql, &parameters, RetrySafety::Idempotent)
@@ -87,8 +112,8 @@ fn read_head(queue: &QueueStatements, row: &Row) -> Result<Option<GroupHead>, St
     }))
 }
 
-/// Renders the batch that lists a page of groups.
-pub(super) fn list_batch(queue: &QueueStatements, groups: &Groups) -> String {
+/// Renders the batch that lists a page of groups. `comparison`: of the groups with the bound.
+pub(super) fn list_batch(queue: &QueueStatements, groups: &Groups, comparison: &str) -> String {
     let placeholders = &queue.placeholders;
     let states: &[State] = if groups.halts() {
         &[State::Leased, State::Delayed, State::Dead]
@@ -96,7 +121,7 @@ pub(super) fn list_batch(queue: &QueueStatements, groups: &Groups) -> String {
         &[State::Leased, State::Delayed]
     };
     let column = format!("t.{}", placeholders["group"]);
-    let after = format!("> {}", placeholders["at_value"]);
+    let after = format!("{comparison} {}", placeholders["at_value"]);
     let next = |bound: &str| {
         let bounds = [
             ("t_bound", format!("{column} {bound}")),

@@ -82,12 +82,6 @@ pub(super) fn read_pause(row: &Row, first: usize, group: Key) -> Result<GroupPau
     })
 }
 
-/// Reads a row of `of_item`.
-pub(super) fn of_item(row: &Row) -> Result<GroupPause, StoreError> {
-    let group = types::decode(row.get_column_data(0)?)?;
-    read_pause(row, 1, Key([group].into()))
-}
-
 /// Renders the batch that pauses a group.
 pub(super) fn pause_batch(placeholders: &Placeholders) -> String {
     with_parts("pause", placeholders)

@@ -6,6 +6,7 @@ use std::time::Duration;
 use deadpool::managed::Object;
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
+use lease_broker_value::Value;
 use tiberius::{Row, ToSql};
 use tokio::time::{sleep, timeout};
 
@@ -15,9 +16,12 @@ use super::list_parameters::ListParameters;
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use super::why_statements::find_blocker;
-use super::{decode, group_pause, instance};
+use super::{decode, instance, types};
 use crate::instance::LIVE_TIME;
-use crate::{Ahead, BlockingSession, ForeignLock, ItemFacts, ItemRow, QueueIndex, StoreError};
+use crate::turn::{Allowance, StoredLimits, StoredRate};
+use crate::{
+    Ahead, BlockingSession, ForeignLock, ItemFacts, ItemRow, Limited, QueueIndex, StoreError,
+};
 
 /// The time between two questions who holds a lock.
 const BLOCKER_PAUSE: Duration = Duration::from_millis(100);
@@ -43,27 +47,64 @@ impl MssqlOperations {
             .await?;
         let head = decode::single_row(&results, 0)?;
         let has_groups = queue.group.is_some();
-        let of_group = results.get(4).filter(|_| has_groups);
         let mut facts = ItemFacts {
             now: decode::time(head, 0)?,
             row: None,
             has_null_keys: decode::integer(head, 1)? == 1,
             lock: None,
-            group_pause: of_group
-                .and_then(|rows| rows.first())
-                .map(group_pause::of_item)
-                .transpose()?,
+            pause: None,
+            limited: None,
+            group: None,
             brokers: results
                 .get(if has_groups { 5 } else { 4 })
                 .map(|rows| rows.iter().map(instance::read).collect())
                 .transpose()?,
         };
         if let Some(row) = decode::result_set(&results, 1)?.first() {
-            facts.row = Some(read_row(row, decode::single_row(&results, 3)?)?);
+            let row = read_row(row, decode::single_row(&results, 3)?)?;
+            if row.state == Some(State::Ready) {
+                let name = &queue.spec.name;
+                let mut pauses = self.pauses().await?.into_iter();
+                facts.pause =
+                    pauses.find(|pause| pause.queue == *name && pause.mode.holds_claims());
+                facts.limited = self.reached_limit(queue).await?;
+                let group = results.get(4).filter(|_| has_groups);
+                if let Some(group) = group.and_then(|rows| rows.first()) {
+                    let value = types::decode(group.get_column_data(0)?)?;
+                    // The text of a binary name cannot be converted.
+                    if !matches!(value, Value::Null | Value::Bytes(_)) {
+                        facts.group = self.find_group(queue, Key([value].into())).await?;
+                    }
+                }
+            }
+            facts.row = Some(row);
             let is_free = !decode::result_set(&results, 2)?.is_empty();
             facts.lock = self.find_lock(queue, &lists, is_free).await?;
         }
         Ok(facts)
+    }
+
+    /// Returns the limit of the queue that gives no lease now.
+    async fn reached_limit(&self, queue: &QueueStatements) -> Result<Option<Limited>, StoreError> {
+        if !queue.spec.takes_turns() {
+            return Ok(None);
+        }
+        let sql = &queue.sql.why.limits;
+        let results = self.pool.query(sql, &[], RetrySafety::Idempotent).await?;
+        let row = decode::single_row(&results, 0)?;
+        let number = |column| decode::optional_integer(row, column);
+        let limits = StoredLimits {
+            max_leases: number(0)?,
+            rate: StoredRate {
+                items: number(1)?,
+                micros: number(2)?,
+                burst: number(3)?,
+            },
+            ..StoredLimits::default()
+        };
+        let (arrival, clock) = (number(4)?, decode::integer(row, 5)?);
+        let leased = decode::integer_as(row, 6)?;
+        Ok(Allowance::new(&limits, leased, arrival, clock).exhausted())
     }
 
     /// Finds out if a transaction holds a lock on the row for a second, and whose it is. `is_free`: the test of `facts` has found no

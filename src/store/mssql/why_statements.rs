@@ -10,6 +10,7 @@ const WHY: &str = lease_broker_sql::mssql::WHY;
 /// The batches of `why.sql`. The fields have the names of the sections.
 pub(super) struct WhyStatements {
     pub(super) facts: String,
+    pub(super) limits: String,
     pub(super) wait: String,
     pub(super) wait_by_update: String,
 }
@@ -18,15 +19,12 @@ impl WhyStatements {
     pub(super) fn new(placeholders: &Placeholders) -> Self {
         let mut placeholders = with_key_list(&LEASE_SQL, placeholders);
         let has_groups = placeholders.contains_key("group");
-        let group_pause = has_groups.then(|| {
-            let of_item = render(
-                lease_broker_sql::mssql::GROUP_PAUSE,
-                "of_item",
-                &placeholders,
-            );
-            format!("{of_item}\n")
-        });
-        placeholders.insert("group_pause", group_pause.unwrap_or_default());
+        let item_group = if has_groups {
+            format!("{}\n", render(WHY, "item_group", &placeholders))
+        } else {
+            String::new()
+        };
+        placeholders.insert("item_group", item_group);
         let same_group = if has_groups {
             format!("\n    {}", render(WHY, "same_group", &placeholders))
         } else {
@@ -36,6 +34,7 @@ impl WhyStatements {
         let section = |name| render(WHY, name, &placeholders);
         Self {
             facts: section("facts"),
+            limits: section("limits"),
             wait: section("wait"),
             wait_by_update: section("wait_by_update"),
         }

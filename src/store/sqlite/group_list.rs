@@ -12,7 +12,7 @@ use super::pause::has_tables;
 use super::queue_statements::QueueStatements;
 use super::quote::quote;
 use super::soft_lock_value::integer;
-use super::statement::bind;
+use super::statement::{bind, bind_key};
 use crate::adoption::with;
 use crate::template::{Placeholders, render};
 use crate::{FoundGroups, GroupHead, GroupSearch, ListedGroup, StoreError};
@@ -54,6 +54,35 @@ pub(super) fn find_groups(
     }
     transaction.commit()?;
     Ok(found)
+}
+
+/// Returns the group of an item. `None`: the queue has no groups, or the item belongs to none.
+pub(super) fn group_of_item(
+    connection: &Connection,
+    queue: &QueueStatements,
+    key: &Key,
+    now: i64,
+) -> Result<Option<ListedGroup>, StoreError> {
+    let of_groups = queue
+        .sql
+        .turn
+        .as_ref()
+        .and_then(|turn| turn.groups.as_ref());
+    let (Some(groups), Some(sql)) = (&queue.spec.groups, of_groups) else {
+        return Ok(None);
+    };
+    let mut find = connection.prepare_cached(&sql.find_group)?;
+    bind_key(&mut find, key)?;
+    let mut rows = find.raw_query();
+    let Some(row) = rows.next()? else {
+        return Ok(None);
+    };
+    let value = read(row.get_ref(0)?);
+    if value == Value::Null {
+        return Ok(None);
+    }
+    let list = GroupList::new(connection, queue, groups.order, groups.halts())?;
+    list.read(&value, Key([value.clone()].into()), now)
 }
 
 /// The rendered statements of a list.

@@ -5,10 +5,9 @@ use lease_broker_value::Value;
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
 use super::cancel::kind_of;
-use super::column_value::{Stored, read};
+use super::column_value::Stored;
 use super::queue_statements::QueueStatements;
 use super::quote::quote;
-use super::statement::{bind, bind_key};
 use super::writer::WriteContext;
 use crate::index_role::IndexRole;
 use crate::key_text;
@@ -177,27 +176,6 @@ fn prepare<'a>(
 ) -> rusqlite::Result<rusqlite::CachedStatement<'a>> {
     let collation = Placeholders::from([("collation", quote(collation))]);
     connection.prepare_cached(&render(GROUP_PAUSE, section, &collation))
-}
-
-/// Returns the pause of the group of an item.
-pub(super) fn of_item(
-    connection: &Connection,
-    queue: &QueueStatements,
-    key: &Key,
-    now: i64,
-) -> Result<Option<GroupPause>, StoreError> {
-    let Some(sql) = &queue.sql.why.group_pause else {
-        return Ok(None);
-    };
-    let mut find = connection.prepare_cached(sql)?;
-    bind_key(&mut find, key)?;
-    bind(&mut find, 4, &[&now])?;
-    let mut rows = find.raw_query();
-    let Some(row) = rows.next()? else {
-        return Ok(None);
-    };
-    let group = Key([read(row.get_ref(0)?)].into());
-    Ok(Some(read_pause(row, 1, group)?))
 }
 
 /// Reads a pause: its time, end, caller and reason are in the columns from `first` on.

@@ -65,7 +65,11 @@ pub(super) fn resume(
 }
 
 /// Returns the pause of a queue that has not ended.
-fn find(connection: &Connection, queue: &str, now: i64) -> Result<Option<QueuePause>, StoreError> {
+pub(super) fn find(
+    connection: &Connection,
+    queue: &str,
+    now: i64,
+) -> Result<Option<QueuePause>, StoreError> {
     let mut statement = connection.prepare_cached(&READ_ONE)?;
     let found = statement.query_row((queue, now), |row| Ok(read_pause(row)));
     found.optional()?.transpose()

@@ -210,6 +210,29 @@ impl Default for StoredRow {
     }
 }
 
+/// Returns the limit of the queue that gives no lease now.
+pub(super) fn reached_limit(
+    connection: &Connection,
+    queue: &QueueStatements,
+    now: i64,
+) -> Result<Option<Limited>, StoreError> {
+    let Some(sql) = &queue.sql.turn else {
+        return Ok(None);
+    };
+    let Some(StoredRow {
+        limits, arrival, ..
+    }) = read_row(connection, sql, &queue.spec)?
+    else {
+        return Ok(None);
+    };
+    let leased = match limits.max_leases() {
+        Some(max) => count_leased(connection, sql, max)?,
+        None => 0,
+    };
+    let now = now.saturating_mul(1_000);
+    Ok(Allowance::new(&limits, leased, arrival, now).exhausted())
+}
+
 fn read_row(
     connection: &Connection,
     sql: &TurnStatements,

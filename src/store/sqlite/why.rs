@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::queue_statements::QueueStatements;
 use super::soft_lock_value::{integer, text};
 use super::statement::{bind, bind_key};
-use super::{group_pause, instance};
+use super::{group_list, instance, pause, turn};
 use crate::{Ahead, ForeignLock, ItemFacts, ItemRow, StoreError};
 
 /// A lock of the file that is free within this time is a broker's own, and no reason for an item to wait.
@@ -34,22 +34,31 @@ pub(super) fn item_facts(
     let row = read_row(connection, queue, key)?;
     let exists = |sql: &str| connection.prepare_cached(sql)?.exists([]);
     let has_null_keys = row.is_none() && exists(&statements.find_null_key)?;
-    // A broker creates the tables when it starts. Without them no broker has started.
-    let (brokers, group_pause) = if exists(&statements.find_broker_table)? {
-        let brokers = instance::read_others(connection, now, &Uuid::nil())?;
-        (brokers, group_pause::of_item(connection, queue, key, now)?)
-    } else {
-        (Vec::new(), None)
-    };
-    transaction.commit()?;
-    Ok(ItemFacts {
+    let mut facts = ItemFacts {
         now,
         row,
         has_null_keys,
         lock: None,
-        group_pause,
-        brokers: Some(brokers),
-    })
+        pause: None,
+        limited: None,
+        group: None,
+        brokers: Some(Vec::new()),
+    };
+    let is_ready = facts.row.as_ref().and_then(|row| row.state) == Some(State::Ready);
+    // A broker creates the tables when it starts. Without them no broker has started.
+    if exists(&statements.find_broker_table)? {
+        facts.brokers = Some(instance::read_others(connection, now, &Uuid::nil())?);
+        let paused = pause::find(connection, &queue.spec.name, now)?;
+        facts.pause = paused.filter(|pause| pause.mode.holds_claims());
+        if is_ready {
+            facts.limited = turn::reached_limit(connection, queue, now)?;
+        }
+    }
+    if is_ready {
+        facts.group = group_list::group_of_item(connection, queue, key, now)?;
+    }
+    transaction.commit()?;
+    Ok(facts)
 }
 
 fn read_row(

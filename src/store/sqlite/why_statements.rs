@@ -10,21 +10,12 @@ pub(super) struct WhyStatements {
     pub(super) find_ready: String,
     pub(super) find_null_key: String,
     pub(super) find_broker_table: String,
-    /// Returns the pause of the item's group. `None`: the queue has no groups.
-    pub(super) group_pause: Option<String>,
 }
 
 impl WhyStatements {
     pub(super) fn new(placeholders: &Placeholders) -> Self {
         let mut placeholders = placeholders.clone();
         let has_groups = placeholders.contains_key("group");
-        let group_pause = has_groups.then(|| {
-            render(
-                lease_broker_sql::sqlite::GROUP_PAUSE,
-                "of_item",
-                &placeholders,
-            )
-        });
         let same_group = if has_groups {
             format!(" {}", render(WHY, "same_group", &placeholders))
         } else {
@@ -37,7 +28,6 @@ impl WhyStatements {
             find_ready: text("find_ready"),
             find_null_key: text("find_null_key"),
             find_broker_table: text("find_broker_table"),
-            group_pause,
         }
     }
 }

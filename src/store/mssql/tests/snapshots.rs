@@ -851,7 +851,7 @@ async fn claims_of_a_queue_with_groups() {
                     "resume group",
                     group_pause::resume_batch(&queue.placeholders),
                 ),
-                ("list groups", group_list::list_batch(&queue, groups)),
+                ("list groups", group_list::list_batch(&queue, groups, ">")),
                 ("why", queue.sql.why.facts.clone()),
             ] {
                 write!(all, "===== {what}: {form}\n{sql}\n\n").expect("text");
