@@ -3,15 +3,16 @@
 //! A new reason is a new case of [`Cause`], with its name and its sentence, and the facts from which [`causes`] finds it.
 
 mod cause;
+mod group_cause;
 
-use lease_broker_model::group::Groups;
 use lease_broker_model::item_state::State;
 use lease_broker_model::millis::duration_between;
 use lease_broker_model::queue::{Order, QueueSpec};
-use lease_broker_store::{Ahead, GroupState, ItemFacts, ItemRow, Limited, ListedGroup};
+use lease_broker_store::{Ahead, ItemFacts, ItemRow, Limited};
 
 pub use self::cause::Cause;
 pub(crate) use self::cause::short_duration;
+pub use self::group_cause::GroupCause;
 
 /// Returns the reasons why the item is not being claimed, the worst first.
 pub fn causes(facts: &ItemFacts, queue: &QueueSpec) -> Vec<Cause> {
@@ -34,7 +35,8 @@ pub fn causes(facts: &ItemFacts, queue: &QueueSpec) -> Vec<Cause> {
                 facts
                     .group
                     .as_ref()
-                    .and_then(|group| of_group(group, queue)),
+                    .and_then(|group| GroupCause::of(group, queue))
+                    .map(Cause::Group),
             );
             causes.extend(facts.lock.clone().map(Cause::Locked));
             causes.extend(of_brokers(facts, queue));
@@ -48,24 +50,6 @@ pub fn causes(facts: &ItemFacts, queue: &QueueSpec) -> Vec<Cause> {
             }
             causes
         }
-    }
-}
-
-/// Returns the reason why the group of a ready item gives no lease.
-fn of_group(group: &ListedGroup, queue: &QueueSpec) -> Option<Cause> {
-    if let Some(pause) = &group.pause {
-        return Some(Cause::GroupPaused(pause.clone()));
-    }
-    let head = group.head.as_ref()?;
-    let is_strict = queue.groups.as_ref().is_some_and(Groups::is_strict);
-    match group.state {
-        GroupState::Halted => Some(Cause::GroupHalted(head.key.clone())),
-        GroupState::Waiting => Some(Cause::GroupDelayed(head.key.clone(), head.due_time)),
-        GroupState::Leased if is_strict => {
-            Some(Cause::GroupLeased(head.key.clone(), head.due_time))
-        }
-        GroupState::Leased => Some(Cause::GroupFull(group.leases)),
-        GroupState::Ready | GroupState::Paused => None,
     }
 }
 

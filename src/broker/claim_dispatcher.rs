@@ -109,6 +109,12 @@ impl ClaimStatus {
             .unwrap_or_else(PoisonError::into_inner) = too_large;
     }
 
+    /// Notes the result of a store operation.
+    fn note(&self, claimed: &Claimed) {
+        let is_behind = claimed.limited == Some(Limited::Suspects);
+        self.is_behind_suspects.store(is_behind, Ordering::Relaxed);
+    }
+
     /// Returns the reason of this claim, if the last store operation left claims without items for `last`.
     fn reason(&self, last: (HeldBack, Option<Duration>)) -> (HeldBack, Option<Duration>) {
         match last.0 {
@@ -421,15 +427,7 @@ impl DispatcherTask {
             let mut unserved = Vec::new();
             let mut without_items = Vec::new();
             token_wait = self.last_reason.note(&results);
-            let items: usize = results.iter().map(|claimed| claimed.made_dead).sum();
-            if items > 0 {
-                let queue = &self.leased_queue.name;
-                tracing::warn!(
-                    queue,
-                    items,
-                    "items made dead: no claim can lease them; each has the reason as its error"
-                );
-            }
+            self.report_dead(&results);
             // A walk over groups that was cut goes on, unless it has taken long.
             let has_walked_enough = start_of_walk.elapsed() > LONGEST_WALK;
             for (claim, claimed) in group.into_iter().zip(results) {
@@ -440,9 +438,7 @@ impl DispatcherTask {
                     && !claimed.is_held_back
                     && !claim.call.has_request_id;
                 self.is_held_back |= claimed.is_held_back;
-                let is_behind = claimed.limited == Some(Limited::Suspects);
-                let behind_suspects = &claim.status.is_behind_suspects;
-                behind_suspects.store(is_behind, Ordering::Relaxed);
+                claim.status.note(&claimed);
                 if !claimed.too_large.is_empty() && claimed.items.is_empty() {
                     claim.status.set_too_large(claimed.too_large);
                     self.without_share.push(claim);
@@ -489,6 +485,18 @@ impl DispatcherTask {
             pause = pause.max(start_of_walk.elapsed() * WALK_PAUSE);
         }
         self.next_poll = Instant::now() + pause;
+    }
+
+    /// Logs that claims have made items dead.
+    fn report_dead(&self, results: &[Claimed]) {
+        let items: usize = results.iter().map(|claimed| claimed.made_dead).sum();
+        if items > 0 {
+            tracing::warn!(
+                queue = self.leased_queue.name,
+                items,
+                "items made dead: no claim can lease them; each has the reason as its error"
+            );
+        }
     }
 
     /// Reserves the bytes of the items that a store operation reads. `None`: too few are free.

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use lease_broker_model::key::{Key, rfc3339_of_millis as moment};
+use lease_broker_model::key::rfc3339_of_millis as moment;
 use lease_broker_model::text;
-use lease_broker_store::{Ahead, BlockingSession, ForeignLock, GroupPause, QueuePause};
+use lease_broker_store::{Ahead, BlockingSession, ForeignLock, QueuePause};
+
+use super::group_cause::{GroupCause, details_of_pause};
 
 /// A reason why an item is not being claimed.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,16 +35,8 @@ pub enum Cause {
     First,
     /// The item is ready, and an operator has paused the queue.
     Paused(QueuePause),
-    /// The item is ready, and an operator has paused its group.
-    GroupPaused(GroupPause),
-    /// The item is ready, and a dead item before it halts its group.
-    GroupHalted(Key),
-    /// The item is ready, and an item before it in its group is delayed until this time, if it has one.
-    GroupDelayed(Key, Option<i64>),
-    /// The item is ready, and its group keeps an order and has an item leased until this time, if the lease has one.
-    GroupLeased(Key, Option<i64>),
-    /// The item is ready, and its group has this number of leases, as many as it may have.
-    GroupFull(usize),
+    /// The item is ready, and its group gives no lease.
+    Group(GroupCause),
     /// The item is ready, and the queue has as many leases as it may have.
     MaxLeases,
     /// The item is ready, and the rate of the queue is used up for this time.
@@ -79,11 +73,7 @@ impl Cause {
             Self::Behind(..) => "behind",
             Self::First => "first",
             Self::Paused(_) => "paused",
-            Self::GroupPaused(_) => "group_paused",
-            Self::GroupHalted(_) => "group_halted",
-            Self::GroupDelayed(..) => "group_delayed",
-            Self::GroupLeased(..) => "group_leased",
-            Self::GroupFull(_) => "group_full",
+            Self::Group(cause) => cause.name(),
             Self::MaxLeases => "max_leases",
             Self::Rate(_) => "rate",
             Self::Suspect => "suspect",
@@ -153,30 +143,7 @@ impl Cause {
                 "The queue is paused{}; to end the pause: lease-broker resume {queue}",
                 details_of_pause(pause.until, &pause.actor, &pause.reason)
             ),
-            Self::GroupPaused(pause) => format!(
-                "Its group is paused{}; to end the pause: lease-broker groups resume {queue} {}",
-                details_of_pause(pause.until, &pause.actor, &pause.reason),
-                text::shell_word(&pause.group.to_string())
-            ),
-            Self::GroupHalted(key) => format!(
-                "The dead item {} comes before it and halts its group; to let the group go on: lease-broker redrive {queue} {}, or \
-                 delete the item.",
-                text::visible(&key.to_string()),
-                text::shell_word(&key.to_string())
-            ),
-            Self::GroupDelayed(key, until) => format!(
-                "Item {} of its group comes before it and is delayed{}.",
-                text::visible(&key.to_string()),
-                until_time(*until)
-            ),
-            Self::GroupLeased(key, until) => format!(
-                "Item {} of its group is leased{}, and the items of the group go one after the other.",
-                text::visible(&key.to_string()),
-                until_time(*until)
-            ),
-            Self::GroupFull(leases) => format!(
-                "Its group has {leases} leases, as many as it may have: lease-broker limits {queue}"
-            ),
+            Self::Group(cause) => cause.sentence(queue),
             Self::MaxLeases => format!(
                 "The queue has as many leases as it may have: lease-broker limits {queue}"
             ),
@@ -235,18 +202,6 @@ fn describe_ahead(ahead: Ahead) -> String {
         Ahead::Exactly(items) => grouped(items),
         Ahead::AtLeast(items) => format!("At least {}", grouped(items)),
     }
-}
-
-/// Describes a pause: its end, its caller and its reason, as far as they are known.
-fn details_of_pause(until: Option<i64>, actor: &str, reason: &str) -> String {
-    let until = until_time(until);
-    let by = (!actor.is_empty()).then(|| format!(" by {actor}"));
-    let reason = (!reason.is_empty()).then(|| format!(" ({reason})"));
-    until + &by.unwrap_or_default() + &reason.unwrap_or_default()
-}
-
-fn until_time(until: Option<i64>) -> String {
-    until.map_or_else(String::new, |until| format!(" until {}", moment(until)))
 }
 
 /// Writes a number with commas between groups of three digits.

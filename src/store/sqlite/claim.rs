@@ -75,17 +75,15 @@ pub(super) fn claim(
         } else if claimed.items.is_empty() {
             let call = bounded.as_ref().unwrap_or(call);
             let walk = turn.as_mut().and_then(|turn| turn.walk.as_mut());
-            let (share, suspect) = if has_suspects {
+            let (share, suspect, kept) = if has_suspects {
                 statements.choose_share(call, walk.as_deref())?
             } else {
-                (Share::All, None)
+                (Share::All, None, None)
             };
-            let is_kept = share == Share::Nothing || suspect.is_some();
-            let suspect = suspect.filter(|_| share == Share::Suspect && call.max_items > 0);
             if share == Share::Nothing {
                 results.push(Claimed {
                     is_held_back: true,
-                    limited: Some(Limited::Suspects),
+                    limited: kept,
                     ..Claimed::default()
                 });
                 continue;
@@ -113,9 +111,7 @@ pub(super) fn claim(
             if share != Share::All || names_groups {
                 (none_ready, claimed.is_held_back) = (false, true);
             }
-            if is_kept && claimed.items.is_empty() {
-                claimed.limited = claimed.limited.or(Some(Limited::Suspects));
-            }
+            claimed.limited = (claimed.limited).or(kept.filter(|_| claimed.items.is_empty()));
             if let (Some(suspect), Some(item)) = (suspect, claimed.items.first()) {
                 let lease = (&*call.worker, item.lease.fence);
                 suspects::note_lease(&context.connection, queue, &suspect, lease)?;
@@ -239,12 +235,13 @@ impl<'a> ClaimStatements<'a> {
         Err(StoreError::Rejected(rejection))
     }
 
-    /// Decides which items the call may lease, and picks from them from now on. Also returns the suspect that waits longest.
+    /// Decides which items the call may lease, and picks from them from now on. Also returns the suspect that the call leases, if it
+    /// leases one, and the reason for a call that gets nothing, if suspects are the reason.
     fn choose_share(
         &mut self,
         call: &ClaimCall,
         walk: Option<&Walk<'_>>,
-    ) -> Result<(Share, Option<WaitingSuspect>), StoreError> {
+    ) -> Result<(Share, Option<WaitingSuspect>, Option<Limited>), StoreError> {
         let found = suspects::find_share(self.connection, self.queue, call, walk, self.now);
         let (share, suspect) = found?;
         let sql = &self.queue.sql;
@@ -258,10 +255,12 @@ impl<'a> ClaimStatements<'a> {
         };
         let pick = pick_statement(pick, self.picks_keys);
         self.pick_ready = self.connection.prepare_cached(pick)?;
-        if let (Share::Suspect, Some(suspect)) = (share, &suspect) {
+        let is_kept = share == Share::Nothing || suspect.is_some();
+        let suspect = suspect.filter(|_| share == Share::Suspect && call.max_items > 0);
+        if let Some(suspect) = &suspect {
             bind_key(&mut self.pick_ready, &suspect.key)?;
         }
-        Ok((share, suspect))
+        Ok((share, suspect, is_kept.then_some(Limited::Suspects)))
     }
 
     /// Finds the items from which the present call picks, if it walks over groups.
