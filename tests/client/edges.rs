@@ -177,10 +177,7 @@ async fn handler_is_called_with_an_item_of_a_test() {
     }
     let row = Row::from([("payload".to_owned(), Value::Text("x".to_owned()))]);
     let item = Item::of_row("7", row).with_attempt(2, Some(&[3]));
-    assert_eq!(
-        (item.key(), item.attempt(), item.is_held()),
-        ("7", 2, false)
-    );
+    assert_eq!((item.key(), item.attempt(), item.is_held()), ("7", 2, true));
     handler(item.clone(), Context::default())
         .await
         .expect("done");

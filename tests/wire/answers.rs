@@ -72,8 +72,10 @@ pub(crate) fn next_due_row() -> Vec<Cell> {
 }
 
 pub(crate) fn claimed(ids: RangeInclusive<i64>) -> Tokens {
-    let rows: Vec<Vec<Cell>> = ids.map(|id| claimed_row(TOKEN, id)).collect();
-    Tokens::new().rows(&rows)
+    // The broker knows leases by the name of their first column.
+    let columns = Tokens::new().columns_named(&claimed_row(TOKEN, 1), "lb_t");
+    ids.fold(columns, |tokens, id| tokens.row(&claimed_row(TOKEN, id)))
+        .end_of_statement()
 }
 
 pub(crate) fn held(count: i32) -> Tokens {

@@ -164,7 +164,8 @@ impl Tokens {
         self.columns_named(like, "lb_")
     }
 
-    fn columns_named(mut self, like: &[Cell], name: &str) -> Self {
+    /// Appends the column descriptions of rows like this one. All columns have the same name.
+    pub(crate) fn columns_named(mut self, like: &[Cell], name: &str) -> Self {
         self.bytes.push(COLUMNS);
         let count = u16::try_from(like.len()).expect("few columns");
         self.bytes.extend(count.to_le_bytes());
