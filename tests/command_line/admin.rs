@@ -159,7 +159,7 @@ fn locked_store_makes_the_broker_unready() {
     assert_eq!(ready["reasons"][0], "store_unavailable");
     assert_eq!(ready["store"]["up"], false);
     // Operators read the cause everywhere, and callers its kind.
-    let cause = "another process holds the file's write lock";
+    let cause = "write lock";
     let error = |ready: &serde_json::Value| ready["store"]["error"].as_str().map(str::to_owned);
     let is_named = |error: Option<String>| error.is_some_and(|error| error.contains(cause));
     assert!(is_named(error(&ready)), "{ready}");

@@ -402,7 +402,7 @@ impl<'a> ClaimStatements<'a> {
             if !self.lease_each(call, ready, &mut claimed, fits)? {
                 return Ok(None);
             }
-            let wanted = call.max_items - claimed.items.len();
+            let wanted = call.max_items.saturating_sub(claimed.items.len());
             // Refused items stay where they are. The call gets those behind them, but none of the same group.
             let looks_behind = self.heads.is_none() && self.refused.len() <= MAX_PASSED_OVER;
             if wanted > 0 && self.refused.len() > refused && looks_behind {
