@@ -170,7 +170,7 @@ impl Telemetry {
         }
     }
 
-    /// Sends what is left, for at most `telemetry.flush_timeout`. Later spans are dropped and counted.
+    /// Sends the spans that are left, for at most `telemetry.flush_timeout`. Later spans are dropped and counted.
     pub async fn close(&self) {
         let spans = async {
             if let Some(export_queue) = &self.export_queue {

@@ -30,13 +30,13 @@ impl StoreFailures {
     pub(super) fn note(&self, error: &StoreError) -> bool {
         let is_outage = matches!(error, StoreError::Unavailable(_) | StoreError::Io(_));
         if is_outage {
-            self.note_probe(error);
+            self.note_outage(error);
         }
         is_outage
     }
 
-    /// Notes the error of a probe. Whatever it is, the store is not available.
-    pub(super) fn note_probe(&self, error: &StoreError) {
+    /// Notes an error, of any kind, after which the store counts as not available.
+    pub(super) fn note_outage(&self, error: &StoreError) {
         let (reason, cause) = match error {
             StoreError::Unavailable(outage) => (outage.to_string(), outage.cause),
             StoreError::Io(reason) => (reason.clone(), OutageCause::File),

@@ -197,7 +197,7 @@ impl StoreHealth {
                 StoreError::Unavailable(outage) if outage.cause == OutageCause::NoAnswer
             );
             if *self.healthy.borrow() || !tells_nothing {
-                self.failures.note_probe(&error);
+                self.failures.note_outage(&error);
             }
             self.set_healthy(false);
             withdraw_waiting();

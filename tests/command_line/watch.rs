@@ -1,7 +1,7 @@
 //! Tests of `stats --watch` in a pipe and on a terminal.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::Stdio;
+use std::process::{Child, ChildStdout, Stdio};
 
 use serde_json::{Value, json};
 
@@ -10,9 +10,8 @@ use crate::command_line::workspace::Workspace;
 use crate::support::process::program;
 use crate::support::timeout::wait_until_blocking;
 
-#[test]
-fn pipe_gets_a_line_for_each_change() {
-    let workspace = Workspace::serving();
+/// Starts `stats --watch` on the service, and returns it with the pipe that it writes to.
+fn watch_in_a_pipe(workspace: &Workspace) -> (Child, BufReader<ChildStdout>) {
     let url = workspace.process.as_ref().expect("a service").url();
     let mut child = program()
         .args(["stats", "--watch", "--output", "json", "--address", &url])
@@ -20,6 +19,13 @@ fn pipe_gets_a_line_for_each_change() {
         .spawn()
         .expect("the program starts");
     let out = BufReader::new(child.stdout.take().expect("a pipe"));
+    (child, out)
+}
+
+#[test]
+fn pipe_gets_a_line_for_each_change() {
+    let workspace = Workspace::serving();
+    let (mut child, out) = watch_in_a_pipe(&workspace);
     let mut lines = out
         .lines()
         .map(|line| -> Value { serde_json::from_str(&line.expect("a line")).expect("JSON") });
@@ -42,13 +48,7 @@ fn pipe_gets_a_line_for_each_change() {
 #[test]
 fn watch_ends_when_nobody_reads_it() {
     let workspace = Workspace::serving();
-    let url = workspace.process.as_ref().expect("a service").url();
-    let mut child = program()
-        .args(["stats", "--watch", "--output", "json", "--address", &url])
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the program starts");
-    let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+    let (mut child, mut out) = watch_in_a_pipe(&workspace);
     out.read_line(&mut String::new()).expect("a line");
     // Nothing changes any more, so nothing is written that could fail.
     drop(out);

@@ -219,7 +219,7 @@ impl<'a> ClaimStatements<'a> {
         self.refused.clear();
     }
 
-    /// Returns what the present call gets.
+    /// Returns the result of the present call.
     ///
     /// # Errors
     /// [`StoreError::Rejected`] if it gets no item, and the database did not let it lease one. The error has the key of that item.
