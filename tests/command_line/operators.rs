@@ -166,7 +166,7 @@ fn list_tells_that_there_are_more_items() {
     let first = list("--output json");
     assert_eq!(first.json().len(), 50);
     let remark =
-        "50 items are listed, and there are more: --limit N lists N, --limit all lists all";
+        "the list ends here, and there are more items: --limit N lists N, --limit all lists all";
     assert!(first.err.contains(remark), "{first:?}");
     let two = list("--limit 2");
     assert_eq!(two.out.lines().count(), 3);

@@ -87,11 +87,10 @@ impl Terminal {
         self.keyboard.write_all(keys.as_bytes()).expect("typed");
     }
 
-    /// Ends the program by a signal. Ctrl-C would not do: this terminal controls no session, and a shell lets programs in the background
-    /// ignore an interrupt.
-    pub(crate) fn terminate(&self) {
+    /// Sends the program a signal. Ctrl-C would not do: this terminal controls no session.
+    pub(crate) fn signal(&self, signal: Signal) {
         let process = Pid::from_child(&self.child);
-        kill_process(process, Signal::TERM).expect("ended");
+        kill_process(process, signal).expect("sent");
     }
 
     /// Waits until the program ends. Returns its exit code and the rest of the screen.

@@ -1,5 +1,6 @@
 //! Tests of `top` on a terminal.
 
+use rustix::process::Signal;
 use serde_json::json;
 
 use crate::command_line::terminal::Terminal;
@@ -37,6 +38,21 @@ fn top_shows_queues_and_pauses_one() {
     assert_eq!(code, Some(0), "{screen}");
     // The screen of the shell comes back.
     assert!(screen.contains("\u{1b}[?1049l"), "{screen:?}");
+}
+
+#[test]
+fn signals_that_end_top_give_the_screen_back() {
+    let workspace = Workspace::serving();
+    let url = workspace.process.as_ref().expect("a service").url();
+    for signal in [Signal::INT, Signal::TERM] {
+        let arguments = ["top", "--address", &url];
+        let mut terminal = Terminal::sized(workspace.folder.path(), &arguments, (100, 30));
+        terminal.answer("work", "");
+        terminal.signal(signal);
+        let (code, screen) = terminal.end();
+        assert_eq!(code, Some(0), "{signal:?}: {screen}");
+        assert!(screen.contains("\u{1b}[?1049l"), "{signal:?}: {screen:?}");
+    }
 }
 
 #[test]

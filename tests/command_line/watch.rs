@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdout, Stdio};
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::command_line::terminal::Terminal;
@@ -68,7 +69,7 @@ fn terminal_is_drawn_again_and_cut() {
     terminal.answer("outbox", "");
     workspace.call("pause work --reason lunch");
     terminal.answer("claims", "");
-    terminal.terminate();
+    terminal.signal(Signal::TERM);
     let (_, screen) = terminal.end();
     let widest = screen.lines().map(|line| line.trim_end().chars().count());
     assert!(widest.max().unwrap_or(0) <= 80, "{screen:?}");

@@ -86,7 +86,7 @@ async fn print_some<L: Listing>(
     if has_more {
         let name = L::ENTRIES;
         note(&format!(
-            "{limit} {name} are listed, and there are more: --limit N lists N, --limit all lists all"
+            "the list ends here, and there are more {name}: --limit N lists N, --limit all lists all"
         ));
     }
     Ok(())

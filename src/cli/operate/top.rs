@@ -94,13 +94,17 @@ impl Top {
         mut changes: mpsc::Receiver<Change>,
         open: watch::Sender<Option<String>>,
     ) -> Result<(), CommandError> {
-        let mut terminated = signal(SignalKind::terminate()).map_err(|error| broken(&error))?;
+        let signal = |kind| signal(kind).map_err(|error| broken(&error));
+        // In raw mode Ctrl-C is a key. Another program can send its signal all the same.
+        let mut interrupted = signal(SignalKind::interrupt())?;
+        let mut terminated = signal(SignalKind::terminate())?;
         let mut running: Option<Running<'_>> = None;
         loop {
             let drawn = terminal.draw(|frame| view::draw(frame, &model));
             drawn.map_err(|error| broken(&error))?;
             let change = tokio::select! {
                 change = changes.recv() => change,
+                _ = interrupted.recv() => None,
                 _ = terminated.recv() => None,
                 done = or_never(&mut running) => {
                     running = None;
