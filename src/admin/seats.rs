@@ -30,6 +30,7 @@ struct Places {
 }
 
 struct Taken {
+    address: IpAddr,
     network: IpAddr,
     has_request: AtomicBool,
     /// Cancelled when the connection must end.
@@ -46,6 +47,7 @@ impl Seats {
     /// Takes a place, and ends the connection that must go for it.
     pub(super) fn take(self: &Arc<Self>, address: IpAddr) -> Seat {
         let taken = Arc::new(Taken {
+            address,
             network: network(address),
             has_request: AtomicBool::new(false),
             end: CancellationToken::new(),
@@ -95,6 +97,11 @@ fn end_oldest(seats: &mut Vec<Arc<Taken>>, is_meant: impl Fn(&Arc<Taken>) -> boo
 }
 
 impl Seat {
+    /// Returns the address of the client.
+    pub(super) fn address(&self) -> IpAddr {
+        self.taken.address
+    }
+
     /// Notes that the connection has sent its request.
     pub(super) fn has_request(&self) {
         self.taken.has_request.store(true, Ordering::Relaxed);

@@ -146,7 +146,9 @@ impl CallerArgs {
             let token = read_token(path)?;
             let fetched = async { access.fetch_keys().await.map_err(CommandError::io) };
             block_on(fetched)?;
-            access.of_bearer(&token)
+            access
+                .of_bearer(&token, None)
+                .map_err(|refusal| refusal.cause())
         } else if let Some(name) = &self.token_name {
             access.of_token_name(name)
         } else if self.anonymous {

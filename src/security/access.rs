@@ -31,6 +31,8 @@ use crate::config;
 const MAX_TOKEN_BYTES: usize = 8 << 10;
 /// The longest time for which a verified token is not verified again.
 const MAX_REMEMBERED: Duration = Duration::from_secs(60);
+/// The longest time for which a call can go on after its token has expired. A claim waits for at most a minute.
+const LONGEST_CALL: Duration = Duration::from_secs(120);
 /// The number of JSON Web Tokens that are remembered for all connections.
 const REMEMBERED_JWTS: NonZeroUsize = NonZeroUsize::new(4_096).unwrap();
 /// The failed logins after which a connection is closed.
@@ -90,6 +92,18 @@ pub enum RefusalKind {
         /// The delay after which the call can be sent again.
         retry_after: Duration,
     },
+}
+
+impl RefusalKind {
+    /// Returns the cause, for the log.
+    pub(crate) fn cause(&self) -> &'static str {
+        match self {
+            Self::Missing => "no credentials",
+            Self::Invalid { cause } => cause,
+            Self::Fetching { .. } => KEY_IS_FETCHED,
+            Self::TooMany { .. } => "too many unknown tokens",
+        }
+    }
 }
 
 /// Where a token comes from, as far as it decides whether its signature is verified.
@@ -173,7 +187,8 @@ impl Access {
             } else {
                 Sender::At(address)
             };
-            let verified = self.verify(login, sender, token, generation);
+            let now = SystemTime::now();
+            let verified = self.verify(login, sender, token, generation, now);
             let verified = verified.map_err(|kind| refusal(kind, login, address))?;
             let identity = verified.identity.clone();
             login.remember(token, verified);
@@ -186,6 +201,8 @@ impl Access {
 
     /// Checks again the credentials that calls on a connection have used. Returns an identity that has lost a right, or that
     /// must be taken for one.
+    ///
+    /// A call goes on if its token expires. So a token that has expired lately is checked as it was at its last moment.
     pub(crate) fn lost_identity(&self, login: &Login) -> Option<Arc<Identity>> {
         let generation = self.generation();
         let (credentials, has_more) = login.used_before(generation);
@@ -193,15 +210,18 @@ impl Access {
         for used in credentials {
             let token = used.token.as_deref();
             let former = used.verified.identity;
-            let verified = match self.verify(login, Sender::Known, token, generation) {
-                Ok(verified) if !has_more && verified.identity.has_rights_of(&former) => verified,
-                Err(_) if used.verified.expiry.is_some_and(|expiry| expiry <= now) => {
-                    login.forget(token);
-                    continue;
+            let expiry = used.verified.expiry.filter(|expiry| *expiry <= now);
+            if expiry.is_some_and(|expiry| expiry + LONGEST_CALL < now) {
+                login.forget(token);
+                continue;
+            }
+            let moment = expiry.map_or(now, |expiry| expiry - Duration::from_nanos(1));
+            match self.verify(login, Sender::Known, token, generation, moment) {
+                Ok(verified) if !has_more && verified.identity.has_rights_of(&former) => {
+                    login.remember(token, verified);
                 }
                 _ => return Some(former),
-            };
-            login.remember(token, verified);
+            }
         }
         None
     }
@@ -258,26 +278,30 @@ impl Access {
         self.rules().of_token_name(name)
     }
 
-    /// Returns the identity of a bearer token.
-    pub(crate) fn of_bearer(&self, token: &[u8]) -> Found {
-        match self.verify(&Login::default(), Sender::Known, Some(token), 0) {
-            Ok(verified) => Ok(verified.identity),
-            Err(RefusalKind::Invalid { cause }) => Err(cause),
-            Err(RefusalKind::Fetching { .. }) => Err(KEY_IS_FETCHED),
-            Err(RefusalKind::Missing | RefusalKind::TooMany { .. }) => Err("no token"),
-        }
+    /// Returns the identity of a bearer token that belongs to no connection. `address`: as for [`Self::identify`].
+    ///
+    /// # Errors
+    /// The reason why the token is refused.
+    pub(crate) fn of_bearer(
+        &self,
+        token: &[u8],
+        address: Option<IpAddr>,
+    ) -> Result<Arc<Identity>, RefusalKind> {
+        let login = Login::default();
+        let identity = self.identify(&login, address, Presented::Bearer(token));
+        identity.map_err(|refusal| refusal.kind)
     }
 
-    /// Verifies credentials: a token, or without one the certificate of the connection, or no credentials.
+    /// Verifies credentials at a moment: a token, or without one the certificate of the connection, or no credentials.
     fn verify(
         &self,
         login: &Login,
         sender: Sender,
         token: Option<&[u8]>,
         generation: u64,
+        now: SystemTime,
     ) -> Result<Verified, RefusalKind> {
         let rules = self.rules();
-        let now = SystemTime::now();
         let invalid = |cause| RefusalKind::Invalid { cause };
         let verified = |identity, expiry| verified(identity, expiry, now, generation);
         let Some(token) = token else {

@@ -239,7 +239,7 @@ group = 'customer'
             .body
             .contains("grace")
     );
-    let resumed = post(admin, &format!("{list}/resume"), "", &form);
+    let resumed = post(admin, &format!("{list}/resume?group=ada"), "", &form);
     assert_eq!(resumed.status, 303, "{resumed:?}");
     let shown = get(admin, &format!("{list}?state=paused")).body;
     assert!(shown.contains("No group is in this state"), "{shown}");

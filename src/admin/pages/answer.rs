@@ -6,6 +6,7 @@ use maud::Markup;
 use tonic::{Code, Status};
 
 use super::frame::message_page;
+use crate::security::RefusalKind;
 
 /// Nothing but the page's own files is loaded, and no other site shows the page.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; \
@@ -45,8 +46,20 @@ pub(super) enum Failure {
     Forbidden(&'static str),
     /// The broker has not started yet.
     Starting,
+    /// The token cannot be checked now.
+    Unchecked,
     /// The service refused the call.
     Call(Status),
+}
+
+impl Failure {
+    /// Returns the failure of a page whose token was refused.
+    pub(super) const fn of_refusal(refusal: RefusalKind) -> Self {
+        match refusal {
+            RefusalKind::Missing | RefusalKind::Invalid { .. } => Self::Login,
+            RefusalKind::Fetching { .. } | RefusalKind::TooMany { .. } => Self::Unchecked,
+        }
+    }
 }
 
 impl From<Status> for Failure {
@@ -57,10 +70,10 @@ impl From<Status> for Failure {
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        /// The seconds after which a page is loaded again while the broker starts.
+        /// The seconds after which a page is loaded again that cannot be shown yet.
         const RETRY: u32 = 3;
 
-        let refresh = matches!(self, Self::Starting).then_some(RETRY);
+        let refresh = matches!(self, Self::Starting | Self::Unchecked).then_some(RETRY);
         let (code, title, text) = match self {
             Self::Login => return redirect("/login"),
             Self::Forbidden(text) => (StatusCode::FORBIDDEN, "Not allowed", text.to_owned()),
@@ -68,6 +81,11 @@ impl IntoResponse for Failure {
                 StatusCode::SERVICE_UNAVAILABLE,
                 "The broker is starting",
                 "The store is being opened.".to_owned(),
+            ),
+            Self::Unchecked => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "The token cannot be checked now",
+                "The keys of its issuer are being fetched, or too many tokens were tried.".to_owned(),
             ),
             Self::Call(status) => {
                 let (code, title) = match status.code() {

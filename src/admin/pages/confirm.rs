@@ -113,7 +113,7 @@ pub(super) async fn page(
             @if counted.matched == 0 { p { "Nothing fits, so nothing would change." } p { a href=(back) { "Back" } } } @else {
                 form method="post" action={ "/queues/" (format::url(&queue)) "/start" } {
                     (form_token(&viewer))
-                    (change.filter.hidden_fields())
+                    (change.filter.hidden_field())
                     input type="hidden" name="change" value=(change.kind);
                     input type="hidden" name="request_id" value=(uuid::Uuid::new_v4());
                     label { "Reason, for your colleagues" input type="text" name="reason" maxlength="1024"; }

@@ -1,4 +1,7 @@
-//! The filter of a list, as the query of its URL and as the fields of a form.
+//! The filter of a list, as the query of its URL and as a field of a form.
+//!
+//! A form has the filter as the text of a query too, because browsers change the line ends in the fields of forms, and keys and errors
+//! may have some.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,6 +12,9 @@ use prost_types::Timestamp;
 use tonic::Status;
 
 use super::format;
+
+/// The field of a form that has a filter, as a query.
+const FIELD: &str = "filter";
 
 /// The fields of a form or of a query, in their order. A name can come several times.
 pub(super) type Fields = Vec<(String, String)>;
@@ -31,29 +37,36 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// Reads a filter from fields. Others are ignored.
+    /// Reads a filter from fields, also from those of queries that are fields. Others are ignored.
     pub(super) fn of(fields: &Fields) -> Self {
         let mut filter = Self::default();
         for (name, value) in fields {
-            let field = match &**name {
-                "state" => &mut filter.state,
-                "owner" => &mut filter.owner,
-                "error" => &mut filter.error,
-                "since" => &mut filter.since,
-                "before" => &mut filter.before,
-                "attempts" => &mut filter.attempts,
-                "column" => &mut filter.column,
-                "value" => &mut filter.value,
-                "page" => &mut filter.page,
-                "key" => {
-                    filter.keys.push(value.clone());
-                    continue;
+            if name == FIELD {
+                for (name, value) in form_urlencoded::parse(value.as_bytes()) {
+                    filter.set(&name, &value);
                 }
-                _ => continue,
-            };
-            field.clone_from(value);
+            } else {
+                filter.set(name, value);
+            }
         }
         filter
+    }
+
+    fn set(&mut self, name: &str, value: &str) {
+        let field = match name {
+            "state" => &mut self.state,
+            "owner" => &mut self.owner,
+            "error" => &mut self.error,
+            "since" => &mut self.since,
+            "before" => &mut self.before,
+            "attempts" => &mut self.attempts,
+            "column" => &mut self.column,
+            "value" => &mut self.value,
+            "page" => &mut self.page,
+            "key" => return self.keys.push(value.to_owned()),
+            _ => return,
+        };
+        value.clone_into(field);
     }
 
     /// Returns whether the filter selects some items of a state only.
@@ -114,24 +127,33 @@ impl Filter {
             ("column", &self.column),
             ("value", &self.value),
         ];
-        let keys = self.keys.iter().map(|key| ("key", &**key));
-        let fields = fields.into_iter().chain(keys);
-        fields.filter(|(_, value)| !value.is_empty())
+        let fields = fields.into_iter().filter(|(_, value)| !value.is_empty());
+        // An empty text can be a key.
+        fields.chain(self.keys.iter().map(|key| ("key", &**key)))
     }
 
     /// Returns the query of the page with this token.
     pub(super) fn query(&self, page: &str) -> String {
-        let fields = self.fields().chain([("page", page)]);
-        let fields = fields.filter(|(_, value)| !value.is_empty());
-        let parts: Vec<String> = fields
+        let page = (!page.is_empty()).then_some(("page", page));
+        let parts = self.fields().chain(page);
+        let parts: Vec<String> = parts
             .map(|(name, value)| format!("{name}={}", format::url(value)))
             .collect();
         parts.join("&")
     }
 
-    /// Returns the fields of a form that has this filter.
-    pub(super) fn hidden_fields(&self) -> Markup {
-        html! { @for (name, value) in self.fields() { input type="hidden" name=(name) value=(value); } }
+    /// Returns the field of a form that has this filter.
+    pub(super) fn hidden_field(&self) -> Markup {
+        html! { input type="hidden" name=(FIELD) value=(self.query("")); }
+    }
+
+    /// Returns the box that adds a key to the filter of a form.
+    pub(super) fn key_box(key: &str, form: &str) -> Markup {
+        let filter = Self {
+            keys: vec![key.to_owned()],
+            ..Self::default()
+        };
+        html! { input type="checkbox" name=(FIELD) value=(filter.query("")) form=(form) aria-label={ "Mark " (key) }; }
     }
 
     /// Returns the filter as a sentence.
@@ -188,6 +210,21 @@ mod tests {
         let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(Filter::of(&fields.collect()), filter);
         assert_eq!(filter.to_proto().expect("a filter").keys, ["1", "2"]);
+    }
+
+    #[test]
+    fn filter_comes_back_from_the_fields_of_a_form() {
+        let filter = Filter {
+            state: "dead".to_owned(),
+            error: "one\ntwo".to_owned(),
+            keys: vec![String::new(), "a\nb&c".to_owned()],
+            ..Filter::default()
+        };
+        let fields = vec![(FIELD.to_owned(), filter.query(""))];
+        assert!(!fields[0].1.contains('\n'), "{fields:?}");
+        assert_eq!(Filter::of(&fields), filter);
+        // An empty key is one item, and not all items.
+        assert_eq!(filter.to_proto().expect("a filter").keys, filter.keys);
     }
 
     #[test]

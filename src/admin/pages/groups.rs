@@ -52,6 +52,11 @@ pub(super) struct Pause {
 #[derive(Deserialize)]
 pub(super) struct Resume {
     form: String,
+}
+
+/// The query of the form that resumes a group. Browsers change the line ends in the fields of forms, and a group may have some.
+#[derive(Deserialize)]
+pub(super) struct Paused {
     group: String,
 }
 
@@ -114,13 +119,14 @@ pub(super) async fn pause(
 pub(super) async fn resume(
     viewer: Viewer,
     Path(queue): Path<String>,
+    Query(paused): Query<Paused>,
     Form(form): Form<Resume>,
 ) -> Result<Response, Failure> {
     viewer.check_form(&form.form)?;
     let back = link(&queue);
     let request = ResumeGroupRequest {
         queue,
-        group: form.group,
+        group: paused.group,
         reason: String::new(),
     };
     viewer
@@ -184,9 +190,8 @@ pub(super) fn table(viewer: &Viewer, queue: &str, groups: &[GroupSummary]) -> Ma
                     td data-label="age" { (head.and_then(|head| head.age).map_or("–".to_owned(), format::proto_duration)) }
                     td data-label="due" { (head.and_then(|head| head.due_time.as_ref()).map_or("–".to_owned(), format::ago)) }
                     td.actions { @if may && group.pause.is_some() {
-                        form method="post" action={ (link(queue)) "/resume" } {
+                        form method="post" action={ (link(queue)) "/resume?group=" (format::url(&group.group)) } {
                             (form_token(viewer))
-                            input type="hidden" name="group" value=(group.group);
                             button type="submit" { "Resume" span.hidden { " " (group.group) } }
                         }
                     } }

@@ -96,11 +96,15 @@ fn trace(viewer: &Viewer, parent: &str) -> Markup {
 }
 
 fn button(viewer: &Viewer, link: &str, key: &str, state: &str, change: &str, text: &str) -> Markup {
+    let filter = Filter {
+        state: state.to_owned(),
+        keys: vec![key.to_owned()],
+        ..Filter::default()
+    };
     html! {
         form method="post" action={ (link) "/confirm" } {
             (form_token(viewer))
-            input type="hidden" name="key" value=(key);
-            input type="hidden" name="state" value=(state);
+            (filter.hidden_field())
             input type="hidden" name="change" value=(change);
             button type="submit" { (text) }
         }

@@ -145,7 +145,7 @@ fn table(link: &str, listed: &ListItemsResponse, can_mark: bool) -> Markup {
                     th.number scope="col" { "Attempts" } th scope="col" { "Last error" }
                 } }
                 tbody { @for item in &listed.items { tr {
-                    @if can_mark { td.mark { input type="checkbox" name="key" value=(item.key) form="marked" aria-label={ "Mark " (item.key) }; } }
+                    @if can_mark { td.mark { (Filter::key_box(&item.key, "marked")) } }
                     th scope="row" { a href={ (link) "/item?key=" (format::url(&item.key)) } { (item.key) } }
                     td.long data-label="worker" { (item.owner) }
                     td data-label="since" { @if let Some(time) = &item.state_time { time datetime=(format::moment(time)) title=(format::moment(time)) { (format::ago(time)) } } @else { "–" } }
@@ -191,7 +191,7 @@ fn change_forms(viewer: &Viewer, queue: &str, filter: &Filter) -> Markup {
                 }
                 form method="post" action=(action) {
                     (form_token(viewer))
-                    (filter.hidden_fields())
+                    (filter.hidden_field())
                     span { @if filter.selects() { "All that fit:" } @else { "All " (state) " items:" } }
                     @for (change, text) in &changes { button type="submit" name="change" value=(change) { (text) " …" } }
                 }

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use axum::Form;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{Extensions, HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use serde::Deserialize;
 
 use super::answer::{Failure, page as page_of, redirect};
 use super::frame::login_page;
 use super::sessions::COOKIE;
-use super::viewer::{Viewer, cookie, identify};
+use super::viewer::{Viewer, cookie, identify, peer};
 use crate::admin::state::AdminState;
-use crate::security::Rpc;
+use crate::security::{RefusalKind, Rpc};
 
 #[derive(Deserialize)]
 pub(super) struct Login {
@@ -34,17 +34,19 @@ pub(super) async fn page(State(state): State<Arc<AdminState>>) -> Response {
 
 pub(super) async fn log_in(
     State(state): State<Arc<AdminState>>,
+    extensions: Extensions,
     Form(login): Form<Login>,
 ) -> Response {
     let Some(access) = &state.access else {
         return redirect("/");
     };
     let token = login.token.trim().as_bytes();
-    let problem = match identify(access, token) {
-        Some(caller) if caller.may_somewhere(Rpc::ListQueues) => {
+    let peer = peer(&extensions);
+    let (cause, problem) = match identify(&state, access, token, peer) {
+        Ok(caller) if caller.may_somewhere(Rpc::ListQueues) => {
             tracing::info!(
                 target: "lease_broker::audit",
-                event = "dashboard.login", identity = caller.name(), "logged in to the dashboard"
+                event = "dashboard.login", %peer, identity = caller.name(), "logged in to the dashboard"
             );
             let id = state.sessions.begin(token);
             let mut response = redirect("/");
@@ -56,12 +58,19 @@ pub(super) async fn log_in(
             }
             return response;
         }
-        Some(_) => "This identity has none of the roles observer, operator and admin.",
-        None => "The token is not valid.",
+        Ok(_) => (
+            "no role for the dashboard",
+            "This identity has none of the roles observer, operator and admin.",
+        ),
+        Err(refusal @ RefusalKind::TooMany { .. }) => (
+            refusal.cause(),
+            "Too many tokens were tried. Try again in a few seconds.",
+        ),
+        Err(refusal) => (refusal.cause(), "The token is not valid."),
     };
     tracing::warn!(
         target: "lease_broker::audit",
-        event = "dashboard.login_failed", "login to the dashboard refused"
+        event = "dashboard.login_failed", %peer, cause, "login to the dashboard refused"
     );
     page_of(StatusCode::FORBIDDEN, login_page(Some(problem)))
 }

@@ -11,6 +11,7 @@ use maud::{Markup, html};
 use tonic::{Code, Status};
 
 use super::chart::{Line, chart};
+use super::filter::Filter;
 use super::layout::form_token;
 use super::queues::{pause_form, pause_note};
 use super::viewer::Viewer;
@@ -220,11 +221,15 @@ fn failure_table(viewer: &Viewer, queue: &str, dead: &[ItemSummary], link: &str)
 
 /// Returns the form that redrives the dead items with an error. The next page shows their number and asks.
 fn redrive_form(viewer: &Viewer, error: &str, link: &str) -> Markup {
+    let filter = Filter {
+        state: "dead".to_owned(),
+        error: error.to_owned(),
+        ..Filter::default()
+    };
     html! {
         form method="post" action={ (link) "/confirm" } {
             (form_token(viewer))
-            input type="hidden" name="state" value="dead";
-            input type="hidden" name="error" value=(error);
+            (filter.hidden_field())
             button type="submit" name="change" value="redrive" { "Redrive …" span.hidden { " items with " (error) } }
         }
     }

@@ -6,22 +6,24 @@ use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, header};
+use axum::http::{Extensions, HeaderMap, HeaderName, header};
 use subtle::ConstantTimeEq as _;
 use tonic::Status;
 
 use super::answer::Failure;
 use super::calls;
 use super::sessions::COOKIE;
+use crate::admin::seats::Seat;
 use crate::admin::state::AdminState;
 use crate::grpc::{AdminApi, AdminCaller};
-use crate::security::{Access, Identity, ShownCertificate};
+use crate::security::{Access, RefusalKind, ShownCertificate};
 
 /// The credentials of a request, which can be checked again while its response lasts.
 pub(super) struct Credentials {
     headers: HeaderMap,
     /// `None`: the browser has shown no certificate.
     certificate: Option<Arc<ShownCertificate>>,
+    peer: IpAddr,
 }
 
 /// The viewer of a page.
@@ -41,6 +43,7 @@ impl<S: Sync> FromRequestParts<S> for Credentials {
         Ok(Self {
             headers: parts.headers.clone(),
             certificate: parts.extensions.get().cloned(),
+            peer: peer(&parts.extensions),
         })
     }
 }
@@ -57,13 +60,26 @@ impl FromRequestParts<Arc<AdminState>> for Viewer {
     }
 }
 
-/// Returns the caller with this token. `None`: the token is not valid.
-pub(super) fn identify(access: &Access, token: &[u8]) -> Option<AdminCaller> {
-    access.of_bearer(token).ok().map(caller)
+/// Returns the address of the client.
+pub(super) fn peer(extensions: &Extensions) -> IpAddr {
+    let seat = extensions.get::<Arc<Seat>>();
+    seat.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |seat| seat.address())
 }
 
-fn caller(identity: Arc<Identity>) -> AdminCaller {
-    AdminCaller::of(identity, IpAddr::V4(Ipv4Addr::LOCALHOST))
+/// Returns the caller with this token.
+///
+/// # Errors
+/// The reason why the token is refused.
+pub(super) fn identify(
+    state: &AdminState,
+    access: &Access,
+    token: &[u8],
+    peer: IpAddr,
+) -> Result<AdminCaller, RefusalKind> {
+    // Many viewers share the address of a reverse proxy.
+    let address = state.token_header.is_none().then_some(peer);
+    let identity = access.of_bearer(token, address)?;
+    Ok(AdminCaller::of(identity, peer))
 }
 
 /// Returns the token that a program or a reverse proxy sends with each request.
@@ -93,6 +109,7 @@ impl Viewer {
         let Credentials {
             headers,
             certificate,
+            peer,
         } = credentials;
         let viewer = |caller, form, has_session| Self {
             state: state.clone(),
@@ -114,21 +131,30 @@ impl Viewer {
             viewer(caller, form, false)
         };
         if let Some(token) = sent_token(headers, state.token_header.as_ref()) {
-            let caller = identify(access, token.as_bytes());
-            return caller.map(without_session).ok_or(Failure::Login);
+            return match identify(state, access, token.as_bytes(), *peer) {
+                Ok(caller) => Ok(without_session(caller)),
+                Err(refusal) => {
+                    tracing::warn!(
+                        target: "lease_broker::audit",
+                        event = "dashboard.refused", %peer, cause = refusal.cause(), "page refused: invalid credentials"
+                    );
+                    Err(Failure::of_refusal(refusal))
+                }
+            };
         }
         let id = cookie(headers).unwrap_or_default();
         if let Some((token, form)) = state.sessions.find(&id) {
-            if let Some(caller) = identify(access, &token) {
-                return Ok(viewer(caller, form, true));
+            match identify(state, access, &token, *peer) {
+                Ok(caller) => return Ok(viewer(caller, form, true)),
+                Err(RefusalKind::Invalid { .. } | RefusalKind::Missing) => state.sessions.end(&id),
+                Err(refusal) => return Err(Failure::of_refusal(refusal)),
             }
-            state.sessions.end(&id);
         }
         let identity = certificate
             .as_ref()
             .and_then(|certificate| certificate.identity(access));
         identity
-            .map(|identity| without_session(caller(identity)))
+            .map(|identity| without_session(AdminCaller::of(identity, *peer)))
             .ok_or(Failure::Login)
     }
 
