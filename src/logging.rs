@@ -56,26 +56,31 @@ pub struct Logging {
 /// # Errors
 /// A message if the level is invalid, if the file of the audit cannot be opened, or if logging has been started before.
 pub fn start(log: &Log) -> Result<Logging, String> {
+    let has_audit_file = !log.audit_file.as_os_str().is_empty();
     let (filter, handle) = reload::Layer::new(
-        level::parse(&log.level).map_err(|reason| format!("log.level: {reason}"))?,
+        level::parse(&log.level, has_audit_file)
+            .map_err(|reason| format!("log.level: {reason}"))?,
     );
     let (writer, guard) = queue("log", std::io::stderr());
     let mut guards = vec![guard];
-    let audit = match &log.audit_file {
-        path if path.as_os_str().is_empty() => None,
-        path => {
-            let file = AuditFile::open(path)
-                .map_err(|error| format!("log.audit_file: {}: {error}", path.display()))?;
-            let (writer, guard) = queue("audit", file);
-            guards.push(guard);
-            Some(writer)
-        }
+    let mut lost = Arc::default();
+    let audit = if has_audit_file {
+        let path = &log.audit_file;
+        let file = AuditFile::open(path)
+            .map_err(|error| format!("log.audit_file: {}: {error}", path.display()))?;
+        lost = file.lost();
+        let (writer, guard) = queue("audit", file);
+        guards.push(guard);
+        Some(writer)
+    } else {
+        None
     };
     let audit_errors = audit.as_ref().map(NonBlocking::error_counter);
     let folding = Arc::new(Folding::default());
     let rejected_spans = RejectedSpans::default();
     let counters = LogCounters::new(
         [Some(writer.error_counter()), audit_errors],
+        lost,
         folding.clone(),
         rejected_spans.clone(),
     );
@@ -106,7 +111,7 @@ pub fn start(log: &Log) -> Result<Logging, String> {
         .with(lines.with_filter(folding::Filter(folding.clone())))
         .try_init()
         .map_err(|error| error.to_string())?;
-    let level = Arc::new(LogLevel::new(handle, log.level.clone()));
+    let level = Arc::new(LogLevel::new(handle, log.level.clone(), has_audit_file));
     Ok(Logging {
         _maintenance: Maintenance::start(folding, counters.clone(), level.clone()),
         level,

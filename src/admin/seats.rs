@@ -2,8 +2,8 @@
 //! that has waited longest, and first of all one that has sent no request. So clients that are silent, or that do not read,
 //! keep no probe out.
 //!
-//! A connection that follows a live page has another place, for as long as the page is open. If all of these are taken, a further
-//! one is refused, because each of them is in use.
+//! A connection that follows a live page has another place, for as long as the page is open. If all of these are taken, the oldest of
+//! the identity that has the most goes, unless the further one is of this identity too: then it is refused.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +26,8 @@ pub(super) struct Seats(Mutex<Places>);
 #[derive(Default)]
 struct Places {
     visitors: Vec<Arc<Taken>>,
-    viewers: Vec<Arc<Taken>>,
+    /// Each with its identity.
+    viewers: Vec<(String, Arc<Taken>)>,
 }
 
 struct Taken {
@@ -73,7 +74,8 @@ impl Seats {
         let places = self.lock();
         let is_silent = |seat: &&Arc<Taken>| !seat.has_request.load(Ordering::Relaxed);
         let silent = places.visitors.iter().filter(is_silent);
-        for seat in silent.chain(&places.viewers) {
+        let viewers = places.viewers.iter().map(|(_, seat)| seat);
+        for seat in silent.chain(viewers) {
             seat.end.cancel();
         }
     }
@@ -107,14 +109,16 @@ impl Seat {
         self.taken.has_request.store(true, Ordering::Relaxed);
     }
 
-    /// Gives the connection the place of one that follows a live page. Returns false, and changes nothing, if all of them are taken.
-    pub(super) fn follow(&self) -> bool {
+    /// Gives the connection the place of one that follows a live page. Returns false, and changes nothing, if all of them are taken and
+    /// no identity has more of them than this one.
+    pub(super) fn follow(&self, identity: &str) -> bool {
         let mut places = self.seats.lock();
-        if places.viewers.len() >= MAX_VIEWERS {
+        if places.viewers.len() >= MAX_VIEWERS && !places.end_viewer_of_another(identity) {
             return false;
         }
         places.remove(&self.taken);
-        places.viewers.push(self.taken.clone());
+        let viewer = (identity.to_owned(), self.taken.clone());
+        places.viewers.push(viewer);
         true
     }
 
@@ -122,7 +126,7 @@ impl Seat {
     pub(super) fn follows(&self) -> bool {
         let places = self.seats.lock();
         let mut viewers = places.viewers.iter();
-        viewers.any(|seat| Arc::ptr_eq(seat, &self.taken))
+        viewers.any(|(_, seat)| Arc::ptr_eq(seat, &self.taken))
     }
 
     /// Tells the connection to end.
@@ -138,9 +142,27 @@ impl Seat {
 
 impl Places {
     fn remove(&mut self, taken: &Arc<Taken>) {
-        for seats in [&mut self.visitors, &mut self.viewers] {
-            seats.retain(|seat| !Arc::ptr_eq(seat, taken));
+        self.visitors.retain(|seat| !Arc::ptr_eq(seat, taken));
+        self.viewers.retain(|(_, seat)| !Arc::ptr_eq(seat, taken));
+    }
+
+    /// Ends the oldest live page of the identity that has the most. Returns false if it is this one.
+    fn end_viewer_of_another(&mut self, identity: &str) -> bool {
+        let number = |of: &str| self.viewers.iter().filter(|(one, _)| one == of).count();
+        // Of several that are equal, `max_by_key` returns the last one, so the oldest comes last.
+        let viewers = self.viewers.iter().rev();
+        let Some((most, _)) = viewers.max_by_key(|(one, _)| number(one)) else {
+            return true;
+        };
+        if number(most) <= number(identity) {
+            return false;
         }
+        let most = most.clone();
+        if let Some(index) = self.viewers.iter().position(|(one, _)| *one == most) {
+            let (_, seat) = self.viewers.remove(index);
+            seat.end.cancel();
+        }
+        true
     }
 }
 
@@ -208,20 +230,20 @@ mod tests {
         let viewers: Vec<Seat> = (0..MAX_VIEWERS)
             .map(|_| {
                 let seat = seats.take(address(0));
-                assert!(seat.follow());
+                assert!(seat.follow("observer"));
                 seat
             })
             .collect();
         let mut taken: Vec<Seat> = (0..MAX_PER_ADDRESS)
             .map(|_| seats.take(address(0)))
             .collect();
-        assert!(!taken[0].follow());
+        assert!(!taken[0].follow("observer"));
         assert!(!taken[0].follows());
         taken.push(seats.take(address(0)));
         assert_eq!(ended(&taken), [0], "one that is refused keeps its place");
         assert_eq!(ended(&viewers), [0; 0]);
-        drop(viewers);
-        assert!(taken[1].follow());
+        assert!(taken[1].follow("admin"));
         assert!(taken[1].follows());
+        assert_eq!(ended(&viewers), [0], "the oldest of the one who has many");
     }
 }

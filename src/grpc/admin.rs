@@ -8,4 +8,5 @@ mod limits;
 mod messages;
 
 pub use self::api::AdminApi;
+pub(super) use self::audit::{audited, cancelled_keys};
 pub use self::caller::AdminCaller;

@@ -50,7 +50,7 @@ impl Guard {
             let (peer, identity) = (connection.account.peer.ip(), log_field(&lost.name));
             tracing::warn!(
                 target: "lease_broker::audit",
-                event = "auth.lost", %peer, identity = &*identity, "connection closed: its caller has lost a right"
+                event = "auth.lost", %peer, identity = &*identity, "connection closed: its caller has lost a right, or has used more tokens than are checked again"
             );
             connection.end_now();
         }

@@ -11,7 +11,7 @@ use prost::Message;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
-use super::admin::{AdminApi, AdminCaller};
+use super::admin::{AdminApi, AdminCaller, audited, cancelled_keys};
 use super::caller::{Checks, WaitingLimit};
 use super::deadline::Deadline;
 use super::messages::{
@@ -228,15 +228,20 @@ impl AdminService for Service {
         let context = self
             .checks
             .permit(&request, Rpc::CancelLeases, &request.get_ref().queue)?;
+        let caller = AdminCaller::new(self.checks.caller(&request)?);
         let deadline = Deadline::of(request.metadata());
         let request = request.into_inner();
+        let (queue, reason) = (request.queue.clone(), request.reason.clone());
+        let detail = cancelled_keys(&request);
         let mut cancellations = request.cancellations.iter();
         let can_be_repeated = cancellations.all(|cancellation| cancellation.fencing_token != 0);
         let call = async {
             let cancellation = cancel_from_proto(request)?;
-            let cancelled = self.broker.cancel_leases(&context, cancellation);
+            let cancelled = self.broker.cancel_leases(&context, cancellation).await;
+            let rpc = Rpc::CancelLeases;
+            let cancelled = audited(&caller, rpc, &queue, &detail, &reason, cancelled)?;
             Ok(Response::new(proto::CancelLeasesResponse {
-                results: cancel_results(cancelled.await?),
+                results: cancel_results(cancelled),
             }))
         };
         let outcome = deadline.run(&context, call).await;

@@ -2,14 +2,20 @@
 //!
 //! Whoever changes or deletes a line in the middle must change every line after it. A copy of the last hash elsewhere proves
 //! that all lines before it are as they were written.
+//!
+//! One process writes a file. A line that cannot be written is counted, and the log tells of the first one.
 
-use std::fs::File;
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
+use std::fs::{File, TryLockError};
+use std::io::{self, Read, Seek as _, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
+
+use super::folding::OWN_TARGET;
 
 /// A line is shorter.
 const MAX_LINE_BYTES: u64 = 64 << 10;
@@ -20,17 +26,28 @@ pub(super) struct AuditFile {
     file: File,
     /// The hash of the last line, in hexadecimal digits.
     previous: String,
+    /// The lines that could not be written.
+    lost: Arc<AtomicU64>,
+    /// The last line could not be written. The file can have a part of it.
+    is_failing: bool,
 }
 
 impl AuditFile {
     /// Opens the file, and creates it if there is none.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let mut file = open(path)?;
+        let (file, previous) = open(path)?;
         Ok(Self {
             path: path.to_owned(),
-            previous: hash(&last_line(&mut file)?),
+            previous: previous.unwrap_or_else(|| hash(b"")),
             file,
+            lost: Arc::default(),
+            is_failing: false,
         })
+    }
+
+    /// Returns the number of lines that could not be written, which increases.
+    pub(super) fn lost(&self) -> Arc<AtomicU64> {
+        self.lost.clone()
     }
 
     /// Opens the file again if another program has moved it away.
@@ -38,22 +55,55 @@ impl AuditFile {
         let is_same = std::fs::metadata(&self.path)
             .and_then(|at_path| Ok(at_path.ino() == self.file.metadata()?.ino()));
         if !is_same.unwrap_or(false) {
-            self.file = open(&self.path)?;
+            let (file, previous) = open(&self.path)?;
+            self.file = file;
+            self.go_on_after(previous);
         }
+        Ok(())
+    }
+
+    /// Goes on after the last line of the file. `None`: it is empty, and goes on where the one before ended.
+    fn go_on_after(&mut self, previous: Option<String>) {
+        if let Some(previous) = previous {
+            self.previous = previous;
+        }
+    }
+
+    fn append(&mut self, line: &[u8]) -> io::Result<()> {
+        self.follow_rotation()?;
+        if self.is_failing {
+            let previous = end_last_line(&mut self.file)?;
+            self.go_on_after(previous);
+        }
+        let object = line.trim_ascii_end();
+        let object = object.strip_suffix(b"}").unwrap_or(object);
+        let end = format!(",\"previous\":\"{}\"}}", self.previous);
+        let mut chained = [object, end.as_bytes()].concat();
+        let previous = hash(&chained);
+        chained.push(b'\n');
+        self.file.write_all(&chained)?;
+        self.previous = previous;
         Ok(())
     }
 }
 
 impl Write for AuditFile {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.follow_rotation()?;
-        let object = line.trim_ascii_end();
-        let object = object.strip_suffix(b"}").unwrap_or(object);
-        let end = format!(",\"previous\":\"{}\"}}", self.previous);
-        let mut chained = [object, end.as_bytes()].concat();
-        self.previous = hash(&chained);
-        chained.push(b'\n');
-        self.file.write_all(&chained)?;
+        let appended = self.append(line);
+        let file = self.path.display();
+        match &appended {
+            Ok(()) if self.is_failing => {
+                tracing::warn!(target: OWN_TARGET, %file, "log.audit_file: lines are written again");
+            }
+            Ok(()) => {}
+            Err(error) => {
+                self.lost.fetch_add(1, Ordering::Relaxed);
+                if !self.is_failing {
+                    tracing::error!(target: OWN_TARGET, %file, %error, "log.audit_file: lines of the audit are lost");
+                }
+            }
+        }
+        self.is_failing = appended.is_err();
         Ok(line.len())
     }
 
@@ -62,24 +112,37 @@ impl Write for AuditFile {
     }
 }
 
-fn open(path: &Path) -> io::Result<File> {
+/// Opens a file for this process alone. Also returns the hash of its last line. `None`: it is empty.
+fn open(path: &Path) -> io::Result<(File, Option<String>)> {
     let mut options = File::options();
-    options
-        .read(true)
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .open(path)
+    options.read(true).append(true).create(true).mode(0o600);
+    let mut file = options.open(path)?;
+    // Some file systems have no locks.
+    if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+        let problem = "another process writes to it; each broker needs an audit file of its own";
+        return Err(io::Error::new(io::ErrorKind::WouldBlock, problem));
+    }
+    let previous = end_last_line(&mut file)?;
+    Ok((file, previous))
 }
 
-/// Returns the last line of a file, without its end.
-fn last_line(file: &mut File) -> io::Result<Vec<u8>> {
+/// Ends the last line of a file if it was cut off. Returns its hash. `None`: the file is empty.
+fn end_last_line(file: &mut File) -> io::Result<Option<String>> {
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(MAX_LINE_BYTES)))?;
     let mut end = Vec::new();
-    file.take(MAX_LINE_BYTES).read_to_end(&mut end)?;
-    let lines = end.trim_ascii_end().rsplit(|byte| *byte == b'\n');
-    Ok(lines.take(1).flatten().copied().collect())
+    Read::by_ref(file)
+        .take(MAX_LINE_BYTES)
+        .read_to_end(&mut end)?;
+    if end.is_empty() {
+        return Ok(None);
+    }
+    if !end.ends_with(b"\n") {
+        file.write_all(b"\n")?;
+    }
+    let lines = end.strip_suffix(b"\n").unwrap_or(&end);
+    let last = lines.rsplit(|byte| *byte == b'\n').next();
+    Ok(Some(hash(last.unwrap_or_default())))
 }
 
 fn hash(line: &[u8]) -> String {
@@ -115,5 +178,54 @@ mod tests {
             previous = hash(line.as_bytes());
         }
         assert_eq!(text.lines().count(), 3);
+    }
+
+    #[test]
+    fn line_that_was_cut_off_is_ended() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("audit");
+        std::fs::write(&path, "{\"number\":1}\n{\"num").expect("written");
+        let mut file = AuditFile::open(&path).expect("opened");
+        file.write_all(b"{\"number\":3}\n").expect("written");
+        let text = std::fs::read_to_string(&path).expect("a file");
+        let previous = hash(b"{\"num");
+        let expected =
+            format!("{{\"number\":1}}\n{{\"num\n{{\"number\":3,\"previous\":\"{previous}\"}}\n");
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn lines_that_cannot_be_written_are_counted() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (logs, moved) = (folder.path().join("logs"), folder.path().join("moved"));
+        std::fs::create_dir(&logs).expect("a folder");
+        let mut file = AuditFile::open(&logs.join("audit")).expect("opened");
+        let lost = file.lost();
+        let mut write = |number: u32| {
+            let line = format!("{{\"number\":{number}}}\n");
+            file.write_all(line.as_bytes()).expect("taken");
+        };
+        write(1);
+        std::fs::rename(&logs, &moved).expect("moved");
+        write(2);
+        write(3);
+        assert_eq!(lost.load(Ordering::Relaxed), 2);
+        std::fs::rename(&moved, &logs).expect("moved back");
+        write(4);
+        assert_eq!(lost.load(Ordering::Relaxed), 2);
+        let text = std::fs::read_to_string(logs.join("audit")).expect("a file");
+        let lines: Vec<_> = text.lines().collect();
+        let previous = hash(lines[0].as_bytes());
+        assert_eq!(lines.len(), 2, "{text}");
+        assert!(lines[1].contains(&previous), "the chain has no gap: {text}");
+    }
+
+    #[test]
+    fn two_processes_do_not_write_one_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("audit");
+        let _first = AuditFile::open(&path).expect("opened");
+        let refused = AuditFile::open(&path).map(drop).expect_err("refused");
+        assert!(refused.to_string().contains("another process"), "{refused}");
     }
 }

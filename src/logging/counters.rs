@@ -1,6 +1,7 @@
 //! Numbers of lines that were not written.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tracing_appender::non_blocking::ErrorCounter;
 
@@ -11,6 +12,8 @@ use super::rejected_spans::RejectedSpans;
 #[derive(Clone)]
 pub struct LogCounters {
     dropped: [Option<ErrorCounter>; 2],
+    /// The lines of the audit that its file did not take.
+    lost: Arc<AtomicU64>,
     folding: Arc<Folding>,
     rejected_spans: RejectedSpans,
 }
@@ -18,20 +21,24 @@ pub struct LogCounters {
 impl LogCounters {
     pub(super) fn new(
         dropped: [Option<ErrorCounter>; 2],
+        lost: Arc<AtomicU64>,
         folding: Arc<Folding>,
         rejected_spans: RejectedSpans,
     ) -> Self {
         Self {
             dropped,
+            lost,
             folding,
             rejected_spans,
         }
     }
 
-    /// Returns the number of lines that were dropped because standard error was not read, or a file was not written, in time.
+    /// Returns the number of lines that were dropped because standard error was not read, or a file was not written, in time, or
+    /// because the file could not be written.
     pub fn dropped(&self) -> u64 {
         let counters = self.dropped.iter().flatten();
-        counters.map(|counter| counter.dropped_lines() as u64).sum()
+        let dropped: u64 = counters.map(|counter| counter.dropped_lines() as u64).sum();
+        dropped + self.lost.load(Ordering::Relaxed)
     }
 
     /// Returns the number of repeated lines that were left out, without those of the audit.

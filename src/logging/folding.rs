@@ -5,6 +5,8 @@
 //! - The same line, with the same fields, was written during the last [`WINDOW`].
 //! - Its place in the code has written [`MAX_LINES`] different lines during the last [`WINDOW`].
 //!
+//! A line of the audit about a change of an operator is never left out.
+//!
 //! Each identity has its own part of these limits for the lines of the audit, and so has each network from which callers
 //! without an identity come. So nobody can hide what others do behind lines of their own.
 //!
@@ -41,6 +43,8 @@ const MAX_NETWORKS: usize = 256;
 const MAX_LINES_OF_NETWORK: usize = 5;
 /// The target of the audit's lines.
 pub(super) const AUDIT_TARGET: &str = "lease_broker::audit";
+/// The field `event` of the audit's lines about changes of operators.
+const OPERATOR_CHANGE: &str = "operator.change";
 /// The target of the audit's summaries. They are never folded themselves.
 pub(super) const AUDIT_SUMMARY_TARGET: &str = "lease_broker::audit::summary";
 /// The target of the lines about folding. They are never folded themselves.
@@ -66,7 +70,11 @@ impl<S: Subscriber> layer::Filter<S> for Filter {
         let mut line = Line::default();
         event.record(&mut line);
         let place = (metadata.callsite(), *metadata.level());
-        let subject = if metadata.target() == AUDIT_TARGET {
+        let is_audit = metadata.target() == AUDIT_TARGET;
+        if is_audit && line.event.trim_matches('"') == OPERATOR_CHANGE {
+            return true;
+        }
+        let subject = if is_audit {
             line.subject()
         } else {
             Subject::Process
@@ -247,6 +255,7 @@ impl Window {
 struct Line {
     hash: DefaultHasher,
     message: String,
+    event: String,
     identity: String,
     peer: String,
 }
@@ -271,6 +280,7 @@ impl Visit for Line {
         let _ = write!(HashWriter(&mut self.hash), "{value:?}");
         let shown = match field.name() {
             "message" => &mut self.message,
+            "event" => &mut self.event,
             "identity" => &mut self.identity,
             "peer" => &mut self.peer,
             _ => return,

@@ -15,11 +15,14 @@ const FOREIGN_TARGETS: &str = "h2=error,hyper=error,reqwest=error,rustls=error,t
 /// The names of levels.
 const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 
-/// Parses a level, such as `info` or `info,lease_broker=debug`.
+/// The level of the audit if it has a file: everything.
+const AUDIT: &str = "lease_broker::audit=info";
+
+/// Parses a level, such as `info` or `info,lease_broker=debug`. `has_audit_file`: the level does not hide lines of the audit.
 ///
 /// # Errors
 /// A message that quotes the level.
-pub(super) fn parse(level: &str) -> Result<EnvFilter, String> {
+pub(super) fn parse(level: &str, has_audit_file: bool) -> Result<EnvFilter, String> {
     // The parser takes empty text and numbers for levels, and a single word that is no level for the name of a target.
     let is_known = |word: &str| {
         let (_, named) = word.rsplit_once('=').unwrap_or(("", word));
@@ -34,11 +37,13 @@ pub(super) fn parse(level: &str) -> Result<EnvFilter, String> {
     let parse = |text: &str| EnvFilter::builder().parse(text);
     // Parsed alone first, so that the message is about the user's text.
     parse(level).map_err(|error| format!("{level:?} is not a log level: {error}"))?;
-    parse(&format!("{FOREIGN_TARGETS},{level}")).map_err(|error| error.to_string())
+    let audit = if has_audit_file { AUDIT } else { "" };
+    parse(&format!("{FOREIGN_TARGETS},{level},{audit}")).map_err(|error| error.to_string())
 }
 
 /// The level in effect.
 pub struct LogLevel {
+    has_audit_file: bool,
     handle: reload::Handle<EnvFilter, Registry>,
     state: Mutex<LevelState>,
 }
@@ -51,13 +56,18 @@ struct LevelState {
 }
 
 impl LogLevel {
-    pub(super) fn new(handle: reload::Handle<EnvFilter, Registry>, configured: String) -> Self {
+    pub(super) fn new(
+        handle: reload::Handle<EnvFilter, Registry>,
+        configured: String,
+        has_audit_file: bool,
+    ) -> Self {
         let state = LevelState {
             current: configured.clone(),
             configured,
             until: None,
         };
         Self {
+            has_audit_file,
             handle,
             state: Mutex::new(state),
         }
@@ -74,18 +84,21 @@ impl LogLevel {
     /// # Errors
     /// A message if the text is not a level. The level then stays as it was.
     pub fn set(&self, level: &str, duration: Option<Duration>) -> Result<(), String> {
-        let filter = parse(level)?;
+        let filter = parse(level, self.has_audit_file)?;
         let mut state = self.lock();
+        let is_new = state.current != level;
+        if is_new {
+            // Before the change, which can hide this line.
+            tracing::info!(
+                target: "lease_broker::audit",
+                event = "log.level", level, before = state.current, "log level changed"
+            );
+        }
         self.handle
             .reload(filter)
             .map_err(|error| error.to_string())?;
-        let is_new = state.current != level;
         level.clone_into(&mut state.current);
         state.until = duration.and_then(|duration| Instant::now().checked_add(duration));
-        drop(state);
-        if is_new {
-            tracing::info!(level, "log level changed");
-        }
         Ok(())
     }
 
@@ -94,7 +107,7 @@ impl LogLevel {
     /// # Errors
     /// The same as [`Self::set`].
     pub fn check(&self, level: &str) -> Result<(), String> {
-        parse(level).map(drop)
+        parse(level, self.has_audit_file).map(drop)
     }
 
     /// Changes the configured level, and makes it the level in effect.
@@ -128,9 +141,9 @@ mod tests {
     use super::*;
 
     fn level() -> (LogLevel, reload::Layer<EnvFilter, Registry>) {
-        let (layer, handle) = reload::Layer::new(parse("info").expect("valid"));
+        let (layer, handle) = reload::Layer::new(parse("info", false).expect("valid"));
         // The handle works as long as its layer exists.
-        (LogLevel::new(handle, "info".to_owned()), layer)
+        (LogLevel::new(handle, "info".to_owned(), false), layer)
     }
 
     #[test]
@@ -164,8 +177,19 @@ mod tests {
 
     #[test]
     fn user_can_turn_foreign_targets_on() {
-        let filter = parse("info,tiberius=debug").expect("valid").to_string();
+        let filter = parse("info,tiberius=debug", false)
+            .expect("valid")
+            .to_string();
         assert!(filter.contains("tiberius=debug"), "{filter}");
         assert!(!filter.contains("tiberius=off"), "{filter}");
+    }
+
+    #[test]
+    fn audit_with_a_file_is_not_hidden() {
+        for level in ["off", "error", "info,lease_broker::audit=off"] {
+            let filter = parse(level, true).expect("valid").to_string();
+            assert!(filter.contains("lease_broker::audit=info"), "{filter}");
+            assert!(!filter.contains("lease_broker::audit=off"), "{filter}");
+        }
     }
 }

@@ -31,8 +31,6 @@ use crate::config;
 const MAX_TOKEN_BYTES: usize = 8 << 10;
 /// The longest time for which a verified token is not verified again.
 const MAX_REMEMBERED: Duration = Duration::from_secs(60);
-/// The longest time for which a call can go on after its token has expired. A claim waits for at most a minute.
-const LONGEST_CALL: Duration = Duration::from_secs(120);
 /// The number of JSON Web Tokens that are remembered for all connections.
 const REMEMBERED_JWTS: NonZeroUsize = NonZeroUsize::new(4_096).unwrap();
 /// The failed logins after which a connection is closed.
@@ -209,13 +207,13 @@ impl Access {
         let now = SystemTime::now();
         for used in credentials {
             let token = used.token.as_deref();
-            let former = used.verified.identity;
-            let expiry = used.verified.expiry.filter(|expiry| *expiry <= now);
-            if expiry.is_some_and(|expiry| expiry + LONGEST_CALL < now) {
+            if used.verified.is_long_over(now) {
                 login.forget(token);
                 continue;
             }
+            let expiry = used.verified.expiry.filter(|expiry| *expiry <= now);
             let moment = expiry.map_or(now, |expiry| expiry - Duration::from_nanos(1));
+            let former = used.verified.identity;
             match self.verify(login, Sender::Known, token, generation, moment) {
                 Ok(verified) if !has_more && verified.identity.has_rights_of(&former) => {
                     login.remember(token, verified);
@@ -411,4 +409,48 @@ fn verified(
         until: Instant::now() + left.min(MAX_REMEMBERED),
         generation,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Auth;
+    use crate::security::{hash_of_token, new_token};
+
+    #[test]
+    fn call_whose_token_has_expired_ends_if_its_identity_goes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("tokens");
+        let token = new_token();
+        // In whole seconds, as in the file.
+        let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let seconds = seconds.expect("after 1970").as_secs() - 1;
+        let end = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let moment = humantime::format_rfc3339_seconds(end);
+        let line = format!("fleet:{}:{moment}\n", hash_of_token(&token));
+        std::fs::write(&path, line).expect("written");
+        let rules = |name: &str| {
+            let identities = format!(
+                "[[identities]]\nname = '{name}'\ntoken = '{name}'\nroles = {{ worker = ['work'] }}"
+            );
+            let mut auth: Auth = toml::from_str(&identities).expect("settings");
+            auth.tokens_file = Some(path.clone());
+            auth
+        };
+        let access = Access::open(&rules("fleet")).expect("rules");
+        let login = Login::default();
+        let verified = Verified {
+            identity: access.of_token_name("fleet").expect("an identity"),
+            expiry: Some(end),
+            until: Instant::now(),
+            generation: access.generation(),
+        };
+        login.remember(Some(token.as_bytes()), verified);
+        access.start_generation();
+        assert!(access.lost_identity(&login).is_none(), "it has only ended");
+        let others = access.prepare(&rules("others")).expect("rules");
+        access.replace(others);
+        let lost = access.lost_identity(&login).expect("a lost identity");
+        assert_eq!(lost.name, "fleet");
+    }
 }

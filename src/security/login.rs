@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use subtle::ConstantTimeEq as _;
 
@@ -12,6 +12,9 @@ use super::identity::Identity;
 /// The credentials of a connection that are remembered, and the bytes of their tokens.
 const MAX_CREDENTIALS: usize = 16;
 const MAX_TOKEN_BYTES: usize = 16 << 10;
+
+/// The longest time for which a call can go on after its token has expired. A claim waits for at most a minute.
+const LONGEST_CALL: Duration = Duration::from_secs(120);
 
 /// The state of a connection that decides who its calls come from.
 #[derive(Default)]
@@ -53,6 +56,12 @@ pub(super) struct Verified {
 }
 
 impl Verified {
+    /// Returns whether the credentials ended so long ago that no call with them goes on.
+    pub(super) fn is_long_over(&self, now: SystemTime) -> bool {
+        self.expiry
+            .is_some_and(|expiry| expiry + LONGEST_CALL < now)
+    }
+
     /// Returns whether the credentials need not be verified again.
     pub(super) fn is_current(&self, generation: u64) -> bool {
         self.generation == generation && Instant::now() < self.until
@@ -100,7 +109,12 @@ impl Login {
         }
         let token = token.map(<[u8]>::to_vec);
         used.credentials.insert(0, Credential { token, verified });
-        while used.credentials.len() > MAX_CREDENTIALS || used.token_bytes() > MAX_TOKEN_BYTES {
+        if used.is_full() {
+            let now = SystemTime::now();
+            used.credentials
+                .retain(|used| !used.verified.is_long_over(now));
+        }
+        while used.is_full() {
             used.credentials.pop();
             used.has_more = true;
         }
@@ -144,9 +158,11 @@ impl Used {
         })
     }
 
-    fn token_bytes(&self) -> usize {
+    /// Returns whether there are more than are remembered.
+    fn is_full(&self) -> bool {
         let tokens = self.credentials.iter().flat_map(|used| &used.token);
-        tokens.map(Vec::len).sum()
+        let bytes: usize = tokens.map(Vec::len).sum();
+        self.credentials.len() > MAX_CREDENTIALS || bytes > MAX_TOKEN_BYTES
     }
 }
 
@@ -181,5 +197,19 @@ mod tests {
         }
         let (all, has_more) = login.used_before(2);
         assert_eq!((all.len(), has_more), (MAX_CREDENTIALS, true));
+    }
+
+    #[test]
+    fn tokens_that_ended_long_ago_take_no_place() {
+        let login = Login::default();
+        let expiry = SystemTime::now().checked_sub(2 * LONGEST_CALL);
+        for number in 0..2 * MAX_CREDENTIALS {
+            let verified = Verified {
+                expiry,
+                ..verified(1)
+            };
+            login.remember(Some(&number.to_be_bytes()), verified);
+        }
+        assert!(!login.used_before(2).1);
     }
 }

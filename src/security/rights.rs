@@ -219,13 +219,13 @@ impl Rights {
         roles.any(|(role, _)| rpc.roles().contains(role))
     }
 
-    /// Returns whether these rights have every role of others, on all of their queues.
+    /// Returns whether these rights allow whatever others allow, on all of their queues.
     pub(super) fn include(&self, others: &Self) -> bool {
         // A pattern that fits another pattern fits whatever that one fits: only a `*` fits a `*`.
         let has = |role, pattern: &str| {
             let mut roles = self.0.iter();
             roles.any(|(own, patterns)| {
-                *own == role && patterns.iter().any(|wide| fits(wide, pattern))
+                includes(*own, role) && patterns.iter().any(|wide| fits(wide, pattern))
             })
         };
         let mut others = others.0.iter();
@@ -241,9 +241,32 @@ impl Rights {
     }
 }
 
+/// Returns whether a role allows whatever another one allows.
+const fn includes(role: Role, other: Role) -> bool {
+    matches!(
+        (role, other),
+        (Role::Admin, _)
+            | (Role::Operator, Role::Operator | Role::Observer)
+            | (Role::Observer, Role::Observer)
+            | (Role::Worker, Role::Worker)
+            | (Role::Producer, Role::Producer)
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn role_includes_another_if_each_of_its_rpcs_has_both() {
+        for role in Role::ALL {
+            for other in Role::ALL {
+                let mut rpcs = Rpc::ALL.iter().map(|rpc| rpc.roles());
+                let all = rpcs.all(|roles| !roles.contains(&other) || roles.contains(&role));
+                assert_eq!(includes(role, other), all, "{role:?} {other:?}");
+            }
+        }
+    }
 
     #[test]
     fn role_counts_only_for_its_queues() {

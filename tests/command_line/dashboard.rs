@@ -245,6 +245,10 @@ group = 'customer'
     assert!(shown.contains("No group is in this state"), "{shown}");
     let unknown = get(admin, "/queues/work/groups");
     assert_eq!(unknown.status, 400, "{unknown:?}");
+    let long = "x".repeat(300);
+    workspace.call(&format!("enqueue orders --set customer={long}"));
+    let shown = get(admin, list).body;
+    assert!(shown.contains("xxx…") && !shown.contains(&long), "{shown}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Tests of `stats`, `list`, `redrive` and `purge`, the commands for operators.
 
 use lease_broker_model::text::is_hidden;
-use serde_json::json;
+use serde_json::{Value, json};
 use time::format_description::well_known::Rfc3339;
 
 use crate::command_line::workspace::{QUEUES, Workspace};
@@ -343,4 +343,45 @@ fn purge_deletes_old_archived_rows() {
     }
     let left: i64 = database::query_value(&workspace.database(), "SELECT count(*) FROM done");
     assert_eq!(left, 2);
+}
+
+#[test]
+fn each_change_of_an_operator_is_a_line_of_the_audit() {
+    let mut workspace = Workspace::with("");
+    let audit = workspace.path("audit");
+    let toml = format!(
+        "log.audit_file = '{}'\nlog.level = 'error'\n{QUEUES}",
+        audit.display()
+    );
+    workspace.write("queues.toml", &toml);
+    workspace.serve();
+    let held = workspace.lease();
+    workspace.call("cancel work 1 --reason gone");
+    assert_eq!(workspace.call(&format!("complete work {held}")).code, 1);
+    for key in [1, 2, 3] {
+        workspace.call(&format!("redrive work {key} --wait"));
+    }
+    for _ in 0..2 {
+        workspace.call("pause work --reason lunch");
+        workspace.call("resume work");
+    }
+    drop(workspace.process.take());
+    let text = std::fs::read_to_string(audit).expect("a file");
+    let lines = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"));
+    let lines: Vec<Value> = lines.collect();
+    let of = |rpc: &str| {
+        let lines = lines.iter().filter(|line| line["rpc"] == rpc);
+        let details = lines.map(|line| line["detail"].as_str().expect("a text"));
+        details.collect::<Vec<_>>()
+    };
+    assert_eq!(of("CancelLeases"), ["1"]);
+    let redrives = of("StartOperation");
+    assert_eq!(redrives.len(), 3, "{redrives:?}");
+    for (redrive, key) in redrives.iter().zip([1, 2, 3]) {
+        assert!(redrive.starts_with("redrive, operation "), "{redrive}");
+        assert!(redrive.ends_with(&format!(": items {key}")), "{redrive}");
+    }
+    assert_eq!((of("PauseQueue").len(), of("ResumeQueue").len()), (2, 2));
 }

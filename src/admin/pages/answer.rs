@@ -85,7 +85,8 @@ impl IntoResponse for Failure {
             Self::Unchecked => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "The token cannot be checked now",
-                "The keys of its issuer are being fetched, or too many tokens were tried.".to_owned(),
+                "The keys of its issuer are being fetched, or too many tokens were tried."
+                    .to_owned(),
             ),
             Self::Call(status) => {
                 let (code, title) = match status.code() {

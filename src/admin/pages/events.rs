@@ -65,7 +65,7 @@ pub(super) async fn send(
     if !page.is_visible(&viewer) {
         return Err(Failure::Forbidden("You have no role for this page."));
     }
-    if !seat.follow() {
+    if !seat.follow(viewer.caller.name()) {
         let text = format!(
             "{MAX_VIEWERS} live pages are open at this broker, which is the maximum. Close one, or load the page again to refresh it."
         );

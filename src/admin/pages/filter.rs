@@ -105,6 +105,10 @@ impl Filter {
             let invalid = |_| Status::invalid_argument("attempts: must be a number");
             filter.min_attempt = self.attempts.parse().map_err(invalid)?;
         }
+        if self.column.is_empty() && !self.value.is_empty() {
+            let problem = "column: choose the column that has the value";
+            return Err(Status::invalid_argument(problem));
+        }
         if !self.column.is_empty() {
             let kind = match self.value.parse() {
                 Ok(number) => Kind::Int64Value(number),
@@ -238,6 +242,16 @@ mod tests {
             refused.message().starts_with("state: \"bogus\""),
             "{refused:?}"
         );
+    }
+
+    #[test]
+    fn value_without_its_column_is_refused() {
+        let filter = Filter {
+            value: "2".to_owned(),
+            ..Filter::default()
+        };
+        let refused = filter.to_proto().expect_err("refused");
+        assert!(refused.message().starts_with("column: "), "{refused:?}");
     }
 
     #[test]

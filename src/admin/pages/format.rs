@@ -124,16 +124,40 @@ pub(super) fn value(value: &ColumnValue) -> String {
         Some(Kind::BytesValue(bytes)) => format!("{} bytes", bytes.len()),
         Some(Kind::TimestampValue(time)) => moment(time),
     };
-    let mut cut: String = text.chars().take(2_000).collect();
-    if cut.len() < text.len() {
-        cut.push('…');
+    cut(&text, 2_000)
+}
+
+/// The longest key or group by which a page links to something, in bytes.
+const MAX_NAME: usize = 1_024;
+
+/// Returns whether a page can link to something with this key or group.
+pub(super) const fn can_link(name: &str) -> bool {
+    name.len() <= MAX_NAME
+}
+
+/// Returns a key or a group as text, at most 200 characters. Nothing else bounds them.
+pub(super) fn name(name: &str) -> String {
+    cut(name, 200)
+}
+
+fn cut(text: &str, characters: usize) -> String {
+    match text.char_indices().nth(characters) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
     }
-    cut
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_names_are_cut() {
+        assert_eq!(name("ä"), "ä");
+        assert_eq!(name(&"ä".repeat(200)), "ä".repeat(200));
+        assert_eq!(name(&"ä".repeat(201)), "ä".repeat(200) + "…");
+        assert!(!can_link(&"a".repeat(1_025)));
+    }
 
     #[test]
     fn counts_have_commas() {

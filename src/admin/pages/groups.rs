@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::answer::{Failure, page as page_of, redirect};
 use super::format;
-use super::layout::{Section, form_token, frame};
+use super::layout::{Section, form_token, frame, key_link};
 use super::queues::pause_note;
 use super::viewer::Viewer;
 use crate::security::Rpc;
@@ -183,16 +183,16 @@ pub(super) fn table(viewer: &Viewer, queue: &str, groups: &[GroupSummary]) -> Ma
                 } }
                 tbody { @for group in groups { tr {
                     @let head = group.head.as_ref();
-                    th.long scope="row" { (group.group) @if let Some(pause) = &group.pause { (note(pause)) } }
+                    th.long scope="row" { (format::name(&group.group)) @if let Some(pause) = &group.pause { (note(pause)) } }
                     td data-label="state" { span class={ "dot " (name(group.state())) } { (name(group.state())) } }
                     td.number data-label="leases" { (group.leases) }
-                    td.long data-label="first item" { @if let Some(head) = head { a href={ (item) (format::url(&head.key)) } { (head.key) } } @else { "–" } }
+                    td.long data-label="first item" { @if let Some(head) = head { (key_link(&item, &head.key)) } @else { "–" } }
                     td data-label="age" { (head.and_then(|head| head.age).map_or("–".to_owned(), format::proto_duration)) }
                     td data-label="due" { (head.and_then(|head| head.due_time.as_ref()).map_or("–".to_owned(), format::ago)) }
-                    td.actions { @if may && group.pause.is_some() {
+                    td.actions { @if may && group.pause.is_some() && format::can_link(&group.group) {
                         form method="post" action={ (link(queue)) "/resume?group=" (format::url(&group.group)) } {
                             (form_token(viewer))
-                            button type="submit" { "Resume" span.hidden { " " (group.group) } }
+                            button type="submit" { "Resume" span.hidden { " " (format::name(&group.group)) } }
                         }
                     } }
                 } } }

@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use super::answer::{Failure, page as page_of};
 use super::filter::{Fields, Filter};
 use super::format;
-use super::layout::{Section, form_token, frame};
+use super::layout::{Section, form_token, frame, key_link};
 use super::states::state_links;
 use super::viewer::Viewer;
 use crate::security::Rpc;
@@ -136,6 +136,7 @@ fn filter_form(filter: &Filter, columns: &[String]) -> Markup {
 
 /// Returns the items as a table. `can_mark`: each row has a box, which belongs to the form of the changes.
 fn table(link: &str, listed: &ListItemsResponse, can_mark: bool) -> Markup {
+    let path = format!("{link}/item?key=");
     html! {
         div.scroll tabindex="0" role="region" aria-label="Items" {
             table.cards {
@@ -145,8 +146,8 @@ fn table(link: &str, listed: &ListItemsResponse, can_mark: bool) -> Markup {
                     th.number scope="col" { "Attempts" } th scope="col" { "Last error" }
                 } }
                 tbody { @for item in &listed.items { tr {
-                    @if can_mark { td.mark { (Filter::key_box(&item.key, "marked")) } }
-                    th scope="row" { a href={ (link) "/item?key=" (format::url(&item.key)) } { (item.key) } }
+                    @if can_mark { td.mark { @if format::can_link(&item.key) { (Filter::key_box(&item.key, "marked")) } } }
+                    th scope="row" { (key_link(&path, &item.key)) }
                     td.long data-label="worker" { (item.owner) }
                     td data-label="since" { @if let Some(time) = &item.state_time { time datetime=(format::moment(time)) title=(format::moment(time)) { (format::ago(time)) } } @else { "–" } }
                     td data-label="due" { (item.due_time.as_ref().map_or("–".to_owned(), format::ago)) }

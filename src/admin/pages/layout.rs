@@ -2,6 +2,7 @@
 
 use maud::{DOCTYPE, Markup, html};
 
+use super::format;
 use super::frame::{brand, head};
 use super::viewer::Viewer;
 
@@ -61,4 +62,11 @@ pub(super) fn frame(
 /// Returns the hidden field that shows that a form came from this viewer's page.
 pub(super) fn form_token(viewer: &Viewer) -> Markup {
     html! { input type="hidden" name="form" value=(viewer.form); }
+}
+
+/// Returns a key with a link to its item. `path`: that of items, without the key.
+pub(super) fn key_link(path: &str, key: &str) -> Markup {
+    html! {
+        @if format::can_link(key) { a href={ (path) (format::url(key)) } { (format::name(key)) } } @else { (format::name(key)) }
+    }
 }

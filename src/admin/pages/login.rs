@@ -10,8 +10,7 @@ use serde::Deserialize;
 
 use super::answer::{Failure, page as page_of, redirect};
 use super::frame::login_page;
-use super::sessions::COOKIE;
-use super::viewer::{Viewer, cookie, identify, peer};
+use super::viewer::{Viewer, cookie, cookie_name, identify, peer};
 use crate::admin::state::AdminState;
 use crate::security::{RefusalKind, Rpc};
 
@@ -34,6 +33,7 @@ pub(super) async fn page(State(state): State<Arc<AdminState>>) -> Response {
 
 pub(super) async fn log_in(
     State(state): State<Arc<AdminState>>,
+    headers: HeaderMap,
     extensions: Extensions,
     Form(login): Form<Login>,
 ) -> Response {
@@ -48,11 +48,12 @@ pub(super) async fn log_in(
                 target: "lease_broker::audit",
                 event = "dashboard.login", %peer, identity = caller.name(), "logged in to the dashboard"
             );
-            let id = state.sessions.begin(token);
+            let id = state.sessions.begin(caller.name(), token);
             let mut response = redirect("/");
             let secure = state.tls.as_ref().map_or("", |_| "; Secure");
+            let name = cookie_name(&headers);
             let cookie =
-                format!("{COOKIE}={id}; HttpOnly; SameSite=Strict; Path=/; Max-Age=43200{secure}");
+                format!("{name}={id}; HttpOnly; SameSite=Strict; Path=/; Max-Age=43200{secure}");
             if let Ok(cookie) = HeaderValue::from_str(&cookie) {
                 response.headers_mut().insert(header::SET_COOKIE, cookie);
             }

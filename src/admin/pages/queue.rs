@@ -12,7 +12,7 @@ use tonic::{Code, Status};
 
 use super::chart::{Line, chart};
 use super::filter::Filter;
-use super::layout::form_token;
+use super::layout::{form_token, key_link};
 use super::queues::{pause_form, pause_note};
 use super::viewer::Viewer;
 use super::{format, groups};
@@ -173,8 +173,8 @@ fn lease_table(leases: &[ItemSummary], link: &str) -> Markup {
                         th scope="col" { "Key" } th scope="col" { "Worker" } th scope="col" { "Claimed" }
                         th scope="col" { "Ends" } th.number scope="col" { "Attempt" }
                     } }
-                    tbody { @for item in leases { tr #{ "lease-" (item.key) } {
-                        th scope="row" { a href={ (link) "/item?key=" (format::url(&item.key)) } { (item.key) } }
+                    tbody { @for item in leases { tr #{ "lease-" (format::name(&item.key)) } {
+                        th scope="row" { (key_link(&format!("{link}/item?key="), &item.key)) }
                         td.long data-label="worker" { (item.owner) }
                         td data-label="claimed" { (item.state_time.as_ref().map_or("–".to_owned(), format::ago)) }
                         td data-label="ends" { (item.due_time.as_ref().map_or("–".to_owned(), format::ago)) }

@@ -1,5 +1,6 @@
 //! The sessions of viewers. They are in the memory of the process only.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,11 +9,9 @@ use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-/// The name of the cookie that has the id of a session.
-pub(super) const COOKIE: &str = "lease_broker_session";
 /// The longest session.
 const SESSION: Duration = Duration::from_secs(12 * 3_600);
-/// The maximum number of sessions. A further login ends the oldest one.
+/// The maximum number of sessions. A further login ends the oldest one of the identity that has the most.
 const MAX_SESSIONS: usize = 1_000;
 
 /// The sessions of all viewers.
@@ -24,6 +23,7 @@ pub struct Sessions {
 
 /// A session. It keeps the token of its login, so that it ends when the identity goes.
 struct Session {
+    identity: String,
     token: Vec<u8>,
     form: String,
     end: Instant,
@@ -50,19 +50,17 @@ impl Sessions {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a session with a token that was verified. Returns its id.
-    pub(super) fn begin(&self, token: &[u8]) -> String {
+    /// Begins a session of an identity with a token that was verified. Returns its id.
+    pub(super) fn begin(&self, identity: &str, token: &[u8]) -> String {
         let mut sessions = self.lock();
         let now = Instant::now();
         sessions.retain(|_, session| session.end > now);
         if sessions.len() >= MAX_SESSIONS {
-            let oldest = sessions.iter().min_by_key(|(_, session)| session.end);
-            if let Some(id) = oldest.map(|(id, _)| id.clone()) {
-                sessions.remove(&id);
-            }
+            end_one(&mut sessions);
         }
         let id = random();
         let session = Session {
+            identity: identity.to_owned(),
             token: token.to_vec(),
             form: random(),
             end: now + SESSION,
@@ -91,5 +89,37 @@ impl Sessions {
             .get(id)
             .filter(|session| session.end > Instant::now())?;
         Some((session.token.clone(), session.form.clone()))
+    }
+}
+
+/// Ends the oldest session of the identity that has the most. So nobody can log others out.
+fn end_one(sessions: &mut HashMap<String, Session>) {
+    let mut numbers: HashMap<&str, usize> = HashMap::new();
+    for session in sessions.values() {
+        *numbers.entry(&session.identity).or_default() += 1;
+    }
+    let oldest = sessions
+        .iter()
+        .max_by_key(|(_, session)| (numbers[&*session.identity], Reverse(session.end)));
+    if let Some(id) = oldest.map(|(id, _)| id.clone()) {
+        sessions.remove(&id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identity_with_many_sessions_ends_none_of_others() {
+        let sessions = Sessions::default();
+        let admin = sessions.begin("admin", b"a");
+        let first = sessions.begin("observer", b"o");
+        for _ in 0..2 * MAX_SESSIONS {
+            sessions.begin("observer", b"o");
+        }
+        assert!(sessions.find(&admin).is_some());
+        assert!(sessions.find(&first).is_none());
+        assert_eq!(sessions.lock().len(), MAX_SESSIONS);
     }
 }

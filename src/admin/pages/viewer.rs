@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use axum::http::uri::Authority;
 use axum::http::{Extensions, HeaderMap, HeaderName, header};
 use subtle::ConstantTimeEq as _;
 use tonic::Status;
 
 use super::answer::Failure;
 use super::calls;
-use super::sessions::COOKIE;
 use crate::admin::seats::Seat;
 use crate::admin::state::AdminState;
 use crate::grpc::{AdminApi, AdminCaller};
@@ -85,18 +85,35 @@ pub(super) fn identify(
 /// Returns the token that a program or a reverse proxy sends with each request.
 fn sent_token<'a>(headers: &'a HeaderMap, of_proxy: Option<&HeaderName>) -> Option<&'a str> {
     let proxy = of_proxy.and_then(|name| headers.get(name)?.to_str().ok());
-    proxy.or_else(|| {
+    proxy.filter(|token| !token.is_empty()).or_else(|| {
         let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-        value.strip_prefix("Bearer ")
+        let (scheme, token) = value.split_once(' ')?;
+        let is_bearer = scheme.eq_ignore_ascii_case("bearer");
+        is_bearer.then(|| token.trim_ascii())
     })
+}
+
+/// Returns the name of the cookie that has the id of a session. It has the port, because browsers send the cookies of a host to all of
+/// its ports, and each can be that of another broker.
+pub(super) fn cookie_name(headers: &HeaderMap) -> String {
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
+    let authority: Option<Authority> = host.and_then(|host| host.parse().ok());
+    let port = authority.and_then(|authority| authority.port_u16());
+    port.map_or_else(
+        || "lease_broker_session".to_owned(),
+        |port| format!("lease_broker_session_{port}"),
+    )
 }
 
 /// Returns the id of the session in the cookie.
 pub(super) fn cookie(headers: &HeaderMap) -> Option<String> {
+    let name = cookie_name(headers);
     let mut cookies = headers.get_all(header::COOKIE).iter();
     cookies.find_map(|value| {
         let mut parts = value.to_str().ok()?.split("; ");
-        parts.find_map(|part| Some(part.strip_prefix(COOKIE)?.strip_prefix('=')?.to_owned()))
+        parts.find_map(|part| Some(part.strip_prefix(&*name)?.strip_prefix('=')?.to_owned()))
     })
 }
 

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use lease_broker_proto as proto;
-use lease_broker_store::{LimitChange, PauseMode};
+use lease_broker_store::{ItemFilter, LimitChange, PauseMode};
 use tonic::Status;
 use uuid::Uuid;
 
-use super::audit::audited;
+use super::audit::{audited, cancelled_keys, of_keys};
 use super::caller::AdminCaller;
 use super::groups::{group_page_to_proto, group_pause_to_proto, group_state_from_proto};
 use super::limits::{limits_from_proto, limits_to_proto};
@@ -208,12 +208,22 @@ impl AdminApi {
         }
         let id = uuid_from_proto(|| "request_id".to_owned(), &id)?;
         let (queue, reason) = (start.queue.clone(), start.reason.clone());
+        let selection = &start.selection;
+        let items = if !selection.keys.is_empty() {
+            let keys: Vec<&str> = selection.keys.iter().map(String::as_str).collect();
+            format!("items {}", of_keys(&keys))
+        } else if selection.filter == ItemFilter::default() {
+            "all items".to_owned()
+        } else {
+            "the items of its filter".to_owned()
+        };
         let kind = start.change.kind().name();
+        let detail = format!("{kind}, operation {id}: {items}");
         let started = self
             .operator
             .start_operation(&caller.actor(), id, start)
             .await;
-        let started = audited(caller, rpc, &queue, kind, &reason, started)?;
+        let started = audited(caller, rpc, &queue, &detail, &reason, started)?;
         Ok(proto::StartOperationResponse {
             operation: Some(operation_to_proto(started)),
             ..proto::StartOperationResponse::default()
@@ -226,10 +236,14 @@ impl AdminApi {
         caller: &AdminCaller,
         request: proto::CancelLeasesRequest,
     ) -> Answer<proto::CancelLeasesResponse> {
-        caller.check(Rpc::CancelLeases, &request.queue)?;
+        let rpc = Rpc::CancelLeases;
+        caller.check(rpc, &request.queue)?;
+        let (queue, reason) = (request.queue.clone(), request.reason.clone());
+        let detail = cancelled_keys(&request);
         let cancelled = self.operator.cancel_leases(cancel_from_proto(request)?);
+        let cancelled = audited(caller, rpc, &queue, &detail, &reason, cancelled.await)?;
         Ok(proto::CancelLeasesResponse {
-            results: cancel_results(cancelled.await?),
+            results: cancel_results(cancelled),
         })
     }
 

@@ -1,13 +1,33 @@
 //! The audit of what operators change.
 
 use lease_broker_model::text::log_field;
+use lease_broker_proto as proto;
 
 use super::caller::AdminCaller;
 use crate::broker::Error;
 use crate::security::Rpc;
 
+/// The number of keys that a line names.
+const MAX_KEYS: usize = 10;
+
+/// Names the items of a change.
+pub(super) fn of_keys(keys: &[&str]) -> String {
+    let named = keys.iter().take(MAX_KEYS).copied();
+    let named = named.collect::<Vec<_>>().join(", ");
+    match keys.len().checked_sub(MAX_KEYS) {
+        None | Some(0) => named,
+        Some(more) => format!("{named} and {more} more"),
+    }
+}
+
+/// Names the items whose leases are taken away.
+pub(in crate::grpc) fn cancelled_keys(request: &proto::CancelLeasesRequest) -> String {
+    let keys = request.cancellations.iter().map(|one| &*one.key);
+    of_keys(&keys.collect::<Vec<_>>())
+}
+
 /// Writes a line about a change that was made, and returns its result. `detail`: what was changed, besides the queue.
-pub(super) fn audited<T>(
+pub(in crate::grpc) fn audited<T>(
     caller: &AdminCaller,
     rpc: Rpc,
     queue: &str,
