@@ -124,17 +124,22 @@ impl PublishedKeys {
                     if is_new {
                         on_change();
                     }
+                    if is_failing {
+                        tracing::warn!(
+                            target: "lease_broker::audit",
+                            setting = SETTING, url = %self.url, "keys are fetched again"
+                        );
+                    }
                     is_failing = false;
                     REFRESH
                 }
                 Err(reason) => {
-                    if !is_failing {
-                        tracing::error!(
-                            target: "lease_broker::audit",
-                            setting = SETTING, url = %self.url, reason = %visible(&reason),
-                            "keys cannot be fetched; the last good set stays in use"
-                        );
-                    }
+                    // The log leaves repetitions out.
+                    tracing::error!(
+                        target: "lease_broker::audit",
+                        setting = SETTING, url = %self.url, reason = %visible(&reason),
+                        "keys cannot be fetched; the last good set stays in use"
+                    );
                     is_failing = true;
                     RETRY
                 }
