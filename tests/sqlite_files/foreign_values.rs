@@ -197,6 +197,34 @@ async fn group_of_any_class_is_claimed_listed_and_paused() {
 }
 
 #[tokio::test]
+async fn page_of_long_groups_ends_early() {
+    let harness = SqliteHarness::start().await;
+    let connection = harness.connect();
+    let create = "CREATE TABLE item (id INTEGER PRIMARY KEY, customer TEXT);
+        INSERT INTO item (customer)
+        SELECT value || hex(zeroblob(400000)) FROM json_each('[\"a\", \"b\", \"c\"]')";
+    connection.execute_batch(create).expect("created");
+    let spec = QueueSpec {
+        groups: Some(groups(STRICT)),
+        ..queue("item")
+    };
+    let fixture = Fixture::adopt(harness, vec![spec]).await;
+    let search = |after| GroupSearch {
+        after,
+        state: None,
+        limit: 10,
+        max_examined: 10,
+    };
+    let first = fixture.store.find_groups(fixture.queue, search(None)).await;
+    let first = first.expect("a page");
+    assert_eq!(first.groups.len(), 2, "a page has about a megabyte");
+    let next = search(first.end);
+    let next = fixture.store.find_groups(fixture.queue, next).await;
+    let next = next.expect("a page");
+    assert_eq!((next.groups.len(), next.end), (1, None));
+}
+
+#[tokio::test]
 async fn row_with_a_strange_soft_lock_value_stops_no_other_row() {
     let fixture = Fixture::<SqliteHarness>::items(4).await;
     let connection = fixture.harness.connect();

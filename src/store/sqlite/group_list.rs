@@ -19,6 +19,9 @@ use crate::{FoundGroups, GroupHead, GroupSearch, ListedGroup, StoreError};
 
 const GROUP_LIST: &str = lease_broker_sql::sqlite::GROUP_LIST;
 
+/// The bytes of groups after which a page ends. Nothing else bounds a group.
+const MAX_PAGE_BYTES: usize = 1 << 20;
+
 /// Finds a page of groups. See [`Browse::find_groups`](crate::Browse::find_groups).
 pub(super) fn find_groups(
     connection: &Connection,
@@ -38,16 +41,22 @@ pub(super) fn find_groups(
         ..FoundGroups::default()
     };
     let mut position = search.after.as_ref().map(group_value);
-    let mut examined = 0;
+    let (mut examined, mut bytes) = (0, 0);
     while let Some(group) = list.next(position.as_ref())? {
         let (value, key) = group;
         examined += 1;
+        bytes += match &value {
+            Value::Text(text) => text.len(),
+            Value::Bytes(bytes) => bytes.len(),
+            _ => 0,
+        };
         let listed = list.read(&value, key.clone(), now)?;
         position = Some(value);
         found
             .groups
             .extend(listed.filter(|group| search.fits(group)));
-        if found.groups.len() >= search.limit || examined >= search.max_examined {
+        let is_full = found.groups.len() >= search.limit || bytes >= MAX_PAGE_BYTES;
+        if is_full || examined >= search.max_examined {
             found.end = Some(key);
             break;
         }
