@@ -198,6 +198,9 @@ mod tests {
         let mut item = facts(Some(State::Ready), 0, Some(Ahead::Exactly(1)));
         item.lock = Some(ForeignLock::File);
         assert_eq!(names(&item), ["locked", "behind"]);
+        item.brokers = Some(Vec::new());
+        let cause = Cause::NoBroker { cannot_write: true };
+        assert!(causes(&item, &queue()).contains(&cause));
         let mut first = facts(Some(State::Ready), 0, Some(Ahead::Exactly(0)));
         let brokers = first.brokers.as_mut().expect("brokers");
         brokers[0].draining = true;

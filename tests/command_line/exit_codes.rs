@@ -154,6 +154,13 @@ fn unknown_queue_exits_64() {
 #[test]
 fn file_of_another_format_exits_74() {
     let workspace = Workspace::with(QUEUES);
+    std::fs::create_dir(workspace.path("folder")).expect("a folder");
+    for command in [
+        "stats --store folder",
+        "restore folder --config queues.toml --store q.db",
+    ] {
+        fails(&workspace.run(command), 74, &["folder", "is a folder"]);
+    }
     workspace.write("q.db", &"this is no database at all\n".repeat(100));
     for command in ["serve --listen 127.0.0.1:0", "stats", "schema plan"] {
         fails(
