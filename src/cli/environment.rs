@@ -49,12 +49,19 @@ fn unknown_of(
     let unknown = variables.filter(|(name, value)| is_unknown(name, value));
     let mut unknown: Vec<UnknownVariable> = unknown
         .map(|(name, _)| UnknownVariable {
-            similar: most_similar(&name, flags.iter().cloned().chain(setting_variables())),
+            // The settings of single queues are no candidates.
+            similar: most_similar(&name, flags.iter().cloned().chain(setting_variables()))
+                .filter(|_| !is_of_queue(&name)),
             name,
         })
         .collect();
     unknown.sort_by(|left, right| left.name.cmp(&right.name));
     unknown
+}
+
+fn is_of_queue(name: &str) -> bool {
+    let rest = name.strip_prefix(VARIABLE_PREFIX);
+    rest.is_some_and(|rest| rest.starts_with(&format!("QUEUES{SETTING_SEPARATOR}")))
 }
 
 /// Adds the variables that stand for flags of a command and of its subcommands.
@@ -125,7 +132,7 @@ mod tests {
             assert_eq!(unknown(&[name]), [expected]);
         }
         assert_eq!(unknown(&["XYZ"])[0].similar, None);
-        assert_eq!(unknown(&["QUEUES__MAIL__TABEL"]).len(), 1);
+        assert_eq!(unknown(&["QUEUES__MAIL__TABEL"])[0].similar, None);
     }
 
     #[test]

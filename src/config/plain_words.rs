@@ -4,7 +4,7 @@
 pub(super) const UNKNOWN_FIELD: &str = "unknown field";
 
 /// Names of types in messages, and the words for them.
-const TYPES: [(&str, &str); 7] = [
+const TYPES: [(&str, &str); 9] = [
     ("a nonzero u32", "a whole number from 1 to 4294967295"),
     ("u16", "a whole number from 0 to 65535"),
     ("u32", "a whole number from 0 to 4294967295"),
@@ -12,6 +12,8 @@ const TYPES: [(&str, &str); 7] = [
     ("usize", "a whole number from 0"),
     ("f64", "a number"),
     ("a boolean", "true or false"),
+    ("a sequence", "a list"),
+    ("a map", "a section of settings"),
 ];
 
 /// Replaces the name of the expected type.

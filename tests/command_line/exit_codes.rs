@@ -228,14 +228,15 @@ fn missing_service_exits_69_with_a_hint() {
     for command in [
         "claim work",
         "enqueue work --set payload=x",
-        "heartbeat work x",
-        "complete work x",
-        "fail work x",
-        "release work x",
+        "heartbeat work LEASE",
+        "complete work LEASE",
+        "fail work LEASE",
+        "release work LEASE",
         "stats",
         "pause work",
         "redrive work",
     ] {
+        let command = command.replace("LEASE", &"A".repeat(64));
         let failed = workspace.run(&format!("{command} --address {address} --timeout 300ms"));
         let nothing = format!("nothing listens on {address}");
         fails(&failed, 69, &[&nothing, "lease-broker serve"]);

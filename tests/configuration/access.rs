@@ -76,7 +76,10 @@ fn identities_that_cannot_be_used_are_refused() {
             "[auth.jwt]",
         ),
         (
-            format!("[auth]\ntokens_file = 't'\n{one}token = 'lb_{}'", "x".repeat(43)),
+            format!(
+                "[auth]\ntokens_file = 't'\n{one}token = 'lb_{}'",
+                "x".repeat(43)
+            ),
             "auth.identities[0].token",
             "is a token itself",
         ),
