@@ -39,6 +39,7 @@ mod settle;
 mod similar;
 mod start;
 mod token;
+mod tokens_file;
 mod why;
 mod work;
 

@@ -8,7 +8,7 @@ mod group_cause;
 use lease_broker_model::item_state::State;
 use lease_broker_model::millis::duration_between;
 use lease_broker_model::queue::{Order, QueueSpec};
-use lease_broker_store::{Ahead, ItemFacts, ItemRow, Limited};
+use lease_broker_store::{Ahead, ForeignLock, ItemFacts, ItemRow, Limited};
 
 pub use self::cause::Cause;
 pub(crate) use self::cause::short_duration;
@@ -90,7 +90,9 @@ fn of_brokers(facts: &ItemFacts, queue: &QueueSpec) -> Option<Cause> {
         .filter(|broker| broker.settings.contains_key(&queue.name))
         .peekable();
     if brokers.is_empty() {
-        Some(Cause::NoBroker)
+        Some(Cause::NoBroker {
+            cannot_write: facts.lock == Some(ForeignLock::File),
+        })
     } else if serving.peek().is_none() {
         Some(Cause::NotServed)
     } else {
@@ -105,7 +107,7 @@ mod tests {
     use uuid::Uuid;
 
     use crate::config::{Config, Sources};
-    use lease_broker_store::{ForeignLock, Instance, SettingsHash};
+    use lease_broker_store::{Instance, SettingsHash};
 
     use super::*;
 
@@ -196,6 +198,9 @@ mod tests {
         let mut item = facts(Some(State::Ready), 0, Some(Ahead::Exactly(1)));
         item.lock = Some(ForeignLock::File);
         assert_eq!(names(&item), ["locked", "behind"]);
+        item.brokers = Some(Vec::new());
+        let cause = Cause::NoBroker { cannot_write: true };
+        assert!(causes(&item, &queue()).contains(&cause));
         let mut first = facts(Some(State::Ready), 0, Some(Ahead::Exactly(0)));
         let brokers = first.brokers.as_mut().expect("brokers");
         brokers[0].draining = true;

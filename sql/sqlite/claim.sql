@@ -13,7 +13,7 @@
 --   its bytes is undone and runs again with `read_size`, and so do all later claims of the queue.
 -- Why octet_length: it takes the size from the header of the row and does not read the value.
 -- Why the counters have limits: SQLite turns the largest integer plus one into a floating-point number, and the API has 32 bits
---   for an attempt. Another program can have written any value, also a text.
+--   for an attempt. Another program can have written any value, also a text. A number with a fraction is cut to an integer.
 -- Why INDEXED BY: if an index is missing, the statement fails. Without the clause SQLite would scan the whole table instead.
 -- Why `lease_row` has no RETURNING: SQLite would run the UPDATE as a statement that it may have to undo. This costs more than
 --   `lease_row` and `read_lease` together.
@@ -38,7 +38,7 @@ LIMIT ?8
 -- :: lease_row
 UPDATE {table}
 SET {lease_state} = 1, {lease_state_time} = ?5, {lease_due_time} = ?6, {lease_owner} = ?7, {lease_token} = ?4,
-    {lease_fence} = max({lease_fence}, ?10) + 1, {lease_attempt} = {lease_attempt} + 1{mirror_leased}
+    {lease_fence} = CAST(max({lease_fence}, ?10) AS INTEGER) + 1, {lease_attempt} = CAST({lease_attempt} AS INTEGER) + 1{mirror_leased}
 WHERE {key_match} AND {lease_state} = 0 AND {lease_fence} < 9223372036854775807 AND {lease_attempt} < 2147483647
 
 -- :: set_full_aside

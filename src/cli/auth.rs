@@ -1,8 +1,6 @@
 //! `auth`: shows what the configuration lets a caller do, and takes tokens away.
 
-use std::fs::File;
-use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,6 +10,7 @@ use super::CommandError;
 use super::config_args::ConfigArgs;
 use super::output::{OutputFormat, Row, print_line};
 use super::runtime::block_on;
+use super::tokens_file::TokensFile;
 use crate::config::{Config, Role};
 use crate::security::{Access, CertificateNames, Identity, Rpc, Tokens};
 
@@ -178,7 +177,8 @@ impl Revoke {
             token_file,
         } = self.token;
         let token = token_file.as_deref().map(read_token).transpose()?;
-        let text = std::fs::read_to_string(&path).map_err(with_path)?;
+        let mut file = TokensFile::open(&path).map_err(with_path)?;
+        let text = file.read().map_err(with_path)?;
         let removed = Tokens::remove(&text, |line| {
             token.as_ref().is_some_and(|token| line.is_of(token))
                 || token_name.as_ref() == Some(&line.name)
@@ -188,7 +188,7 @@ impl Revoke {
             let path = path.display();
             return Err(CommandError::failed(format!("{path} has no such token")));
         }
-        replace(&path, &left).map_err(with_path)?;
+        file.replace(&left).map_err(with_path)?;
         print_line!("tokens revoked: {removed}; send SIGHUP to each service, or wait 10 s");
         Ok(())
     }
@@ -200,33 +200,6 @@ fn read_token(path: &Path) -> Result<Vec<u8>, CommandError> {
         CommandError::usage(format!("--token-file {}: {error}", path.display()))
     })?;
     Ok(token.trim_ascii().to_vec())
-}
-
-/// Replaces the content of a file, so that a service that reads it at this moment sees the old or the new content. Its owner
-/// and its mode stay.
-fn replace(path: &Path, content: &str) -> io::Result<()> {
-    let path = path.canonicalize()?;
-    let former = path.metadata()?;
-    let mut name = path.clone().into_os_string();
-    name.push(".new");
-    let new = PathBuf::from(name);
-    let mut options = File::options();
-    let mode = former.mode() & 0o777;
-    let mut file = options.write(true).create_new(true).mode(mode).open(&new)?;
-    let written = file
-        .write_all(content.as_bytes())
-        .and_then(|()| {
-            let own = file.metadata()?;
-            if (own.uid(), own.gid()) == (former.uid(), former.gid()) {
-                return Ok(());
-            }
-            fchown(&file, Some(former.uid()), Some(former.gid()))
-        })
-        .and_then(|()| file.sync_all())
-        .and_then(|()| std::fs::rename(&new, &path));
-    written.inspect_err(|_| {
-        let _ = std::fs::remove_file(&new);
-    })
 }
 
 fn row(identity: &Identity, queue: &str) -> Row {

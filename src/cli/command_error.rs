@@ -121,12 +121,12 @@ impl From<Status> for CommandError {
         if let Some(error) = ConnectionError::of_status(&status) {
             return Self::unavailable(error.to_string());
         }
-        let reason = status
-            .get_details_error_info()
-            .map(|info| format!(" ({})", info.reason))
-            .unwrap_or_default();
-        let text = format!("{}{reason}", status.message());
+        let reason = status.get_details_error_info().map(|info| info.reason);
+        let shown = reason.as_ref().map(|reason| format!(" ({reason})"));
+        let text = format!("{}{}", status.message(), shown.unwrap_or_default());
         match status.code() {
+            // The command line names the queue.
+            Code::NotFound if reason.as_deref() == Some("QUEUE_NOT_FOUND") => Self::usage(text),
             Code::Unavailable | Code::DeadlineExceeded => Self::unavailable(text),
             // The timeout of the client itself, set by --timeout.
             Code::Cancelled => Self::unavailable(format!(

@@ -4,7 +4,7 @@
 use clap::{Arg, Command};
 
 use super::similar::best;
-use crate::config::{SETTING_SEPARATOR, VARIABLE_PREFIX, setting_variables};
+use crate::config::{SETTING_SEPARATOR, VARIABLE_PREFIX, is_setting, setting_variables};
 
 /// A variable that no command reads.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,8 +39,7 @@ fn unknown_of(
         let Some(rest) = name.strip_prefix(VARIABLE_PREFIX) else {
             return false;
         };
-        // The name of a setting is checked when the configuration is loaded.
-        let is_known = rest.contains(SETTING_SEPARATOR)
+        let is_known = rest.contains(SETTING_SEPARATOR) && is_setting(name)
             || flags.iter().any(|flag| flag == name)
             || KNOWN_PREFIXES.iter().any(|prefix| rest.starts_with(prefix))
             || OF_BUILD.contains(&rest)
@@ -50,12 +49,19 @@ fn unknown_of(
     let unknown = variables.filter(|(name, value)| is_unknown(name, value));
     let mut unknown: Vec<UnknownVariable> = unknown
         .map(|(name, _)| UnknownVariable {
-            similar: most_similar(&name, flags.iter().cloned().chain(setting_variables())),
+            // The settings of single queues are no candidates.
+            similar: most_similar(&name, flags.iter().cloned().chain(setting_variables()))
+                .filter(|_| !is_of_queue(&name)),
             name,
         })
         .collect();
     unknown.sort_by(|left, right| left.name.cmp(&right.name));
     unknown
+}
+
+fn is_of_queue(name: &str) -> bool {
+    let rest = name.strip_prefix(VARIABLE_PREFIX);
+    rest.is_some_and(|rest| rest.starts_with(&format!("QUEUES{SETTING_SEPARATOR}")))
 }
 
 /// Adds the variables that stand for flags of a command and of its subcommands.
@@ -113,6 +119,7 @@ mod tests {
         for (name, similar) in [
             ("LISTEN", "SERVER__LISTEN"),
             ("SERVER_LISTEN", "SERVER__LISTEN"),
+            ("SERVER__LITSEN", "SERVER__LISTEN"),
             ("STORE_PATH", "STORE__PATH"),
             ("LOG_LEVEL", "LOG__LEVEL"),
             ("ADRESS", "ADDRESS"),
@@ -125,6 +132,7 @@ mod tests {
             assert_eq!(unknown(&[name]), [expected]);
         }
         assert_eq!(unknown(&["XYZ"])[0].similar, None);
+        assert_eq!(unknown(&["QUEUES__MAIL__TABEL"])[0].similar, None);
     }
 
     #[test]
@@ -134,7 +142,10 @@ mod tests {
             "CONFIG",
             "KEY",
             "SERVER__LISTEN",
-            "SERVER__LITSEN",
+            "SERVER__TLS__KEY",
+            "AUTH__TOKENS_FILE",
+            "QUEUES__MAIL__TABLE",
+            "QUEUES__MAIL__BACKOFF__MAX",
             "TEST_MSSQL",
             "ITEM_KEY",
             "RUSTC",

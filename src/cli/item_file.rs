@@ -1,7 +1,8 @@
 //! Reader of files of items: CSV with the names of the columns in the first line, or one JSON object per line.
 
 use std::collections::HashSet;
-use std::io::{BufRead, Read};
+use std::io::{self, BufRead, Read};
+use std::iter;
 
 use lease_broker_proto as proto;
 use serde_json::Value as Json;
@@ -16,34 +17,102 @@ pub(crate) type Items =
 /// Reads CSV. An empty value leaves its column out.
 ///
 /// # Errors
-/// The first line cannot be read, or names a column twice.
+/// The first line cannot be read, ends inside quotes, or names a column twice.
 pub(crate) fn csv(input: impl Read + Send + 'static, name: &str) -> Result<Items, CommandError> {
     let name = name.to_owned();
-    let mut reader = csv::Reader::from_reader(input);
+    let cut_off = move |name: &str, line| {
+        CommandError::failed(format!(
+            "{name}:{line}: the file ends inside a quoted value; was it cut off?"
+        ))
+    };
+    let mut reader = csv::Reader::from_reader(QuoteReader::new(input));
     let columns = reader
         .headers()
         .map_err(|error| CommandError::failed(format!("{name}: {error}")))?
         .clone();
+    if reader.get_ref().ended_in_quotes() {
+        return Err(cut_off(&name, 1));
+    }
     let mut names = HashSet::new();
     if let Some(twice) = columns.iter().find(|column| !names.insert(*column)) {
         return Err(CommandError::failed(format!(
             "{name}: the first line has the column {twice:?} twice"
         )));
     }
-    let items = reader.into_records().map(move |record| {
+    let mut records = reader.into_records();
+    let records = iter::from_fn(move || {
+        let record = records.next()?;
+        Some((record, records.reader().get_ref().ended_in_quotes()))
+    });
+    let items = records.map(move |(record, ended_in_quotes)| {
         let record = record.map_err(|error| CommandError::failed(format!("{name}: {error}")))?;
         let line = record.position().map_or(0, csv::Position::line);
+        if ended_in_quotes {
+            return Err(cut_off(&name, line));
+        }
         let values = columns
             .iter()
             .zip(&record)
             .filter(|(_, value)| !value.is_empty());
         let item = proto::NewItem {
-            columns: columns_from_texts(values),
+            columns: columns_from_texts(values).map_err(CommandError::failed)?,
             ..proto::NewItem::default()
         };
         Ok((line, item))
     });
     Ok(Box::new(items))
+}
+
+/// Passes CSV on, and notes if it ends inside a quoted value. The CSV reader accepts that.
+struct QuoteReader<R> {
+    input: R,
+    place: Place,
+    is_at_end: bool,
+}
+
+/// The place between two bytes of CSV.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    ValueStart,
+    InValue,
+    InQuotes,
+    /// Behind a quote inside quotes. Another quote goes on with the value.
+    BehindQuote,
+}
+
+impl<R> QuoteReader<R> {
+    fn new(input: R) -> Self {
+        Self {
+            input,
+            place: Place::ValueStart,
+            is_at_end: false,
+        }
+    }
+
+    fn ended_in_quotes(&self) -> bool {
+        self.is_at_end && self.place == Place::InQuotes
+    }
+}
+
+impl<R: Read> Read for QuoteReader<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.input.read(buffer)?;
+        self.is_at_end = length == 0 && !buffer.is_empty();
+        for byte in &buffer[..length] {
+            self.place = match (self.place, byte) {
+                (Place::InQuotes, b'"') => Place::BehindQuote,
+                (Place::InQuotes, _) | (Place::ValueStart | Place::BehindQuote, b'"') => {
+                    Place::InQuotes
+                }
+                // A byte order mark can come before a quote.
+                (Place::ValueStart, 0xef | 0xbb | 0xbf) | (_, b',' | b'\n' | b'\r') => {
+                    Place::ValueStart
+                }
+                _ => Place::InValue,
+            };
+        }
+        Ok(length)
+    }
 }
 
 /// Reads JSON lines. Empty lines are skipped.
@@ -69,4 +138,46 @@ pub(crate) fn jsonl(input: impl BufRead + Send + 'static, name: &str) -> Items {
             Err(error) => Some(Err(error.with_context(format!("{name}:{line}")))),
         }
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the number of items, or the message of the first error.
+    fn read(text: &'static str) -> Result<usize, String> {
+        let items = csv(text.as_bytes(), "f.csv").and_then(|items| {
+            let items: Result<Vec<_>, CommandError> = items.collect();
+            items
+        });
+        items
+            .map(|items| items.len())
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn csv_that_ends_inside_quotes_is_refused_with_the_line() {
+        for (text, line) in [
+            ("a,b\n1,2\n3,\"x", 3),
+            ("a,b\n1,2\n3,\"x\"\"", 3),
+            ("a,b\n1,\"x\ny", 2),
+            ("a,\"b", 1),
+        ] {
+            let error = read(text).expect_err(text);
+            let place = format!("f.csv:{line}: the file ends inside a quoted value");
+            assert!(error.starts_with(&place), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn quotes_that_end_are_accepted() {
+        for text in [
+            "a,b\n1,2\n3,\"x\"",
+            "a,b\n1,2\n3,\"x\"\"\"",
+            "a,b\n1,2\n3,x\"y",
+            "\u{feff}\"a\",b\n1,\"x\ny\"\n3,\"\"\n",
+        ] {
+            assert_eq!(read(text), Ok(2), "{text:?}");
+        }
+    }
 }

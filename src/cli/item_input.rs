@@ -88,7 +88,7 @@ fn timestamp(text: &str) -> Result<prost_types::Timestamp, String> {
 /// Returns the columns that the flags `--set COLUMN=VALUE` give.
 ///
 /// # Errors
-/// Wrong usage: a flag without `=`.
+/// Wrong usage: a flag without `=`, or two for the same column.
 pub(super) fn columns_from_flags(
     flags: &[String],
 ) -> Result<BTreeMap<String, proto::ColumnValue>, CommandError> {
@@ -96,20 +96,27 @@ pub(super) fn columns_from_flags(
         text.split_once('=')
             .ok_or_else(|| CommandError::usage(format!("--set {text}: must be COLUMN=VALUE")))
     });
-    Ok(columns_from_texts(columns.collect::<Result<Vec<_>, _>>()?))
+    columns_from_texts(columns.collect::<Result<Vec<_>, _>>()?)
+        .map_err(|problem| CommandError::usage(format!("--set: {problem}")))
 }
 
 /// Creates columns from names and text values. The database converts each text to the type of its column.
+///
+/// # Errors
+/// A message that names a column that occurs twice.
 pub(super) fn columns_from_texts<'a>(
     columns: impl IntoIterator<Item = (&'a str, &'a str)>,
-) -> BTreeMap<String, proto::ColumnValue> {
+) -> Result<BTreeMap<String, proto::ColumnValue>, String> {
     let text = |text: &str| proto::ColumnValue {
         kind: Some(Kind::StringValue(text.to_owned())),
     };
-    let columns = columns.into_iter();
-    columns
-        .map(|(name, value)| (name.to_owned(), text(value)))
-        .collect()
+    let mut found = BTreeMap::new();
+    for (name, value) in columns {
+        if found.insert(name.to_owned(), text(value)).is_some() {
+            return Err(format!("the column {name:?} is given twice"));
+        }
+    }
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -137,6 +144,14 @@ mod tests {
             nanos: 500_000_000,
         };
         assert_eq!(kind("at"), Some(Kind::TimestampValue(moment)));
+    }
+
+    #[test]
+    fn column_that_is_given_twice_is_refused() {
+        let flags = ["a=1", "b=2", "a=3"].map(str::to_owned);
+        let error = columns_from_flags(&flags).expect_err("refused").to_string();
+        assert_eq!(error, "--set: the column \"a\" is given twice");
+        assert_eq!(columns_from_flags(&flags[..2]).expect("columns").len(), 2);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, stdin};
 
+use lease_broker_model::lease_id::can_be_id;
 use lease_broker_proto as proto;
 use serde_json::{Value as Json, json};
 
@@ -11,6 +12,9 @@ use super::CommandError;
 ///
 /// A line of standard input is a lease id or a JSON object with the field `lease_id`, as `claim --output json` prints it.
 /// Empty lines are ignored.
+///
+/// # Errors
+/// Exit code 64 for a text that is no lease id. The service would answer that the lease is lost.
 pub(super) fn read_lease_ids(given: Vec<String>) -> Result<Vec<String>, CommandError> {
     let mut ids = Vec::new();
     for id in given {
@@ -36,7 +40,10 @@ pub(super) fn read_lease_ids(given: Vec<String>) -> Result<Vec<String>, CommandE
             }
         }
     }
-    Ok(ids)
+    match ids.iter().find(|id| !can_be_id(id)) {
+        Some(wrong) => Err(CommandError::usage(format!("{wrong:?} is no lease id"))),
+        None => Ok(ids),
+    }
 }
 
 /// Returns heartbeat entries that extend the leases and nothing else.

@@ -1,9 +1,6 @@
 //! `token`: makes tokens for callers.
 
-use std::fs::OpenOptions;
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand};
@@ -11,6 +8,7 @@ use lease_broker_model::key::rfc3339;
 
 use super::CommandError;
 use super::output::print_line;
+use super::tokens_file::TokensFile;
 use crate::security::{Tokens, hash_of_token, new_token};
 
 /// Make tokens for workers, producers and operators
@@ -70,7 +68,8 @@ impl New {
             )));
         }
         if let Some(path) = &self.tokens_file {
-            append(path, &line).map_err(|error| {
+            let added = TokensFile::create(path).and_then(|mut file| file.append(&line));
+            added.map_err(|error| {
                 CommandError::io(format!("--tokens-file {}: {error}", path.display()))
             })?;
             print_line!("{token}");
@@ -92,23 +91,4 @@ fn end(valid_for: Duration) -> Result<String, CommandError> {
     let seconds =
         seconds.ok_or_else(|| CommandError::usage("--valid-for: the time is too long"))?;
     Ok(rfc3339(seconds, 0))
-}
-
-/// Adds a line to a file, which only its owner can read if it is new.
-fn append(path: &Path, line: &str) -> std::io::Result<()> {
-    let mut file = OpenOptions::new()
-        .read(true)
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .open(path)?;
-    let content = std::fs::read(path)?;
-    let separator = if content.last().is_some_and(|byte| *byte != b'\n') {
-        "\n"
-    } else {
-        ""
-    };
-    // One write, so that a service that reads the file at this moment does not see half a line.
-    file.write_all(format!("{separator}{line}\n").as_bytes())?;
-    file.sync_all()
 }

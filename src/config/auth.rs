@@ -218,6 +218,12 @@ impl Identity {
             "spiffe" => is_spiffe_pattern(pattern),
             _ => !pattern.is_empty(),
         };
+        if kind == "token" && looks_like_token(pattern) {
+            return Err(InvalidSetting::new(
+                key(kind),
+                "is a token itself; write the name that auth.tokens_file has for it, and make a new token, because this one can be read here",
+            ));
+        }
         if !is_valid {
             let reason = match kind {
                 "spiffe" => "must be spiffe://TRUST-DOMAIN/PATH; only the path can have *",
@@ -227,6 +233,13 @@ impl Identity {
         }
         Ok((kind, pattern))
     }
+}
+
+/// Returns whether a text has the form of a token that `lease-broker token new` makes.
+fn looks_like_token(text: &str) -> bool {
+    let is_of_token = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let random = text.strip_prefix("lb_");
+    random.is_some_and(|random| random.len() == 43 && random.bytes().all(is_of_token))
 }
 
 fn is_spiffe_pattern(pattern: &str) -> bool {

@@ -54,7 +54,10 @@ enum OnDeadConfig {
 
 /// The setting `rate`.
 #[derive(Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "{ items = 100, per = \"1s\" }, and burst if it is not items"
+)]
 pub(super) struct RateConfig {
     items: u32,
     #[serde(with = "duration")]

@@ -60,7 +60,10 @@ pub(super) struct QueueConfig {
 
 /// The setting `keep_for`.
 #[derive(Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "ages such as { completed = \"30d\", dead = \"never\", archive = \"never\" }"
+)]
 pub(super) struct KeepForConfig {
     #[serde(deserialize_with = "age")]
     pub(super) completed: Option<Duration>,
@@ -181,7 +184,10 @@ impl From<OrderPart> for OrderColumn {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "{ initial = \"1s\", factor = 2.0, max = \"10m\", jitter = 0.2 } or some of these"
+)]
 pub(super) struct BackoffConfig {
     #[serde(with = "duration")]
     pub(super) initial: Duration,

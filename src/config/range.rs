@@ -31,6 +31,16 @@ pub(super) fn check_between(
     }
 }
 
+/// Writes a duration as the configuration does: many days are not turned into years and months.
+fn shown(duration: Duration) -> String {
+    let days = duration.as_secs() / DAY.as_secs();
+    if days > 1 && duration == DAY * u32::try_from(days).unwrap_or(0) {
+        format!("{days}days")
+    } else {
+        humantime::format_duration(duration).to_string()
+    }
+}
+
 /// Refuses a duration that is not between `min` and `max`.
 pub(super) fn check_duration(
     key: impl Into<String>,
@@ -41,6 +51,6 @@ pub(super) fn check_duration(
     if (min..=max).contains(&value) {
         return Ok(());
     }
-    let [value, min, max] = [value, min, max].map(humantime::format_duration);
+    let [value, min, max] = [value, min, max].map(shown);
     Err(InvalidSetting::out_of_range(key, value, min, max))
 }

@@ -6,12 +6,14 @@
 
 use std::path::PathBuf;
 
+use serde_path_to_error::{Path, Segment};
 use toml::{Table, Value};
 
 use super::error::{ConfigError, InvalidSetting};
 use super::layer::{Flag, Layer};
 use super::locate::locate;
 use super::otel_variables;
+use super::plain_words::{UNKNOWN_FIELD, choices_of, in_plain_words, is_of_wrong_choice};
 use super::{Config, DEFAULT, Document, Settings};
 
 /// The sources of settings, besides the defaults. A later field takes precedence over an earlier one.
@@ -24,6 +26,16 @@ pub struct Sources {
     pub environment: Vec<(String, String)>,
     /// Settings that command-line flags give.
     pub flags: Vec<Flag>,
+}
+
+/// Returns whether an environment variable with a nested key is a setting.
+pub fn is_setting(variable: &str) -> bool {
+    let sources = Sources {
+        environment: vec![(variable.to_owned(), String::new())],
+        ..Sources::default()
+    };
+    let error = sources.load().err();
+    !error.is_some_and(|error| error.reason.starts_with(UNKNOWN_FIELD))
 }
 
 impl Sources {
@@ -72,13 +84,41 @@ impl Sources {
         apply_queue_defaults(&mut merged);
         let with_location = |invalid| locate(&layers, invalid);
         let settings = Settings(merged.clone());
-        let mut document: Document = serde_path_to_error::deserialize(Value::Table(merged))
-            .map_err(|error| InvalidSetting::new(error.path().to_string(), error.inner().message()))
-            .map_err(with_location)?;
+        let mut document = deserialize(merged).map_err(with_location)?;
         document.telemetry.otel_variables = otel_variables;
         let config = document.check().map_err(with_location)?;
         Ok(Config { settings, ..config })
     }
+}
+
+fn deserialize(merged: Table) -> Result<Document, InvalidSetting> {
+    let mut value = Value::Table(merged);
+    let error = match serde_path_to_error::deserialize(value.clone()) {
+        Ok(document) => return Ok(document),
+        Err(error) => error,
+    };
+    let message = error.inner().message();
+    let mut reason = in_plain_words(message);
+    if is_of_wrong_choice(message)
+        && let Some(chosen) = value_at(&mut value, error.path())
+    {
+        // The error of a text that is no choice names the choices.
+        *chosen = Value::String(String::new());
+        let choices = serde_path_to_error::deserialize::<_, Document>(value).err();
+        let choices = choices.and_then(|error| choices_of(error.inner().message()));
+        reason = choices.unwrap_or(reason);
+    }
+    Err(InvalidSetting::new(error.path().to_string(), reason))
+}
+
+/// Returns the setting at a path.
+fn value_at<'a>(value: &'a mut Value, path: &Path) -> Option<&'a mut Value> {
+    path.iter().try_fold(value, |value, part| match part {
+        Segment::Seq { index } => value.get_mut(*index),
+        Segment::Map { key } => value.get_mut(key),
+        // The variant of a choice, which is the value that has the path.
+        Segment::Enum { .. } | Segment::Unknown => Some(value),
+    })
 }
 
 /// Merges the settings of `upper` into `lower`. A setting of `upper` replaces the same setting of `lower`.

@@ -193,6 +193,16 @@ pub fn encode(
     (bytes.len() <= MAX_ID_BYTES).then(|| URL_SAFE_NO_PAD.encode(bytes))
 }
 
+/// Returns whether a text can be a lease id: it has the length and the characters of one.
+pub fn can_be_id(text: &str) -> bool {
+    bytes_of(text).is_some()
+}
+
+fn bytes_of(id: &str) -> Option<Vec<u8>> {
+    let has_length = (MIN_ID_CHARACTERS..=MAX_ID_CHARACTERS).contains(&id.len());
+    URL_SAFE_NO_PAD.decode(id).ok().filter(|_| has_length)
+}
+
 /// Decodes a lease id that `owner` has sent.
 ///
 /// # Errors
@@ -203,11 +213,7 @@ pub fn decode(
     owner: &LeaseOwner,
     id: &str,
 ) -> Result<LeaseId, InvalidLeaseId> {
-    if !(MIN_ID_CHARACTERS..=MAX_ID_CHARACTERS).contains(&id.len()) {
-        return Err(InvalidLeaseId::Unknown);
-    }
-    let bytes = URL_SAFE_NO_PAD.decode(id);
-    let bytes = bytes.map_err(|_| InvalidLeaseId::Unknown)?;
+    let bytes = bytes_of(id).ok_or(InvalidLeaseId::Unknown)?;
     match bytes.first() {
         // Only a newer build can check the tag of this id.
         Some(&version @ NEXT_VERSION..=MAX_VERSION) => Err(InvalidLeaseId::NewerVersion(version)),

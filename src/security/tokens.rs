@@ -101,7 +101,7 @@ impl Tokens {
 
 fn parse_line(line: &str) -> Result<Token, &'static str> {
     let mut parts = line.splitn(3, ':');
-    let (name, hash) = (parts.next().unwrap_or_default(), parts.next());
+    let (name, hash) = (parts.next().unwrap_or_default().trim_end(), parts.next());
     let hash = hash.ok_or("expected name:sha256 or name:sha256:time")?;
     if name.is_empty() {
         return Err("the name is empty");
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(token.len(), 46);
         assert_ne!(token, other);
         let text = format!(
-            "# tokens\n\nloader:{}\n loader:{}:2027-01-31T00:00:00Z\n",
+            "# tokens\n\nloader:{}\n loader :{}:2027-01-31T00:00:00Z\n",
             hash_of_token(&token),
             hash_of_token(&other).to_uppercase()
         );
@@ -139,6 +139,7 @@ mod tests {
         let found = |token: &str| tokens.find(token.as_bytes());
         assert_eq!(found(&token).expect("known").not_after, None);
         assert!(found(&other).expect("known").not_after.is_some());
+        assert_eq!(found(&other).expect("known").name, "loader");
         assert_eq!(found(&token[..45]), None);
         assert_eq!(found(""), None);
     }

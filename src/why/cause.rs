@@ -48,7 +48,10 @@ pub enum Cause {
     /// Another program has locked the row or the file.
     Locked(ForeignLock),
     /// No broker has announced itself lately.
-    NoBroker,
+    NoBroker {
+        /// Whether another program has locked the database, so that no broker can announce itself.
+        cannot_write: bool,
+    },
     /// Brokers run, and the queue is not among those that they serve.
     NotServed,
     /// Every broker that serves the queue will stop soon.
@@ -79,7 +82,7 @@ impl Cause {
             Self::Suspect => "suspect",
             Self::Changing => "changing",
             Self::Locked(_) => "locked",
-            Self::NoBroker => "no_broker",
+            Self::NoBroker { .. } => "no_broker",
             Self::NotServed => "not_served",
             Self::Draining => "draining",
             Self::BrokersUnknown => "brokers_unknown",
@@ -165,7 +168,10 @@ impl Cause {
                 "A transaction has held a lock on its row for a second, so claims skip it or wait: end the transaction of {}.",
                 describe_session(session)
             ),
-            Self::NoBroker => "No broker has announced itself to the database in the last 15 s, so no broker runs: start one with \
+            Self::NoBroker { cannot_write: true } => "No broker has announced itself to the database in the last 15 s. One may run all \
+                the same: while the file is locked, it cannot announce itself."
+                .to_owned(),
+            Self::NoBroker { cannot_write: false } => "No broker has announced itself to the database in the last 15 s, so no broker runs: start one with \
                 lease-broker serve."
                 .to_owned(),
             Self::NotServed => {
@@ -251,6 +257,13 @@ mod tests {
         let leased = sentence(Cause::Leased(0, Duration::from_secs(90)));
         let command = r"lease-broker cancel mail 'a '\''b'\''' --reason";
         assert!(leased.contains(command), "{leased}");
+    }
+
+    #[test]
+    fn locked_file_leaves_open_if_a_broker_runs() {
+        let sentence = |cannot_write| Cause::NoBroker { cannot_write }.sentence("mail", "1");
+        assert!(sentence(false).contains("so no broker runs"));
+        assert!(sentence(true).contains("may run all the same"));
     }
 
     #[test]

@@ -30,6 +30,10 @@ fn wrong_command_line_exits_64() {
         "enqueue work --file x.csv --batch 1001",
         "complete work",
         "list work --state gone",
+        "list work --limit 0",
+        "groups list work --limit 0",
+        "cancel work --owner= --yes",
+        "purge work --state dead --error= --yes",
         "completions tcsh",
     ] {
         fails(&workspace.run(wrong), 64, &["--help"]);
@@ -117,7 +121,7 @@ fn schema_commands_are_named_only_where_they_help() {
 }
 
 #[test]
-fn unknown_queue_exits_64_or_is_refused() {
+fn unknown_queue_exits_64() {
     let workspace = Workspace::serving();
     for command in [
         "list nowhere",
@@ -138,17 +142,25 @@ fn unknown_queue_exits_64_or_is_refused() {
     ] {
         fails(&workspace.store(command), 64, parts);
     }
-    // A client has no configuration. The service refuses the call.
-    fails(
-        &workspace.call("claim nowhere"),
-        1,
-        &["nowhere", "QUEUE_NOT_FOUND"],
-    );
+    for command in ["claim nowhere", "enqueue nowhere --set payload=a"] {
+        fails(
+            &workspace.call(command),
+            64,
+            &["nowhere", "QUEUE_NOT_FOUND"],
+        );
+    }
 }
 
 #[test]
 fn file_of_another_format_exits_74() {
     let workspace = Workspace::with(QUEUES);
+    std::fs::create_dir(workspace.path("folder")).expect("a folder");
+    for command in [
+        "stats --store folder",
+        "restore folder --config queues.toml --store q.db",
+    ] {
+        fails(&workspace.run(command), 74, &["folder", "is a folder"]);
+    }
     workspace.write("q.db", &"this is no database at all\n".repeat(100));
     for command in ["serve --listen 127.0.0.1:0", "stats", "schema plan"] {
         fails(
@@ -216,14 +228,15 @@ fn missing_service_exits_69_with_a_hint() {
     for command in [
         "claim work",
         "enqueue work --set payload=x",
-        "heartbeat work x",
-        "complete work x",
-        "fail work x",
-        "release work x",
+        "heartbeat work LEASE",
+        "complete work LEASE",
+        "fail work LEASE",
+        "release work LEASE",
         "stats",
         "pause work",
         "redrive work",
     ] {
+        let command = command.replace("LEASE", &"A".repeat(64));
         let failed = workspace.run(&format!("{command} --address {address} --timeout 300ms"));
         let nothing = format!("nothing listens on {address}");
         fails(&failed, 69, &[&nothing, "lease-broker serve"]);

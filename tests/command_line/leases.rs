@@ -123,8 +123,9 @@ fn cancel_takes_leases_away() {
 fn lost_lease_exits_1_and_others_are_settled() {
     let workspace = Workspace::serving();
     let id = workspace.lease();
+    let (lost, other) = ("A".repeat(64), "B".repeat(64));
     for command in ["heartbeat", "release"] {
-        let printed = workspace.call(&format!("{command} work nonsense"));
+        let printed = workspace.call(&format!("{command} work {lost}"));
         assert_eq!(printed.code, 1, "{printed:?}");
         assert!(
             printed.out.contains("\"outcome\":\"lease lost\""),
@@ -132,7 +133,7 @@ fn lost_lease_exits_1_and_others_are_settled() {
         );
         assert!(printed.err.contains("1 lease was lost"), "{printed:?}");
     }
-    let printed = workspace.call(&format!("complete work nonsense {id} x"));
+    let printed = workspace.call(&format!("complete work {lost} {id} {other}"));
     assert_eq!(printed.code, 1, "{printed:?}");
     assert!(printed.err.contains("2 leases were lost"), "{printed:?}");
     let state: i64 = database::query_value(&workspace.database(), "SELECT lease_state FROM work");
@@ -160,6 +161,20 @@ fn lease_ids_are_read_from_standard_input() {
     assert_eq!(done.len(), 3);
     let refused = workspace.call_with_input("complete work -", "{\"key\": \"1\"}");
     assert_eq!(refused.code, 64, "{refused:?}");
+}
+
+#[test]
+fn text_that_is_no_lease_id_exits_64_and_nothing_is_settled() {
+    let workspace = Workspace::serving();
+    let id = workspace.lease();
+    let input = format!("{id}\nlease_id,key\n");
+    for command in ["heartbeat", "complete", "fail", "release"] {
+        let refused = workspace.call_with_input(&format!("{command} work -"), &input);
+        assert_eq!(refused.code, 64, "{refused:?}");
+        let problem = "\"lease_id,key\" is no lease id";
+        assert!(refused.err.contains(problem), "{refused:?}");
+    }
+    workspace.call(&format!("complete work {id}")).json();
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::certificates::Authority;
 use crate::support::database::query_value;
-use crate::support::process::{CommandOutput, PROGRAM};
+use crate::support::process::{CommandOutput, PROGRAM, run};
 use crate::support::timeout::wait_until_blocking;
 
 /// The section of a service with TLS and two tokens.
@@ -317,6 +317,8 @@ fn new_token_is_printed_once_and_stored_as_a_hash() {
     let mode = std::fs::metadata(workspace.path("new-file")).expect("a file");
     assert_eq!(mode.permissions().mode() & 0o777, 0o600);
     fails(&workspace.run("token new a:b"), 64, &["the name"]);
+    let spaced = run(&workspace.path("."), &["token", "new", "a "]);
+    fails(&spaced, 64, &["a space at an end"]);
 }
 
 #[test]

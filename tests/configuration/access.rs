@@ -75,6 +75,14 @@ fn identities_that_cannot_be_used_are_refused() {
             "auth.identities[0].jwt_subject",
             "[auth.jwt]",
         ),
+        (
+            format!(
+                "[auth]\ntokens_file = 't'\n{one}token = 'lb_{}'",
+                "x".repeat(43)
+            ),
+            "auth.identities[0].token",
+            "is a token itself",
+        ),
         (format!("{one}dns = ''"), "auth.identities[0].dns", "empty"),
         (
             format!("{one}spiffe = 'prod/a'"),

@@ -222,6 +222,80 @@ fn setting_that_another_one_excludes_names_both_places() {
 }
 
 #[test]
+fn value_of_a_wrong_type_is_answered_with_those_that_are_allowed() {
+    for (text, key, line, reason) in [
+        (
+            "[server]\nplain_text = 5",
+            "server.plain_text",
+            2,
+            "expected `loopback` or `anywhere`",
+        ),
+        (
+            "[store]\nkind = [1]",
+            "store.kind",
+            2,
+            "expected `sqlite` or `mssql`",
+        ),
+        (
+            "[telemetry]\nexport = [1]",
+            "telemetry.export[0]",
+            1,
+            "expected `traces` or `metrics`",
+        ),
+        (
+            "[queues.a]\non_complete = 5",
+            "queues.a.on_complete",
+            2,
+            "expected one of `keep`, `delete`, `archive`, `recur`",
+        ),
+        (
+            "[queues.a]\non_complete = { recur = '1s', archive = 'x' }",
+            "queues.a.on_complete",
+            2,
+            "expected one of `keep`, `delete`, `archive`, `recur`",
+        ),
+        (
+            "[queues.a]\nrate = 5",
+            "queues.a.rate",
+            2,
+            "invalid type: integer `5`, expected { items = 100, per = \"1s\" }, and burst if it is not items",
+        ),
+        (
+            "[queues.a]\nkeep_for = '30d'",
+            "queues.a.keep_for",
+            2,
+            "expected ages such as { completed = \"30d\", dead = \"never\", archive = \"never\" }",
+        ),
+        (
+            "[server]\ntls = 5",
+            "server.tls",
+            2,
+            "expected a section of settings",
+        ),
+        (
+            "[server]\nhandshakes_per_second = 0",
+            "server.handshakes_per_second",
+            2,
+            "expected a whole number from 1 to 4294967295",
+        ),
+        (
+            "[limits]\nmax_items = -1",
+            "limits.max_items",
+            2,
+            "expected a whole number from 0",
+        ),
+        (
+            "[queues.a]\nmanaged_columns = { b = 'text' }\nkeep_for.completed = '30s'",
+            "queues.a.keep_for.completed",
+            3,
+            "30s is not between 1m and 10000days",
+        ),
+    ] {
+        assert_rejected(text, key, line, reason);
+    }
+}
+
+#[test]
 fn number_that_is_too_large_is_explained() {
     let error = from_file("[limits]\nmax_items = 99999999999999999999").expect_err("too large");
     assert_eq!(location(&error), "given.toml:2");

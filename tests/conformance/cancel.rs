@@ -11,7 +11,7 @@ use crate::harness::Harness;
 use crate::harness::fixture::{Broker, Fixture, HOUR, MINUTE, fail, item_table, queue, text};
 use crate::harness::table::{Kind, Table};
 
-fn because(reason: &str) -> Cancellation {
+pub(crate) fn because(reason: &str) -> Cancellation {
     Cancellation {
         delay: Duration::ZERO,
         dead_letter: false,
@@ -21,7 +21,7 @@ fn because(reason: &str) -> Cancellation {
 }
 
 /// Cancels the leases that the rows with these keys have.
-async fn cancel(broker: &Broker, keys: &[&str], how: Cancellation) -> Vec<Cancelled> {
+pub(crate) async fn cancel(broker: &Broker, keys: &[&str], how: Cancellation) -> Vec<Cancelled> {
     let leases: Vec<_> = keys.iter().map(|key| (*key, None)).collect();
     cancel_leases(broker, &leases, how).await
 }

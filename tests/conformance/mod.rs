@@ -4,7 +4,7 @@
 //! implement the harness and add one line at the end of this file.
 
 mod adoption;
-mod cancel;
+pub(crate) mod cancel;
 mod checkpoints;
 mod claim;
 mod claim_bytes;
@@ -39,7 +39,7 @@ mod pause;
 mod pause_race;
 mod paused_groups;
 mod policies;
-mod purge;
+pub(crate) mod purge;
 mod refused_settlement;
 mod release_claims;
 mod removal;

@@ -13,7 +13,12 @@ use crate::harness::fixture::{Broker, Fixture, HOUR, MINUTE, complete, fail, que
 use crate::harness::table::{Kind, Table};
 
 /// Walks through the whole table with steps of `limit` rows. Returns the number of old items and of steps.
-async fn walk(broker: &Broker, keep_for: KeepFor, limit: usize, delete: bool) -> (usize, usize) {
+pub(crate) async fn walk(
+    broker: &Broker,
+    keep_for: KeepFor,
+    limit: usize,
+    delete: bool,
+) -> (usize, usize) {
     let (mut old, mut steps, mut after) = (0, 0, None);
     loop {
         let step = PurgeStep {
@@ -33,7 +38,7 @@ async fn walk(broker: &Broker, keep_for: KeepFor, limit: usize, delete: bool) ->
     }
 }
 
-fn completed(age: Duration) -> KeepFor {
+pub(crate) fn completed(age: Duration) -> KeepFor {
     KeepFor {
         completed: Some(age),
         ..KeepFor::default()

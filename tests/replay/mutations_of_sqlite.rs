@@ -37,8 +37,8 @@ fn claims() -> Vec<Mutation> {
         change(
             Claim,
             "lease_row",
-            "{lease_attempt} + 1",
-            "{lease_attempt} + 0",
+            "CAST({lease_attempt} AS INTEGER) + 1",
+            "CAST({lease_attempt} AS INTEGER) + 0",
         ),
         // The tokens of an earlier epoch are given again.
         change(Claim, "lease_row", "?10", "0 * ?10"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::QueueSpec;
-use lease_broker_store::sqlite::{SqliteStore, system_clock};
+use lease_broker_store::sqlite::{SqliteStore, back_up, restore, system_clock};
 use lease_broker_store::{Applied, Store, StoreError};
 use lease_broker_value::Value;
 
@@ -61,6 +61,23 @@ async fn full_disk_loses_nothing_and_the_store_recovers() {
     let lease = &items[0].lease;
     assert_eq!(broker.complete(lease).await, Some(State::Completed));
     assert_eq!(broker.store.probe().await, Ok(()));
+}
+
+#[tokio::test]
+async fn restore_names_the_file_for_which_there_is_no_space() {
+    let Some(disk) = SmallDisk::mount("1m") else {
+        skipped("full disk: this machine does not permit mounting a small file system");
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let [queue, backup] = ["queue.db", "backup.db"].map(|name| folder.path().join(name));
+    let broker = open(&queue).expect("open");
+    let big = new_item(&[("payload", Value::Bytes(vec![1; 2_000_000]))]);
+    broker.enqueue(big).await;
+    back_up(&queue, &backup).expect("a backup");
+    let error = restore(&disk.path().join("queue.db"), &backup, &[managed()]);
+    let error = error.expect_err("no space").to_string();
+    assert!(error.contains("queue.db-unfinished: no space"), "{error}");
 }
 
 #[test]

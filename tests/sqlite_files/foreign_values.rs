@@ -3,11 +3,15 @@
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::queue::QueueSpec;
-use lease_broker_store::{FoundItem, GroupSearch, ItemFilter, ItemSearch, SearchPosition};
+use lease_broker_store::{
+    Cancelled, FoundItem, GroupSearch, ItemFilter, ItemSearch, SearchPosition, Settled,
+};
 
+use crate::conformance::cancel::{because, cancel};
 use crate::conformance::groups::{PARALLEL, STRICT, groups};
+use crate::conformance::purge::{completed, walk};
 use crate::harness::Harness as _;
-use crate::harness::fixture::{Fixture, HOUR, fail, keys, queue};
+use crate::harness::fixture::{Fixture, HOUR, MINUTE, about, complete, fail, keys, queue};
 use crate::harness::sqlite::SqliteHarness;
 
 /// Expressions of every class of values, in the order of the database. Some have the same text.
@@ -261,4 +265,95 @@ async fn row_with_a_strange_state_is_left_out_of_the_counts() {
     let stats = fixture.store.exact_stats(fixture.queue).await;
     assert_eq!(stats.expect("counts").count, [2, 0, 0, 0, 0]);
     assert_eq!(fixture.counts().await, [2, 0, 0, 0, 0]);
+}
+
+#[tokio::test]
+async fn due_time_that_is_no_integer_does_not_stop_the_reaper() {
+    let fixture = Fixture::<SqliteHarness>::items(4).await;
+    let connection = fixture.harness.connect();
+    fixture.claim_for(2, MINUTE).await;
+    let due = connection
+        .query_row("SELECT lease_due_time FROM item WHERE id = 1", [], |row| {
+            row.get::<_, i64>(0)
+        })
+        .expect("a time");
+    connection
+        .execute_batch(&format!(
+            "UPDATE item SET lease_state = 2, lease_due_time = {due} + 7200000.5 WHERE id = 3;
+            UPDATE item SET lease_state = 2, lease_due_time = 'soon' WHERE id = 4"
+        ))
+        .expect("changed");
+    fixture.advance(HOUR).await;
+    let reaped = fixture.reap(10).await;
+    assert_eq!(reaped.expired.len(), 2);
+    let next = reaped.next_due.expect("a time");
+    assert!(about(next, HOUR + MINUTE), "{next:?}");
+    fixture.advance(next).await;
+    assert_eq!(fixture.reap(10).await.promoted, 1);
+    assert_eq!(fixture.counts().await, [3, 0, 1, 0, 0]);
+}
+
+#[tokio::test]
+async fn counters_with_a_fraction_are_counted_on() {
+    let fixture = Fixture::<SqliteHarness>::items(2).await;
+    let connection = fixture.harness.connect();
+    connection
+        .execute_batch("UPDATE item SET lease_fence = 7.5, lease_attempt = 1.5 WHERE id = 1")
+        .expect("changed");
+    let claimed = fixture.claim(2).await;
+    assert_eq!(keys(&claimed), ["1", "2"]);
+    assert_eq!((claimed[0].lease.fence, claimed[0].lease.attempt), (8, 2));
+}
+
+#[tokio::test]
+async fn pages_have_rows_whose_times_are_no_integers() {
+    let fixture = Fixture::<SqliteHarness>::items(6).await;
+    let connection = fixture.harness.connect();
+    for (state, time) in [
+        (State::Dead, "lease_state_time"),
+        (State::Delayed, "lease_due_time"),
+    ] {
+        let code = state.code();
+        connection
+            .execute_batch(&format!(
+                "UPDATE item SET lease_state = {code}, {time} = 1000 + id;
+                UPDATE item SET {time} = 1000.5 WHERE id IN (2, 3);
+                UPDATE item SET {time} = 'x' WHERE id IN (1, 4)"
+            ))
+            .expect("changed");
+        let found = pages(&fixture, state).await;
+        let found: Vec<String> = found
+            .iter()
+            .map(|item| item.listed.key.to_string())
+            .collect();
+        assert_eq!(found, ["2", "3", "5", "6", "1", "4"], "{state:?}");
+    }
+}
+
+#[tokio::test]
+async fn settlement_and_cancellation_of_a_row_whose_state_is_a_text_find_no_lease() {
+    let fixture = Fixture::<SqliteHarness>::items(1).await;
+    let item = fixture.one().await;
+    let connection = fixture.harness.connect();
+    connection
+        .execute_batch("UPDATE item SET lease_state = 'x'")
+        .expect("changed");
+    let settled = fixture.outcome(&item.lease, complete()).await;
+    assert!(matches!(settled, Settled::Lost), "{settled:?}");
+    let cancelled = cancel(&fixture, &["1"], because("stuck")).await;
+    assert!(matches!(cancelled[..], [Cancelled::NoRow]), "{cancelled:?}");
+}
+
+#[tokio::test]
+async fn retention_goes_on_behind_a_time_with_a_fraction() {
+    let fixture = Fixture::<SqliteHarness>::with(3, |spec| spec.completed_index = true).await;
+    for item in fixture.claim(3).await {
+        fixture.complete(&item.lease).await;
+    }
+    let connection = fixture.harness.connect();
+    connection
+        .execute_batch("UPDATE item SET lease_state_time = 1000.5 WHERE id < 3")
+        .expect("changed");
+    fixture.advance(2 * HOUR).await;
+    assert_eq!(walk(&fixture, completed(HOUR), 1, true).await, (3, 3));
 }

@@ -224,14 +224,44 @@ impl From<StoredValue> for Value {
 /// The form of a [`SearchPosition`] in the database and in page tokens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct StoredPlace {
-    pub(super) time: Option<i64>,
+    pub(super) time: Option<StoredTime>,
     pub(super) key: StoredKey,
+}
+
+/// The form of the time of a [`SearchPosition`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum StoredTime {
+    Millis(i64),
+    /// Another program wrote a value of another kind.
+    Foreign(StoredKey),
+}
+
+impl StoredTime {
+    fn new(time: &Value) -> Self {
+        match time {
+            Value::Int(millis) => Self::Millis(*millis),
+            other => Self::Foreign(StoredKey::new(&Key([other.clone()].into()))),
+        }
+    }
+
+    /// # Errors
+    /// The reason why it is no time.
+    pub(super) fn read(&self) -> Result<Value, String> {
+        match self {
+            Self::Millis(millis) => Ok(Value::Int(*millis)),
+            Self::Foreign(value) => match &*value.decode()?.0 {
+                [value] => Ok(value.clone()),
+                _ => Err("a row has one time".to_owned()),
+            },
+        }
+    }
 }
 
 impl From<&SearchPosition> for StoredPlace {
     fn from(position: &SearchPosition) -> Self {
         Self {
-            time: position.time,
+            time: position.time.as_ref().map(StoredTime::new),
             key: StoredKey::new(&position.key),
         }
     }
@@ -255,16 +285,21 @@ impl StoredKey {
         &self,
         parse: impl FnOnce(&str) -> Result<Key, String>,
     ) -> Result<Key, String> {
-        let bytes = BASE64URL_NOPAD.decode(self.0.as_bytes()).ok();
-        let keys = bytes.and_then(|bytes| read_keys(&bytes));
-        let [key] = <[Key; 1]>::try_from(keys.unwrap_or_default())
-            .map_err(|_| format!("{:?} is not the place of a row", self.0))?;
+        let key = self.decode()?;
         let parsed = parse(&key.to_string())?;
         if parsed.0.len() == key.0.len() {
             Ok(key)
         } else {
             Err(format!("{key} is no key"))
         }
+    }
+
+    fn decode(&self) -> Result<Key, String> {
+        let bytes = BASE64URL_NOPAD.decode(self.0.as_bytes()).ok();
+        let keys = bytes.and_then(|bytes| read_keys(&bytes));
+        let [key] = <[Key; 1]>::try_from(keys.unwrap_or_default())
+            .map_err(|_| format!("{:?} is not the place of a row", self.0))?;
+        Ok(key)
     }
 }
 
@@ -308,15 +343,16 @@ mod tests {
             Value::Double(f64::INFINITY),
             Value::Decimal("ff61".to_owned()),
         ] {
-            let key = Key([value].into());
+            let key = Key([value.clone()].into());
             let place = StoredPlace::from(&SearchPosition {
-                time: Some(7),
+                time: Some(value.clone()),
                 key: key.clone(),
             });
             let json = serde_json::to_string(&place).expect("JSON");
             let read: StoredPlace = serde_json::from_str(&json).expect("a place");
             let parse = |text: &str| Ok(Key([Value::Text(text.to_owned())].into()));
-            assert_eq!((read.time, read.key.read(parse)), (Some(7), Ok(key)));
+            let time = read.time.map(|time| time.read());
+            assert_eq!((time, read.key.read(parse)), (Some(Ok(value)), Ok(key)));
         }
         let key = StoredKey::new(&Key([Value::Int(1), Value::Int(2)].into()));
         assert!(key.read(|_| Ok(Key([Value::Int(1)].into()))).is_err());

@@ -9,7 +9,7 @@ use lease_broker_store::{
     SearchPosition,
 };
 
-use super::definition::{ItemSelection, StoredPlace};
+use super::definition::{ItemSelection, StoredPlace, StoredTime};
 use super::{Operator, filter_error, page_token};
 use crate::broker::error::Error;
 
@@ -175,7 +175,7 @@ impl Operator {
         place: &StoredPlace,
     ) -> Result<SearchPosition, String> {
         let key = place.key.read(|text| self.inspect.parse_key(queue, text))?;
-        let time = place.time;
+        let time = place.time.as_ref().map(StoredTime::read).transpose()?;
         Ok(SearchPosition { time, key })
     }
 }

@@ -22,7 +22,7 @@ pub(super) async fn purge(
             "--state archive: the service has no rpc for the archive; open the database with --config or --store",
         ));
     };
-    if !keys.is_empty() || !args.has_only_before() {
+    if !keys.is_empty() || !args.has_only_before()? {
         return Err(CommandError::usage(
             "--state archive: only --before selects rows of the archive, and it cannot be combined with keys, --limit, --rate or \
              other filters",

@@ -72,12 +72,15 @@ impl ChangeArgs {
     }
 
     /// Returns whether the items are selected by `--before` only.
-    pub(super) fn has_only_before(&self) -> bool {
+    ///
+    /// # Errors
+    /// Exit code 64.
+    pub(super) fn has_only_before(&self) -> Result<bool, CommandError> {
         let filter = proto::ItemFilter {
             state_before: None,
-            ..self.filter.filter(&[])
+            ..self.filter.filter(&[])?
         };
-        self.has_no_bounds() && filter == proto::ItemFilter::default()
+        Ok(self.has_no_bounds() && filter == proto::ItemFilter::default())
     }
 }
 
@@ -123,22 +126,22 @@ impl Change<'_> {
         ChangeKind::of_request(&self.action)
     }
 
-    fn request(&self, dry_run: bool) -> proto::StartOperationRequest {
+    fn request(&self, dry_run: bool) -> Result<proto::StartOperationRequest, CommandError> {
         let request_id = if dry_run {
             String::new()
         } else {
             Uuid::new_v4().to_string()
         };
-        proto::StartOperationRequest {
+        Ok(proto::StartOperationRequest {
             queue: self.queue.clone(),
-            filter: Some(self.args.filter.filter(self.keys)),
+            filter: Some(self.args.filter.filter(self.keys)?),
             action: Some(self.action),
             limit: self.args.limit.unwrap_or(0),
             max_per_second: self.args.rate.unwrap_or(0),
             dry_run,
             request_id,
             reason: self.reason.clone(),
-        }
+        })
     }
 
     /// Returns whether the items are only counted.
@@ -151,7 +154,7 @@ impl Change<'_> {
     /// # Errors
     /// Exit code 64.
     pub(super) fn refuse_flags_of_operations(&self) -> Result<(), CommandError> {
-        let has_filter = self.args.filter.filter(&[]) != proto::ItemFilter::default();
+        let has_filter = self.args.filter.filter(&[])? != proto::ItemFilter::default();
         if self.args.has_no_bounds() && !has_filter {
             return Ok(());
         }
@@ -178,7 +181,7 @@ impl Change<'_> {
             None => admin.runs_operations() || stderr().is_terminal(),
         };
         let count = self.confirm(&admin, waits).await?;
-        let started = admin.start_operation(self.request(false)).await?;
+        let started = admin.start_operation(self.request(false)?).await?;
         let started = started.operation.unwrap_or_default();
         let id = &started.operation_id;
         if !waits {
@@ -203,7 +206,7 @@ impl Change<'_> {
 
     /// Counts the items.
     async fn count(&self, admin: &Admin) -> Result<Count, CommandError> {
-        let counted = admin.start_operation(self.request(true)).await?;
+        let counted = admin.start_operation(self.request(true)?).await?;
         Ok(Count {
             matched: counted.matched,
             at_least: counted.at_least,

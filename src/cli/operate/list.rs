@@ -67,7 +67,7 @@ impl List {
         let request = proto::ListItemsRequest {
             queue,
             state: ItemState::from(self.state).into(),
-            filter: Some(self.filter.filter(&[])),
+            filter: Some(self.filter.filter(&[])?),
             page_size: 0,
             page_token: String::new(),
             newest_first: self.newest,

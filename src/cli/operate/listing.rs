@@ -17,10 +17,10 @@ pub(super) enum Limit {
 pub(super) fn parse_limit(text: &str) -> Result<Limit, String> {
     match text {
         "all" => Ok(Limit::All),
-        number => number
-            .parse()
-            .map(Limit::Items)
-            .map_err(|_| "must be a number or all".to_owned()),
+        number => match number.parse() {
+            Ok(items @ 1..) => Ok(Limit::Items(items)),
+            _ => Err("must be a number from 1, or all".to_owned()),
+        },
     }
 }
 

@@ -48,8 +48,8 @@ pub struct ItemSearch {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SearchPosition {
     /// The time that sorts the row: that of the last change of state for dead items, the due time for leased and delayed ones.
-    /// `None`: the search is in the order of the key, or the row has no time.
-    pub time: Option<i64>,
+    /// `None`: the search is in the order of the key, or the row has no time. `SQLite` can have any value here that another program wrote.
+    pub time: Option<Value>,
     /// The key of the row.
     pub key: Key,
 }

@@ -42,7 +42,10 @@ impl<'a> SearchParameters<'a> {
         let int = |number| i32::try_from(number).unwrap_or(i32::MAX);
         let text = |time: Option<i64>| time.map(sql_time).unwrap_or_default();
         let filter = &search.filter;
-        let time = search.after.as_ref().and_then(|after| after.time);
+        let time = match search.after.as_ref().and_then(|after| after.time.as_ref()) {
+            Some(Value::Int(time)) => Some(*time),
+            _ => None,
+        };
         Self {
             limit: int(search.limit),
             max_examined: int(search.max_examined),
@@ -205,7 +208,7 @@ impl QueueStatements {
             Some(_) => decode::optional_time(row, first + 3)?,
         };
         Ok(SearchPosition {
-            time,
+            time: time.map(Value::Int),
             key: self.read_key(row, 2)?,
         })
     }

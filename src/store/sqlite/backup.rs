@@ -140,7 +140,12 @@ fn copy(from: &Path, to: &mut Connection) -> Result<(), StoreError> {
     // If another program begins to use the file, all pages are copied again.
     let mut source = ReadConnection::open(from)?;
     let copied = source.read(|source| copy_pages(source, &mut target.borrow_mut()));
-    copied.map_err(|error| in_file(from, error))?;
+    copied.map_err(|error| {
+        // Only the copy is written.
+        let is_full = matches!(&error, StoreError::Unavailable(outage) if outage.cause == OutageCause::NoSpace);
+        let written = to.path().filter(|_| is_full).map(Path::new);
+        in_file(written.unwrap_or(from), error)
+    })?;
     let problem: String = to.pragma_query_value(None, "integrity_check", |row| row.get(0))?;
     if problem == "ok" {
         return Ok(());

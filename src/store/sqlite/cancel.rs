@@ -7,6 +7,7 @@ use super::error::rejection;
 use super::held_lease::HELD_COLUMNS;
 use super::queue_statements::QueueStatements;
 use super::runs::{self, Run};
+use super::soft_lock_value::integer;
 use super::statement::{bind, bind_key};
 use super::types::ColumnType;
 use super::writer::WriteContext;
@@ -36,9 +37,12 @@ pub(super) fn cancel(
             bind_key(&mut read_item, key)?;
             let mut rows = read_item.raw_query();
             if let Some(row) = rows.next()? {
-                let code = row.get(queue.key_len + HELD_COLUMNS)?;
-                let state = State::from_code(code)
-                    .ok_or_else(|| StoreError::Bug(format!("no state has the number {code}")))?;
+                let code = integer(row, queue.key_len + HELD_COLUMNS)?;
+                let Some(state) = code.and_then(State::from_code) else {
+                    // Another program wrote a value that is no state. The row is no item.
+                    cancelled.results.push(Cancelled::NoRow);
+                    continue;
+                };
                 let mut ended = queue.read_ended(row, now, state)?;
                 if not_after.is_some_and(|time| ended.claim_time > time) {
                     cancelled.results.push(Cancelled::NotHeld(state));

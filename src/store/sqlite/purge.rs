@@ -5,6 +5,7 @@ use std::time::Duration;
 use lease_broker_model::key::Key;
 use lease_broker_model::millis::{duration_between, millis_rounded_up};
 use rusqlite::Connection;
+use rusqlite::types::{Value as SqlValue, ValueRef};
 use uuid::Uuid;
 
 use super::error::rejection;
@@ -47,7 +48,12 @@ pub(super) fn visit(
         bind_key(&mut statement, &position.key)?;
     }
     let after = step.after.as_ref();
-    let time = after.and_then(|position| position.state_time.as_ref()?.parse::<i64>().ok());
+    let time = after.and_then(|position| position.state_time.as_deref());
+    // The digits of an integer are not those of a `Value::Double`, which has a point or an exponent.
+    let time = time.and_then(|time| {
+        let integer = time.parse().map(SqlValue::Integer);
+        integer.or_else(|_| time.parse().map(SqlValue::Real)).ok()
+    });
     let limit = i64::try_from(step.limit).unwrap_or(i64::MAX);
     bind(
         &mut statement,
@@ -64,7 +70,11 @@ pub(super) fn visit(
             old.push(key.clone());
         }
         let state_time = if has_time {
-            Some(row.get::<_, i64>(queue.key_len + 1)?.to_string())
+            match row.get_ref(queue.key_len + 1)? {
+                // Another program wrote it.
+                ValueRef::Real(time) => Some(format!("{time:?}")),
+                time => time.as_i64().ok().map(|time| time.to_string()),
+            }
         } else {
             None
         };

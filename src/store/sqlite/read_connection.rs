@@ -34,6 +34,12 @@ pub(super) struct ReadConnection {
 impl ReadConnection {
     /// Opens the file for reads only.
     pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
+        if path.is_dir() {
+            let path = path.display();
+            return Err(StoreError::Io(format!(
+                "{path}: is a folder, and no database file"
+            )));
+        }
         match FileStamp::of_unused(path) {
             Some(stamp) => Ok(Self {
                 connection: open_alone(path, &uri(path))?,

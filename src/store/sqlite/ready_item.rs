@@ -8,7 +8,7 @@ use rusqlite::Row;
 use super::clock::lease_expiry;
 use super::column_value::read_column;
 use super::queue_statements::QueueStatements;
-use super::soft_lock_value::{attempts, text};
+use super::soft_lock_value::{attempts, integer, text};
 use crate::contract::next_fence;
 use crate::{ClaimCall, ClaimedItem, StoreError};
 
@@ -104,10 +104,11 @@ pub(super) fn read_leased(
     let lease = LeaseRef {
         key: queue.read_key(row)?,
         token: call.token,
-        fence: row.get(first + 1)?,
+        fence: integer(row, first + 1)?.unwrap_or(0),
         attempt: attempts(row, first + 2)?,
     };
-    read_item(queue, lease, row.get(first)?, row, now)
+    let expire_time = integer(row, first)?.unwrap_or(now);
+    read_item(queue, lease, expire_time, row, now)
 }
 
 /// Reads the trace context, the checkpoint and the data columns of a row, for an item with this lease.

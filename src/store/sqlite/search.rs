@@ -6,10 +6,11 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::millis::duration_between;
 use lease_broker_model::queue::Order;
+use lease_broker_value::Value;
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, Row};
 
-use super::column_value::{read_column, store};
+use super::column_value::{Stored, read, read_column, store};
 use super::queue_statements::QueueStatements;
 use super::soft_lock_value::{attempts, integer, text};
 use super::statement::{bind, bind_key};
@@ -84,7 +85,8 @@ pub(super) fn find_items(
     if let Some(after) = &search.after {
         bind_key(&mut statement, &after.key)?;
     }
-    let time = search.after.as_ref().and_then(|after| after.time);
+    let time = search.after.as_ref().and_then(|after| after.time.as_ref());
+    let time = time.map(Stored::new);
     let max_examined = i64::try_from(search.max_examined).unwrap_or(i64::MAX);
     bind(
         &mut statement,
@@ -120,9 +122,9 @@ pub(super) fn find_items(
         }
         if is_full {
             let first = queue.key_len;
-            let time: Option<i64> = row.get(if sorts_by_due { first + 3 } else { first + 2 })?;
+            let time = read(row.get_ref(if sorts_by_due { first + 3 } else { first + 2 })?);
             found.end = Some(SearchPosition {
-                time: time.filter(|_| has_time),
+                time: (has_time && time != Value::Null).then_some(time),
                 key: queue.read_key(row)?,
             });
             break;

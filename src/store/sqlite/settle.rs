@@ -9,7 +9,7 @@ use rusqlite::types::Null;
 use super::enqueue::{self, ItemError};
 use super::queue_statements::{QueueStatements, Statements};
 use super::runs::{self, Run};
-use super::soft_lock_value::text;
+use super::soft_lock_value::{integer, text};
 use super::statement::{LastStatement, Token, bind, bind_key, borrowed};
 use super::writer::{WriteContext, execute};
 use super::written_columns::FIRST_COLUMN_PARAMETER;
@@ -287,11 +287,11 @@ impl Settler<'_> {
             return Ok(ending.without_row());
         };
         let has_ended: Option<bool> = row.get(0)?;
-        let code: Option<i64> = row.get(1)?;
-        let (Some(true), Some(state)) = (has_ended, code.and_then(State::from_code)) else {
+        let state = integer(row, 1)?.and_then(State::from_code);
+        let (Some(true), Some(state)) = (has_ended, state) else {
             return Ok(Settled::Lost);
         };
-        let attempts: i64 = row.get(2)?;
+        let attempts = integer(row, 2)?.unwrap_or(0);
         let was_released: bool = row.get(3)?;
         Ok(ending.after_end(state, attempts, !was_released))
     }

@@ -325,7 +325,7 @@ impl ProfiledQueue {
         let positions = times.into_iter().zip(keys);
         let positions = positions.map(|(time, key)| {
             Some(SearchPosition {
-                time: Some(time),
+                time: Some(Value::Int(time)),
                 key,
             })
         });

@@ -170,8 +170,8 @@ fn operator_batches(queue: &QueueStatements) -> Vec<(&'static str, String)> {
         limit: 1,
         max_examined: 1,
     };
-    let position = |time| SearchPosition {
-        time,
+    let position = |time: Option<i64>| SearchPosition {
+        time: time.map(Value::Int),
         key: Key(queue.key.iter().map(|_| Value::Int(1)).collect()),
     };
     let page = |search: &ItemSearch| queue.render_search(search, &[]);
