@@ -36,8 +36,11 @@ func NewClient(address string, options ...Option) (*Client, error) {
 	return &Client{transport, caller}, nil
 }
 
-// Close closes the connection.
-func (c *Client) Close() { c.transport.close() }
+// Close closes the connection. Calls that run, and later ones, return a *CallError.
+func (c *Client) Close() {
+	c.caller.closed.Store(true)
+	c.transport.close()
+}
 
 // EnqueueOption sets an option of the rows of one Enqueue.
 type EnqueueOption func(*enqueueOptions)

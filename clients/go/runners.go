@@ -62,8 +62,8 @@ func (r *runners) work(run *run) {
 	}
 }
 
-// errGoexit stays if a handler, or a method of its error, ends the goroutine.
-var errGoexit = errors.New("the handler called runtime.Goexit")
+// errGoexit stays if a function of the program, or a method of its error, ends the goroutine.
+var errGoexit = errors.New("runtime.Goexit was called")
 
 // errStranger fails all items of a batch whose handler has named something else. Otherwise the item that it meant would be completed.
 var errStranger = errors.New("the handler named something that is no item of the batch: use the pointers that it was called with")

@@ -563,6 +563,85 @@ func TestTokenThatCannotBeReadIsReadAgain(t *testing.T) {
 	}
 }
 
+func TestTokenSourceThatDoesNotReturnEndsWithItsCall(t *testing.T) {
+	broker := startScripted(t)
+	blocked := make(chan struct{})
+	t.Cleanup(func() { close(blocked) })
+	asked := make(chan struct{}, 100)
+	source := func(context.Context, bool) (string, error) {
+		asked <- struct{}{}
+		<-blocked
+		return "known", nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	if err := broker.client(t, leasebroker.Token(source)).Wake(ctx, "work"); err == nil {
+		t.Error("Wake returns nil")
+	}
+	<-asked
+	worker, _ := broker.work(t, func(context.Context, *item) (*result, error) { return nil, nil }, leasebroker.Token(source))
+	<-asked
+	begun := time.Now()
+	if err := worker.Stop(0); err != nil || time.Since(begun) > 10*time.Second {
+		t.Errorf("Stop returns %v after %s", err, time.Since(begun))
+	}
+}
+
+func TestClosedClientEndsItsCalls(t *testing.T) {
+	broker := startScripted(t)
+	sent, returned := make(chan struct{}), make(chan error)
+	broker.wake = func(ctx context.Context, _ int) error {
+		close(sent)
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	client := broker.client(t)
+	go func() { returned <- client.Wake(context.Background(), "work") }()
+	<-sent
+	begun := time.Now()
+	client.Close()
+	for applied, err := range map[string]error{
+		"unknown": <-returned,
+		"no":      func() error { _, err := client.Enqueue(context.Background(), "work", payloads(1)); return err }(),
+	} {
+		var closed *leasebroker.CallError
+		if !errors.As(err, &closed) || closed.Code != codes.FailedPrecondition || closed.Applied != applied || closed.Temporary {
+			t.Errorf("%s: %+v", applied, err)
+		}
+	}
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("the calls end after %s", took)
+	}
+}
+
+func TestStopInAnObserverEnds(t *testing.T) {
+	broker := startScripted(t)
+	broker.complete = applied
+	returned := make(chan error, 1)
+	var worker *leasebroker.Worker
+	worker, err := leasebroker.NewWorker(broker.address, "work",
+		func(context.Context, *item) (*result, error) { return nil, nil },
+		leasebroker.OnEvent(func(event leasebroker.Event) {
+			if event.Name == leasebroker.EventCompleted {
+				returned <- worker.Stop(0)
+			}
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-returned:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("Stop has not returned after 30 s")
+	}
+}
+
 func TestGraceWithoutAnEndStillSettles(t *testing.T) {
 	for _, grace := range []time.Duration{math.MaxInt64, -time.Hour} {
 		broker := startScripted(t)
