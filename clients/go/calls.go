@@ -33,6 +33,7 @@ const (
 // The values of CallError.Applied.
 const (
 	appliedNo      = "no"
+	appliedPartly  = "partly"
 	appliedUnknown = "unknown"
 )
 

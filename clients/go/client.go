@@ -59,8 +59,8 @@ func TraceParent(text string) EnqueueOption { return func(o *enqueueOptions) { o
 // Enqueue adds rows and returns their keys in order. Rows beyond the first 1,000, or beyond 3 MiB, are sent by further
 // calls. Each call adds its rows once, even if it is sent again.
 //
-// If the broker refuses a row, the rows of that call are not added. The keys that are returned with the error are those of
-// earlier calls.
+// If the value of a row cannot be sent, no row is added. If the broker refuses a row, the rows of that call are not added. The keys
+// that are returned with the error are those of earlier calls.
 func (c *Client) Enqueue(ctx context.Context, queue string, rows []Row, options ...EnqueueOption) ([]string, error) {
 	var chosen enqueueOptions
 	for _, option := range options {
@@ -86,11 +86,11 @@ func (c *Client) Enqueue(ctx context.Context, queue string, rows []Row, options 
 		request := &pb.EnqueueRequest{Queue: queue, Items: items[:count], RequestId: newRequestID()}
 		answer, err := call(ctx, c.caller, "Enqueue", c.transport.client.Enqueue, request, clientCall(ctx))
 		if err != nil {
-			return keys, err
+			return keys, afterRows(err, len(keys))
 		}
 		results := answer.message.GetResults()
 		if failure := checkCount(len(results), count); failure != nil {
-			return keys, failure.error("Enqueue")
+			return keys, afterRows(failure.error("Enqueue"), len(keys))
 		}
 		for _, result := range results {
 			keys = append(keys, result.GetKey())

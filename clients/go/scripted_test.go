@@ -41,7 +41,8 @@ type scriptedBroker struct {
 	address  string
 	timeLeft time.Duration
 
-	wake func(ctx context.Context, call int) error
+	wake    func(ctx context.Context, call int) error
+	enqueue func(call int) error
 	// claim returns the error of a claim before the one that gets the lease.
 	claim     func(request *pb.ClaimBatchRequest) error
 	complete  func(ctx context.Context, call int, request *pb.CompleteRequest) (*pb.CompleteResponse, error)
@@ -63,6 +64,13 @@ func (s *scriptedBroker) count(rpc string) int {
 
 func (s *scriptedBroker) Wake(ctx context.Context, _ *pb.WakeRequest) (*pb.WakeResponse, error) {
 	return &pb.WakeResponse{}, s.wake(ctx, s.count("Wake"))
+}
+
+func (s *scriptedBroker) Enqueue(_ context.Context, request *pb.EnqueueRequest) (*pb.EnqueueResponse, error) {
+	if err := s.enqueue(s.count("Enqueue")); err != nil {
+		return nil, err
+	}
+	return &pb.EnqueueResponse{Results: slices.Repeat([]*pb.EnqueueResult{{Key: "1"}}, len(request.Items))}, nil
 }
 
 func (s *scriptedBroker) ClaimBatch(ctx context.Context, request *pb.ClaimBatchRequest) (*pb.ClaimBatchResponse, error) {
@@ -231,6 +239,41 @@ func TestErrorSaysWhetherACallWasApplied(t *testing.T) {
 		err := broker.client(t).Wake(context.Background(), "work")
 		if !errors.As(err, &refused) || refused.Applied != test.applied {
 			t.Errorf("%s: %+v", name, err)
+		}
+	}
+}
+
+func TestErrorAfterTheFirstRowsSaysThatTheyWereAdded(t *testing.T) {
+	info := &errdetails.ErrorInfo{Domain: "leasebroker", Reason: "INVALID_FIELD", Metadata: map[string]string{"applied": "no"}}
+	field := &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: "items[200].delay"}}}
+	invalid, err := status.New(codes.InvalidArgument, "items[200].delay: no").WithDetails(info, field)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		err     error
+		applied string
+		message string
+	}{
+		"refused row": {invalid.Err(), "partly", "items[1200].delay: no; the first 1000 rows were added"},
+		"unknown":     {withApplied(codes.Internal, "INTERNAL", "unknown"), "unknown", "no; the first 1000 rows were added"},
+		"limit":       {withApplied(codes.ResourceExhausted, "OVERLOADED", "no"), "partly", "no; the first 1000 rows were added"},
+	} {
+		broker := startScripted(t)
+		broker.enqueue = func(call int) error {
+			if call == 1 {
+				return nil
+			}
+			return test.err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+		keys, err := broker.client(t).Enqueue(ctx, "work", make([]leasebroker.Row, 1_500))
+		cancel()
+		var refused *leasebroker.CallError
+		if !errors.As(err, &refused) || len(keys) != 1_000 || refused.Applied != test.applied || refused.Message != test.message || refused.Temporary {
+			t.Errorf("%s: %d keys, %+v", name, len(keys), err)
+		} else if name == "refused row" && !slices.Equal(refused.Fields, []string{"items[1200].delay"}) {
+			t.Errorf("the fields are %v", refused.Fields)
 		}
 	}
 }
