@@ -9,7 +9,7 @@ import { type Duration, milliseconds, now } from "./clock.js";
 import { type Credentials, plaintext, Token, type TokenSource } from "./credentials.js";
 import { afterRows, LeaseBrokerError } from "./errors.js";
 import { newItem } from "./item.js";
-import { MAX_ITEMS_PER_CALL } from "./options.js";
+import { DEFAULT_LOGGER, MAX_ITEMS_PER_CALL } from "./options.js";
 import { loadTracing } from "./tracing.js";
 import { rpcs, Transport } from "./transport.js";
 import { EnqueueRequestSchema, type NewItem, NewItemSchema, WakeRequestSchema } from "./v1.js";
@@ -45,7 +45,9 @@ export class Client implements Disposable {
   /** Creates a client. `address` is as for a `Worker`. */
   constructor(address: string | readonly string[], options: ClientOptions = {}) {
     this.#timeout = milliseconds("timeout", options.timeout ?? "60s");
-    this.#transport = new Transport(address, options.credentials ?? plaintext());
+    this.#transport = new Transport(address, options.credentials ?? plaintext(), (text) => {
+      DEFAULT_LOGGER.warn(text);
+    });
     this.#caller = new Caller(this.#transport, options.token === undefined ? null : new Token(options.token));
   }
 
