@@ -65,7 +65,7 @@ class Client:
             try:
                 keys += self._enqueue(queue, part)
             except LeaseBrokerError as error:
-                error.after_rows(keys)
+                error._after_rows(keys)
                 raise
         return keys
 

@@ -49,7 +49,7 @@ class LeaseBrokerError(Exception):
         self.temporary = temporary
         self.keys: list[str] = []
 
-    def after_rows(self, keys: list[str]) -> None:
+    def _after_rows(self, keys: list[str]) -> None:
         """Makes the error of a call that of an `enqueue` whose earlier calls have added rows with these keys."""
         if not keys:
             return
