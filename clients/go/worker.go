@@ -209,7 +209,7 @@ func (w *Worker) stop(grace time.Duration) {
 	})
 	limit := grace + cancelGrace + settleGrace
 	// A second more, in which settlements that are given up are reported.
-	until := time.Now().Add(limit + time.Second)
+	until := time.Now().Add(limit).Add(time.Second)
 	settleEnd := time.AfterFunc(limit, func() { w.settles.cancel() })
 	defer settleEnd.Stop()
 	w.polls.cancel()
