@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -32,6 +33,7 @@ const (
 // The values of CallError.Applied.
 const (
 	appliedNo      = "no"
+	appliedPartly  = "partly"
 	appliedUnknown = "unknown"
 )
 
@@ -45,6 +47,8 @@ type caller struct {
 	onAttempt func(*failure)
 	onRetry   func(retry)
 	silence   silence
+	// closed is true if the program has closed the client.
+	closed atomic.Bool
 }
 
 // retry is a request that is about to be sent again.
@@ -95,6 +99,10 @@ func call[Request proto.Message, Response any](
 	backoff, fresh, applied := minBackoff, false, appliedNo
 	result := answer[Response]{firstSentAt: time.Now()}
 	for {
+		if c.closed.Load() {
+			failure := &failure{code: codes.FailedPrecondition, message: "the client is closed", applied: applied}
+			return result, failure.error(rpc)
+		}
 		result.attempts++
 		result.sentAt = time.Now()
 		timeout := options.attemptTimeout
@@ -117,6 +125,9 @@ func call[Request proto.Message, Response any](
 			failure.applied = appliedUnknown
 		}
 		applied = failure.applied
+		if c.closed.Load() {
+			continue
+		}
 		var wait time.Duration
 		switch {
 		case failure.code == codes.Unauthenticated && !failure.asksToWait() && c.token != nil && !fresh:
@@ -176,16 +187,11 @@ func attempt[Request proto.Message, Response any](
 }
 
 // readToken returns the token without the white space around it. The text of a refusal does not contain the token.
-func (c *caller) readToken(ctx context.Context, fresh bool) (_ string, result *failure) {
+func (c *caller) readToken(ctx context.Context, fresh bool) (string, *failure) {
 	unreadable := func(cause any) *failure {
 		return &failure{code: codes.Unavailable, message: fmt.Sprintf("the token cannot be read: %v", cause), applied: appliedNo}
 	}
-	defer func() {
-		if value := recover(); value != nil {
-			result = unreadable(value)
-		}
-	}()
-	token, err := c.token(ctx, fresh)
+	token, err := c.token.ask(ctx, fresh)
 	if err != nil {
 		// Its file is being replaced, or an identity service is away.
 		return "", unreadable(err)

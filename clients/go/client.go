@@ -36,8 +36,11 @@ func NewClient(address string, options ...Option) (*Client, error) {
 	return &Client{transport, caller}, nil
 }
 
-// Close closes the connection.
-func (c *Client) Close() { c.transport.close() }
+// Close closes the connection. Calls that run, and later ones, return a *CallError.
+func (c *Client) Close() {
+	c.caller.closed.Store(true)
+	c.transport.close()
+}
 
 // EnqueueOption sets an option of the rows of one Enqueue.
 type EnqueueOption func(*enqueueOptions)
@@ -56,8 +59,8 @@ func TraceParent(text string) EnqueueOption { return func(o *enqueueOptions) { o
 // Enqueue adds rows and returns their keys in order. Rows beyond the first 1,000, or beyond 3 MiB, are sent by further
 // calls. Each call adds its rows once, even if it is sent again.
 //
-// If the broker refuses a row, the rows of that call are not added. The keys that are returned with the error are those of
-// earlier calls.
+// If the value of a row cannot be sent, no row is added. If the broker refuses a row, the rows of that call are not added. The keys
+// that are returned with the error are those of earlier calls.
 func (c *Client) Enqueue(ctx context.Context, queue string, rows []Row, options ...EnqueueOption) ([]string, error) {
 	var chosen enqueueOptions
 	for _, option := range options {
@@ -83,11 +86,11 @@ func (c *Client) Enqueue(ctx context.Context, queue string, rows []Row, options 
 		request := &pb.EnqueueRequest{Queue: queue, Items: items[:count], RequestId: newRequestID()}
 		answer, err := call(ctx, c.caller, "Enqueue", c.transport.client.Enqueue, request, clientCall(ctx))
 		if err != nil {
-			return keys, err
+			return keys, afterRows(err, len(keys))
 		}
 		results := answer.message.GetResults()
 		if failure := checkCount(len(results), count); failure != nil {
-			return keys, failure.error("Enqueue")
+			return keys, afterRows(failure.error("Enqueue"), len(keys))
 		}
 		for _, result := range results {
 			keys = append(keys, result.GetKey())

@@ -154,8 +154,34 @@ func isLoopback(address string) bool {
 }
 
 // TokenSource returns the bearer token of a call. `fresh` is true if the broker has refused the token before. If it returns an error,
-// the call waits and tries again, as it does while no broker answers. White space around the token is removed.
+// the call waits and tries again, as it does while no broker answers. White space around the token is removed. It should return when its
+// context ends. Otherwise the call goes on without it, and asks again.
 type TokenSource func(ctx context.Context, fresh bool) (string, error)
+
+// ask calls the source in a goroutine of its own, because it may not return: a file can be on a file system that does not answer.
+func (s TokenSource) ask(ctx context.Context, fresh bool) (string, error) {
+	type answer struct {
+		token string
+		err   error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		given := answer{err: errGoexit}
+		defer func() {
+			if value := recover(); value != nil {
+				given.err = fmt.Errorf("%v", value)
+			}
+			answers <- given
+		}()
+		given.token, given.err = s(ctx, fresh)
+	}()
+	select {
+	case given := <-answers:
+		return given.token, given.err
+	case <-ctx.Done():
+		return "", fmt.Errorf("its source has not returned: %w", ctx.Err())
+	}
+}
 
 // TokenText is a token that never changes.
 func TokenText(token string) TokenSource {

@@ -5,7 +5,9 @@ package leasebroker
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -38,7 +40,8 @@ type CallError struct {
 	Message string
 	// Fields are the paths of the request's fields that the broker refused.
 	Fields []string
-	// Applied is "no" if the call has changed nothing and will change nothing, and "unknown" if it may have been applied.
+	// Applied is "no" if the call has changed nothing and will change nothing, and "unknown" if it may have been applied. It is
+	// "partly" if Enqueue has added the rows whose keys it returns, and will not add the others.
 	Applied string
 	// Temporary is true if the same call can succeed later: only the time for retries is over.
 	Temporary bool
@@ -46,6 +49,35 @@ type CallError struct {
 
 func (e *CallError) Error() string {
 	return e.RPC + ": " + (&failure{code: e.Code, reason: e.Reason, message: e.Message}).text()
+}
+
+// afterRows makes the error of a call that of an Enqueue whose earlier calls have added rows.
+func afterRows(err error, rows int) error {
+	var failed *CallError
+	if rows == 0 || !errors.As(err, &failed) {
+		return err
+	}
+	failed.Message = fmt.Sprintf("%s; the first %d rows were added", shiftIndex(failed.Message, rows), rows)
+	for i, field := range failed.Fields {
+		failed.Fields[i] = shiftIndex(field, rows)
+	}
+	if failed.Applied == appliedNo {
+		failed.Applied = appliedPartly
+	} else {
+		failed.Applied = appliedUnknown
+	}
+	failed.Temporary = false // The same rows again would add the first ones twice.
+	return failed
+}
+
+var indexOfItem = regexp.MustCompile(`^items\[(\d+)\]`)
+
+// shiftIndex adds the number of earlier rows to the index at the beginning of a field's path.
+func shiftIndex(text string, rows int) string {
+	return indexOfItem.ReplaceAllStringFunc(text, func(item string) string {
+		index, _ := strconv.Atoi(indexOfItem.FindStringSubmatch(item)[1])
+		return fmt.Sprintf("items[%d]", index+rows)
+	})
 }
 
 // refusesRequest is true if the broker refused the request for what it contains.

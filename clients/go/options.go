@@ -88,7 +88,8 @@ func Credentials(security Security) Option { return func(o *options) { o.credent
 // Token is the source of a bearer token, which every call carries. Default: none.
 func Token(source TokenSource) Option { return func(o *options) { o.token = source } }
 
-// OnEvent is called with every event, in the goroutine in which it happens. It must not block. Default: none.
+// OnEvent is called with every event, in the goroutine in which it happens. It must not block, nor call Stop, which would wait for
+// it. Default: none.
 func OnEvent(observer func(Event)) Option { return func(o *options) { o.onEvent = observer } }
 
 // Use surrounds the handler with these functions. The first one is the outermost. Default: none.

@@ -14,7 +14,8 @@ import (
 type Handler func(ctx context.Context, item *Item) (*Result, error)
 
 // BatchHandler works on up to a batch of items. Without an error all are completed, with the results of the map, which can
-// be nil. A BatchError fails some items. Any other error ends all items as it would end one.
+// be nil. A BatchError fails some items. A key that is no item of the batch fails all of them. Any other error ends all items as it would
+// end one.
 type BatchHandler func(ctx context.Context, items []*Item) (map[*Item]*Result, error)
 
 // Middleware surrounds handlers: it returns a handler that does something before and after it calls `next`. A worker that was made by
@@ -61,22 +62,31 @@ func (r *runners) work(run *run) {
 	}
 }
 
-// errGoexit stays if a handler ends its goroutine.
-var errGoexit = errors.New("the handler called runtime.Goexit")
+// errGoexit stays if a function of the program, or a method of its error, ends the goroutine.
+var errGoexit = errors.New("runtime.Goexit was called")
+
+// errStranger fails all items of a batch whose handler has named something else. Otherwise the item that it meant would be completed.
+var errStranger = errors.New("the handler named something that is no item of the batch: use the pointers that it was called with")
 
 // runHandler runs the handler of a run and passes the endings of its items to the state.
 func runHandler(state *state, handler BatchHandler, run *run) {
 	var results map[*Item]*Result
 	err := errGoexit
 	defer func() {
+		endings := make([]*ending, len(run.leases))
+		for i, lease := range run.leases {
+			endings[i] = failed(lease, errorText(errGoexit))
+		}
+		defer func() {
+			logFailures(state, endings)
+			state.update(func() { state.end(run, endings) })
+			run.cancel(nil)
+		}()
 		if value := recover(); value != nil {
 			logPanic(state, run.leases[0], value)
 			err = &panicError{value}
 		}
-		endings := endingsOf(state, run, results, err)
-		logFailures(state, endings)
-		state.update(func() { state.end(run, endings) })
-		run.cancel(nil)
+		endings = endingsOf(state, run, results, err)
 	}()
 	results, err = handler(run.ctx, run.items())
 }
@@ -101,11 +111,33 @@ func endingsOf(state *state, run *run, results map[*Item]*Result, err error) []*
 	state.mu.Lock()
 	cause := run.cause
 	state.mu.Unlock()
+	if namesStranger(run, results, err) {
+		results, err = nil, errStranger
+	}
 	endings := make([]*ending, len(run.leases))
 	for i, lease := range run.leases {
 		endings[i] = endingIn(state, lease, results, err, cause)
 	}
 	return endings
+}
+
+// namesStranger is true if the results or the BatchError of a handler have a key that is no item of the run.
+func namesStranger(run *run, results map[*Item]*Result, err error) bool {
+	defer func() { _ = recover() }() // A method of the error panics: endingIn fails the items.
+	failures := BatchError(nil)
+	if err != nil && !errors.As(err, &failures) {
+		return false
+	}
+	strangers := len(results) + len(failures)
+	for _, item := range run.items() {
+		if _, named := results[item]; named {
+			strangers--
+		}
+		if _, named := failures[item]; named {
+			strangers--
+		}
+	}
+	return strangers > 0
 }
 
 // endingIn returns the ending of one item of a run. The methods of the handler's error can panic too. Then only this item fails.

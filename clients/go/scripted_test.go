@@ -41,7 +41,8 @@ type scriptedBroker struct {
 	address  string
 	timeLeft time.Duration
 
-	wake func(ctx context.Context, call int) error
+	wake    func(ctx context.Context, call int) error
+	enqueue func(call int) error
 	// claim returns the error of a claim before the one that gets the lease.
 	claim     func(request *pb.ClaimBatchRequest) error
 	complete  func(ctx context.Context, call int, request *pb.CompleteRequest) (*pb.CompleteResponse, error)
@@ -63,6 +64,13 @@ func (s *scriptedBroker) count(rpc string) int {
 
 func (s *scriptedBroker) Wake(ctx context.Context, _ *pb.WakeRequest) (*pb.WakeResponse, error) {
 	return &pb.WakeResponse{}, s.wake(ctx, s.count("Wake"))
+}
+
+func (s *scriptedBroker) Enqueue(_ context.Context, request *pb.EnqueueRequest) (*pb.EnqueueResponse, error) {
+	if err := s.enqueue(s.count("Enqueue")); err != nil {
+		return nil, err
+	}
+	return &pb.EnqueueResponse{Results: slices.Repeat([]*pb.EnqueueResult{{Key: "1"}}, len(request.Items))}, nil
 }
 
 func (s *scriptedBroker) ClaimBatch(ctx context.Context, request *pb.ClaimBatchRequest) (*pb.ClaimBatchResponse, error) {
@@ -231,6 +239,41 @@ func TestErrorSaysWhetherACallWasApplied(t *testing.T) {
 		err := broker.client(t).Wake(context.Background(), "work")
 		if !errors.As(err, &refused) || refused.Applied != test.applied {
 			t.Errorf("%s: %+v", name, err)
+		}
+	}
+}
+
+func TestErrorAfterTheFirstRowsSaysThatTheyWereAdded(t *testing.T) {
+	info := &errdetails.ErrorInfo{Domain: "leasebroker", Reason: "INVALID_FIELD", Metadata: map[string]string{"applied": "no"}}
+	field := &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: "items[200].delay"}}}
+	invalid, err := status.New(codes.InvalidArgument, "items[200].delay: no").WithDetails(info, field)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		err     error
+		applied string
+		message string
+	}{
+		"refused row": {invalid.Err(), "partly", "items[1200].delay: no; the first 1000 rows were added"},
+		"unknown":     {withApplied(codes.Internal, "INTERNAL", "unknown"), "unknown", "no; the first 1000 rows were added"},
+		"limit":       {withApplied(codes.ResourceExhausted, "OVERLOADED", "no"), "partly", "no; the first 1000 rows were added"},
+	} {
+		broker := startScripted(t)
+		broker.enqueue = func(call int) error {
+			if call == 1 {
+				return nil
+			}
+			return test.err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+		keys, err := broker.client(t).Enqueue(ctx, "work", make([]leasebroker.Row, 1_500))
+		cancel()
+		var refused *leasebroker.CallError
+		if !errors.As(err, &refused) || len(keys) != 1_000 || refused.Applied != test.applied || refused.Message != test.message || refused.Temporary {
+			t.Errorf("%s: %d keys, %+v", name, len(keys), err)
+		} else if name == "refused row" && !slices.Equal(refused.Fields, []string{"items[1200].delay"}) {
+			t.Errorf("the fields are %v", refused.Fields)
 		}
 	}
 }
@@ -560,6 +603,85 @@ func TestTokenThatCannotBeReadIsReadAgain(t *testing.T) {
 	retry := events.find(leasebroker.EventRetry)
 	if retry.Code != "Unavailable" || retry.Error != "the token cannot be read: the identity service is away" || retry.Wait < 50*time.Millisecond {
 		t.Errorf("%+v", retry)
+	}
+}
+
+func TestTokenSourceThatDoesNotReturnEndsWithItsCall(t *testing.T) {
+	broker := startScripted(t)
+	blocked := make(chan struct{})
+	t.Cleanup(func() { close(blocked) })
+	asked := make(chan struct{}, 100)
+	source := func(context.Context, bool) (string, error) {
+		asked <- struct{}{}
+		<-blocked
+		return "known", nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	if err := broker.client(t, leasebroker.Token(source)).Wake(ctx, "work"); err == nil {
+		t.Error("Wake returns nil")
+	}
+	<-asked
+	worker, _ := broker.work(t, func(context.Context, *item) (*result, error) { return nil, nil }, leasebroker.Token(source))
+	<-asked
+	begun := time.Now()
+	if err := worker.Stop(0); err != nil || time.Since(begun) > 10*time.Second {
+		t.Errorf("Stop returns %v after %s", err, time.Since(begun))
+	}
+}
+
+func TestClosedClientEndsItsCalls(t *testing.T) {
+	broker := startScripted(t)
+	sent, returned := make(chan struct{}), make(chan error)
+	broker.wake = func(ctx context.Context, _ int) error {
+		close(sent)
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	client := broker.client(t)
+	go func() { returned <- client.Wake(context.Background(), "work") }()
+	<-sent
+	begun := time.Now()
+	client.Close()
+	for applied, err := range map[string]error{
+		"unknown": <-returned,
+		"no":      func() error { _, err := client.Enqueue(context.Background(), "work", payloads(1)); return err }(),
+	} {
+		var closed *leasebroker.CallError
+		if !errors.As(err, &closed) || closed.Code != codes.FailedPrecondition || closed.Applied != applied || closed.Temporary {
+			t.Errorf("%s: %+v", applied, err)
+		}
+	}
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("the calls end after %s", took)
+	}
+}
+
+func TestStopInAnObserverEnds(t *testing.T) {
+	broker := startScripted(t)
+	broker.complete = applied
+	returned := make(chan error, 1)
+	var worker *leasebroker.Worker
+	worker, err := leasebroker.NewWorker(broker.address, "work",
+		func(context.Context, *item) (*result, error) { return nil, nil },
+		leasebroker.OnEvent(func(event leasebroker.Event) {
+			if event.Name == leasebroker.EventCompleted {
+				returned <- worker.Stop(0)
+			}
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-returned:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("Stop has not returned after 30 s")
 	}
 }
 

@@ -58,6 +58,19 @@ func (r *routine) start(run func(context.Context)) {
 	r.group.Go(func() { run(r.ctx) })
 }
 
+// wait waits until all of them have ended, or until a moment: an observer that does not return keeps them.
+func (r *routine) wait(until time.Time) {
+	ended := make(chan struct{})
+	go func() {
+		r.group.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(time.Until(until)):
+	}
+}
+
 // NewWorker makes a worker that calls the handler with one item. It connects when it starts.
 //
 // The address is host:port, dns:///host:port, or several addresses with commas between them.
@@ -194,10 +207,13 @@ func (w *Worker) stop(grace time.Duration) {
 		w.state.takesItems = false
 		w.state.slotsFree.Broadcast()
 	})
-	settleEnd := time.AfterFunc(grace+cancelGrace+settleGrace, func() { w.settles.cancel() })
+	limit := grace + cancelGrace + settleGrace
+	// A second more, in which settlements that are given up are reported.
+	until := time.Now().Add(limit).Add(time.Second)
+	settleEnd := time.AfterFunc(limit, func() { w.settles.cancel() })
 	defer settleEnd.Stop()
 	w.polls.cancel()
-	w.polls.group.Wait()
+	w.polls.wait(until)
 	released := make(chan struct{})
 	go func() {
 		defer close(released)
@@ -213,9 +229,9 @@ func (w *Worker) stop(grace time.Duration) {
 		w.state.settledAll = true
 		w.state.endingsReady.Signal()
 	})
-	w.settles.group.Wait()
+	w.settles.wait(until)
 	w.keeps.cancel()
-	w.keeps.group.Wait()
+	w.keeps.wait(until)
 	<-released
 	w.poller.releaseAbandoned(context.Background(), true)
 	w.settles.cancel()

@@ -198,6 +198,61 @@ func TestBatchErrorFailsTheNamedItems(t *testing.T) {
 	}
 }
 
+func TestStrangerInTheAnswerOfAHandlerFailsTheBatch(t *testing.T) {
+	for name, answer := range map[string]func(stranger *item) (map[*item]*result, error){
+		"error": func(stranger *item) (map[*item]*result, error) {
+			return nil, leasebroker.BatchError{stranger: errors.New("no")}
+		},
+		"nil":    func(*item) (map[*item]*result, error) { return nil, leasebroker.BatchError{nil: errors.New("no")} },
+		"result": func(stranger *item) (map[*item]*result, error) { return map[*item]*result{stranger: nil}, nil },
+	} {
+		b := newBroker(t)
+		b.enqueue("work", payloads(3)...)
+		events := newWatcher(t)
+		worker, err := leasebroker.NewBatchWorker(b.address, "work", 3,
+			func(_ context.Context, items []*item) (map[*item]*result, error) {
+				copied := *items[0]
+				return answer(&copied)
+			}, events.option())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := worker.Start(); err != nil {
+			t.Fatal(err)
+		}
+		events.wait(leasebroker.EventFailed, 3)
+		if text := events.find(leasebroker.EventFailed).Error; !strings.Contains(text, "is no item of the batch") {
+			t.Errorf("%s: the error is %q", name, text)
+		}
+		if err := worker.Stop(time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// exiting is an error whose text ends the goroutine.
+type exiting struct{}
+
+func (exiting) Error() string { runtime.Goexit(); return "" }
+
+func TestErrorThatEndsItsGoroutineFailsTheItem(t *testing.T) {
+	b := newBroker(t)
+	b.enqueue("work", payloads(2)...)
+	var calls atomic.Int32
+	_, events := b.work(func(context.Context, *item) (*result, error) {
+		if calls.Add(1) == 1 {
+			return nil, exiting{}
+		}
+		panic(exiting{})
+	})
+	events.wait(leasebroker.EventFailed, 2)
+	for _, row := range b.rows("work", "delayed") {
+		if !strings.Contains(row.Error, "runtime.Goexit") {
+			t.Errorf("%+v", row)
+		}
+	}
+}
+
 // explosive is an error whose text cannot be read.
 type explosive struct{}
 

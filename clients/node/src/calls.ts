@@ -91,6 +91,7 @@ export class Caller {
     const firstSentAt = now();
     for (let attempt = 1; ; attempt++) {
       if (signal?.aborted) throw new Aborted();
+      if (this.transport.isClosed) throw new LeaseBrokerError(rpc.name, "FAILED_PRECONDITION", null, "the client is closed", null, applied);
       const sentAt = now();
       const timeout = Math.max(Math.min(attemptTimeout, until() - sentAt), 1);
       const result = await this.#attempt(rpc, request, timeout, freshToken, signal);

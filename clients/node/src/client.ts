@@ -7,8 +7,9 @@ import { create, type DescMessage, type DescMethodUnary, type MessageShape, toBi
 import { Caller, checkCount } from "./calls.js";
 import { type Duration, milliseconds, now } from "./clock.js";
 import { type Credentials, plaintext, Token, type TokenSource } from "./credentials.js";
+import { afterRows, LeaseBrokerError } from "./errors.js";
 import { newItem } from "./item.js";
-import { MAX_ITEMS_PER_CALL } from "./options.js";
+import { DEFAULT_LOGGER, MAX_ITEMS_PER_CALL } from "./options.js";
 import { loadTracing } from "./tracing.js";
 import { rpcs, Transport } from "./transport.js";
 import { EnqueueRequestSchema, type NewItem, NewItemSchema, WakeRequestSchema } from "./v1.js";
@@ -44,33 +45,29 @@ export class Client implements Disposable {
   /** Creates a client. `address` is as for a `Worker`. */
   constructor(address: string | readonly string[], options: ClientOptions = {}) {
     this.#timeout = milliseconds("timeout", options.timeout ?? "60s");
-    this.#transport = new Transport(address, options.credentials ?? plaintext());
+    this.#transport = new Transport(address, options.credentials ?? plaintext(), (text) => {
+      DEFAULT_LOGGER.warn(text);
+    });
     this.#caller = new Caller(this.#transport, options.token === undefined ? null : new Token(options.token));
   }
 
   /**
    * Adds rows and returns their keys, in order. Further calls send the rows after the first 1,000, or after 3 MiB.
    *
-   * Rejects with a `LeaseBrokerError` if the broker refuses a row. The rows of that call are then not added. Those of
-   * earlier calls are.
+   * Adds no row if the value of one cannot be sent. Rejects with a `LeaseBrokerError` if the broker refuses a row. The rows of
+   * that call are then not added. The error has the `keys` of the rows that earlier calls have added.
    */
   async enqueue(queue: string, rows: Iterable<Row>, { delay, traceParent }: EnqueueOptions = {}): Promise<string[]> {
     const context = traceParent ?? (await loadTracing()).current();
+    const items = Array.from(rows, (row) => newItem(row, delay, context));
     const keys: string[] = [];
-    let items: NewItem[] = [];
-    let bytes = 0;
-    for (const row of rows) {
-      const item = newItem(row, delay, context);
-      const size = toBinary(NewItemSchema, item).length;
-      if (items.length > 0 && (items.length === MAX_ITEMS_PER_CALL || bytes + size > MAX_CALL_BYTES)) {
-        keys.push(...(await this.#enqueue(queue, items)));
-        items = [];
-        bytes = 0;
+    for (const part of splitIntoCalls(items)) {
+      try {
+        keys.push(...(await this.#enqueue(queue, part)));
+      } catch (error) {
+        throw error instanceof LeaseBrokerError && keys.length > 0 ? afterRows(error, keys) : error;
       }
-      items.push(item);
-      bytes += size;
     }
-    if (items.length > 0) keys.push(...(await this.#enqueue(queue, items)));
     return keys;
   }
 
@@ -102,4 +99,22 @@ export class Client implements Disposable {
     const until = now() + this.#timeout;
     return (await this.#caller.call(rpc, request, { until: () => until })).message;
   }
+}
+
+/** Splits rows into those of single calls. */
+function splitIntoCalls(items: readonly NewItem[]): NewItem[][] {
+  const parts: NewItem[][] = [];
+  let part: NewItem[] = [];
+  let bytes = 0;
+  for (const item of items) {
+    const size = toBinary(NewItemSchema, item).length;
+    if (part.length === 0 || part.length === MAX_ITEMS_PER_CALL || bytes + size > MAX_CALL_BYTES) {
+      part = [];
+      parts.push(part);
+      bytes = 0;
+    }
+    part.push(item);
+    bytes += size;
+  }
+  return parts;
 }

@@ -1,5 +1,6 @@
 /** The security of a connection, and the bearer token. */
 
+import { X509Certificate } from "node:crypto";
 import { existsSync, readFileSync, statSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 
@@ -36,7 +37,8 @@ export function plaintext({ allowPlaintext = false } = {}): Credentials {
 /**
  * TLS. Without `ca` the authorities of Node are trusted. With `cert` and `key` the program identifies itself by them.
  * `serverName` is the name in the broker's certificate, if it is not the host of the address. Files are looked at again every
- * 10 s. Throws if a file cannot be read.
+ * 10 s. While one is missing or malformed, the connections stay as they are, and the log has one warning. Throws if a file cannot be
+ * read, or if a text is malformed.
  */
 export function tls(options: { ca?: Pem; cert?: Pem; key?: Pem; serverName?: string } = {}): Credentials {
   if ((options.cert === undefined) !== (options.key === undefined)) {
@@ -48,14 +50,24 @@ export function tls(options: { ca?: Pem; cert?: Pem; key?: Pem; serverName?: str
   return credentials;
 }
 
-/** Returns gRPC's credentials of a new connection. Throws if a file cannot be read. */
+/** Returns gRPC's credentials of a new connection. Throws if a file cannot be read, or if it is malformed: it may be half-written. */
 export function channelCredentials(credentials: Credentials): ChannelCredentials {
   if (credentials.kind === "plaintext") return grpcCredentials.createInsecure();
   const buffer = (pem: Pem | null) => {
     if (pem === null) return null;
     return typeof pem === "object" && "file" in pem ? readFileSync(pem.file) : Buffer.from(pem);
   };
-  return grpcCredentials.createSsl(buffer(credentials.ca), buffer(credentials.key), buffer(credentials.cert));
+  const ca = buffer(credentials.ca);
+  if (ca !== null) checkAuthorities(ca.toString("latin1"));
+  return grpcCredentials.createSsl(ca, buffer(credentials.key), buffer(credentials.cert));
+}
+
+/** Throws unless each certificate of a PEM text can be read. Node would ignore the others, and perhaps trust no broker. */
+function checkAuthorities(text: string): void {
+  const isOther = /^-----BEGIN (?!(TRUSTED )?CERTIFICATE-)[A-Z0-9 ]+-----/;
+  const blocks = text.split(/(?=-----BEGIN )/).filter((block) => block.startsWith("-----BEGIN ") && !isOther.test(block));
+  if (blocks.length === 0) throw new TypeError("tls: the ca has no certificate in PEM form");
+  for (const block of blocks) new X509Certificate(block);
 }
 
 /** Returns a text that differs after a file of the credentials was replaced. */

@@ -7,7 +7,7 @@ import type { Item } from "./item.js";
 export type Cause = "lease_lost" | "time_limit" | "shutdown";
 
 /** Whether a call that failed can have changed something. */
-export type Applied = "no" | "unknown";
+export type Applied = "no" | "partly" | "unknown";
 
 /** A call that failed, and that was not sent again or not any more. */
 export class LeaseBrokerError extends Error {
@@ -24,13 +24,30 @@ export class LeaseBrokerError extends Error {
     readonly details: string,
     /** The path of the field that the broker refused, such as `items[0].columns["Total"]`. */
     readonly field: string | null = null,
-    /** "no": the call has changed nothing and will change nothing. "unknown": its changes may have been or may still be made. */
+    /**
+     * "no": the call has changed nothing and will change nothing. "partly": an `enqueue` has added the rows of `keys`, and will not
+     * add the others. "unknown": its changes may have been or may still be made.
+     */
     readonly applied: Applied = "unknown",
     /** True if the same call can succeed later: only the time for retries is over. */
     readonly temporary = false,
+    /** The keys of the first rows of an `enqueue`, which were added by earlier calls. */
+    readonly keys: readonly string[] = [],
   ) {
     super(`${rpc}: ${code}${reason === null ? "" : ` (${reason})`}: ${details}`);
   }
+}
+
+/** Returns the error of an `enqueue` whose earlier calls have added rows with these keys. */
+export function afterRows(error: LeaseBrokerError, keys: readonly string[]): LeaseBrokerError {
+  const { length } = keys;
+  // The index at the beginning of a field's path is that of the caller's row.
+  const shift = (text: string) => text.replace(/^items\[([0-9]+)\]/, (_, index: string) => `items[${Number(index) + length}]`);
+  const details = `${shift(error.details)}; the first ${length} rows were added`;
+  const field = error.field === null ? null : shift(error.field);
+  const applied = error.applied === "no" ? "partly" : "unknown";
+  // Not temporary: the same rows again would add the first ones twice.
+  return new LeaseBrokerError(error.rpc, error.code, error.reason, details, field, applied, false, keys);
 }
 
 /** Thrown by a handler: the item failed. It is tried again after `after`, or after the queue's backoff. */

@@ -4,6 +4,7 @@ import { lookup } from "node:dns/promises";
 
 import { type DescMethodUnary, type DescMessage, fromBinary, type MessageShape, toBinary } from "@bufbuild/protobuf";
 import {
+  type ChannelCredentials,
   type ChannelOptions,
   Client,
   type ClientUnaryCall,
@@ -125,26 +126,39 @@ export class Transport {
   #resolvedAt = -Infinity;
   #resolving: Promise<void> | null = null;
   #lookedAt = now();
+  /** The credentials of new channels, and the versions of the files from which they were read. */
+  #channelCredentials: ChannelCredentials;
   #versions: string;
+  /** The versions of the files that were found missing or malformed. */
+  #refusedVersions = "";
   /** Channels that were replaced, with the time from which no call needs them. */
   #old: { readonly client: Client; readonly closeAt: number }[] = [];
 
   constructor(
     address: string | readonly string[],
     private readonly credentials: Credentials,
+    /** Receives the warnings about the files of the credentials. */
+    private readonly warn: (text: string) => void = () => undefined,
   ) {
     const addresses = readAddresses(address);
     checkPlaintext(addresses, credentials);
+    this.#versions = fileVersions(credentials);
+    this.#channelCredentials = channelCredentials(credentials);
     const name = /^dns:\/\/\/(.+):([0-9]+)$/.exec(addresses[0] ?? "");
     if (name !== null) this.#name = { host: name[1] ?? "", port: name[2] ?? "" };
     else this.#brokers = addresses.map((each) => this.#connect(each));
-    this.#versions = fileVersions(credentials);
   }
 
-  /** Returns the broker for the next call. Rejects if its name is unknown. */
+  /** True after `close`. */
+  get isClosed(): boolean {
+    return this.#closed;
+  }
+
+  /** Returns the broker for the next call. Rejects if its name is unknown, or after `close`. */
   async route(): Promise<Broker> {
+    if (this.#closed) throw new Error("the connection is closed");
     const time = now();
-    if (time - this.#lookedAt >= FILE_INTERVAL) this.#lookAtFiles(time);
+    if (time - this.#lookedAt >= FILE_INTERVAL) this.lookAtFiles(time);
     if (this.#name !== null) {
       const isFailing = this.#brokers.some((broker) => broker.freeAt > 0);
       if (this.#brokers.length === 0) await (this.#resolving ??= this.#resolve());
@@ -172,7 +186,12 @@ export class Transport {
    * be dead without an error, for example after a firewall has forgotten it, so a new one is made.
    */
   note(broker: Broker, { failed, silent = false }: { failed: boolean; silent?: boolean }): void {
-    broker.freeAt = failed ? now() + (silent ? PASS_OVER_SILENT : PASS_OVER) : 0;
+    const time = now();
+    broker.freeAt = failed ? time + (silent ? PASS_OVER_SILENT : PASS_OVER) : 0;
+    if (this.#brokers.every(({ freeAt }) => freeAt > time)) {
+      // Each has failed. One that was silent may have come back, as well as one that refuses may.
+      for (const each of this.#brokers) if (each !== broker) each.freeAt = time;
+    }
     if (silent || broker.isDead) this.#replace([broker]);
   }
 
@@ -195,7 +214,7 @@ export class Transport {
       options["grpc.ssl_target_name_override"] = serverName;
       options["grpc.default_authority"] = serverName;
     }
-    return new Broker(target, new Client(target, channelCredentials(this.credentials), options));
+    return new Broker(target, new Client(target, this.#channelCredentials, options));
   }
 
   /** Makes new channels in the place of others. Calls that run keep the old ones. */
@@ -212,18 +231,22 @@ export class Transport {
   }
 
   /** Reads certificates again that have changed, and closes old channels. */
-  #lookAtFiles(time: number): void {
+  lookAtFiles(time: number): void {
     this.#lookedAt = time;
     for (const { client, closeAt } of this.#old) if (closeAt <= time) client.close();
     this.#old = this.#old.filter(({ closeAt }) => closeAt > time);
     const versions = fileVersions(this.credentials);
     if (versions === this.#versions) return;
     try {
-      this.#replace([...this.#brokers]);
-      this.#versions = versions;
-    } catch {
+      this.#channelCredentials = channelCredentials(this.credentials);
+    } catch (error) {
       // The files are being replaced.
+      if (versions !== this.#refusedVersions) this.warn(`the changed files of the credentials are not used: ${errorText(error)}`);
+      this.#refusedVersions = versions;
+      return;
     }
+    this.#versions = versions;
+    this.#replace([...this.#brokers]);
   }
 
   async #resolve(): Promise<void> {

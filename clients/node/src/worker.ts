@@ -145,7 +145,9 @@ export class Worker {
   }
 
   async #start(): Promise<void> {
-    const transport = new Transport(this.#address, this.#credentials);
+    const transport = new Transport(this.#address, this.#credentials, (text) => {
+      this.#logger.warn(text);
+    });
     this.#transport = transport;
     const parts = this.#queues.map((part) => ({ part, keeper: part.addTo(this.#keepers, this.#health) }));
     const options = { address: this.#address, credentials: this.#credentials, token: this.#token };

@@ -17,7 +17,7 @@ import { now } from "../src/clock.js";
 import { plaintext, Token, type TokenSource } from "../src/credentials.js";
 import { rpcs, Transport } from "../src/transport.js";
 import { type EnqueueRequest, EnqueueRequestSchema, WakeRequestSchema } from "../src/v1.js";
-import { Client, type LeaseBrokerError } from "../src/index.js";
+import { Client, LeaseBrokerError, type Row } from "../src/index.js";
 import { type Script, type ScriptedError, startServer } from "./support/scripted_server.js";
 
 const done = { message: {} };
@@ -261,4 +261,35 @@ test("a request that cannot be encoded is an error, and not sent again", async (
   const wrong = create(WakeRequestSchema, { queue: Object.create(null) as string });
   await assert.rejects(calls.call(rpcs.wake, wrong, inOneMinute), { code: "INVALID_ARGUMENT", applied: "no" });
   assert.equal(retries.length, 0);
+});
+
+const added = (request: unknown) => ({ results: (request as EnqueueRequest).items.map((_, index) => ({ key: String(index) })) });
+const field = 'items[200].columns["n"]';
+const afterFirstRows: [string, ScriptedError, Partial<LeaseBrokerError>][] = [
+  ["a refused row", { code: status.INVALID_ARGUMENT, reason: "INVALID_FIELD", applied: "no", field }, {
+    applied: "partly",
+    field: 'items[1200].columns["n"]',
+  }],
+  ["a limit", { code: status.RESOURCE_EXHAUSTED, reason: "IDENTITY_LIMIT", applied: "no", pushback: "60000" }, { applied: "partly" }],
+  ["an unknown outcome", { code: status.INTERNAL, reason: "INTERNAL", applied: "unknown" }, { applied: "unknown" }],
+];
+for (const [name, error, expected] of afterFirstRows) {
+  test(`the error of ${name} after the first 1,000 rows has their keys`, async (t) => {
+    const server = await startServer(t, { enqueue: [added, { error }] });
+    using client = new Client(server.address, { timeout: "1s" });
+    const rejection: unknown = await client.enqueue("work", Array<Row>(1_500).fill({})).catch((thrown: unknown) => thrown);
+    assert.ok(rejection instanceof LeaseBrokerError, String(rejection));
+    const { applied, temporary, field, keys, message } = rejection;
+    assert.deepEqual({ applied, temporary, field }, { temporary: false, field: null, ...expected });
+    assert.deepEqual([keys.length, keys.at(-1)], [1_000, "999"]);
+    assert.match(message, /; the first 1000 rows were added$/);
+  });
+}
+
+test("a value that cannot be sent adds no row", async (t) => {
+  const server = await startServer(t, { enqueue: [added] });
+  using client = new Client(server.address);
+  const rows = [...Array<Row>(1_200).fill({}), { payload: Symbol() } as unknown as Row];
+  await assert.rejects(client.enqueue("work", rows), TypeError);
+  assert.equal(server.arrivals.length, 0);
 });

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
@@ -11,6 +11,7 @@ import { ServerCredentials, status } from "@grpc/grpc-js";
 
 import { hostOf, isLoopback } from "../src/addresses.js";
 import { Client, plaintext, tls, Worker } from "../src/index.js";
+import { Transport } from "../src/transport.js";
 import { Outcome } from "../src/v1.js";
 import { Journal } from "./support/journal.js";
 import { type Script, startServer } from "./support/scripted_server.js";
@@ -56,6 +57,48 @@ test("the certificate of another name is refused", async (t) => {
   const { server, ca, client: identity } = startTlsServer(t, { wake: [{ message: {} }] });
   using client = new Client((await server).address, { credentials: tls({ ca, ...identity }), timeout: 300 });
   await assert.rejects(client.wake("work"), { code: "UNAVAILABLE" });
+});
+
+test("malformed certificates do not replace the old ones", async (t) => {
+  const { cert: ca } = certificate(t, "broker.test");
+  const identity = certificate(t, "worker.test");
+  const folder = mkdtempSync(join(tmpdir(), "lease-broker-"));
+  t.after(() => {
+    rmSync(folder, { recursive: true });
+  });
+  const files = ["ca", "cert", "key"].map((name) => join(folder, name)) as [string, string, string];
+  const write = (...texts: (Buffer | string)[]) => {
+    files.forEach((file, index) => {
+      writeFileSync(file, texts[index] ?? "");
+    });
+  };
+  write(ca, identity.cert, identity.key);
+  const options = { ca: { file: files[0] }, cert: { file: files[1] }, key: { file: files[2] } };
+  const warnings: string[] = [];
+  const transport = new Transport("127.0.0.1:1", tls(options), (text) => warnings.push(text));
+  t.after(() => {
+    transport.close();
+  });
+  const connection = await transport.route();
+  const half = ca.subarray(0, 200);
+  const wrong: [Buffer | string, Buffer | string, Buffer | string][] = [
+    ["", identity.cert, identity.key],
+    [half, identity.cert, identity.key],
+    [Buffer.concat([ca, half]), identity.cert, identity.key],
+    [ca, identity.cert, identity.key.subarray(0, 100)],
+    // The certificate was replaced, and the key will be.
+    [ca, ca, identity.key],
+  ];
+  for (const [index, texts] of wrong.entries()) {
+    write(...texts);
+    assert.throws(() => tls(options), Error);
+    for (let look = 0; look < 2; look++) transport.lookAtFiles(0);
+    assert.equal(await transport.route(), connection);
+    assert.equal(warnings.length, index + 1);
+  }
+  write(ca, identity.cert, identity.key);
+  transport.lookAtFiles(0);
+  assert.notEqual(await transport.route(), connection);
 });
 
 test("heartbeats from the thread use TLS, and a new token after a refusal", async (t) => {

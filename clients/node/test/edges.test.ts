@@ -32,6 +32,28 @@ async function until(condition: () => boolean): Promise<void> {
   }
 }
 
+test("a silent broker is called again when the other one fails", async (t) => {
+  const transport = new Transport(["127.0.0.1:1", "127.0.0.1:2"], plaintext());
+  t.after(() => {
+    transport.close();
+  });
+  const silent = await transport.route();
+  const refusing = await transport.route();
+  transport.note(silent, { failed: true, silent: true });
+  assert.equal(await transport.route(), refusing);
+  transport.note(refusing, { failed: true });
+  // It is no longer passed over: the wait before a retry can be longer.
+  refusing.freeAt = now();
+  assert.equal((await transport.route()).target, silent.target);
+});
+
+test("a closed client ends its calls", async () => {
+  const client = new Client("127.0.0.1:1");
+  client.close();
+  const closed = { name: "LeaseBrokerError", code: "FAILED_PRECONDITION", details: "the client is closed", applied: "no" };
+  await assert.rejects(client.wake("work"), closed);
+});
+
 test("a broker that does not answer is passed over", async (t) => {
   const frozen = await startServer(t, { wake: ["never"] });
   const server = await startServer(t, { wake: [nothing] });

@@ -35,6 +35,39 @@ def enqueue(server: ScriptedServer, timeout: float = 10.0) -> list[str]:
         return client.enqueue("work", [{"payload": "x"}])
 
 
+def added(request: Any, _context: Any) -> Any:
+    return v1.EnqueueResponse(results=[v1.EnqueueResult(key=str(number)) for number, _ in enumerate(request.items)])
+
+
+@pytest.mark.parametrize(
+    ("failure", "applied"),
+    [
+        (
+            error(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD", applied="no", field='items[200].columns["n"]'),
+            "partly",
+        ),
+        (error(EXHAUSTED, "IDENTITY_LIMIT", applied="no", pushback_ms=60_000), "partly"),
+        (error(grpc.StatusCode.INTERNAL, "INTERNAL", applied="unknown"), "unknown"),
+    ],
+)
+def test_error_after_the_first_rows_has_their_keys(server: ScriptedServer, failure: Any, applied: str) -> None:
+    server.answer("Enqueue", added, failure)
+    with Client(server.address, timeout=1.0) as client, pytest.raises(LeaseBrokerError) as raised:
+        client.enqueue("work", [{}] * 1_500)
+    refused = raised.value
+    assert refused.keys == [str(number) for number in range(1_000)]
+    assert (refused.applied, refused.temporary) == (applied, False)
+    assert refused.field in (None, 'items[1200].columns["n"]')
+    assert str(refused).endswith("; the first 1000 rows were added")
+
+
+def test_value_that_cannot_be_sent_adds_no_row(server: ScriptedServer) -> None:
+    server.answer("Enqueue", added)
+    with Client(server.address) as client, pytest.raises(TypeError):
+        client.enqueue("work", [*[{}] * 1_200, {"payload": object()}])  # type: ignore[dict-item]
+    assert not server.requests["Enqueue"]
+
+
 @pytest.mark.parametrize(
     "failure",
     [

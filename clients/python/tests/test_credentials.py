@@ -13,6 +13,7 @@ from scripted import Certificate, ScriptedServer, error, ok
 from lease_broker import Client, Credentials, LeaseBrokerError, plaintext, tls, v1
 from lease_broker.addresses import is_loopback
 from lease_broker.credentials import TokenSource
+from lease_broker.transport import Transport
 
 KEYS = ok(v1.EnqueueResponse(results=[v1.EnqueueResult(key="1")]))
 
@@ -80,6 +81,43 @@ def test_client_certificate_is_presented(certificate: Certificate, identity: Cer
     finally:
         server.close()
     assert len(server.headers) == 1
+
+
+def test_malformed_certificates_do_not_replace_the_old_ones(
+    tmp_path: Path, certificate: Certificate, identity: Certificate, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = tmp_path / "ca", tmp_path / "cert", tmp_path / "key"
+    good = [certificate.certificate, identity.certificate, identity.key]
+    for file, text in zip(files, good, strict=True):
+        file.write_bytes(text)
+    transport = Transport("127.0.0.1:1", tls(*files))
+    connection = transport.route()
+    ca, cert, key = good
+    for number, texts in enumerate(
+        [
+            (b"", cert, key),
+            (ca[:200], cert, key),
+            (ca + ca[:200], cert, key),
+            (ca.replace(b"M", b"!"), cert, key),
+            (ca, cert, key[:-30]),
+            # The certificate was replaced, and the key will be.
+            (ca, certificate.certificate, key),
+        ],
+        1,
+    ):
+        for file, text in zip(files, texts, strict=True):
+            file.write_bytes(text)
+        with pytest.raises(ValueError, match="credentials: "):
+            tls(*files)
+        for _ in range(2):
+            transport._look_at_files(0.0)
+        assert transport.route() is connection
+        assert len(caplog.records) == number
+    for file, text in zip(files, good, strict=True):
+        file.write_bytes(text)
+    transport._look_at_files(0.0)
+    assert transport.route() is not connection
+    transport.close()
 
 
 def test_token_file_is_read_again_when_a_token_is_refused(tmp_path: Path) -> None:

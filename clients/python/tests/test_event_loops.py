@@ -81,6 +81,38 @@ def test_loop_that_is_closed_under_a_handler_stops_the_worker(
     task._log_destroy_pending = False
 
 
+def test_loop_that_is_closed_under_run_async_stops_the_worker(
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.answer("ClaimBatch", lambda _request, _context: v1.ClaimBatchResponse())
+    worker = Worker(server.address, "work", lambda _item: None, wait=0)
+    before = set(threading.enumerate())
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(worker.run_async())
+    while not worker.counters().get("connected"):
+        loop.run_until_complete(asyncio.sleep(0.01))
+    loop.close()
+    until(lambda: worker.counters().get("stopped"))
+    # A thread that is no daemon would keep the program.
+    for thread in set(threading.enumerate()) - before:
+        if not thread.daemon:
+            thread.join(10)
+            assert not thread.is_alive()
+    assert "the worker stops: the event loop is closed" in caplog.text
+    odd: Any = task
+    odd.get_coro().close()
+    odd._log_destroy_pending = False
+
+
+def test_worker_that_was_stopped_is_healthy(server: ScriptedServer) -> None:
+    server.answer("ClaimBatch", lambda _request, _context: v1.ClaimBatchResponse())
+    worker = Worker(server.address, "work", lambda _item: None, wait=0)
+    worker.start()
+    until(lambda: worker.counters().get("connected"))
+    worker.stop()
+    assert worker.health()
+
+
 @pytest.mark.parametrize("blocks", ["loop", "executor"])
 def test_stop_begins_while_handlers_block(server: ScriptedServer, blocks: str) -> None:
     leases(server, "1")

@@ -10,7 +10,7 @@ from typing import Any
 import grpc._channel
 import pytest
 
-from lease_broker import Client, Worker, plaintext
+from lease_broker import Client, LeaseBrokerError, Worker, plaintext
 from lease_broker.transport import Broker, Transport
 
 
@@ -50,6 +50,27 @@ def test_malformed_address_is_refused(address: Any, named: object, text: str, ki
 def test_address_is_accepted(address: str | list[str]) -> None:
     Worker(address, "work")
     Transport(address, plaintext()).close()
+
+
+def test_silent_broker_is_called_again_when_the_other_one_fails() -> None:
+    transport = Transport(["127.0.0.1:1", "127.0.0.1:2"], plaintext())
+    silent, refusing = transport.route(), transport.route()
+    transport.note(silent, failed=True, silent=True)
+    assert transport.route() is refusing
+    transport.note(refusing, failed=True)
+    # It is no longer passed over: the wait before a retry can be longer.
+    refusing.free_at = time.monotonic()
+    assert transport.route().target == silent.target
+    transport.close()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", ["127.0.0.1:1", "127.0.0.1:2"]])
+def test_closed_client_ends_its_calls(address: str | list[str]) -> None:
+    client = Client(address)
+    client.close()
+    with pytest.raises(LeaseBrokerError, match="FAILED_PRECONDITION: the client is closed") as raised:
+        client.wake("work")
+    assert (raised.value.applied, raised.value.temporary) == ("no", False)
 
 
 @pytest.mark.parametrize("still_connects", [True, False])

@@ -4,11 +4,12 @@ use std::error::Error;
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use tokio::sync::{Mutex, oneshot};
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
 use super::errors::WorkerError;
@@ -159,7 +160,7 @@ enum Source {
     Text(String),
     File {
         path: PathBuf,
-        last: Mutex<Option<(Instant, String)>>,
+        last: Arc<Mutex<Option<(Instant, String)>>>,
     },
     Function(Box<dyn Fn(bool) -> BoxFuture<'static, TokenResult> + Send + Sync>),
 }
@@ -172,7 +173,7 @@ impl Token {
 
     /// A token in a file. The file is read again every 10 s, and after the broker has refused the token.
     pub fn file(path: impl Into<PathBuf>) -> Self {
-        let (path, last) = (path.into(), Mutex::new(None));
+        let (path, last) = (path.into(), Arc::default());
         Self(Arc::new(Source::File { path, last }))
     }
 
@@ -213,22 +214,36 @@ impl Token {
                 token.map_err(|error| error.to_string())
             }
             Source::File { path, last } => {
-                let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut last = Arc::clone(last).lock_owned().await;
                 if let Some((read_at, token)) = &*last
                     && !fresh
                     && read_at.elapsed() < FILE_INTERVAL
                 {
                     return Ok(token.clone());
                 }
-                let text = std::fs::read_to_string(path)
-                    .map_err(|error| format!("{}: {error}", path.display()))?;
-                // A file that is being written can be empty. It is not kept.
-                let token = checked(&text)?.to_owned();
-                *last = Some((Instant::now(), token.clone()));
-                Ok(token)
+                // It may never return, on a file system that does not answer. Then it must block neither the runtime nor its end.
+                let (path, (sender, token)) = (path.clone(), oneshot::channel());
+                let read = move || {
+                    let token = read_token(&path);
+                    if let Ok(token) = &token {
+                        *last = Some((Instant::now(), token.clone()));
+                    }
+                    drop(last);
+                    sender.send(token)
+                };
+                let thread = std::thread::Builder::new().spawn(read);
+                thread.map_err(|error| error.to_string())?;
+                token.await.map_err(|error| error.to_string())?
             }
         }
     }
+}
+
+fn read_token(path: &Path) -> Result<String, String> {
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|error| format!("{}: {error}", path.display()))?;
+    // A file that is being written can be empty. It is not kept.
+    checked(&text).map(str::to_owned)
 }
 
 /// Returns a token without the white space around it.
@@ -246,5 +261,28 @@ fn checked(token: &str) -> Result<&str, String> {
             "character {} of the token is not a printable ASCII character",
             index + 1
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn token_file_that_does_not_answer_does_not_block_the_runtime() {
+        let path = std::env::temp_dir().join(format!("token-{}", std::process::id()));
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        let pipe = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, pipe, mode, 0).expect("a pipe");
+        let token = Token::file(&path);
+        for _ in 0..2 {
+            let read = tokio::time::timeout(Duration::from_millis(100), token.get(false));
+            read.await.expect_err("no token is in the pipe");
+        }
+        let (written, read) = (path.clone(), token.clone());
+        let writer = std::thread::spawn(move || std::fs::write(written, "known"));
+        assert_eq!(read.get(false).await.as_deref(), Ok("known"));
+        writer.join().expect("a thread").expect("a pipe");
+        std::fs::remove_file(&path).expect("the pipe");
     }
 }

@@ -47,6 +47,9 @@ impl CallError {
 pub enum Applied {
     /// The broker says for each attempt that it has changed nothing and will change nothing.
     No,
+    /// [`Client::enqueue`](super::Client::enqueue) has added the items of
+    /// [`EnqueueError::keys`](super::EnqueueError::keys), and will not add the others.
+    Partly,
     /// The changes may have been made or may still be made.
     Unknown,
 }

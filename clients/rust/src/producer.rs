@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::calls::{CallOptions, Caller, Rpc};
 use super::credentials::{Credentials, Token};
-use super::errors::{CallError, WorkerError};
+use super::errors::{Applied, CallError, WorkerError};
 use super::events::RetriedCall;
 use super::failure::Failure;
 use super::options::MAX_ITEMS_PER_CALL;
@@ -33,10 +33,43 @@ pub struct Client {
 #[error("{error}")]
 #[non_exhaustive]
 pub struct EnqueueError {
-    /// The keys of the items that earlier calls have added.
+    /// The keys of the first items, which earlier calls have added.
     pub keys: Vec<String>,
-    /// The error of the call that failed. Its `applied` says whether its items may have been added.
+    /// The error of the call that failed. If `keys` is not empty, its `applied` is [`Applied::Partly`] if the other items were
+    /// not added and will not be.
     pub error: CallError,
+}
+
+impl EnqueueError {
+    /// Returns the error of a call after others that have added items with these keys.
+    fn new(keys: Vec<String>, mut error: CallError) -> Self {
+        let count = keys.len();
+        if count > 0 {
+            let message = shift_index(&error.message, count);
+            error.message = format!("{message}; the first {count} rows were added");
+            for field in &mut error.fields {
+                *field = shift_index(field, count);
+            }
+            if error.applied == Applied::No {
+                error.applied = Applied::Partly;
+            }
+            // The same items again would add the first ones twice.
+            error.temporary = false;
+        }
+        Self { keys, error }
+    }
+}
+
+/// Adds the number of earlier items to the index at the beginning of a field's path, such as `items[2].delay`.
+fn shift_index(text: &str, count: usize) -> String {
+    let index = text
+        .strip_prefix("items[")
+        .and_then(|rest| rest.split_once(']'))
+        .and_then(|(index, rest)| Some((index.parse::<usize>().ok()?, rest)));
+    match index {
+        Some((index, rest)) => format!("items[{}]{rest}", index + count),
+        None => text.to_owned(),
+    }
 }
 
 impl Client {
@@ -98,7 +131,7 @@ impl Client {
             };
             match self.call(request).await {
                 Ok(response) => keys.extend(response.results.into_iter().map(|result| result.key)),
-                Err(error) => return Err(EnqueueError { keys, error }),
+                Err(error) => return Err(EnqueueError::new(keys, error)),
             }
             rest = further;
         }
@@ -132,4 +165,32 @@ fn count_within_limits(items: &[proto::NewItem]) -> usize {
         bytes <= MAX_GROUP_BYTES
     });
     fits.count().max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_after_the_first_items_counts_them() {
+        let mut failure = Failure::new(tonic::Code::Unavailable, "items[200].delay: no");
+        failure.fields.push("items[200].delay".to_owned());
+        for (applied, partly) in [
+            (Applied::No, Applied::Partly),
+            (Applied::Unknown, Applied::Unknown),
+        ] {
+            failure.applied = applied;
+            let error = failure.clone().into_error("Enqueue");
+            let first = EnqueueError::new(Vec::new(), error.clone()).error;
+            assert_eq!((first.applied, first.temporary), (applied, true));
+            assert_eq!(first.fields, ["items[200].delay"]);
+            let later = EnqueueError::new(vec![String::new(); 1_000], error).error;
+            assert_eq!((later.applied, later.temporary), (partly, false));
+            assert_eq!(later.fields, ["items[1200].delay"]);
+            assert_eq!(
+                later.message,
+                "items[1200].delay: no; the first 1000 rows were added"
+            );
+        }
+    }
 }

@@ -220,16 +220,27 @@ impl Transport {
     /// next attempt makes a new connection, because this one may be dead or belongs to a broker that stops. `is_silent`: the attempt
     /// got no answer in its time.
     pub(super) fn note_failure(&self, route: &Route, replace: bool, is_silent: bool) {
-        if let Some(broker) = self.lock().find(route) {
-            let pass_over = if is_silent {
-                PASS_OVER_SILENT
-            } else {
-                PASS_OVER
-            };
-            broker.down_until = Some(Instant::now() + pass_over);
-            if replace {
-                broker.generation += 1;
-                broker.channel = broker.endpoint.connect_lazy();
+        let now = Instant::now();
+        let mut brokers = self.lock();
+        let Some(broker) = brokers.find(route) else {
+            return;
+        };
+        let pass_over = if is_silent {
+            PASS_OVER_SILENT
+        } else {
+            PASS_OVER
+        };
+        broker.down_until = Some(now + pass_over);
+        if replace {
+            broker.generation += 1;
+            broker.channel = broker.endpoint.connect_lazy();
+        }
+        let is_down = |broker: &Broker| broker.down_until.is_some_and(|until| now < until);
+        if brokers.all.iter().all(is_down) {
+            // Each has failed. One that was silent may have come back, as well as one that refuses may.
+            let others = brokers.all.iter_mut();
+            for other in others.filter(|broker| broker.authority != route.authority) {
+                other.down_until = Some(now);
             }
         }
     }
@@ -393,6 +404,22 @@ mod tests {
                 "{refused}"
             );
         }
+    }
+
+    #[tokio::test]
+    async fn silent_broker_is_called_again_when_the_other_one_fails() {
+        let addresses = Addresses::parse("127.0.0.1:1,127.0.0.1:2", Credentials::plaintext());
+        let transport = Transport::new(addresses.expect("two addresses"));
+        let silent = transport.route().await.expect("a connection");
+        let refusing = transport.route().await.expect("a connection");
+        transport.note_failure(&silent, true, true);
+        let route = transport.route().await.expect("a connection");
+        assert_eq!(route.authority, refusing.authority);
+        transport.note_failure(&refusing, false, false);
+        // It is no longer passed over: the wait before a retry can be longer.
+        transport.note_answer(&refusing);
+        let route = transport.route().await.expect("a connection");
+        assert_eq!(route.authority, silent.authority);
     }
 
     const PEM: &str = "\

@@ -20,7 +20,7 @@ from lease_broker import v1
 from lease_broker.credentials import IllegalTokenError, Token, TokenError
 from lease_broker.errors import Applied, LeaseBrokerError
 from lease_broker.health import CallHealth
-from lease_broker.transport import Broker, Transport
+from lease_broker.transport import Broker, ClosedError, Transport
 from lease_broker.values import duration_seconds
 
 _DOMAIN = "leasebroker"
@@ -163,7 +163,11 @@ class Caller:
             attempt += 1
             sent_at = time.monotonic()
             timeout = max(min(attempt_timeout, end() - sent_at), 0.001)
-            result = self._attempt(rpc, request, timeout, fresh_token, abort)
+            try:
+                result = self._attempt(rpc, request, timeout, fresh_token, abort)
+            except ClosedError:
+                closed = CallFailure(grpc.StatusCode.FAILED_PRECONDITION, None, "the client is closed", None)
+                raise as_error(rpc, replace(closed, applied=applied)) from None
             if not isinstance(result, CallFailure):
                 self._health.note(None)
                 return Answer(result, sent_at, attempt, first_sent_at)
@@ -223,6 +227,10 @@ class Caller:
                 future = broker.start(rpc, request, timeout, metadata)
                 abort.watch(future)
                 message = future.result()
+        except ValueError:
+            # gRPC's error of a channel that was closed since.
+            self._transport.route()
+            raise
         except grpc.FutureCancelledError:
             return CallFailure(grpc.StatusCode.CANCELLED, None, "cancelled", None)
         except grpc.RpcError as error:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
 from lease_broker import v1
 from lease_broker.calls import Caller, check_count
 from lease_broker.credentials import Credentials, Token, TokenSource, plaintext
+from lease_broker.errors import LeaseBrokerError
 from lease_broker.item import new_item
 from lease_broker.tracing import current_trace_parent
 from lease_broker.transport import Transport
@@ -53,21 +54,20 @@ class Client:
         """Adds rows and returns their keys, in order. Rows beyond 1,000, or beyond 3 MiB, are sent by further calls.
 
         Each call carries a request id, so that a retry does not add its rows twice. The items continue the W3C trace
-        context `trace_parent`, without it that of OpenTelemetry's current span. Raises `LeaseBrokerError` if the broker
-        refuses a row. The rows of that call are then not added. The rows of earlier calls are.
+        context `trace_parent`, without it that of OpenTelemetry's current span. Adds no row if the value of one cannot
+        be sent. Raises `LeaseBrokerError` if the broker refuses a row. The rows of that call are then not added. The
+        error has the `keys` of the rows that earlier calls have added.
         """
-        keys: list[str] = []
         trace_parent = current_trace_parent() if trace_parent is None else trace_parent
-        items: list[v1.NewItem] = []
-        size = 0
-        for row in rows:
-            item = new_item(row, delay, trace_parent)
-            size += item.ByteSize()
-            if items and (len(items) == _MAX_PER_CALL or size > _MAX_CALL_BYTES):
-                keys += self._enqueue(queue, items)
-                items, size = [], item.ByteSize()
-            items.append(item)
-        return keys + self._enqueue(queue, items) if items else keys
+        items = [new_item(row, delay, trace_parent) for row in rows]
+        keys: list[str] = []
+        for part in _calls(items):
+            try:
+                keys += self._enqueue(queue, part)
+            except LeaseBrokerError as error:
+                error._after_rows(keys)
+                raise
+        return keys
 
     def _enqueue(self, queue: str, items: list[v1.NewItem]) -> list[str]:
         request = v1.EnqueueRequest(queue=queue, items=items, request_id=str(uuid.uuid4()))
@@ -81,6 +81,20 @@ class Client:
 
     def _call(self, rpc: str, request: Any) -> Any:
         return self._caller.call(rpc, request, until=time.monotonic() + self._timeout).message
+
+
+def _calls(items: list[v1.NewItem]) -> Iterator[list[v1.NewItem]]:
+    """Splits items into those of single calls."""
+    part: list[v1.NewItem] = []
+    size = 0
+    for item in items:
+        size += item.ByteSize()
+        if part and (len(part) == _MAX_PER_CALL or size > _MAX_CALL_BYTES):
+            yield part
+            part, size = [], item.ByteSize()
+        part.append(item)
+    if part:
+        yield part
 
 
 class AsyncClient:

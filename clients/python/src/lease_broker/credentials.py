@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,11 +39,40 @@ class Credentials:
         return tuple(file_version(pem) for pem in self.pems)
 
     def read(self) -> grpc.ChannelCredentials | None:
-        """Returns the credentials of a new connection. Raises `OSError` if a file cannot be read."""
+        """Returns the credentials of a new connection.
+
+        Raises `OSError` if a file cannot be read, and `ValueError` if a text is malformed, as that of a file that is
+        half-written. gRPC would take it, and no connection would succeed.
+        """
         if not self.encrypted:
             return None
-        texts = (pem if pem is None or isinstance(pem, bytes) else Path(pem).read_bytes() for pem in self.pems)
-        return grpc.ssl_channel_credentials(*texts)
+        ca, key, cert = (pem if pem is None or isinstance(pem, bytes) else Path(pem).read_bytes() for pem in self.pems)
+        for name, text in (("ca", ca), ("key", key), ("cert", cert)):
+            if text is not None and not _is_pem(text):
+                raise ValueError(f"credentials: {name} is no complete PEM text")
+        _check_certificates(ca, *self.pems[1:])
+        return grpc.ssl_channel_credentials(ca, key, cert)
+
+
+def _is_pem(text: bytes) -> bool:
+    """Returns True if a PEM text has blocks, each with its end."""
+    begins, ends = (len(re.findall(b"-----%s [A-Z0-9 ]+-----" % word, text)) for word in (b"BEGIN", b"END"))
+    return begins == ends > 0
+
+
+def _check_certificates(ca: bytes | None, key: Pem | None, cert: Pem | None) -> None:
+    """Raises `ValueError` if the authorities are malformed, or if a key in a file is not that of its certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # gRPC accepts keys that OpenSSL finds too short.
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    try:
+        if ca is not None:
+            context.load_verify_locations(cadata=ca.decode("ascii", "replace"))
+        # This function takes no texts.
+        if isinstance(key, (str, Path)) and isinstance(cert, (str, Path)):
+            context.load_cert_chain(cert, key, password="")
+    except ssl.SSLError as error:
+        raise ValueError(f"credentials: the certificates or the key are malformed: {error}") from error
 
 
 def file_version(pem: Pem | None) -> tuple[int, int, int] | None:
@@ -66,8 +97,9 @@ def tls(
     """TLS. `ca`, `cert` and `key` are PEM texts as bytes, or paths of files, which are looked at again every 10 s.
 
     Without `ca` the system's authorities are trusted. With `cert` and `key` the worker identifies itself by them.
-    `server_name` is the name in the broker's certificate if it is not that of the address. Raises `ValueError` if only
-    one of `cert` and `key` is given, and `OSError` if a file cannot be read.
+    While a file is missing or malformed, the connections stay as they are, and the log has one warning. `server_name`
+    is the name in the broker's certificate if it is not that of the address. Raises `ValueError` if only one of `cert`
+    and `key` is given or a text is malformed, and `OSError` if a file cannot be read.
     """
     if (cert is None) != (key is None):
         raise ValueError("tls: cert and key must be given together")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
 Cause = Literal["lease_lost", "time_limit", "shutdown"]
 """The reason why a handler is cancelled."""
-Applied = Literal["no", "unknown"]
+Applied = Literal["no", "partly", "unknown"]
 """Whether a call that failed can have changed something."""
 
 
@@ -23,6 +24,9 @@ class LeaseBrokerError(Exception):
     request that the broker refused, or None. `applied` is "no" if the call has changed nothing and will change nothing,
     and "unknown" if its changes may have been made or may still be made. `temporary` is True if the same call can
     succeed later: only the time for retries is over.
+
+    `keys` has the keys of the first rows of an `enqueue`, which earlier calls have added. If there are some, `applied`
+    is "partly" if the other rows were not added and will not be, and otherwise "unknown".
     """
 
     def __init__(
@@ -35,7 +39,7 @@ class LeaseBrokerError(Exception):
         applied: Applied = "unknown",
         temporary: bool = False,
     ) -> None:
-        super().__init__(f"{rpc}: {code}{f' ({reason})' if reason else ''}: {message}")
+        super().__init__(_error_text(rpc, code, reason, message))
         self.rpc = rpc
         self.code = code
         self.reason = reason
@@ -43,6 +47,28 @@ class LeaseBrokerError(Exception):
         self.field = field
         self.applied = applied
         self.temporary = temporary
+        self.keys: list[str] = []
+
+    def _after_rows(self, keys: list[str]) -> None:
+        """Makes the error of a call that of an `enqueue` whose earlier calls have added rows with these keys."""
+        if not keys:
+            return
+        self.keys = keys
+        self.message = f"{_after(len(keys), self.message)}; the first {len(keys)} rows were added"
+        self.field = _after(len(keys), self.field) if self.field else self.field
+        self.applied = "partly" if self.applied == "no" else "unknown"
+        # The same rows again would add the first ones twice.
+        self.temporary = False
+        self.args = (_error_text(self.rpc, self.code, self.reason, self.message),)
+
+
+def _error_text(rpc: str, code: str, reason: str | None, message: str) -> str:
+    return f"{rpc}: {code}{f' ({reason})' if reason else ''}: {message}"
+
+
+def _after(rows: int, text: str) -> str:
+    """Adds the number of earlier rows to the index at the beginning of a field's path."""
+    return re.sub(r"^items\[(\d+)\]", lambda found: f"items[{int(found[1]) + rows}]", text)
 
 
 class Retry(Exception):

@@ -104,8 +104,9 @@ class QueueWorker:
 
     @property
     def is_healthy(self) -> bool:
-        """False if more than `max_stuck` handlers are stuck, or if a thread has ended."""
-        return self.state.stuck <= self.options.allowed_stuck and all(t.is_alive() for t in self._threads.values())
+        """False if more than `max_stuck` handlers are stuck, or if a thread has ended before the stop."""
+        has_threads = not self.state.takes_items or all(t.is_alive() for t in self._threads.values())
+        return self.state.stuck <= self.options.allowed_stuck and has_threads
 
     def stop(self, grace: float, hurry: threading.Event) -> None:
         """Stops in order. `hurry` cancels the handlers at once."""

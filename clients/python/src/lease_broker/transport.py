@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import threading
@@ -106,10 +107,17 @@ class Broker:
         return self._methods[rpc](request, timeout=timeout, metadata=tuple(metadata))
 
 
+class ClosedError(Exception):
+    """The program has closed the connection."""
+
+
 class Transport:
     """Channels to one broker or to several. A child process that was forked later cannot use them."""
 
-    def __init__(self, address: str | Sequence[str], credentials: Credentials) -> None:
+    def __init__(
+        self, address: str | Sequence[str], credentials: Credentials, logger: logging.Logger | None = None
+    ) -> None:
+        self._logger = logger or logging.getLogger("lease_broker")
         addresses = list_addresses(address)
         check_plaintext(addresses, credentials)
         self._credentials = credentials
@@ -120,7 +128,7 @@ class Transport:
         self._next = 0
         self._old: list[tuple[float, Broker]] = []
         """Brokers whose channels were replaced, with the moment from which no call needs them."""
-        self._versions = credentials.versions()
+        self._versions = self._refused_versions = credentials.versions()
         self._looked_at = self._resolved_at = time.monotonic()
         self._channel_credentials = credentials.read()
         self._brokers = [] if self._name else [self._connect(address) for address in addresses]
@@ -136,7 +144,9 @@ class Transport:
         return Broker(target, options, self._channel_credentials)
 
     def route(self) -> Broker:
-        """Returns the broker for the next call. Raises `OSError` if its name is unknown."""
+        """Returns the broker for the next call. Raises `OSError` if its name is unknown, or `ClosedError`."""
+        if self._closed:
+            raise ClosedError
         if os.getpid() != self._process:
             raise RuntimeError("the process has forked since the connection was made: make a new one in the child")
         now = time.monotonic()
@@ -166,7 +176,13 @@ class Transport:
         if not failed:
             broker.free_at = 0.0
             return
-        broker.free_at = time.monotonic() + (_PASS_OVER_SILENT if silent else _PASS_OVER)
+        now = time.monotonic()
+        broker.free_at = now + (_PASS_OVER_SILENT if silent else _PASS_OVER)
+        with self._lock:
+            if all(each.free_at > now for each in self._brokers):
+                # Each has failed. One that was silent may have come back, as well as one that refuses may.
+                for each in self._brokers:
+                    each.free_at = each.free_at if each is broker else now
         if silent:
             self._replace(broker)
 
@@ -192,11 +208,18 @@ class Transport:
         if versions == self._versions:
             return
         try:
-            self._channel_credentials = self._credentials.read()
-        except OSError:
+            channel_credentials = self._credentials.read()
+        except (OSError, ValueError) as error:
             # The files are being replaced.
+            if versions != self._refused_versions:
+                self._logger.warning("the changed files of the credentials are not used: %s", error)
+            self._refused_versions = versions
             return
-        self._versions = versions
+        if self._credentials.versions() != versions:
+            # They were replaced while they were read.
+            return
+        self._channel_credentials = channel_credentials
+        self._versions = self._refused_versions = versions
         self._replace(*self._brokers)
 
     def _resolve_again(self) -> None:

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
+# Seconds after which an event loop that was closed under its worker is noticed.
+_LOOP_INTERVAL = 1.0
+
+
 class Worker:
     """A worker of one queue, or of several.
 
@@ -130,9 +134,13 @@ class Worker:
 
     async def _run_in_loop(self, stop: Callable[[], None]) -> None:
         self.start()
+        loop = asyncio.get_running_loop()
 
         def wait_and_stop() -> None:
-            self._stopping.wait()
+            while not self._stopping.wait(_LOOP_INTERVAL):
+                # Otherwise this thread would keep a program that has ended.
+                if loop.is_closed():
+                    self._on_fatal(RuntimeError("the event loop is closed: stop the worker before the loop ends"))
             stop()
 
         # The thread also stops the worker, because a handler can block the loop.
@@ -141,7 +149,7 @@ class Worker:
             await asyncio.shield(stopped)
         finally:
             self._stopping.set()
-            if not stopped.done():
+            if not stopped.done() and not loop.is_closed():
                 await asyncio.shield(stopped)
 
     def _stop_or_exit(self) -> None:
@@ -186,7 +194,7 @@ class Worker:
             if not self._stopping.is_set():
                 for part in self._queues:
                     part.prepare()
-                calls, heartbeats = (Transport(self._address, self._credentials) for _ in range(2))
+                calls, heartbeats = (Transport(self._address, self._credentials, self._logger) for _ in range(2))
                 self._connections = Connections(calls, heartbeats, self._health, self._token)
                 self._health.start()
                 for part in self._queues:
@@ -223,7 +231,7 @@ class Worker:
 
     def health(self) -> bool:
         """Returns False if more than `max_stuck` handlers are stuck, if the broker refuses the worker, if a thread has
-        ended, or if all calls have failed for as long as a lease lasts.
+        ended before `stop`, or if all calls have failed for as long as a lease lasts.
         """
         if self._error is not None or not all(part.is_healthy for part in self._queues):
             return False

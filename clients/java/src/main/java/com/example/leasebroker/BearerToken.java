@@ -7,11 +7,17 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.Executors;
 
 /**
- * Reads the bearer token of each attempt. A source of the program is called in a thread of its own, because it may never return.
+ * Reads the bearer token of each attempt. A source of the program is called in a thread of its own, because it may never return, and so
+ * is a file.
  */
 final class BearerToken {
-  /** A source of this library, which returns soon. */
-  interface BuiltIn extends TokenSource {}
+  /** A source of this library. */
+  interface BuiltIn extends TokenSource {
+    /** True if the source returns at once. */
+    default boolean isReady(boolean fresh) {
+      return true;
+    }
+  }
 
   private static final Executor THREADS = Executors.newCachedThreadPool(Threads.factory("lease-broker-token"));
 
@@ -26,7 +32,7 @@ final class BearerToken {
 
   /** Returns the token. Throws {@link Abort.Aborted} if it is cancelled first. */
   String read(boolean fresh, long timeoutNanos, Abort abort) throws Exception {
-    if (source instanceof BuiltIn) {
+    if (source instanceof BuiltIn builtIn && builtIn.isReady(fresh)) {
       return check(source.token(fresh));
     }
     return check(abort.await(calls.computeIfAbsent(fresh, this::begin), timeoutNanos));

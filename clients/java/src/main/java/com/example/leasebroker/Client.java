@@ -60,27 +60,37 @@ public final class Client implements AutoCloseable {
    * @param delay the time until the rows are ready, up to 366 days. Null: they are ready immediately
    * @param traceParent the W3C trace context that the leases of the rows continue. Empty: none. Null: that of the current span,
    *     if OpenTelemetry is on the class path
-   * @throws LeaseBrokerException if the broker refuses a row. The rows of that call are not added. Those of earlier calls are
+   * @throws LeaseBrokerException if the broker refuses a row. The rows of that call are not added. {@link LeaseBrokerException#keys}
+   *     are those of the rows that earlier calls have added
+   * @throws IllegalArgumentException if the value of a row cannot be sent. No row is added
    */
   public List<String> enqueue(String queue, List<? extends Map<String, ?>> rows, Duration delay, String traceParent) {
-    List<String> keys = new ArrayList<>();
-    EnqueueRequest.Builder request = EnqueueRequest.newBuilder();
     String trace = traceParent == null ? Tracing.current() : traceParent;
+    List<NewItem> items = new ArrayList<>();
+    rows.forEach(row -> items.add(FollowUp.newItem(row, delay, trace)));
+    List<String> keys = new ArrayList<>();
+    while (keys.size() < items.size()) {
+      try {
+        keys.addAll(send(queue, firstCall(items.subList(keys.size(), items.size()))));
+      } catch (LeaseBrokerException error) {
+        throw keys.isEmpty() ? error : error.afterRows(keys);
+      }
+    }
+    return keys;
+  }
+
+  /** Returns a request with as many of the items as one call can carry. */
+  private static EnqueueRequest.Builder firstCall(List<NewItem> items) {
+    EnqueueRequest.Builder request = EnqueueRequest.newBuilder();
     int size = 0;
-    for (Map<String, ?> row : rows) {
-      NewItem item = FollowUp.newItem(row, delay, trace);
+    for (NewItem item : items) {
       size += item.getSerializedSize();
       if (request.getItemsCount() == Options.MAX_ITEMS_PER_CALL || request.getItemsCount() > 0 && size > MAX_CALL_BYTES) {
-        keys.addAll(send(queue, request));
-        request = EnqueueRequest.newBuilder();
-        size = item.getSerializedSize();
+        break;
       }
       request.addItems(item);
     }
-    if (request.getItemsCount() > 0) {
-      keys.addAll(send(queue, request));
-    }
-    return keys;
+    return request;
   }
 
   private List<String> send(String queue, EnqueueRequest.Builder request) {

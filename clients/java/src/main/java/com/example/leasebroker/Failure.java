@@ -23,6 +23,7 @@ import java.util.Map;
  */
 record Failure(Status.Code code, String reason, String message, List<String> fields, String applied, Long pushbackNanos) {
   static final String APPLIED_NO = "no";
+  static final String APPLIED_PARTLY = "partly";
   static final String APPLIED_UNKNOWN = "unknown";
 
   /** Ends the search in a ring of causes. */

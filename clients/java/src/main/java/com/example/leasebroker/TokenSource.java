@@ -34,12 +34,17 @@ public interface TokenSource {
   static TokenSource ofFile(Path path) {
     return new BearerToken.BuiltIn() {
       private static final long INTERVAL_NANOS = 10_000_000_000L;
-      private String token;
-      private long readAt;
+      private volatile String token;
+      private volatile long readAt;
 
       @Override
-      public synchronized String token(boolean fresh) throws IOException {
-        if (fresh || token == null || System.nanoTime() - readAt >= INTERVAL_NANOS) {
+      public boolean isReady(boolean fresh) {
+        return !fresh && token != null && System.nanoTime() - readAt < INTERVAL_NANOS;
+      }
+
+      @Override
+      public String token(boolean fresh) throws IOException {
+        if (!isReady(fresh)) {
           // A file that is being written can be empty. It is not kept.
           token = BearerToken.check(Files.readString(path));
           readAt = System.nanoTime();

@@ -149,7 +149,12 @@ final class Transport {
    * error, for example after a firewall has forgotten it, so a new one is made.
    */
   synchronized void noteFailure(Broker broker, boolean silent) {
-    broker.freeAt = Clock.now() + (silent ? PASS_OVER_SILENT : PASS_OVER);
+    long now = Clock.now();
+    broker.freeAt = now + (silent ? PASS_OVER_SILENT : PASS_OVER);
+    if (brokers.stream().allMatch(each -> each.freeAt > now)) {
+      // Each has failed. One that was silent may have come back, as well as one that refuses may.
+      brokers.stream().filter(each -> each != broker).forEach(each -> each.freeAt = now);
+    }
     if (silent) {
       replace(broker);
     }

@@ -2,7 +2,10 @@ package com.example.leasebroker;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotSame;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.example.leasebroker.v1.Lease;
@@ -169,6 +172,32 @@ class EdgesTest {
       assertEquals(6, broker.wakes.get());
       assertEquals(1, frozen.wakes.get());
     }
+  }
+
+  @Test
+  void silentBrokerIsCalledAgainWhenTheOtherOneFails() throws Exception {
+    Transport transport = new Transport(List.of("127.0.0.1:1", "127.0.0.1:2"), Credentials.plaintext(), text -> {});
+    Transport.Broker refusing = transport.route();
+    transport.noteFailure(transport.route(), true);
+    assertSame(refusing, transport.route());
+    assertSame(refusing, transport.route());
+    transport.noteFailure(refusing, false);
+    // It is no longer passed over: the wait before a retry can be longer.
+    transport.noteAnswer(refusing);
+    assertNotSame(refusing, transport.route());
+    transport.close();
+  }
+
+  @Test
+  void tokenFileThatDoesNotAnswerEndsWithItsCall() throws Exception {
+    Path pipe = folder.resolve("pipe");
+    assertEquals(0, new ProcessBuilder("mkfifo", pipe.toString()).start().waitFor());
+    Client client = Client.builder("127.0.0.1:1").token(TokenSource.ofFile(pipe)).timeout(Duration.ofMillis(200)).build();
+    LeaseBrokerException error =
+        assertTimeoutPreemptively(Duration.ofSeconds(10), () -> assertThrows(LeaseBrokerException.class, () -> client.wake("work")));
+    assertTrue(error.getMessage().contains("the token cannot be read"), error.getMessage());
+    client.close();
+    Files.writeString(pipe, "known"); // Ends the thread that reads.
   }
 
   @Test

@@ -337,6 +337,22 @@ class WorkerTest {
   }
 
   @Test
+  void errorAfterTheFirstRowsHasTheirKeys() {
+    List<Map<String, Object>> rows = new ArrayList<>(Collections.nCopies(1_500, Map.of("payload", "x")));
+    rows.set(1_200, Map.of("amount", "many"));
+    LeaseBrokerException error = assertThrows(LeaseBrokerException.class, () -> broker.enqueue("work", rows));
+    assertEquals(1_000, error.keys().size());
+    assertEquals("partly", error.applied());
+    assertEquals(List.of("items[1200].columns[\"amount\"]"), error.fields());
+    assertTrue(error.getMessage().contains(": items[1200].columns"), error.getMessage());
+    assertTrue(error.getMessage().endsWith("; the first 1000 rows were added"), error.getMessage());
+
+    rows.set(1_200, Map.of("amount", new Object()));
+    assertThrows(IllegalArgumentException.class, () -> broker.enqueue("next", rows));
+    assertEquals(0, broker.rows("next", "ready").size());
+  }
+
+  @Test
   void clientOfAnUnknownQueueThrows() {
     LeaseBrokerException error =
         assertThrows(LeaseBrokerException.class, () -> broker.enqueue("nowhere", new ArrayList<>(List.of(Map.of("a", 1)))));
