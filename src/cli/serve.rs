@@ -31,7 +31,7 @@ use crate::broker::{Broker, LeaseOperations, Operation};
 use crate::config::{Change, Config, Flag, OtelVariables, StoreKind};
 use crate::logging::{self, Logging};
 use crate::process::{self, Pauses};
-use crate::security::{Access, Security, ServerTls};
+use crate::security::{Access, Security, ServerTls, Tokens};
 use crate::telemetry::{SpanCounters, Telemetry};
 
 /// Serve the configured queues over gRPC
@@ -126,6 +126,7 @@ impl Serve {
         memory_limit::warn_if_exceeded(&config);
         log_unknown_variables(unknown);
         warn_of_unused_connection_string(&config);
+        warn_of_missing_tokens(&config);
         let mut terminate = stop_signal(SignalKind::terminate())?;
         let mut interrupt = stop_signal(SignalKind::interrupt())?;
         let pauses = Pauses::watch()
@@ -469,6 +470,28 @@ fn warn_of_unused_connection_string(config: &Config) {
             path = %store.path.display(),
             "connection string has no effect: set store.kind = \"mssql\" to use it"
         );
+    }
+}
+
+/// Warns of identities whose token is in no line of `auth.tokens_file`.
+fn warn_of_missing_tokens(config: &Config) {
+    let Some(auth) = &config.auth else { return };
+    let Some(path) = &auth.tokens_file else {
+        return;
+    };
+    let tokens = std::fs::read_to_string(path).unwrap_or_default();
+    let Ok(tokens) = Tokens::parse(&tokens) else {
+        return;
+    };
+    for identity in &auth.identities {
+        if let Some(token) = &identity.token
+            && !tokens.iter().any(|line| line.name == *token)
+        {
+            tracing::warn!(
+                identity = identity.name,
+                "auth.tokens_file has no token for the identity, so no caller has it: lease-broker token new makes one"
+            );
+        }
     }
 }
 

@@ -27,6 +27,9 @@ roles = { admin = ['*'] }
 name = 'loader'
 token = 'loader'
 roles = { producer = ['outbox'] }
+[[auth.identities]]
+name = 'forgotten'
+token = 'nowhere'
 ";
 
 /// Creates a folder with certificates and tokens, and starts a service.
@@ -319,6 +322,18 @@ fn new_token_is_printed_once_and_stored_as_a_hash() {
     fails(&workspace.run("token new a:b"), 64, &["the name"]);
     let spaced = run(&workspace.path("."), &["token", "new", "a "]);
     fails(&spaced, 64, &["a space at an end"]);
+}
+
+#[test]
+fn identity_without_a_token_in_the_file_is_logged_at_the_start() {
+    let workspace = serving();
+    let log = workspace.process.as_ref().expect("a service").log();
+    let warnings = log.lines().filter(|line| line.contains("has no token for"));
+    let warnings: Vec<_> = warnings.collect();
+    assert!(
+        matches!(warnings[..], [line] if line.contains("forgotten")),
+        "{log}"
+    );
 }
 
 #[test]
