@@ -25,6 +25,8 @@
 --   to get an application lock. Claims hold it for a few milliseconds.
 -- Why the leases of a worker are found by the index of the tokens: it holds all leases and nothing else. Only claims read it so while a
 --   suspect waits, and only until they find a lease of the worker.
+-- Why `except_suspects` looks at the columns of the row first: most rows are not looked up then. A row with these columns is no
+--   suspect without an entry: a redriven item can keep its attempts, and other programs write rows.
 -- Why CONVERT: the keys are stored as sql_variant, as in lease_broker_request_key.
 
 -- :: find_suspects
@@ -76,10 +78,17 @@ SET @share = CASE
     WHEN @holding = 'nothing' THEN 'suspect'
     WHEN EXISTS (SELECT 1 FROM @suspect WHERE lb_ready <= DATEADD(millisecond, -{patience}, @now)) THEN 'nothing'
     ELSE 'others' END;
+DECLARE @waiting TABLE ({key_declarations}, lb_f bigint NOT NULL, PRIMARY KEY ({key_names}, lb_f));
+IF @share = 'others'
+    INSERT @waiting ({key_names}, lb_f)
+    SELECT DISTINCT {d_key_columns}, d.fence
+    FROM (SELECT s.fence, {s_key_as_names} FROM lease_broker_suspect AS s
+            WHERE s.queue = {queue_literal} AND s.worker IS NULL) AS d;
 SET @is_held_back = CASE WHEN @share = 'all' THEN 0 WHEN @share = 'nothing' OR EXISTS (SELECT 1 FROM @suspect) THEN 2 ELSE 1 END;
 
 -- :: except_suspects
- AND (@share = 'all' OR NOT (t.{lease_attempt} > 0 AND t.{lease_owner} IS NULL AND t.{lease_token} IS NULL))
+ AND (@share = 'all' OR NOT (t.{lease_attempt} > 0 AND t.{lease_owner} IS NULL AND t.{lease_token} IS NULL
+        AND EXISTS (SELECT 1 FROM @waiting AS d WHERE {join_due_on_key} AND d.lb_f = t.{lease_fence})))
 
 -- :: pick_share
 IF @share = 'suspect'

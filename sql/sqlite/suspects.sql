@@ -12,6 +12,8 @@
 -- Why an entry has the fencing token: it shows whether the row still has the lease that the entry is about. An entry without a worker is
 --   valid while the row is ready and has its fencing token, and one with a worker while the row is leased and has it. Other entries
 --   are ignored, and `forget` deletes them. So settlements need not know the list.
+-- Why `except_suspects` looks at the columns of the row first: most rows are not read from the list then. A row with these columns is no
+--   suspect without an entry: a redriven item can keep its attempts, and other programs write rows.
 -- Why `holds_lease` begins with the leases that last longest: a worker that holds leases has extended some of them lately.
 
 -- :: has_any
@@ -38,7 +40,9 @@ ORDER BY {lease_due_time} DESC
 LIMIT 1
 
 -- :: except_suspects
- AND NOT ({lease_attempt} > 0 AND {lease_owner} IS NULL AND {lease_token} IS NULL)
+ AND NOT ({lease_attempt} > 0 AND {lease_owner} IS NULL AND {lease_token} IS NULL
+        AND ({key}, {lease_fence}) IN (
+            SELECT {key_numbers}, fence FROM lease_broker_suspect WHERE queue = {queue_literal} AND worker IS NULL))
 
 -- :: pick_suspect
 SELECT {key}, {lease_state_time}{item_columns}

@@ -16,7 +16,8 @@ use std::time::{Duration, SystemTime};
 
 use lease_broker_model::call_source::{CallSource, SourceNumber};
 use lease_broker_store::{
-    Beginning, ClaimCall, Claimed, Leases, Limited, Rejection, StoreError, TooLargeItem,
+    Beginning, ClaimCall, Claimed, Leases, Limited, Problem, ProblemKind, Rejection, StoreError,
+    TooLargeItem,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -517,17 +518,27 @@ impl DispatcherTask {
         }
     }
 
-    /// Answers the claim that the store has rejected, and lets the next operation serve the others of its group.
+    /// Answers the claim that the store has rejected, and lets the next operation serve the others of its group. A claim that rows
+    /// refuse waits as if none were ready.
     ///
     /// If the store does not know which claim it was, the next groups are half as large, until one claim is alone.
     fn reject(&mut self, mut group: Vec<PendingClaim>, rejection: Rejection) {
         let alone = group.len() == 1;
         let rejected = rejection.item.filter(|index| *index < group.len());
         if let Some(index) = rejected.or(alone.then_some(0)) {
-            let error = Error::invalid("worker_id", rejection.problem.text);
-            group
-                .remove(index)
-                .answer(Err(error), None, &self.leased_queue);
+            let claim = group.remove(index);
+            let Problem { text, kind, .. } = rejection.problem;
+            let is_of_worker = self.leased_queue.writes_worker_ids
+                || matches!(kind, ProblemKind::InvalidField | ProblemKind::ValueUnfit);
+            if is_of_worker {
+                let error = Error::invalid("worker_id", text);
+                claim.answer(Err(error), None, &self.leased_queue);
+            } else if claim.wait_until.is_some() {
+                self.without_share.push(claim);
+            } else {
+                let error = Error::StoreMisconfigured(text);
+                claim.answer(Err(error), None, &self.leased_queue);
+            }
         } else {
             self.max_group_calls = (group.len() / 2).max(1);
         }

@@ -117,6 +117,12 @@ impl QueueSpec {
         groups.map_or_else(|| "no groups".to_owned(), Groups::policy)
     }
 
+    /// Returns whether a lease writes the id of its worker to a column of the team's own, which can refuse it.
+    pub fn writes_worker_ids(&self) -> bool {
+        let mut mirror = self.mirror.iter();
+        mirror.any(|mirror| mirror.value == MirrorValue::Worker)
+    }
+
     /// Returns whether claims take turns, because the queue has groups or limits.
     pub const fn takes_turns(&self) -> bool {
         self.groups.is_some() || !self.limits.is_none()

@@ -48,6 +48,28 @@ async fn refused_worker_id_fails_its_claim_alone() {
 }
 
 #[tokio::test]
+async fn claim_that_rows_refuse_waits_for_others() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["bad"]).await;
+    let choosy = "CREATE TRIGGER choosy BEFORE UPDATE ON work WHEN new.lease_state = 1 AND new.payload = 'bad' BEGIN
+        SELECT RAISE(ABORT, 'bad stays');
+    END";
+    server.database().execute_batch(choosy).expect("a trigger");
+    let refused = client.try_claim(client.claim_request(1)).await;
+    let refused = refused.expect_err("the row refuses");
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
+    assert!(refused.message().contains("item 1"), "{refused:?}");
+    let request = client.waiting_claim_request(1, Duration::from_secs(20));
+    let waiting = client.clone();
+    let waiting = tokio::spawn(async move { waiting.try_claim(request).await });
+    client.wait_until_received().await;
+    assert_eq!(client.enqueue(&["good"]).await, ["2"]);
+    let leases = with_timeout(waiting).await.expect("a task");
+    assert_eq!(leases.expect("a lease").len(), 1);
+}
+
+#[tokio::test]
 async fn largest_integer_is_no_key_of_a_counting_table() {
     let server = Server::start().await;
     let client = server.client().await;

@@ -645,6 +645,7 @@ macro_rules! conformance {
                     calls_of_one_worker_get_one_suspect
                     settled_suspect_is_an_item_like_others
                     cancelled_suspect_is_an_item_like_others
+                    redriven_item_that_keeps_its_attempts_is_an_item_like_others
                     suspect_that_expires_again_is_a_suspect_again
                     retried_claim_of_a_suspect_gets_its_lease
                     large_items_of_suspects_are_leased_alone

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lease_broker_model::item_state::State;
-use lease_broker_store::{Claimed, ClaimedItem, Limited};
+use lease_broker_store::{Checkpoints, Claimed, ClaimedItem, ItemChange, Limited, OperationKind};
 use lease_broker_value::Value;
 use uuid::Uuid;
 
@@ -11,6 +11,7 @@ use crate::harness::Harness;
 use crate::harness::fixture::{
     Fixture, MINUTE, by, call, complete, fail, item_table, keys, queue, release,
 };
+use crate::harness::operation::Running;
 use crate::harness::table::{Kind, Table};
 
 /// Lets leases of the first `count` items expire. Returns the fixture with this number of suspects.
@@ -191,6 +192,28 @@ pub(crate) async fn cancelled_suspect_is_an_item_like_others<H: Harness>() {
     cancelled.await.expect("cancel");
     assert_eq!(claim_keys(&fixture, "a").await, ["2"]);
     assert_eq!(claim_keys(&fixture, "b").await, ["1"]);
+}
+
+pub(crate) async fn redriven_item_that_keeps_its_attempts_is_an_item_like_others<H: Harness>() {
+    let fixture = Fixture::<H>::items(3).await;
+    assert_eq!(fixture.claim_by(call("busy", 1)).await.len(), 1);
+    let mut crashed = call("crashed", 1);
+    crashed.duration = MINUTE;
+    assert_eq!(keys(&fixture.claim_by(crashed).await), ["2"]);
+    let failed = fixture.claim_by(call("other", 1)).await.remove(0);
+    fixture.settle(&failed.lease, fail(None)).await;
+    fixture.advance(2 * MINUTE).await;
+    assert_eq!(fixture.reap(9).await.expired.len(), 1);
+    let running = Running::start(&fixture, OperationKind::Redrive).await;
+    let change = ItemChange::Redrive {
+        delay: Duration::ZERO,
+        keep_attempts: true,
+        checkpoints: Checkpoints::Keep,
+    };
+    let batch = running.batch(0, change, vec![(failed.lease.key, failed.lease.fence)]);
+    assert_eq!(fixture.apply_batch(batch).await.changed, Some(1));
+    assert_eq!(claim_keys(&fixture, "busy").await, ["3"]);
+    assert_eq!(claim_keys(&fixture, "idle").await, ["2"]);
 }
 
 pub(crate) async fn suspect_that_expires_again_is_a_suspect_again<H: Harness>() {

@@ -100,6 +100,8 @@ pub(super) fn of_table(
         of_suspect.map(|(number, column)| format!("t.{} = s.k{number}", quote(&column.name)));
     let of_suspect: Vec<String> = of_suspect.collect();
     placeholders.insert("suspect_match", of_suspect.join(" AND "));
+    let numbers: Vec<String> = (1..=key.len()).map(|number| format!("k{number}")).collect();
+    placeholders.insert("key_numbers", numbers.join(", "));
     let parameters: Vec<String> = (1..=key.len()).map(|number| format!("?{number}")).collect();
     placeholders.insert("key_parameters", parameters.join(", "));
     placeholders.insert("key_not_null", not_null.concat());
