@@ -78,7 +78,7 @@ SET @share = CASE
     WHEN @holding = 'nothing' THEN 'suspect'
     WHEN EXISTS (SELECT 1 FROM @suspect WHERE lb_ready <= DATEADD(millisecond, -{patience}, @now)) THEN 'nothing'
     ELSE 'others' END;
-DECLARE @waiting TABLE ({key_declarations}, lb_f bigint NOT NULL, PRIMARY KEY ({key_names}, lb_f));
+DECLARE @waiting TABLE ({key_declarations}, lb_f bigint NOT NULL, PRIMARY KEY NONCLUSTERED ({key_names}, lb_f));
 IF @share = 'others'
     INSERT @waiting ({key_names}, lb_f)
     SELECT DISTINCT {d_key_columns}, d.fence

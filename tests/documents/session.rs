@@ -180,8 +180,9 @@ impl Session {
             }
         } else {
             let deadline = Instant::now() + TIMEOUT;
+            let patient = self.store.patient(&command);
             let printed = loop {
-                let _ = self.shell(&command, &output).status().expect("a shell");
+                let _ = self.shell(&patient, &output).status().expect("a shell");
                 let printed = self.printed(&output);
                 if !self.store.is_unavailable(&printed) || Instant::now() >= deadline {
                     break printed;

@@ -89,8 +89,18 @@ impl Store {
         }
     }
 
+    /// Gives claims on a busy server more time. A claim that is repeated gets other leases.
+    pub(crate) fn patient(&self, command: &str) -> String {
+        match self {
+            Self::Sqlite => command.to_owned(),
+            Self::SqlServer { .. } => {
+                command.replace("lease-broker claim ", "lease-broker claim --timeout 60s ")
+            }
+        }
+    }
+
     /// Returns whether a command failed because the store was unavailable. A busy server may take longer than the timeouts of
-    /// the broker. Every command of the recipes can be repeated.
+    /// the broker. The other commands of the recipes can be repeated.
     pub(crate) fn is_unavailable(&self, printed: &[String]) -> bool {
         let is_outage = |line: &String| {
             line.contains("(STORE_UNAVAILABLE)")
