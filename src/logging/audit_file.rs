@@ -5,7 +5,7 @@
 //!
 //! One process writes a file. A line that cannot be written is counted, and the log tells of the first one.
 
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::io::{self, Read, Seek as _, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -13,6 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use data_encoding::HEXLOWER;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
 use super::folding::OWN_TARGET;
@@ -118,7 +120,7 @@ fn open(path: &Path) -> io::Result<(File, Option<String>)> {
     options.read(true).append(true).create(true).mode(0o600);
     let mut file = options.open(path)?;
     // Some file systems have no locks.
-    if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+    if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
         let problem = "another process writes to it; each broker needs an audit file of its own";
         return Err(io::Error::new(io::ErrorKind::WouldBlock, problem));
     }
