@@ -164,7 +164,7 @@ impl Enqueue {
         self.client.output.print(&[row], "");
         if earlier > 0 {
             note(&format!(
-                "an earlier call of this run has added {} of them; to add the file once more, give it another --run-id",
+                "an earlier call of this run has added {} of the items; to add the file once more, give it another --run-id",
                 if earlier == added {
                     "all".to_owned()
                 } else {

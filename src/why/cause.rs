@@ -141,7 +141,7 @@ impl Cause {
             ),
             Self::First => format!(
                 "It is the first of the ready items, so the next claim gets it: if it stays ready, no worker claims from {queue}, or a trigger \
-                 or a constraint of the table refuses the lease, which the log of the broker tells."
+                 or a constraint of the table refuses the lease."
             ),
             Self::Paused(pause) => format!(
                 "The queue is paused{}; to end the pause: lease-broker resume {queue}",

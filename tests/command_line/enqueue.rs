@@ -204,7 +204,7 @@ fn second_run_of_a_file_adds_nothing() {
     let first = first.json();
     let second = workspace.call(run);
     assert_eq!(second.json(), first);
-    let note = "an earlier call of this run has added all of them";
+    let note = "an earlier call of this run has added all of the items";
     assert!(second.err.contains(note), "{second:?}");
     assert_eq!(counts(&workspace), (5, 5));
     let id = first[0]["run_id"].as_str().expect("a name").to_owned();
