@@ -27,7 +27,7 @@ use super::connection::{Connection, ConnectionError};
 use super::item_file::{Items, csv, jsonl};
 use super::item_input::columns_from_flags;
 use super::operate::complete;
-use super::output::{Row, plural};
+use super::output::{Row, note, plural};
 use super::serve::stop_signal;
 
 /// The pause before a call is sent again, because the service is unavailable. Each further pause is twice as long, up to
@@ -137,16 +137,14 @@ impl Enqueue {
             stop_signal(SignalKind::interrupt())?,
             stop_signal(SignalKind::terminate())?,
         );
-        let mut added = 0;
+        let (mut added, mut earlier) = (0, 0);
         loop {
             let add_next = async {
                 let Some(batch) = batches.recv().await else {
                     return Ok(None);
                 };
                 let batch = batch?;
-                let count = batch.items.len() as u64;
-                self.add(&mut client, &run.id, batch).await?;
-                Ok(Some(count))
+                self.add(&mut client, &run.id, batch).await.map(Some)
             };
             let outcome = tokio::select! {
                 outcome = add_next => outcome,
@@ -154,8 +152,9 @@ impl Enqueue {
                 _ = terminate.recv() => return Err(run.interrupted(added)),
             };
             let outcome = outcome.map_err(|error| run.with_resume_hint(error, self.skip, added));
-            let Some(count) = outcome? else { break };
-            added += count;
+            let Some(results) = outcome? else { break };
+            added += results.len() as u64;
+            earlier += results.iter().filter(|result| result.already_added).count() as u64;
             bar.set_message(plural(added, "item"));
         }
         bar.finish_and_clear();
@@ -163,6 +162,16 @@ impl Enqueue {
             .field("items", added)
             .field("run_id", run.id.as_str());
         self.client.output.print(&[row], "");
+        if earlier > 0 {
+            note(&format!(
+                "an earlier call of this run has added {} of the items; to add the file once more, give it another --run-id",
+                if earlier == added {
+                    "all".to_owned()
+                } else {
+                    earlier.to_string()
+                }
+            ));
+        }
         Ok(())
     }
 
@@ -172,7 +181,7 @@ impl Enqueue {
         client: &mut LeaseServiceClient<Connection>,
         run_id: &str,
         batch: Batch,
-    ) -> Result<(), CommandError> {
+    ) -> Result<Vec<proto::EnqueueResult>, CommandError> {
         let request_id = batches::request_id(&self.queue, run_id, batch.position);
         let request = proto::EnqueueRequest {
             queue: self.queue.clone(),
@@ -180,7 +189,7 @@ impl Enqueue {
             request_id: request_id.to_string(),
         };
         let sent = send(client, request, self.client.timeout).await;
-        sent.map(drop)
+        sent.map(|response| response.results)
             .map_err(|status| refusal(status, &batch.lines, run_id))
     }
 

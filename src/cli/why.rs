@@ -93,7 +93,13 @@ fn paragraph(facts: &ItemFacts, queue: &QueueSpec, key: &str, causes: &[Cause]) 
             }
         }
     }
-    sentences.extend(causes.iter().map(|cause| cause.sentence(&queue.name, key)));
+    for cause in causes {
+        // A command at the end has no full stop, so that it can be copied.
+        if let Some(before) = sentences.last_mut().filter(|text| !text.ends_with('.')) {
+            before.push('.');
+        }
+        sentences.push(cause.sentence(&queue.name, key));
+    }
     sentences.join(" ")
 }
 

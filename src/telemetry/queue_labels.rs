@@ -10,7 +10,7 @@ use super::instruments::{ALL, Instrument, Series};
 use crate::config::PerQueue;
 use crate::span::attribute;
 
-/// The number of queues up to which `telemetry.per_queue = "auto"` means `"full"`. A queue has about 230 series then, so that
+/// The number of queues up to which `telemetry.per_queue = "auto"` means `"full"`. A queue has about 250 series then, so that
 /// a scrape has at most about 50,000.
 const MAX_FULL_QUEUES: usize = 200;
 

@@ -140,7 +140,8 @@ impl Cause {
                 describe_ahead(*ahead)
             ),
             Self::First => format!(
-                "It is the first of the ready items, so the next claim gets it: if it stays ready, no worker claims from {queue}."
+                "It is the first of the ready items, so the next claim gets it: if it stays ready, no worker claims from {queue}, or a trigger \
+                 or a constraint of the table refuses the lease."
             ),
             Self::Paused(pause) => format!(
                 "The queue is paused{}; to end the pause: lease-broker resume {queue}",

@@ -199,8 +199,13 @@ fn second_run_of_a_file_adds_nothing() {
     let workspace = Workspace::serving();
     workspace.write("items.jsonl", &numbers(1..=5));
     let run = "enqueue work --file items.jsonl --batch 2";
-    let first = workspace.call(run).json();
-    assert_eq!(workspace.call(run).json(), first);
+    let first = workspace.call(run);
+    assert_eq!(first.err, "");
+    let first = first.json();
+    let second = workspace.call(run);
+    assert_eq!(second.json(), first);
+    let note = "an earlier call of this run has added all of the items";
+    assert!(second.err.contains(note), "{second:?}");
     assert_eq!(counts(&workspace), (5, 5));
     let id = first[0]["run_id"].as_str().expect("a name").to_owned();
     assert_eq!(

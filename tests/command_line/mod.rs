@@ -19,6 +19,7 @@ mod doctor;
 mod enqueue;
 mod environment;
 mod exit_codes;
+mod fields;
 mod help;
 mod layers;
 mod leases;

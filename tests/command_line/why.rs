@@ -126,6 +126,16 @@ fn dead_delayed_and_completed_items_are_explained() {
 }
 
 #[test]
+fn command_before_another_sentence_ends_with_a_full_stop() {
+    let workspace = Workspace::serving();
+    workspace.call("enqueue work --set payload=x");
+    workspace.call("enqueue work --set payload=x");
+    workspace.call("pause work");
+    let sentences = "to end the pause: lease-broker resume work. 1 ready item comes before it";
+    has_all(&why(&workspace, "2"), &[sentences]);
+}
+
+#[test]
 fn missing_row_exits_1_and_malformed_key_64() {
     let workspace = Workspace::serving();
     let missing = workspace.store("why work 99");

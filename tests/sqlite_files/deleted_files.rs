@@ -79,6 +79,7 @@ async fn replaced_database_file_stops_the_store() {
     fs::copy(&file, &copy).expect("copied");
     fs::rename(&copy, &file).expect("replaced");
     assert_stopped(&broker, "the database file").await;
+    assert_stopped(&broker, "restore --in-place").await;
 }
 
 #[tokio::test]

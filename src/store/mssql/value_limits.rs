@@ -113,7 +113,10 @@ fn check_real(double: f64) -> Result<(), String> {
     if f64::from(double as f32).to_bits() == double.to_bits() {
         Ok(())
     } else {
-        Err("the number has more digits than a real column stores".to_owned())
+        Err(
+            "the number has too many digits for a real column, or is too large or too small"
+                .to_owned(),
+        )
     }
 }
 

@@ -230,9 +230,9 @@ fn double(text: &str) -> Result<SqlValue, String> {
         return Err("the text is not a number such as -12.5 or 1e6".to_owned());
     };
     if Number::of_double(double) == Some(number) {
-        Ok(SqlValue::Real(double))
+        store(&Value::Double(double), ColumnType::Real)
     } else {
-        Err("the number has more digits than a floating-point column stores".to_owned())
+        Err("the number has too many digits for a floating-point column, or is too large or too small".to_owned())
     }
 }
 
@@ -573,6 +573,8 @@ mod tests {
             ("REAL", Value::Double(-0.0)),
             ("REAL", Value::Int((1 << 53) + 1)),
             ("REAL", text("0.12345678901234567890")),
+            ("REAL", text("-0.0")),
+            ("REAL", text("-0e5")),
             ("REAL", text("007")),
             ("REAL", text("inf")),
             ("BOOLEAN", Value::Int(2)),

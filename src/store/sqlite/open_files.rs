@@ -117,7 +117,8 @@ impl OpenFiles {
         tracing::error!(file = name, ?copied, "file deleted or replaced");
         let error = StoreError::Io(format!(
             "{name} was deleted or replaced while the broker had it open; stop all brokers on the file, check it with \
-             `sqlite3 FILE 'PRAGMA integrity_check'`, and start them again"
+             `sqlite3 FILE 'PRAGMA integrity_check'`, run `lease-broker restore --in-place` if it is an older copy \
+             (docs/backup.md), and start them again"
         ));
         self.refused.replace(Some(error.clone()));
         error
