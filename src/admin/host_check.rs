@@ -12,7 +12,9 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use lease_broker_model::text::Quoted;
+use lease_broker_model::text::{Quoted, log_field};
+
+use super::seats::peer;
 
 /// The names by which the port may be called, besides IP addresses and `localhost`.
 #[derive(Clone)]
@@ -95,7 +97,14 @@ pub(super) async fn check(
 ) -> Response {
     match check.check(&request) {
         Ok(()) => next.run(request).await,
-        Err(refusal) => refusal.into_response(),
+        Err((status, problem)) => {
+            let peer = peer(request.extensions());
+            tracing::warn!(
+                target: "lease_broker::audit",
+                event = "dashboard.host_refused", %peer, problem = &*log_field(&problem), "request of the admin port refused"
+            );
+            (status, problem).into_response()
+        }
     }
 }
 

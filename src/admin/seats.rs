@@ -5,10 +5,11 @@
 //! A connection that follows a live page has another place, for as long as the page is open. If all of these are taken, the oldest of
 //! the identity that has the most goes, unless the further one is of this identity too: then it is refused.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use axum::http::Extensions;
 use lease_broker_model::network::network;
 use tokio_util::sync::CancellationToken;
 
@@ -42,6 +43,12 @@ struct Taken {
 pub(super) struct Seat {
     seats: Arc<Seats>,
     taken: Arc<Taken>,
+}
+
+/// Returns the address of the client that has sent a request.
+pub(super) fn peer(extensions: &Extensions) -> IpAddr {
+    let seat = extensions.get::<Arc<Seat>>();
+    seat.map_or(Ipv4Addr::LOCALHOST.into(), |seat| seat.address())
 }
 
 impl Seats {

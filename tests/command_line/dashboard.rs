@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::http::{HttpResponse, get, send, send_with_headers};
 use crate::support::process::BrokerProcess;
+use crate::support::timeout::wait_until_blocking;
 
 /// Starts a broker with more configuration, with its admin port on a free port.
 pub(crate) fn serving(toml: &str, prepare: impl FnOnce(&Workspace)) -> (Workspace, SocketAddr) {
@@ -160,7 +161,7 @@ fn pause_and_redrive_by_forms() {
 
 #[test]
 pub(crate) fn form_of_another_page_is_refused() {
-    let (_workspace, admin) = serving("", |_| ());
+    let (workspace, admin) = serving("", |_| ());
     let forged = post(admin, "/pause", "", "form=0&queue=work&mode=claims");
     assert_eq!(forged.status, 403, "{forged:?}");
     let foreign = format!(
@@ -175,6 +176,11 @@ pub(crate) fn form_of_another_page_is_refused() {
     );
     assert_eq!(foreign.status, 403, "{foreign:?}");
     assert!(!get(admin, "/").body.contains("class=\"paused\""));
+    let process = workspace.process.as_ref().expect("a service");
+    wait_until_blocking("the audit has both", || {
+        let log = process.log();
+        log.contains("dashboard.form_refused") && log.contains("dashboard.host_refused")
+    });
 }
 
 #[test]

@@ -10,7 +10,8 @@ use serde::Deserialize;
 
 use super::answer::{Failure, page as page_of, redirect};
 use super::frame::login_page;
-use super::viewer::{Viewer, cookie, cookie_name, identify, peer};
+use super::viewer::{Viewer, cookie, cookie_name, identify};
+use crate::admin::seats::peer;
 use crate::admin::state::AdminState;
 use crate::security::{RefusalKind, Rpc};
 

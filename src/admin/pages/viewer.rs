@@ -1,19 +1,20 @@
 //! The viewer of a page: its session, its identity, and the calls that it makes.
 
 use std::convert::Infallible;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::uri::Authority;
-use axum::http::{Extensions, HeaderMap, HeaderName, header};
+use axum::http::{HeaderMap, HeaderName, header};
+use lease_broker_model::text::log_field;
 use subtle::ConstantTimeEq as _;
 use tonic::Status;
 
 use super::answer::Failure;
 use super::calls;
-use crate::admin::seats::Seat;
+use crate::admin::seats::peer;
 use crate::admin::state::AdminState;
 use crate::grpc::{AdminApi, AdminCaller};
 use crate::security::{Access, RefusalKind, ShownCertificate};
@@ -30,6 +31,7 @@ pub(super) struct Credentials {
 pub(super) struct Viewer {
     state: Arc<AdminState>,
     pub(super) caller: AdminCaller,
+    peer: IpAddr,
     /// The token that forms of this viewer carry.
     pub(super) form: String,
     /// Whether the viewer has logged in, so that it can log out.
@@ -58,12 +60,6 @@ impl FromRequestParts<Arc<AdminState>> for Viewer {
         let Ok(credentials) = Credentials::from_request_parts(parts, state).await;
         Self::of(state, &credentials)
     }
-}
-
-/// Returns the address of the client.
-pub(super) fn peer(extensions: &Extensions) -> IpAddr {
-    let seat = extensions.get::<Arc<Seat>>();
-    seat.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |seat| seat.address())
 }
 
 /// Returns the caller with this token.
@@ -131,6 +127,7 @@ impl Viewer {
         let viewer = |caller, form, has_session| Self {
             state: state.clone(),
             caller,
+            peer: *peer,
             form,
             has_session,
         };
@@ -186,12 +183,16 @@ impl Viewer {
     /// [`Failure::Forbidden`].
     pub(super) fn check_form(&self, token: &str) -> Result<(), Failure> {
         if bool::from(token.as_bytes().ct_eq(self.form.as_bytes())) {
-            Ok(())
-        } else {
-            Err(Failure::Forbidden(
-                "The form is too old, or came from another site. Go back, load the page again, and send it again.",
-            ))
+            return Ok(());
         }
+        let (peer, identity) = (self.peer, log_field(self.caller.name()));
+        tracing::warn!(
+            target: "lease_broker::audit",
+            event = "dashboard.form_refused", %peer, identity = &*identity, "form refused: it is not one of this viewer's pages"
+        );
+        Err(Failure::Forbidden(
+            "The form is too old, or came from another site. Go back, load the page again, and send it again.",
+        ))
     }
 
     /// Makes a call with the rights of the viewer.
