@@ -270,7 +270,7 @@ mod tests {
 
     #[tokio::test]
     async fn token_file_that_does_not_answer_does_not_block_the_runtime() {
-        let path = std::env::temp_dir().join(format!("token-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("token-pipe-{}", std::process::id()));
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
         let pipe = rustix::fs::FileType::Fifo;
         rustix::fs::mknodat(rustix::fs::CWD, &path, pipe, mode, 0).expect("a pipe");
