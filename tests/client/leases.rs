@@ -130,18 +130,21 @@ async fn lease_without_heartbeats_is_cancelled_at_its_half() {
 
 #[tokio::test]
 async fn refused_checkpoint_loses_no_lease() {
+    // A second attempt would not succeed, so the lease must last on a busy machine.
+    const LEASE: Duration = Duration::from_secs(4);
+
     let fixture = Fixture::start().await;
     fixture.enqueue(&["x", "x"]).await;
     let (worker, mut events) = fixture.worker();
     let worker = worker
         .concurrency(2)
-        .lease(SHORT_LEASE)
+        .lease(LEASE)
         .start(async |item: Item, _: Context| {
             if item.key() == "1" {
                 // More than the queue's default of 4,096 bytes.
                 item.save_checkpoint(&[7; 5_000])?;
             }
-            sleep(SHORT_LEASE * 3 / 2).await;
+            sleep(LEASE * 3 / 2).await;
             assert!(
                 item.save_checkpoint(&[7; 5_000]).is_err(),
                 "the limit is known now"

@@ -178,6 +178,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
                 "store/sqlite/lock_holder",
                 "the system knows who holds a lock",
             ),
+            ("logging/audit_file", "one process writes the file"),
             ("cli", "commands end the processes that they start"),
             (
                 "bench",
