@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 
 use lease_broker_proto::HeartbeatRequest;
 use prost::Message as _;
-use tonic::Code;
+use tonic::{Code, Status};
 
 use super::arena::{Arena, QUEUE};
 use super::waiting_claims::waiting_claim;
@@ -45,8 +45,8 @@ fn heartbeat(stream: u32) -> Vec<u8> {
     [call_headers(stream, HEARTBEAT, 0), body].concat()
 }
 
-/// Runs calls of an honest client on a connection of its own. None may fail, but on a busy machine the first one may have to
-/// be sent again after the delay in its answer: the attackers have the same address, and the broker has not read all their calls.
+/// Runs calls of an honest client on a connection of its own. None may fail, but on a busy machine one may have to be sent again after
+/// the delay in its answer: the attackers have the same address, and the broker has not read all their calls.
 fn expect_served(arena: &Arena) {
     let client = arena.client();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -54,17 +54,26 @@ fn expect_served(arena: &Arena) {
         .build();
     runtime.expect("a runtime").block_on(async {
         let client = client();
-        with_timeout(async {
-            while let Err(status) = client.try_enqueue(vec![item("honest")]).await {
-                let error = ApiError::from_status(&status);
-                assert_eq!(error.code, Code::ResourceExhausted, "{status:?}");
-                tokio::time::sleep(error.retry_after.expect("a delay")).await;
-            }
-        })
-        .await;
-        let leases = with_timeout(client.try_claim(client.claim_request(1))).await;
-        assert_eq!(leases.expect("served").len(), 1);
+        served(async || client.try_enqueue(vec![item("honest")]).await).await;
+        let leases = served(async || client.try_claim(client.claim_request(1)).await).await;
+        assert_eq!(leases.len(), 1);
     });
+}
+
+/// Sends a call until it is not refused for overload.
+async fn served<T>(call: impl AsyncFn() -> Result<T, Status>) -> T {
+    with_timeout(async {
+        loop {
+            let status = match call().await {
+                Ok(answer) => return answer,
+                Err(status) => status,
+            };
+            let error = ApiError::from_status(&status);
+            assert_eq!(error.code, Code::ResourceExhausted, "{status:?}");
+            tokio::time::sleep(error.retry_after.expect("a delay")).await;
+        }
+    })
+    .await
 }
 
 /// Opens this many streams on each of 20 connections, whose answers are never read.
