@@ -63,18 +63,15 @@ pub fn start(log: &Log) -> Result<Logging, String> {
     );
     let (writer, guard) = queue("log", std::io::stderr());
     let mut guards = vec![guard];
-    let mut lost = Arc::default();
-    let audit = if has_audit_file {
-        let path = &log.audit_file;
-        let file = AuditFile::open(path)
-            .map_err(|error| format!("log.audit_file: {}: {error}", path.display()))?;
-        lost = file.lost();
+    let path = &log.audit_file;
+    let file = has_audit_file.then(|| AuditFile::open(path)).transpose();
+    let file = file.map_err(|error| format!("log.audit_file: {}: {error}", path.display()))?;
+    let lost = file.as_ref().map(AuditFile::lost).unwrap_or_default();
+    let audit = file.map(|file| {
         let (writer, guard) = queue("audit", file);
         guards.push(guard);
-        Some(writer)
-    } else {
-        None
-    };
+        writer
+    });
     let audit_errors = audit.as_ref().map(NonBlocking::error_counter);
     let folding = Arc::new(Folding::default());
     let rejected_spans = RejectedSpans::default();

@@ -56,7 +56,7 @@ pub(super) struct Verified {
 }
 
 impl Verified {
-    /// Returns whether the credentials ended so long ago that no call with them goes on.
+    /// Returns whether the credentials ended more than [`LONGEST_CALL`] ago. Their calls have ended too.
     pub(super) fn is_long_over(&self, now: SystemTime) -> bool {
         self.expiry
             .is_some_and(|expiry| expiry + LONGEST_CALL < now)

@@ -219,7 +219,7 @@ impl Rights {
         roles.any(|(role, _)| rpc.roles().contains(role))
     }
 
-    /// Returns whether these rights allow whatever others allow, on all of their queues.
+    /// Returns whether these rights allow every rpc that others allow, on all of their queues.
     pub(super) fn include(&self, others: &Self) -> bool {
         // A pattern that fits another pattern fits whatever that one fits: only a `*` fits a `*`.
         let has = |role, pattern: &str| {
@@ -241,7 +241,7 @@ impl Rights {
     }
 }
 
-/// Returns whether a role allows whatever another one allows.
+/// Returns whether a role allows every rpc that another role allows.
 const fn includes(role: Role, other: Role) -> bool {
     matches!(
         (role, other),

@@ -231,17 +231,19 @@ mod tests {
         assert_eq!(filter.to_proto().expect("a filter").keys, filter.keys);
     }
 
+    /// Expects that a filter is refused with a message that begins like this.
+    fn expect_refused(filter: &Filter, message: &str) {
+        let refused = filter.to_proto().expect_err("refused");
+        assert!(refused.message().starts_with(message), "{refused:?}");
+    }
+
     #[test]
     fn unknown_state_is_refused() {
         let filter = Filter {
             state: "bogus".to_owned(),
             ..Filter::default()
         };
-        let refused = filter.to_proto().expect_err("refused");
-        assert!(
-            refused.message().starts_with("state: \"bogus\""),
-            "{refused:?}"
-        );
+        expect_refused(&filter, "state: \"bogus\"");
     }
 
     #[test]
@@ -250,8 +252,7 @@ mod tests {
             value: "2".to_owned(),
             ..Filter::default()
         };
-        let refused = filter.to_proto().expect_err("refused");
-        assert!(refused.message().starts_with("column: "), "{refused:?}");
+        expect_refused(&filter, "column: ");
     }
 
     #[test]
@@ -260,7 +261,6 @@ mod tests {
             since: "yesterday".to_owned(),
             ..Filter::default()
         };
-        let refused = filter.to_proto().expect_err("refused");
-        assert!(refused.message().starts_with("since: "), "{refused:?}");
+        expect_refused(&filter, "since: ");
     }
 }

@@ -92,7 +92,7 @@ impl Sessions {
     }
 }
 
-/// Ends the oldest session of the identity that has the most. So nobody can log others out.
+/// Ends the oldest session of the identity with the most sessions. An identity that logs in often ends only its own.
 fn end_one(sessions: &mut HashMap<String, Session>) {
     let mut numbers: HashMap<&str, usize> = HashMap::new();
     for session in sessions.values() {
