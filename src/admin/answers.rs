@@ -23,6 +23,15 @@ pub(super) fn readiness(broker: Option<&Broker>, queues: &[QueueSpec]) -> (bool,
     .into_iter()
     .filter_map(|(reason, holds)| holds.then_some(reason))
     .collect();
+    let counters = |index| broker.queue_counters(QueueIndex(index));
+    let reaper_errors: serde_json::Map<String, Json> = queues
+        .iter()
+        .enumerate()
+        .filter_map(|(index, spec)| {
+            let error = counters(index).reaper_error()?;
+            Some((spec.name.clone(), error.into()))
+        })
+        .collect();
     let watched = queues
         .iter()
         .enumerate()
@@ -50,6 +59,8 @@ pub(super) fn readiness(broker: Option<&Broker>, queues: &[QueueSpec]) -> (bool,
             "error_cause": store.last_failure.as_ref().map(|failure| failure.cause.name()),
             "error_time": store.last_failure.as_ref().map(|failure| rfc3339(failure.time)),
         },
+        // By queue. Expired leases of these queues do not end.
+        "reaper_errors": reaper_errors,
         "queues": queues,
     });
     (reasons.is_empty(), body)

@@ -25,6 +25,9 @@ const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const CHANGES_REFUSED: &str =
     "the admin port is not on a loopback address: set admin.allow_changes to allow changes";
 
+/// The answer to a path that does not exist.
+const NO_SUCH_PATH: &str = "no such path: the dashboard is at /, and programs read /livez, /readyz, /metrics and /version\n";
+
 type Shared = State<Arc<AdminState>>;
 
 /// Builds the router. Without `allow_changes`, requests that would change something are refused. Live pages stay connected until
@@ -57,6 +60,7 @@ pub(super) fn router(
             get(async |State(state): Shared| Json(connections::describe(&state))),
         )
         .route("/log/level", level.get(log_level::read))
+        .fallback(async || (StatusCode::NOT_FOUND, NO_SUCH_PATH))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .merge(pages::routes(&state, replaced))
         .layer(middleware::from_fn_with_state(hosts, host_check::check))

@@ -4,6 +4,7 @@
 //! relaxed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::lease_trace::ReleaseReason;
@@ -90,6 +91,22 @@ pub struct QueueCounters {
     /// Claim calls that wait for an item now.
     pub waiting: Counter,
     pub(super) shortest_lease: ShortestLease,
+    /// Why the last run of the queue's reaper failed. `None`: it did not.
+    reaper_error: Mutex<Option<String>>,
+}
+
+impl QueueCounters {
+    /// Returns why the last run of the queue's reaper failed. `None`: it did not, so expired leases end.
+    pub fn reaper_error(&self) -> Option<String> {
+        let error = self.reaper_error.lock();
+        error.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes the outcome of the reaper's last run. Returns the one before.
+    pub(super) fn set_reaper_error(&self, error: Option<String>) -> Option<String> {
+        let last = self.reaper_error.lock();
+        std::mem::replace(&mut last.unwrap_or_else(PoisonError::into_inner), error)
+    }
 }
 
 /// The way in which a lease ended.

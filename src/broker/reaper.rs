@@ -41,7 +41,6 @@ impl Reaper {
     /// Runs the reaper until `stop` is cancelled.
     pub(super) async fn run(self, stop: CancellationToken) {
         let timer = &self.wakeups.reaper_timer;
-        let mut last_run_failed = false;
         let mut has_started = false;
         let mut clock = ClockWatch::default();
         while !stop.is_cancelled() {
@@ -58,13 +57,14 @@ impl Reaper {
             // is given in between.
             timer.set(self.config.max_interval);
             let start = Instant::now();
-            let shortest = self.metrics.queue(self.queue).shortest_lease.get(start);
+            let counters = self.metrics.queue(self.queue);
+            let shortest = counters.shortest_lease.get(start);
             clock.protect(shortest.min(self.lease_duration));
             let latest = clock.latest(start);
             let run = self.store.reap(self.queue, self.config.max_rows, latest);
             match run.await {
                 Ok(reaped) => {
-                    last_run_failed = false;
+                    counters.set_reaper_error(None);
                     has_started = true;
                     let ended = reaped.expired.len() + reaped.released.len();
                     let count = ended + reaped.promoted;
@@ -89,7 +89,7 @@ impl Reaper {
                 }
                 Err(error) => {
                     // Logged at the first failure only. Otherwise every run would log until the store recovers.
-                    if !std::mem::replace(&mut last_run_failed, true) {
+                    if counters.set_reaper_error(Some(error.to_string())).is_none() {
                         let queue = &self.queue_name;
                         let bug = matches!(error, StoreError::Bug(_));
                         tracing::error!(queue, %error, bug, "reaper failed and will try again");

@@ -38,7 +38,12 @@ fn probes_and_version_of_a_ready_broker() {
             .as_str()
             .is_some_and(|text| text.starts_with("rustc "))
     );
-    assert_eq!(get(admin, "/nothing").status, 404);
+    let nothing = get(admin, "/nothing");
+    assert_eq!(nothing.status, 404);
+    assert!(
+        nothing.body.contains("the dashboard is at /"),
+        "{nothing:?}"
+    );
     assert_eq!(send(admin, "POST", "/livez", "").status, 405);
     drop(workspace);
 }

@@ -91,6 +91,40 @@ fn doctor_reads_the_admin_port_of_the_service() {
 }
 
 #[test]
+fn doctor_names_the_queue_whose_reaper_fails() {
+    let mut workspace = serving();
+    let process = workspace.process.as_mut().expect("a service");
+    let admin = process.admin_address();
+    workspace.write(
+        "doctor.toml",
+        &format!("{QUEUES}[admin]\nlisten = '{admin}'\n"),
+    );
+    let database = workspace.database();
+    database
+        .execute_batch(
+            "CREATE TRIGGER keep BEFORE UPDATE ON work WHEN OLD.lease_state = 1 AND NEW.lease_state <> 1
+             BEGIN SELECT RAISE(ABORT, 'leases must not end'); END",
+        )
+        .expect("a trigger");
+    let added = workspace.call("enqueue work --set payload=x");
+    assert_eq!(added.code, 0, "{added:?}");
+    let claimed = workspace.call("claim work --lease 1s");
+    assert_eq!(claimed.code, 0, "{claimed:?}");
+    let errors = || get(admin, "/readyz").json()["reaper_errors"].clone();
+    wait_until_blocking("the reaper fails", || errors()["work"].is_string());
+    let doctor = workspace.run("doctor --side broker --json --store q.db --config doctor.toml");
+    assert_eq!(doctor.code, 1, "{doctor:?}");
+    let reaper = finding(&doctor, "reaper of work");
+    assert_eq!(reaper["verdict"], "problem", "{reaper}");
+    let detail = reaper["detail"].as_str().expect("text");
+    assert!(detail.contains("leases must not end"), "{detail}");
+    database
+        .execute_batch("DROP TRIGGER keep")
+        .expect("dropped");
+    wait_until_blocking("the reaper recovers", || errors()["work"].is_null());
+}
+
+#[test]
 fn doctor_names_what_a_worker_does_wrong() {
     let workspace = serving();
     let url = workspace.process.as_ref().expect("a service").url();

@@ -109,7 +109,7 @@ pub(super) async fn page(
         div.narrow.panel {
             h1 { (question) }
             p.big { (number) @if counted.matched == 1 { " item of " } @else { " items of " } strong { (queue) } }
-            p.hint { (change.filter.sentence()) }
+            p.hint { (format::text(&change.filter.sentence())) }
             @if counted.matched == 0 { p { "Nothing fits, so nothing would change." } p { a href=(back) { "Back" } } } @else {
                 form method="post" action={ "/queues/" (format::url(&queue)) "/start" } {
                     (form_token(&viewer))

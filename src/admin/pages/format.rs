@@ -1,7 +1,9 @@
 //! Texts for times, durations, states and values.
 
+use std::borrow::Cow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use lease_broker_model::text::visible_lines;
 use lease_broker_proto::column_value::Kind;
 use lease_broker_proto::{ColumnValue, ItemState};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -140,10 +142,15 @@ pub(super) fn name(name: &str) -> String {
     cut(name, 200)
 }
 
+/// Returns a text that others wrote, with escapes for characters that would hide or turn what is around them.
+pub(super) fn text(text: &str) -> Cow<'_, str> {
+    visible_lines(text)
+}
+
 fn cut(text: &str, characters: usize) -> String {
     match text.char_indices().nth(characters) {
-        None => text.to_owned(),
-        Some((end, _)) => format!("{}…", &text[..end]),
+        None => visible_lines(text).into_owned(),
+        Some((end, _)) => format!("{}…", visible_lines(&text[..end])),
     }
 }
 
@@ -156,6 +163,7 @@ mod tests {
         assert_eq!(name("ä"), "ä");
         assert_eq!(name(&"ä".repeat(200)), "ä".repeat(200));
         assert_eq!(name(&"ä".repeat(201)), "ä".repeat(200) + "…");
+        assert_eq!(name("a\u{202e}b"), r"a\u{202e}b");
         assert!(!can_link(&"a".repeat(1_025)));
     }
 

@@ -57,12 +57,12 @@ fn content(viewer: &Viewer, queue: &str, found: &GetItemResponse) -> Markup {
         section aria-labelledby="lease" {
             h2 #lease { "Lease" }
             dl {
-                dt { "Worker" } dd { @if item.owner.is_empty() { "–" } @else { (item.owner) } }
+                dt { "Worker" } dd { @if item.owner.is_empty() { "–" } @else { (format::text(&item.owner)) } }
                 dt { "In this state since" } dd { (time(item.state_time.as_ref())) }
                 dt { "Due" } dd { (time(item.due_time.as_ref())) }
                 dt { "Attempts used" } dd { (item.attempt) }
                 dt { "Fencing token" } dd { (item.fencing_token) }
-                dt { "Last error" } dd.text { @if item.error.is_empty() { "–" } @else { (item.error) } }
+                dt { "Last error" } dd.text { @if item.error.is_empty() { "–" } @else { (format::text(&item.error)) } }
                 dt { "Checkpoint" } dd { (found.checkpoint_bytes.map_or("–".to_owned(), |bytes| format!("{bytes} bytes"))) }
                 dt { "Trace" } dd { (trace(viewer, &found.trace_parent)) }
             }

@@ -148,11 +148,11 @@ fn table(link: &str, listed: &ListItemsResponse, can_mark: bool) -> Markup {
                 tbody { @for item in &listed.items { tr {
                     @if can_mark { td.mark { @if format::can_link(&item.key) { (Filter::key_box(&item.key, "marked")) } } }
                     th scope="row" { (key_link(&path, &item.key)) }
-                    td.long data-label="worker" { (item.owner) }
+                    td.long data-label="worker" { (format::text(&item.owner)) }
                     td data-label="since" { @if let Some(time) = &item.state_time { time datetime=(format::moment(time)) title=(format::moment(time)) { (format::ago(time)) } } @else { "–" } }
                     td data-label="due" { (item.due_time.as_ref().map_or("–".to_owned(), format::ago)) }
                     td.number data-label="attempts" { (item.attempt) }
-                    td.text data-label="error" { (item.error) }
+                    td.text data-label="error" { (format::text(&item.error)) }
                 } } }
             }
         }

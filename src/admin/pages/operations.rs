@@ -75,13 +75,13 @@ fn row(viewer: &Viewer, operation: &Operation) -> Markup {
         tr #{ "operation-" (operation.operation_id) } {
             th scope="row" { (kind(operation)) div.hint { code { (operation.operation_id) } } }
             td data-label="queue" { a href={ "/queues/" (format::url(&operation.queue)) } { (operation.queue) } }
-            td data-label="state" { strong class={ "badge dot " (state) } { (state) } @if !operation.error.is_empty() { div.note { (operation.error) } } }
+            td data-label="state" { strong class={ "badge dot " (state) } { (state) } @if !operation.error.is_empty() { div.note { (format::text(&operation.error)) } } }
             td.number data-label="changed" { (format::count(operation.changed, false)) }
             td.number data-label="looked at" { (format::count(operation.examined, false)) }
             td.number data-label="refused" { (format::count(operation.refused, false)) }
             td data-label="started" { (operation.create_time.as_ref().map_or("–".to_owned(), format::ago))
-                @if !operation.actor.is_empty() { div.hint { "by " (operation.actor) } } }
-            td.text data-label="reason" { (operation.reason) }
+                @if !operation.actor.is_empty() { div.hint { "by " (format::text(&operation.actor)) } } }
+            td.text data-label="reason" { (format::text(&operation.reason)) }
             td.actions { @if may_cancel {
                 form method="post" action="/operations/cancel" {
                     (form_token(viewer))

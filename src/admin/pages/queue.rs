@@ -175,7 +175,7 @@ fn lease_table(leases: &[ItemSummary], link: &str) -> Markup {
                     } }
                     tbody { @for item in leases { tr #{ "lease-" (format::name(&item.key)) } {
                         th scope="row" { (key_link(&format!("{link}/item?key="), &item.key)) }
-                        td.long data-label="worker" { (item.owner) }
+                        td.long data-label="worker" { (format::text(&item.owner)) }
                         td data-label="claimed" { (item.state_time.as_ref().map_or("–".to_owned(), format::ago)) }
                         td data-label="ends" { (item.due_time.as_ref().map_or("–".to_owned(), format::ago)) }
                         td.number data-label="attempt" { (item.attempt) }
@@ -206,7 +206,7 @@ fn failure_table(viewer: &Viewer, queue: &str, dead: &[ItemSummary], link: &str)
                     tbody { @for (error, items) in groups.iter().take(20) { tr {
                         th.text scope="row" {
                             @if error.is_empty() { em { "no text" } } @else {
-                                a href={ (link) "/items?state=dead&error=" (format::url(error)) } { (error) }
+                                a href={ (link) "/items?state=dead&error=" (format::url(error)) } { (format::text(error)) }
                             }
                         }
                         td.number data-label="items" { (items.len()) @if is_cut { "+" } }
@@ -230,7 +230,7 @@ fn redrive_form(viewer: &Viewer, error: &str, link: &str) -> Markup {
         form method="post" action={ (link) "/confirm" } {
             (form_token(viewer))
             (filter.hidden_field())
-            button type="submit" name="change" value="redrive" { "Redrive …" span.hidden { " items with " (error) } }
+            button type="submit" name="change" value="redrive" { "Redrive …" span.hidden { " items with " (format::text(error)) } }
         }
     }
 }

@@ -252,10 +252,10 @@ pub(super) fn pause_note(pause: &QueuePause) -> Markup {
     html! {
         div.note {
             strong.badge.warn { (what) }
-            @if !pause.actor.is_empty() { " by " (pause.actor) }
+            @if !pause.actor.is_empty() { " by " (format::text(&pause.actor)) }
             @if let Some(time) = &pause.pause_time { " " (format::ago(time)) }
             @if let Some(until) = &pause.until { ", ends " (format::ago(until)) }
-            @if !pause.reason.is_empty() { ": " (pause.reason) }
+            @if !pause.reason.is_empty() { ": " (format::text(&pause.reason)) }
         }
     }
 }

@@ -32,7 +32,7 @@ pub(super) async fn check(config: &Config, limit: Duration) -> Vec<Finding> {
     );
     findings.extend(database);
     findings.extend(check_certificate(config));
-    findings.push(port);
+    findings.extend(port);
     findings
 }
 
@@ -57,41 +57,48 @@ fn check_certificate(config: &Config) -> Option<Finding> {
 }
 
 /// Asks the broker of this configuration on this host.
-async fn check_admin_port(config: &Config, limit: Duration) -> Finding {
+async fn check_admin_port(config: &Config, limit: Duration) -> Vec<Finding> {
     let finding = |verdict, detail: String| Finding::broker("admin port", verdict, detail);
     let Some(listen) = config.admin.listen.filter(|listen| listen.port() != 0) else {
-        return finding(Verdict::Skipped, "admin.listen names no port".to_owned());
+        let detail = "admin.listen names no port".to_owned();
+        return vec![finding(Verdict::Skipped, detail)];
     };
     let address = readiness::reachable(listen);
     let asked = readiness::ask(address, config.admin_certificate());
-    match tokio::time::timeout(limit, asked).await {
+    let answer = match tokio::time::timeout(limit, asked).await {
         Err(_) => {
             let limit = format_duration(limit);
             let detail = format!(
                 "{address} does not answer within {limit}: the process is stopped or overloaded"
             );
-            finding(Verdict::Problem, detail)
+            return vec![finding(Verdict::Problem, detail)];
         }
         Ok(Err(error)) => {
             let detail =
                 format!("{address}: {error}; no broker of this configuration runs on this host");
-            finding(Verdict::Warning, detail)
+            return vec![finding(Verdict::Warning, detail)];
         }
-        Ok(Ok(answer)) => {
-            let store = answer.store.as_ref();
-            let oldest = store.map(|store| store.oldest_operation_seconds);
-            let oldest = oldest.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-            let oldest = oldest.unwrap_or_default();
-            let verdict = match answer.ready {
-                false => Verdict::Problem,
-                true if oldest > SLOW_OPERATION => Verdict::Warning,
-                true => Verdict::Ok,
-            };
-            let mut details = answer.reasons;
-            details.extend(store.map(|store| describe(store, oldest)));
-            finding(verdict, format!("{address}: {}", details.join("; ")))
-        }
-    }
+        Ok(Ok(answer)) => answer,
+    };
+    let store = answer.store.as_ref();
+    let oldest = store.map(|store| store.oldest_operation_seconds);
+    let oldest = oldest.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let oldest = oldest.unwrap_or_default();
+    let verdict = match answer.ready {
+        false => Verdict::Problem,
+        true if oldest > SLOW_OPERATION => Verdict::Warning,
+        true => Verdict::Ok,
+    };
+    let mut details = answer.reasons;
+    details.extend(store.map(|store| describe(store, oldest)));
+    let port = finding(verdict, format!("{address}: {}", details.join("; ")));
+    let of_reaper = |(queue, error): (String, String)| {
+        let detail = format!("expired leases do not end: {error}");
+        Finding::broker(format!("reaper of {queue}"), Verdict::Problem, detail)
+    };
+    // Without its database each queue has a reaper that fails, and the port's line says why.
+    let errors = answer.reaper_errors.into_iter().filter(|_| answer.ready);
+    std::iter::once(port).chain(errors.map(of_reaper)).collect()
 }
 
 /// Returns what the broker says about its store: whether it is up, the oldest running operation, and the last error.

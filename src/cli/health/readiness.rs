@@ -1,5 +1,6 @@
 //! The readiness of a broker on this host, from `/readyz` of its admin port.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -24,6 +25,9 @@ pub(in crate::cli) struct Readiness {
     pub(in crate::cli) reasons: Vec<String>,
     /// The database. `None`: the broker is starting.
     pub(in crate::cli) store: Option<StoreReadiness>,
+    /// Why the last run of a reaper failed, by queue.
+    #[serde(default)]
+    pub(in crate::cli) reaper_errors: BTreeMap<String, String>,
 }
 
 /// The state of the database.
