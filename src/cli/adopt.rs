@@ -269,7 +269,19 @@ impl Adopt {
         } else {
             let texts = |column: &str| schema.values(&table, column, 20);
             let mirrors = proposal::mirrors(survey, texts)?;
-            choose_mirror(mirrors, asks)?
+            let mirror = choose_mirror(mirrors, asks)?;
+            let mut texts = |column: &str| schema.values(&table, column, 20);
+            for (column, others) in proposal::others(&mirror, &mut texts)? {
+                let problem = other_values(&table, column, &others);
+                if !asks {
+                    return Err(CommandError::usage(format!(
+                        "{problem}. Then give the values yourself: {}",
+                        mirror_flags(&mirror)
+                    )));
+                }
+                print_line!("warning: {problem}");
+            }
+            mirror
         };
         let writable = match &self.writable {
             Some(columns) => columns
@@ -370,6 +382,31 @@ fn choose_mirror(mut mirrors: Vec<Mirror>, asks: bool) -> Result<Mirror, Command
     let chosen = chosen?;
     mirrors.push(Mirror::new());
     Ok(mirrors.swap_remove(chosen))
+}
+
+/// Describes rows that no state of the proposed mirror columns fits.
+fn other_values(table: &str, column: &str, values: &[String]) -> String {
+    let shown: Vec<String> = values
+        .iter()
+        .map(|value| format!("{:?}", text::visible(value)))
+        .collect();
+    format!(
+        "rows of {table} have {column} = {}, which shows no state, so workers would get them: give rows that are done the \
+         value of a done row first",
+        shown.join(", ")
+    )
+}
+
+/// Returns mirror columns as flags.
+fn mirror_flags(mirror: &Mirror) -> String {
+    let flags = mirror.iter().flat_map(|(state, columns)| {
+        columns.iter().map(|(column, value)| {
+            let value = value.as_str().map_or(value.to_string(), str::to_owned);
+            let flag = format!("{}:{column}={value}", state.name());
+            format!("--mirror {}", text::shell_word(&flag))
+        })
+    });
+    flags.collect::<Vec<_>>().join(" ")
 }
 
 fn choose_writable(

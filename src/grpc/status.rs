@@ -198,15 +198,19 @@ pub(super) fn call_error(error: Error) -> proto::CallError {
 
 /// Takes the advice to repeat the call from an error, if the call may have been applied and would be applied twice.
 pub(super) fn unless_repeatable(status: Status, can_be_repeated: bool) -> Status {
-    let mut details = status.get_error_details();
-    let applied = details
-        .error_info()
-        .and_then(|info| info.metadata.get("applied"));
+    let Some(info) = status.get_details_error_info() else {
+        return status;
+    };
+    let applied = info.metadata.get("applied");
     let may_be_applied = applied.is_some_and(|applied| applied == Applied::Unknown.name());
     if can_be_repeated || !may_be_applied {
         return status;
     }
-    details.set_retry_info(None);
+    // `set_retry_info(None)` would add an advice to repeat the call at once.
+    let mut details = ErrorDetails::with_error_info(info.reason, info.domain, info.metadata);
+    if let Some(fields) = status.get_details_bad_request() {
+        details.set_bad_request(fields.field_violations);
+    }
     let text = status.message();
     Status::with_error_details_and_metadata(status.code(), text, details, pushback(None))
 }
@@ -341,4 +345,25 @@ pub(super) fn truncate(mut text: String, max_bytes: usize) -> String {
         text.push('…');
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn call_that_may_be_applied_twice_has_no_advice_to_repeat_it() {
+        let failed = || Status::from(Error::Partly(Box::new(Error::Draining)));
+        assert!(failed().get_details_retry_info().is_some());
+        let repeatable = unless_repeatable(failed(), true);
+        assert!(repeatable.get_details_retry_info().is_some());
+        for status in [failed(), deadline_exceeded(Applied::Unknown)] {
+            let status = unless_repeatable(status, false);
+            assert!(status.get_details_retry_info().is_none());
+            let pushback = status.metadata().get("grpc-retry-pushback-ms");
+            assert_eq!(pushback.expect("an advice"), "-1");
+            let info = status.get_details_error_info().expect("the reason");
+            assert_eq!(info.domain, DOMAIN);
+        }
+    }
 }

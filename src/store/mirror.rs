@@ -94,20 +94,32 @@ impl Mirrors<'_> {
             .collect()
     }
 
-    /// Renders the condition that a row's mirror columns show `state`. Only columns with a fixed value for the state count.
-    /// `None`: there is no such column.
+    /// Renders the condition that a row's mirror columns show `state`: those with a fixed value for it have that value. If there is
+    /// none, those that are NULL while an item is ready and not in this state have any value. `None`: there are none of these either.
     fn state_condition(&self, state: State, literal: fn(&Value) -> String) -> Option<String> {
-        let of_state = self.all.iter().filter(|mirror| mirror.state == state);
-        let conditions: Vec<String> = of_state
-            .filter_map(|mirror| {
-                let column = format!("{}{}", self.column_prefix, (self.quote)(&mirror.column));
-                match &mirror.value {
-                    MirrorValue::Literal(Value::Null) => Some(format!("{column} IS NULL")),
-                    MirrorValue::Literal(value) => Some(format!("{column} = {}", literal(value))),
-                    MirrorValue::Now | MirrorValue::Worker => None,
-                }
-            })
-            .collect();
+        let of_state = || self.all.iter().filter(|mirror| mirror.state == state);
+        let column =
+            |mirror: &Mirror| format!("{}{}", self.column_prefix, (self.quote)(&mirror.column));
+        let fixed = of_state().filter_map(|mirror| match &mirror.value {
+            MirrorValue::Literal(Value::Null) => Some(format!("{} IS NULL", column(mirror))),
+            MirrorValue::Literal(value) => Some(format!("{} = {}", column(mirror), literal(value))),
+            MirrorValue::Now | MirrorValue::Worker => None,
+        });
+        let mut conditions: Vec<String> = fixed.collect();
+        if conditions.is_empty() {
+            let shows_only = |mirror: &&Mirror| {
+                let others = self
+                    .all
+                    .iter()
+                    .filter(|other| other.column == mirror.column && other.state != mirror.state);
+                let is_null = |other: &Mirror| other.value == MirrorValue::Literal(Value::Null);
+                self.find(&mirror.column, State::Ready).is_some() && { others }.all(is_null)
+            };
+            let set = of_state().filter(shows_only);
+            conditions = set
+                .map(|mirror| format!("{} IS NOT NULL", column(mirror)))
+                .collect();
+        }
         (!conditions.is_empty()).then(|| conditions.join(" AND "))
     }
 

@@ -73,6 +73,37 @@ completed = { Processed = 1 }
 }
 
 #[test]
+fn rows_with_a_time_of_completion_stay_completed() {
+    let mut workspace = with_table(
+        "CREATE TABLE Orders (id INTEGER PRIMARY KEY, shipped_at DATETIME);
+         INSERT INTO Orders VALUES (1, '2026-01-01 10:00:00'), (2, NULL);",
+    );
+    let adopted = workspace.run(&format!("{ADOPT} --yes"));
+    assert_eq!(adopted.code, 0, "{adopted:?}");
+    std::fs::copy(workspace.path("orders.toml"), workspace.path("queues.toml")).expect("a copy");
+    workspace.serve();
+    let leases = workspace.call("claim orders --limit 9").json();
+    let keys: Vec<_> = leases.iter().map(|lease| lease["key"].as_str()).collect();
+    assert_eq!(keys, [Some("2")]);
+}
+
+#[test]
+fn values_that_show_no_state_are_no_ready_rows() {
+    let workspace = with_table(
+        "CREATE TABLE Orders (id INTEGER PRIMARY KEY, status TEXT);
+         INSERT INTO Orders (status) VALUES ('new'), ('done'), ('cancelled'), (x'ff');",
+    );
+    let before = state(&workspace, "Orders");
+    let refused = workspace.run(&format!("{ADOPT} --yes"));
+    assert_eq!(refused.code, 64, "{refused:?}");
+    assert!(refused.err.contains("\"cancelled\""), "{refused:?}");
+    assert_eq!(state(&workspace, "Orders"), before);
+    let (_, flags) = refused.err.split_once("yourself: ").expect("the flags");
+    let adopted = workspace.run(&format!("{ADOPT} --yes {}", flags.trim()));
+    assert_eq!(adopted.code, 0, "{adopted:?}");
+}
+
+#[test]
 fn key_that_can_be_null_is_named_and_not_proposed_as_a_result() {
     let workspace = with_table(
         "CREATE TABLE Jobs (id TEXT PRIMARY KEY, v TEXT); INSERT INTO Jobs VALUES ('a', NULL);",

@@ -143,14 +143,19 @@ pub(super) fn name(name: &str) -> String {
 }
 
 /// Returns a text that others wrote, with escapes for characters that would hide or turn what is around them.
+/// The line ends of forms become those of the other texts.
 pub(super) fn text(text: &str) -> Cow<'_, str> {
-    visible_lines(text)
+    if text.contains("\r\n") {
+        Cow::Owned(visible_lines(&text.replace("\r\n", "\n")).into_owned())
+    } else {
+        visible_lines(text)
+    }
 }
 
 fn cut(text: &str, characters: usize) -> String {
     match text.char_indices().nth(characters) {
-        None => visible_lines(text).into_owned(),
-        Some((end, _)) => format!("{}…", visible_lines(&text[..end])),
+        None => self::text(text).into_owned(),
+        Some((end, _)) => format!("{}…", self::text(&text[..end])),
     }
 }
 

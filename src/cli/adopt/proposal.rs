@@ -1,5 +1,7 @@
 //! The settings that `adopt` proposes for a table: a guess from the names and types of its columns, which a person checks.
 
+use std::collections::BTreeMap;
+
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{SoftLock, SoftLockColumn};
 use lease_broker_store::{ColumnClass, Survey, SurveyedColumn};
@@ -130,6 +132,29 @@ pub(super) fn mirrors<E>(
     Ok(mirrors)
 }
 
+/// Returns the values of mirror columns that show no state, with their column. `values` returns the different values of a column as
+/// texts.
+pub(super) fn others<'a, E>(
+    mirror: &'a Mirror,
+    values: &mut impl FnMut(&str) -> Result<Vec<String>, E>,
+) -> Result<Vec<(&'a str, Vec<String>)>, E> {
+    let mut shown: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (column, value) in mirror.iter().flat_map(|(_, columns)| columns) {
+        let value = value.as_str().map_or(value.to_string(), str::to_owned);
+        shown.entry(column).or_default().push(value);
+    }
+    shown.retain(|_, values| !values.iter().any(|value| value.starts_with('$')));
+    let mut others = Vec::new();
+    for (column, shown) in shown {
+        let mut values = values(column)?;
+        values.retain(|value| !shown.contains(value));
+        if !values.is_empty() {
+            others.push((column, values));
+        }
+    }
+    Ok(others)
+}
+
 /// Returns the columns that a worker probably writes as its result: those that a row can lack and that show no state.
 pub(super) fn result_columns(survey: &Survey, mirror: &Mirror, key: &[String]) -> Vec<String> {
     let is_mirror = |column: &SurveyedColumn| {
@@ -252,6 +277,24 @@ mod tests {
             [State::Ready, State::Leased, State::Completed, State::Dead]
         );
         assert_eq!(found(&survey, &["red", "green"]), Vec::<Mirror>::new());
+    }
+
+    #[test]
+    fn values_that_show_no_state_are_found() {
+        let survey = survey(vec![
+            column("id", "int", false),
+            column("Status", "varchar(20)", false),
+            column("Sent_At", "datetime2(3)", true),
+        ]);
+        let texts = ["Completed", "cancelled", "new", "done"];
+        let found = found(&survey, &texts);
+        let mut values = |_: &str| Ok::<_, ()>(texts.map(str::to_owned).to_vec());
+        let others = others(&found[1], &mut values).expect("no error");
+        assert_eq!(
+            others,
+            [("Status", vec!["cancelled".to_owned(), "done".to_owned()])]
+        );
+        assert_eq!(super::others(&found[0], &mut values), Ok(vec![]));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
-use rusqlite::Connection;
+use rusqlite::{Connection, Row};
 
 use super::added_parts::recording;
 use super::adopt_sql::{render, step};
@@ -257,7 +257,12 @@ impl Schema for SqliteSchema {
             WHERE {column} IS NOT NULL ORDER BY 1 LIMIT {limit}"
         );
         let mut values = self.connection.prepare(&values)?;
-        let values = values.query_map([], |row| row.get(0))?;
+        // A text can hold any bytes.
+        let text = |row: &Row<'_>| {
+            let text = row.get_ref(0)?.as_bytes()?;
+            Ok(String::from_utf8_lossy(text).into_owned())
+        };
+        let values = values.query_map([], text)?;
         Ok(values.collect::<rusqlite::Result<_>>()?)
     }
 
