@@ -11,7 +11,8 @@ use super::queue::{
     BackoffConfig, CheckpointConfig, CheckpointLimit, KeepForConfig, Names, QueueConfig,
 };
 use super::queue_columns::{
-    MAX_NAME_CHARACTERS, check_name, check_writable, managed_columns, mirrors, soft_lock_names,
+    MAX_NAME_CHARACTERS, check_mirrors, check_name, check_writable, managed_columns, mirrors,
+    soft_lock_names,
 };
 use super::range::{MINUTE, check_duration};
 
@@ -142,6 +143,7 @@ impl QueueConfig {
             keep_for,
             allows_purge,
         };
+        check_mirrors(&spec, &key_path)?;
         check_writable(&spec, &key_path("writable"))?;
         check_groups(&spec, &key_path)?;
         Ok(spec)

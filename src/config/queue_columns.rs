@@ -156,6 +156,30 @@ pub(super) fn check_name(key: String, name: &str) -> Result<(), InvalidSetting> 
     Ok(())
 }
 
+/// Checks the columns that show the state of an item. They must not be columns by which the broker knows it.
+pub(super) fn check_mirrors(
+    queue: &QueueSpec,
+    key_path: &dyn Fn(&str) -> String,
+) -> Result<(), InvalidSetting> {
+    for (index, mirror) in queue.mirror.iter().enumerate() {
+        let name = &mirror.column;
+        let is_same = |other: &str| other.eq_ignore_ascii_case(name);
+        let mut others = queue.mirror[..index].iter();
+        let reason = if queue.key.iter().any(|part| is_same(part)) {
+            "is part of the key: name another column"
+        } else if queue.soft_lock.contains(name) {
+            "is a soft-lock column, which the broker sets itself: name another column"
+        } else if others.any(|other| is_same(&other.column) && other.column != *name) {
+            "is spelled in two ways: write its name the same for all states"
+        } else {
+            continue;
+        };
+        let path = key_path(&format!("mirror.{}.{name}", mirror.state.name()));
+        return Err(InvalidSetting::new(path, reason));
+    }
+    Ok(())
+}
+
 /// Checks the columns that settlements may write. They must not be columns that decide which row is claimed next, or that
 /// the broker itself sets.
 pub(super) fn check_writable(queue: &QueueSpec, path: &str) -> Result<(), InvalidSetting> {

@@ -1,6 +1,9 @@
 //! The columns of a table by their use in a queue: key, order, data for workers, columns that new items may set.
 
-use lease_broker_model::queue::{Order, OrderColumn, QueueSpec, SoftLock, SoftLockColumn};
+use lease_broker_model::queue::{
+    Mirror, MirrorValue, Order, OrderColumn, QueueSpec, SoftLock, SoftLockColumn,
+};
+use lease_broker_value::Value;
 
 use super::table::{Column, Table};
 use super::template::Placeholders;
@@ -86,6 +89,8 @@ impl<Kind: Clone> QueueColumns<Kind> {
             .filter_map(|name| find(name, "filterable"))
             .collect();
         problems.extend(writable_problems(queue, &key, &writable));
+        problems.extend(mirror_problems(queue, table, &key));
+        problems.extend(group_key_problem(queue, &key));
         problems.extend(type_problems);
         if problems.is_empty() {
             problems.extend(key_problem(queue, table, &key));
@@ -185,6 +190,47 @@ fn writable_problems<Kind>(
         ))
     });
     problems.collect()
+}
+
+/// Returns one sentence for each value of the setting `mirror` that a row cannot have, or that would make it another row.
+fn mirror_problems<Kind>(
+    queue: &QueueSpec,
+    table: &Table<Kind>,
+    key: &[Column<Kind>],
+) -> Vec<String> {
+    let problem = |mirror: &Mirror| {
+        let column = table.column(&mirror.column)?;
+        let reason = if key.iter().any(|part| part.name == column.name) {
+            "is part of the key"
+        } else if column.generated {
+            "gets its value from the database"
+        } else if !column.nullable && mirror.value == MirrorValue::Literal(Value::Null) {
+            "cannot be NULL"
+        } else {
+            return None;
+        };
+        Some(format!(
+            "the column {:?} of table {:?} {reason}: correct mirror.{} of queue {:?}",
+            column.name,
+            queue.table,
+            mirror.state.name(),
+            queue.name
+        ))
+    };
+    queue.mirror.iter().filter_map(problem).collect()
+}
+
+/// Returns a sentence if the column of the groups is the whole key.
+fn group_key_problem<Kind>(queue: &QueueSpec, key: &[Column<Kind>]) -> Option<String> {
+    let groups = queue.groups.as_ref()?;
+    let [part] = key else { return None };
+    part.name.eq_ignore_ascii_case(&groups.column).then(|| {
+        format!(
+            "the column {:?} of table {:?} is the key, so each row would be a group of its own: name another column in the setting \
+             group of queue {:?}",
+            part.name, queue.table, queue.name
+        )
+    })
 }
 
 fn key_problem<Kind>(

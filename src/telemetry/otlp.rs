@@ -9,6 +9,7 @@ use std::path::Path;
 use opentelemetry_otlp::{
     MetricExporter, SpanExporter, WithExportConfig as _, WithHttpConfig as _, WithTonicConfig as _,
 };
+use reqwest::redirect::Policy;
 use tonic::metadata::MetadataMap;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
@@ -57,7 +58,8 @@ impl Credentials {
     }
 
     fn http_client(&self) -> Result<reqwest::Client, String> {
-        let mut client = reqwest::Client::builder();
+        // A redirect would take the headers, and what they know, to another host.
+        let mut client = reqwest::Client::builder().redirect(Policy::none());
         if let Some(ca) = &self.ca {
             let certificates = reqwest::Certificate::from_pem_bundle(ca);
             let certificates =

@@ -415,6 +415,27 @@ fn columns_of_the_queue_are_not_writable() {
 }
 
 #[test]
+fn mirrors_are_no_columns_by_which_the_broker_knows_an_item() {
+    for (text, reason) in [
+        (
+            "mirror = { completed = { K = 1 } }\nkey = ['j', 'k']",
+            "is part of the key",
+        ),
+        (
+            "mirror = { completed = { lease_State = 0 } }",
+            "is a soft-lock column",
+        ),
+    ] {
+        let text = format!("[queues.a]\n{text}");
+        let error = from_file(text.clone().leak()).expect_err(&text);
+        assert!(error.reason.contains(reason), "{error}");
+    }
+    let text = "[queues.a]\nmirror = { ready = { done = 0 }, completed = { Done = 1 } }";
+    let error = from_file(text).expect_err("two spellings");
+    assert!(error.reason.contains("spelled in two ways"), "{error}");
+}
+
+#[test]
 fn queues_need_names_and_distinct_tables() {
     let error = from_file("[queues.'']").expect_err("the name is empty");
     assert!(error.reason.contains("1 to 128 characters"), "{error}");

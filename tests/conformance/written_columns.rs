@@ -1,8 +1,9 @@
 //! Columns that a settlement writes into the row of its item.
 
+use lease_broker_model::group::{GroupOrder, Groups};
 use lease_broker_model::item_state::State;
 use lease_broker_model::lease_id::LeaseRef;
-use lease_broker_model::queue::OnComplete;
+use lease_broker_model::queue::{Mirror, MirrorValue, OnComplete};
 use lease_broker_store::{Ending, FollowUp, QueueIndex, Settled, Settlement};
 use lease_broker_value::Value;
 
@@ -254,5 +255,31 @@ pub(crate) async fn columns_that_cannot_be_written_fail_the_check<H: Harness>() 
             .unwrap_or_else(|error| vec![error.to_string()]);
         let all = problems.join("; ");
         assert!(all.contains(problem) && all.contains("writable"), "{all}");
+        spec.writable.clear();
+        spec.mirror = vec![Mirror {
+            state: State::Ready,
+            column: name.to_owned(),
+            value: MirrorValue::Literal(Value::Int(1)),
+        }];
+        let problems = harness
+            .check(&spec)
+            .await
+            .unwrap_or_else(|error| vec![error.to_string()]);
+        let all = problems.join("; ");
+        assert!(all.contains(problem) && all.contains("mirror"), "{all}");
+        spec.mirror.clear();
     }
+    spec.groups = Some(Groups {
+        column: "id".to_owned(),
+        order: GroupOrder::Parallel {
+            max_leases: None,
+            bursts: false,
+        },
+        rate: None,
+    });
+    let problems = harness
+        .check(&spec)
+        .await
+        .unwrap_or_else(|error| vec![error.to_string()]);
+    assert!(problems.concat().contains("is the key"), "{problems:?}");
 }

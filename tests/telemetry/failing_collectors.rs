@@ -1,5 +1,10 @@
 //! Collectors that fail: no call waits for them, and every span is accounted for.
 
+use axum::Router;
+use axum::response::Redirect;
+use axum::routing::post;
+use tokio::net::TcpListener;
+
 use crate::support::client::item;
 use crate::support::timeout::wait_until_blocking;
 use crate::telemetry::collector::{Behaviour, Collector, Protocol};
@@ -41,6 +46,24 @@ async fn every_span_is_counted_once_whatever_the_collector_does() {
             assert!(spans["exported"] <= received, "{case}: {received}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redirects_take_nothing_to_another_host() {
+    let other = Collector::start(Protocol::Http).await;
+    let elsewhere = format!("{}/v1/traces", other.url);
+    let redirect = post(async move || Redirect::temporary(&elsewhere));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let router = Router::new().route("/v1/traces", redirect);
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let endpoint = format!("endpoint = 'http://{address}'\nprotocol = 'http/protobuf'\n");
+    let mut broker = Fixture::start(&format!("{endpoint}{SETTINGS}"), &[]);
+    make_spans(&broker, 10).await;
+    let spans = broker.stop();
+    assert_eq!(spans["exported"], 0, "{spans:?}");
+    assert!(spans["failed"] > 0, "{spans:?}");
+    assert_eq!(other.received().span_messages, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
