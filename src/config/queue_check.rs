@@ -84,7 +84,9 @@ impl QueueConfig {
         let table = self.table.unwrap_or_else(|| name.to_owned());
         let on_complete = OnComplete::from(self.on_complete);
         check_name(key_path("table"), &table)?;
+        check_is_not_ours(key_path("table"), &table)?;
         if let OnComplete::Archive(archive) = &on_complete {
+            check_is_not_ours(key_path("on_complete.archive"), archive)?;
             if archive.eq_ignore_ascii_case(&table) {
                 return Err(InvalidSetting::new(
                     key_path("on_complete.archive"),
@@ -258,4 +260,15 @@ fn backoff(
         max: config.max,
         jitter: config.jitter,
     })
+}
+
+/// Refuses a table of the broker itself. They hold its secret and the state of all queues.
+fn check_is_not_ours(key: String, table: &str) -> Result<(), InvalidSetting> {
+    let name = table.rsplit('.').next().unwrap_or(table);
+    let name = name.trim_start_matches('[').to_ascii_lowercase();
+    if name.starts_with("lease_broker_") {
+        let reason = "belongs to the broker itself; name another table";
+        return Err(InvalidSetting::new(key, reason));
+    }
+    Ok(())
 }

@@ -237,9 +237,9 @@ impl AdminService for Service {
         let can_be_repeated = cancellations.all(|cancellation| cancellation.fencing_token != 0);
         let call = async {
             let cancellation = cancel_from_proto(request)?;
-            let cancelled = self.broker.cancel_leases(&context, cancellation).await;
+            let cancelled = self.broker.cancel_leases(&context, cancellation);
             let rpc = Rpc::CancelLeases;
-            let cancelled = audited(&caller, rpc, &queue, &detail, &reason, cancelled)?;
+            let cancelled = audited(&caller, rpc, &queue, &detail, &reason, cancelled).await?;
             Ok(Response::new(proto::CancelLeasesResponse {
                 results: cancel_results(cancelled),
             }))
