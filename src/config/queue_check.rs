@@ -160,13 +160,10 @@ impl QueueConfig {
             self.min_lease_duration,
             self.max_lease_duration,
         );
-        check_duration(
-            key_path("min_lease_duration"),
-            min,
-            MIN_LEASE,
-            max.min(MAX_LEASE),
-        )?;
-        check_duration(key_path("max_lease_duration"), max, min, MAX_LEASE)?;
+        let max_key = key_path("max_lease_duration");
+        check_duration(max_key.clone(), max, MIN_LEASE, MAX_LEASE)?;
+        check_duration(key_path("min_lease_duration"), min, MIN_LEASE, max)
+            .map_err(|invalid| invalid.in_conflict_with(max_key))?;
         check_duration(key_path("lease_duration"), default, min, max).map_err(|invalid| {
             let limit = if default < min {
                 "min_lease_duration"

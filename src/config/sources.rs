@@ -123,7 +123,9 @@ fn deserialize(merged: Table) -> Result<Document, InvalidSetting> {
         let choices = choices.and_then(|error| choices_of(error.inner().message()));
         reason = choices.unwrap_or(reason);
     }
-    Err(InvalidSetting::new(error.path().to_string(), reason))
+    // The path of a name that is not known ends with a question mark.
+    let path = error.path().to_string();
+    Err(InvalidSetting::new(path.trim_end_matches(".?"), reason))
 }
 
 /// Returns the setting at a path.
