@@ -3,7 +3,7 @@
 use lease_broker_model::key::hex;
 use lease_broker_value::Value;
 
-/// Quotes an identifier, in the way of MySQL.
+/// Quotes an identifier, in the way of `MySQL`.
 ///
 /// SQLite reads a name in the quotes of the SQL standard as a text if no column has the name. A column that another program renames
 /// while a broker runs would then have its own name as the value of every row. SQLite can be told not to do so, but then it also

@@ -50,7 +50,7 @@ pub(super) fn reap(
 ) -> Result<Reaped, StoreError> {
     let queue = context.queue(queue)?;
     let now = context.now();
-    let reaper = Reaper {
+    let run = ReaperRun {
         context,
         queue,
         now,
@@ -65,7 +65,7 @@ pub(super) fn reap(
     loop {
         let ended = reaped.expired.len() + reaped.released.len() + reaped.promoted;
         let refused = &mut reaped.refused;
-        let mut due = reaper.find_due(limit.saturating_sub(ended) + refused.len())?;
+        let mut due = run.find_due(limit.saturating_sub(ended) + refused.len())?;
         // The change of another row can have ended a row, in a trigger or as a part of its run.
         refused.retain(|(key, _)| due.iter().any(|row| row.key() == key));
         due.retain(|row| !refused.iter().any(|(key, _)| row.key() == key));
@@ -73,7 +73,7 @@ pub(super) fn reap(
         for row in due {
             let key = row.key().clone();
             execute(context, "SAVEPOINT due_row")?;
-            match reaper.end(row) {
+            match run.end(row) {
                 Ok(ended) => {
                     reaped.expired.extend(ended.expired);
                     reaped.released.extend(ended.released);
@@ -118,7 +118,7 @@ pub(super) fn reap(
 }
 
 /// A run of the reaper.
-struct Reaper<'a> {
+struct ReaperRun<'a> {
     context: &'a WriteContext,
     queue: &'a QueueStatements,
     now: i64,
@@ -126,7 +126,7 @@ struct Reaper<'a> {
     is_stepped: bool,
 }
 
-impl Reaper<'_> {
+impl ReaperRun<'_> {
     /// Returns the rows whose due time has passed, those due longest first, up to `limit`.
     fn find_due(&self, limit: usize) -> Result<Vec<DueRow>, StoreError> {
         let queue = self.queue;
