@@ -25,7 +25,7 @@ pub(in crate::cli) struct Readiness {
     pub(in crate::cli) reasons: Vec<String>,
     /// The database. `None`: the broker is starting.
     pub(in crate::cli) store: Option<StoreReadiness>,
-    /// Why the last run of a reaper failed, by queue.
+    /// Why the last run of a reaper failed, or left leases, by queue.
     #[serde(default)]
     pub(in crate::cli) reaper_errors: BTreeMap<String, String>,
 }
