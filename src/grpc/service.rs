@@ -109,7 +109,7 @@ impl LeaseService for Service {
             let (next, max_bytes) = self.next_claim(&queue, request.next, settlements)?;
             let completions = completions_from_proto(request.completions);
             let settled = self.broker.complete(&context, &queue, completions, next);
-            let answer = self.answer(settled.await?, context.owner.clone(), max_bytes);
+            let answer = Self::answer(settled.await?, context.owner.clone(), max_bytes);
             let response = Response::new(proto::CompleteResponse {
                 results: answer.results,
                 next: answer.next,
@@ -132,7 +132,7 @@ impl LeaseService for Service {
             let (next, max_bytes) = self.next_claim(&queue, request.next, settlements)?;
             let failures = failures_from_proto(request.failures);
             let settled = self.broker.fail(&context, &queue, failures, next);
-            let answer = self.answer(settled.await?, context.owner.clone(), max_bytes);
+            let answer = Self::answer(settled.await?, context.owner.clone(), max_bytes);
             let response = Response::new(proto::FailResponse {
                 results: answer.results,
                 next: answer.next,
@@ -448,7 +448,6 @@ impl Service {
 
     /// Converts the results of settlements and of the claim beside them. The response may have `max_bytes`.
     fn answer(
-        &self,
         (results, claimed): SettledAndClaimed,
         owner: LeaseOwner,
         max_bytes: usize,

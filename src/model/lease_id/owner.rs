@@ -15,8 +15,8 @@ struct Identity {
 }
 
 impl LeaseOwner {
-    /// Creates the owner with this name, which can use the leases of its former names too. `former`: the oldest first. `is_exclusive`: only this owner
-    /// can use the ids of leases that it claims.
+    /// Creates the owner with this name, which can use the leases of its former names too. `former`: the oldest first.
+    /// `is_exclusive`: only this owner can use the ids of leases that it claims.
     pub fn new(name: &str, former: &[String], is_exclusive: bool) -> Self {
         let names = std::iter::once(name.to_owned()).chain(former.iter().cloned());
         Self(Some(Arc::new(Identity {
