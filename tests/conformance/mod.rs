@@ -37,7 +37,7 @@ mod operations;
 mod order;
 mod pause;
 mod pause_race;
-mod paused_groups;
+pub(crate) mod paused_groups;
 mod policies;
 pub(crate) mod purge;
 mod refused_settlement;

@@ -13,9 +13,9 @@ use super::caller::AdminCaller;
 use super::groups::{group_page_to_proto, group_pause_to_proto, group_state_from_proto};
 use super::limits::{limits_from_proto, limits_to_proto};
 use super::messages::{
-    brokers_to_proto, instance_to_proto, item_list_to_proto, list_items_from_proto,
-    one_item_to_proto, operation_to_proto, pause_mode_from_proto, pause_to_proto,
-    queue_state_to_proto, start_from_proto, until_from_proto,
+    brokers_to_proto, item_list_to_proto, list_items_from_proto, one_item_to_proto,
+    operation_to_proto, pause_mode_from_proto, pause_to_proto, queue_state_to_proto,
+    start_from_proto, until_from_proto,
 };
 use crate::broker::{Error, Operator};
 use crate::grpc::messages::{cancel_from_proto, cancel_results, uuid_from_proto};
@@ -337,9 +337,9 @@ impl AdminApi {
         caller.check_somewhere(rpc)?;
         let id = uuid_from_proto(|| "broker_id".to_owned(), &request.broker_id)?;
         let (detail, told) = (id.to_string(), self.operator.drain_broker(id));
-        let broker = audited(caller, rpc, "", &detail, &request.reason, told).await?;
+        let told = audited(caller, rpc, "", &detail, &request.reason, told).await?;
         Ok(proto::DrainBrokerResponse {
-            broker: Some(instance_to_proto(&self.operator, &broker, 0, false)),
+            broker: brokers_to_proto(&self.operator, &told).brokers.pop(),
         })
     }
 }
