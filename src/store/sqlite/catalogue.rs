@@ -82,11 +82,18 @@ impl Table {
         }
         let indexes = rows(
             connection,
-            "SELECT name, \"unique\" AND NOT partial FROM pragma_index_list(?1)",
+            "SELECT name, \"unique\" AND NOT partial, partial FROM pragma_index_list(?1)",
             name,
-            |row| Ok((row.get::<_, String>(0)?, row.get::<_, bool>(1)?)),
+            |row| {
+                let filter = if row.get(2)? {
+                    Filter::Hidden
+                } else {
+                    Filter::None
+                };
+                Ok((row.get::<_, String>(0)?, row.get::<_, bool>(1)?, filter))
+            },
         )?;
-        for (index, unique) in indexes {
+        for (index, unique, filter) in indexes {
             let columns: Vec<IndexColumn> = rows(
                 connection,
                 "SELECT name, \"desc\" FROM pragma_index_xinfo(?1) WHERE \"key\" ORDER BY seqno",
@@ -108,7 +115,7 @@ impl Table {
                 columns,
                 unique,
                 drops_duplicates: false,
-                filter: Filter::None,
+                filter,
             });
         }
         Ok(Some(table))
