@@ -319,13 +319,14 @@ impl Document {
                 "no queue is configured; add a section [queues.NAME]",
             ));
         }
-        let queues = self
+        let mut queues = self
             .queues
             .into_iter()
             .map(|(name, queue)| queue.into_spec(&name, self.limits.max_item_bytes))
             .collect::<Result<Vec<_>, _>>()?;
         check_shared_tables(&queues)?;
         check_archives(&queues)?;
+        tell_shared_tables(&mut queues);
         Ok(Config {
             server: self.server,
             auth: self.auth,
@@ -471,6 +472,18 @@ impl Reaper {
         check_count("reaper.max_rows", self.max_rows, 1_000)?;
         let min = 10 * MILLISECOND;
         check_duration("reaper.max_interval", self.max_interval, min, MINUTE)
+    }
+}
+
+/// Tells each queue the soft-lock columns of the other queues over its table.
+fn tell_shared_tables(queues: &mut [QueueSpec]) {
+    let all = queues.to_vec();
+    for queue in queues {
+        for other in &all {
+            if other.name != queue.name && other.table.eq_ignore_ascii_case(&queue.table) {
+                queue.soft_lock.add_other(other);
+            }
+        }
     }
 }
 

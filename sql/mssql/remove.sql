@@ -1,7 +1,7 @@
 -- Purpose: remove from a table the columns and indexes that adopt.sql added and recorded. `schema drop` prints the sections that a
 --   table needs, in the order of this file, each as one batch.
 -- Sections: `drop_index` drops an index; an adoption that replaces an index runs it too. `keep_fence` keeps the table's highest
---   fencing token, which `read_fence` reads. `drop_default` drops the default constraint of a column, which has to go before the column. `drop_column` drops
+--   fencing token, which `read_fence` reads; an adoption that finds tokens without states runs it too. `drop_default` drops the default constraint of a column, which has to go before the column. `drop_column` drops
 --   a column. `drop_index` and `drop_column` delete the part's row of the record too. `held_leases` returns the number of leases
 --   that are held, up to 1,000. `live_brokers` returns address, version and the seconds since the last sign of life of each
 --   broker that runs.
@@ -11,12 +11,14 @@
 -- Indexes: none. `keep_fence` reads the whole table.
 -- Why LOCK_TIMEOUT 10000: all other sessions queue behind a session that waits for Sch-M. After 10 s the batch gives up, so that
 --   they continue.
+-- Why XACT_ABORT: after an error, such as one by LOCK_TIMEOUT, the server would go on with the next statement of the batch, which
+--   deletes the part's row of the record.
 -- Why each section tests if its part exists: an interrupted removal can be run again. The server checks the names of the columns in a
 --   batch before it runs the batch, so `keep_fence` reads the column by a statement of its own.
 -- Why `keep_fence` comes after {lease_state} was dropped and before {lease_fence} is: no claim can give a higher token in between.
 
 -- :: drop_index
-SET LOCK_TIMEOUT 10000;
+SET XACT_ABORT ON; SET LOCK_TIMEOUT 10000;
 DROP INDEX IF EXISTS {index} ON {indexed_table};
 IF OBJECT_ID(N'lease_broker_added') IS NOT NULL
 DELETE lease_broker_added WHERE table_name = {recorded_table} AND kind = 'index' AND name = {name}

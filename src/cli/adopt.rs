@@ -476,7 +476,8 @@ fn write_undo(schema: &mut dyn Schema, spec: &QueueSpec, path: &Path) -> Result<
             let scripts = removal.steps.iter().map(|step| schema.script(step) + "\n");
             format!(
                 "-- Removes from the table {} what lease-broker added. Stop every broker on the database first: all leases and\n\
-                 -- states are lost. `lease-broker schema drop` does the same and checks it.\n\n{}",
+                 -- states are lost. `lease-broker schema drop` does the same and checks it. Use a program that stops at the first\n\
+                 -- error, such as sqlite3 -bail or sqlcmd -b.\n\n{}",
                 spec.table,
                 scripts.collect::<Vec<_>>().join("\n")
             )

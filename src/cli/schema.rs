@@ -216,16 +216,19 @@ impl DropArgs {
                 )));
             }
             let question = format!(
-                "Drop {} columns and indexes of table {}, with all leases and states of queue {}?",
-                removal.steps.len(),
-                queue.table,
-                queue.name
+                "Drop the columns and indexes that lease-broker added to table {}, with all leases and states of queue {}?",
+                queue.table, queue.name
             );
             if !self.yes && !confirm::confirm_in_terminal(&question)? {
                 return Err(CommandError::not_confirmed("nothing was dropped"));
             }
-            for step in removal.steps {
-                apply_step(schema.as_mut(), &queue, &step, None)?;
+            for (done, step) in removal.steps.iter().enumerate() {
+                let hint = match done {
+                    0 => "nothing was dropped",
+                    _ => "the parts above are dropped; run the command again to drop the rest",
+                };
+                let dropped = apply_step(schema.as_mut(), &queue, step, None);
+                dropped.map_err(|error| error.with_hint(hint))?;
             }
         }
         Ok(())
@@ -352,12 +355,14 @@ impl QueueArgs {
                     continue;
                 }
             }
-            let missing = schema.check(&queue)?;
+            let mut missing = schema.check(&queue)?;
             problems += missing.len();
             if missing.is_empty() {
                 print_line!("{}: ok", queue.name);
             } else {
-                curable &= schema.plan(&queue).is_ok_and(|steps| !steps.is_empty());
+                let plan = schema.plan(&queue).map_err(|error| error.to_string());
+                curable &= plan.as_ref().is_ok_and(|steps| !steps.is_empty());
+                missing.extend(plan.err().filter(|refusal| *refusal != missing.join("; ")));
             }
             for problem in missing {
                 print_line!("{}: {problem}", queue.name);

@@ -237,6 +237,8 @@ pub struct SoftLock {
     names: [String; 10],
     /// Whether the configuration names the column, even if by its default name.
     mapped: [bool; 10],
+    /// The soft-lock columns of the other queues over the same table.
+    others: Vec<String>,
 }
 
 /// A soft-lock column, by its purpose.
@@ -302,6 +304,7 @@ impl Default for SoftLock {
         Self {
             names: SoftLockColumn::ALL.map(|column| column.default_name().to_owned()),
             mapped: [false; 10],
+            others: Vec::new(),
         }
     }
 }
@@ -321,6 +324,18 @@ impl SoftLock {
     /// Returns whether the configuration names `column`.
     pub fn is_mapped(&self, column: SoftLockColumn) -> bool {
         self.mapped[column as usize]
+    }
+
+    /// Adds the soft-lock columns of another queue over the same table, so that they are no data of this queue.
+    pub fn add_other(&mut self, other: &QueueSpec) {
+        self.others
+            .extend(other.soft_lock_names().map(str::to_owned));
+    }
+
+    /// Returns whether `name` is a soft-lock column of this queue or of another one over the same table.
+    pub fn is_of_any_queue(&self, name: &str) -> bool {
+        let mut others = self.others.iter();
+        self.contains(name) || others.any(|other| other.eq_ignore_ascii_case(name))
     }
 
     /// Returns whether `name` is the name of a soft-lock column, also of one that the queue does not use. The case of ASCII

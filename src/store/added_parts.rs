@@ -59,6 +59,13 @@ impl AddedParts {
         lacking
     }
 
+    /// Returns whether the table has every recorded column. If not, it is probably another table, as in
+    /// [`Self::forget_replaced_table`].
+    pub(super) fn has_all_columns_in<Kind>(&self, table: &Table<Kind>) -> bool {
+        let mut columns = self.columns.iter();
+        columns.all(|name| table.column(name).is_some())
+    }
+
     /// Returns whether adoption added the column `name`.
     pub(super) fn has_column(&self, name: &str) -> bool {
         let mut columns = self.columns.iter();

@@ -31,7 +31,7 @@ pub(super) const ARCHIVED_SOFT_LOCK: [SoftLockColumn; 5] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IndexStatus {
     Usable,
-    /// An index with the expected name exists, but its columns differ from the queue's order.
+    /// An index with the expected name exists, but its columns differ from the queue's order, or its filter from the queue's.
     WrongOrder,
     Missing,
 }
@@ -203,7 +203,9 @@ pub(super) fn add_indexes(
     for (role, status) in indexes {
         let name = role.name();
         if status == IndexStatus::WrongOrder {
-            let purpose = format!("drop the {name} index: its order is not the queue's");
+            let purpose = format!(
+                "drop the {name} index: its columns or its filter are not those that the queue needs"
+            );
             steps.push(remove(purpose, role));
         }
         if status != IndexStatus::Usable {
@@ -238,6 +240,14 @@ pub(super) fn unused_indexes(queue: &QueueSpec, unused: &[(IndexRole, String)]) 
         )
     };
     unused.iter().map(problem).collect()
+}
+
+/// Returns whether the table has fencing tokens and no states, because a removal was interrupted or the column of the state has another
+/// name now. Then a token does not show that its row has a state, and rows that were claimed and completed need the back-fill too: the
+/// highest token becomes the first one.
+pub(super) fn lacks_states<Kind>(queue: &QueueSpec, table: &Table<Kind>) -> bool {
+    let has = |column| table.column(queue.soft_lock.name(column)).is_some();
+    has(SoftLockColumn::Fence) && !has(SoftLockColumn::State)
 }
 
 /// Returns the purpose of the step that creates the tables of the record.
@@ -329,8 +339,8 @@ pub(super) fn missing_parts<Kind>(
     missing.extend(indexes.filter_map(|(name, status)| match status {
         IndexStatus::Usable => None,
         IndexStatus::WrongOrder => Some(format!(
-            "the index {name} of table {:?} has another order than the queue",
-            queue.table
+            "the index {name} of table {:?} has other columns or another filter than queue {:?} needs",
+            queue.table, queue.name
         )),
         IndexStatus::Missing => Some(format!("table {:?} lacks the index {name}", queue.table)),
     }));
@@ -373,8 +383,8 @@ pub(super) fn foreign_indexes(
     foreign
         .map(|(name, _)| {
             format!(
-                "table {:?} already has an index {name}, which lease-broker did not add and whose columns are not those that \
-                 queue {:?} needs: rename the index or drop it",
+                "table {:?} already has an index {name}, which lease-broker did not add and whose columns or filter are not \
+                 those that queue {:?} needs: rename the index or drop it",
                 queue.table, queue.name
             )
         })

@@ -72,7 +72,7 @@ impl<Kind: Clone> QueueColumns<Kind> {
         }
         let others = || {
             let columns = table.columns.iter();
-            columns.filter(|column| !queue.soft_lock.contains(&column.name))
+            columns.filter(|column| !queue.soft_lock.is_of_any_queue(&column.name))
         };
         let data = match &queue.columns {
             None => others().filter(|column| column.readable).cloned().collect(),

@@ -1,5 +1,8 @@
 //! The description of a table for a person who wants to make it a queue, and the classes of its columns.
 
+use super::added_parts::AddedParts;
+use super::table::Table;
+
 /// A table as `adopt` sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Survey {
@@ -24,6 +27,8 @@ pub struct SurveyedColumn {
     pub nullable: bool,
     /// Whether a worker can read and write the column: the database does not set its value, and the driver knows its type.
     pub writable: bool,
+    /// Whether it is a soft-lock column that an earlier adoption added.
+    pub added: bool,
 }
 
 /// The class of a column's type.
@@ -61,13 +66,15 @@ impl ColumnClass {
 }
 
 impl Survey {
-    /// Describes `table`, which has `rows` rows.
-    pub(super) fn new<Kind>(table: &super::table::Table<Kind>, rows: u64) -> Self {
+    /// Describes `table`, which has `rows` rows. `added` is the record of the table.
+    pub(super) fn new<Kind>(table: &Table<Kind>, added: &AddedParts, rows: u64) -> Self {
+        let is_recorded = added.has_all_columns_in(table);
         let columns = table.columns.iter().map(|column| SurveyedColumn {
             name: column.name.clone(),
             class: ColumnClass::of_declaration(&column.declared),
             nullable: column.nullable,
             writable: column.readable && !column.generated,
+            added: is_recorded && added.has_column(&column.name),
         });
         let never_null = |key: &&Vec<String>| {
             let mut columns = key.iter().filter_map(|name| table.column(name));

@@ -25,7 +25,7 @@ pub(super) struct Table<Kind> {
     /// `SQLite`.
     pub(super) cascades_to_triggers: bool,
     /// Whether the catalogue reports the filters of indexes, and their names as they were given. False on Babelfish, and
-    /// on `SQLite`, where the filters are not read.
+    /// on `SQLite`.
     pub(super) reports_filters: bool,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Index {
     pub(super) unique: bool,
     /// Whether an insert drops a row whose key is already there, instead of failing (`IGNORE_DUP_KEY`). False on `SQLite`.
     pub(super) drops_duplicates: bool,
-    /// Only read where [`Table::reports_filters`].
+    /// Not read on Babelfish.
     pub(super) filter: Filter,
 }
 
@@ -74,7 +74,7 @@ pub(super) enum Filter {
     None,
     /// The condition, as the server writes it.
     Condition(String),
-    /// The index has a condition that the login may not see.
+    /// The index has a condition that the login may not see, or that was not read, as on `SQLite`.
     Hidden,
 }
 

@@ -228,6 +228,31 @@ fn columns_of_our_names_stay_those_of_the_table() {
 }
 
 #[test]
+fn interrupted_adoption_is_finished_by_the_next_one() {
+    let workspace = with_table(ORDERS);
+    let before = state(&workspace, "Orders");
+    let adopted = workspace.run(&format!("{ADOPT} --yes"));
+    assert_eq!(adopted.code, 0, "{adopted:?}");
+    // The table as it was after seven of the nine columns.
+    workspace
+        .database()
+        .execute_batch(
+            "DROP INDEX Orders_lease_ready; DROP INDEX Orders_lease_due; DROP INDEX Orders_lease_token; DROP INDEX Orders_lease_dead;
+            ALTER TABLE Orders DROP COLUMN trace_parent; ALTER TABLE Orders DROP COLUMN lease_error;
+            DELETE FROM lease_broker_added WHERE kind = 'index' OR name IN ('trace_parent', 'lease_error')",
+        )
+        .expect("half an adoption");
+    let again = workspace.run(&format!(
+        "{ADOPT} --yes --config again.toml --undo again.sql"
+    ));
+    assert_eq!(again.code, 0, "{again:?}");
+    assert!(!again.out.contains("lb_"), "{again:?}");
+    let dropped = workspace.run("schema drop --config again.toml orders --run");
+    assert_eq!(dropped.code, 0, "{dropped:?}");
+    assert_eq!(state(&workspace, "Orders"), before);
+}
+
+#[test]
 fn questions_in_a_terminal_lead_to_a_queue() {
     let workspace = with_table(&format!("{ORDERS} CREATE TABLE log (line TEXT)"));
     let mut terminal = Terminal::run(workspace.folder.path(), &["adopt", "--store", "q.db"]);

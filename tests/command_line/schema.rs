@@ -224,6 +224,65 @@ fn drop_removes_only_applied_changes() {
 }
 
 #[test]
+fn refused_drop_changes_nothing_and_says_so() {
+    let workspace = not_adopted();
+    workspace.store("schema apply");
+    let view = "CREATE VIEW broken AS SELECT x FROM nowhere";
+    workspace.database().execute_batch(view).expect(view);
+    let refused = workspace.store("schema drop rainfall --run");
+    assert_eq!(refused.code, 64, "{refused:?}");
+    assert!(refused.err.contains("error in view broken"), "{refused:?}");
+    assert!(refused.err.contains("nothing was dropped"), "{refused:?}");
+    let check = workspace.store("schema check");
+    assert_eq!(check.out, "rainfall: ok\n", "{check:?}");
+}
+
+#[test]
+fn columns_of_another_queue_over_the_table_are_no_data() {
+    let mut workspace = Workspace::with(
+        "[queues.a]
+        table = 'orders'
+        on_complete = { archive = 'done' }
+        [queues.a.soft_lock]
+        lease_state = 'a_state'
+        lease_state_time = 'a_state_time'
+        lease_due_time = 'a_due_time'
+        lease_owner = 'a_owner'
+        lease_token = 'a_token'
+        lease_fence = 'a_fence'
+        lease_attempt = 'a_attempt'
+        lease_error = 'a_error'
+        trace_parent = 'a_trace_parent'
+        [queues.b]
+        table = 'orders'",
+    );
+    let table =
+        "CREATE TABLE orders (id INTEGER PRIMARY KEY, v TEXT); INSERT INTO orders VALUES (1, 'x')";
+    workspace.database().execute_batch(table).expect(table);
+    let applied = workspace.store("schema apply");
+    assert_eq!(applied.code, 0, "{applied:?}");
+    let check = workspace.store("schema check");
+    assert_eq!(check.out, "a: ok\nb: ok\n", "{check:?}");
+    workspace.serve();
+    let leases = workspace.call("claim b").json();
+    assert_eq!(
+        leases[0]["columns"],
+        serde_json::json!({ "id": 1, "v": "x" })
+    );
+}
+
+#[test]
+fn check_names_what_apply_would_refuse() {
+    let workspace = not_adopted();
+    let taken = "CREATE TABLE \"Rainfall Events_lease_due\" (id INT)";
+    workspace.database().execute_batch(taken).expect(taken);
+    let check = workspace.store("schema check");
+    assert_eq!(check.code, 64, "{check:?}");
+    assert!(check.out.contains("another table has it"), "{check:?}");
+    assert!(check.err.contains("apply` cannot solve"), "{check:?}");
+}
+
+#[test]
 fn drop_refuses_while_a_broker_runs_unless_forced() {
     let mut workspace = not_adopted();
     workspace.store("schema apply");
@@ -278,7 +337,7 @@ fn drop_asks_in_a_terminal() {
         "--store",
         "q.db",
     ];
-    let question = "of table Rainfall Events, with all leases and states of queue rainfall?";
+    let question = "to table Rainfall Events, with all leases and states of queue rainfall?";
     for (answer, code, removed) in [("n", 3, false), ("y", 0, true)] {
         let mut terminal = Terminal::run(workspace.folder.path(), &drop);
         terminal.answer(question, answer);

@@ -605,6 +605,7 @@ macro_rules! conformance {
                     own_index_of_our_name_is_not_replaced
                     fence_counts_on_after_removal
                     finished_rows_are_marked_after_removal
+                    finished_rows_are_marked_if_only_their_states_are_lost
                     held_leases_and_live_brokers_are_uses
                     interrupted_removal_continues
                     replaced_table_keeps_its_own_columns

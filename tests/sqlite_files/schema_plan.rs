@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{Mirror, MirrorValue, OnComplete, QueueSpec};
+use lease_broker_store::StoreError;
 use lease_broker_store::schema::{Progress, Schema as _, Step};
 use lease_broker_store::sqlite::SqliteSchema;
 use lease_broker_value::Value;
@@ -139,6 +140,108 @@ async fn plan_run_by_hand_is_complete() {
         .query_row(done, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .expect(done);
     assert_eq!(done, ("cem".to_owned(), true, "worker".to_owned()));
+}
+
+const REPORT: &str = "CREATE VIEW report AS SELECT id, lease_owner FROM \"my orders\"";
+
+#[tokio::test]
+async fn removal_that_a_view_refuses_changes_nothing() {
+    let harness = SqliteHarness::start().await;
+    let connection = harness.connect();
+    connection.execute_batch(ORDERS).expect(ORDERS);
+    let before = harness.describe("my orders").await;
+    harness.apply(&spec()).await.expect("apply");
+    connection.execute_batch(REPORT).expect(REPORT);
+    let adopted = harness.describe("my orders").await;
+    let steps = harness.plan_removal(&spec()).await.expect("plan").steps;
+    let [step] = &*steps else {
+        panic!("{steps:?}");
+    };
+    let refused = harness.run(step).await;
+    let Err(StoreError::Misconfigured(text)) = refused else {
+        panic!("not refused: {refused:?}");
+    };
+    assert!(text.contains("view report"), "{text}");
+    assert!(text.contains("drop that one first"), "{text}");
+    assert_eq!(harness.describe("my orders").await, adopted);
+    assert_eq!(harness.check(&spec()).await, Ok(Vec::new()));
+    connection.execute_batch("DROP VIEW report").expect("drop");
+    harness.run(step).await.expect(&step.sql);
+    assert_eq!(harness.describe("my orders").await, before);
+}
+
+/// The sqlite3 program goes on after an error.
+#[tokio::test]
+async fn removal_by_hand_keeps_the_record_of_a_column_that_stays() {
+    let harness = SqliteHarness::start().await;
+    let connection = harness.connect();
+    connection.execute_batch(ORDERS).expect(ORDERS);
+    let before = harness.describe("my orders").await;
+    harness.apply(&spec()).await.expect("apply");
+    connection.execute_batch(REPORT).expect(REPORT);
+    let steps = harness.plan_removal(&spec()).await.expect("plan").steps;
+    let statements = steps[0].sql.split(";\n");
+    let refused = statements.filter(|sql| connection.execute_batch(sql).is_err());
+    assert_eq!(refused.count(), 1);
+    connection.execute_batch("DROP VIEW report").expect("drop");
+    let steps = harness.plan_removal(&spec()).await.expect("plan").steps;
+    harness.run(&steps[0]).await.expect(&steps[0].sql);
+    assert_eq!(harness.describe("my orders").await, before);
+}
+
+#[tokio::test]
+async fn names_of_indexes_that_are_taken_are_found_by_the_plan() {
+    let harness = SqliteHarness::start().await;
+    let connection = harness.connect();
+    connection.execute_batch(ORDERS).expect(ORDERS);
+    let others = "CREATE TABLE \"My Orders_lease_token\" (id INT);
+        CREATE INDEX \"my orders_lease_due\" ON \"My Orders_lease_token\" (id)";
+    connection.execute_batch(others).expect(others);
+    let refused = harness.plan(&spec()).await;
+    let Err(StoreError::Misconfigured(text)) = refused else {
+        panic!("not refused: {refused:?}");
+    };
+    assert!(
+        text.contains("my orders_lease_due for an index, and another index of table My Orders_lease_token has it"),
+        "{text}"
+    );
+    assert!(
+        text.contains("my orders_lease_token for an index, and another table has it"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn refused_step_is_named() {
+    let harness = SqliteHarness::start().await;
+    let connection = harness.connect();
+    connection.execute_batch(ORDERS).expect(ORDERS);
+    let trigger = "CREATE TRIGGER finished BEFORE UPDATE ON \"my orders\" WHEN old.processed
+        BEGIN SELECT RAISE(ABORT, 'finished orders are read-only'); END";
+    connection.execute_batch(trigger).expect(trigger);
+    let refused = harness.apply(&spec()).await;
+    let Err(StoreError::Misconfigured(text)) = refused else {
+        panic!("not refused: {refused:?}");
+    };
+    assert_eq!(
+        text,
+        "mark the rows that are already completed: the schema refuses: finished orders are read-only"
+    );
+}
+
+#[tokio::test]
+async fn filtered_indexes_are_replaced_if_the_queue_has_none() {
+    let harness = SqliteHarness::start().await;
+    harness.connect().execute_batch(ORDERS).expect(ORDERS);
+    harness.apply(&spec()).await.expect("apply");
+    let mut unfiltered = spec();
+    unfiltered.filtered_indexes = false;
+    let problems = harness.check(&unfiltered).await.expect("check").join("; ");
+    assert!(problems.contains("my orders_lease_due"), "{problems}");
+    let fixture = Fixture::adopt(harness, vec![unfiltered]).await;
+    fixture.one().await;
+    assert_eq!(fixture.list(State::Leased).await.len(), 1);
+    assert_eq!(fixture.counts().await, [1, 1, 0, 1, 0]);
 }
 
 #[tokio::test]

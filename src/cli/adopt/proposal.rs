@@ -198,7 +198,8 @@ pub(super) fn result_columns(survey: &Survey, mirror: &Mirror, key: &[String]) -
     let columns = survey.columns.iter();
     columns
         .filter(|column| column.nullable && column.writable && !is_mirror(column))
-        .filter(|column| !soft_lock.contains(&column.name) && !key.contains(&column.name))
+        .filter(|column| !column.added && !soft_lock.contains(&column.name))
+        .filter(|column| !key.contains(&column.name))
         .map(|column| column.name.clone())
         .collect()
 }
@@ -211,20 +212,24 @@ pub(super) fn key(survey: &Survey) -> Option<Vec<String>> {
     survey.keys.iter().min_by_key(|key| key.len()).cloned()
 }
 
-/// Returns other names for the soft-lock columns whose default names the table uses, unless the table is a queue already.
+/// Returns other names for the soft-lock columns whose default names the table uses, unless the table is a queue already. A column of an
+/// adoption that was interrupted is none of the table's own.
 pub(super) fn renamed(survey: &Survey) -> Vec<(&'static str, String)> {
     let default = SoftLock::default();
     let exists = |column: &SoftLockColumn| survey.column(default.name(*column)).is_some();
     let is_queue = SoftLockColumn::ALL[..9].iter().all(exists);
+    let is_taken = |name: &str| survey.column(name).is_some_and(|column| !column.added);
     let taken = SoftLockColumn::ALL
         .into_iter()
-        .filter(|column| !is_queue && exists(column));
+        .map(SoftLockColumn::default_name);
+    let taken = taken.filter(|name| !is_queue && is_taken(name));
     taken
-        .map(|column| {
-            (
-                column.default_name(),
-                format!("lb_{}", column.default_name()),
-            )
+        .map(|name| {
+            let mut renamed = format!("lb_{name}");
+            while is_taken(&renamed) {
+                renamed.insert_str(0, "lb_");
+            }
+            (name, renamed)
         })
         .collect()
 }
@@ -239,6 +244,7 @@ mod tests {
             class: ColumnClass::of_declaration(declared),
             nullable,
             writable: true,
+            added: false,
         }
     }
 
@@ -361,6 +367,25 @@ mod tests {
         );
         let all = SoftLockColumn::ALL[..9].iter();
         let all = all.map(|part| column(part.default_name(), "text", true));
-        assert_eq!(renamed(&survey(all.collect())), []);
+        let all: Vec<SurveyedColumn> = all.collect();
+        assert_eq!(renamed(&survey(all.clone())), []);
+        let half = all.into_iter().take(4).map(|column| SurveyedColumn {
+            added: true,
+            ..column
+        });
+        assert_eq!(renamed(&survey(half.collect())), [], "of the broker");
+    }
+
+    #[test]
+    fn new_name_of_a_soft_lock_column_is_free() {
+        let table = survey(vec![
+            column("id", "int", false),
+            column("lease_owner", "text", true),
+            column("LB_Lease_Owner", "text", true),
+        ]);
+        assert_eq!(
+            renamed(&table),
+            [("lease_owner", "lb_lb_lease_owner".to_owned())]
+        );
     }
 }

@@ -23,8 +23,8 @@ use crate::added_parts::AddedParts;
 use crate::adoption::{
     self, ARCHIVED_SOFT_LOCK, IndexStatus, ManagedKey, Unfit, archive_name, check_managed_columns,
     create_archive_purpose, create_record_purpose, create_table_purpose, create_time_index_purpose,
-    drop_unused_purpose, foreign_indexes, forget_table_purpose, missing_parts, needs_time_index,
-    set_policy_purpose, with,
+    drop_unused_purpose, foreign_indexes, forget_table_purpose, lacks_states, missing_parts,
+    needs_time_index, set_policy_purpose, with,
 };
 use crate::epoch::NewEpoch;
 use crate::index_role::IndexRole;
@@ -200,8 +200,13 @@ pub(super) async fn plan(
         added_parts::read(connection, &queue.table).await?
     };
     let lacking = added.forget_replaced_table(queue, &table);
-    placeholders.insert("first_fence", added.first_fence.to_string());
     let mut changes = Vec::new();
+    if exists && lacks_states(queue, &table) {
+        let highest = remove::highest_fence(connection, queue).await?;
+        added.first_fence = added.first_fence.max(highest);
+        changes.extend((!managed).then(|| remove::keep_fence(queue)));
+    }
+    placeholders.insert("first_fence", added.first_fence.to_string());
     let mut filegroup = None;
     if exists && !managed {
         let mut problems = added.foreign_columns(queue, &table);
@@ -215,13 +220,7 @@ pub(super) async fn plan(
             return Err(StoreError::Misconfigured(problems.join("; ")));
         }
         if !lacking.is_empty() {
-            let names: Vec<String> = lacking.iter().map(|name| text_literal(name)).collect();
-            let placeholders = with(
-                &naming(&placeholders, &queue.table, ""),
-                [("names", names.join(", "))],
-            );
-            let purpose = forget_table_purpose(&lacking);
-            changes.push(step(purpose, "forget_table", &placeholders));
+            changes.push(forget_table(queue, &lacking, &placeholders));
         }
     }
     if exists {
@@ -274,6 +273,14 @@ pub(super) async fn plan(
     }
     steps.append(&mut changes);
     Ok(steps)
+}
+
+/// Returns the step that deletes the record of a table that was replaced.
+fn forget_table(queue: &QueueSpec, lacking: &[String], placeholders: &Placeholders) -> Step {
+    let names: Vec<String> = lacking.iter().map(|name| text_literal(name)).collect();
+    let placeholders = naming(placeholders, &queue.table, "");
+    let placeholders = with(&placeholders, [("names", names.join(", "))]);
+    step(forget_table_purpose(lacking), "forget_table", &placeholders)
 }
 
 /// Returns the step that stores the rule of the queue's groups, if the database has another one.

@@ -103,10 +103,7 @@ pub(super) fn drop_columns(
             ],
         );
         if column == SoftLockColumn::Fence {
-            let read = render_removal("read_fence", &placeholders);
-            let placeholders = with(&placeholders, [("read_fence_literal", text_literal(&read))]);
-            let step = removal_step(keep_fence_purpose(), "keep_fence", &placeholders);
-            steps.push(step.reading_all_rows());
+            steps.push(keep_fence(queue));
         }
         let of_column = |(column, _): &&(String, String)| column.eq_ignore_ascii_case(name);
         if let Some((_, constraint)) = defaults.iter().find(of_column) {
@@ -120,6 +117,32 @@ pub(super) fn drop_columns(
         steps.push(step);
     }
     steps
+}
+
+/// Returns the step that keeps the highest fencing token of the table.
+pub(super) fn keep_fence(queue: &QueueSpec) -> Step {
+    let name = queue.soft_lock.name(SoftLockColumn::Fence);
+    let values = [
+        ("column", quote(name)),
+        ("column_literal", text_literal(name)),
+    ];
+    let placeholders = naming(&placeholders::of_queue(queue), &queue.table, name);
+    let placeholders = with(&placeholders, values);
+    let read = render_removal("read_fence", &placeholders);
+    let placeholders = with(&placeholders, [("read_fence_literal", text_literal(&read))]);
+    removal_step(keep_fence_purpose(), "keep_fence", &placeholders).reading_all_rows()
+}
+
+/// Reads the highest fencing token of the table.
+pub(super) async fn highest_fence(
+    connection: &mut Connection,
+    queue: &QueueSpec,
+) -> Result<i64, StoreError> {
+    let fence = quote(queue.soft_lock.name(SoftLockColumn::Fence));
+    let table = quote_table(&queue.table);
+    let highest = format!("SELECT COALESCE(MAX(t.{fence}), 0) FROM {table} AS t");
+    let results = connection.batch(&highest).await?;
+    decode::integer(decode::single_row(&results, 0)?, 0)
 }
 
 /// Returns the step that drops the index `name` of `table`.

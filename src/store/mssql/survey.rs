@@ -1,5 +1,6 @@
 //! Describes the tables of a database for a person who wants to make one a queue.
 
+use super::added_parts;
 use super::catalogue::Table;
 use super::connection::Connection;
 use super::decode;
@@ -39,7 +40,8 @@ pub(super) async fn survey(
     };
     let results = connection.batch(&count).await?;
     let rows = decode::integer(decode::single_row(&results, 0)?, 0)?;
-    Ok(Some(Survey::new(&table, rows.unsigned_abs())))
+    let added = added_parts::read(connection, name).await?;
+    Ok(Some(Survey::new(&table, &added, rows.unsigned_abs())))
 }
 
 /// Returns up to `limit` different values of a column as text, from the first 100,000 rows.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, OptionalExtension as _, Row};
 
 use super::added_parts::recording;
 use super::adopt_sql::{render, step};
@@ -21,8 +21,8 @@ use crate::adoption::{
     self, ARCHIVED_SOFT_LOCK, IndexStatus, ManagedKey, Unfit, add_columns, add_indexes,
     archive_name, check_managed_columns, create_archive_purpose, create_record_purpose,
     create_table_purpose, create_time_index_purpose, drop_unused_purpose, foreign_indexes,
-    forget_table_purpose, missing_parts, needs_time_index, no_table, set_policy_purpose,
-    unused_indexes, with,
+    forget_table_purpose, lacks_states, missing_parts, needs_time_index, no_table,
+    set_policy_purpose, unused_indexes, with,
 };
 use crate::epoch::NewEpoch;
 use crate::foreign_keys::warnings;
@@ -86,6 +86,29 @@ impl SqliteSchema {
     }
 }
 
+impl SqliteSchema {
+    fn run_once(&mut self, sql: &str) -> Result<(), StoreError> {
+        // A savepoint, because the caller may have begun a transaction.
+        let savepoint = self.connection.savepoint()?;
+        savepoint.execute_batch(sql)?;
+        savepoint.commit()?;
+        Ok(())
+    }
+}
+
+/// Returns the problem of a step, with the step.
+fn refused_step(step: &Step, problem: &str) -> String {
+    const REMEDY: &str = "; SQLite drops no column while a view, a trigger or an index does not compile or uses the column: drop that \
+                          one first, and create it again afterwards";
+
+    let remedy = if problem.contains(": error in ") {
+        REMEDY
+    } else {
+        ""
+    };
+    format!("{}: {problem}{remedy}", step.purpose)
+}
+
 impl Schema for SqliteSchema {
     fn plan(&mut self, queue: &QueueSpec) -> Result<Vec<Step>, StoreError> {
         let mut steps = Vec::new();
@@ -110,33 +133,17 @@ impl Schema for SqliteSchema {
             added_parts::read(&self.connection, &queue.table)?
         };
         let lacking = added.forget_replaced_table(queue, &table);
-        if !managed {
-            let mut problems = added.foreign_columns(queue, &table);
-            problems.extend(foreign_indexes(
-                queue,
-                &added,
-                index_status(queue, &columns, &table),
-            ));
-            problems.extend(strange_states(connection, queue, &table, &added)?);
-            if !problems.is_empty() {
-                return Err(StoreError::Misconfigured(problems.join("; ")));
-            }
-        }
+        self.refuse_taken_parts(queue, &table, &columns, &added)?;
         let mut placeholders = placeholders::of_table(queue, &table, &columns);
-        placeholders.insert("first_fence", added.first_fence.to_string());
         let mut changes = Vec::new();
+        if lacks_states(queue, &table) {
+            let highest = remove::highest_fence(connection, &placeholders)?;
+            added.first_fence = added.first_fence.max(highest);
+            changes.extend((!managed).then(|| remove::keep_fence(&placeholders, queue)));
+        }
+        placeholders.insert("first_fence", added.first_fence.to_string());
         if !lacking.is_empty() {
-            let names: Vec<String> = lacking.iter().map(|name| text_literal(name)).collect();
-            let values = [
-                ("recorded_table", text_literal(&queue.table)),
-                ("names", names.join(", ")),
-            ];
-            let placeholders = with(&placeholders, values);
-            changes.push(step(
-                forget_table_purpose(&lacking),
-                "forget_table",
-                &placeholders,
-            ));
+            changes.push(forget_table(queue, &lacking, &placeholders));
         }
         changes.extend(add_columns(
             queue,
@@ -197,14 +204,16 @@ impl Schema for SqliteSchema {
     }
 
     fn apply(&mut self, step: &Step, progress: &mut dyn FnMut(Progress)) -> Result<(), StoreError> {
-        if let Some(walk) = &step.walk {
-            return backfill::walk(&mut self.connection, walk, progress);
-        }
-        // A savepoint, because the caller may have begun a transaction.
-        let savepoint = self.connection.savepoint()?;
-        savepoint.execute_batch(&step.sql)?;
-        savepoint.commit()?;
-        Ok(())
+        let done = match &step.walk {
+            Some(walk) => backfill::walk(&mut self.connection, walk, progress),
+            None => self.run_once(&step.sql),
+        };
+        done.map_err(|error| match error {
+            StoreError::Misconfigured(problem) => {
+                StoreError::Misconfigured(refused_step(step, &problem))
+            }
+            other => other,
+        })
     }
 
     fn create_broker_tables(&mut self) -> Result<(), StoreError> {
@@ -245,7 +254,8 @@ impl Schema for SqliteSchema {
         };
         let count = format!("SELECT count(*) FROM {}", quote(name));
         let rows: i64 = self.connection.query_row(&count, [], |row| row.get(0))?;
-        Ok(Some(Survey::new(&table, rows.unsigned_abs())))
+        let added = added_parts::read(&self.connection, name)?;
+        Ok(Some(Survey::new(&table, &added, rows.unsigned_abs())))
     }
 
     fn values(
@@ -307,6 +317,59 @@ impl Schema for SqliteSchema {
 }
 
 impl SqliteSchema {
+    /// Refuses a table with columns, indexes or states of its own that the queue would take, and names of indexes that are taken.
+    fn refuse_taken_parts(
+        &self,
+        queue: &QueueSpec,
+        table: &Table,
+        columns: &QueueColumns<ColumnType>,
+        added: &AddedParts,
+    ) -> Result<(), StoreError> {
+        let mut problems = Vec::new();
+        if queue.managed_columns.is_none() {
+            problems.extend(added.foreign_columns(queue, table));
+            let indexes = index_status(queue, columns, table);
+            problems.extend(foreign_indexes(queue, added, indexes));
+            problems.extend(strange_states(&self.connection, queue, table, added)?);
+        }
+        problems.extend(self.taken_names(queue, columns, table)?);
+        if problems.is_empty() {
+            return Ok(());
+        }
+        Err(StoreError::Misconfigured(problems.join("; ")))
+    }
+
+    /// Returns one sentence for each index that is missing and whose name another index, table or view of the file has.
+    fn taken_names(
+        &self,
+        queue: &QueueSpec,
+        columns: &QueueColumns<ColumnType>,
+        table: &Table,
+    ) -> Result<Vec<String>, StoreError> {
+        let missing = index_status(queue, columns, table);
+        let missing = missing.filter(|(_, status)| *status == IndexStatus::Missing);
+        let mut names: Vec<String> = missing.map(|(name, _)| name).collect();
+        if let Some(name) = archive_name(queue)
+            && needs_time_index(queue, Table::read(&self.connection, name)?.as_ref())
+        {
+            names.push(index::archive_name(queue, name));
+        }
+        let find = "SELECT type || CASE type WHEN 'index' THEN ' of table ' || tbl_name ELSE '' END
+            FROM sqlite_schema WHERE name = ?1 COLLATE NOCASE AND type <> 'trigger'";
+        let mut find = self.connection.prepare(find)?;
+        let mut problems = Vec::new();
+        for name in names {
+            let found: Option<String> = find.query_row([&name], |row| row.get(0)).optional()?;
+            problems.extend(found.map(|found| {
+                format!(
+                    "queue {:?} needs the name {name} for an index, and another {found} has it: rename that one or drop it",
+                    queue.name
+                )
+            }));
+        }
+        Ok(problems)
+    }
+
     /// Returns the steps that remove what only another rule of groups needs, and store the rule of the queue's groups.
     fn group_changes(
         &self,
@@ -385,6 +448,17 @@ fn strange_states(
     let count = render("strange_states", &placeholders::of_queue(queue));
     let count: i64 = connection.query_row(&count, [], |row| row.get(0))?;
     Ok(adoption::strange_states(queue, count))
+}
+
+/// Returns the step that deletes the record of a table that was replaced.
+fn forget_table(queue: &QueueSpec, lacking: &[String], placeholders: &Placeholders) -> Step {
+    let names: Vec<String> = lacking.iter().map(|name| text_literal(name)).collect();
+    let values = [
+        ("recorded_table", text_literal(&queue.table)),
+        ("names", names.join(", ")),
+    ];
+    let placeholders = with(placeholders, values);
+    step(forget_table_purpose(lacking), "forget_table", &placeholders)
 }
 
 /// Returns the step that creates a managed queue's table. `None`: the queue is not managed.

@@ -82,11 +82,18 @@ impl Table {
         }
         let indexes = rows(
             connection,
-            "SELECT name, \"unique\" AND NOT partial FROM pragma_index_list(?1) ORDER BY origin <> 'pk', seq",
+            "SELECT name, \"unique\" AND NOT partial, partial FROM pragma_index_list(?1) ORDER BY origin <> 'pk', seq",
             name,
-            |row| Ok((row.get::<_, String>(0)?, row.get::<_, bool>(1)?)),
+            |row| {
+                let filter = if row.get(2)? {
+                    Filter::Hidden
+                } else {
+                    Filter::None
+                };
+                Ok((row.get::<_, String>(0)?, row.get::<_, bool>(1)?, filter))
+            },
         )?;
-        for (index, unique) in indexes {
+        for (index, unique, filter) in indexes {
             // Statements compare keys in the way of the columns. Another collation in the index tells rows apart that they do not.
             let mut compares_alike = true;
             let columns: Vec<IndexColumn> = rows(
@@ -116,7 +123,7 @@ impl Table {
                 columns,
                 unique,
                 drops_duplicates: false,
-                filter: Filter::None,
+                filter,
             });
         }
         Ok(Some(table))

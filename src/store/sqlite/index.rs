@@ -8,7 +8,7 @@ use super::types::ColumnType;
 use crate::adoption::IndexStatus;
 use crate::index_role::IndexRole;
 use crate::queue_columns::{QueueColumns, sort_list};
-use crate::table::sorts_by;
+use crate::table::{Filter, sorts_by};
 use crate::template::Placeholders;
 
 /// Returns the index of each role with its status in `table`.
@@ -21,7 +21,8 @@ pub(super) fn all_with_status(
 }
 
 /// Returns the status of the index with the role's name. Only the order of the indexes that claims read matters: with another order,
-/// each claim would sort all ready items. The state may lead the index or filter it.
+/// each claim would sort all ready items. The state may lead the index or filter it. An index with a filter serves no statement of a
+/// queue without filtered indexes.
 fn status(
     role: IndexRole,
     queue: &QueueSpec,
@@ -31,6 +32,9 @@ fn status(
     let Some(index) = table.index(&role.index_name(queue, &queue.table)) else {
         return IndexStatus::Missing;
     };
+    if !queue.filtered_indexes && index.filter != Filter::None {
+        return IndexStatus::WrongOrder;
+    }
     let decides = match role {
         IndexRole::Ready => queue.order != Order::None,
         IndexRole::Group | IndexRole::Busy => true,

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use super::adopt_sql::{removal_step, render_removal};
 use super::catalogue::Table;
 use super::clock::system_clock;
-use super::quote::quote;
+use super::quote::{quote, text_literal};
 use super::{added_parts, index, placeholders};
 use crate::StoreError;
 use crate::adoption::{
@@ -18,13 +18,14 @@ use crate::instance::LIVE_TIME;
 use crate::schema::{Removal, Step};
 use crate::template::Placeholders;
 
-/// Plans the removal. Indexes come first, because `SQLite` does not drop a column that an index uses.
+/// Plans the removal as one step, so that it never stops half-way. Indexes come first, because `SQLite` does not drop a column that an
+/// index uses.
 pub(super) fn plan(connection: &Connection, queue: &QueueSpec) -> Result<Removal, StoreError> {
     refuse_managed(queue)?;
-    let mut removal = Removal::default();
     let Some(table) = Table::read(connection, &queue.table)? else {
-        return Ok(removal);
+        return Ok(Removal::default());
     };
+    let mut parts = Vec::new();
     let placeholders = placeholders::of_queue(queue);
     let mut added = added_parts::read(connection, &queue.table)?;
     added.forget_replaced_table(queue, &table);
@@ -32,8 +33,7 @@ pub(super) fn plan(connection: &Connection, queue: &QueueSpec) -> Result<Removal
         let name = role.index_name(queue, &queue.table);
         if table.index(&name).is_some() && added.has_index(&name) {
             let purpose = format!("drop the {} index", role.name());
-            let step = drop_index(purpose, &placeholders, &queue.table, &name);
-            removal.steps.push(step);
+            parts.push(drop_index(purpose, &placeholders, &queue.table, &name));
         }
     }
     if let Some(archive) = archive_name(queue) {
@@ -44,8 +44,7 @@ pub(super) fn plan(connection: &Connection, queue: &QueueSpec) -> Result<Removal
             && archived.index(&name).is_some()
         {
             let purpose = format!("drop the index by time of the archive table {archive}");
-            let step = drop_index(purpose, &placeholders, archive, &name);
-            removal.steps.push(step);
+            parts.push(drop_index(purpose, &placeholders, archive, &name));
         }
     }
     let (dropped, kept) = added.removable_columns(queue, &table);
@@ -53,16 +52,45 @@ pub(super) fn plan(connection: &Connection, queue: &QueueSpec) -> Result<Removal
         let name = queue.soft_lock.name(column);
         let placeholders = added_parts::naming(&placeholders, &queue.table, name);
         if column == SoftLockColumn::Fence {
-            let step = removal_step(keep_fence_purpose(), "keep_fence", &placeholders);
-            removal.steps.push(step.reading_all_rows());
+            parts.push(keep_fence(&placeholders, queue));
         }
         let placeholders = with(&placeholders, [("column", quote(name))]);
         let purpose = format!("drop the column {name}");
-        let step = removal_step(purpose, "drop_column", &placeholders);
-        removal.steps.push(step);
+        parts.push(removal_step(purpose, "drop_column", &placeholders));
     }
-    removal.kept.extend(kept_columns(queue, &kept));
-    Ok(removal)
+    Ok(Removal {
+        steps: in_one_step(&parts).into_iter().collect(),
+        kept: kept_columns(queue, &kept).into_iter().collect(),
+    })
+}
+
+/// Returns one step that runs all of `parts`, each with its purpose as a comment. `None`: there are none.
+fn in_one_step(parts: &[Step]) -> Option<Step> {
+    // A name may hold a line break, which would end the comment.
+    let sql = parts.iter().map(|part| {
+        let purpose = part.purpose.replace('\n', " ");
+        format!("-- {purpose}\n{}", part.sql)
+    });
+    let sql = sql.collect::<Vec<_>>().join(";\n");
+    let purpose = "drop the columns and indexes that lease-broker added".to_owned();
+    (!parts.is_empty()).then(|| Step::once(purpose, sql).reading_all_rows())
+}
+
+/// Returns the step that keeps the highest fencing token of the table.
+pub(super) fn keep_fence(placeholders: &Placeholders, queue: &QueueSpec) -> Step {
+    let values = [("recorded_table", text_literal(&queue.table))];
+    let placeholders = with(placeholders, values);
+    removal_step(keep_fence_purpose(), "keep_fence", &placeholders).reading_all_rows()
+}
+
+/// Reads the highest fencing token of the table.
+pub(super) fn highest_fence(
+    connection: &Connection,
+    placeholders: &Placeholders,
+) -> Result<i64, StoreError> {
+    let (fence, table) = (&placeholders["lease_fence"], &placeholders["table"]);
+    let highest = format!("SELECT COALESCE(max({fence}), 0) FROM {table}");
+    Ok(connection.query_row(&highest, [], |row| row.get(0))?)
 }
 
 /// Returns the step that drops the index `name` of `table`.
