@@ -29,6 +29,8 @@
 -- Why two steps: `begin` reads the rows under U locks and returns them. `update_ended` and `delete_completed` change them. On
 --   SQL Server both see the same rows. Babelfish ignores the lock hints, so `verify_count` compares both counts. If they
 --   differ, it throws 51224, the batch is rolled back, and the broker runs it again.
+-- Why `move_to_archive` compares the number of rows: a unique index of the archive with IGNORE_DUP_KEY = ON drops a row with a
+--   warning only, and the row would be deleted all the same. Error 51225 refuses the completion.
 -- Why {clear_trace}: an item of a recurring queue is completed again and again. Each run gets a trace of its own.
 -- Why no OUTPUT: Babelfish runs a joined UPDATE with OUTPUT as a product with the whole table. A table with triggers accepts
 --   OUTPUT only with INTO a table variable.
@@ -114,9 +116,12 @@ BEGIN
         INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
     WHERE t.{lease_state} = 3 AND t.{lease_state_time} = @now AND {is_same_lease} AND l.lb_kind = 0
     OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
+    DECLARE @archived_count int = @@ROWCOUNT;
     DELETE t
     FROM {lease_list}
         INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
     WHERE t.{lease_state} = 3 AND t.{lease_state_time} = @now AND {is_same_lease} AND l.lb_kind = 0
     OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
+    IF @@ROWCOUNT <> @archived_count
+        THROW 51225, N'a unique index of the archive with IGNORE_DUP_KEY = ON dropped the row: it has this key already', 1;
 END;

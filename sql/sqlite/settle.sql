@@ -1,6 +1,7 @@
 -- Purpose: end one lease: complete, fail or release its item.
 -- Sections: `find_owner` runs first if the span of the lease is recorded, to show the worker. One of `complete`, `delete`, `fail` and `release` then runs, and changes no row if the lease was lost. If a queue
---   archives its completed items, `copy_to_archive` and `delete_archived` follow `complete`. If no row was changed,
+--   archives its completed items, `copy_to_archive` and `delete_archived` follow `complete`. If one of them changes no row, because a
+--   trigger or ON CONFLICT IGNORE ignores it, the settlement is refused and undone. If no row was changed by the first statement,
 --   `find_earlier_settlement` reads the row. It returns 1 and the row's state if the lease has ended, 0 or NULL if the row has
 --   another lease, and no row if there is none with this key. All run in the writer's transaction.
 -- Parameters: ?1 to ?3 key values; ?4 lease token; ?5 now (ms since 1970); ?6 new due time (ms since 1970, or NULL);

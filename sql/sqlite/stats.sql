@@ -16,16 +16,18 @@
 --   ready items in the queue's order, and at the last {last_sample}: an item that waits behind others all the time is among
 --   them. The last sample is empty for a queue without an order. `oldest_lease` looks at 10000 leases. `count_all` reads the
 --   whole table.
+-- Why {key_not_null}: claims leave out rows with NULL in the key, so they are not ready. The counts by an index have it for the ready
+--   state alone: other states have no such rows, and not all of their indexes have the key.
 -- Why so many sections, unlike mssql/stats.sql: SQL Server stores the number of entries of each index, SQLite does not.
 
 -- :: count_all
-SELECT {lease_state}, count(*) FROM {table} GROUP BY {lease_state}
+SELECT {lease_state}, count(*) FROM {table} WHERE 1 = 1{key_not_null} GROUP BY {lease_state}
 
 -- :: count_state
-SELECT count(*) FROM {table} INDEXED BY {state_index} WHERE {lease_state} = {state}
+SELECT count(*) FROM {table} INDEXED BY {state_index} WHERE {lease_state} = {state}{key_not_null}
 
 -- :: state_over_limit
-SELECT 1 FROM {table} INDEXED BY {state_index} WHERE {lease_state} = {state} LIMIT 1 OFFSET ?1
+SELECT 1 FROM {table} INDEXED BY {state_index} WHERE {lease_state} = {state}{key_not_null} LIMIT 1 OFFSET ?1
 
 -- :: count_due
 SELECT count(*) FROM {table} INDEXED BY {due_index} WHERE {lease_state} IN (1, 2)

@@ -98,7 +98,7 @@ impl Adopt {
             *file = std::path::absolute(&*file)
                 .map_err(|error| CommandError::io(format!("{}: {error}", file.display())))?;
         }
-        let mut schema = self.open()?;
+        let mut schema = self.open(SchemaAccess::Read)?;
         let table = self.table(schema.as_mut(), asks)?;
         if proposal::queue_name(&table).starts_with("lease_broker_") {
             return Err(CommandError::usage(format!(
@@ -136,6 +136,9 @@ impl Adopt {
         if asks && !confirm_in_terminal(&question)? {
             return Err(CommandError::not_confirmed("nothing was changed"));
         }
+        // To open a SQLite file for changes puts it into WAL mode.
+        drop(schema);
+        let mut schema = self.open(SchemaAccess::Change)?;
         write_new(&config, &text)?;
         schema.create_broker_tables()?;
         let mut applied = Ok(());
@@ -178,7 +181,7 @@ impl Adopt {
     }
 
     /// Opens the schema. The configuration at this moment has no queue over the table.
-    fn open(&self) -> Result<Box<dyn Schema>, CommandError> {
+    fn open(&self, access: SchemaAccess) -> Result<Box<dyn Schema>, CommandError> {
         if let Some(path) = self.store.as_ref().filter(|path| !path.exists()) {
             return Err(CommandError::io(format!(
                 "file {} does not exist",
@@ -194,7 +197,7 @@ impl Adopt {
             renamed: Vec::new(),
         };
         let config = load(&config_file::render(&none, &self.database(), None))?;
-        open_schema(&config, SchemaAccess::Change)
+        open_schema(&config, access)
     }
 
     fn files(&self, queue: &str) -> (PathBuf, PathBuf) {

@@ -3,6 +3,7 @@
 mod batches;
 mod run;
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufReader, IsTerminal as _, Read};
 use std::path::{Path, PathBuf};
@@ -202,7 +203,8 @@ impl Enqueue {
             Box::new(file.map_err(|error| CommandError::io(format!("{name}: {error}")))?)
         };
         let input = BufReader::new(bar.wrap_read(input));
-        let extension = file.extension().and_then(|extension| extension.to_str());
+        let extension = file.extension().map(OsStr::to_ascii_lowercase);
+        let extension = extension.as_deref().and_then(OsStr::to_str);
         let delay = self.delay.map(proto_duration);
         let format = match (self.format, extension) {
             (Some(format), _) => format,

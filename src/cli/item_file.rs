@@ -5,10 +5,9 @@ use std::io::{self, BufRead, Read};
 use std::iter;
 
 use lease_broker_proto as proto;
-use serde_json::Value as Json;
 
 use super::CommandError;
-use super::item_input::{columns_from_texts, item_from_json};
+use super::item_input::{columns_from_texts, item_from_text};
 
 /// Items of a file, each with its line number.
 pub(crate) type Items =
@@ -127,11 +126,7 @@ pub(crate) fn jsonl(input: impl BufRead + Send + 'static, name: &str) -> Items {
             if text.trim().is_empty() {
                 return Ok(None);
             }
-            let json: Json = serde_json::from_str(text)
-                .map_err(|error| CommandError::failed(format!("not JSON: {error}")))?;
-            item_from_json(&json)
-                .map(Some)
-                .map_err(CommandError::failed)
+            item_from_text(text).map(Some).map_err(CommandError::failed)
         };
         match item() {
             Ok(item) => item.map(|item| Ok((line, item))),

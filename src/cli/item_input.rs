@@ -1,15 +1,58 @@
 //! Parser for items and columns on the command line and in files: JSON objects, CSV rows, and `COLUMN=VALUE`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use lease_broker_proto as proto;
 use lease_broker_proto::column_value::Kind;
+use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value as Json;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::CommandError;
+
+/// Parses a JSON object as an item. See [`item_from_json`].
+///
+/// # Errors
+/// A message that names the column, if there is one, and the reason.
+pub(super) fn item_from_text(text: &str) -> Result<proto::NewItem, String> {
+    let not_json = |error| format!("not JSON: {error}");
+    let json: Json = serde_json::from_str(text).map_err(not_json)?;
+    let item = item_from_json(&json)?;
+    serde_json::from_str::<DistinctNames>(text).map_err(not_json)?;
+    Ok(item)
+}
+
+/// A JSON object whose fields have different names. In place of an error, [`Json`] keeps the last of two fields with one name.
+struct DistinctNames;
+
+impl<'de> Deserialize<'de> for DistinctNames {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for DistinctNames {
+    type Value = Self;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
+        let mut names = HashSet::new();
+        while let Some((name, IgnoredAny)) = map.next_entry::<String, _>()? {
+            if let Some(twice) = names.replace(name) {
+                return Err(A::Error::custom(format!(
+                    "the column {twice:?} is there twice"
+                )));
+            }
+        }
+        Ok(self)
+    }
+}
 
 /// Converts a JSON object to an item. Each field is a column.
 ///
@@ -18,7 +61,7 @@ use super::CommandError;
 ///
 /// # Errors
 /// A message that names the column and the reason.
-pub(super) fn item_from_json(json: &Json) -> Result<proto::NewItem, String> {
+fn item_from_json(json: &Json) -> Result<proto::NewItem, String> {
     let Json::Object(fields) = json else {
         return Err("an item must be a JSON object with one field per column".to_owned());
     };

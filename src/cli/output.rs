@@ -319,12 +319,15 @@ fn cell_text(value: &Json) -> String {
     }
 }
 
-/// Converts a column value to JSON. Bytes become hexadecimal text, timestamps RFC 3339 text, and decimals text.
+/// Converts a column value to JSON. Bytes become hexadecimal text, timestamps RFC 3339 text, and decimals text. JSON has no infinite
+/// numbers, so they become text as in the JSON of protocol buffers.
 pub(super) fn json_value(value: &Value) -> Json {
     match value {
         Value::Null => Json::Null,
         Value::Bool(bool) => json!(bool),
         Value::Int(int) => json!(int),
+        Value::Double(f64::INFINITY) => json!("Infinity"),
+        Value::Double(f64::NEG_INFINITY) => json!("-Infinity"),
         Value::Double(double) => json!(double),
         Value::Text(text) | Value::Decimal(text) => json!(text),
         Value::Bytes(bytes) => json!(hex(bytes)),
@@ -342,4 +345,17 @@ pub(super) fn plural(count: u64, noun: &str) -> String {
 pub(super) fn format_duration(duration: Duration) -> String {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     humantime::format_duration(Duration::from_millis(millis)).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn infinite_number_is_not_null() {
+        let texts =
+            [f64::INFINITY, f64::NEG_INFINITY].map(|double| json_value(&Value::Double(double)));
+        assert_eq!(texts, [json!("Infinity"), json!("-Infinity")]);
+        assert_eq!(json_value(&Value::Double(0.5)), json!(0.5));
+    }
 }

@@ -6,11 +6,10 @@ use clap::Args;
 use clap_complete::ArgValueCandidates;
 use lease_broker_model::text;
 use lease_broker_proto as proto;
-use serde_json::Value as Json;
 
 use super::CommandError;
 use super::client_args::{ClientArgs, proto_duration};
-use super::item_input::{columns_from_flags, item_from_json};
+use super::item_input::{columns_from_flags, item_from_text};
 use super::lease_args::{
     fail_if_lost, outcome_name, problem, read_lease_ids, state_name, with_results,
 };
@@ -134,12 +133,10 @@ fn follow_up(text: &str) -> Result<proto::FollowUp, CommandError> {
     let (queue, json) = text
         .split_once('=')
         .ok_or_else(|| CommandError::usage("must be QUEUE=JSON").with_context(flag()))?;
-    let json: Json = serde_json::from_str(json)
-        .map_err(|error| CommandError::usage(format!("not JSON: {error}")).with_context(flag()))?;
     Ok(proto::FollowUp {
         queue: queue.to_owned(),
         item: Some(
-            item_from_json(&json)
+            item_from_text(json)
                 .map_err(|reason| CommandError::usage(reason).with_context(flag()))?,
         ),
     })

@@ -76,6 +76,7 @@ mod turn;
 mod turn_statements;
 mod types;
 mod walk;
+mod warnings;
 mod why;
 mod why_statements;
 mod writer;

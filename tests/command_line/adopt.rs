@@ -150,8 +150,24 @@ fn nothing_changes_without_confirmation() {
         refused.out.contains("add the ready index"),
         "the plan is shown: {refused:?}"
     );
+    assert!(
+        refused
+            .out
+            .contains("journal mode of the file from delete to WAL"),
+        "{refused:?}"
+    );
+    let unknown = workspace.run("adopt --store q.db --table Ordres --yes");
+    assert_eq!(unknown.code, 64, "{unknown:?}");
     assert_eq!(state(&workspace, "Orders"), before);
+    assert_eq!(journal_mode(&workspace), "delete");
     assert!(!workspace.path("orders.toml").exists());
+    let adopted = workspace.run(&format!("{ADOPT} --yes"));
+    assert_eq!(adopted.code, 0, "{adopted:?}");
+    assert_eq!(journal_mode(&workspace), "wal");
+}
+
+fn journal_mode(workspace: &Workspace) -> String {
+    database::query_value(&workspace.database(), "PRAGMA journal_mode")
 }
 
 #[test]

@@ -184,7 +184,7 @@ fn refused_items_end_part_way() {
     let refer = "CREATE TABLE child (work_id REFERENCES work (id)); INSERT INTO child VALUES (2)";
     workspace.database().execute_batch(refer).expect(refer);
     let purged = workspace.call("purge work --state dead --yes --wait");
-    fails(&purged, 4, &["refused 1 item", "2 items were deleted"]);
+    fails(&purged, 4, &["refused 1 item:", "2 items were deleted"]);
     assert_eq!(count(&workspace, "id = 2"), 1);
 }
 

@@ -283,10 +283,18 @@ fn interrupted_standard_input_continues_by_its_name() {
 }
 
 #[test]
-fn csv_with_a_column_twice_is_refused() {
+fn file_with_a_column_twice_is_refused() {
     let workspace = Workspace::serving();
-    workspace.write("items.csv", "payload,payload\nhello,1\n");
-    let refused = workspace.call("enqueue work --file items.csv");
+    workspace.write("items.CSV", "payload,payload\nhello,1\n");
+    let refused = workspace.call("enqueue work --file items.CSV");
     assert_eq!(refused.code, 1, "{refused:?}");
     assert!(refused.err.contains("\"payload\" twice"), "{refused:?}");
+    workspace.write("items.jsonl", "{\"payload\": \"x\", \"payload\": \"y\"}\n");
+    let refused = workspace.call("enqueue work --file items.jsonl");
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(
+        refused.err.contains("\"payload\" is there twice"),
+        "{refused:?}"
+    );
+    assert_eq!(counts(&workspace).0, 0);
 }

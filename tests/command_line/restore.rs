@@ -177,3 +177,58 @@ fn file_that_is_no_backup_is_refused() {
         before
     );
 }
+
+/// SQLite would apply a log or a journal to the new file of the same name.
+#[test]
+fn log_and_journal_of_another_file_are_not_applied() {
+    let workspace = Workspace::with(QUEUES);
+    assert_eq!(workspace.store("schema apply").code, 0);
+    for suffix in ["-wal", "-journal"] {
+        let name = format!("old.db{suffix}");
+        workspace.write(&name, "of an earlier file");
+        let refused = workspace.store("backup old.db");
+        assert_eq!(refused.code, 74, "{refused:?}");
+        assert!(
+            refused.err.contains(&format!("{name} exists already")),
+            "{refused:?}"
+        );
+        assert!(!workspace.path("old.db").exists());
+        fs::remove_file(workspace.path(&name)).expect("removed");
+    }
+    assert_eq!(workspace.store("backup old.db").code, 0);
+    // A program that changes a large table is killed.
+    let database = workspace.database();
+    let changes = "PRAGMA journal_mode = delete; PRAGMA cache_size = 5;
+        CREATE TABLE other (b TEXT);
+        WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 2000)
+        INSERT INTO other SELECT printf('%0500d', n) FROM n;
+        BEGIN IMMEDIATE; UPDATE other SET b = b || 'x'";
+    database.execute_batch(changes).expect(changes);
+    let journal = workspace.path("q.db-journal");
+    let bytes = fs::read(&journal).expect("a journal");
+    drop(database);
+    fs::write(&journal, bytes).expect("a journal");
+    let restored = workspace.store("restore old.db --yes");
+    assert_eq!(restored.code, 0, "{restored:?}");
+    assert!(!journal.exists());
+    let check: String = query_value(&workspace.database(), "PRAGMA integrity_check");
+    assert_eq!(check, "ok");
+}
+
+#[test]
+fn backup_from_before_an_adoption_can_be_restored() {
+    let workspace = Workspace::with(QUEUES);
+    assert_eq!(workspace.store("schema apply").code, 0);
+    let table = "CREATE TABLE later (id INTEGER PRIMARY KEY)";
+    workspace.database().execute_batch(table).expect(table);
+    assert_eq!(workspace.store("backup old.db").code, 0);
+    workspace.write(
+        "queues.toml",
+        &format!("{QUEUES}[queues.later]\ntable = 'later'\n"),
+    );
+    assert_eq!(workspace.store("schema apply").code, 0);
+    let restored = workspace.store("restore old.db --yes");
+    assert_eq!(restored.code, 0, "{restored:?}");
+    assert!(!restored.out.contains("later"), "{restored:?}");
+    assert_eq!(workspace.store("schema apply").code, 0);
+}

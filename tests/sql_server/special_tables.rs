@@ -3,14 +3,14 @@
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{OnComplete, QueueSpec};
-use lease_broker_store::StoreError;
 use lease_broker_store::mssql::MssqlSchema;
 use lease_broker_store::schema::Schema as _;
+use lease_broker_store::{Settled, StoreError};
 use lease_broker_value::Value;
 use uuid::Uuid;
 
 use crate::harness::Harness as _;
-use crate::harness::fixture::{Fixture, HOUR, fail, keys, new_item, queue, text};
+use crate::harness::fixture::{Fixture, HOUR, complete, fail, keys, new_item, queue, text};
 use crate::harness::mssql::MssqlHarness;
 use crate::harness::program::{Program, start, start_on_sql_server};
 use crate::sql_server::tables::problems;
@@ -273,6 +273,30 @@ async fn dropped_row_with_an_identity_key_is_refused() {
 async fn dropped_row_with_a_default_key_is_refused() {
     let key = "id uniqueidentifier NOT NULL DEFAULT NEWID() PRIMARY KEY";
     check_dropped_row(key, &[]).await;
+}
+
+#[tokio::test]
+async fn completed_row_that_the_archive_drops_stays() {
+    let Some((harness, program)) = start_on_sql_server("IGNORE_DUP_KEY").await else {
+        return;
+    };
+    for statement in [
+        "CREATE TABLE item (id int NOT NULL PRIMARY KEY, payload nvarchar(50))",
+        "CREATE TABLE done (id int NOT NULL PRIMARY KEY WITH (IGNORE_DUP_KEY = ON), payload nvarchar(50))",
+        "INSERT item (id) VALUES (1)",
+        "INSERT done (id) VALUES (1)",
+    ] {
+        program.run(statement).await;
+    }
+    let mut spec = queue("item");
+    spec.on_complete = OnComplete::Archive("done".to_owned());
+    let fixture = Fixture::adopt(harness, vec![spec]).await;
+    let item = fixture.one().await;
+    let Settled::Refused(refusal) = fixture.outcome(&item.lease, complete()).await else {
+        panic!("completed");
+    };
+    assert!(refusal.problem.text.contains("IGNORE_DUP_KEY"), "{refusal}");
+    assert_eq!(fixture.counts().await, [0, 1, 0, 0, 0]);
 }
 
 #[tokio::test]

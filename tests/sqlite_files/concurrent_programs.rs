@@ -7,7 +7,7 @@ use std::time::Duration;
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::{self, LeaseOrigin, LeaseOwner, LeaseRef};
 use lease_broker_model::queue::OnComplete;
-use lease_broker_store::sqlite::SqliteStore;
+use lease_broker_store::sqlite::{SqliteSchema, SqliteStore};
 use lease_broker_store::{Facts as _, StoreError, Upkeep as _};
 use lease_broker_value::Value;
 
@@ -111,6 +111,19 @@ async fn write_that_waits_too_long_is_unavailable() {
     assert!(all < 10 * one, "one waited {one:?}, and twenty {all:?}");
     other.execute_batch("ROLLBACK").expect("rollback");
     assert_eq!(keys(&fixture.claim(9).await), ["1"]);
+}
+
+#[tokio::test]
+async fn reader_that_keeps_the_file_out_of_wal_mode_is_named() {
+    let harness = SqliteHarness::start().await;
+    let other = harness.connect();
+    let read = "CREATE TABLE item (id INTEGER PRIMARY KEY); BEGIN; SELECT * FROM item";
+    other.execute_batch(read).expect(read);
+    let Err(StoreError::Unavailable(outage)) = SqliteSchema::open(&harness.path()) else {
+        panic!("opened");
+    };
+    let reason = "another program has a transaction open, so the file cannot be put into WAL mode";
+    assert!(outage.reason.contains(reason), "{outage}");
 }
 
 #[tokio::test]

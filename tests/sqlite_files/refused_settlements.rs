@@ -8,18 +8,23 @@ use lease_broker_value::Value;
 use crate::harness::Harness as _;
 use crate::harness::fixture::{Fixture, complete, fail, queue, text};
 use crate::harness::sqlite::SqliteHarness;
+use crate::support::database::query_value;
 
 const ROWS: &str = "INSERT INTO item (payload) VALUES ('a'), ('b'), ('c')";
 
 /// Creates the queue `item` with three rows, on a database with this schema. Completion deletes the row.
 async fn fixture(schema: &str) -> Fixture<SqliteHarness> {
+    fixture_with(schema, OnComplete::Delete).await
+}
+
+async fn fixture_with(schema: &str, on_complete: OnComplete) -> Fixture<SqliteHarness> {
     let harness = SqliteHarness::start().await;
     harness
         .connect()
         .execute_batch(&format!("{schema}; {ROWS}"))
         .expect(schema);
     let mut spec = queue("item");
-    spec.on_complete = OnComplete::Delete;
+    spec.on_complete = on_complete;
     Fixture::adopt(harness, vec![spec]).await
 }
 
@@ -100,4 +105,33 @@ async fn refused_completion_spares_concurrent_operations() {
     let completed = Settled::Ended(State::Completed);
     assert_eq!([&results[0], &results[2]], [&completed, &completed]);
     assert!(matches!(results[1], Settled::Refused(_)), "{results:?}");
+}
+
+#[tokio::test]
+async fn completed_row_that_the_archive_ignores_stays() {
+    const ITEM: &str = "CREATE TABLE item (id INTEGER PRIMARY KEY, payload TEXT)";
+    for (archive, problem) in [
+        (
+            "CREATE TABLE done (id INTEGER PRIMARY KEY ON CONFLICT IGNORE, payload TEXT);
+             INSERT INTO done VALUES (2, 'of last year')",
+            "ignores the insert",
+        ),
+        (
+            "CREATE TABLE done (id INTEGER PRIMARY KEY, payload TEXT);
+             CREATE TRIGGER choosy BEFORE INSERT ON done WHEN new.id = 2 BEGIN SELECT RAISE(IGNORE); END",
+            "ignores the insert",
+        ),
+        (
+            "CREATE TABLE done (id INTEGER PRIMARY KEY, payload TEXT);
+             CREATE TRIGGER choosy BEFORE DELETE ON item WHEN old.id = 2 BEGIN SELECT RAISE(IGNORE); END",
+            "ignores the deletion",
+        ),
+    ] {
+        let schema = format!("{ITEM}; {archive}");
+        let fixture = fixture_with(&schema, OnComplete::Archive("done".to_owned())).await;
+        assert_second_is_refused(&fixture, problem).await;
+        let copied = "SELECT count(*) FROM done WHERE payload = 'b'";
+        let copied: i64 = query_value(&fixture.harness.connect(), copied);
+        assert_eq!(copied, 0, "{archive}");
+    }
 }

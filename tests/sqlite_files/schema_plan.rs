@@ -329,6 +329,16 @@ async fn interrupted_backfill_goes_on_where_it_stopped() {
 }
 
 #[tokio::test]
+async fn backfill_reads_keys_that_are_no_valid_text() {
+    let harness = SqliteHarness::start().await;
+    let create = "CREATE TABLE \"my orders\" (id TEXT PRIMARY KEY NOT NULL, urgency INT, processed INT);
+        INSERT INTO \"my orders\" (id, processed) VALUES (CAST(x'ff41' AS TEXT), 1), ('b', 1), ('c', 0)";
+    harness.connect().execute_batch(create).expect(create);
+    let fixture = Fixture::adopt(harness, vec![spec()]).await;
+    assert_eq!(fixture.counts().await, [1, 0, 0, 2, 0]);
+}
+
+#[tokio::test]
 async fn plan_of_a_managed_table_creates_it() {
     let harness = SqliteHarness::start().await;
     let mut spec = queue("mail");

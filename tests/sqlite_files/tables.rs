@@ -12,6 +12,7 @@ use crate::harness::fixture::{
     Fixture, by, call, complete, item_table, keys, new_item, queue, text,
 };
 use crate::harness::sqlite::SqliteHarness;
+use crate::support::database::query_value;
 
 /// Creates tables and returns the problems for which the queue over `item` is refused.
 async fn problems(sql: &str, spec: &QueueSpec) -> Vec<String> {
@@ -239,5 +240,86 @@ async fn row_with_a_text_in_a_number_column_is_shown_with_the_others() {
             .stats(fixture.queue)
             .await
             .expect("statistics");
+    }
+}
+
+#[tokio::test]
+async fn archive_of_a_strict_table_keeps_values_of_any_kind() {
+    let harness = SqliteHarness::start().await;
+    let table = "CREATE TABLE item (id INTEGER PRIMARY KEY, v ANY) STRICT;
+        INSERT INTO item (v) VALUES ('007'), ('1e3'), ('12345678901234567890123'), (x'31'), (1.0)";
+    harness.connect().execute_batch(table).expect(table);
+    let mut spec = queue("item");
+    spec.on_complete = OnComplete::Archive("done".to_owned());
+    let fixture = Fixture::adopt(harness, vec![spec]).await;
+    let values = |table: &str| {
+        let sql = format!("SELECT group_concat(quote(v)) FROM (SELECT v FROM {table} ORDER BY id)");
+        query_value::<String>(&fixture.harness.connect(), &sql)
+    };
+    let before = values("item");
+    for item in fixture.claim(9).await {
+        fixture.complete(&item.lease).await;
+    }
+    assert_eq!(values("done"), before);
+}
+
+#[tokio::test]
+async fn table_that_accepts_no_deletion_is_refused() {
+    let tables = "CREATE TABLE item (id INTEGER PRIMARY KEY, v TEXT);
+        CREATE TABLE part (v TEXT REFERENCES item (v))";
+    let harness = SqliteHarness::start().await;
+    harness.connect().execute_batch(tables).expect(tables);
+    let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
+    let mut spec = queue("item");
+    spec.on_complete = OnComplete::Delete;
+    let problems = fixture.harness.check(&spec).await.expect("check");
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    for part in ["remove rows of table \"item\"", "foreign key mismatch"] {
+        assert!(problems[0].contains(part), "{problems:?}");
+    }
+}
+
+#[tokio::test]
+async fn key_that_sqlite_gives_again_is_warned_of() {
+    for (key, warned) in [
+        ("INTEGER PRIMARY KEY AUTOINCREMENT", 0),
+        ("INTEGER PRIMARY KEY", 1),
+    ] {
+        let harness = SqliteHarness::start().await;
+        let table = format!("CREATE TABLE item (id {key})");
+        harness.connect().execute_batch(&table).expect("a table");
+        let mut spec = queue("item");
+        assert_eq!(harness.warnings(&spec).await, [""; 0]);
+        spec.on_complete = OnComplete::Delete;
+        let warnings = harness.warnings(&spec).await;
+        assert_eq!(warnings.len(), warned, "{warnings:?}");
+        assert!(
+            warnings
+                .iter()
+                .all(|warning| warning.contains("AUTOINCREMENT"))
+        );
+    }
+}
+
+#[tokio::test]
+async fn rows_without_a_key_are_warned_of_and_not_counted() {
+    for filtered in [true, false] {
+        let harness = SqliteHarness::start().await;
+        let table = "CREATE TABLE item (id TEXT PRIMARY KEY, payload TEXT);
+            INSERT INTO item (id) VALUES (NULL), ('a'), (NULL)";
+        harness.connect().execute_batch(table).expect(table);
+        let mut spec = queue("item");
+        spec.filtered_indexes = filtered;
+        let fixture = Fixture::adopt(harness, vec![spec.clone()]).await;
+        assert_eq!(fixture.counts().await, [1, 0, 0, 0, 0]);
+        let exact = fixture
+            .store
+            .exact_stats(fixture.queue)
+            .await
+            .expect("stats");
+        assert_eq!(exact.count, [1, 0, 0, 0, 0]);
+        let warnings = fixture.harness.warnings(&spec).await;
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].contains("NULL in the key"), "{warnings:?}");
     }
 }

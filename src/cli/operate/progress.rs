@@ -11,6 +11,7 @@ use super::admin::Admin;
 use super::change_kind::ChangeKind;
 use super::operation_row::operation_state;
 use crate::cli::CommandError;
+use crate::cli::output::plural;
 
 /// The time between two looks at the operation.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -110,7 +111,8 @@ pub(super) fn check_end(operation: &proto::Operation) -> Result<(), CommandError
         }
         proto::OperationState::Done if operation.refused == 0 => return Ok(()),
         proto::OperationState::Done => {
-            format!("the database refused {} items: {done}", operation.refused)
+            let refused = plural(operation.refused.unsigned_abs(), "item");
+            format!("the database refused {refused}: {done}")
         }
         proto::OperationState::Cancelled => {
             format!("operation {id} was cancelled part-way: {done}")

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use lease_broker_client::{Context, DeadLetter, Done, HandlerError, Release, Retry, Row};
 use lease_broker_proto::{self as proto, UnknownKind};
-use serde_json::Value as Json;
 
 use super::child::{EndedCommand, MAX_ERROR_CHARS, MAX_FOLLOW_UP_BYTES, MAX_FOLLOW_UPS};
 use super::settings::Settings;
-use crate::cli::item_input::item_from_json;
+use crate::cli::item_input::item_from_text;
 
 /// Exit codes of `sysexits.h`.
 const EX_DATAERR: i32 = 65;
@@ -84,8 +83,7 @@ fn follow_ups(ended: &EndedCommand, settings: &Settings) -> Result<Done, Handler
     }
     let mut done = Done::new();
     for (index, line) in ended.lines.iter().enumerate() {
-        let item = serde_json::from_str::<Json>(line).map_err(|error| error.to_string());
-        let item = item.and_then(|json| item_from_json(&json));
+        let item = item_from_text(line);
         let item =
             item.map_err(|reason| HandlerError::new(format!("follow-up {}: {reason}", index + 1)))?;
         done = done.follow_up(queue, row_of(item)?);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use lease_broker_model::queue::QueueSpec;
+use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 use tiberius::Row;
 
 use super::catalogue::Table;
@@ -128,7 +128,8 @@ impl LatestMoment {
     }
 }
 
-/// Begins a new epoch, and ends the leases of the queues. A queue whose table does not exist is left out.
+/// Begins a new epoch, and ends the leases of the queues. A queue whose table does not exist, or is not adopted yet, is
+/// left out.
 pub(super) async fn begin(
     connection: &mut Connection,
     queues: &[QueueSpec],
@@ -142,6 +143,11 @@ pub(super) async fn begin(
         let Some(table) = Table::read(connection, &queue.table).await? else {
             continue;
         };
+        // A table that was not adopted yet has no leases.
+        let state = queue.soft_lock.name(SoftLockColumn::State);
+        if table.column(state).is_none() {
+            continue;
+        }
         let columns = queue_columns(queue, &table)
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
         let placeholders = placeholders::of_table(queue, &table, &columns);

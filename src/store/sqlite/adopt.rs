@@ -13,8 +13,8 @@ use super::quote::{quote, quote_all, text_literal};
 use super::soft_lock_types::queue_columns;
 use super::types::ColumnType;
 use super::{
-    added_parts, backfill, connection, epoch, foreign_keys, index, instance, migrations,
-    placeholders, remove, turn,
+    added_parts, backfill, connection, epoch, index, instance, migrations, placeholders, remove,
+    turn, warnings,
 };
 use crate::added_parts::AddedParts;
 use crate::adoption::{
@@ -25,10 +25,9 @@ use crate::adoption::{
     set_policy_purpose, unused_indexes, with,
 };
 use crate::epoch::NewEpoch;
-use crate::foreign_keys::warnings;
 use crate::index_role::IndexRole;
 use crate::instance::refuse_other_rule;
-use crate::queue_columns::{QueueColumns, group_warning};
+use crate::queue_columns::QueueColumns;
 use crate::schema::{Progress, Removal, Schema, Step};
 use crate::template::Placeholders;
 use crate::{BrokerList, StoreError, Survey};
@@ -299,12 +298,7 @@ impl Schema for SqliteSchema {
     }
 
     fn warnings(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
-        let keys = foreign_keys::read(&self.connection, &queue.table)?;
-        let mut all = warnings(queue, &keys);
-        if let Some(table) = Table::read(&self.connection, &queue.table)? {
-            all.extend(group_warning(queue, &table));
-        }
-        Ok(all)
+        warnings::all(&self.connection, queue)
     }
 
     fn suggestions(&mut self, _: &QueueSpec) -> Result<Vec<String>, StoreError> {
@@ -421,6 +415,8 @@ impl SqliteSchema {
         let mut unused = IndexRole::unused(queue, &queue.table);
         unused.retain(|(_, name)| table.index(name).is_some());
         unfit.add(Unfit::lacking(unused_indexes(queue, &unused)));
+        let problem = warnings::deletion_problem(&self.connection, queue, &table, &columns)?;
+        unfit.add(Unfit::for_good(problem.into_iter().collect()));
         Ok(unfit)
     }
 }
@@ -499,7 +495,14 @@ fn create_archive(
     placeholders: &Placeholders,
 ) -> Step {
     let data = columns.archived.iter();
-    let data = data.map(|column| format!("{} {}", quote(&column.name), column.declared));
+    let data = data.map(|column| {
+        // The archive is no STRICT table: there, ANY would make a number of each text that looks like one.
+        let declared = match column.kind {
+            ColumnType::Any => "",
+            _ => &column.declared,
+        };
+        format!("{} {declared}", quote(&column.name))
+    });
     let soft_lock = ARCHIVED_SOFT_LOCK.map(|column| {
         let declared = match column {
             SoftLockColumn::Owner | SoftLockColumn::TraceParent => "TEXT",

@@ -8,11 +8,12 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
-use rusqlite::types::Value;
+use lease_broker_value::Value;
 use rusqlite::{Connection, params_from_iter};
 
 use super::adopt_sql::{render, step};
 use super::catalogue::Table;
+use super::column_value::{Stored, read};
 use super::mirror::mirrors;
 use super::quote::{literal, quote};
 use crate::StoreError;
@@ -82,7 +83,7 @@ pub(super) fn walk(
         let savepoint = connection.savepoint()?;
         let mut change = savepoint.prepare_cached(&walk.change)?;
         for key in &keys {
-            changed += change.execute(params_from_iter(key))? as u64;
+            changed += change.execute(params_from_iter(stored(key)))? as u64;
         }
         drop(change);
         savepoint.commit()?;
@@ -103,7 +104,15 @@ fn next_keys(
 ) -> Result<Vec<Vec<Value>>, StoreError> {
     let mut statement = connection.prepare_cached(sql)?;
     let columns = statement.column_count();
-    let key = |row: &rusqlite::Row<'_>| (0..columns).map(|column| row.get(column)).collect();
-    let keys = statement.query_map(params_from_iter(after), key)?;
+    let key = |row: &rusqlite::Row<'_>| {
+        let values = (0..columns).map(|column| Ok(read(row.get_ref(column)?)));
+        values.collect()
+    };
+    let keys = statement.query_map(params_from_iter(stored(after)), key)?;
     Ok(keys.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Returns the values of a key as parameters.
+fn stored(key: &[Value]) -> impl Iterator<Item = Stored<'_>> {
+    key.iter().map(Stored::new)
 }

@@ -124,14 +124,21 @@ pub fn refuse_open_file(database: &Path) -> Result<(), StoreError> {
 }
 
 fn refuse_existing(target: &Path) -> Result<(), StoreError> {
-    match target.try_exists() {
-        Ok(false) => Ok(()),
-        Ok(true) => Err(StoreError::Io(format!(
-            "{} exists already; name a new file",
-            target.display()
-        ))),
-        Err(error) => Err(io_error(target, &error)),
+    // SQLite would apply the log or the journal of an earlier file to the backup.
+    for suffix in ["", "-wal", "-journal"] {
+        let path = PathBuf::from(companion(target, suffix));
+        match path.try_exists() {
+            Ok(false) => {}
+            Ok(true) => {
+                return Err(StoreError::Io(format!(
+                    "{} exists already; name a new file",
+                    path.display()
+                )));
+            }
+            Err(error) => return Err(io_error(&path, &error)),
+        }
     }
+    Ok(())
 }
 
 /// Copies the committed state of a file.
@@ -191,10 +198,11 @@ fn write_file(
     result
 }
 
-/// Removes the log of a database file that no program has open. SQLite would apply it to another file of the same name.
+/// Removes the log and the journal of a database file that no program has open. SQLite would apply them to another file of the
+/// same name.
 fn remove_log(database: &Path) -> Result<(), StoreError> {
     refuse_open_file(database)?;
-    for suffix in ["-shm", "-wal"] {
+    for suffix in ["-shm", "-wal", "-journal"] {
         let path = PathBuf::from(companion(database, suffix));
         match fs::remove_file(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => {

@@ -8,7 +8,7 @@ use rand::RngExt as _;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use crate::StoreError;
+use crate::{OutageCause, StoreError};
 
 /// The number of prepared statements that a connection keeps. A queue has about a dozen, and a broker with 200 queues
 /// is expected.
@@ -80,7 +80,13 @@ fn configure(connection: &mut Connection) -> Result<(), StoreError> {
             "the file is read-only; the broker writes leases into it".to_owned(),
         ));
     }
-    let mode = wal_mode(connection)?;
+    let mode = wal_mode(connection).map_err(|error| match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy) => StoreError::outage(
+            OutageCause::Busy,
+            format!("another program has a transaction open, so the file cannot be put into WAL mode ({error})"),
+        ),
+        _ => error.into(),
+    })?;
     if mode != "wal" {
         return Err(StoreError::Io(format!(
             "the file can't be put into WAL mode (it stays in {mode}); it must be on a local file system"

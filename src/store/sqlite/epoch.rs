@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 
 use lease_broker_model::key::Key;
-use lease_broker_model::queue::QueueSpec;
+use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::catalogue::Table;
@@ -62,8 +62,8 @@ pub(super) fn backup_time(connection: &Connection) -> Result<Option<i64>, StoreE
     Ok(time.optional()?.flatten())
 }
 
-/// Begins a new epoch, and ends the leases of the queues. Belongs into a transaction. A queue whose table does not exist is left
-/// out. `replaced`: the fence of the epoch in a database that this one replaces; otherwise 0.
+/// Begins a new epoch, and ends the leases of the queues. Belongs into a transaction. A queue whose table does not exist, or is
+/// not adopted yet, is left out. `replaced`: the fence of the epoch in a database that this one replaces; otherwise 0.
 pub(super) fn begin(
     connection: &Connection,
     queues: &[QueueSpec],
@@ -81,6 +81,11 @@ pub(super) fn begin(
         let Some(table) = Table::read(connection, &queue.table)? else {
             continue;
         };
+        // A table that was not adopted yet has no leases.
+        let state = queue.soft_lock.name(SoftLockColumn::State);
+        if table.column(state).is_none() {
+            continue;
+        }
         let columns = queue_columns(connection, queue, &table)?
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
         let placeholders = placeholders::of_table(queue, &table, &columns);

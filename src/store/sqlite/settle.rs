@@ -15,8 +15,8 @@ use super::writer::{WriteContext, execute};
 use super::written_columns::FIRST_COLUMN_PARAMETER;
 use crate::contract::{due_after, wants_owner};
 use crate::{
-    Ending, FollowUp, NewItem, Problem, QueueIndex, Refusal, Rejection, RowEnding, SettleResults,
-    Settled, Settlement, StoreError, follow_ups,
+    Ending, FollowUp, NewItem, Problem, ProblemKind, QueueIndex, Refusal, Rejection, RowEnding,
+    SettleResults, Settled, Settlement, StoreError, follow_ups,
 };
 
 /// The changes that are undone if the database refuses one settlement of a list.
@@ -215,10 +215,19 @@ impl Settler<'_> {
         if let (Section::Complete, Some(_), Some(copy_to_archive)) =
             (section, ended, &sql.copy_to_archive)
         {
-            for sql in [copy_to_archive, &sql.delete_archived] {
+            // A row that was only deleted is lost, and one that was only copied is not moved.
+            for (sql, problem) in [
+                (copy_to_archive, "its archive ignores the insert of the row"),
+                (&sql.delete_archived, "it ignores the deletion of the row"),
+            ] {
                 let statement = self.statement.get(sql)?;
                 bind_key(statement, &settlement.lease.key)?;
-                statement.raw_execute()?;
+                if statement.raw_execute()? == 0 {
+                    return Err(ItemError::Rejected {
+                        column: None,
+                        problem: Problem::new(ProblemKind::Other, problem),
+                    });
+                }
             }
         }
         Ok(ended)

@@ -6,6 +6,7 @@ use rusqlite::Connection;
 
 use super::soft_lock_value::integer;
 use super::state_index;
+use crate::adoption::with;
 use crate::template::{Placeholders, render};
 use crate::{Stats, StoreError};
 
@@ -36,7 +37,11 @@ impl CountStatements {
             // A filtered due index holds leases too.
             let is_mixed = state == State::Delayed && queue.filtered_indexes;
             let has_index = state_index::state_index(queue, state).is_some() && !is_mixed;
-            let text = |section| state_index::render(queue, state, STATS, section, placeholders);
+            let placeholders = match state {
+                State::Ready => placeholders.clone(),
+                _ => with(placeholders, [("key_not_null", String::new())]),
+            };
+            let text = |section| state_index::render(queue, state, STATS, section, &placeholders);
             has_index.then(|| IndexCount {
                 over_limit: text("state_over_limit"),
                 count: text("count_state"),
