@@ -370,9 +370,9 @@ impl Leases for SqliteStore {
         &self,
         queue: QueueIndex,
         limit: usize,
-    ) -> Result<Vec<LeaseRef>, StoreError> {
+    ) -> Result<(Vec<LeaseRef>, i64), StoreError> {
         let find = move |connection: &Connection, queue: &QueueStatements, now| {
-            trace::find_expired(connection, queue, limit, now)
+            Ok((trace::find_expired(connection, queue, limit, now)?, now))
         };
         self.reader.read(queue, find).await
     }
@@ -405,8 +405,9 @@ impl Leases for SqliteStore {
         queue: QueueIndex,
         limit: usize,
         latest: Option<LatestTime>,
+        until: Option<i64>,
     ) -> Result<Reaped, StoreError> {
-        let reap = move |context: &WriteContext| reap::reap(context, queue, limit, latest);
+        let reap = move |context: &WriteContext| reap::reap(context, queue, limit, latest, until);
         self.writer.run(reap).await
     }
 

@@ -27,13 +27,15 @@ impl MssqlOperations {
         queue: QueueIndex,
         limit: usize,
         latest: Option<LatestTime>,
+        until: Option<i64>,
     ) -> Result<Reaped, StoreError> {
         let queue = self.queue(queue)?;
         let limit = i32::try_from(limit).unwrap_or(i32::MAX);
         // 0: an item never becomes dead.
         let max_attempts = queue.spec.retry.max_attempts.unwrap_or(0);
         let max_attempts = i32::try_from(max_attempts).unwrap_or(i32::MAX);
-        let parameters: [&dyn ToSql; 3] = [&limit, &max_attempts, &LatestNow(latest)];
+        let latest = LatestNow(latest);
+        let parameters: [&dyn ToSql; 4] = [&limit, &max_attempts, &latest, &until];
         let results = self
             .pool
             .query(&queue.sql.reap, &parameters, RetrySafety::Idempotent)

@@ -29,6 +29,7 @@ pub(super) fn reap(
     queue: QueueIndex,
     limit: usize,
     latest: Option<LatestTime>,
+    until: Option<i64>,
 ) -> Result<Reaped, StoreError> {
     let queue = context.queue(queue)?;
     let now = context.now();
@@ -37,7 +38,8 @@ pub(super) fn reap(
         time: Some(now),
         ..Reaped::default()
     };
-    for row in find_due(context, queue, now, limit)? {
+    let until = until.map_or(now, |until| until.min(now));
+    for row in find_due(context, queue, until, limit)? {
         match row {
             DueRow::Leased(lease) => {
                 let run = Run::find(context, queue, &lease.lease.key)?;
@@ -86,23 +88,23 @@ pub(super) fn reap(
     Ok(reaped)
 }
 
-/// Returns the rows whose due time has passed, those due longest first, up to `limit`.
+/// Returns the rows that were due at the time `until`, those due longest first, up to `limit`.
 fn find_due(
     context: &WriteContext,
     queue: &QueueStatements,
-    now: i64,
+    until: i64,
     limit: usize,
 ) -> Result<Vec<DueRow>, StoreError> {
     let mut statement = context.connection.prepare_cached(&queue.sql.find_due)?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    bind(&mut statement, 4, &[&limit, &now])?;
+    bind(&mut statement, 4, &[&limit, &until])?;
     let state_column = queue.key_len + HELD_COLUMNS;
     let mut rows = statement.raw_query();
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let is_leased = row.get::<_, i64>(state_column)? == i64::from(State::Leased.code());
         found.push(if is_leased {
-            DueRow::Leased(queue.read_ended(row, now, State::Ready)?)
+            DueRow::Leased(queue.read_ended(row, context.now(), State::Ready)?)
         } else {
             DueRow::Delayed(queue.read_lease(row)?)
         });
