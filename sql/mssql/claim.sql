@@ -12,7 +12,7 @@
 --   index of the call, n: items wanted, w: worker, t: token, d: lease duration in ms, r: whether the call has a request id}.
 --   With `fit_items` also {b: the most bytes of the call's items, m: the most bytes of the items of all calls}.
 -- Results: with `find_retried_claims`, the leases that the retried calls already hold. Then the new leases. Each row begins with
---   the token of its call and ends with the time since which the item was ready. With `read_passed_over`, a last result can
+--   the token of its call and ends with the time since which the item was ready. Its name tells which leases these are. With `read_passed_over`, a last result can
 --   follow, whose first column is lb_o, the index of a call: size and key of an item that is too large for the call, or NULLs if
 --   more items may be ready for it. Before it a row can follow whose only column is lb_made_dead, the number of items that became
 --   dead because of their size. If the queue is paused, the last result is a row whose only column is lb_paused; an unpaused
@@ -110,7 +110,7 @@ OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 
 -- :: read_retried_claims
 IF EXISTS (SELECT 1 FROM @answered)
-    {lease_columns}, CONVERT(datetime2(3), NULL) AS lb_since
+    {lease_columns}, CONVERT(datetime2(3), NULL) AS lb_again
     FROM (SELECT TOP (@P5) * FROM @retried WHERE lb_o IN (SELECT a.lb_o FROM @answered AS a)) AS r
         INNER JOIN {table} AS t WITH (ROWLOCK{token_hint}) ON t.{lease_token} = r.lb_t
     WHERE t.{lease_state} = 1 AND t.{lease_due_time} > @now

@@ -10,7 +10,8 @@
 --   `end_of_groups` are the steps of the walk. If groups may burst, `declare_burst`, `begin_burst` and `end_burst` keep for each
 --   group how many items it can give beyond its limit, and `exceed_limits` takes them if no group can give more within its own. In
 --   the claim of a call that names groups, `declare_given`, `begin_given` and `next_given` stand in their place: it visits these
---   groups and takes no turn. `suspect_is_free` and `suspect_is_given` are conditions of suspects.sql. `set_policy`, in adopt.sql,
+--   groups and takes no turn. While there are suspects, a walk leaves them out, and with `except_heads` also strict groups that begin
+--   with one. `suspect_is_free` and `suspect_is_given` are conditions of suspects.sql. `set_policy`, in adopt.sql,
 --   `fill_row` and `set_limits` are batches of their own: the broker runs `fill_row` when it starts, and `set_limits` is the change
 --   of an operator. Both contain `read_row`.
 -- Parameters: those of claim.sql. `declare_given`: @P7: JSON array of groups, {n: number, g: group as text}. `fill_row`: @P1:
@@ -37,6 +38,8 @@
 -- Why sizes are read with locks: a settlement that has not committed can still be rolled back.
 -- Why items of a burst get places from 10000 on: they come after all others, and take no turn. If there are no others, they begin
 --   at 0, so that groups take turns in a burst too.
+-- Why a walk that found too few items also looks at the groups that it served: other calls of the batch get nothing, and the reason is
+--   that these groups hold further items back.
 -- Why @now is read again after the row was updated: the wait can last seconds.
 -- Why {busy_states} has the words of the index: a planner whose statistics know of no leases would otherwise choose an index that
 --   is not sorted by group, and read all of it in each visit.
@@ -142,7 +145,7 @@ BEGIN
             IF @size > 0
             BEGIN
                 {head_of_group}
-                SET @group_count = @group_count + @@ROWCOUNT;
+                SET @group_count = @group_count + @@ROWCOUNT;{except_heads}
             END
             ELSE SET @has_busy = 1;
         END
@@ -157,7 +160,12 @@ BEGIN
         INNER JOIN {table} AS t WITH (UPDLOCK, {by_key}{skip_locked}) ON {join_picked_on_key}
     WHERE 1 = CASE WHEN t.{lease_state} = 0 AND (t.{group} = p.lb_group OR t.{group} IS NULL AND p.lb_group IS NULL){except_suspects} THEN 1 END
     OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR ({pick_count} = 1));
-    IF @is_over = 1 AND @has_busy = 1 AND @limited = '' AND NOT EXISTS (SELECT 1 FROM @picked) SET @limited = 'busy';
+    IF @is_over = 1 AND @limited = '' AND (@has_busy = 1 OR (SELECT COUNT(*) FROM @picked) < {pick_count} AND EXISTS (
+            SELECT 1
+            FROM (SELECT * FROM @claimable WHERE lb_place = 0 AND lb_group IS NOT NULL) AS c
+                INNER JOIN {table} AS t WITH (READUNCOMMITTED{group_seek_hint}) ON t.{group} = c.lb_group
+            WHERE t.{lease_state} = 0{key_not_null}{except_suspects} AND NOT EXISTS (SELECT 1 FROM @picked AS p WHERE {join_picked_on_key})))
+        SET @limited = 'busy';
     IF @is_cut = 1 AND @limited = '' SET @limited = 'busy';
 END;
 
@@ -165,8 +173,18 @@ END;
 INSERT @claimable (lb_place, lb_turn, {key_names}, lb_group, lb_size)
                 SELECT TOP (1) 0, @visits, {t_key_columns}, t.{group}, @size
                 FROM {table} AS t WITH (READUNCOMMITTED{group_seek_hint})
-                WHERE t.{lease_state} = 0 AND t.{group} = {group_value}{key_not_null}
+                WHERE t.{lease_state} = 0 AND t.{group} = {group_value}{key_not_null}{except_in_group}
                 ORDER BY {t_group_order};
+
+-- :: except_heads
+
+                DELETE FROM @claimable
+                WHERE lb_turn >= {turn_number} AND EXISTS (
+                    SELECT 1
+                    FROM (SELECT * FROM @claimable WHERE lb_turn = {turn_number}) AS p
+                        INNER JOIN {table} AS t WITH (READUNCOMMITTED{key_hint}) ON {join_picked_on_key}
+                    WHERE NOT (1 = 1{except_suspects}));
+                SET @group_count = @group_count - @@ROWCOUNT;
 
 -- :: next_in_turn
 IF @wrapped = 0 AND @at IS NULL
@@ -186,7 +204,7 @@ ELSE
                 INSERT @claimable (lb_place, lb_turn, {key_names}, lb_group, lb_size)
                 SELECT TOP (1) 0, {turn_number}, {t_key_columns}, NULL, 2147483647
                 FROM {table} AS t WITH (READUNCOMMITTED{group_hint})
-                WHERE t.{lease_state} = 0 AND t.{group} IS NULL{key_not_null}
+                WHERE t.{lease_state} = 0 AND t.{group} IS NULL{key_not_null}{except_suspects}
                 ORDER BY {t_group_order};
                 SET @group_count = @group_count + @@ROWCOUNT;
             END;
@@ -289,7 +307,7 @@ IF @is_over = 1 AND @group_count > 0 AND @group_count < {pick_count} AND EXISTS 
             FROM (SELECT * FROM @claimable) AS c CROSS APPLY (
                 SELECT TOP (@each) ROW_NUMBER() OVER (ORDER BY {t_group_order}) - 1 AS lb_place, {t_key_as_stored}
                 FROM {table} AS t WITH (READUNCOMMITTED{group_seek_hint})
-                WHERE t.{lease_state} = 0 AND t.{group} = c.lb_group{key_not_null}
+                WHERE t.{lease_state} = 0 AND t.{group} = c.lb_group{key_not_null}{except_in_group}
                 ORDER BY {t_group_order}) AS m
             WHERE m.lb_place > 0 AND m.lb_place < c.lb_size;
             INSERT @claimable (lb_place, lb_turn, {key_names}, lb_group, lb_size)
@@ -297,7 +315,7 @@ IF @is_over = 1 AND @group_count > 0 AND @group_count < {pick_count} AND EXISTS 
             FROM (SELECT * FROM @claimable WHERE lb_place = 0 AND lb_group IS NULL) AS c CROSS JOIN (
                 SELECT TOP (@each) ROW_NUMBER() OVER (ORDER BY {t_group_order}) - 1 AS lb_place, {t_key_as_stored}
                 FROM {table} AS t WITH (READUNCOMMITTED{group_hint})
-                WHERE t.{lease_state} = 0 AND t.{group} IS NULL{key_not_null}
+                WHERE t.{lease_state} = 0 AND t.{group} IS NULL{key_not_null}{except_suspects}
                 ORDER BY {t_group_order}) AS m
             WHERE m.lb_place > 0;
             IF (SELECT COUNT(*) FROM @claimable) >= {pick_count}
@@ -337,7 +355,7 @@ DECLARE @burst_group TABLE (lb_turn int NOT NULL PRIMARY KEY, {group_declaration
             FROM @burst_group AS c CROSS APPLY (
                 SELECT TOP (c.lb_size + @each) ROW_NUMBER() OVER (ORDER BY {t_group_order}) - 1 AS lb_place, {t_key_as_stored}
                 FROM {table} AS t WITH (READUNCOMMITTED{group_seek_hint})
-                WHERE t.{lease_state} = 0 AND t.{group} = c.lb_group{key_not_null}
+                WHERE t.{lease_state} = 0 AND t.{group} = c.lb_group{key_not_null}{except_in_group}
                 ORDER BY {t_group_order}) AS m
             WHERE m.lb_place >= c.lb_size AND m.lb_place < c.lb_most;
             IF (SELECT COUNT(*) FROM @claimable) >= {pick_count}

@@ -128,7 +128,9 @@ DELETE FROM @due WHERE lb_p IN (SELECT o.lb_i FROM @run AS o WHERE o.lb_later = 
 UPDATE o
 SET lb_later = 1
 FROM @run AS o
-WHERE o.lb_i IS NULL AND EXISTS (SELECT 1 FROM @run AS e WHERE e.lb_r = o.lb_r AND e.lb_n < o.lb_n AND e.lb_i IS NOT NULL);
+WHERE EXISTS (SELECT 1 FROM @run AS e WHERE e.lb_r = o.lb_r AND e.lb_n < o.lb_n AND e.lb_i IS NOT NULL);
+DELETE FROM @held WHERE lb_i IN (SELECT o.lb_i FROM @run AS o WHERE o.lb_later = 1 AND o.lb_i IS NOT NULL);
+SET @held_count = @held_count - @@ROWCOUNT;
 
 -- :: end_runs
 DECLARE @later_count int = (SELECT COUNT(*) FROM @run AS o WHERE o.lb_later = 1);

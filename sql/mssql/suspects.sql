@@ -2,7 +2,9 @@
 -- Sections: a claim contains `find_suspects` and `read_held_back`. If `find_suspects` finds an entry in the list of suspects, the claim
 --   gives no new leases. The broker then sends a batch for each of its calls. It is the claim again, with `choose_share` and
 --   `pick_share` in place of the pick, and with `note_lease`. `pick_share` contains the pick with `except_suspects`. The reaper
---   contains `remember`. It begins with `forget` as a transaction of its own.
+--   contains `remember`. It begins with `forget` as a transaction of its own. If the items can be larger than the responses,
+--   `choose_share` contains `suspect_fits` and `waiting_that_fit`: a suspect that is too large for the call is one like other items for
+--   it, so the call passes over it.
 -- Parameters: those of claim.sql and reap.sql. The list of `choose_share` has one call.
 -- Results: a row with the column lb_held_back if suspects can have been kept from a call. It is 2 if a suspect waits that the call
 --   does not get, or if the worker holds one.
@@ -52,13 +54,14 @@ IF @suspects_lock_result < 0 THROW 51222, N'other claims have held the applicati
 SET @now = SYSUTCDATETIME();
 DECLARE @worker nvarchar(128) = (SELECT TOP (1) TRANSLATE(j.w COLLATE Latin1_General_100_BIN2, @P1, @P2)
     FROM OPENJSON(@P6) WITH (w nvarchar(max) '$.w') AS j);
+DECLARE @call_bytes bigint = (SELECT MIN(j.b) FROM OPENJSON(@P6) WITH (b bigint '$.b') AS j);
 DECLARE @suspect TABLE ({key_declarations}, lb_id bigint NOT NULL, lb_f bigint NOT NULL, lb_ready datetime2(3) NOT NULL);
 INSERT @suspect ({key_names}, lb_id, lb_f, lb_ready)
 SELECT TOP (1) {d_key_columns}, d.id, d.fence, d.ready_time
 FROM (SELECT s.id, s.fence, s.ready_time, {s_key_as_names} FROM lease_broker_suspect AS s
         WHERE s.queue = {queue_literal} AND s.worker IS NULL) AS d
     INNER JOIN {table} AS t WITH ({by_key}) ON {join_due_on_key}
-WHERE t.{lease_state} = 0 AND t.{lease_fence} = d.fence{suspect_is_free}
+WHERE t.{lease_state} = 0 AND t.{lease_fence} = d.fence{suspect_is_free}{suspect_fits}
 ORDER BY d.ready_time, d.id
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN);
 IF EXISTS (SELECT 1 FROM @suspect) AND EXISTS (
@@ -83,8 +86,18 @@ IF @share = 'others'
     INSERT @waiting ({key_names}, lb_f)
     SELECT DISTINCT {d_key_columns}, d.fence
     FROM (SELECT s.fence, {s_key_as_names} FROM lease_broker_suspect AS s
-            WHERE s.queue = {queue_literal} AND s.worker IS NULL) AS d;
+            WHERE s.queue = {queue_literal} AND s.worker IS NULL) AS d{waiting_that_fit};
 SET @is_held_back = CASE WHEN @share = 'all' THEN 0 WHEN @share = 'nothing' OR EXISTS (SELECT 1 FROM @suspect) THEN 2 ELSE 1 END;
+
+-- :: suspect_fits
+
+    AND NOT ({bytes} > @call_bytes AND {bytes} <= {max_item_bytes})
+
+-- :: waiting_that_fit
+
+        INNER JOIN {table} AS t WITH ({by_key}) ON {join_due_on_key}
+    WHERE 1 = 1{suspect_fits}
+    OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN)
 
 -- :: except_suspects
  AND (@share = 'all' OR NOT (t.{lease_attempt} > 0 AND t.{lease_owner} IS NULL AND t.{lease_token} IS NULL

@@ -5,7 +5,7 @@
 -- Parameters: `note_traces`: those of leases.sql; each lease also has c: the trace context. `find_expired_untraced`: @P1: maximum
 --   number of rows. `find_leased_untraced`: @P1 to @P4 as in every statement with lists (sql/README.md); @P5 and @P6: the rows, as
 --   in cancel.sql.
--- Results: key, fencing token, attempt and token of each lease that was found.
+-- Results: key, fencing token, attempt and token of each lease that was found. `find_expired_untraced`: then the server's time.
 -- Locks: U, then X, on the changed rows, in the order of the key (leases.sql says how far that holds). None stays after a search.
 -- Indexes: the key's (`note_traces`, `find_leased_untraced`), due (`find_expired_untraced`).
 -- Why before the lease ends, and not with it: most leases need no note. The statement that ends a lease stays as it is for them.
@@ -41,6 +41,7 @@ WHERE t.{lease_state} {states} AND t.{lease_due_time} <= @now
     AND 1 = CASE WHEN t.{lease_state} = 1 AND t.{trace_parent} IS NULL THEN 1 END
 ORDER BY t.{lease_due_time}
 OPTION (KEEPFIXED PLAN, OPTIMIZE FOR (@P1 = 1));
+SELECT @now AS lb_now;
 
 -- :: find_leased_untraced
 /* lease-broker trace {queue_comment} */

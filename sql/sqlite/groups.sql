@@ -19,6 +19,8 @@
 -- Locks: the write lock of the file, so claims take turns.
 -- Indexes: group (visits, picks), busy (blocks), token (count_leased), key (read_head). Without filtered indexes the group index
 --   serves for the busy one, and the due index for the token one.
+-- Why {except_suspects} is in the visits and in `pick_of_group` only without order: a suspect that begins a strict group holds back
+--   the items behind it. The walk passes such a group over.
 -- Why a statement per visit, and no recursive one: each visit costs two seeks, about as much as to run it. SQLite has no round
 --   trips.
 -- Why `is_paused` compares with the row of an item: a comparison with a column has its collation and its type. The key of
@@ -55,7 +57,7 @@ CASE WHEN EXISTS (SELECT 1 FROM {table} AS b INDEXED BY {busy_index}
 -- :: visit
 SELECT {t_key}, t.{group}, {block}
 FROM {table} AS t INDEXED BY {group_index}
-WHERE t.{lease_state} = 0 AND {bounds}{key_not_null}
+WHERE t.{lease_state} = 0 AND {bounds}{key_not_null}{except_suspects}
 ORDER BY t.{group}, {t_group_order}
 LIMIT 1
 
@@ -98,13 +100,13 @@ WHERE {key_match}
 
 -- :: pick_of_group
 SELECT {key} FROM {table} INDEXED BY {group_index}
-WHERE {lease_state} = 0 AND {group} = ?2{key_not_null}
+WHERE {lease_state} = 0 AND {group} = ?2{key_not_null}{except_suspects}
 ORDER BY {group_order}
 LIMIT ?4
 
 -- :: pick_without_group
 SELECT {key} FROM {table} INDEXED BY {group_index}
-WHERE {lease_state} = 0 AND {group} IS NULL{key_not_null}
+WHERE {lease_state} = 0 AND {group} IS NULL{key_not_null}{except_suspects}
 ORDER BY {group_order}
 LIMIT ?4
 

@@ -1,8 +1,9 @@
 -- Purpose: lease items whose last lease expired, the suspects, alone. `src/store/contract/suspects.rs` has the rule and its reason.
 -- Sections: `has_any` runs at the beginning of each claim. If it returns a row, the claim decides for each call by `find_held`,
 --   `find_waiting` and `holds_lease` which items the call may lease. It then picks items by pick_ready of claim.sql, which contains
---   `except_suspects` if suspects are kept from the call, or by `pick_suspect`. `note_lease` runs after the lease of a suspect. The
---   reaper runs `remember` for each item that becomes ready because its lease has expired, and `forget` at its end.
+--   `except_suspects` if suspects are kept from the call, or by `pick_suspect`. `note_lease` runs after the lease of a suspect, and
+--   `remove` if the database refuses the lease. The reaper runs `remember` for each item that becomes ready because its lease has
+--   expired, and `forget` at its end.
 -- Parameters: ?1 to ?3 key values; ?4 queue; ?5 now (ms since 1970); ?6 worker id; ?7 number of the entry; ?8 fencing
 --   token of the row.
 -- Locks: the write lock of the file.
@@ -12,6 +13,7 @@
 -- Why an entry has the fencing token: it shows whether the row still has the lease that the entry is about. An entry without a worker is
 --   valid while the row is ready and has its fencing token, and one with a worker while the row is leased and has it. Other entries
 --   are ignored, and `forget` deletes them. So settlements need not know the list.
+-- Why `find_waiting` returns several: the first ones can be held back by their groups, or be too large for the call.
 -- Why `except_suspects` looks at the columns of the row first: most rows are not read from the list then. A row with these columns is no
 --   suspect without an entry: a redriven item can keep its attempts, and other programs write rows.
 -- Why `holds_lease` begins with the leases that last longest: a worker that holds leases has extended some of them lately.
@@ -30,7 +32,7 @@ SELECT {t_key}, s.rowid, s.ready_time
 FROM lease_broker_suspect AS s CROSS JOIN {table} AS t ON {suspect_match}
 WHERE s.queue = ?4 AND s.worker IS NULL AND t.{lease_state} = 0 AND t.{lease_fence} = s.fence
 ORDER BY s.ready_time, s.rowid
-LIMIT {waiting}
+LIMIT 100
 
 -- :: holds_lease
 SELECT 1
@@ -53,6 +55,9 @@ WHERE {key_match} AND {lease_state} = 0
 UPDATE lease_broker_suspect
 SET worker = ?6, fence = ?8
 WHERE rowid = ?7
+
+-- :: remove
+DELETE FROM lease_broker_suspect WHERE rowid = ?7
 
 -- :: remember
 INSERT INTO lease_broker_suspect (queue, ready_time, fence, k1, k2, k3)

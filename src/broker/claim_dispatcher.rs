@@ -276,7 +276,8 @@ struct DispatcherTask {
     /// Claims that got nothing although items are ready: each item is too large, or is kept from them because of a suspect. Other
     /// claims may get these items.
     without_share: Vec<PendingClaim>,
-    /// Whether the last store operation has kept ready items from a claim because of a suspect. Another worker may get them.
+    /// Whether the last store operation has kept ready items from a claim, because of a suspect or because they are too large. Another
+    /// claim may get them.
     is_held_back: bool,
     /// The number of waiting claims at which those whose callers are gone are removed.
     prune_threshold: usize,
@@ -325,10 +326,14 @@ impl DispatcherTask {
             while let Ok(message) = inbox.try_recv() {
                 self.receive(message);
             }
-            // If claims are already waiting, no item is ready for them. A new claim that accepts waiting joins them without a
+            // If claims are already waiting, no item was ready for them. A new claim that waits for the next poll joins them without a
             // store operation. A claim with a request id needs one, because its token may already hold leases.
-            let can_wait =
-                |claim: &PendingClaim| claim.wait_until.is_some() && !claim.call.has_request_id;
+            let next_poll = self.next_poll;
+            let next_poll = next_poll.min(Instant::now() + self.polling.max_interval);
+            let can_wait = |claim: &PendingClaim| {
+                let waits = claim.wait_until.is_some_and(|until| until > next_poll);
+                waits && !claim.call.has_request_id
+            };
             let can_join = !none_waiting && !self.is_held_back;
             if !woken && can_join && self.arrived.iter().all(can_wait) {
                 while let Some((_, claim)) = self.arrived.pop() {
@@ -432,21 +437,15 @@ impl DispatcherTask {
             // A walk over groups that was cut goes on, unless it has taken long.
             let has_walked_enough = start_of_walk.elapsed() > LONGEST_WALK;
             for (claim, claimed) in group.into_iter().zip(results) {
-                // A claim with a request id can get the few leases that its token holds while other items are ready.
-                none_ready |= claimed.items.len() < claim.call.max_items
-                    && !claimed.has_more
-                    && claimed.too_large.is_empty()
-                    && !claimed.is_held_back
-                    && !claim.call.has_request_id;
-                self.is_held_back |= claimed.is_held_back;
+                none_ready |= self.shows_none_ready(&claim.call, &claimed);
+                self.is_held_back |= claimed.is_held_back || !claimed.too_large.is_empty();
                 claim.status.note(&claimed);
                 if !claimed.too_large.is_empty() && claimed.items.is_empty() {
                     claim.status.set_too_large(claimed.too_large);
                     self.without_share.push(claim);
                 } else if claimed.items.is_empty()
                     && claimed.has_more
-                    && !(has_walked_enough
-                        && matches!(claimed.limited, Some(Limited::GroupsBusy { .. })))
+                    && !(has_walked_enough && claimed.limited.is_some())
                 {
                     unserved.push(claim);
                 } else if claimed.items.is_empty() && claimed.is_held_back {
@@ -486,6 +485,20 @@ impl DispatcherTask {
             pause = pause.max(start_of_walk.elapsed() * WALK_PAUSE);
         }
         self.next_poll = Instant::now() + pause;
+    }
+
+    /// Returns whether no item is ready for other claims either.
+    ///
+    /// A claim with a request id can get the few leases that its token holds while other items are ready. The groups of leased items can
+    /// hold others back, which the next operation finds.
+    fn shows_none_ready(&self, call: &ClaimCall, claimed: &Claimed) -> bool {
+        let leaves_groups = self.leased_queue.takes_turns && !claimed.items.is_empty();
+        claimed.items.len() < call.max_items
+            && !claimed.has_more
+            && claimed.too_large.is_empty()
+            && !claimed.is_held_back
+            && !leaves_groups
+            && !call.has_request_id
     }
 
     /// Logs that claims have made items dead.

@@ -97,7 +97,8 @@ impl FailFastLeases {
         claimed: &[Claimed],
         duration: Duration,
     ) {
-        let leases = claimed.iter().map(|claimed| claimed.items.len()).sum();
+        let new = claimed.iter().filter(|claimed| !claimed.is_repeated);
+        let leases = new.map(|claimed| claimed.items.len()).sum();
         let counters = self.leases.metrics.queue(queue);
         counters.claimed.add(leases);
         let dead = claimed.iter().map(|claimed| claimed.made_dead).sum();
@@ -208,7 +209,7 @@ impl Leases for FailFastLeases {
         &self,
         queue: QueueIndex,
         limit: usize,
-    ) -> Result<Vec<LeaseRef>, StoreError> {
+    ) -> Result<(Vec<LeaseRef>, i64), StoreError> {
         self.leases.store.find_expired_untraced(queue, limit).await
     }
 
@@ -246,6 +247,7 @@ impl Leases for FailFastLeases {
         queue: QueueIndex,
         limit: usize,
         latest: Option<LatestTime>,
+        _: Option<i64>,
     ) -> Result<Reaped, StoreError> {
         let work = self.leases.reap(queue, limit, latest);
         let items =

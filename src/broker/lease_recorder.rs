@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::millis::duration_between;
 use lease_broker_store::{
@@ -174,11 +175,8 @@ impl LeaseRecorder {
         let this = self.clone();
         let call = cancellation.call;
         self.run(async move {
-            if this.tracer.is_wanted() {
-                let keys = leases.iter().map(|lease| lease.key.clone()).collect();
-                let held = this.store.find_leased_untraced(queue, keys).await?;
-                this.note_ends(queue, &held, LeaseEnd::Cancelled).await;
-            }
+            let keys = leases.iter().map(|lease| lease.key.clone()).collect();
+            this.note_cancelled(queue, keys).await?;
             let cancelled = this.store.cancel(queue, leases, cancellation).await?;
             this.metrics.queue(queue).add_cancelled(&cancelled.results);
             this.observe_ended(queue, &cancelled.ended, LeaseEnd::Cancelled);
@@ -188,6 +186,19 @@ impl LeaseRecorder {
             Ok(cancelled)
         })
         .await
+    }
+
+    /// Stores the traces of leases that are about to be cancelled, by the keys of their items.
+    pub(super) async fn note_cancelled(
+        &self,
+        queue: QueueIndex,
+        keys: Arc<[Key]>,
+    ) -> Result<(), StoreError> {
+        if self.tracer.is_wanted() {
+            let held = self.store.find_leased_untraced(queue, keys).await?;
+            self.note_ends(queue, &held, LeaseEnd::Cancelled).await;
+        }
+        Ok(())
     }
 
     /// Records leases that a batch of an operation on many items has ended.
@@ -208,12 +219,15 @@ impl LeaseRecorder {
     ) -> Result<Reaped, StoreError> {
         let this = self.clone();
         self.run(async move {
+            // A lease that expires after the look has no note, so it stays until the next one.
+            let mut until = None;
             if this.tracer.is_wanted() {
-                let leases = this.store.find_expired_untraced(queue, limit).await?;
+                let (leases, time) = this.store.find_expired_untraced(queue, limit).await?;
                 this.note_ends(queue, &leases, LeaseEnd::Expired).await;
+                until = Some(time);
             }
             let start = SystemTime::now();
-            let reaped = this.store.reap(queue, limit, latest).await?;
+            let reaped = this.store.reap(queue, limit, latest, until).await?;
             this.metrics.queue(queue).add_reaped(&reaped);
             this.observe_ended(queue, &reaped.expired, LeaseEnd::Expired);
             for expired in &reaped.expired {

@@ -64,7 +64,9 @@ impl Reaper {
             let shortest = counters.shortest_lease.get(start);
             clock.protect(shortest.min(self.lease_duration));
             let latest = clock.latest(start);
-            let run = self.store.reap(self.queue, self.config.max_rows, latest);
+            let run = self
+                .store
+                .reap(self.queue, self.config.max_rows, latest, None);
             match run.await {
                 Ok(reaped) => {
                     has_failed = false;

@@ -339,7 +339,7 @@ impl Leases for MssqlStore {
         &self,
         queue: QueueIndex,
         limit: usize,
-    ) -> Result<Vec<LeaseRef>, StoreError> {
+    ) -> Result<(Vec<LeaseRef>, i64), StoreError> {
         self.run(async move |operations: MssqlOperations| {
             operations.find_expired_untraced(queue, limit).await
         })
@@ -374,9 +374,10 @@ impl Leases for MssqlStore {
         queue: QueueIndex,
         limit: usize,
         latest: Option<LatestTime>,
+        until: Option<i64>,
     ) -> Result<Reaped, StoreError> {
         self.run(async move |operations: MssqlOperations| {
-            operations.reap(queue, limit, latest).await
+            operations.reap(queue, limit, latest, until).await
         })
         .await
     }

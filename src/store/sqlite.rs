@@ -375,9 +375,9 @@ impl Leases for SqliteStore {
         &self,
         queue: QueueIndex,
         limit: usize,
-    ) -> Result<Vec<LeaseRef>, StoreError> {
+    ) -> Result<(Vec<LeaseRef>, i64), StoreError> {
         let find = move |connection: &Connection, queue: &QueueStatements, now| {
-            trace::find_expired(connection, queue, limit, now)
+            Ok((trace::find_expired(connection, queue, limit, now)?, now))
         };
         self.reader.read(queue, find).await
     }
@@ -410,10 +410,12 @@ impl Leases for SqliteStore {
         queue: QueueIndex,
         limit: usize,
         latest: Option<LatestTime>,
+        until: Option<i64>,
     ) -> Result<Reaped, StoreError> {
         let left_out = LeftOut::default();
-        let reap =
-            move |context: &WriteContext| reap::reap(context, queue, limit, latest, &left_out);
+        let reap = move |context: &WriteContext| {
+            reap::reap(context, queue, limit, latest, until, &left_out)
+        };
         self.writer.run(reap).await
     }
 

@@ -131,6 +131,45 @@ async fn row_of_another_program_ends_a_wait() {
 }
 
 #[tokio::test]
+async fn claim_with_a_short_wait_looks_at_the_database_while_another_waits() {
+    let (server, client) = start_without_polls().await;
+    let waiting = start_waiting(&client, 1).await;
+    let insert = "INSERT INTO work (payload) VALUES ('a'), ('b')";
+    server.database().execute(insert, []).expect("inserted");
+    let request = client.waiting_claim_request(1, Duration::ZERO);
+    let leases = with_timeout(client.try_claim(request)).await;
+    let leases = leases.expect("a claim");
+    assert_eq!(leases.iter().map(payload).collect::<Vec<_>>(), ["b"]);
+    assert_eq!(payloads_of(waiting).await, ["a"]);
+}
+
+#[tokio::test]
+async fn item_that_is_too_large_for_a_waiting_claim_is_for_a_new_one() {
+    // The first poll comes after 37 seconds at the earliest.
+    let polling = "[polling]\nmin_interval = '50s'\nmax_interval = '50s'\n";
+    let server = Server::with_config(&format!("{polling}{QUEUE}")).await;
+    let client = server.client().await;
+    client.enqueue(&[&"x".repeat(200_000)]).await;
+    let request = |wait, max_bytes| ClaimBatchRequest {
+        max_bytes,
+        ..client.waiting_claim_request(1, wait)
+    };
+    let wait = Duration::from_secs(60);
+    let (small, small_client) = (request(wait, 65_536), client.clone());
+    let waiting = tokio::spawn(async move { small_client.try_claim(small).await });
+    tokio::task::yield_now().await;
+    for _ in 0..3 {
+        let none = client.try_claim(request(Duration::ZERO, 65_536)).await;
+        assert_eq!(none.expect("a claim"), []);
+    }
+    let start = Instant::now();
+    let leases = client.try_claim(request(wait, 1_000_000)).await;
+    assert_eq!(leases.expect("a claim").len(), 1);
+    assert!(start.elapsed() < Duration::from_secs(30), "by a poll");
+    waiting.abort();
+}
+
+#[tokio::test]
 async fn wait_without_items_ends_empty_on_time() {
     let (_server, client) = start_without_polls().await;
     for wait in [0, 1, 250] {

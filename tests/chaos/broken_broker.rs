@@ -132,7 +132,7 @@ impl Leases for BrokenLeases {
         &self,
         queue: QueueIndex,
         limit: usize,
-    ) -> Result<Vec<LeaseRef>, StoreError> {
+    ) -> Result<(Vec<LeaseRef>, i64), StoreError> {
         self.store.find_expired_untraced(queue, limit).await
     }
 
@@ -166,8 +166,9 @@ impl Leases for BrokenLeases {
         queue: QueueIndex,
         limit: usize,
         latest: Option<LatestTime>,
+        until: Option<i64>,
     ) -> Result<Reaped, StoreError> {
-        self.store.reap(queue, limit, latest).await
+        self.store.reap(queue, limit, latest, until).await
     }
 
     async fn enqueue(

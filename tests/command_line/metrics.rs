@@ -78,11 +78,14 @@ async fn work(client: &Client, admin: SocketAddr) {
     client.fail(&failed.lease_id, "no luck").await;
     client.complete(&[&failed.lease_id]).await;
     client.try_claim(claim(1)).await.expect("a lease");
-    let held = client
-        .try_claim(claim(3_600))
-        .await
-        .expect("a lease")
-        .remove(0);
+    let request = ClaimBatchRequest {
+        request_id: "0c1f2d6e-0b7c-4a57-9a3d-5f1e2b3c4d5e".to_owned(),
+        ..claim(3_600)
+    };
+    client.try_claim(request.clone()).await.expect("a lease");
+    // The claim that is sent again counts no lease.
+    let held = client.try_claim(request).await;
+    let held = held.expect("a lease").remove(0);
     let extended = client.try_heartbeat(&[&held.lease_id], None).await;
     extended.expect("it is extended");
     client.for_queue("orders").enqueue(&["ada"]).await;

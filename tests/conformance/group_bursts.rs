@@ -8,7 +8,7 @@ use super::groups::{grouped, insert, items};
 use super::named_groups::of;
 use super::paused_groups::pause;
 use crate::harness::Harness;
-use crate::harness::fixture::{call, keys};
+use crate::harness::fixture::{MINUTE, SECOND, call, keys};
 
 const fn bursting(max_leases: u32) -> GroupOrder {
     GroupOrder::Parallel {
@@ -36,6 +36,17 @@ pub(crate) async fn items_within_the_limit_come_before_a_burst<H: Harness>() {
     insert(&fixture, 10, "d").await;
     assert_eq!(keys(&fixture.claim(1).await), ["10"]);
     assert_eq!(keys(&fixture.claim(9).await), ["4"]);
+}
+
+pub(crate) async fn suspect_does_not_make_another_group_burst<H: Harness>() {
+    let names = ["a", "b", "b", "a", "a", "b"];
+    let fixture = items::<H>(grouped(bursting(2)), &names).await;
+    assert_eq!(keys(&fixture.claim_for(1, SECOND).await), ["1"]);
+    assert_eq!(keys(&fixture.claim_by(call("busy", 1)).await), ["2"]);
+    fixture.advance(MINUTE / 2).await;
+    assert_eq!(fixture.reap(9).await.expired.len(), 1);
+    let got = fixture.claim_by(call("busy", 3)).await;
+    assert_eq!(keys(&got), ["4", "3", "5"]);
 }
 
 pub(crate) async fn groups_take_turns_in_a_burst<H: Harness>() {

@@ -245,6 +245,63 @@ pub(crate) async fn suspect_behind_a_delayed_item_stops_nobody<H: Harness>() {
     assert_eq!(leased, [vec!["2"], vec!["4"], vec![]]);
 }
 
+/// Lets the leases of the first items of groups expire, while the worker `busy` holds another.
+async fn suspects_beside_a_busy_worker<H: Harness>(
+    order: GroupOrder,
+    names: &[&str],
+    suspects: usize,
+) -> Fixture<H> {
+    let fixture = items::<H>(grouped(order), names).await;
+    fixture.claim_for(suspects, SECOND).await;
+    assert_eq!(fixture.claim_by(call("busy", 1)).await.len(), 1);
+    fixture.advance(MINUTE / 2).await;
+    assert_eq!(fixture.reap(9).await.expired.len(), suspects);
+    fixture
+}
+
+pub(crate) async fn suspects_at_the_head_hide_no_item_of_an_unordered_group<H: Harness>() {
+    let names = ["a", "a", "a", "b", "a"];
+    let fixture = suspects_beside_a_busy_worker::<H>(PARALLEL, &names, 1).await;
+    for expected in ["2", "3", "5"] {
+        let got = fixture.claim_by(call("busy", 1)).await;
+        assert_eq!(keys(&got), [expected]);
+    }
+    let none = fixture.results(vec![call("busy", 1)]).await.remove(0);
+    assert_eq!(
+        (none.has_more, none.limited),
+        (false, Some(Limited::Suspects))
+    );
+}
+
+pub(crate) async fn strict_groups_behind_suspects_leave_the_turn_to_others<H: Harness>() {
+    let names = ["h", "h", "i", "i", "j", "j", "k"];
+    let order = GroupOrder::Strict {
+        halts: false,
+        run: 3,
+    };
+    let fixture = suspects_beside_a_busy_worker::<H>(order, &names, 3).await;
+    let none = fixture.results(vec![call("busy", 1)]).await.remove(0);
+    assert_eq!((none.items.len(), none.has_more), (0, false));
+    insert(&fixture, 8, "l").await;
+    insert(&fixture, 9, "").await;
+    for expected in ["8", "9"] {
+        let got = fixture.claim_by(call("busy", 1)).await;
+        assert_eq!(keys(&got), [expected]);
+    }
+    let none = fixture.results(vec![call("busy", 9)]).await.remove(0);
+    assert_eq!((none.items.len(), none.has_more), (0, false));
+    assert_eq!(keys(&fixture.claim_by(call("idle", 9)).await), ["1"]);
+}
+
+pub(crate) async fn call_behind_one_that_got_items_learns_of_busy_groups<H: Harness>() {
+    let fixture = items::<H>(grouped(STRICT), &["a", "a", "b"]).await;
+    let calls = vec![call("x", 9), call("y", 9)];
+    let results = fixture.results(calls).await;
+    assert_eq!(keys(&results[0].items), ["1", "3"]);
+    let busy = Some(Limited::GroupsBusy { wait: None });
+    assert_eq!((results[1].items.len(), results[1].limited), (0, busy));
+}
+
 pub(crate) async fn order_of_a_group_is_the_order_of_the_queue<H: Harness>() {
     let spec = QueueSpec {
         order: by(&["-rank", "id"]),

@@ -307,6 +307,7 @@ macro_rules! conformance {
                     group_exceeds_its_limit_if_no_other_can_give
                     items_within_the_limit_come_before_a_burst
                     groups_take_turns_in_a_burst
+                    suspect_does_not_make_another_group_burst
                     burst_obeys_the_rate_of_the_group
                     paused_group_has_no_burst
                     claim_of_named_groups_has_no_burst
@@ -371,6 +372,9 @@ macro_rules! conformance {
                     row_inserted_ahead_waits_for_the_lease
                     expired_item_is_the_head_of_its_group_again
                     suspect_behind_a_delayed_item_stops_nobody
+                    suspects_at_the_head_hide_no_item_of_an_unordered_group
+                    strict_groups_behind_suspects_leave_the_turn_to_others
+                    call_behind_one_that_got_items_learns_of_busy_groups
                     order_of_a_group_is_the_order_of_the_queue
                     rows_without_a_group_have_one_turn_per_round
                     parallel_groups_share_a_claim_evenly
@@ -613,6 +617,7 @@ macro_rules! conformance {
                 }
                 retried_claim {
                     same_request_gets_the_same_leases_and_no_more
+                    repeated_leases_are_told_from_new_ones
                     another_broker_returns_the_same_leases
                     retry_of_a_short_claim_gets_no_more_items
                     retry_of_an_empty_claim_can_get_items
@@ -651,10 +656,12 @@ macro_rules! conformance {
                     suspect_that_expires_again_is_a_suspect_again
                     retried_claim_of_a_suspect_gets_its_lease
                     large_items_of_suspects_are_leased_alone
+                    suspect_that_is_too_large_for_a_call_waits_for_another
                     why_names_a_suspect
                     list_of_suspects_is_empty_when_they_are_settled
                 }
                 trace {
+                    lease_that_expires_after_the_look_is_not_reaped
                     reaper_reports_the_whole_lease
                     cancellation_reports_the_whole_lease
                     release_of_a_claim_reports_its_leases

@@ -24,6 +24,18 @@ pub(crate) async fn same_request_gets_the_same_leases_and_no_more<H: Harness>() 
     assert_eq!(fixture.counts().await, [3, 2, 0, 0, 0]);
 }
 
+pub(crate) async fn repeated_leases_are_told_from_new_ones<H: Harness>() {
+    let fixture = Fixture::<H>::items(5).await;
+    let mut request = call("someone", 2);
+    request.has_request_id = true;
+    for is_repeated in [false, true] {
+        let calls = vec![request.clone(), call("other", 1)];
+        let results = fixture.results(calls).await;
+        let found = results.iter().map(|claimed| claimed.is_repeated);
+        assert_eq!(found.collect::<Vec<_>>(), [is_repeated, false]);
+    }
+}
+
 pub(crate) async fn another_broker_returns_the_same_leases<H: Harness>() {
     let fixture = Fixture::<H>::items(5).await;
     let other = fixture.another().await;

@@ -7,7 +7,7 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{OnComplete, QueueSpec};
 use lease_broker_model::rate::Rate;
 use lease_broker_store::{
-    Cancellation, CancelledLease, ClaimCall, ClaimedItem, EndedLease, Ending, Refusal,
+    Cancellation, Cancelled, CancelledLease, ClaimCall, ClaimedItem, EndedLease, Ending, Refusal,
     SettleResults, Settled, Settlement,
 };
 use lease_broker_value::Value;
@@ -341,16 +341,17 @@ pub(crate) async fn cancellation_releases_the_rest_of_its_run<H: Harness>() {
         reason: "stuck".to_owned(),
         call: None,
     };
-    let leases = [1, 2].map(|index| CancelledLease::from(run[index].lease.key.clone()));
+    let leases = [2, 1].map(|index| CancelledLease::from(run[index].lease.key.clone()));
     let cancelled = fixture
         .store
         .cancel(fixture.queue, leases.into(), cancellation);
     let cancelled = cancelled.await.expect("cancel");
-    assert_eq!(keys_of(&cancelled.ended), ["2", "3"]);
-    assert_eq!(keys_of(&cancelled.released), ["4"]);
+    assert_eq!(keys_of(&cancelled.ended), ["2"]);
+    assert_eq!(keys_of(&cancelled.released), ["3", "4"]);
+    assert_eq!(cancelled.results[0], Cancelled::NotHeld(State::Ready));
     assert_eq!(
         ready(&fixture).await,
-        attempts(&[("2", 1), ("3", 1), ("4", 0)])
+        attempts(&[("2", 1), ("3", 0), ("4", 0)])
     );
     assert_eq!(
         fixture.complete(&run[0].lease).await,

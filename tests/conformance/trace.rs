@@ -29,12 +29,28 @@ async fn note(broker: &Broker, leases: &[&LeaseRef]) {
 
 async fn expired_untraced(broker: &Broker, limit: usize) -> Vec<LeaseRef> {
     let found = broker.store.find_expired_untraced(broker.queue, limit);
-    found.await.expect("a search")
+    found.await.expect("a search").0
 }
 
 async fn leased_untraced(broker: &Broker, keys: &[Key]) -> Vec<LeaseRef> {
     let found = broker.store.find_leased_untraced(broker.queue, keys.into());
     found.await.expect("a search")
+}
+
+pub(crate) async fn lease_that_expires_after_the_look_is_not_reaped<H: Harness>() {
+    let fixture = Fixture::<H>::items(2).await;
+    let first = fixture.claim_for(1, MINUTE).await;
+    let second = fixture.claim_for(1, 2 * MINUTE).await;
+    fixture.advance(3 * MINUTE).await;
+    let found = fixture.store.find_expired_untraced(fixture.queue, 9).await;
+    let (leases, time) = found.expect("a search");
+    assert_eq!(leases.len(), 2);
+    for (until, expired) in [(time - 90_000, first), (time, second)] {
+        let reaped = fixture.store.reap(fixture.queue, 9, None, Some(until));
+        let reaped = reaped.await.expect("reaped");
+        assert_eq!(reaped.expired[0].lease, expired[0].lease);
+        assert_eq!(reaped.expired.len(), 1);
+    }
 }
 
 /// Adds an item whose row has a trace context.

@@ -266,7 +266,7 @@ impl Broker {
     }
 
     pub(crate) async fn reap(&self, limit: usize) -> Reaped {
-        let reaped = self.store.reap(self.queue, limit, None).await;
+        let reaped = self.store.reap(self.queue, limit, None, None).await;
         reaped.expect("reap")
     }
 

@@ -325,8 +325,8 @@ impl Leases for SimulatedStore {
         &self,
         _: QueueIndex,
         _: usize,
-    ) -> Result<Vec<LeaseRef>, StoreError> {
-        Ok(Vec::new())
+    ) -> Result<(Vec<LeaseRef>, i64), StoreError> {
+        Ok((Vec::new(), i64::MAX))
     }
 
     async fn find_leased_untraced(
@@ -388,6 +388,7 @@ impl Leases for SimulatedStore {
         _: QueueIndex,
         limit: usize,
         latest: Option<LatestTime>,
+        _: Option<i64>,
     ) -> Result<Reaped, StoreError> {
         self.run("reap", move |database| {
             Ok(database.reap(limit, latest.map(LatestTime::now)))

@@ -1,11 +1,12 @@
 //! Rows that a trigger or a constraint does not let a claim lease.
 
+use lease_broker_model::group::GroupOrder;
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_store::{ClaimCall, StoreError};
 
-use crate::conformance::groups::{STRICT, groups};
+use crate::conformance::groups::{PARALLEL, STRICT, groups};
 use crate::harness::Harness as _;
-use crate::harness::fixture::{Broker, Fixture, call, keys, queue};
+use crate::harness::fixture::{Broker, Fixture, HOUR, MINUTE, SECOND, call, keys, queue};
 use crate::harness::sqlite::SqliteHarness;
 
 /// Makes a trigger refuse the lease of each row whose payload begins with `bad`.
@@ -50,18 +51,26 @@ async fn claim_gets_the_items_behind_those_that_are_refused() {
     assert_eq!(rejection.problem.text, "item 1 cannot be leased: bad stays");
 }
 
-#[tokio::test]
-async fn refused_item_holds_back_its_group_only() {
+/// Creates a queue with groups whose items have these groups and payloads, and refuses those whose payload begins with `bad`.
+async fn groups_of(order: GroupOrder, rows: &str) -> Fixture<SqliteHarness> {
     let harness = SqliteHarness::start().await;
     let table = "CREATE TABLE item (id INTEGER PRIMARY KEY, customer TEXT, payload TEXT);
-        INSERT INTO item (customer, payload) VALUES ('a', 'bad'), ('a', 'good'), ('b', 'good')";
-    harness.connect().execute_batch(table).expect("a table");
+        INSERT INTO item (customer, payload) VALUES";
+    let table = format!("{table} {rows}");
+    harness.connect().execute_batch(&table).expect("a table");
     let spec = QueueSpec {
-        groups: Some(groups(STRICT)),
+        groups: Some(groups(order)),
         ..queue("item")
     };
     let fixture = Fixture::adopt(harness, vec![spec]).await;
     refuse(&fixture.harness);
+    fixture
+}
+
+#[tokio::test]
+async fn refused_item_holds_back_its_group_only() {
+    let rows = "('a', 'bad'), ('a', 'good'), ('b', 'good')";
+    let fixture = groups_of(STRICT, rows).await;
     assert_eq!(keys(&fixture.claim(9).await), ["3"]);
 }
 
@@ -99,6 +108,17 @@ async fn claim_passes_over_a_row_that_a_trigger_does_not_lease() {
 }
 
 #[tokio::test]
+async fn claim_of_one_item_gets_past_groups_that_are_refused() {
+    for order in [STRICT, PARALLEL] {
+        let rows = "('a', 'bad'), ('b', 'bad'), ('b', 'good'), ('c', 'good'), (NULL, 'bad'), (NULL, 'good')";
+        let fixture = groups_of(order, rows).await;
+        for expected in [["4"], ["6"]] {
+            assert_eq!(keys(&fixture.claim(1).await), expected);
+        }
+    }
+}
+
+#[tokio::test]
 async fn refused_item_among_large_ones_is_passed_over() {
     let fixture = Fixture::<SqliteHarness>::items(3).await;
     name(&fixture.harness, "1", "large");
@@ -110,4 +130,39 @@ async fn refused_item_among_large_ones_is_passed_over() {
     refuse(&fixture.harness);
     let claimed = claim(&fixture, vec![call("a", 1)]).await;
     assert_eq!(claimed, Ok(vec![vec!["2".to_owned()]]));
+}
+
+#[tokio::test]
+async fn refusal_in_a_queue_of_large_items_hides_none_behind_it() {
+    let fixture = Fixture::<SqliteHarness>::items(4).await;
+    name(&fixture.harness, "1", &"x".repeat(1_000));
+    name(&fixture.harness, "2, 3", "bad");
+    refuse(&fixture.harness);
+    let mut small = call("a", 1);
+    small.max_bytes = 900;
+    assert_eq!(keys(&fixture.claim_by(small).await), ["4"]);
+    assert_eq!(keys(&fixture.claim(9).await), ["1"]);
+}
+
+#[tokio::test]
+async fn suspect_whose_lease_is_refused_stops_nobody() {
+    for has_groups in [false, true] {
+        let rows = "('a', 'good'), ('a', 'good'), ('b', 'good'), ('c', 'good'), ('d', 'good')";
+        let mut fixture = groups_of(STRICT, rows).await;
+        if !has_groups {
+            fixture = Fixture::<SqliteHarness>::items(5).await;
+            refuse(&fixture.harness);
+        }
+        fixture.claim_for(1, SECOND).await;
+        fixture.advance(MINUTE).await;
+        assert_eq!(fixture.reap(9).await.expired.len(), 1);
+        name(&fixture.harness, "1", "bad");
+        assert_eq!(keys(&fixture.claim_by(call("a", 1)).await).len(), 1);
+        fixture.advance(HOUR).await;
+        assert_eq!(keys(&fixture.claim_by(call("b", 1)).await).len(), 1);
+        // The item is ready as before.
+        name(&fixture.harness, "1", "good");
+        let rest = keys(&fixture.claim_by(call("c", 9)).await);
+        assert!(rest.contains(&"1".to_owned()), "{rest:?}");
+    }
 }

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lease_broker_model::trace_context::TraceContext;
+use lease_broker_proto::start_operation_request::Action;
 use lease_broker_proto::{
-    CancelLeasesRequest, Cancellation, Failure, ItemState, Lease, Outcome, SettleResult,
+    CancelHeld, CancelLeasesRequest, Cancellation, Failure, ItemState, Lease, Outcome,
+    SettleResult, StartOperationRequest,
 };
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
@@ -317,6 +319,27 @@ async fn cancelled_lease_and_the_next_one_are_one_trace() {
     let lost = spans.one("lost work");
     let operation = &attributes(lost)["lease_broker.settlement.operation"];
     assert_eq!(operation, "heartbeat");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lease_that_an_operation_cancels_and_the_next_one_are_one_trace() {
+    let test = Test::start(ALL).await;
+    let lease = test.lease("work").await;
+    let request = StartOperationRequest {
+        queue: "work".to_owned(),
+        action: Some(Action::CancelLeases(CancelHeld::default())),
+        request_id: "0c1f2d6e-0b7c-4a57-9a3d-5f1e2b3c4d5e".to_owned(),
+        reason: "by a test".to_owned(),
+        ..StartOperationRequest::default()
+    };
+    let mut rpc = test.broker.client.admin.clone();
+    rpc.start_operation(request).await.expect("started");
+    let next = test.claim("work").await;
+    test.complete("work", &next).await;
+    let spans = test.stop();
+    let span = spans.of_lease(&lease);
+    assert_ended(span, "cancelled", Some("cancelled"), "ready");
+    assert_eq!(spans.of_lease(&next).parent_span_id, span.span_id);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

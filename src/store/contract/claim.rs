@@ -44,11 +44,17 @@ pub struct ClaimCall {
 
 /// The result of one claim call.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own about the call"
+)]
 pub struct Claimed {
     /// The leased items, in the queue's order.
     pub items: Vec<ClaimedItem>,
     /// The size of these items together, estimated in bytes.
     pub bytes: usize,
+    /// True: the items are the leases of an earlier call with the same request id.
+    pub is_repeated: bool,
     /// The first items that were passed over because each is larger than [`ClaimCall::max_bytes`]. At most
     /// [`MAX_TOO_LARGE`].
     pub too_large: Vec<TooLargeItem>,

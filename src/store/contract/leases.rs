@@ -105,12 +105,12 @@ pub trait Leases: Send + Sync + 'static {
     ) -> Result<(), StoreError>;
 
     /// Returns up to `limit` leases that have expired and that the reaper has not ended yet, those that were due first. Leases
-    /// whose rows have a text as trace context are left out.
+    /// whose rows have a text as trace context are left out. Also returns the store's time, in milliseconds since 1970.
     async fn find_expired_untraced(
         &self,
         queue: QueueIndex,
         limit: usize,
-    ) -> Result<Vec<LeaseRef>, StoreError>;
+    ) -> Result<(Vec<LeaseRef>, i64), StoreError>;
 
     /// Returns the leases on the rows with these keys, in any order. Leases whose rows have a text as trace context are left
     /// out.
@@ -154,11 +154,14 @@ pub trait Leases: Send + Sync + 'static {
     ///
     /// `latest`: the latest time that the store's clock can show. If it shows a later one, it was stepped forward. The leases that are due then give their attempts back, and no item becomes dead.
     /// `None`: the clock is not checked.
+    ///
+    /// `until`: rows that were due later than this time stay, in milliseconds since 1970.
     async fn reap(
         &self,
         queue: QueueIndex,
         limit: usize,
         latest: Option<LatestTime>,
+        until: Option<i64>,
     ) -> Result<Reaped, StoreError>;
 
     /// Adds items and returns their keys, in request order.

@@ -83,6 +83,7 @@ impl MssqlOperations {
                 claimed[index] = Claimed {
                     turn: TurnCost::default(),
                     made_dead: 0,
+                    is_repeated: true,
                     ..claimed[first].clone()
                 };
             }
@@ -147,11 +148,14 @@ impl MssqlOperations {
         let mut attempt = Attempt::First;
         let mut tries = self.pool.tries();
         let mut made_dead = 0;
-        let results = loop {
+        let (is_first_attempt, results) = loop {
             let parameters = attempt.parameters(calls, indexes, bytes);
             let sql = attempt.sql(batches, &sent);
             let failure = match tries.run(sql, &parameters.parameters()).await {
-                Ok(results) => break attempt.check_answered(&sent, results)?,
+                Ok(results) => {
+                    let is_first_attempt = matches!(attempt, Attempt::First);
+                    break (is_first_attempt, attempt.check_answered(&sent, results)?);
+                }
                 Err(failure) => failure,
             };
             // The batch was rolled back, so the calls hold no new leases.
@@ -202,6 +206,8 @@ impl MssqlOperations {
                 // On Babelfish, which ignores the lock hints, a row can be a lease of another claim. Its token is not in
                 // this list.
                 let item = read_item(queue, &calls[*index], row)?;
+                // After an error, no answer has told the leases of the first attempt.
+                claimed[*index].is_repeated = is_first_attempt && is_again(row);
                 claimed[*index].bytes += queue.item_size.of(&item);
                 claimed[*index].items.push(item);
             }
@@ -236,9 +242,8 @@ impl ClaimAnswer {
     fn apply(&self, claimed: &mut Claimed, call: &ClaimCall) {
         if claimed.items.len() < call.max_items {
             claimed.has_more |= self.limits.cost.is_cut;
-            if claimed.items.is_empty() {
-                claimed.limited = self.limits.limited.or(self.suspects);
-            }
+            let suspects = self.suspects.filter(|_| claimed.items.is_empty());
+            claimed.limited = self.limits.limited.or(suspects);
         }
     }
 }
@@ -260,6 +265,12 @@ fn all_fit(queue: &QueueStatements, calls: &[&ClaimCall], max_bytes: usize) -> b
 fn is_named(row: &Row, name: &str) -> bool {
     let first = row.columns().first();
     first.is_some_and(|column| column.name() == name)
+}
+
+/// Returns whether a row is a lease that a call with the same request id has got before.
+fn is_again(row: &Row) -> bool {
+    let last = row.columns().last();
+    last.is_some_and(|column| column.name() == "lb_again")
 }
 
 /// Reads an item that is too large for a call. Without a key, the row says that more items may be ready.

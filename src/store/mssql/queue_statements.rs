@@ -490,6 +490,7 @@ fn render_claim(
     turn_parts::set_end(&mut placeholders, sql, queue);
     let mut pick_ready = pick(&placeholders);
     if kind != ClaimKind::All {
+        suspects::set_fits(&mut placeholders, sql, within_bytes);
         let choose = render(sql.suspects, "choose_share", &placeholders);
         pick_ready = format!("{choose}\n{pick_ready}");
         let note = render(sql.suspects, "note_lease", &placeholders);

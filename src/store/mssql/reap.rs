@@ -31,10 +31,11 @@ impl MssqlOperations {
         queue: QueueIndex,
         limit: usize,
         latest: Option<LatestTime>,
+        until: Option<i64>,
     ) -> Result<Reaped, StoreError> {
         let queue = self.queue(queue)?;
-        match self.reap_rows(queue, limit, None, latest).await {
-            Err(StoreError::Rejected(_)) => self.reap_in_parts(queue, limit, latest).await,
+        match self.reap_rows(queue, limit, None, (latest, until)).await {
+            Err(StoreError::Rejected(_)) => self.reap_in_parts(queue, limit, (latest, until)).await,
             reaped => reaped,
         }
     }
@@ -45,14 +46,14 @@ impl MssqlOperations {
         &self,
         queue: &QueueStatements,
         limit: usize,
-        latest: Option<LatestTime>,
+        times: (Option<LatestTime>, Option<i64>),
     ) -> Result<Reaped, StoreError> {
         let mut reaped = Reaped::default();
         let mut problems = Vec::new();
         let (mut ended, mut tried) = (0, 1);
         while ended < limit && problems.len() < MAX_REFUSED {
             let refused = Some(problems.len());
-            match self.reap_rows(queue, tried, refused, latest).await {
+            match self.reap_rows(queue, tried, refused, times).await {
                 Ok(part) => {
                     let count = part.expired.len() + part.released.len() + part.promoted;
                     reaped.expired.extend(part.expired);
@@ -90,14 +91,14 @@ impl MssqlOperations {
         queue: &QueueStatements,
         limit: usize,
         refused: Option<usize>,
-        latest: Option<LatestTime>,
+        (latest, until): (Option<LatestTime>, Option<i64>),
     ) -> Result<Reaped, StoreError> {
         let limit = to_sql(limit.saturating_add(refused.unwrap_or(0)));
         // 0: an item never becomes dead.
         let max_attempts = queue.spec.retry.max_attempts.unwrap_or(0);
         let max_attempts = i32::try_from(max_attempts).unwrap_or(i32::MAX);
         let latest = LatestNow(latest);
-        let mut parameters: Vec<&dyn ToSql> = vec![&limit, &max_attempts, &latest];
+        let mut parameters: Vec<&dyn ToSql> = vec![&limit, &max_attempts, &latest, &until];
         let refused = refused.map(to_sql);
         let sql = match &refused {
             None => &queue.sql.reap,
@@ -142,7 +143,7 @@ impl MssqlOperations {
         queue: &QueueStatements,
         count: usize,
     ) -> Result<Vec<Key>, StoreError> {
-        let parameters: [&dyn ToSql; 3] = [&to_sql(count), &0, &LatestNow(None)];
+        let parameters: [&dyn ToSql; 4] = [&to_sql(count), &0, &LatestNow(None), &None::<i64>];
         let results = self
             .pool
             .query(&queue.sql.read_due, &parameters, RetrySafety::Idempotent)

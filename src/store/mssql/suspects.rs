@@ -35,6 +35,25 @@ pub(super) fn set_in_claim_of_share(placeholders: &mut Placeholders, sql: &Lease
     placeholders.insert("except_suspects", except);
 }
 
+/// Sets the conditions on suspects that can be too large for a call. `within_bytes`: whether they can be.
+pub(super) fn set_fits(placeholders: &mut Placeholders, sql: &LeaseSql, within_bytes: bool) {
+    let exact = placeholders["bytes_exact"].clone();
+    let bytes = if exact.is_empty() {
+        placeholders["bytes_bound"].clone()
+    } else {
+        exact
+    };
+    placeholders.insert("bytes", bytes);
+    for section in ["suspect_fits", "waiting_that_fit"] {
+        let text = if within_bytes {
+            render(sql.suspects, section, placeholders)
+        } else {
+            String::new()
+        };
+        placeholders.insert(section, text);
+    }
+}
+
 /// Renders the pick of [`set_in_claim_of_share`].
 pub(super) fn pick_share(placeholders: &Placeholders, sql: &LeaseSql, pick: String) -> String {
     let mut placeholders = placeholders.clone();

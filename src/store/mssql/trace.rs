@@ -42,14 +42,16 @@ impl MssqlOperations {
         &self,
         queue: QueueIndex,
         limit: usize,
-    ) -> Result<Vec<LeaseRef>, StoreError> {
+    ) -> Result<(Vec<LeaseRef>, i64), StoreError> {
         let queue = self.queue(queue)?;
         let limit = i32::try_from(limit).unwrap_or(i32::MAX);
         let sql = &queue.sql.trace.find_expired;
         let safety = RetrySafety::Idempotent;
         let results = self.pool.query(sql, &[&limit], safety).await?;
         let rows = decode::result_set(&results, 0)?.iter();
-        rows.map(|row| queue.read_lease(row, 0)).collect()
+        let leases = rows.map(|row| queue.read_lease(row, 0));
+        let time = decode::time(decode::single_row(&results, 1)?, 0)?;
+        Ok((leases.collect::<Result<_, StoreError>>()?, time))
     }
 
     pub(super) async fn find_leased_untraced(

@@ -266,12 +266,7 @@ fn set_walk_placeholders(placeholders: &mut Placeholders, sql: &LeaseSql, groups
         placeholders.insert("bounds", section(placeholders, bounds));
         placeholders.insert(bounds, section(placeholders, "visit"));
     }
-    for (part, name) in [
-        ("next_group", "next_in_turn"),
-        ("no_group", "end_of_groups"),
-    ] {
-        placeholders.insert(part, section(placeholders, name));
-    }
+    placeholders.insert("next_group", section(placeholders, "next_in_turn"));
     placeholders.insert("begin_given", String::new());
     placeholders.insert("rate_size", section(placeholders, "rate_size"));
     let first_of_group = |placeholders: &mut Placeholders, of_group: String| {
@@ -336,7 +331,6 @@ pub(super) fn set_given_groups(placeholders: &mut Placeholders, sql: &LeaseSql) 
                 section(placeholders, "begin_given").trim_start_matches('\n')
             ),
         ),
-        ("no_group", String::new()),
         ("write_walk", String::new()),
     ] {
         placeholders.insert(part, text);
@@ -370,6 +364,29 @@ pub(super) fn set_end(placeholders: &mut Placeholders, sql: &LeaseSql, queue: &Q
 /// Renders the walk over groups, which picks up to `pick_count` items.
 pub(super) fn walk(placeholders: &Placeholders, sql: &LeaseSql, queue: &QueueSpec) -> String {
     let mut placeholders = placeholders.clone();
+    let section = |name| render(sql.groups, name, &placeholders);
+    let is_strict = queue.groups.as_ref().is_some_and(Groups::is_strict);
+    let except = placeholders["except_suspects"].clone();
+    let (in_group, heads) = match is_strict {
+        _ if except.is_empty() => (String::new(), String::new()),
+        true => (
+            String::new(),
+            format!("\n{}", section("except_heads").trim_start_matches('\n')),
+        ),
+        false => (except, String::new()),
+    };
+    let no_group = if moves_turn(&placeholders) {
+        section("end_of_groups")
+    } else {
+        String::new()
+    };
+    for (part, text) in [
+        ("except_in_group", in_group),
+        ("except_heads", heads),
+        ("no_group", no_group),
+    ] {
+        placeholders.insert(part, text);
+    }
     let section = |name| render(sql.groups, name, &placeholders);
     let (file, items) = run_parts::items_of_group(sql, queue);
     let items = render(file, items, &placeholders);

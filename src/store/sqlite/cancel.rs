@@ -31,61 +31,86 @@ pub(super) fn cancel(
     let now = context.now();
     let mut read_item = context.connection.prepare_cached(&queue.sql.read_item)?;
     let mut cancel = context.connection.prepare_cached(&queue.sql.cancel)?;
-    let mut cancelled = CancelResults::default();
-    let mut later = Vec::new();
     let mut seen = HashSet::new();
-    for CancelledLease { key, fence } in leases {
-        let mut result = Cancelled::NoRow;
-        if key.0.len() == queue.key_len {
-            bind_key(&mut read_item, key)?;
-            let mut rows = read_item.raw_query();
-            if let Some(row) = rows.next()? {
-                let code = integer(row, queue.key_len + HELD_COLUMNS)?;
-                let Some(state) = code.and_then(State::from_code) else {
-                    // Another program wrote a value that is no state. The row is no item.
-                    cancelled.results.push(Cancelled::NoRow);
-                    continue;
-                };
-                let mut ended = queue.read_ended(row, now, state)?;
-                // Several texts can be the key of one row, such as `1` and `1.0`.
-                if !seen.insert(format!("{:?}", ended.lease.key)) {
-                    let problem = "another entry of the list has this key".to_owned();
-                    let refusal = Refusal::of_field("key", problem);
-                    cancelled.results.push(Cancelled::Refused(refusal));
-                    continue;
-                }
-                if not_after.is_some_and(|time| ended.claim_time > time) {
-                    cancelled.results.push(Cancelled::NotHeld(state));
-                    continue;
-                }
-                let before = ended.row(state);
-                let operation = RowOperation::Cancel {
-                    fence: *fence,
-                    delay: cancellation.delay,
-                    dead_letter: cancellation.dead_letter,
-                };
-                let (next, outcome) = step(&queue.spec, Some(&before), now, &operation);
-                if let RowOutcome::Cancelled(cancelled) = outcome {
-                    result = cancelled;
-                }
-                if let (Cancelled::Ended { state, .. }, Some(next)) = (&result, next) {
-                    if let Some(run) = Run::find(context, queue, key)? {
-                        later.extend(run.later());
-                    }
-                    bind_key(&mut cancel, key)?;
-                    let reason = &cancellation.reason;
-                    bind(&mut cancel, 4, &[&next.due, &now, &state.code(), reason])?;
-                    cancel.raw_execute().map_err(rejection)?;
-                    ended.state = *state;
-                    cancelled.ended.push(ended);
-                }
-            }
+    let mut cancelled = CancelResults {
+        results: vec![Cancelled::NoRow; leases.len()],
+        ..CancelResults::default()
+    };
+    for index in in_order_of_runs(context, queue, leases)? {
+        let CancelledLease { key, fence } = &leases[index];
+        if key.0.len() != queue.key_len {
+            continue;
         }
-        cancelled.results.push(result);
+        bind_key(&mut read_item, key)?;
+        let mut rows = read_item.raw_query();
+        let Some(row) = rows.next()? else {
+            continue;
+        };
+        let code = integer(row, queue.key_len + HELD_COLUMNS)?;
+        let Some(state) = code.and_then(State::from_code) else {
+            // Another program wrote a value that is no state. The row is no item.
+            continue;
+        };
+        let mut ended = queue.read_ended(row, now, state)?;
+        // Several texts can be the key of one row, such as `1` and `1.0`.
+        if !seen.insert(format!("{:?}", ended.lease.key)) {
+            let problem = "another entry of the list has this key".to_owned();
+            let refusal = Refusal::of_field("key", problem);
+            cancelled.results[index] = Cancelled::Refused(refusal);
+            continue;
+        }
+        if not_after.is_some_and(|time| ended.claim_time > time) {
+            cancelled.results[index] = Cancelled::NotHeld(state);
+            continue;
+        }
+        let before = ended.row(state);
+        let operation = RowOperation::Cancel {
+            fence: *fence,
+            delay: cancellation.delay,
+            dead_letter: cancellation.dead_letter,
+        };
+        let (next, outcome) = step(&queue.spec, Some(&before), now, &operation);
+        let RowOutcome::Cancelled(result) = outcome else {
+            continue;
+        };
+        if let (Cancelled::Ended { state, .. }, Some(next)) = (&result, next) {
+            let run = Run::find(context, queue, key)?;
+            bind_key(&mut cancel, key)?;
+            let reason = &cancellation.reason;
+            bind(&mut cancel, 4, &[&next.due, &now, &state.code(), reason])?;
+            cancel.raw_execute().map_err(rejection)?;
+            ended.state = *state;
+            cancelled.ended.push(ended);
+            let later = run.map(Run::later).unwrap_or_default();
+            cancelled
+                .released
+                .extend(runs::release(context, queue, later)?);
+        }
+        cancelled.results[index] = result;
     }
-    // Those that the list names are cancelled already.
-    cancelled.released = runs::release(context, queue, later)?;
     Ok(cancelled)
+}
+
+/// Returns the indexes of leases, each before those of the later items of its run. The cancellation of a lease releases these.
+fn in_order_of_runs(
+    context: &WriteContext,
+    queue: &QueueStatements,
+    leases: &[CancelledLease],
+) -> Result<Vec<usize>, StoreError> {
+    let mut indexes: Vec<usize> = (0..leases.len()).collect();
+    if queue.sql.runs.is_some() {
+        let mut places = Vec::with_capacity(leases.len());
+        for CancelledLease { key, .. } in leases {
+            let run = if key.0.len() == queue.key_len {
+                Run::find(context, queue, key)?
+            } else {
+                None
+            };
+            places.push(run.map_or(0, |run| run.place()));
+        }
+        indexes.sort_by_key(|index| places[*index]);
+    }
+    Ok(indexes)
 }
 
 impl QueueStatements {

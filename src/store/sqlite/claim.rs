@@ -11,10 +11,10 @@ use super::epoch;
 use super::error::{LeftOut, broken_constraint, unchanged_row};
 use super::pause;
 use super::queue_statements::QueueStatements;
-use super::ready_item::{Picked, ReadyItem, read_leased, read_run};
+use super::ready_item::{Picked, ReadyItem, read_leased, read_run, read_size};
 use super::statement::{Token, bind, bind_key};
 use super::suspect_statements::PickStatements;
-use super::suspects::{self, WaitingSuspect};
+use super::suspects::{self, Choice};
 use super::turn::Turn;
 use super::walk::{Found, FoundItem, Walk};
 use super::writer::WriteContext;
@@ -56,7 +56,6 @@ pub(super) fn claim(
     for (index, call) in calls.iter().enumerate() {
         statements.begin_call(index);
         let mut claimed = Claimed::default();
-        let mut fits = true;
         if call.has_request_id && retried_bytes < max_bytes {
             claimed = statements.find_retried_leases(call)?;
             retried_bytes += claimed.bytes;
@@ -76,49 +75,21 @@ pub(super) fn claim(
         } else if claimed.items.is_empty() && none_ready {
             claimed.limited = limited;
         } else if claimed.items.is_empty() {
-            let call = bounded.as_ref().unwrap_or(call);
-            let walk = turn.as_mut().and_then(|turn| turn.walk.as_mut());
-            let (share, suspect, kept) = if has_suspects {
-                statements.choose_share(call, walk.as_deref())?
-            } else {
-                (Share::All, None, None)
+            let bytes = Bytes {
+                are_read: reads_sizes,
+                room: room.unwrap_or_default(),
+                is_first: room == Some(max_bytes),
             };
-            if share == Share::Nothing {
-                results.push(Claimed {
-                    is_held_back: true,
-                    limited: kept,
-                    ..Claimed::default()
-                });
-                continue;
-            }
-            let walk = walk.filter(|_| share != Share::Suspect);
-            let mut found = statements.find_heads(walk, call, reads_sizes)?;
-            if reads_sizes {
-                let is_first = room == Some(max_bytes);
-                let left = room.unwrap_or_default();
-                claimed = statements.claim_within_bytes(call, left, is_first)?;
-                none_ready = claimed.items.len() < call.max_items
-                    && !claimed.has_more
-                    && claimed.too_large.is_empty();
-            } else {
-                let leased;
-                (leased, none_ready) = statements.claim_without_sizes(call)?;
-                fits = leased.is_some();
-                claimed = leased.unwrap_or_default();
-            }
-            if let (Some(turn), true) = (&mut turn, fits) {
-                none_ready &= !turn.end_call(found.take(), call, &mut claimed)?;
-                limited = limited.or(claimed.limited);
-            }
-            let names_groups = !call.groups.is_empty() && claimed.items.len() < call.max_items;
-            if share != Share::All || names_groups {
-                (none_ready, claimed.is_held_back) = (false, true);
-            }
-            claimed.limited = (claimed.limited).or(kept.filter(|_| claimed.items.is_empty()));
-            if let (Some(suspect), Some(item)) = (suspect, claimed.items.first()) {
-                let lease = (&*call.worker, item.lease.fence);
-                suspects::note_lease(&context.connection, queue, &suspect, lease)?;
-            }
+            let bounded = bounded.as_ref().unwrap_or(call);
+            let served = statements.serve(bounded, turn.as_mut(), has_suspects, bytes)?;
+            let fits = served.is_some();
+            let served = served.unwrap_or_default();
+            (claimed, none_ready) = (served.claimed, served.none_ready);
+            let of_groups = claimed.limited.filter(|limit| *limit != Limited::Suspects);
+            limited = limited.or(of_groups);
+            let is_full = claimed.items.len() == call.max_items;
+            let limit = turn.as_ref().and_then(|turn| turn.allowance.exhausted());
+            claimed.limited = claimed.limited.or(limit.filter(|_| !is_full));
             room = room.and_then(|room| room.checked_sub(claimed.bytes));
             if !reads_sizes && (room.is_none() || !fits) {
                 queue.has_large_items.store(true, Ordering::Relaxed);
@@ -138,6 +109,25 @@ pub(super) fn claim(
 
 /// The maximum number of items that one claim makes dead because of their size. SQLite writes the whole row each time.
 const MAX_SET_ASIDE: usize = 10;
+
+/// The bytes that a call may lease.
+#[derive(Clone, Copy)]
+struct Bytes {
+    /// Whether the sizes of items are read before they are leased.
+    are_read: bool,
+    /// The bytes that are left for the calls of the operation.
+    room: usize,
+    /// Whether the first item may exceed `room`.
+    is_first: bool,
+}
+
+/// The result of a call whose token held no leases.
+#[derive(Default)]
+struct Served {
+    claimed: Claimed,
+    /// No more items are ready for the calls behind it.
+    none_ready: bool,
+}
 
 /// The decision about an item that was visited.
 #[derive(PartialEq, Eq)]
@@ -202,7 +192,7 @@ impl<'a> ClaimStatements<'a> {
             .turn
             .as_ref()
             .and_then(|turn| turn.groups.as_ref());
-        let pick_ready = groups.map_or(&queue.sql.pick_ready, |groups| &groups.read_head);
+        let pick_ready = groups.map_or(&queue.sql.pick_ready, |groups| &groups.all.read_head);
         let pick_ready = pick_statement(pick_ready, picks_keys);
         Ok(Self {
             call_index: 0,
@@ -235,9 +225,10 @@ impl<'a> ClaimStatements<'a> {
     ///
     /// # Errors
     /// [`StoreError::Rejected`] if it gets no item, and the database did not let it lease one. The error has the key of that item.
-    fn end_call(&self, claimed: Claimed) -> Result<Claimed, StoreError> {
-        let Some((key, problem)) = self.refused.first().filter(|_| claimed.items.is_empty()) else {
-            return Ok(claimed);
+    fn end_call(&self, served: Served) -> Result<Served, StoreError> {
+        let has_none = served.claimed.items.is_empty();
+        let Some((key, problem)) = self.refused.first().filter(|_| has_none) else {
+            return Ok(served);
         };
         let problem = Problem {
             text: format!("item {key} cannot be leased: {}", problem.text),
@@ -247,32 +238,126 @@ impl<'a> ClaimStatements<'a> {
         Err(StoreError::Rejected(rejection))
     }
 
-    /// Decides which items the call may lease, and picks from them from now on. Also returns the suspect that the call leases, if it
-    /// leases one, and the reason for a call that gets nothing, if suspects are the reason.
+    /// Leases items to a call whose token holds no leases. `None`: an item that was leased without a look at its size does not fit.
+    ///
+    /// A suspect that the database does not let the call lease is no suspect any more, because no worker can get it.
+    fn serve(
+        &mut self,
+        call: &ClaimCall,
+        mut turn: Option<&mut Turn<'_>>,
+        has_suspects: bool,
+        bytes: Bytes,
+    ) -> Result<Option<Served>, StoreError> {
+        loop {
+            let walk = turn.as_ref().and_then(|turn| turn.walk.as_ref());
+            let choice = if has_suspects {
+                self.choose_share(call, walk)?
+            } else {
+                Choice::of(Share::All)
+            };
+            let share = choice.share;
+            let mut served = Served::default();
+            if share != Share::Nothing {
+                let by_share = self.serve_share(call, turn.as_deref_mut(), share, bytes)?;
+                let Some(by_share) = by_share else {
+                    return Ok(None);
+                };
+                served = by_share;
+            }
+            let claimed = &mut served.claimed;
+            let names_groups = !call.groups.is_empty() && claimed.items.len() < call.max_items;
+            if share != Share::All || names_groups {
+                (served.none_ready, claimed.is_held_back) = (false, true);
+            }
+            let (connection, queue) = (self.connection, self.queue);
+            if let Some(suspect) = choice.suspect.filter(|_| share == Share::Suspect) {
+                if let Some(item) = claimed.items.first() {
+                    let lease = (&*call.worker, item.lease.fence);
+                    suspects::note_lease(connection, queue, &suspect, lease)?;
+                } else if self.refused.iter().any(|(key, _)| *key == suspect.key) {
+                    suspects::remove(connection, queue, &suspect)?;
+                    continue;
+                }
+            }
+            let kept = choice.kept.filter(|_| claimed.items.is_empty());
+            claimed.limited = claimed.limited.or(kept);
+            let others = std::mem::replace(&mut claimed.too_large, choice.too_large);
+            claimed.too_large.extend(others);
+            claimed.too_large.truncate(MAX_TOO_LARGE);
+            return self.end_call(served).map(Some);
+        }
+    }
+
+    /// Leases the items of a share. Those that the database refuses stay where they are. The call gets the items behind them, but none of
+    /// the same group.
+    fn serve_share(
+        &mut self,
+        call: &ClaimCall,
+        mut turn: Option<&mut Turn<'_>>,
+        share: Share,
+        bytes: Bytes,
+    ) -> Result<Option<Served>, StoreError> {
+        let mut served = Served::default();
+        let most_refused = self.refused.len() + MAX_PASSED_OVER;
+        loop {
+            let (leased, refused) = (served.claimed.items.len(), self.refused.len());
+            let rest = ClaimCall {
+                max_items: call.max_items - leased,
+                ..call.clone()
+            };
+            let walk = turn.as_mut().and_then(|turn| turn.walk.as_mut());
+            let walk = walk.filter(|_| share != Share::Suspect);
+            let found = self.find_heads(walk, &rest, share, bytes.are_read)?;
+            let claimed = &mut served.claimed;
+            served.none_ready = if bytes.are_read {
+                self.claim_within_bytes(&rest, bytes, claimed)?;
+                claimed.items.len() < call.max_items
+                    && !claimed.has_more
+                    && claimed.too_large.is_empty()
+            } else {
+                let Some(none_ready) = self.claim_without_sizes(&rest, claimed)? else {
+                    return Ok(None);
+                };
+                none_ready
+            };
+            number_runs(&mut claimed.items, leased);
+            if let Some(turn) = turn.as_deref_mut() {
+                let walks = found.is_some();
+                served.none_ready &= !turn.end_call(found, &rest, claimed, leased)?;
+                // The groups of these items can have more, which they hold back now. The next call learns it from its walk.
+                served.none_ready &= !walks || claimed.items.is_empty();
+            }
+            let is_over = claimed.items.len() >= call.max_items || share == Share::Suspect;
+            if is_over || self.refused.len() == refused || self.refused.len() > most_refused {
+                return Ok(Some(served));
+            }
+        }
+    }
+
+    /// Decides which items the call may lease, and picks from them from now on.
     fn choose_share(
         &mut self,
         call: &ClaimCall,
         walk: Option<&Walk<'_>>,
-    ) -> Result<(Share, Option<WaitingSuspect>, Option<Limited>), StoreError> {
-        let found = suspects::find_share(self.connection, self.queue, call, walk, self.now);
-        let (share, suspect) = found?;
+    ) -> Result<Choice, StoreError> {
+        let choice = suspects::choose_share(self.connection, self.queue, call, walk, self.now)?;
         let sql = &self.queue.sql;
         let groups = sql.turn.as_ref().and_then(|turn| turn.groups.as_ref());
-        let pick = match (share, groups) {
+        let pick = match (choice.share, groups) {
             (Share::All | Share::Nothing, None) => &sql.pick_ready,
-            (Share::All | Share::Nothing, Some(groups)) => &groups.read_head,
+            (Share::All | Share::Nothing, Some(groups)) => &groups.all.read_head,
             (Share::Others, None) => &sql.suspects.pick_others,
-            (Share::Others, Some(groups)) => &groups.read_other_head,
+            (Share::Others, Some(groups)) => &groups.others.read_head,
             (Share::Suspect, _) => &sql.suspects.pick_suspect,
         };
         let pick = pick_statement(pick, self.picks_keys);
         self.pick_ready = self.connection.prepare_cached(pick)?;
-        let is_kept = share == Share::Nothing || suspect.is_some();
-        let suspect = suspect.filter(|_| share == Share::Suspect && call.max_items > 0);
-        if let Some(suspect) = &suspect {
+        if let (Share::Suspect, Some(suspect), 1..) =
+            (choice.share, &choice.suspect, call.max_items)
+        {
             bind_key(&mut self.pick_ready, &suspect.key)?;
         }
-        Ok((share, suspect, is_kept.then_some(Limited::Suspects)))
+        Ok(choice)
     }
 
     /// Finds the items from which the present call picks, if it walks over groups.
@@ -280,10 +365,13 @@ impl<'a> ClaimStatements<'a> {
         &mut self,
         walk: Option<&mut Walk<'_>>,
         call: &ClaimCall,
+        share: Share,
         reads_sizes: bool,
     ) -> Result<Option<Found>, StoreError> {
         let wanted = wanted_heads(call, reads_sizes);
-        let found = walk.map(|walk| walk.find(call, wanted)).transpose()?;
+        let refused = self.refused.iter().map(|(key, _)| key.clone());
+        let find = |walk: &mut Walk<'_>| walk.find(call, wanted, share, refused.collect());
+        let found = walk.map(find).transpose()?;
         self.heads = found.as_ref().map(|found| found.items.clone());
         Ok(found)
     }
@@ -302,6 +390,7 @@ impl<'a> ClaimStatements<'a> {
             claimed.bytes += self.queue.item_size.of(&item);
             claimed.items.push(item);
         }
+        claimed.is_repeated = !claimed.items.is_empty();
         restore_runs(call, &mut claimed.items);
         Ok(claimed)
     }
@@ -378,55 +467,27 @@ impl<'a> ClaimStatements<'a> {
         Ok(())
     }
 
-    /// Leases items without a look at their sizes. Returns `None` if one does not fit, and whether no more items are ready.
+    /// Leases items without a look at their sizes. Returns whether no more items are ready, or `None` if one does not fit.
+    /// [`Claimed::has_more`] is set if an item was made dead instead.
     fn claim_without_sizes(
         &mut self,
         call: &ClaimCall,
-    ) -> Result<(Option<Claimed>, bool), StoreError> {
+        claimed: &mut Claimed,
+    ) -> Result<Option<bool>, StoreError> {
         let Some(ready) = self.pick_ready(call)? else {
-            return Ok((None, false));
+            return Ok(None);
         };
         let none_ready = ready.len() < call.max_items;
-        Ok((self.lease_rows(call, ready)?, none_ready))
-    }
-
-    /// Leases these items to the call. Returns `None` if one does not fit. [`Claimed::has_more`] is set if an item was made
-    /// dead instead.
-    fn lease_rows(
-        &mut self,
-        call: &ClaimCall,
-        ready: Vec<ReadyItem>,
-    ) -> Result<Option<Claimed>, StoreError> {
         let (max_bytes, max_item_bytes) = (call.max_bytes, self.queue.spec.max_item_bytes);
         let item_size = &self.queue.item_size;
-        let mut claimed = Claimed {
-            items: Vec::with_capacity(ready.len()),
-            ..Claimed::default()
-        };
+        claimed.items.reserve(ready.len());
         let fits = |claimed: &mut Claimed, item: &ClaimedItem| {
             let size = item_size.of(item);
             claimed.bytes += size;
             claimed.bytes <= max_bytes && size <= max_item_bytes
         };
-        let mut next = Some(ready);
-        while let Some(ready) = next.take() {
-            let refused = self.refused.len();
-            if !self.lease_each(call, ready, &mut claimed, fits)? {
-                return Ok(None);
-            }
-            let wanted = call.max_items.saturating_sub(claimed.items.len());
-            if wanted > 0 && self.looks_behind(refused) {
-                let rest = ClaimCall {
-                    max_items: wanted,
-                    ..call.clone()
-                };
-                next = self.pick_ready(&rest)?;
-                if next.is_none() {
-                    return Ok(None);
-                }
-            }
-        }
-        self.end_call(claimed).map(Some)
+        let all_fit = self.lease_each(call, ready, claimed, fits)?;
+        Ok(all_fit.then_some(none_ready))
     }
 
     /// Leases items one after the other, and leaves out those of a run behind one that was refused, or made dead instead. Ends with
@@ -462,24 +523,26 @@ impl<'a> ClaimStatements<'a> {
         Ok(true)
     }
 
-    /// Leases the first ready items that fit into the bytes of the call and into `room`. If `is_first`, the first item may
-    /// exceed `room`. At most `max_items` + [`MAX_PASSED_OVER`] items are looked at.
+    /// Leases the first ready items that fit into the bytes of the call and into the room. At most `max_items` + [`MAX_PASSED_OVER`]
+    /// items are looked at. `claimed` has the items that the call got before.
     fn claim_within_bytes(
         &mut self,
         call: &ClaimCall,
-        room: usize,
-        is_first: bool,
-    ) -> Result<Claimed, StoreError> {
-        let mut claimed = Claimed::default();
+        bytes: Bytes,
+        claimed: &mut Claimed,
+    ) -> Result<(), StoreError> {
+        let is_first = bytes.is_first && claimed.items.is_empty();
         let (mut fitting, mut oversized) = (Vec::new(), Vec::new());
         let limit = call.max_items + MAX_PASSED_OVER;
         let mut looked_at = 0;
         let (connection, queue) = (self.connection, self.queue);
         let refused = std::mem::take(&mut self.refused);
         // The rows are changed after the query has ended, because it reads the index that the changes write.
-        let visited = if call.max_items == 0 { 0 } else { limit };
+        let visited = match call.max_items {
+            0 => 0,
+            _ => limit + refused.len(),
+        };
         self.visit_ready(visited, &mut |row, run| {
-            looked_at += 1;
             let ready = ReadyItem {
                 run,
                 ..ReadyItem::read_key(queue, row)?
@@ -487,6 +550,7 @@ impl<'a> ClaimStatements<'a> {
             if refused.iter().any(|(key, _)| key == ready.key()) {
                 return Ok(Visited::PassedOver);
             }
+            looked_at += 1;
             let mut is_taken = false;
             let size_bytes = read_size(connection, queue, ready.key())?;
             claimed.has_more = false;
@@ -494,16 +558,18 @@ impl<'a> ClaimStatements<'a> {
                 oversized.push((ready.key().clone(), size_bytes));
                 claimed.has_more = oversized.len() == MAX_SET_ASIDE;
             } else if size_bytes > call.max_bytes {
-                if claimed.too_large.len() < MAX_TOO_LARGE {
-                    let key = ready.key().clone();
+                let key = ready.key();
+                let is_new = claimed.too_large.iter().all(|other| other.key != *key);
+                if is_new && claimed.too_large.len() < MAX_TOO_LARGE {
+                    let key = key.clone();
                     claimed.too_large.push(TooLargeItem { key, size_bytes });
                 }
             } else {
-                let bytes = claimed.bytes + size_bytes;
-                let in_room = bytes <= room || is_first && fitting.is_empty();
-                claimed.has_more = bytes > call.max_bytes || !in_room;
+                let sum = claimed.bytes + size_bytes;
+                let in_room = sum <= bytes.room || is_first && fitting.is_empty();
+                claimed.has_more = sum > call.max_bytes || !in_room;
                 if !claimed.has_more {
-                    claimed.bytes = bytes;
+                    claimed.bytes = sum;
                     fitting.push(ready);
                     is_taken = true;
                 }
@@ -520,22 +586,13 @@ impl<'a> ClaimStatements<'a> {
             let is_changed = self.set_aside(&self.queue.sql.set_aside, &key, &error)?;
             claimed.made_dead += usize::from(is_changed);
         }
-        let known = refused.len();
+        let first_refused = refused.len();
         self.refused = refused;
-        self.lease_each(call, fitting, &mut claimed, |_, _| true)?;
-        if claimed.items.is_empty() && self.looks_behind(known) {
-            let made_dead = claimed.made_dead;
-            let mut behind = self.claim_within_bytes(call, room, is_first)?;
-            behind.made_dead += made_dead;
-            return Ok(behind);
+        self.lease_each(call, fitting, claimed, |_, _| true)?;
+        for (key, _) in &self.refused[first_refused..] {
+            claimed.bytes -= read_size(connection, queue, key)?;
         }
-        self.end_call(claimed)
-    }
-
-    /// Returns whether the call gets items behind those that were refused, of which `known` are not new. Refused items stay where they
-    /// are. None of the same group may come before them.
-    fn looks_behind(&self, known: usize) -> bool {
-        self.heads.is_none() && (known + 1..=MAX_PASSED_OVER).contains(&self.refused.len())
+        Ok(())
     }
 
     /// Makes an item dead that cannot be leased, with a section of `claim.sql`. Returns whether the section has changed it.
@@ -666,19 +723,11 @@ fn to_sql_limit(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
-/// Returns the size of an item before it is leased. 0 bytes of data if there is no such row: `lease_row` reports that.
-fn read_size(
-    connection: &Connection,
-    queue: &QueueStatements,
-    key: &Key,
-) -> Result<usize, StoreError> {
-    let mut statement = connection.prepare_cached(&queue.sql.read_size)?;
-    bind_key(&mut statement, key)?;
-    let mut rows = statement.raw_query();
-    let bytes: i64 = match rows.next()? {
-        Some(row) => row.get(0)?,
-        None => 0,
-    };
-    let bytes = usize::try_from(bytes).unwrap_or_default();
-    Ok(queue.item_size.of_stored(key, bytes))
+/// Numbers the runs of the items from `first` on after those before them.
+fn number_runs(items: &mut [ClaimedItem], first: usize) {
+    let (before, new) = items.split_at_mut(first);
+    let last = before.iter().map(|item| item.run).max().unwrap_or(0);
+    for item in new.iter_mut().filter(|item| item.run > 0) {
+        item.run += last;
+    }
 }

@@ -123,9 +123,6 @@ pub(super) fn of_table(
     placeholders.insert("order_by", order_by);
     index::set_columns(&mut placeholders, queue, columns);
     mirror::set_placeholders(&mut placeholders, queue, table);
-    // The first waiting suspects can be held back by their groups.
-    let waiting = if queue.groups.is_some() { 100 } else { 1 };
-    placeholders.insert("waiting", waiting.to_string());
     // A statement that writes columns or a checkpoint is rendered when it is needed.
     placeholders.insert("written_columns", String::new());
     placeholders.insert("except_suspects", String::new());

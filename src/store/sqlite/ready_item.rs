@@ -3,12 +3,13 @@
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::millis::millis_rounded_up;
-use rusqlite::Row;
+use rusqlite::{Connection, Row};
 
 use super::clock::lease_expiry;
 use super::column_value::read_column;
 use super::queue_statements::QueueStatements;
 use super::soft_lock_value::{attempts, integer, text};
+use super::statement::bind_key;
 use crate::contract::next_fence;
 use crate::{ClaimCall, ClaimedItem, StoreError};
 
@@ -140,4 +141,21 @@ fn read_item(
         },
         run: 0,
     })
+}
+
+/// Returns the size of an item before it is leased. 0 bytes of data if there is no such row: `lease_row` reports that.
+pub(super) fn read_size(
+    connection: &Connection,
+    queue: &QueueStatements,
+    key: &Key,
+) -> Result<usize, StoreError> {
+    let mut statement = connection.prepare_cached(&queue.sql.read_size)?;
+    bind_key(&mut statement, key)?;
+    let mut rows = statement.raw_query();
+    let bytes: i64 = match rows.next()? {
+        Some(row) => row.get(0)?,
+        None => 0,
+    };
+    let bytes = usize::try_from(bytes).unwrap_or_default();
+    Ok(queue.item_size.of_stored(key, bytes))
 }

@@ -46,6 +46,7 @@ pub(super) fn reap(
     queue: QueueIndex,
     limit: usize,
     latest: Option<LatestTime>,
+    until: Option<i64>,
     left_out: &LeftOut,
 ) -> Result<Reaped, StoreError> {
     let queue = context.queue(queue)?;
@@ -54,6 +55,7 @@ pub(super) fn reap(
         context,
         queue,
         now,
+        until: until.map_or(now, |until| until.min(now)),
         is_stepped: latest.is_some_and(|latest| now > latest.now()),
     };
     let mut left_out = left_out.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,6 +124,8 @@ struct ReaperRun<'a> {
     context: &'a WriteContext,
     queue: &'a QueueStatements,
     now: i64,
+    /// Rows that are due later stay.
+    until: i64,
     /// The clock was stepped forward.
     is_stepped: bool,
 }
@@ -132,7 +136,7 @@ impl ReaperRun<'_> {
         let queue = self.queue;
         let mut statement = (self.context.connection).prepare_cached(&queue.sql.find_due)?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        bind(&mut statement, 4, &[&limit, &self.now])?;
+        bind(&mut statement, 4, &[&limit, &self.until])?;
         let state_column = queue.key_len + HELD_COLUMNS;
         let mut rows = statement.raw_query();
         let mut found = Vec::new();
@@ -174,6 +178,7 @@ impl ReaperRun<'_> {
             queue,
             now,
             is_stepped,
+            ..
         } = *self;
         let run = Run::find(context, queue, &lease.lease.key)?;
         if run.as_ref().is_some_and(|run| !run.is_first()) {

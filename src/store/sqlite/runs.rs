@@ -47,6 +47,11 @@ impl Run {
         self.item == 0
     }
 
+    /// Returns the number of earlier items of the run that are leased.
+    pub(super) const fn place(&self) -> usize {
+        self.item
+    }
+
     /// Returns whether the lease of the item is this one and has not expired.
     pub(super) fn holds(&self, lease: &LeaseRef, now: i64) -> bool {
         let held = self.leases[self.item].row(State::Leased);

@@ -12,6 +12,7 @@ pub(super) struct SuspectStatements {
     pub(super) find_waiting: String,
     pub(super) holds_lease: String,
     pub(super) note_lease: String,
+    pub(super) remove: String,
     pub(super) remember: String,
     pub(super) forget: String,
     /// Picks ready items that are not suspects.
@@ -58,6 +59,7 @@ impl SuspectStatements {
             find_waiting: text("find_waiting"),
             holds_lease: text("holds_lease"),
             note_lease: text("note_lease"),
+            remove: text("remove"),
             remember: text("remember"),
             forget: text("forget"),
             pick_others: PickStatements::new(sql.claim, "pick_ready", item_columns, &except),

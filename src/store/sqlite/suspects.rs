@@ -5,9 +5,10 @@ use lease_broker_model::millis::millis_rounded_up;
 use rusqlite::{Connection, ToSql};
 
 use super::queue_statements::QueueStatements;
+use super::ready_item::read_size;
 use super::statement::{bind, bind_key};
 use super::walk::Walk;
-use crate::{ClaimCall, Holding, Share, StoreError, share_of};
+use crate::{ClaimCall, Holding, Limited, Share, StoreError, TooLargeItem, share_of};
 
 /// The suspect that waits longest.
 pub(super) struct WaitingSuspect {
@@ -26,17 +27,40 @@ pub(super) fn has_any(
     finds(connection, &queue.sql.suspects.has_any, &[&queue.spec.name])
 }
 
-/// Returns the share of a claim, and the suspect that waits longest.
-pub(super) fn find_share(
+/// The decision about a claim while there are suspects.
+pub(super) struct Choice {
+    pub(super) share: Share,
+    /// The suspect that waits longest, among those that the claim could lease.
+    pub(super) suspect: Option<WaitingSuspect>,
+    /// The reason for a call that gets nothing, if suspects are the reason.
+    pub(super) kept: Option<Limited>,
+    /// The suspects that are too large for the call. They wait for another one.
+    pub(super) too_large: Vec<TooLargeItem>,
+}
+
+impl Choice {
+    pub(super) fn of(share: Share) -> Self {
+        Self {
+            share,
+            suspect: None,
+            kept: None,
+            too_large: Vec::new(),
+        }
+    }
+}
+
+/// Decides which items a call may lease.
+pub(super) fn choose_share(
     connection: &Connection,
     queue: &QueueStatements,
     call: &ClaimCall,
     walk: Option<&Walk<'_>>,
     now: i64,
-) -> Result<(Share, Option<WaitingSuspect>), StoreError> {
+) -> Result<Choice, StoreError> {
     let sql = &queue.sql.suspects;
     let values: &[&dyn ToSql] = &[&queue.spec.name, &now, &call.worker];
-    let waiting = find_waiting(connection, queue, (call, walk))?;
+    let mut too_large = Vec::new();
+    let waiting = find_waiting(connection, queue, (call, walk), &mut too_large)?;
     let holding = if finds(connection, &sql.find_held, values)? {
         Holding::Suspect
     } else if waiting.is_some() && finds(connection, &sql.holds_lease, values)? {
@@ -47,11 +71,17 @@ pub(super) fn find_share(
     };
     let patience = millis_rounded_up(queue.spec.lease.default);
     let is_overdue = |waiting: &WaitingSuspect| now.saturating_sub(waiting.ready_time) >= patience;
-    let share = share_of(holding, waiting.as_ref().map(is_overdue));
-    Ok(match (share, walk) {
-        // Suspects whose groups hold them back may wait. They must not be leased together with others.
-        (Share::All, Some(_)) => (Share::Others, waiting),
-        _ => (share, waiting),
+    let share = match share_of(holding, waiting.as_ref().map(is_overdue)) {
+        // Suspects that this call cannot lease may wait. They must not be leased together with others.
+        Share::All if walk.is_some() || !too_large.is_empty() => Share::Others,
+        share => share,
+    };
+    let is_kept = share == Share::Nothing || waiting.is_some();
+    Ok(Choice {
+        share,
+        suspect: waiting,
+        kept: is_kept.then_some(Limited::Suspects),
+        too_large,
     })
 }
 
@@ -65,6 +95,17 @@ pub(super) fn note_lease(
     let null = rusqlite::types::Null;
     let values: &[&dyn ToSql] = &[&null, &null, &worker, &suspect.entry, &fence];
     change(connection, &queue.sql.suspects.note_lease, None, values)
+}
+
+/// Removes the entry of an item that no call can lease.
+pub(super) fn remove(
+    connection: &Connection,
+    queue: &QueueStatements,
+    suspect: &WaitingSuspect,
+) -> Result<(), StoreError> {
+    let null = rusqlite::types::Null;
+    let values: &[&dyn ToSql] = &[&null, &null, &null, &suspect.entry];
+    change(connection, &queue.sql.suspects.remove, None, values)
 }
 
 /// Adds an item whose lease has expired at the time `now` to the list.
@@ -89,24 +130,32 @@ pub(super) fn forget(connection: &Connection, queue: &QueueStatements) -> Result
     )
 }
 
-/// Returns the suspect that waits longest, among those that their groups do not hold back.
+/// Returns the suspect that waits longest, among those that their groups do not hold back and that are not too large for the call.
 fn find_waiting(
     connection: &Connection,
     queue: &QueueStatements,
     (call, walk): (&ClaimCall, Option<&Walk<'_>>),
+    too_large: &mut Vec<TooLargeItem>,
 ) -> Result<Option<WaitingSuspect>, StoreError> {
     let mut statement = connection.prepare_cached(&queue.sql.suspects.find_waiting)?;
     bind(&mut statement, 4, &[&queue.spec.name])?;
     let mut rows = statement.raw_query();
     while let Some(row) = rows.next()? {
         let key = queue.read_key(row)?;
-        if walk.map_or(Ok(true), |walk| walk.can_lease(call, &key))? {
-            return Ok(Some(WaitingSuspect {
-                key,
-                entry: row.get(queue.key_len)?,
-                ready_time: row.get(queue.key_len + 1)?,
-            }));
+        if !walk.map_or(Ok(true), |walk| walk.can_lease(call, &key))? {
+            continue;
         }
+        let size_bytes = read_size(connection, queue, &key)?;
+        // A claim makes an item dead that is larger than any may be.
+        if size_bytes > call.max_bytes && size_bytes <= queue.spec.max_item_bytes {
+            too_large.push(TooLargeItem { key, size_bytes });
+            continue;
+        }
+        return Ok(Some(WaitingSuspect {
+            key,
+            entry: row.get(queue.key_len)?,
+            ready_time: row.get(queue.key_len + 1)?,
+        }));
     }
     Ok(None)
 }

@@ -124,36 +124,38 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Counts the items that a call has leased, and moves the position of the walk behind their groups. `found`: the items that the
-    /// walk found for the call. Returns whether the walk was cut, so that more items may be ready.
+    /// Counts the items that a call has leased, those of `claimed` from `first` on, and moves the position of the walk behind their groups.
+    /// `found`: the items that the walk found for the call. Returns whether the walk was cut, so that more items may be ready.
     pub(super) fn end_call(
         &mut self,
         found: Option<Found>,
         call: &ClaimCall,
         claimed: &mut Claimed,
+        first: usize,
     ) -> Result<bool, StoreError> {
-        let count = claimed.items.len();
+        let items = &claimed.items[first..];
+        let count = items.len();
         self.allowance.take(count);
         self.given += count;
         let Some(walk) = &mut self.walk else {
             return Ok(false);
         };
-        walk.count(claimed.items.iter().map(|item| &item.lease.key))?;
+        walk.count(items.iter().map(|item| &item.lease.key))?;
         let Some(found) = found else {
             return Ok(false);
         };
         let is_cut = !found.is_round_over && count < call.max_items;
-        if count == 0 && found.has_busy_group {
+        if count < call.max_items && found.has_busy_group {
             claimed.limited = Some(Limited::GroupsBusy { wait: found.wait });
         }
-        claimed.turn = TurnCost {
+        claimed.turn.add(TurnCost {
             visited: std::mem::take(&mut walk.visits),
             is_cut,
             wait: None,
-        };
+        });
         let all_looked_at = !claimed.has_more && count < call.max_items;
         let is_complete = count == found.items.len() || all_looked_at;
-        let last = claimed.items.last().map(|item| &item.lease.key);
+        let last = items.last().map(|item| &item.lease.key);
         walk.finish(found, last, is_complete);
         claimed.has_more |= is_cut;
         Ok(is_cut)

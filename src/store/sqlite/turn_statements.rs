@@ -21,15 +21,13 @@ pub(super) struct TurnStatements {
 
 /// The statements of a walk over groups.
 pub(super) struct GroupStatements {
-    pub(super) visit_first: String,
-    pub(super) visit_after: String,
-    pub(super) visit_until: String,
-    pub(super) visit_between: String,
-    pub(super) visit_one: String,
+    /// Find all ready items.
+    pub(super) all: WalkStatements,
+    /// Find those that are not suspects. In a strict group the visits and `pick_of_group` also find suspects, because these hold back the
+    /// items behind them.
+    pub(super) others: WalkStatements,
     /// `None`: the groups keep no order.
     pub(super) is_first: Option<String>,
-    pub(super) pick_of_group: String,
-    pub(super) pick_without_group: String,
     pub(super) find_group: String,
     pub(super) is_of_group: String,
     pub(super) is_paused: String,
@@ -39,10 +37,19 @@ pub(super) struct GroupStatements {
     pub(super) forget_rates: String,
     pub(super) end_pauses: String,
     pub(super) count_paused: String,
+}
+
+/// The statements that find items and read them.
+pub(super) struct WalkStatements {
+    pub(super) visit_first: String,
+    pub(super) visit_after: String,
+    pub(super) visit_until: String,
+    pub(super) visit_between: String,
+    pub(super) visit_one: String,
+    pub(super) pick_of_group: String,
+    pub(super) pick_without_group: String,
     /// Reads an item that was found.
     pub(super) read_head: PickStatements,
-    /// Reads it unless it is a suspect.
-    pub(super) read_other_head: PickStatements,
 }
 
 impl TurnStatements {
@@ -89,20 +96,27 @@ impl GroupStatements {
         } else {
             "parallel_block"
         };
-        let visit = |bounds| {
-            let parts = [("block", text(block)), ("bounds", text(bounds))];
-            render(sql.groups, "visit", &with(placeholders, parts))
-        };
-        let heads = |placeholders: &Placeholders| {
-            PickStatements::new(sql.groups, "read_head", item_columns, placeholders)
-        };
         let except = render(sql.suspects, "except_suspects", placeholders);
+        let except = with(placeholders, [("except_suspects", except)]);
+        let walk = |placeholders: &Placeholders, of_groups: &Placeholders| {
+            let visit = |bounds| {
+                let parts = [("block", text(block)), ("bounds", text(bounds))];
+                render(sql.groups, "visit", &with(of_groups, parts))
+            };
+            WalkStatements {
+                visit_first: visit("visit_first"),
+                visit_after: visit("visit_after"),
+                visit_until: visit("visit_until"),
+                visit_between: visit("visit_between"),
+                visit_one: visit("visit_one"),
+                pick_of_group: render(sql.groups, "pick_of_group", of_groups),
+                pick_without_group: render(sql.groups, "pick_without_group", placeholders),
+                read_head: PickStatements::new(sql.groups, "read_head", item_columns, placeholders),
+            }
+        };
         Self {
-            visit_first: visit("visit_first"),
-            visit_after: visit("visit_after"),
-            visit_until: visit("visit_until"),
-            visit_between: visit("visit_between"),
-            visit_one: visit("visit_one"),
+            all: walk(placeholders, placeholders),
+            others: walk(&except, if is_strict { placeholders } else { &except }),
             is_first: is_strict.then(|| {
                 let behind = placeholders["behind_states"].split(", ").map(|state| {
                     let state = [("behind_state", state.to_owned())];
@@ -112,8 +126,6 @@ impl GroupStatements {
                 let behind = [("first_behind", behind.collect())];
                 render(sql.groups, "is_first", &with(placeholders, behind))
             }),
-            pick_of_group: text("pick_of_group"),
-            pick_without_group: text("pick_without_group"),
             find_group: text("find_group"),
             is_of_group: text("is_of_group"),
             is_paused: text("is_paused"),
@@ -123,8 +135,6 @@ impl GroupStatements {
             forget_rates: text("forget_rates"),
             end_pauses: text("end_pauses"),
             count_paused: text("count_paused"),
-            read_head: heads(placeholders),
-            read_other_head: heads(&with(placeholders, [("except_suspects", except)])),
         }
     }
 }

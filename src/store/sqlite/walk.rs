@@ -16,9 +16,9 @@ use super::group_pause::group_value;
 use super::group_rates::GroupRates;
 use super::queue_statements::QueueStatements;
 use super::statement::{bind, bind_key};
-use super::turn_statements::GroupStatements;
+use super::turn_statements::{GroupStatements, WalkStatements};
 use crate::turn::distribute;
-use crate::{ClaimCall, StoreError};
+use crate::{ClaimCall, Share, StoreError};
 
 /// The state of a walk. It is stored in the row of the queue between two claims.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +49,10 @@ pub(super) struct Walk<'a> {
     queue: &'a QueueStatements,
     sql: &'a GroupStatements,
     limits: GroupLimits<'a>,
+    /// The items that the present call may lease.
+    share: Share,
+    /// The items that the database did not let the present call lease. Their groups give it nothing.
+    refused: Vec<Key>,
     /// The maximum number of items of a run of the present call.
     max_run: usize,
     /// The number of items of groups with a rate that were given out.
@@ -177,6 +181,8 @@ impl<'a> Walk<'a> {
             queue,
             sql,
             limits,
+            share: Share::All,
+            refused: Vec::new(),
             max_run: 1,
             given: 0,
             position,
@@ -185,8 +191,16 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Finds up to `wanted` items for a call. The position of the walk stays as it is until [`Self::finish`].
-    pub(super) fn find(&mut self, call: &ClaimCall, wanted: usize) -> Result<Found, StoreError> {
+    /// Finds up to `wanted` items for a call, and none of the groups of the items that it was refused. The position of the walk stays as
+    /// it is until [`Self::finish`].
+    pub(super) fn find(
+        &mut self,
+        call: &ClaimCall,
+        wanted: usize,
+        share: Share,
+        refused: Vec<Key>,
+    ) -> Result<Found, StoreError> {
+        (self.share, self.refused) = (share, refused);
         self.max_run = call.max_run.min(self.queue.spec.max_run()).max(1);
         if call.groups.is_empty() {
             self.find_in_turn(wanted)
@@ -205,7 +219,7 @@ impl<'a> Walk<'a> {
             }
             self.visits += 1;
             let group = group_value(group);
-            let Some(visit) = self.visit(&self.sql.visit_one, &group, &Value::Null)? else {
+            let Some(visit) = self.visit(&self.picks().visit_one, &group, &Value::Null)? else {
                 continue;
             };
             // Two values can name the same group.
@@ -216,6 +230,7 @@ impl<'a> Walk<'a> {
                 Room {
                     within_limit: 0, ..
                 } => has_busy_group = true,
+                _ if self.is_kept(&visit.head)? => {}
                 room => {
                     let candidate = self.candidate(visit, room, wanted - found)?;
                     found += candidate.len();
@@ -249,10 +264,10 @@ impl<'a> Walk<'a> {
         while found < wanted && self.visits_left > 0 {
             (self.visits, self.visits_left) = (self.visits + 1, self.visits_left - 1);
             let statement = match (wrapped, &position) {
-                (false, Value::Null) => &self.sql.visit_first,
-                (false, _) => &self.sql.visit_after,
-                (true, Value::Null) => &self.sql.visit_until,
-                (true, _) => &self.sql.visit_between,
+                (false, Value::Null) => &self.picks().visit_first,
+                (false, _) => &self.picks().visit_after,
+                (true, Value::Null) => &self.picks().visit_until,
+                (true, _) => &self.picks().visit_between,
             };
             if let Some(visit) = self.visit(statement, &position, &start)? {
                 position = visit.group.clone();
@@ -261,7 +276,7 @@ impl<'a> Walk<'a> {
                 }
                 let room = self.room(&visit)?;
                 has_busy_group |= room.within_limit == 0;
-                if room.with_burst > 0 {
+                if room.with_burst > 0 && !self.is_kept(&visit.head)? {
                     let candidate = self.candidate(visit, room, wanted - found)?;
                     if room.within_limit > 0 {
                         found += candidate.len();
@@ -399,7 +414,7 @@ impl<'a> Walk<'a> {
         if group == Value::Null {
             return Ok(true);
         }
-        let Some(visit) = self.visit(&self.sql.visit_one, &group, &Value::Null)? else {
+        let Some(visit) = self.visit(&self.sql.all.visit_one, &group, &Value::Null)? else {
             return Ok(false);
         };
         let is_next = visit.head == *key || self.sql.is_first.is_none();
@@ -484,21 +499,50 @@ impl<'a> Walk<'a> {
         rows.next()?.map(read).transpose()
     }
 
-    /// Returns the keys of the first ready items of a group, up to `count`. NULL: those without a group.
+    /// Returns the statements that find the items of the present call.
+    fn picks(&self) -> &'a WalkStatements {
+        match self.share {
+            Share::All => &self.sql.all,
+            Share::Suspect | Share::Others | Share::Nothing => &self.sql.others,
+        }
+    }
+
+    /// Returns whether the first item of a group is kept from the present call, with those behind it: it is a suspect, or was refused.
+    fn is_kept(&self, head: &Key) -> Result<bool, StoreError> {
+        if self.refused.contains(head) {
+            return Ok(true);
+        }
+        if self.share == Share::All || self.sql.is_first.is_none() {
+            return Ok(false);
+        }
+        let read_head = &self.picks().read_head.keys;
+        let mut read = self.connection.prepare_cached(read_head)?;
+        bind_key(&mut read, head)?;
+        let is_found = read.raw_query().next()?.is_some();
+        Ok(!is_found)
+    }
+
+    /// Returns the keys of the first ready items of a group that were not refused, up to `count`. NULL: those without a group.
     fn pick(&self, group: &Value, count: usize) -> Result<Vec<Key>, StoreError> {
         let sql = match group {
-            Value::Null => &self.sql.pick_without_group,
-            _ => &self.sql.pick_of_group,
+            Value::Null => &self.picks().pick_without_group,
+            _ => &self.picks().pick_of_group,
         };
         let mut statement = self.connection.prepare_cached(sql)?;
         let null = rusqlite::types::Null;
-        let count = i64::try_from(count).unwrap_or(i64::MAX);
-        let values: &[&dyn ToSql] = &[&null, &Stored::new(group), &null, &count];
+        let limit = count.saturating_add(self.refused.len());
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let values: &[&dyn ToSql] = &[&null, &Stored::new(group), &null, &limit];
         bind(&mut statement, 1, values)?;
         let mut rows = statement.raw_query();
         let mut keys = Vec::new();
-        while let Some(row) = rows.next()? {
-            keys.push(self.queue.read_key(row)?);
+        while keys.len() < count
+            && let Some(row) = rows.next()?
+        {
+            let key = self.queue.read_key(row)?;
+            if !self.refused.contains(&key) {
+                keys.push(key);
+            }
         }
         Ok(keys)
     }

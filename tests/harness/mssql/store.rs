@@ -144,7 +144,7 @@ impl Leases for Shared<MssqlStore> {
         &self,
         queue: QueueIndex,
         limit: usize,
-    ) -> Result<Vec<LeaseRef>, StoreError> {
+    ) -> Result<(Vec<LeaseRef>, i64), StoreError> {
         shared(self.0.find_expired_untraced(queue, limit)).await
     }
 
@@ -170,8 +170,9 @@ impl Leases for Shared<MssqlStore> {
         queue: QueueIndex,
         limit: usize,
         latest: Option<LatestTime>,
+        until: Option<i64>,
     ) -> Result<Reaped, StoreError> {
-        shared(self.0.reap(queue, limit, latest)).await
+        shared(self.0.reap(queue, limit, latest, until)).await
     }
 
     async fn enqueue(
