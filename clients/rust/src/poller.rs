@@ -130,6 +130,10 @@ impl Poller {
         self.state
             .accept(answer.message.leases, reserved, answer.times);
         if is_empty && options.until_empty && !is_ended {
+            if held_back == HeldBack::Paused {
+                let queue = &options.queue;
+                tracing::warn!(queue, "queue is paused: items can be left");
+            }
             self.state.update(super::state::Shared::end_claims);
         } else if is_empty
             && (retry_after.is_some() || options.until_empty || begun.elapsed() < wait / 2)
