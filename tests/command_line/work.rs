@@ -484,6 +484,29 @@ fn output_of_a_command_is_not_changed_in_a_pipe() {
 }
 
 #[test]
+fn key_cannot_forge_a_line_on_standard_error() {
+    let mut workspace = Workspace::with("[queues.work]\n");
+    let table = "CREATE TABLE work (id TEXT PRIMARY KEY, v TEXT);
+        INSERT INTO work VALUES ('a' || char(27) || '[31m' || char(10) || 'lease-broker: forged', 'x')";
+    workspace.database().execute_batch(table).expect("a table");
+    let applied = workspace.store("schema apply");
+    assert_eq!(applied.code, 0, "{applied:?}");
+    workspace.serve();
+    let flags = ["--max-items", "1", "--concurrency", "2"];
+    let printed = run(
+        &workspace,
+        &flags,
+        &["/bin/sh", "-c", "echo no >&2; exit 65"],
+    );
+    let key = r"a\u{1b}[31m\u{a}lease-broker: forged";
+    let own = format!("{key}: no\n");
+    assert!(printed.err.contains(&own), "{printed:?}");
+    let report = format!("lease-broker: failed: item {key}: DeadLetter");
+    assert!(printed.err.contains(&report), "{printed:?}");
+    assert!(!printed.err.contains('\u{1b}'), "{printed:?}");
+}
+
+#[test]
 fn null_column_unsets_its_variable() {
     let workspace = serving(&[]);
     assert_eq!(workspace.call("enqueue work --set number=1").code, 0);

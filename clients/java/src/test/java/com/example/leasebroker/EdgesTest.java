@@ -46,14 +46,14 @@ class EdgesTest {
     AtomicInteger second = new AtomicInteger();
     System.Logger logger = System.getLogger("test");
     Signals ended = new Signals(first::incrementAndGet, logger);
-    try (Signals running = new Signals(second::incrementAndGet, logger)) {
-      raiseSignal();
-      until(() -> first.get() == 1 && second.get() == 1);
-      ended.close();
-      raiseSignal();
-      until(() -> second.get() == 2);
-      assertEquals(1, first.get());
-    }
+    Signals running = new Signals(second::incrementAndGet, logger);
+    raiseSignal();
+    until(() -> first.get() == 1 && second.get() == 1);
+    ended.close();
+    raiseSignal();
+    until(() -> second.get() == 2);
+    assertEquals(1, first.get());
+    running.close();
   }
 
   private static void raiseSignal() throws ReflectiveOperationException {
