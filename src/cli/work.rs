@@ -293,12 +293,11 @@ async fn check_follow_up(connection: Connection, queue: &str) -> Result<(), Comm
 fn report(errors: &Writer, event: &Event) {
     let text = match event.name {
         EventName::Failed | EventName::Unknown | EventName::Disconnected => event.error.clone(),
-        EventName::Lost | EventName::Refused => event.reason.clone(),
         EventName::Cancelled if event.reason.is_empty() => event
             .cause
             .map(|cause| cause.to_string())
             .unwrap_or_default(),
-        EventName::Cancelled => event.reason.clone(),
+        EventName::Lost | EventName::Cancelled | EventName::Refused => event.reason.clone(),
         EventName::Stuck => "the command does not end".to_owned(),
         _ => return,
     };
