@@ -107,7 +107,7 @@ func (p *poller) claim(ctx context.Context, slots int) error {
 	if after := answer.message.GetRetryAfter(); after != nil && len(answer.message.GetLeases()) == 0 {
 		// A limit of the queue gives no item before.
 		sleep(ctx, min(after.AsDuration(), longestPause))
-	} else if stops || len(answer.message.GetLeases()) == 0 && time.Since(begun) < wait/2 {
+	} else if stops || len(answer.message.GetLeases()) == 0 && (time.Since(begun) < wait/2 || options.wait < earlyAnswerPause) {
 		sleep(ctx, earlyAnswerPause/2+time.Duration(rand.Int64N(int64(earlyAnswerPause))))
 	}
 	return nil

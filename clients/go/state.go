@@ -309,8 +309,11 @@ func (s *state) saveCheckpoint(lease *heldLease, checkpoint []byte) error {
 		const text = "the checkpoint has %d bytes; as far as the worker knows, the queue stores at most %d, perhaps fewer"
 		return fmt.Errorf(text, len(checkpoint), s.checkpointLimit)
 	}
-	lease.checkpoint = append([]byte{}, checkpoint...)
-	lease.saved++
+	// A later one could replace the last one of the handler, for its next attempt.
+	if lease.phase == phaseRunning {
+		lease.checkpoint = append([]byte{}, checkpoint...)
+		lease.saved++
+	}
 	return nil
 }
 

@@ -3,8 +3,10 @@
 package leasebroker
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"time"
 	"unicode/utf8"
 
@@ -32,6 +34,8 @@ func delayProto(delay time.Duration) *durationpb.Duration {
 
 // Decimal is an exact decimal number as text, such as "-12.50".
 type Decimal string
+
+var decimalDigits = regexp.MustCompile(`^[-+]?[0-9]+(\.[0-9]+)?$`)
 
 func rowToProto(row Row) (map[string]*pb.ColumnValue, error) {
 	if len(row) == 0 {
@@ -62,13 +66,22 @@ func valueToProto(value any) (*pb.ColumnValue, error) {
 	case []byte:
 		return &pb.ColumnValue{Kind: &pb.ColumnValue_BytesValue{BytesValue: value}}, nil
 	case float64:
+		if math.IsNaN(value) {
+			return nil, errors.New("NaN is not a number")
+		}
 		return &pb.ColumnValue{Kind: &pb.ColumnValue_DoubleValue{DoubleValue: value}}, nil
 	case float32:
-		return &pb.ColumnValue{Kind: &pb.ColumnValue_DoubleValue{DoubleValue: float64(value)}}, nil
+		return valueToProto(float64(value))
 	case time.Time:
+		if year := value.UTC().Year(); year < 1 || year > 9999 {
+			return nil, fmt.Errorf("the moment %v is outside the years 0001 to 9999", value)
+		}
 		return &pb.ColumnValue{Kind: &pb.ColumnValue_TimestampValue{TimestampValue: timestamppb.New(value)}}, nil
 	case Decimal:
-		return &pb.ColumnValue{Kind: &pb.ColumnValue_DecimalValue{DecimalValue: string(value)}}, checkText("the decimal", string(value))
+		if !decimalDigits.MatchString(string(value)) {
+			return nil, fmt.Errorf("the decimal %q must be decimal digits such as -12.50", value)
+		}
+		return &pb.ColumnValue{Kind: &pb.ColumnValue_DecimalValue{DecimalValue: string(value)}}, nil
 	case uint64:
 		if value > math.MaxInt64 {
 			return nil, fmt.Errorf("%d is too large for a signed integer of 64 bits; pass a Decimal", value)

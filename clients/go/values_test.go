@@ -27,7 +27,11 @@ func TestValuesReturnAsTheyWereSent(t *testing.T) {
 }
 
 func TestValueThatNoColumnHoldsIsAnError(t *testing.T) {
-	for _, value := range []any{uint64(math.MaxUint64), struct{}{}, "\xff", Decimal("\xff")} {
+	values := []any{
+		uint64(math.MaxUint64), struct{}{}, "\xff", Decimal("\xff"), Decimal("1."), math.NaN(), float32(math.NaN()),
+		time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC),
+	}
+	for _, value := range values {
 		if _, err := rowToProto(Row{"c": value}); err == nil || !strings.Contains(err.Error(), `column "c"`) {
 			t.Errorf("%#v: %v", value, err)
 		}

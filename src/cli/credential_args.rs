@@ -144,12 +144,17 @@ impl CredentialArgs {
         files.chain(server_name).chain(plaintext).collect()
     }
 
-    /// Returns the credentials of a worker for an address, or for several with commas between them.
+    /// Returns the credentials of a worker for an address, or for several with commas between them. The worker reads the files
+    /// again while it runs.
     pub(super) fn of_worker(&self, addresses: &str) -> Result<Credentials, CommandError> {
         Ok(match self.tls(addresses)? {
             None if self.plaintext => Credentials::plaintext_anywhere(),
             None => Credentials::plaintext(),
-            Some(files) => Credentials::tls(files.0),
+            Some(_) => Credentials::tls_files(lease_broker_client::TlsFiles {
+                ca: self.ca.clone(),
+                identity: self.certificate.clone().zip(self.key.clone()),
+                server_name: self.server_name.clone(),
+            }),
         })
     }
 

@@ -274,6 +274,27 @@ pub fn write_line(text: &str) {
     }
 }
 
+/// Writes a line that another program has printed to standard output. An error is kept as by [`write_line`].
+pub(super) fn pass_line_on(line: &[u8]) {
+    if let Err(error) = pass_on(io::stdout(), line) {
+        let _ = WRITE_ERROR.set(error);
+    }
+}
+
+/// Writes a line that another program has printed to standard error. Ignores errors: the reader may have ended.
+pub(super) fn pass_error_line_on(line: &[u8]) {
+    let _ = pass_on(io::stderr(), line);
+}
+
+/// Writes a line of another program. Characters on which a terminal would act are escaped only for a terminal.
+fn pass_on(mut stream: impl io::Write + io::IsTerminal, line: &[u8]) -> io::Result<()> {
+    if stream.is_terminal() {
+        let line = String::from_utf8_lossy(line);
+        return writeln!(stream, "{}", text::visible_lines(&line));
+    }
+    stream.write_all(&[line, b"\n"].concat())
+}
+
 /// Checks that all output was written. A reader such as `head` may close the pipe early.
 ///
 /// # Errors

@@ -5,7 +5,9 @@ mod input;
 mod lines;
 mod outcome;
 mod settings;
+mod stop_signals;
 mod variables;
+mod writer;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,8 +15,9 @@ use std::time::Duration;
 
 use clap::Args;
 use lease_broker_client::{
-    Context, Done, Event, EventName, HandlerError, Item, Worker, WorkerError,
+    Context, Done, Event, EventName, HandlerError, Item, RunningWorker, Worker, WorkerError,
 };
+use lease_broker_model::text;
 use lease_broker_proto::WakeRequest;
 use lease_broker_proto::lease_service_client::LeaseServiceClient;
 use tonic::Code;
@@ -22,16 +25,20 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
 use self::child::Child;
-use self::lines::write_error_line;
 use self::settings::{Mistake, Settings, Variables};
+use self::stop_signals::StopSignals;
+use self::writer::Writer;
 use super::CommandError;
 use super::client_args;
 use super::connect::Attempts;
 use super::connection::{Connection, ConnectionError};
 use super::credential_args::CredentialArgs;
+use super::output::{pass_error_line_on, pass_line_on};
 use crate::config::{Log, LogFormat};
 use crate::logging;
 
+/// The time for the last lines after a signal.
+const WRITE_AFTER_SIGNAL: Duration = Duration::from_secs(1);
 /// The time limit of each check at the start.
 const CHECK_LIMIT: Duration = Duration::from_secs(10);
 /// Warnings of the worker library. The error that ends the worker and those of items are left out, because `work` prints
@@ -49,7 +56,8 @@ const LOG_LEVEL: &str = "warn,lease_broker_client::stop=off,lease_broker_client:
 #[command(after_help = "\
 Environment of the command:
   LEASE_BROKER_ITEM_QUEUE, LEASE_BROKER_ITEM_KEY, LEASE_BROKER_ITEM_ATTEMPT, LEASE_BROKER_ITEM_MAX_ATTEMPTS,
-  LEASE_BROKER_ITEM_FENCING_TOKEN, LEASE_BROKER_ITEM_WORKER_ID, TRACEPARENT     the item
+  LEASE_BROKER_ITEM_FENCING_TOKEN, LEASE_BROKER_ITEM_WORKER_ID                  the item
+  TRACEPARENT                                                                   the trace of the item, if it has one
   LEASE_BROKER_ADDRESS, and those of the credentials that `work` uses           for a `lease-broker` in the command
   the variables of --env
 All other variables LEASE_BROKER_… are removed.
@@ -60,15 +68,19 @@ Exit code of the command, and the item:
   65             dead: not tried again
   69             released after a pause of 5s. The attempt does not count
   126, 127       released, and `work` ends with 64: the command cannot be run
-  any other      failed, with the last 1,024 characters of standard error
+  any other      failed, with the code and the end of standard error: 1,024 characters together
   a signal       failed, with the number of the signal
+If the host lacks files, processes or memory to start the command, the item is released after 5s, too.
 
 If the lease is lost, the time limit has passed or `work` stops, the process group of the command gets SIGTERM, and
-SIGKILL 4s later. SIGTERM or Ctrl-C stops `work`: it claims nothing more and waits for commands.
+SIGKILL 4s later. SIGTERM, SIGHUP, SIGQUIT or Ctrl-C stops `work`: it claims nothing more and waits for commands.
+
+The output of the command is passed on by lines. If it goes to a terminal, control characters are escaped. An item ends when
+its command has ended and its output was read, for at most 1s. With --follow-up, it ends when standard output is closed.
 
 Exit codes: 0 stopped, or no item is left; 1 the service refused the worker, or a command did not end; 64 the command
 cannot be run, or a column or a queue does not exist; 69 no connection within --connect-timeout. After 64 the items are
-ready again, and no attempt counts.
+ready again, and no attempt counts. 74: standard output cannot be written.
 
 Examples:
   lease-broker work orders -- ./ship.sh
@@ -148,12 +160,17 @@ impl Work {
         let credentials = self.credentials.of_worker(&self.address)?;
         let mut broker = self.credentials.variables();
         broker.push((client_args::ADDRESS, self.address.into()));
+        let start_error = |error| CommandError::io(format!("cannot start the worker: {error}"));
+        let output = Writer::start(pass_line_on).map_err(start_error)?;
+        let errors = Writer::start(pass_error_line_on).map_err(start_error)?;
+        let mut signals = StopSignals::listen().map_err(start_error)?;
+        let reports = errors.clone();
         let mut worker = Worker::new(addresses.authorities(), self.queue.clone())
             .credentials(credentials)
             .groups(self.groups)
             .concurrency(self.concurrency)
             .grace(self.grace)
-            .on_event(report);
+            .on_event(move |event| report(&reports, event));
         if let Some(name) = self.worker {
             worker = worker.worker_id(name);
         }
@@ -182,6 +199,8 @@ impl Work {
             },
             follow_up: self.follow_up,
             prefix_output: self.concurrency > 1,
+            output,
+            errors,
             mistake: Mistake::default(),
         });
         let shared = settings.clone();
@@ -189,15 +208,43 @@ impl Work {
             .start(move |item, context| run_command(shared.clone(), item, context))
             .map_err(|error| command_error(&error))?;
         running.stop_on_signals();
-        let ended = tokio::select! {
-            ended = running.wait() => ended,
-            () = settings.mistake.is_set.notified() => running.stop(self.grace).await,
-        };
+        let ended = wait_for_end(&running, &settings, &mut signals, self.grace).await;
         match settings.mistake.reason.get() {
             Some(reason) => Err(CommandError::usage(reason)),
             None => ended.map_err(|error| command_error(&error)),
         }
     }
+}
+
+/// Waits until the worker has ended, and until the lines of its commands are written.
+async fn wait_for_end(
+    running: &RunningWorker,
+    settings: &Settings,
+    signals: &mut StopSignals,
+    grace: Duration,
+) -> Result<(), WorkerError> {
+    let mut has_signal = false;
+    let ended = tokio::select! {
+        ended = running.wait() => ended,
+        () = settings.mistake.is_set.notified() => running.stop(grace).await,
+        () = signals.next() => {
+            has_signal = true;
+            running.stop(grace).await
+        }
+    };
+    // Until a signal, the reader may pause for as long as it wants.
+    let give_up = async {
+        if !has_signal {
+            signals.next().await;
+        }
+        tokio::time::sleep(WRITE_AFTER_SIGNAL).await;
+    };
+    let written = async { tokio::join!(settings.output.flush(), settings.errors.flush()) };
+    tokio::select! {
+        _ = written => {}
+        () = give_up => {}
+    }
+    ended
 }
 
 /// Runs the command for one item.
@@ -207,7 +254,7 @@ async fn run_command(
     context: Context,
 ) -> Result<Done, HandlerError> {
     let input = input::of_item(&item)?;
-    let child = Child::spawn(&settings, &item)?;
+    let child = Child::spawn(&settings, &item, &context).await?;
     let ended = child.run(input, &settings, &item, &context).await?;
     outcome::of_command(ended, &settings, &context).await
 }
@@ -242,22 +289,26 @@ async fn check_follow_up(connection: Connection, queue: &str) -> Result<(), Comm
     }
 }
 
-/// Writes the events that a person wants to see to standard error.
-fn report(event: &Event) {
+/// Writes the events that a person wants to see to standard error. Must not block: the worker waits for it.
+fn report(errors: &Writer, event: &Event) {
     let text = match event.name {
-        EventName::Failed | EventName::Unknown | EventName::Disconnected => &event.error,
-        EventName::Lost | EventName::Cancelled | EventName::Refused => &event.reason,
-        EventName::Stuck => "the command does not end",
+        EventName::Failed | EventName::Unknown | EventName::Disconnected => event.error.clone(),
+        EventName::Cancelled if event.reason.is_empty() => event
+            .cause
+            .map(|cause| cause.to_string())
+            .unwrap_or_default(),
+        EventName::Lost | EventName::Cancelled | EventName::Refused => event.reason.clone(),
+        EventName::Stuck => "the command does not end".to_owned(),
         _ => return,
     };
-    let name = event.name.as_str();
-    match &event.item {
-        Some(item) => write_error_line(&format!(
-            "lease-broker: {name}: item {}: {text}",
-            item.key()
-        )),
-        None => write_error_line(&format!("lease-broker: {name}: {text}")),
-    }
+    let (name, text) = (event.name.as_str(), text::visible(&text));
+    errors.report(match &event.item {
+        Some(item) => {
+            let key = text::visible(item.key());
+            format!("lease-broker: {name}: item {key}: {text}")
+        }
+        None => format!("lease-broker: {name}: {text}"),
+    });
 }
 
 fn command_error(error: &WorkerError) -> CommandError {
@@ -279,9 +330,10 @@ fn parse_env(text: &str) -> Result<(String, String), String> {
     if column.is_empty() || name.is_empty() || name.contains('=') {
         return Err("must be COLUMN=NAME".to_owned());
     }
-    if name.starts_with(variables::RESERVED) {
+    if name.starts_with(variables::RESERVED) || name == variables::TRACE_PARENT {
         return Err(format!(
-            "{name} cannot be set: `work` itself sets the variables {}…",
+            "{name} cannot be set: `work` itself sets {} and the variables {}…",
+            variables::TRACE_PARENT,
             variables::RESERVED
         ));
     }

@@ -14,7 +14,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 use crate::client::scripted::{Answers, Message, Scripted, claimed, lease, refusal, settled};
-use crate::support::timeout::with_timeout;
+use crate::support::timeout::{wait_until, with_timeout};
 
 /// Starts a worker on a broker with these answers.
 async fn start<F, R>(
@@ -48,6 +48,26 @@ async fn wait_for(events: &mut UnboundedReceiver<Event>, name: EventName) -> Eve
 
 async fn complete(_: Item, _: Context) -> Result<Done, HandlerError> {
     Ok(Done::new())
+}
+
+#[tokio::test]
+async fn claims_that_do_not_wait_have_a_pause() {
+    let broker = Scripted::with_answers(Answers {
+        claims: vec![proto::ClaimBatchResponse::default(); 4].into(),
+        ..Answers::default()
+    });
+    let address = broker.serve(None).await.to_string();
+    let worker = Worker::new(address, "work").wait(Duration::ZERO);
+    let worker = worker.start(complete).expect("it starts");
+    let claims = || {
+        let calls = broker.calls().into_iter();
+        let claims = calls.filter(|call| matches!(call.message, Message::Claim(_)));
+        claims.map(|call| call.at).collect::<Vec<_>>()
+    };
+    wait_until("5 claims have arrived", async || claims().len() == 5).await;
+    // Each pause has at least 50 ms.
+    assert!(claims()[4] - claims()[0] >= Duration::from_millis(200));
+    worker.stop(Duration::ZERO).await.expect("it stops");
 }
 
 #[tokio::test]

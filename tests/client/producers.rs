@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease_broker_client::{Context, Done, EventName, Item, NewItem};
+use lease_broker_client::{Applied, Context, Done, EventName, Item, NewItem, Value};
 
 use crate::client::fixture::Fixture;
 
@@ -28,6 +28,30 @@ async fn refused_item_names_its_column() {
     assert_eq!(error.error.reason, "INVALID_FIELD");
     assert!(error.error.fields[0].contains("nothing"), "{error:?}");
     assert!(error.keys.is_empty());
+}
+
+#[tokio::test]
+async fn value_that_no_broker_takes_adds_no_item() {
+    let fixture = Fixture::start().await;
+    let past = Value::Timestamp {
+        seconds: -63_000_000_000,
+        nanos: 0,
+    };
+    for (value, problem) in [
+        (Value::Decimal("abc".to_owned()), "decimal digits"),
+        (Value::Double(f64::NAN), "is not a number"),
+        (past, "outside the years"),
+    ] {
+        let mut items = vec![NewItem::new().column("payload", "x"); 1_100];
+        items.push(NewItem::new().column("payload", value));
+        let error = fixture.client.enqueue("work", items).await;
+        let error = error.expect_err("refused");
+        assert!(error.keys.is_empty(), "{error:?}");
+        assert_eq!(error.error.fields, [r#"items[1100].columns["payload"]"#]);
+        assert!(error.error.message.contains(problem), "{error:?}");
+        assert_eq!(error.error.applied, Applied::No);
+    }
+    assert_eq!(fixture.rows(), []);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::certificates::Authority;
 use crate::support::database::query_value;
-use crate::support::process::{CommandOutput, PROGRAM, run};
+use crate::support::process::{BrokerProcess, CommandOutput, PROGRAM, program, run};
 use crate::support::timeout::wait_until_blocking;
 
 /// The section of a service with TLS and two tokens.
@@ -260,6 +260,40 @@ fn worker_and_bench_use_tls_and_tokens() {
         .output()
         .expect("build the program first: cargo build");
     assert!(measured.status.success(), "{measured:?}");
+}
+
+#[test]
+fn work_connects_with_certificates_that_were_replaced() {
+    let mut workspace = serving();
+    let process = workspace.process.as_ref().expect("a service");
+    let listen = process.address.to_string();
+    let mut worker = program()
+        .args(["work", "outbox", "--address", &format!("https://{listen}")])
+        .args(["--ca", "ca.crt", "--server-name", "broker.example"])
+        .args(["--token-file", "all.token", "--", "/bin/true"])
+        .current_dir(workspace.folder.path())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    let complete_one = |workspace: &Workspace, items: i64| {
+        let added = call(workspace, "all", "enqueue outbox --set payload=x");
+        assert_eq!(added.code, 0, "{added:?}");
+        let completed = "SELECT count(*) FROM outbox WHERE lease_state = 3";
+        wait_until_blocking("the item is completed", || {
+            query_value::<i64>(&workspace.database(), completed) == items
+        });
+    };
+    complete_one(&workspace, 1);
+    let authority = Authority::new();
+    workspace.write("ca.crt", &authority.pem());
+    let own = authority.sign(&["broker.example"]);
+    own.write(workspace.folder.path(), "tls");
+    workspace.process.as_mut().expect("a service").kill();
+    let paths = [workspace.path("q.db"), workspace.path("queues.toml")];
+    workspace.process = Some(BrokerProcess::listening(&listen, &paths[0], &paths[1]));
+    complete_one(&workspace, 2);
+    worker.kill().expect("it runs");
+    worker.wait().expect("it ends");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Tests of `work`, which runs a command for each item.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::io::{BufRead, BufReader, Read as _};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::command_line::workspace::Workspace;
@@ -121,21 +121,19 @@ fn command_reads_the_item_that_claim_prints() {
 #[test]
 fn environment_of_the_command_describes_the_item() {
     let workspace = serving(&["secret"]);
-    let printed = run(
-        &workspace,
-        &["--until-empty", "--worker", "me"],
-        &["/usr/bin/env"],
-    );
-    assert_eq!(printed.code, 0, "{printed:?}");
-    let mut lines: Vec<_> = printed.out.lines().collect();
+    let flags = ["--until-empty", "--worker", "me"];
+    let printed = work(&workspace, &flags, &["/usr/bin/env"])
+        // The broker exports no traces, and the producer has none.
+        .env("TRACEPARENT", "of another item")
+        .output()
+        .expect("the program runs");
+    assert!(printed.status.success(), "{printed:?}");
+    let printed = String::from_utf8(printed.stdout).expect("UTF-8");
+    let mut lines: Vec<_> = printed.lines().collect();
     lines.sort_unstable();
-    let is_trace = |line: &&str| line.starts_with("TRACEPARENT=");
-    let (trace, own): (Vec<&str>, Vec<&str>) = lines.into_iter().partition(is_trace);
-    // The broker exports no traces, and the producer has none.
-    assert_eq!(trace, ["TRACEPARENT="]);
     let url = workspace.process.as_ref().expect("a service").url();
     assert_eq!(
-        own,
+        lines,
         [
             &*format!("LEASE_BROKER_ADDRESS={url}"),
             "LEASE_BROKER_ITEM_ATTEMPT=1",
@@ -171,6 +169,31 @@ fn printed_lines_become_follow_ups() {
             .contains("follow-up 2: an item must be a JSON object"),
         "{ends:?}"
     );
+}
+
+#[test]
+fn follow_up_of_a_child_that_outlives_its_command_is_added() {
+    let workspace = serving(&["x"]);
+    // The output of other commands is read for 1 s after their end.
+    let script = "(sleep 2; echo '{\"payload\": \"late\"}') & echo '{\"payload\": \"early\"}'";
+    let flags = ["--until-empty", "--follow-up", "outbox"];
+    let printed = run(&workspace, &flags, &["/bin/sh", "-c", script]);
+    assert_eq!(printed.code, 0, "{printed:?}");
+    let added = "SELECT group_concat(payload, ' ') FROM (SELECT payload FROM outbox ORDER BY id)";
+    let added: String = query_value(&workspace.database(), added);
+    assert_eq!(added, "early late");
+}
+
+#[test]
+fn follow_up_that_is_not_utf8_fails_its_item() {
+    let workspace = serving(&["x"]);
+    let script = r#"printf '{"payload":"caf\351"}\n'"#;
+    let flags = ["--until-empty", "--follow-up", "outbox"];
+    let printed = run(&workspace, &flags, &["/bin/sh", "-c", script]);
+    assert_eq!(printed.code, 0, "{printed:?}");
+    let (state, _, error) = rows(&workspace).remove(0);
+    assert_eq!(state, DELAYED);
+    assert!(error.contains("follow-up 1: invalid"), "{error}");
 }
 
 #[test]
@@ -257,7 +280,12 @@ fn mistyped_follow_up_queue_ends_with_64() {
 #[test]
 fn variable_that_cannot_be_set_is_refused_at_the_start() {
     let workspace = serving(&["x"]);
-    for env in ["payload=A=B", "payload=LEASE_BROKER_KEY", "payload"] {
+    for env in [
+        "payload=A=B",
+        "payload=LEASE_BROKER_KEY",
+        "payload=TRACEPARENT",
+        "payload",
+    ] {
         let printed = run(&workspace, &["--env", env], &["/bin/true"]);
         assert_eq!(printed.code, 64, "{printed:?}");
         assert!(printed.err.contains("--env"), "{printed:?}");
@@ -374,10 +402,192 @@ fn time_limit_ends_the_process_group() {
     let printed = run(&workspace, &flags, &["/bin/sh", "-c", "sleep 600; true"]);
     assert_eq!(printed.code, 0, "{printed:?}");
     assert!(begun.elapsed() < Duration::from_secs(300));
+    let cause = "cancelled: item 1: the time limit has passed\n";
+    assert!(printed.err.contains(cause), "{printed:?}");
     assert_eq!(
         rows(&workspace),
         [(DELAYED, 1, "time limit of 0.3 s".to_owned())]
     );
+}
+
+/// Waits until the process has ended whose number is in this file. A process that nobody has waited for has ended, too.
+fn wait_for_end(workspace: &Workspace, file: &str) {
+    let id = std::fs::read_to_string(workspace.path(file)).expect("a number");
+    wait_until_blocking("the process has ended", || {
+        let found = Command::new("ps")
+            .args(["-o", "stat=", "-p", id.trim()])
+            .output();
+        let state = found.expect("ps runs").stdout;
+        state.is_empty() || state.starts_with(b"Z")
+    });
+}
+
+/// Waits until `work` has ended by itself. Returns its exit code.
+fn end_of(child: &mut Child) -> Option<i32> {
+    let mut status = None;
+    wait_until_blocking("work has ended", || {
+        status = child.try_wait().expect("its state is known");
+        status.is_some()
+    });
+    status.and_then(|status| status.code())
+}
+
+#[test]
+fn child_that_ignores_sigterm_is_killed_with_its_command() {
+    let workspace = serving(&["x"]);
+    let script = "(trap '' TERM; exec sleep 600) & echo $! > child; wait";
+    let flags = ["--until-empty", "--time-limit", "300ms"];
+    let printed = run(&workspace, &flags, &["/bin/sh", "-c", script]);
+    assert_eq!(printed.code, 0, "{printed:?}");
+    wait_for_end(&workspace, "child");
+}
+
+#[test]
+fn output_that_is_not_read_stops_neither_limit_nor_signal() {
+    for script in ["echo $$ > yes; exec yes", "echo $$ > yes; exec yes >&2"] {
+        let workspace = serving(&["x"]);
+        let flags = ["--time-limit", "300ms", "--grace", "100ms"];
+        let mut child = work(&workspace, &flags, &["/bin/sh", "-c", script])
+            .spawn()
+            .expect("it starts");
+        wait_until_blocking("the item has failed", || rows(&workspace)[0].0 == DELAYED);
+        wait_for_end(&workspace, "yes");
+        crate::support::signal::send(&child, "TERM");
+        assert_eq!(end_of(&mut child), Some(0), "{script}");
+    }
+}
+
+#[test]
+fn output_waits_for_its_reader_after_the_last_item() {
+    let workspace = serving(&["x"]);
+    // More than a pipe and the lines that wait hold.
+    let command = ["/bin/sh", "-c", "seq 100000"];
+    let mut child = work(&workspace, &["--until-empty"], &command)
+        .spawn()
+        .expect("it starts");
+    let mut output = child.stdout.take().expect("a pipe");
+    let mut first = [0; 2];
+    output.read_exact(&mut first).expect("a line");
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).expect("text");
+    assert!(rest.ends_with("\n100000\n"));
+    assert_eq!(end_of(&mut child), Some(0));
+}
+
+#[test]
+fn output_of_a_command_is_not_changed_in_a_pipe() {
+    let workspace = serving(&["x"]);
+    let script = r"printf 'a\033[31mb\r\n'; printf 'c\033[31m\n' >&2";
+    let printed = run(&workspace, &["--until-empty"], &["/bin/sh", "-c", script]);
+    assert_eq!(printed.out, "a\u{1b}[31mb\r\n");
+    assert_eq!(printed.err, "c\u{1b}[31m\n");
+}
+
+#[test]
+fn key_cannot_forge_a_line_on_standard_error() {
+    let mut workspace = Workspace::with("[queues.work]\n");
+    let table = "CREATE TABLE work (id TEXT PRIMARY KEY, v TEXT);
+        INSERT INTO work VALUES ('a' || char(27) || '[31m' || char(10) || 'lease-broker: forged', 'x')";
+    workspace.database().execute_batch(table).expect("a table");
+    let applied = workspace.store("schema apply");
+    assert_eq!(applied.code, 0, "{applied:?}");
+    workspace.serve();
+    let flags = ["--max-items", "1", "--concurrency", "2"];
+    let printed = run(
+        &workspace,
+        &flags,
+        &["/bin/sh", "-c", "echo no >&2; exit 65"],
+    );
+    let key = r"a\u{1b}[31m\u{a}lease-broker: forged";
+    let own = format!("{key}: no\n");
+    assert!(printed.err.contains(&own), "{printed:?}");
+    let report = format!("lease-broker: failed: item {key}: DeadLetter");
+    assert!(printed.err.contains(&report), "{printed:?}");
+    assert!(!printed.err.contains('\u{1b}'), "{printed:?}");
+}
+
+#[test]
+fn null_column_unsets_its_variable() {
+    let workspace = serving(&[]);
+    assert_eq!(workspace.call("enqueue work --set number=1").code, 0);
+    let flags = ["--until-empty", "--env", "payload=CUSTOMER"];
+    let script = "echo ${CUSTOMER-unset}";
+    let printed = work(&workspace, &flags, &["/bin/sh", "-c", script])
+        .env("CUSTOMER", "of work")
+        .output()
+        .expect("the program runs");
+    assert_eq!(printed.stdout, b"unset\n", "{printed:?}");
+}
+
+#[test]
+fn terminal_that_closes_stops_work_in_order() {
+    for signal in ["HUP", "QUIT"] {
+        let workspace = serving(&["x"]);
+        let script = "echo started > started; exec sleep 600";
+        let command = ["/bin/sh", "-c", script];
+        let mut child = work(&workspace, &["--grace", "100ms"], &command)
+            .spawn()
+            .expect("it starts");
+        wait_until_blocking("the command runs", || workspace.path("started").exists());
+        crate::support::signal::send(&child, signal);
+        assert_eq!(end_of(&mut child), Some(0), "{signal}");
+        assert_eq!(rows(&workspace), [(READY, 0, String::new())], "{signal}");
+    }
+}
+
+#[test]
+fn sighup_that_is_ignored_does_not_stop_work() {
+    let workspace = serving(&["x", "x"]);
+    let command = work(
+        &workspace,
+        &["--until-empty"],
+        &[
+            "/bin/sh",
+            "-c",
+            "echo started > started; while [ ! -e go ]; do sleep 0.05; done",
+        ],
+    );
+    let url = workspace.process.as_ref().expect("a service").url();
+    let mut child = Command::new("/bin/sh")
+        .args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", PROGRAM])
+        .args(command.get_args())
+        .env("LEASE_BROKER_ADDRESS", url)
+        .current_dir(workspace.folder.path())
+        .spawn()
+        .expect("it starts");
+    wait_until_blocking("the command runs", || workspace.path("started").exists());
+    crate::support::signal::send(&child, "HUP");
+    workspace.write("go", "");
+    assert_eq!(end_of(&mut child), Some(0));
+    let states: Vec<_> = rows(&workspace).iter().map(|row| row.0).collect();
+    assert_eq!(states, [COMPLETED; 2]);
+}
+
+#[test]
+fn program_that_is_being_written_releases_its_item() {
+    let workspace = serving(&["x"]);
+    std::fs::copy("/bin/true", workspace.path("app")).expect("a copy");
+    let mut written = std::fs::File::options();
+    let written = written.append(true).open(workspace.path("app"));
+    let written = written.expect("the copy");
+    let mut child = work(&workspace, &["--until-empty"], &["./app"])
+        .spawn()
+        .expect("it starts");
+    let mut errors = BufReader::new(child.stderr.take().expect("a pipe"));
+    let released = read_until(&mut errors, "Text file busy");
+    assert!(released.contains("released: item 1"), "{released}");
+    drop(written);
+    assert_eq!(end_of(&mut child), Some(0));
+    assert_eq!(rows(&workspace)[0].0, COMPLETED);
+}
+
+#[test]
+fn paused_queue_is_named_when_no_item_comes() {
+    let workspace = serving(&["x"]);
+    assert_eq!(workspace.call("pause work").code, 0);
+    let printed = run(&workspace, &["--until-empty"], &["/bin/true"]);
+    assert_eq!(printed.code, 0, "{printed:?}");
+    assert!(printed.err.contains("queue is paused"), "{printed:?}");
 }
 
 #[test]

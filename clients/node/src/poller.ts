@@ -89,7 +89,7 @@ export class Poller {
       ({ leases } = answer.message);
       ({ sentAt } = answer);
       reportTooLarge(state, answer.message.tooLarge);
-      const isEarly = leases.length === 0 && now() - begun < wait / 2;
+      const isEarly = leases.length === 0 && (now() - begun < wait / 2 || state.options.wait < PAUSE_AFTER_EARLY_ANSWER);
       const { retryAfter } = answer.message;
       if (isEarly || answer.message.heldBack === HeldBack.STOPPING) rest = PAUSE_AFTER_EARLY_ANSWER * (0.5 + Math.random());
       // A limit of the queue gives no item before.

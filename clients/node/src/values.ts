@@ -38,8 +38,8 @@ const MAX_INT64 = 2n ** 63n;
 /**
  * Returns the message for a value. `column` is the name for the text of an error.
  *
- * Throws a `TypeError` for a type that no column has, and a `RangeError` for an integer of more than 64 bits, for an invalid date, and
- * for a text with half of a character.
+ * Throws a `TypeError` for a type that no column has, and a `RangeError` for an integer of more than 64 bits, for NaN, for an
+ * invalid date or decimal, and for a text with half of a character.
  */
 export function toMessage(column: string, value: NewColumnValue): ColumnMessage {
   return create(ColumnValueSchema, { kind: kindOf(column, value) });
@@ -119,6 +119,7 @@ function kindOf(column: string, value: NewColumnValue): ColumnMessage["kind"] {
       }
       return { case: "int64Value", value };
     case "number":
+      if (Number.isNaN(value)) throw new RangeError(`column "${column}": NaN is not a number`);
       return Number.isSafeInteger(value)
         ? { case: "int64Value", value: BigInt(value) }
         : { case: "doubleValue", value };
@@ -140,13 +141,18 @@ function kindOf(column: string, value: NewColumnValue): ColumnMessage["kind"] {
 function timestamp(column: string, date: Date): Timestamp {
   const time = date.getTime();
   if (Number.isNaN(time)) throw new RangeError(`column "${column}": the date is invalid`);
+  const year = date.getUTCFullYear();
+  if (year < 1 || year > 9_999) throw new RangeError(`column "${column}": the date is outside the years 0001 to 9999`);
   const seconds = Math.floor(time / 1_000);
   return create(TimestampSchema, { seconds: BigInt(seconds), nanos: (time - seconds * 1_000) * 1_000_000 });
 }
 
 function digitsOf(column: string, { digits }: Decimal): string {
-  if (typeof digits === "string") return digits;
-  throw new TypeError(`column "${column}": a Decimal has a text, and not a ${typeof digits}`);
+  if (typeof digits !== "string") throw new TypeError(`column "${column}": a Decimal has a text, and not a ${typeof digits}`);
+  if (!/^[-+]?[0-9]+(\.[0-9]+)?$/.test(digits)) {
+    throw new RangeError(`column "${column}": the decimal "${digits}" must be decimal digits such as -12.50`);
+  }
+  return digits;
 }
 
 function typeName(value: unknown): string {

@@ -58,6 +58,11 @@ test("numbers without a fraction are sent as integers", () => {
 test("values that no column has are refused", () => {
   assert.throws(() => toMessage("c", 2n ** 63n), /column "c": 9223372036854775808 has more than 64 bits/);
   assert.throws(() => toMessage("c", new Date(NaN)), /column "c": the date is invalid/);
+  assert.throws(() => toMessage("c", NaN), /column "c": NaN is not a number/);
+  for (const time of ["-000044-03-15T12:00:00Z", "+010000-01-01T00:00:00Z"]) {
+    assert.throws(() => toMessage("c", new Date(time)), /column "c": the date is outside the years 0001 to 9999/);
+  }
+  assert.throws(() => toMessage("c", new Decimal("1e5")), /column "c": the decimal "1e5" must be decimal digits/);
   assert.throws(() => toMessage("c", undefined as unknown as null), /column "c": undefined is not a type/);
   assert.throws(() => toMessage("c", [] as unknown as null), /column "c": Array is not a type/);
   assert.throws(() => toMessage("c", "half \ud83d"), /column "c": the text has half of a character/);

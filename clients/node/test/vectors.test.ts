@@ -90,6 +90,7 @@ class Machine {
   actions: string[] = [];
   calls: Waiting[] = [];
   readonly runs: Run[] = [];
+  readonly returned: Run[] = [];
   readonly state: State;
   readonly watchdog: Watchdog;
   readonly heartbeats: Heartbeats;
@@ -208,11 +209,14 @@ class Machine {
         const index = this.runs.findIndex((run) => run.leases.map(({ id }) => id).join() === step.run?.join());
         const [run] = this.runs.splice(index, 1);
         assert.ok(run);
+        this.returned.push(run);
         state.end(run, endingsOf(run, step, state.options.timeLimit));
         break;
       }
       case "checkpoint":
-        this.runs.find((run) => run.leases.some(({ id }) => id === step.lease))?.context.checkpoint(new Uint8Array(step.bytes ?? 0));
+        [...this.runs, ...this.returned]
+          .find((run) => run.leases.some(({ id }) => id === step.lease))
+          ?.context.checkpoint(new Uint8Array(step.bytes ?? 0));
         break;
       case "answer":
         this.#answer(step);

@@ -135,7 +135,7 @@ class Machine:
         self.settlements: list[Settlement] = []
         self.sent_at: dict[int, tuple[float, int]] = {}
         self.claimed_slots = 0
-        self.returned: set[Context] = set()
+        self.returned: list[Context] = []
 
     # The keeper's transport and broker.
     def route(self) -> Machine:
@@ -201,6 +201,7 @@ class Machine:
     def returned_(self, step: dict[str, Any]) -> None:
         run = next(run for run in self.runs if [lease.item.key for lease in run._leases] == step["run"])
         self.runs.remove(run)
+        self.returned.append(run)
         held: list[HeldLease] = list(run._leases)
         match step["with"]:
             case "result":
@@ -214,7 +215,8 @@ class Machine:
         self.state.end(run, results)
 
     def checkpoint(self, step: dict[str, Any]) -> None:
-        run = next(run for run in self.runs if step["lease"] in [lease.id for lease in run._leases])
+        runs = [*self.runs, *self.returned]
+        run = next(run for run in runs if step["lease"] in [lease.id for lease in run._leases])
         run.checkpoint(b"x" * step["bytes"])
 
     def answer(self, step: dict[str, Any]) -> None:

@@ -435,6 +435,14 @@ def test_values_survive_the_way_to_the_broker_and_back() -> None:
         assert type(back) is type(value)
 
 
+def test_number_that_is_none_is_refused() -> None:
+    from lease_broker.values import to_message
+
+    for value in (float("nan"), Decimal("NaN"), Decimal("-Infinity")):
+        with pytest.raises(ValueError, match="column 'c'"):
+            to_message("c", value)
+
+
 def test_value_of_an_unknown_kind_raises_when_it_is_read() -> None:
     newer = v1.ColumnValue.FromString(b"\x4a\x01x")
     lease = v1.Lease(item=v1.Item(columns={"day": newer, "hour": v1.ColumnValue(int64_value=7)}))

@@ -15,7 +15,7 @@ use lease_broker_proto::{self as proto, HeldBack};
 
 /// Spreads the first claims of workers that start together.
 const MAX_START_DELAY: Duration = Duration::from_millis(250);
-/// Follows an empty response that came early: the broker stops.
+/// Follows an empty response that came early, because the broker stops or because the worker does not wait for items.
 const EARLY_ANSWER_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause before the next claim that a broker can ask for. Limits of a queue can change.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -130,9 +130,16 @@ impl Poller {
         self.state
             .accept(answer.message.leases, reserved, answer.times);
         if is_empty && options.until_empty && !is_ended {
+            if held_back == HeldBack::Paused {
+                let queue = &options.queue;
+                tracing::warn!(queue, "queue is paused: items can be left");
+            }
             self.state.update(super::state::Shared::end_claims);
         } else if is_empty
-            && (retry_after.is_some() || options.until_empty || begun.elapsed() < wait / 2)
+            && (retry_after.is_some()
+                || options.until_empty
+                || options.wait < EARLY_ANSWER_PAUSE
+                || begun.elapsed() < wait / 2)
         {
             // A limit of the queue gives no item before.
             let pause = retry_after

@@ -111,15 +111,21 @@ impl Client {
     /// calls. Each call adds its items once, even if it is sent again.
     ///
     /// # Errors
-    /// The broker refuses an item, or does not answer. [`EnqueueError::keys`] has the items of earlier calls.
+    /// The broker refuses an item, or does not answer. [`EnqueueError::keys`] has the items of earlier calls. The values of all
+    /// items are checked before the first call: a double that is not a number, a moment outside the years 0001 to 9999 and a decimal
+    /// that is none are refused.
     pub async fn enqueue<I>(&self, queue: &str, items: I) -> Result<Vec<String>, EnqueueError>
     where
         I: IntoIterator<Item: Into<NewItem>>,
     {
-        let items: Vec<_> = items
-            .into_iter()
-            .map(|item| item.into().into_proto())
-            .collect();
+        let items = items.into_iter().enumerate().map(|(index, item)| {
+            let item = item.into();
+            match item.refused_column() {
+                None => Ok(item.into_proto()),
+                Some((column, problem)) => Err(refused(index, column, &problem)),
+            }
+        });
+        let items: Vec<_> = items.collect::<Result<_, _>>()?;
         let mut keys = Vec::with_capacity(items.len());
         let mut rest = items.as_slice();
         while !rest.is_empty() {
@@ -155,6 +161,18 @@ impl Client {
         };
         Ok(self.caller.call(request, options).await?.message)
     }
+}
+
+/// Returns the error of a value before the first call.
+fn refused(index: usize, column: &str, problem: &str) -> EnqueueError {
+    let field = format!("items[{index}].columns[{column:?}]");
+    let failure = Failure {
+        reason: "INVALID_FIELD".to_owned(),
+        applied: Applied::No,
+        fields: vec![field.clone()],
+        ..Failure::new(tonic::Code::InvalidArgument, format!("{field}: {problem}"))
+    };
+    EnqueueError::new(Vec::new(), failure.into_error("Enqueue"))
 }
 
 /// A value counts as at least this size, because a call has at most 65,536 values.

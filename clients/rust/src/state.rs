@@ -246,7 +246,10 @@ impl HeldLeases for State {
                 format!("the checkpoint has {bytes} bytes; the queue refuses more than {limit}");
             return Err(WorkerError::Options(text));
         }
-        if let Some(lease) = shared.held.get_mut(&lease) {
+        // A later one could replace the last one of the handler, for its next attempt.
+        if let Some(lease) = shared.held.get_mut(&lease)
+            && lease.phase == Phase::Running
+        {
             lease.checkpoint = Some(checkpoint.to_vec());
             lease.saved += 1;
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::errors::{CallError, WorkerError};
@@ -74,8 +74,14 @@ impl Calls {
         }
         self.stop_keeper.cancel();
         self.keeper_ended.cancelled().await;
-        let _ = released.await;
-        self.poller.release_abandoned(true).await;
+        let last_release = async {
+            let _ = released.await;
+            self.poller.release_abandoned(true).await;
+        };
+        // Settlements that no broker has answered leave no time.
+        if timeout_at(settle_until, last_release).await.is_err() {
+            tracing::warn!("items of abandoned claims may stay leased until they expire");
+        }
         signals.abort();
         state.events.emit(Event::new(EventName::Stopped));
     }

@@ -12,6 +12,9 @@ pub type Row = BTreeMap<String, Value>;
 /// The longest duration of the API. It also bounds the durations that a program sets.
 pub(super) const MAX_DURATION: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
+/// The seconds since 1970 of the years 0001 to 9999.
+const YEARS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
+
 /// An item to add to a queue.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NewItem {
@@ -48,6 +51,14 @@ impl NewItem {
         self
     }
 
+    /// Returns the first column whose value no broker takes, and the reason.
+    pub(super) fn refused_column(&self) -> Option<(&str, String)> {
+        self.columns.iter().find_map(|(name, value)| {
+            let problem = problem_of(value)?;
+            Some((name.as_str(), format!("{} {problem}", value.type_name())))
+        })
+    }
+
     pub(super) fn into_proto(self) -> proto::NewItem {
         proto::NewItem {
             columns: row_to_proto(self.columns),
@@ -64,6 +75,30 @@ impl From<Row> for NewItem {
             ..Self::default()
         }
     }
+}
+
+/// Returns the reason why no broker takes a value.
+fn problem_of(value: &Value) -> Option<&'static str> {
+    match value {
+        Value::Double(double) if double.is_nan() => Some("is not a number"),
+        Value::Timestamp { seconds, nanos }
+            if !YEARS.contains(seconds) || !(0..1_000_000_000).contains(nanos) =>
+        {
+            Some("is outside the years 0001 to 9999")
+        }
+        Value::Decimal(digits) if !is_decimal(digits) => {
+            Some("must be decimal digits such as -12.50")
+        }
+        _ => None,
+    }
+}
+
+fn is_decimal(digits: &str) -> bool {
+    let unsigned = digits.strip_prefix(['-', '+']).unwrap_or(digits);
+    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, "0"));
+    let all_digits =
+        |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    all_digits(whole) && all_digits(fraction)
 }
 
 pub(super) fn row_to_proto(row: Row) -> BTreeMap<String, proto::ColumnValue> {

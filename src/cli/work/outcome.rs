@@ -1,13 +1,12 @@
 //! The exit code of a command, and how its item ends.
 
 use std::os::unix::process::ExitStatusExt as _;
-use std::time::Duration;
 
 use lease_broker_client::{Context, DeadLetter, Done, HandlerError, Release, Retry, Row};
 use lease_broker_proto::{self as proto, UnknownKind};
 
 use super::child::{EndedCommand, MAX_ERROR_CHARS, MAX_FOLLOW_UP_BYTES, MAX_FOLLOW_UPS};
-use super::settings::Settings;
+use super::settings::{PAUSE, Settings};
 use crate::cli::item_input::item_from_text;
 
 /// Exit codes of `sysexits.h`.
@@ -17,8 +16,6 @@ const EX_TEMPFAIL: i32 = 75;
 /// Exit codes of a shell that cannot run a command.
 const CANNOT_EXECUTE: i32 = 126;
 const NOT_FOUND: i32 = 127;
-/// The time for which the slot of a command rests that lacks a service.
-const PAUSE: Duration = Duration::from_secs(5);
 
 /// Returns the end of the item. A command that was ended by the worker ends its item by the cause of that.
 pub(super) async fn of_command(
@@ -83,7 +80,8 @@ fn follow_ups(ended: &EndedCommand, settings: &Settings) -> Result<Done, Handler
     }
     let mut done = Done::new();
     for (index, line) in ended.lines.iter().enumerate() {
-        let item = item_from_text(line);
+        let text = str::from_utf8(line).map_err(|error| error.to_string());
+        let item = text.and_then(item_from_text);
         let item =
             item.map_err(|reason| HandlerError::new(format!("follow-up {}: {reason}", index + 1)))?;
         done = done.follow_up(queue, row_of(item)?);

@@ -2,9 +2,15 @@
 
 use std::ffi::OsString;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use lease_broker_client::{HandlerError, Release};
 use tokio::sync::Notify;
+
+use super::writer::Writer;
+
+/// The time for which the slot of a command rests that lacks a service, or cannot be started now.
+pub(super) const PAUSE: Duration = Duration::from_secs(5);
 
 /// What each run of the command needs, besides the item.
 pub(super) struct Settings {
@@ -15,6 +21,9 @@ pub(super) struct Settings {
     pub(super) follow_up: Option<String>,
     /// True: the output has the key of the item before each line.
     pub(super) prefix_output: bool,
+    /// The writers of standard output and of standard error.
+    pub(super) output: Writer,
+    pub(super) errors: Writer,
     pub(super) mistake: Mistake,
 }
 

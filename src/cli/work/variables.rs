@@ -9,6 +9,8 @@ use crate::cli::similar;
 
 /// The prefix of the variables that only this program sets.
 pub(super) const RESERVED: &str = "LEASE_BROKER_";
+/// The variable of the trace context. It is not set for an item without one.
+pub(super) const TRACE_PARENT: &str = "TRACEPARENT";
 
 /// Sets the variables of a command that has inherited those of this process.
 ///
@@ -33,10 +35,15 @@ pub(super) fn set(
                 .set(missing(settings, &known, column, name)),
             error => error.into(),
         })?;
-        if let Some(text) = text_of(value) {
-            command.env(name, text);
-        }
+        match text_of(value) {
+            Some(text) => command.env(name, text),
+            None => command.env_remove(name),
+        };
     }
+    match item.trace_parent() {
+        "" => command.env_remove(TRACE_PARENT),
+        trace_parent => command.env(TRACE_PARENT, trace_parent),
+    };
     command
         .envs(broker.iter().map(|(name, value)| (name, value)))
         .env("LEASE_BROKER_ITEM_QUEUE", &settings.queue)
@@ -50,8 +57,7 @@ pub(super) fn set(
             "LEASE_BROKER_ITEM_FENCING_TOKEN",
             item.fencing_token().to_string(),
         )
-        .env("LEASE_BROKER_ITEM_WORKER_ID", &settings.worker_id)
-        .env("TRACEPARENT", item.trace_parent());
+        .env("LEASE_BROKER_ITEM_WORKER_ID", &settings.worker_id);
     Ok(())
 }
 

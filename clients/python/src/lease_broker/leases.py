@@ -150,7 +150,8 @@ class Context:
             )
             raise ValueError(text)
         for lease in self._leases:
-            if item is None or lease.item is item:
+            # After the handler, it could replace the last one, for the next attempt.
+            if (item is None or lease.item is item) and lease.phase in (WAITING, RUNNING):
                 lease.new_checkpoint = bytes(data)
 
     def is_held(self, item: Item) -> bool:

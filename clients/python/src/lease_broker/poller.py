@@ -137,5 +137,7 @@ class Poller:
         if not messages and retry_after is not None:
             # A limit of the queue gives no item before.
             self._abort.wait(min(retry_after, _LONGEST_PAUSE))
-        elif stopping or (not messages and time.monotonic() - begun < wait / 2):
+        elif stopping or (
+            not messages and (time.monotonic() - begun < wait / 2 or options.wait < _PAUSE_AFTER_EARLY_ANSWER)
+        ):
             self._abort.wait(_PAUSE_AFTER_EARLY_ANSWER * random.uniform(0.5, 1.5))

@@ -60,7 +60,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 def to_message(column: str, value: ColumnValue) -> v1.ColumnValue:
     """Returns the message for a value. `column` is the name for the text of an error.
 
-    Raises `TypeError` for a type that no column has, and `ValueError` for a datetime without a time zone.
+    Raises `TypeError` for a type that no column has, and `ValueError` for a datetime without a time zone and for a
+    number that is none.
     """
     if value is None:
         return v1.ColumnValue(null_value=0)  # type: ignore[arg-type]
@@ -71,12 +72,16 @@ def to_message(column: str, value: ColumnValue) -> v1.ColumnValue:
             raise ValueError(f"column {column!r}: {value} has more than 64 bits; pass a Decimal")
         return v1.ColumnValue(int64_value=value)
     if isinstance(value, float):
+        if value != value:
+            raise ValueError(f"column {column!r}: NaN is not a number")
         return v1.ColumnValue(double_value=value)
     if isinstance(value, str):
         return v1.ColumnValue(string_value=value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return v1.ColumnValue(bytes_value=bytes(value))
     if isinstance(value, Decimal):
+        if not value.is_finite():
+            raise ValueError(f"column {column!r}: {value} is not a decimal number")
         return v1.ColumnValue(decimal_value=format(value, "f"))
     if isinstance(value, datetime):
         if value.tzinfo is None:

@@ -31,6 +31,8 @@ record Options(
 
   private static final int MAX_GROUPS = 100;
 
+  private static final int MAX_POLLERS = 100;
+
   Options {
     require(!queue.isEmpty(), "queue is empty");
     int characters = workerId.codePointCount(0, workerId.length());
@@ -62,9 +64,9 @@ record Options(
     return Math.max(MAX_ITEMS_PER_CALL / slotSize(), 1);
   }
 
-  /** The number of claims that can wait at the same time: as many as it takes to fill all slots. */
+  /** The number of claims that can wait at the same time: as many as it takes to fill all slots, up to 100. */
   int pollers() {
-    return (concurrency + maxSlotsPerCall() - 1) / maxSlotsPerCall();
+    return Math.min((concurrency - 1) / maxSlotsPerCall() + 1, MAX_POLLERS);
   }
 
   static String defaultWorkerId() {

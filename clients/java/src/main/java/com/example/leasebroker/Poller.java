@@ -118,10 +118,11 @@ final class Poller {
     state.update(() -> state.accept(response.getLeasesList(), slots, answer.sentAt(), answer.arrivedAt()));
     warnOfTooLarge(state, response.getTooLargeList());
     boolean stops = response.getHeldBack() == HeldBack.HELD_BACK_STOPPING;
+    boolean isEarly = Clock.now() - begun < Values.nanos(wait) / 2 || Values.nanos(options.pollWait()) < EARLY_ANSWER_PAUSE;
     if (response.hasRetryAfter() && response.getLeasesCount() == 0) {
       // A limit of the queue gives no item before.
       abort.sleep(Math.min(Values.nanos(response.getRetryAfter()), LONGEST_PAUSE));
-    } else if (stops || response.getLeasesCount() == 0 && Clock.now() - begun < Values.nanos(wait) / 2) {
+    } else if (stops || response.getLeasesCount() == 0 && isEarly) {
       abort.sleep(ThreadLocalRandom.current().nextLong(EARLY_ANSWER_PAUSE / 2, EARLY_ANSWER_PAUSE * 3 / 2));
     }
   }
@@ -131,6 +132,11 @@ final class Poller {
    * one broker before another has run the claim.
    */
   void releaseAbandoned(boolean forget) {
+    releaseAbandoned(forget, Clock.NEVER);
+  }
+
+  /** Does the same until a moment. */
+  void releaseAbandoned(boolean forget, long until) {
     List<String> ids = state.read(() -> List.copyOf(state.abandoned));
     if (ids.isEmpty()) {
       return;
@@ -142,7 +148,7 @@ final class Poller {
             .addAllRequestIds(ids)
             .build();
     try {
-      caller.call("ReleaseClaims", LeaseServiceBlockingStub::releaseClaims, request, Caller.Limits.until(Clock.now() + RELEASE_TIMEOUT));
+      caller.call("ReleaseClaims", LeaseServiceBlockingStub::releaseClaims, request, Caller.Limits.until(Math.min(Clock.now() + RELEASE_TIMEOUT, until)));
       if (forget) {
         state.update(() -> state.abandoned.removeAll(ids));
       }

@@ -20,7 +20,7 @@ final class QueueWorker {
   /** The time that the last settling calls have after that. */
   private static final long SETTLE_GRACE = 5 * Clock.SECOND;
 
-  /** The longest time of a stop after its grace. The last part is for the release of claims. */
+  /** The longest time of a stop after its grace, with a reserve for busy hosts. */
   static final long LONGEST_END = CANCEL_GRACE + SETTLE_GRACE + 3 * Clock.SECOND;
 
   /** The time for which a slot is idle after the executor has refused a handler. */
@@ -86,6 +86,7 @@ final class QueueWorker {
 
   /** Stops in order. `hurry` cancels the handlers at once. */
   void stop(long grace, BooleanSupplier hurry) {
+    long settleUntil = Clock.now() + grace + CANCEL_GRACE + SETTLE_GRACE;
     events.emit(Event.of(Event.Name.STOPPING));
     state.update(state::stop);
     CompletableFuture.delayedExecutor(grace + CANCEL_GRACE + SETTLE_GRACE, TimeUnit.NANOSECONDS, Runnable::run).execute(settler::giveUp);
@@ -105,7 +106,7 @@ final class QueueWorker {
     keeper.close();
     Threads.join(keeperThread);
     released.join();
-    poller.releaseAbandoned(true);
+    poller.releaseAbandoned(true, settleUntil);
     calls.shutdown();
     handlers.shutdown();
     events.emit(Event.of(Event.Name.STOPPED));

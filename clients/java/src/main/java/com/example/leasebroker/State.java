@@ -328,8 +328,11 @@ final class State {
         throw new IllegalArgumentException(
             "the checkpoint has " + checkpoint.length + " bytes; the queue refuses more than " + checkpointLimit);
       }
-      lease.checkpoint = ByteString.copyFrom(checkpoint);
-      lease.saved++;
+      // A later one could replace the last one of the handler, for its next attempt.
+      if (lease.phase == HeldLease.Phase.RUNNING) {
+        lease.checkpoint = ByteString.copyFrom(checkpoint);
+        lease.saved++;
+      }
     } finally {
       lock.unlock();
     }

@@ -30,6 +30,9 @@ final class Values {
   /** More digits than a column of a database has. */
   private static final int MAX_DIGITS = 1_000;
 
+  private static final Instant FIRST_YEAR = Instant.parse("0001-01-01T00:00:00Z");
+  private static final Instant AFTER_LAST_YEAR = Instant.parse("+10000-01-01T00:00:00Z");
+
   private Values() {}
 
   static Map<String, ColumnValue> toProto(Map<String, ?> row) {
@@ -47,6 +50,9 @@ final class Values {
     } else if (value instanceof Long || value instanceof Integer || value instanceof Short || value instanceof Byte) {
       return message.setInt64Value(((Number) value).longValue()).build();
     } else if (value instanceof Double || value instanceof Float) {
+      if (Double.isNaN(((Number) value).doubleValue())) {
+        throw new IllegalArgumentException("column \"" + column + "\": NaN is not a number");
+      }
       return message.setDoubleValue(((Number) value).doubleValue()).build();
     } else if (value instanceof String text) {
       if (!isWellFormed(text)) {
@@ -56,6 +62,9 @@ final class Values {
     } else if (value instanceof byte[] bytes) {
       return message.setBytesValue(ByteString.copyFrom(bytes)).build();
     } else if (value instanceof Instant instant) {
+      if (instant.isBefore(FIRST_YEAR) || !instant.isBefore(AFTER_LAST_YEAR)) {
+        throw new IllegalArgumentException("column \"" + column + "\": the moment " + instant + " is outside the years 0001 to 9999");
+      }
       Timestamp time = Timestamp.newBuilder().setSeconds(instant.getEpochSecond()).setNanos(instant.getNano()).build();
       return message.setTimestampValue(time).build();
     } else if (value instanceof BigDecimal number) {

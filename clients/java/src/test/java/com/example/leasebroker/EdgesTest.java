@@ -22,6 +22,7 @@ import java.util.ResourceBundle;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BooleanSupplier;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
@@ -37,6 +38,27 @@ class EdgesTest {
       assertTrue(Clock.now() < limit, "the condition was not met");
       Thread.sleep(10);
     }
+  }
+
+  @Test
+  void signalStopsAllWorkersThatRun() throws Exception {
+    AtomicInteger first = new AtomicInteger();
+    AtomicInteger second = new AtomicInteger();
+    System.Logger logger = System.getLogger("test");
+    Signals ended = new Signals(first::incrementAndGet, logger);
+    Signals running = new Signals(second::incrementAndGet, logger);
+    raiseSignal();
+    until(() -> first.get() == 1 && second.get() == 1);
+    ended.close();
+    raiseSignal();
+    until(() -> second.get() == 2);
+    assertEquals(1, first.get());
+    running.close();
+  }
+
+  private static void raiseSignal() throws ReflectiveOperationException {
+    Class<?> type = Class.forName("sun.misc.Signal");
+    type.getMethod("raise", type).invoke(null, type.getConstructor(String.class).newInstance("TERM"));
   }
 
   @Test

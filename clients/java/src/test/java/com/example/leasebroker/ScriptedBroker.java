@@ -79,6 +79,12 @@ final class ScriptedBroker extends LeaseServiceGrpc.LeaseServiceImplBase impleme
   /** Returns the outcome of the nth Complete, or null for UNAVAILABLE. UNSPECIFIED: the answer has no result. */
   volatile IntFunction<Outcome> complete = call -> Outcome.OUTCOME_APPLIED;
 
+  /** True: each claim is answered without a lease. */
+  volatile boolean isEmpty;
+
+  /** True: ReleaseClaims is not answered. */
+  volatile boolean ignoresReleases;
+
   /** The only accepted token. Empty: calls need none. */
   volatile String token = "";
 
@@ -131,6 +137,11 @@ final class ScriptedBroker extends LeaseServiceGrpc.LeaseServiceImplBase impleme
     StatusRuntimeException error = claimErrors.poll();
     if (error != null) {
       answer.onError(error);
+      return;
+    }
+    if (isEmpty) {
+      answer.onNext(ClaimBatchResponse.getDefaultInstance());
+      answer.onCompleted();
       return;
     }
     if (refuses(answer) || claims.incrementAndGet() > 1) {
@@ -207,6 +218,9 @@ final class ScriptedBroker extends LeaseServiceGrpc.LeaseServiceImplBase impleme
   @Override
   public void releaseClaims(ReleaseClaimsRequest request, StreamObserver<ReleaseClaimsResponse> answer) {
     released.addAll(request.getRequestIdsList());
+    if (ignoresReleases) {
+      return;
+    }
     answer.onNext(ReleaseClaimsResponse.getDefaultInstance());
     answer.onCompleted();
   }

@@ -126,6 +126,43 @@ class ScriptedBrokerTest {
   }
 
   @Test
+  void claimsThatDoNotWaitHaveAPause() throws Exception {
+    try (ScriptedBroker broker = new ScriptedBroker(InsecureServerCredentials.create())) {
+      broker.isEmpty = true;
+      Watcher events = new Watcher();
+      Worker worker =
+          Worker.builder(broker.address(), "work", (item, context) -> null).wait(Duration.ZERO).onEvent(events).build();
+      worker.start();
+      events.await(Event.Name.CONNECTED, 1);
+      long begun = System.nanoTime();
+      int claims = broker.claimRequests.size();
+      while (broker.claimRequests.size() < claims + 5) {
+        Thread.sleep(1);
+      }
+      // Each pause has at least 50 ms.
+      assertTrue(System.nanoTime() - begun >= 200_000_000);
+      worker.stop(Duration.ZERO);
+    }
+  }
+
+  @Test
+  void lastReleaseOfClaimsEndsWithTheStop() throws Exception {
+    try (ScriptedBroker broker = new ScriptedBroker(InsecureServerCredentials.create())) {
+      broker.ignoresReleases = true;
+      System.Logger logger = System.getLogger("test");
+      State state = new State(Options.of(Queue.of("work", (item, context) -> null), "worker", logger), new EventLog("work", null, logger));
+      state.abandoned.add("one");
+      Transport transport = new Transport(List.of(broker.address()), Credentials.plaintext(), text -> {});
+      Caller caller = new Caller(transport, null, failure -> {}, retry -> {});
+      long begun = System.nanoTime();
+      new Poller(state, caller, null, error -> {}).releaseAbandoned(true, Clock.now());
+      assertTrue(System.nanoTime() - begun < 1_000_000_000);
+      assertEquals(List.of("one"), state.abandoned);
+      transport.close();
+    }
+  }
+
+  @Test
   void refusedHeartbeatIsSentAgainAtOnceWithoutCheckpoint() throws Exception {
     try (ScriptedBroker broker = new ScriptedBroker(InsecureServerCredentials.create())) {
       broker.timeLeft = Duration.ofSeconds(6); // The period of the heartbeats is 2 s.

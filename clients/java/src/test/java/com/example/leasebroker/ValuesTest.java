@@ -37,7 +37,7 @@ class ValuesTest {
     List<Object> values =
         List.of(
             new Object(), new BigDecimal("1E+1000000000"), new BigDecimal("1E-1000000000"), new BigDecimal("1E+2147483647"),
-            new BigDecimal("1E-2147483647"), "\ud83d", "a\ude00", "\ude00\ud83d", "\ud83d\ud83d\ude00");
+            new BigDecimal("1E-2147483647"), Double.NaN, Float.NaN, Instant.MAX, Instant.parse("-0044-03-15T12:00:00Z"), "\ud83d", "a\ude00", "\ude00\ud83d", "\ud83d\ud83d\ude00");
     for (Object value : values) {
       var error = assertThrows(IllegalArgumentException.class, () -> Values.toProto("c", value));
       assertTrue(error.getMessage().contains("column \"c\""), error.getMessage());
@@ -118,6 +118,15 @@ class ValuesTest {
       assertThrows(NullPointerException.class, call);
     }
     worker.stop();
+  }
+
+  @Test
+  void slotsWithoutALimitHaveAHundredPollers() {
+    record Case(int concurrency, int pollers) {}
+    for (Case each : List.of(new Case(1_000, 1), new Case(1_001, 2), new Case(Integer.MAX_VALUE, 100))) {
+      Options options = Options.of(Queue.of("work", NOTHING).concurrency(each.concurrency()), "worker", System.getLogger("test"));
+      assertEquals(each.pollers(), options.pollers());
+    }
   }
 
   @Test
