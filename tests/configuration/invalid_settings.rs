@@ -204,11 +204,6 @@ fn setting_that_another_one_excludes_names_both_places() {
             "; polling.min_interval is set at ",
         ),
         (
-            "[telemetry]\nqueue_size = 5",
-            "telemetry.batch_size",
-            "; telemetry.queue_size is set at ",
-        ),
-        (
             "[queue_defaults]\nmax_lease_duration = '5s'\n[queues.a]",
             "queues.a.lease_duration",
             "; queues.a.max_lease_duration is set at ",
