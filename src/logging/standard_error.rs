@@ -62,7 +62,8 @@ mod tests {
 
     #[test]
     fn lines_that_cannot_be_written_are_counted() {
-        let mut full = StandardError::new([0; 8].as_mut_slice());
+        let mut space = [0; 8];
+        let mut full = StandardError::new(space.as_mut_slice());
         let lost = full.lost();
         full.write_all(b"a line\n").expect("taken");
         assert_eq!(lost.load(Ordering::Relaxed), 0);

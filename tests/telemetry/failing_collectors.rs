@@ -76,6 +76,17 @@ async fn closed_port_fails_no_call() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cause_of_a_failed_connection_is_logged_over_http() {
+    let endpoint = "endpoint = 'http://127.0.0.1:1'\nprotocol = 'http/protobuf'\n";
+    let broker = Fixture::start(&format!("{endpoint}{SETTINGS}"), &[]);
+    make_spans(&broker, 1).await;
+    let is_cause = |line: &serde_json::Value| line["message"] == "collector cannot be reached";
+    let line = broker.wait_for_log_line("the cause is logged", is_cause);
+    let problem = line["problem"].as_str().expect("a text");
+    assert!(problem.contains("Connection refused"), "{problem}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn collector_that_comes_back_gets_later_spans() {
     let collector = Collector::start(Protocol::Grpc).await;
     collector.behave(Behaviour::Refuse);
@@ -102,6 +113,12 @@ async fn rejected_spans_are_counted_as_a_part_of_the_exported() {
         make_spans(&broker, 1).await;
         wait_until_blocking("a span is exported", || broker.spans("exported") == 1);
         assert_eq!(broker.spans("rejected"), 3);
+        let line =
+            broker.wait_for_log_line("the answer is logged", |line| line["answer"].is_string());
+        assert_eq!(
+            (&line["answer"], &line["number"]),
+            (&"no room".into(), &3.into())
+        );
         assert_eq!(broker.process.log().matches("PartialSuccess").count(), 0);
     }
 }
