@@ -11,8 +11,7 @@ use toml::{Table, Value};
 
 use super::collector_address::is_address;
 use super::layer::{Layer, Origin};
-use super::range::{DAY, MILLISECOND, MINUTE};
-use super::telemetry::{MAX_SPANS, MIN_INTERVAL};
+use super::range::{DAY, MAX_SPANS, MILLISECOND, MIN_INTERVAL, MINUTE};
 
 /// The environment variables of OpenTelemetry that a broker found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

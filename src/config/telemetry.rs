@@ -10,12 +10,9 @@ use super::collector_address::is_address;
 use super::duration;
 use super::error::InvalidSetting;
 use super::otel_variables::OtelVariables;
-use super::range::{DAY, MILLISECOND, MINUTE, check_count, check_duration};
-
-/// The largest `queue_size` and `batch_size`.
-pub(super) const MAX_SPANS: usize = 1_000_000;
-/// The shortest `metrics_interval` and `stats_interval`.
-pub(super) const MIN_INTERVAL: Duration = Duration::from_millis(100);
+use super::range::{
+    DAY, MAX_SPANS, MILLISECOND, MIN_INTERVAL, MINUTE, check_count, check_duration,
+};
 
 /// Settings of the traces and metrics.
 #[derive(Clone, Debug, Deserialize)]
