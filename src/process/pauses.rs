@@ -63,7 +63,7 @@ mod tests {
         let pauses = Pauses::default();
         pauses.observe(Duration::from_millis(999));
         assert_eq!(pauses.count(), 0);
-        pauses.observe(Duration::from_millis(1_000));
+        pauses.observe(MIN_PAUSE);
         assert_eq!(pauses.count(), 1);
     }
 }

@@ -87,13 +87,15 @@ struct LoggingClient(reqwest::Client);
 #[async_trait]
 impl HttpClient for LoggingClient {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let address = request.uri().to_string();
+        // Without the part before the host, which can be a password.
+        let host = request.uri().host().unwrap_or_default().to_owned();
         let sent = self.0.send_bytes(request).await;
-        if let Err(error) = &sent {
-            let causes = std::iter::successors(error.source(), |cause| cause.source());
+        // The error itself has the whole address, and its sources have the reason.
+        if let Some(cause) = sent.as_ref().err().and_then(|error| error.source()) {
+            let causes = std::iter::successors(Some(cause), |cause| cause.source());
             let causes: Vec<String> = causes.map(ToString::to_string).collect();
             let problem = causes.join(": ");
-            tracing::warn!(address, problem, "collector cannot be reached");
+            tracing::warn!(host, problem, "collector cannot be reached");
         }
         sent
     }

@@ -35,7 +35,7 @@ pub(super) fn stopping() {
 
 fn send(state: NotifyState<'_>) {
     let sent = match abstract_socket() {
-        Some(name) => send_to_abstract(name.as_bytes(), state),
+        Some(name) => send_to_abstract(name.as_bytes(), &state),
         None => sd_notify::notify(&[state]),
     };
     if let Err(error) = sent {
@@ -51,7 +51,7 @@ fn abstract_socket() -> Option<OsString> {
 }
 
 #[cfg(target_os = "linux")]
-fn send_to_abstract(name: &[u8], state: NotifyState<'_>) -> io::Result<()> {
+fn send_to_abstract(name: &[u8], state: &NotifyState<'_>) -> io::Result<()> {
     let address = SocketAddr::from_abstract_name(name)?;
     let message = format!("{state}\n");
     let socket = UnixDatagram::unbound()?;
@@ -61,6 +61,6 @@ fn send_to_abstract(name: &[u8], state: NotifyState<'_>) -> io::Result<()> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn send_to_abstract(_: &[u8], _: NotifyState<'_>) -> io::Result<()> {
+fn send_to_abstract(_: &[u8], _: &NotifyState<'_>) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
