@@ -219,9 +219,9 @@ async fn gauge_that_the_collector_saw_is_absent_at_a_later_scrape() {
     let is_shown = |received: &Received| received.metrics.contains("lease_broker.oldest_lease.age");
     collector.wait_for(is_shown).await;
     broker.client.complete(&[&leases[0].lease_id]).await;
-    let leased =
+    let count =
         || get(broker.admin, "/debug/queues").json()[0]["statistics"]["items"]["leased"].clone();
-    wait_until_blocking("the statistics have no lease", || leased() == 0);
+    wait_until_blocking("the statistics have no lease", || count() == 0);
     let metrics = get(broker.admin, "/metrics").body;
     assert!(
         metrics.contains("lease_broker_stats_age_seconds{"),
