@@ -652,11 +652,24 @@ impl Broker {
         Ok(&self.queues[index.0])
     }
 
-    /// Decodes a lease id. Returns `None` if this deployment never gave it out for the queue to this owner.
+    /// Decodes the lease ids of a call. An id is `None` if this deployment never gave it out for the queue to this owner.
     ///
     /// # Errors
-    /// [`Error::LeaseIdTooNew`] if a newer broker gave the id, while brokers of another version run. [`Error::SecretNotRead`] if another broker may have signed it
-    /// with a new secret.
+    /// [`Error::LeaseIdTooNew`] if a newer broker gave an id, while brokers of another version run. [`Error::SecretNotRead`] if
+    /// another broker may have signed one with a new secret.
+    fn decode_lease_ids<'a>(
+        &self,
+        queue: &Queue,
+        owner: &LeaseOwner,
+        ids: impl Iterator<Item = &'a str>,
+    ) -> Result<Vec<Option<LeaseId>>, Error> {
+        // Each id is decoded, so that all new secrets are read before the call is sent again.
+        let decoded: Vec<_> = ids
+            .map(|id| self.decode_lease_id(queue, owner, id))
+            .collect();
+        decoded.into_iter().collect()
+    }
+
     fn decode_lease_id(
         &self,
         queue: &Queue,

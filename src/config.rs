@@ -33,7 +33,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lease_broker_model::queue::QueueSpec;
+use lease_broker_model::queue::{OnComplete, QueueSpec};
 use serde::Deserialize;
 
 pub use self::admin::Admin;
@@ -143,13 +143,13 @@ pub struct Server {
     /// The time limit for a client to take a response. 100 ms to 1 hour.
     #[serde(with = "duration")]
     pub response_timeout: Duration,
-    /// The age at which a client is asked to reconnect, changed at random by up to a tenth. Zero: never.
+    /// The age at which a client is asked to reconnect, changed at random by up to a tenth. Zero: never. At most 365 days.
     #[serde(with = "duration")]
     pub max_connection_age: Duration,
-    /// The time after which a connection without calls is closed. Zero: never.
+    /// The time after which a connection without calls is closed. Zero: never. At most 365 days.
     #[serde(with = "duration")]
     pub max_connection_idle: Duration,
-    /// The time from the request to reconnect until the connection is closed.
+    /// The time from the request to reconnect until the connection is closed. At most 365 days.
     #[serde(with = "duration")]
     pub max_connection_age_grace: Duration,
     /// The interval of HTTP/2 pings on a connection without traffic. 100 ms to 1 day.
@@ -352,6 +352,7 @@ impl Document {
             .map(|(name, queue)| queue.into_spec(&name, self.limits.max_item_bytes))
             .collect::<Result<Vec<_>, _>>()?;
         check_shared_tables(&queues)?;
+        check_archives(&queues)?;
         Ok(Config {
             server: self.server,
             auth: self.auth,
@@ -427,6 +428,13 @@ impl Server {
             ("response_timeout", self.response_timeout, 60 * MINUTE),
         ] {
             check_duration(format!("server.{key}"), value, 100 * MILLISECOND, max)?;
+        }
+        for (key, value) in [
+            ("max_connection_age", self.max_connection_age),
+            ("max_connection_idle", self.max_connection_idle),
+            ("max_connection_age_grace", self.max_connection_age_grace),
+        ] {
+            check_duration(format!("server.{key}"), value, Duration::ZERO, 365 * DAY)?;
         }
         let key = "server.max_header_bytes";
         check_between(key, self.max_header_bytes, 1_024, 1 << 20)
@@ -506,6 +514,38 @@ fn check_shared_tables(queues: &[QueueSpec]) -> Result<(), InvalidSetting> {
                     other.name, other.table
                 ),
             ));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses an archive that is the table of another queue, and one from which a queue would delete the rows of another.
+fn check_archives(queues: &[QueueSpec]) -> Result<(), InvalidSetting> {
+    let archive = |queue: &QueueSpec| match &queue.on_complete {
+        OnComplete::Archive(archive) => Some(archive.clone()),
+        _ => None,
+    };
+    for (index, queue) in queues.iter().enumerate() {
+        let Some(name) = archive(queue) else {
+            continue;
+        };
+        let path = format!("queues.{}.on_complete.archive", queue.name);
+        let mut others = queues.iter();
+        if let Some(other) = others.find(|other| other.table.eq_ignore_ascii_case(&name)) {
+            let reason = format!("is the table of queue {:?}; name another table", other.name);
+            return Err(InvalidSetting::new(path, reason));
+        }
+        let deletes = |queue: &QueueSpec| queue.keep_for.archive.is_some();
+        let shared = queues[..index].iter().find(|other| {
+            let is_same = archive(other).is_some_and(|other| other.eq_ignore_ascii_case(&name));
+            is_same && (deletes(other) || deletes(queue))
+        });
+        if let Some(other) = shared {
+            let reason = format!(
+                "is the archive of queue {:?} too, and keep_for.archive of one deletes the rows of both; name another table",
+                other.name
+            );
+            return Err(InvalidSetting::new(path, reason));
         }
     }
     Ok(())

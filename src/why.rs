@@ -154,6 +154,7 @@ mod tests {
             file: Some(file),
             environment: Vec::new(),
             flags: Vec::new(),
+            ..Sources::default()
         };
         let config: Config = sources.load().expect("a configuration");
         config.queues[0].clone()

@@ -78,7 +78,9 @@ func (c *Client) Enqueue(ctx context.Context, queue string, rows []Row, options 
 	for len(items) > 0 {
 		count, size := 0, 0
 		for count < min(len(items), maxItemsPerCall) {
-			if size += proto.Size(items[count]); count > 0 && size > maxGroupBytes {
+			// A call has at most 65,536 values.
+			size += max(proto.Size(items[count]), len(items[count].GetColumns())*(maxGroupBytes/65536))
+			if count > 0 && size > maxGroupBytes {
 				break
 			}
 			count++

@@ -392,7 +392,8 @@ pub struct Failure {
     /// A description of the error. It is stored on the row, cut to 1,024 characters.
     #[prost(string, tag = "2")]
     pub error_message: ::prost::alloc::string::String,
-    /// The delay before the next attempt, up to 366 days. Absent: the queue's backoff. Ignored if no attempts are left.
+    /// The delay before the next attempt, up to 366 days. Absent: the queue's backoff. Ignored if no attempts are left,
+    /// and with dead_letter.
     #[prost(message, optional, tag = "3")]
     pub retry_delay: ::core::option::Option<::prost_types::Duration>,
     /// True: the item becomes dead immediately, even if attempts are left.
@@ -512,7 +513,7 @@ pub struct EnqueueRequest {
     /// the same id, to any broker of the database, it returns the same keys and adds nothing. The queue remembers the id for
     /// its enqueue_memory, 24 hours by default, from the commit of the items. A call that failed is not remembered. The
     /// trace contexts of the items may differ, all else must be the same. Empty: the call adds its items each time that it
-    /// is sent.
+    /// is sent. A call without items returns OK with any id, which the queue does not remember for it.
     #[prost(string, tag = "3")]
     pub request_id: ::prost::alloc::string::String,
 }
@@ -942,8 +943,8 @@ pub mod lease_service_client {
         /// header traceparent of the call does not matter.
         ///
         /// A completion that cannot be applied has the outcome OUTCOME_REFUSED, for example because one of its follow-ups is
-        /// malformed. The other completions of the call are applied. Only a field that belongs to the call as a whole is an
-        /// error of the call.
+        /// malformed. The other completions of the call are applied. A field that belongs to the call as a whole is an error of
+        /// the call. So is a name of a queue or column, or a number of columns, above the limits of the service.
         ///
         /// The items of a run (Lease.run) are completed in their order. One call can complete several of them: the completions
         /// count in the order of the call. A completion is refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its
@@ -1196,8 +1197,8 @@ pub mod lease_service_server {
         /// header traceparent of the call does not matter.
         ///
         /// A completion that cannot be applied has the outcome OUTCOME_REFUSED, for example because one of its follow-ups is
-        /// malformed. The other completions of the call are applied. Only a field that belongs to the call as a whole is an
-        /// error of the call.
+        /// malformed. The other completions of the call are applied. A field that belongs to the call as a whole is an error of
+        /// the call. So is a name of a queue or column, or a number of columns, above the limits of the service.
         ///
         /// The items of a run (Lease.run) are completed in their order. One call can complete several of them: the completions
         /// count in the order of the call. A completion is refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its
@@ -2214,7 +2215,8 @@ pub struct ListItemsResponse {
     /// The number of rows that were examined for this page.
     #[prost(int64, tag = "3")]
     pub examined: i64,
-    /// True: the page ended because it had examined as many rows as it may, and not because it is full.
+    /// True: the page ended because it had examined as many rows as it may, or because of its size, and not because it has page_size
+    /// items.
     #[prost(bool, tag = "4")]
     pub is_partial: bool,
 }
@@ -2297,7 +2299,7 @@ pub struct Operation {
     /// The name of the queue.
     #[prost(string, tag = "2")]
     pub queue: ::prost::alloc::string::String,
-    /// The items that it selects.
+    /// The items that it selects. A list has the first ten of filter.keys.
     #[prost(message, optional, tag = "6")]
     pub filter: ::core::option::Option<ItemFilter>,
     /// The maximum number of items that it changes. 0: no maximum.
@@ -2815,13 +2817,15 @@ pub mod admin_service_client {
         /// Lists items of one state that fit a filter, page by page. It takes no lease and changes nothing.
         ///
         /// Dead items are listed by the time at which they became dead, leased and delayed ones by their due time, and ready and
-        /// completed ones by key. A page has a bound for the rows that it examines, so it can have fewer items than its page_size, or
-        /// none, although more follow. The list ends when next_page_token is empty. An item that does not change while one pages is listed
-        /// exactly once. One that changes can be listed twice, or not at all.
+        /// completed ones by key. A page examines a bounded number of rows and has about 1 MiB, so it can have fewer items than its
+        /// page_size, or none, although more follow. With filter.keys a page has at most 100 items. The list ends when next_page_token is
+        /// empty. An item that does not change while one pages is listed exactly once. One that changes can be listed twice, or not at
+        /// all.
         ///
-        /// Errors: INVALID_FIELD (state, filter.keys\[i\], filter.columns, filter.error_contains, page_size, page_token), LIMIT_EXCEEDED
-        /// (filter.keys, filter.owner, filter.error_contains, page_size), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
-        /// STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        /// Errors: INVALID_FIELD (state, filter.keys, filter.keys\[i\], filter.columns, filter.error_contains, filter.min_attempt,
+        /// filter.state_since, filter.state_before, newest_first, page_size, page_token), LIMIT_EXCEEDED (filter.keys, filter.owner,
+        /// filter.error_contains, page_size), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED,
+        /// INTERNAL.
         pub async fn list_items(
             &mut self,
             request: impl tonic::IntoRequest<super::ListItemsRequest>,
@@ -2846,7 +2850,7 @@ pub mod admin_service_client {
                 .insert(GrpcMethod::new("leasebroker.v1.AdminService", "ListItems"));
             self.inner.unary(req, path, codec).await
         }
-        /// Returns one item with the values of its columns.
+        /// Returns one item with the values of its columns. Raise the message limit of your client if they can exceed 4 MiB.
         ///
         /// Errors: INVALID_FIELD (key), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
         /// If no row has the key: NOT_FOUND with the reason ITEM_NOT_FOUND.
@@ -2937,7 +2941,7 @@ pub mod admin_service_client {
         /// restarts: the configuration's limits do not count any more. A call without limits changes nothing and returns them.
         ///
         /// Errors: INVALID_FIELD (limits: the queue has neither groups nor limits in its configuration; limits.group_max_leases: the groups of the
-        /// queue keep an order, or it has none; limits.rate.per), LIMIT_EXCEEDED (limits.max_leases, limits.rate.items, limits.rate.burst,
+        /// queue keep an order, or it has none; limits.group_rate; any negative limit; limits.rate.per), LIMIT_EXCEEDED (limits.max_leases, limits.rate.items, limits.rate.burst,
         /// limits.group_max_leases), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
         pub async fn set_queue_limits(
             &mut self,
@@ -3067,8 +3071,8 @@ pub mod admin_service_client {
         /// A dry run starts nothing. It counts the items that the operation would change.
         ///
         /// Errors: INVALID_FIELD (the fields of the filter as in ListItems, action, purge.state, request_id: not a UUID, or an earlier
-        /// operation with this id was another one, limit, max_per_second, delay), LIMIT_EXCEEDED (the fields of the filter, delay),
-        /// QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. FAILED_PRECONDITION with the reason
+        /// operation with this id was another one, limit, max_per_second, redrive.delay, cancel_leases.delay), LIMIT_EXCEEDED (the fields of
+        /// the filter, redrive.delay, cancel_leases.delay), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. FAILED_PRECONDITION with the reason
         /// OPERATION_RUNNING (the metadata has operation_id), or with PURGE_NOT_ALLOWED: the rows of the table may not be deleted.
         pub async fn start_operation(
             &mut self,
@@ -3124,7 +3128,8 @@ pub mod admin_service_client {
                 .insert(GrpcMethod::new("leasebroker.v1.AdminService", "GetOperation"));
             self.inner.unary(req, path, codec).await
         }
-        /// Lists operations, the latest first. Operations that ended more than ten days ago are deleted.
+        /// Lists operations, the latest first. A page has about 1 MiB, so it can have fewer than page_size operations although more
+        /// follow. Operations that ended more than ten days ago are deleted.
         ///
         /// Errors: INVALID_FIELD (page_size, page_token), LIMIT_EXCEEDED (page_size), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
         /// STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
@@ -3305,13 +3310,15 @@ pub mod admin_service_server {
         /// Lists items of one state that fit a filter, page by page. It takes no lease and changes nothing.
         ///
         /// Dead items are listed by the time at which they became dead, leased and delayed ones by their due time, and ready and
-        /// completed ones by key. A page has a bound for the rows that it examines, so it can have fewer items than its page_size, or
-        /// none, although more follow. The list ends when next_page_token is empty. An item that does not change while one pages is listed
-        /// exactly once. One that changes can be listed twice, or not at all.
+        /// completed ones by key. A page examines a bounded number of rows and has about 1 MiB, so it can have fewer items than its
+        /// page_size, or none, although more follow. With filter.keys a page has at most 100 items. The list ends when next_page_token is
+        /// empty. An item that does not change while one pages is listed exactly once. One that changes can be listed twice, or not at
+        /// all.
         ///
-        /// Errors: INVALID_FIELD (state, filter.keys\[i\], filter.columns, filter.error_contains, page_size, page_token), LIMIT_EXCEEDED
-        /// (filter.keys, filter.owner, filter.error_contains, page_size), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
-        /// STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        /// Errors: INVALID_FIELD (state, filter.keys, filter.keys\[i\], filter.columns, filter.error_contains, filter.min_attempt,
+        /// filter.state_since, filter.state_before, newest_first, page_size, page_token), LIMIT_EXCEEDED (filter.keys, filter.owner,
+        /// filter.error_contains, page_size), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED,
+        /// INTERNAL.
         async fn list_items(
             &self,
             request: tonic::Request<super::ListItemsRequest>,
@@ -3319,7 +3326,7 @@ pub mod admin_service_server {
             tonic::Response<super::ListItemsResponse>,
             tonic::Status,
         >;
-        /// Returns one item with the values of its columns.
+        /// Returns one item with the values of its columns. Raise the message limit of your client if they can exceed 4 MiB.
         ///
         /// Errors: INVALID_FIELD (key), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
         /// If no row has the key: NOT_FOUND with the reason ITEM_NOT_FOUND.
@@ -3356,7 +3363,7 @@ pub mod admin_service_server {
         /// restarts: the configuration's limits do not count any more. A call without limits changes nothing and returns them.
         ///
         /// Errors: INVALID_FIELD (limits: the queue has neither groups nor limits in its configuration; limits.group_max_leases: the groups of the
-        /// queue keep an order, or it has none; limits.rate.per), LIMIT_EXCEEDED (limits.max_leases, limits.rate.items, limits.rate.burst,
+        /// queue keep an order, or it has none; limits.group_rate; any negative limit; limits.rate.per), LIMIT_EXCEEDED (limits.max_leases, limits.rate.items, limits.rate.burst,
         /// limits.group_max_leases), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
         async fn set_queue_limits(
             &self,
@@ -3416,8 +3423,8 @@ pub mod admin_service_server {
         /// A dry run starts nothing. It counts the items that the operation would change.
         ///
         /// Errors: INVALID_FIELD (the fields of the filter as in ListItems, action, purge.state, request_id: not a UUID, or an earlier
-        /// operation with this id was another one, limit, max_per_second, delay), LIMIT_EXCEEDED (the fields of the filter, delay),
-        /// QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. FAILED_PRECONDITION with the reason
+        /// operation with this id was another one, limit, max_per_second, redrive.delay, cancel_leases.delay), LIMIT_EXCEEDED (the fields of
+        /// the filter, redrive.delay, cancel_leases.delay), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. FAILED_PRECONDITION with the reason
         /// OPERATION_RUNNING (the metadata has operation_id), or with PURGE_NOT_ALLOWED: the rows of the table may not be deleted.
         async fn start_operation(
             &self,
@@ -3437,7 +3444,8 @@ pub mod admin_service_server {
             tonic::Response<super::GetOperationResponse>,
             tonic::Status,
         >;
-        /// Lists operations, the latest first. Operations that ended more than ten days ago are deleted.
+        /// Lists operations, the latest first. A page has about 1 MiB, so it can have fewer than page_size operations although more
+        /// follow. Operations that ended more than ten days ago are deleted.
         ///
         /// Errors: INVALID_FIELD (page_size, page_token), LIMIT_EXCEEDED (page_size), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE,
         /// STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.

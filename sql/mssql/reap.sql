@@ -2,9 +2,13 @@
 --   a limit. One batch, one transaction.
 -- Sections: `begin`, `pick_due`, `update_due`, `next_due`. With filtered_indexes = false: `begin`, `pick_due` once for each of
 --   the two states, `keep_first_due`, `update_due`, `next_due_unfiltered`. `begin` and `update_due` contain sections of suspects.sql.
+--   If a constraint or a trigger refuses a row, the batch fails. The broker then sends the batch for fewer and fewer rows, with
+--   `skip_refused` behind the picks, until the rows that are left refuse their change. Then `begin`, the picks and `read_due` return their keys.
 -- Parameters: @P1: maximum number of rows. @P2: number of attempts after which an item is dead; 0 means never. @P3: the latest time
---   that the clock can show unless it was stepped forward, in ms since 1970; NULL: not known.
--- Results: each changed row as it was, with its new state. Then the server's time and the next due time, if there is one.
+--   that the clock can show unless it was stepped forward, in ms since 1970; NULL: not known. With `skip_refused`, @P4: the number of
+--   rows, those due longest, that stay as they are. @P1 counts them.
+-- Results: each changed row as it was, with its new state. Then the server's time and the next due time, if there is one. With
+--   `skip_refused` only a later one than now. `read_due`: the keys of the rows.
 -- Locks, in order: U, then X, on up to @P1 rows, through the due index and the key. READPAST skips rows that others have
 --   locked. With filtered_indexes = false, U on up to @P1 rows of each state.
 -- Indexes: due (`pick_due` and `next_due`), the key (`update_due`).
@@ -50,6 +54,14 @@ OPTION (KEEPFIXED PLAN, OPTIMIZE FOR (@P1 = 1));
 DELETE @due WHERE lb_p NOT IN (SELECT TOP (@P1) d.lb_p FROM @due AS d ORDER BY d.lb_due)
 OPTION (KEEPFIXED PLAN, OPTIMIZE FOR (@P1 = 1));
 
+-- :: skip_refused
+DELETE @due WHERE lb_p IN (SELECT TOP (@P4) d.lb_p FROM @due AS d ORDER BY d.lb_due, d.lb_p)
+OPTION (KEEPFIXED PLAN, OPTIMIZE FOR (@P4 = 1));
+
+-- :: read_due
+SELECT {d_key_values} FROM @due AS d ORDER BY d.lb_due, d.lb_p;
+COMMIT TRANSACTION;
+
 -- :: update_due
 {find_runs}DECLARE @count int = (SELECT COUNT(*) FROM @due), @changed_count int = 0;
 IF @count > 0
@@ -78,16 +90,16 @@ ORDER BY d.lb_due, d.lb_p;
 -- :: next_due
 SELECT TOP (1) @now AS lb_now, t.{lease_due_time} AS lb_due
 FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{due_hint})
-WHERE t.{lease_state} IN (1, 2) AND t.{lease_due_time} IS NOT NULL
+WHERE t.{lease_state} IN (1, 2) AND t.{lease_due_time} IS NOT NULL{after_now}
 ORDER BY t.{lease_due_time};
 COMMIT TRANSACTION;{read_later}
 
 -- :: next_due_unfiltered
 SELECT @now AS lb_now, MIN(n.lb_due) AS lb_due
 FROM (SELECT MIN(t.{lease_due_time}) AS lb_due FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{due_hint})
-        WHERE t.{lease_state} = 1
+        WHERE t.{lease_state} = 1{after_now}
     UNION ALL
     SELECT MIN(t.{lease_due_time}) FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{due_hint})
-        WHERE t.{lease_state} = 2) AS n
+        WHERE t.{lease_state} = 2{after_now}) AS n
 HAVING MIN(n.lb_due) IS NOT NULL;
 COMMIT TRANSACTION;{read_later}

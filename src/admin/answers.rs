@@ -59,7 +59,7 @@ pub(super) fn readiness(broker: Option<&Broker>, queues: &[QueueSpec]) -> (bool,
             "error_cause": store.last_failure.as_ref().map(|failure| failure.cause.name()),
             "error_time": store.last_failure.as_ref().map(|failure| rfc3339(failure.time)),
         },
-        // By queue. Expired leases of these queues do not end.
+        // By queue. Expired leases of these queues do not end, or not all of them.
         "reaper_errors": reaper_errors,
         "queues": queues,
     });

@@ -115,12 +115,10 @@ impl Broker {
         }
         let mut shortest = Duration::MAX;
         let mut checked = Vec::with_capacity(renewals.len());
-        for renewal in renewals {
-            let LeaseRenewal {
-                lease_id,
-                checkpoint,
-            } = renewal;
-            let id = self.decode_lease_id(queue, &context.owner, &lease_id)?;
+        let ids = renewals.iter().map(|renewal| &*renewal.lease_id);
+        let ids = self.decode_lease_ids(queue, &context.owner, ids)?;
+        for (id, renewal) in ids.into_iter().zip(renewals) {
+            let checkpoint = renewal.checkpoint;
             let checkpoint =
                 check_checkpoint(&queue.spec, checkpoint.as_deref()).map(|()| checkpoint);
             let renewal = match (id, checkpoint) {
@@ -181,11 +179,12 @@ impl Broker {
         });
         self.limits
             .check_length("completions.follow_ups", follow_ups.sum())?;
-        let mut settlements = Vec::with_capacity(completions.len());
-        for completion in completions {
-            settlements.push(self.completion(context, queue, completion)?);
-        }
-        Ok(settlements)
+        let ids = completions.iter().map(|completion| &*completion.lease_id);
+        let ids = self.decode_lease_ids(queue, &context.owner, ids)?;
+        let completions = ids.into_iter().zip(completions);
+        Ok(completions
+            .map(|(id, completion)| self.completion(queue, id.ok_or(Settled::Lost)?, completion))
+            .collect())
     }
 
     async fn settle_and_claim(
@@ -256,16 +255,18 @@ impl Broker {
     ) -> Result<Vec<Result<Settlement, Settled>>, Error> {
         self.limits.check_length("failures", failures.len())?;
         let mut settlements = Vec::with_capacity(failures.len());
-        for failure in failures {
-            let id = self.decode_lease_id(queue, &context.owner, &failure.lease_id)?;
+        let ids = failures.iter().map(|failure| &*failure.lease_id);
+        let ids = self.decode_lease_ids(queue, &context.owner, ids)?;
+        for (id, failure) in ids.into_iter().zip(failures) {
             let attempt = id.as_ref().map_or(1, |id| id.lease.attempt);
-            let delay = checked_delay("retry_delay", failure.retry_delay);
+            let policy = &queue.spec.retry;
+            let delay = if failure.dead_letter || policy.is_exhausted(attempt) {
+                Ok(None)
+            } else {
+                checked_delay("retry_delay", failure.retry_delay)
+            };
             let ending = delay.map(|delay| Ending::Fail {
-                retry: match queue
-                    .spec
-                    .retry
-                    .after_failure(attempt, delay, rand::rng().random())
-                {
+                retry: match policy.after_failure(attempt, delay, rand::rng().random()) {
                     AfterFailure::Retry(delay) if !failure.dead_letter => Some(delay),
                     _ => None,
                 },
@@ -294,8 +295,9 @@ impl Broker {
         let queue = self.queue(queue)?;
         self.limits.check_length("releases", releases.len())?;
         let mut settlements = Vec::with_capacity(releases.len());
-        for release in releases {
-            let id = self.decode_lease_id(queue, &context.owner, &release.lease_id)?;
+        let ids = releases.iter().map(|release| &*release.lease_id);
+        let ids = self.decode_lease_ids(queue, &context.owner, ids)?;
+        for (id, release) in ids.into_iter().zip(releases) {
             let ending = checked_delay("delay", release.delay).map(|delay| Ending::Release {
                 delay: delay.unwrap_or_default(),
             });

@@ -314,6 +314,7 @@ mod tests {
             file: Some(file),
             environment: Vec::new(),
             flags: Vec::new(),
+            ..Sources::default()
         };
         let config: Config = sources.load().expect("a configuration");
         let file = folder.join("store.db");

@@ -91,21 +91,21 @@ pub struct QueueCounters {
     /// Claim calls that wait for an item now.
     pub waiting: Counter,
     pub(super) shortest_lease: ShortestLease,
-    /// Why the last run of the queue's reaper failed. `None`: it did not.
+    /// Why the last run of the queue's reaper failed, or could not end each lease. `None`: it ended all that were due.
     reaper_error: Mutex<Option<String>>,
 }
 
 impl QueueCounters {
-    /// Returns why the last run of the queue's reaper failed. `None`: it did not, so expired leases end.
+    /// Returns why the last run of the queue's reaper failed, or could not end each lease. `None`: it ended all that were due.
     pub fn reaper_error(&self) -> Option<String> {
         let error = self.reaper_error.lock();
         error.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Notes the outcome of the reaper's last run. Returns the one before.
-    pub(super) fn set_reaper_error(&self, error: Option<String>) -> Option<String> {
+    /// Notes the outcome of the reaper's last run.
+    pub(super) fn set_reaper_error(&self, error: Option<String>) {
         let last = self.reaper_error.lock();
-        std::mem::replace(&mut last.unwrap_or_else(PoisonError::into_inner), error)
+        *last.unwrap_or_else(PoisonError::into_inner) = error;
     }
 }
 

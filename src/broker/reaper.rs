@@ -7,7 +7,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lease_broker_store::{Leases, QueueIndex, Reaped, StoreError};
+use lease_broker_model::key::Key;
+use lease_broker_store::{Leases, Problem, QueueIndex, Reaped, StoreError};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -42,6 +43,8 @@ impl Reaper {
     pub(super) async fn run(self, stop: CancellationToken) {
         let timer = &self.wakeups.reaper_timer;
         let mut has_started = false;
+        let mut has_failed = false;
+        let mut refused = Vec::new();
         let mut clock = ClockWatch::default();
         while !stop.is_cancelled() {
             let turn = if has_started {
@@ -64,7 +67,9 @@ impl Reaper {
             let run = self.store.reap(self.queue, self.config.max_rows, latest);
             match run.await {
                 Ok(reaped) => {
-                    counters.set_reaper_error(None);
+                    has_failed = false;
+                    self.report_refused(&refused, &reaped.refused);
+                    refused.clone_from(&reaped.refused);
                     has_started = true;
                     let ended = reaped.expired.len() + reaped.released.len();
                     let count = ended + reaped.promoted;
@@ -89,7 +94,8 @@ impl Reaper {
                 }
                 Err(error) => {
                     // Logged at the first failure only. Otherwise every run would log until the store recovers.
-                    if counters.set_reaper_error(Some(error.to_string())).is_none() {
+                    counters.set_reaper_error(Some(error.to_string()));
+                    if !std::mem::replace(&mut has_failed, true) {
                         let queue = &self.queue_name;
                         let bug = matches!(error, StoreError::Bug(_));
                         tracing::error!(queue, %error, bug, "reaper failed and will try again");
@@ -122,6 +128,30 @@ impl Reaper {
                 "store clock stepped back; leases last longer"
             );
         }
+    }
+
+    /// Notes the items that the database did not let a run change. Logs those that were not in `known`, the ones of the run before.
+    fn report_refused(&self, known: &[(Key, Problem)], refused: &[(Key, Problem)]) {
+        let queue = &self.queue_name;
+        for (key, problem) in refused {
+            if !known.iter().any(|(known, _)| known == key) {
+                tracing::error!(
+                    queue,
+                    %key,
+                    problem = problem.text,
+                    "due item stays: a constraint or a trigger refuses the end of its lease or delay"
+                );
+            }
+        }
+        let error = refused.first().map(|(key, problem)| {
+            let others = match refused.len() {
+                1 => String::new(),
+                count => format!(" and {} more", count - 1),
+            };
+            let text = &problem.text;
+            format!("a constraint or a trigger refuses it for item {key}{others}: {text}")
+        });
+        self.metrics.queue(self.queue).set_reaper_error(error);
     }
 
     /// Logs what the run changed, and wakes the claim dispatcher if items have become ready.

@@ -49,13 +49,10 @@ impl Broker {
     /// Checks a completion. Returns its settlement, or the result of a completion that does not reach the store.
     pub(super) fn completion(
         &self,
-        context: &CallContext,
         queue: &Queue,
+        id: LeaseId,
         completion: LeaseCompletion,
-    ) -> Result<Result<Settlement, Settled>, Error> {
-        let Some(id) = self.decode_lease_id(queue, &context.owner, &completion.lease_id)? else {
-            return Ok(Err(Settled::Lost));
-        };
+    ) -> Result<Settlement, Settled> {
         let follow_ups = completion.follow_ups;
         let follow_ups = follow_ups.and_then(|follow_ups| self.check_follow_ups(follow_ups));
         let follow_ups = follow_ups.map(|mut follow_ups| {
@@ -65,15 +62,13 @@ impl Broker {
         let checked = completion
             .columns
             .and_then(|columns| Ok((columns, follow_ups?)));
-        Ok(match checked {
-            Ok((columns, follow_ups)) => Ok(Settlement {
-                lease: id.lease,
-                ending: Ending::Complete { follow_ups },
-                columns,
-                checkpoint: None,
-                trace: Some(Box::new(LeaseTrace::new(id.origin))),
-            }),
-            Err(refusal) => Err(Settled::Refused(refusal)),
+        let (columns, follow_ups) = checked.map_err(Settled::Refused)?;
+        Ok(Settlement {
+            lease: id.lease,
+            ending: Ending::Complete { follow_ups },
+            columns,
+            checkpoint: None,
+            trace: Some(Box::new(LeaseTrace::new(id.origin))),
         })
     }
 

@@ -35,6 +35,20 @@ impl Admin {
         SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9_464));
 
     pub(super) fn check(&self) -> Result<(), InvalidSetting> {
+        let is_part = |char: char| char.is_ascii_alphanumeric() || "-._".contains(char);
+        let is_name =
+            |name: &String| !name.is_empty() && !name.ends_with('.') && name.chars().all(is_part);
+        if let Some((index, name)) = self
+            .hosts
+            .iter()
+            .enumerate()
+            .find(|(_, name)| !is_name(name))
+        {
+            let reason = format!(
+                "{name:?} is not the name of a host, without a port, such as \"broker-1.example\""
+            );
+            return Err(InvalidSetting::new(format!("admin.hosts[{index}]"), reason));
+        }
         let url = &self.trace_url;
         let is_plain = !url.contains(|character: char| character.is_control() || character == ' ');
         let names_a_trace = url.contains("{trace_id}");

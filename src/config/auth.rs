@@ -84,7 +84,7 @@ pub enum LeaseScope {
 pub struct Identity {
     /// The name in the log, and in the signature of lease ids. 1 to 128 characters.
     pub name: String,
-    /// Names that the identity had before. Leases that were claimed under them stay valid.
+    /// Names that the identity had before, the oldest first. Leases and request ids of calls under them stay valid.
     #[serde(default)]
     pub formerly: Vec<String>,
     /// A pattern for the SPIFFE id in the caller's certificate. `*` fits inside one segment, a trailing `/**` fits the rest.

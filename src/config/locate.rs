@@ -54,7 +54,10 @@ fn location_in(layer: &Layer, path: &[&str]) -> Option<String> {
     let (first, rest) = path.split_first()?;
     let mut value = layer.table.get(*first)?;
     for part in rest {
-        value = value.get(part)?;
+        value = match index_of(part) {
+            Some(index) => value.get(index)?,
+            None => value.get(part)?,
+        };
     }
     Some(match &layer.origin {
         Origin::Text { name, text } => match line_of_key(text, path) {
@@ -73,7 +76,12 @@ fn location_in(layer: &Layer, path: &[&str]) -> Option<String> {
     })
 }
 
-/// Splits a key into its parts. A dot inside the name of a queue, or of another section that a layer has, does not
+/// Returns the index that a part such as `[2]` names.
+fn index_of(part: &str) -> Option<usize> {
+    part.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
+}
+
+/// Splits a key into its parts. The index of a list is a part of its own, such as `[2]`. A dot inside the name of a queue, or of another section that a layer has, does not
 /// separate parts.
 fn split_key<'a>(layers: &[Layer], key: &'a str) -> Vec<&'a str> {
     let mut tables: Vec<&Table> = layers.iter().map(|layer| &layer.table).collect();
@@ -82,34 +90,44 @@ fn split_key<'a>(layers: &[Layer], key: &'a str) -> Vec<&'a str> {
         let names = tables.iter().flat_map(|table| table.keys());
         let length_if_first_part = |name: &str| {
             let after = key.strip_prefix(name)?;
-            (after.is_empty() || after.starts_with('.')).then_some(name.len())
+            (after.is_empty() || after.starts_with(['.', '['])).then_some(name.len())
         };
         let known_length = names.filter_map(|name| length_if_first_part(name)).max();
-        let length = known_length.or_else(|| key.find('.')).unwrap_or(key.len());
+        let end = || key[1..].find(['.', '[']).map(|end| end + 1);
+        let length = known_length.or_else(end).unwrap_or(key.len());
         let (part, after) = key.split_at(length);
         tables = tables
             .into_iter()
             .filter_map(|table| table.get(part)?.as_table())
             .collect();
         parts.push(part);
-        rest = after.strip_prefix('.');
+        rest = match after.strip_prefix('.') {
+            None if after.is_empty() => None,
+            None => Some(after),
+            inner => inner,
+        };
     }
     parts
 }
 
-/// Returns the line of a TOML document that sets a key or opens a section.
+/// Returns the line of a TOML document that sets a key, or opens a section or an entry of a list.
 fn line_of_key(text: &str, path: &[&str]) -> Option<usize> {
     let document = DeTable::parse(text).ok()?;
-    let mut table = document.get_ref();
-    let mut line = None;
-    for (index, part) in path.iter().enumerate() {
-        let (key, value) = table.iter().find(|(key, _)| key.get_ref() == part)?;
-        line = Some(line_at(text, key.span().start));
-        match value.get_ref() {
-            DeValue::Table(inner) => table = inner,
-            _ if index + 1 == path.len() => {}
+    let (first, rest) = path.split_first()?;
+    let (mut key, mut value) = document.get_ref().get_key_value(*first)?;
+    let mut start = key.span().start;
+    for part in rest {
+        match (value.get_ref(), index_of(part)) {
+            (DeValue::Array(list), Some(index)) => {
+                value = list.get(index)?;
+                start = value.span().start;
+            }
+            (DeValue::Table(table), _) => {
+                (key, value) = table.get_key_value(*part)?;
+                start = key.span().start;
+            }
             _ => return None,
         }
     }
-    line
+    Some(line_at(text, start))
 }

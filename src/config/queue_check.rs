@@ -84,7 +84,9 @@ impl QueueConfig {
         let table = self.table.unwrap_or_else(|| name.to_owned());
         let on_complete = OnComplete::from(self.on_complete);
         check_name(key_path("table"), &table)?;
+        check_is_not_ours(key_path("table"), &table)?;
         if let OnComplete::Archive(archive) = &on_complete {
+            check_is_not_ours(key_path("on_complete.archive"), archive)?;
             if archive.eq_ignore_ascii_case(&table) {
                 return Err(InvalidSetting::new(
                     key_path("on_complete.archive"),
@@ -158,13 +160,10 @@ impl QueueConfig {
             self.min_lease_duration,
             self.max_lease_duration,
         );
-        check_duration(
-            key_path("min_lease_duration"),
-            min,
-            MIN_LEASE,
-            max.min(MAX_LEASE),
-        )?;
-        check_duration(key_path("max_lease_duration"), max, min, MAX_LEASE)?;
+        let max_key = key_path("max_lease_duration");
+        check_duration(max_key.clone(), max, MIN_LEASE, MAX_LEASE)?;
+        check_duration(key_path("min_lease_duration"), min, MIN_LEASE, max)
+            .map_err(|invalid| invalid.in_conflict_with(max_key))?;
         check_duration(key_path("lease_duration"), default, min, max).map_err(|invalid| {
             let limit = if default < min {
                 "min_lease_duration"
@@ -258,4 +257,15 @@ fn backoff(
         max: config.max,
         jitter: config.jitter,
     })
+}
+
+/// Refuses a table of the broker itself. They hold its secret and the state of all queues.
+fn check_is_not_ours(key: String, table: &str) -> Result<(), InvalidSetting> {
+    let name = table.rsplit('.').next().unwrap_or(table);
+    let name = name.trim_start_matches('[').to_ascii_lowercase();
+    if name.starts_with("lease_broker_") {
+        let reason = "belongs to the broker itself; name another table";
+        return Err(InvalidSetting::new(key, reason));
+    }
+    Ok(())
 }

@@ -24,6 +24,8 @@ pub struct Sources {
     /// Environment variables as name and value. Settings are those with the prefix `LEASE_BROKER_` and a nested key, and
     /// those of OpenTelemetry. All others are ignored.
     pub environment: Vec<(String, String)>,
+    /// The names of environment variables whose values are not UTF-8.
+    pub not_text: Vec<String>,
     /// Settings that command-line flags give.
     pub flags: Vec<Flag>,
 }
@@ -42,10 +44,15 @@ impl Sources {
     /// Takes the environment variables of this process.
     #[must_use]
     pub fn with_process_environment(mut self) -> Self {
-        // The names of settings are ASCII. A variable that is not UTF-8 belongs to another program.
-        self.environment = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .collect();
+        // The names of settings are ASCII. A variable whose name is not UTF-8 belongs to another program.
+        let variables =
+            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+        for (name, value) in variables {
+            match value.into_string() {
+                Ok(value) => self.environment.push((name, value)),
+                Err(_) => self.not_text.push(name),
+            }
+        }
         self
     }
 
@@ -67,6 +74,14 @@ impl Sources {
     }
 
     fn load_over(&self, file: Option<Layer>) -> Result<Config, ConfigError> {
+        let mut unreadable = self.not_text.iter();
+        if let Some(name) = unreadable.find(|name| name.starts_with("LEASE_BROKER_")) {
+            return Err(ConfigError {
+                key: String::new(),
+                reason: "the value is not valid UTF-8".to_owned(),
+                location: format!("environment variable {name}"),
+            });
+        }
         let mut layers = vec![Layer::parse("the default configuration", DEFAULT)?];
         layers.extend(file);
         let (otel_layer, otel_variables) = otel_variables::read(&self.environment);
@@ -112,7 +127,9 @@ fn deserialize(merged: Table) -> Result<Document, InvalidSetting> {
         let choices = choices.and_then(|error| choices_of(error.inner().message()));
         reason = choices.unwrap_or(reason);
     }
-    Err(InvalidSetting::new(error.path().to_string(), reason))
+    // The path of a name that is not known ends with a question mark.
+    let path = error.path().to_string();
+    Err(InvalidSetting::new(path.trim_end_matches(".?"), reason))
 }
 
 /// Returns the setting at a path.
@@ -129,9 +146,11 @@ fn value_at<'a>(value: &'a mut Value, path: &Path) -> Option<&'a mut Value> {
 fn merge(lower: &mut Table, upper: &Table) {
     for (key, value) in upper {
         match (lower.get_mut(key), value) {
-            // `managed_columns` is the full list of a table's columns. Two lists must not be mixed into a table that
-            // neither layer describes.
-            (Some(Value::Table(lower)), Value::Table(upper)) if key != "managed_columns" => {
+            // `managed_columns` is the full list of a table's columns, and `on_complete` is one choice. Two of them must not be
+            // mixed into one that neither layer describes.
+            (Some(Value::Table(lower)), Value::Table(upper))
+                if !["managed_columns", "on_complete"].contains(&key.as_str()) =>
+            {
                 merge(lower, upper);
             }
             _ => {

@@ -2,8 +2,14 @@
 
 use std::time::Duration;
 
-/// Converts milliseconds since 1970-01-01T00:00:00Z.
+/// The range of a timestamp: the years 1 to 9999.
+const MIN_MILLIS: i64 = -62_135_596_800_000;
+const MAX_MILLIS: i64 = 253_402_300_799_999;
+
+/// Converts milliseconds since 1970-01-01T00:00:00Z. A time that another program stored can be outside of the range of the message.
+/// It becomes the nearest one.
 pub(super) fn timestamp(millis: i64) -> prost_types::Timestamp {
+    let millis = millis.clamp(MIN_MILLIS, MAX_MILLIS);
     prost_types::Timestamp {
         seconds: millis.div_euclid(1_000),
         nanos: i32::try_from(millis.rem_euclid(1_000) * 1_000_000).unwrap_or(0),
@@ -15,5 +21,19 @@ pub(super) fn duration_to_proto(duration: Duration) -> prost_types::Duration {
     prost_types::Duration {
         seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
         nanos: i32::try_from(duration.subsec_nanos()).unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_outside_of_the_range_becomes_the_nearest() {
+        let seconds = |millis| timestamp(millis).seconds;
+        assert_eq!(seconds(i64::MAX), 253_402_300_799);
+        assert_eq!(seconds(253_402_300_800_000), 253_402_300_799);
+        assert_eq!(seconds(i64::MIN), -62_135_596_800);
+        assert_eq!(seconds(1_500), 1);
     }
 }

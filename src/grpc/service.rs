@@ -105,11 +105,11 @@ impl LeaseService for Service {
         let request = request.into_inner();
         let call = async {
             let queue = request.queue;
-            let next = self.next_claim(&queue, request.next, request.completions.len())?;
-            let max_bytes = next.as_ref().map_or(0, |next| next.max_bytes);
+            let settlements = request.completions.len();
+            let (next, max_bytes) = self.next_claim(&queue, request.next, settlements)?;
             let completions = completions_from_proto(request.completions);
             let settled = self.broker.complete(&context, &queue, completions, next);
-            let answer = self.answer(settled.await?, context.owner.clone(), max_bytes);
+            let answer = Self::answer(settled.await?, context.owner.clone(), max_bytes);
             let response = Response::new(proto::CompleteResponse {
                 results: answer.results,
                 next: answer.next,
@@ -128,11 +128,11 @@ impl LeaseService for Service {
         let request = request.into_inner();
         let call = async {
             let queue = request.queue;
-            let next = self.next_claim(&queue, request.next, request.failures.len())?;
-            let max_bytes = next.as_ref().map_or(0, |next| next.max_bytes);
+            let settlements = request.failures.len();
+            let (next, max_bytes) = self.next_claim(&queue, request.next, settlements)?;
             let failures = failures_from_proto(request.failures);
             let settled = self.broker.fail(&context, &queue, failures, next);
-            let answer = self.answer(settled.await?, context.owner.clone(), max_bytes);
+            let answer = Self::answer(settled.await?, context.owner.clone(), max_bytes);
             let response = Response::new(proto::FailResponse {
                 results: answer.results,
                 next: answer.next,
@@ -237,9 +237,9 @@ impl AdminService for Service {
         let can_be_repeated = cancellations.all(|cancellation| cancellation.fencing_token != 0);
         let call = async {
             let cancellation = cancel_from_proto(request)?;
-            let cancelled = self.broker.cancel_leases(&context, cancellation).await;
+            let cancelled = self.broker.cancel_leases(&context, cancellation);
             let rpc = Rpc::CancelLeases;
-            let cancelled = audited(&caller, rpc, &queue, &detail, &reason, cancelled)?;
+            let cancelled = audited(&caller, rpc, &queue, &detail, &reason, cancelled).await?;
             Ok(Response::new(proto::CancelLeasesResponse {
                 results: cancel_results(cancelled),
             }))
@@ -429,23 +429,25 @@ impl Service {
         deadline.run(&context, call).await
     }
 
-    /// Converts the claim in a call with this number of settlements.
+    /// Converts the claim in a call with this number of settlements. Also returns the maximum size of the response.
     fn next_claim(
         &self,
         queue: &str,
         next: Option<proto::NextClaim>,
         settlements: usize,
-    ) -> Result<Option<ClaimRequest>, Error> {
-        let room = self
-            .max_message_bytes
-            .saturating_sub(settlements * RESULT_BYTES);
-        next.map(|next| next_claim_from_proto(queue, next, room))
-            .transpose()
+    ) -> Result<(Option<ClaimRequest>, usize), Error> {
+        let room = self.max_message_bytes;
+        let next = next.map(|next| next_claim_from_proto(queue, next, room));
+        let mut next = next.transpose()?;
+        let max_bytes = next.as_ref().map_or(room, |next| next.max_bytes);
+        if let Some(next) = &mut next {
+            next.max_bytes = max_bytes.saturating_sub(settlements * RESULT_BYTES);
+        }
+        Ok((next, max_bytes))
     }
 
-    /// Converts the results of settlements and of the claim beside them. Its leases may take `max_bytes`.
+    /// Converts the results of settlements and of the claim beside them. The response may have `max_bytes`.
     fn answer(
-        &self,
         (results, claimed): SettledAndClaimed,
         owner: LeaseOwner,
         max_bytes: usize,
@@ -461,9 +463,12 @@ impl Service {
             Some(Err(error)) => answer.next_error = Some(status::call_error(error)),
             Some(Ok(leases)) => {
                 // Refusals are larger than other results.
-                let results = answer.results.iter().map(Message::encoded_len).sum();
-                let room = self.max_message_bytes.saturating_sub(results);
-                let (next, unsent) = deliver(leases, owner, max_bytes.min(room));
+                let size = |result: &proto::SettleResult| {
+                    let len = result.encoded_len();
+                    1 + prost::length_delimiter_len(len) + len
+                };
+                let results = answer.results.iter().map(size).sum();
+                let (next, unsent) = deliver(leases, owner, max_bytes.saturating_sub(results));
                 answer.next = Some(next);
                 answer.unsent = unsent;
             }

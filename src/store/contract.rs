@@ -38,7 +38,7 @@ pub use self::heartbeat::{Renewal, Renewed};
 pub use self::inspect::Inspect;
 pub(super) use self::inspect::inspect_by_field;
 pub use self::item_search::{
-    FoundItem, FoundItems, ItemFilter, ItemRecord, ItemSearch, SearchPosition,
+    FoundItem, FoundItems, ItemFilter, ItemRecord, ItemSearch, MAX_PAGE_BYTES, SearchPosition,
 };
 pub use self::latest_time::LatestTime;
 pub use self::leases::Leases;

@@ -77,7 +77,8 @@ fn value_of_text(text: &str, kind: KeyKind) -> Result<Value, String> {
         KeyKind::Bytes => bytes(),
         KeyKind::Decimal => is_decimal(text).then(|| Value::Decimal(text.to_owned())),
         KeyKind::Timestamp => timestamp(text),
-        KeyKind::Any => number(text).or_else(own_text),
+        // As SQLite, which ignores spaces around a number.
+        KeyKind::Any => number(text.trim_matches(is_space)).or_else(own_text),
         KeyKind::NumberOrBytes => {
             // Hexadecimal digits such as 1e10 are no number if a number is not written so.
             let number =
@@ -87,6 +88,16 @@ fn value_of_text(text: &str, kind: KeyKind) -> Result<Value, String> {
         KeyKind::BytesOrNumber => bytes().or_else(|| number(text)).or_else(own_text),
     };
     value.ok_or_else(|| expected(text, kind))
+}
+
+/// Returns whether SQLite ignores a character around a number.
+fn is_space(character: char) -> bool {
+    matches!(character, '\t'..='\r' | ' ')
+}
+
+/// Returns whether a text is stored as a number in a column of numbers.
+pub(super) fn is_number(text: &str) -> bool {
+    number(text.trim_matches(is_space)).is_some()
 }
 
 /// Reads an integer, or another number, which can be infinite.
@@ -182,6 +193,18 @@ mod tests {
                 prop_assert_eq!(key.0.len(), kinds.len());
             }
         }
+    }
+
+    #[test]
+    fn spaces_around_a_number_are_ignored_if_the_column_does() {
+        let parse = |text: &str, kind| parse(text, &[kind]).map(|key| key.0[0].clone());
+        for text in [" 1", "1 ", "\t1\r\n"] {
+            assert_eq!(parse(text, KeyKind::Any), Ok(Value::Int(1)), "{text:?}");
+            let kept = Ok(Value::Text(text.to_owned()));
+            assert_eq!(parse(text, KeyKind::NumberOrBytes), kept, "{text:?}");
+        }
+        assert_eq!(parse(" 1.5", KeyKind::Any), Ok(Value::Double(1.5)));
+        assert_eq!(parse(" ", KeyKind::Any), Ok(Value::Text(" ".to_owned())));
     }
 
     #[test]

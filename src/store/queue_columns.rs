@@ -246,7 +246,8 @@ fn key_problem<Kind>(
         )),
         1..=3 if table.is_unique(&names) => None,
         1..=3 => Some(format!(
-            "the key of queue {:?} ({}) does not identify a row: add a unique index on these columns, without a condition",
+            "the key of queue {:?} ({}) does not identify a row: add a unique index on these columns, without a condition or a \
+             collation of its own",
             queue.name,
             names.join(", ")
         )),

@@ -100,6 +100,7 @@ use uuid::Uuid;
 pub use self::adopt::SqliteSchema;
 pub use self::backup::{Restored, back_up, refuse_open_file, restore};
 pub use self::clock::{Clock, system_clock};
+use self::error::LeftOut;
 pub use self::lock_holder::{LockHolder, WriteLock};
 use self::purge::Cutoffs;
 use self::queue_statements::QueueStatements;
@@ -282,7 +283,10 @@ impl Leases for SqliteStore {
         calls: Arc<[ClaimCall]>,
         max_bytes: usize,
     ) -> Result<Vec<Claimed>, StoreError> {
-        let claim = move |context: &WriteContext| claim::claim(context, queue, &calls, max_bytes);
+        let left_out = LeftOut::default();
+        let claim = move |context: &WriteContext| {
+            claim::claim(context, queue, &calls, max_bytes, &left_out)
+        };
         self.writer.run(claim).await
     }
 
@@ -407,7 +411,9 @@ impl Leases for SqliteStore {
         limit: usize,
         latest: Option<LatestTime>,
     ) -> Result<Reaped, StoreError> {
-        let reap = move |context: &WriteContext| reap::reap(context, queue, limit, latest);
+        let left_out = LeftOut::default();
+        let reap =
+            move |context: &WriteContext| reap::reap(context, queue, limit, latest, &left_out);
         self.writer.run(reap).await
     }
 

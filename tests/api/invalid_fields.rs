@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use lease_broker_proto::column_value::Kind;
 use lease_broker_proto::{
-    ClaimBatchRequest, ColumnValue, EnqueueRequest, FailRequest, HeartbeatRequest, NewItem,
-    Outcome, RefusalReason, Release, ReleaseRequest,
+    ClaimBatchRequest, ColumnValue, EnqueueRequest, FailRequest, Failure, HeartbeatRequest,
+    NewItem, Outcome, RefusalReason, Release, ReleaseRequest,
 };
 use prost_types::Timestamp;
 use tonic::{Code, Status};
@@ -187,6 +187,24 @@ async fn invalid_retry_delay_is_named() {
         let (refusal, reason) = (results[1].refusal.as_ref(), RefusalReason::InvalidField);
         assert_refused(results[1].outcome(), refusal, reason, "retry_delay");
     }
+}
+
+#[tokio::test]
+async fn retry_delay_of_a_dead_letter_is_ignored() {
+    let fixture = Fixture::start().await;
+    let failure = Failure {
+        retry_delay: duration(-1, 0),
+        dead_letter: true,
+        ..failure(&fixture.lease_id, "no")
+    };
+    let request = FailRequest {
+        queue: "work".to_owned(),
+        failures: vec![failure],
+        next: None,
+    };
+    let response = fixture.client.rpc.clone().fail(request).await;
+    let results = response.expect("no error").into_inner().results;
+    assert_eq!(results[0].outcome(), Outcome::Applied);
 }
 
 #[tokio::test]

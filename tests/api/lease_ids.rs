@@ -198,6 +198,35 @@ async fn rotation_without_delay_loses_every_lease() {
     assert_eq!(lost.await, Outcome::LeaseLost);
 }
 
+#[tokio::test]
+async fn lease_beside_ids_of_many_unknown_secrets_is_completed() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["a"]).await;
+    let lease = client.claim_one().await;
+    let bytes = URL_SAFE_NO_PAD.decode(&lease.lease_id).expect("base64url");
+    let of_secret = |number: u8| {
+        let mut id = bytes.clone();
+        id[1] = number;
+        URL_SAFE_NO_PAD.encode(id)
+    };
+    let unknown: Vec<String> = (100..112).map(of_secret).collect();
+    let mut ids: Vec<&str> = unknown.iter().map(String::as_str).collect();
+    ids.push(&lease.lease_id);
+    let completions = || ids.iter().map(|id| completion(id, &[])).collect();
+    let results = with_timeout(async {
+        loop {
+            match client.try_complete(completions()).await {
+                Ok(results) => return results,
+                Err(status) => assert_eq!(status.code(), Code::Unavailable, "{status:?}"),
+            }
+        }
+    });
+    let results = results.await;
+    assert_eq!(results[0].outcome(), Outcome::LeaseLost);
+    assert_eq!(results[12].outcome(), Outcome::Applied);
+}
+
 /// Adds a secret to the file of a broker, as the command `secret rotate` does.
 async fn rotate(server: &Server, accept_old_for: Duration) {
     let store = SqliteStore::open(&server.file(), &[], system_clock()).expect("the file");

@@ -226,6 +226,59 @@ async fn pages_list_every_item_once_in_both_directions() {
 }
 
 #[tokio::test]
+async fn items_of_keys_are_listed_page_by_page() {
+    let (_server, client) = start(QUEUE).await;
+    add_dead(&client, 5).await;
+    let mut request = ListItemsRequest {
+        filter: Some(ItemFilter {
+            keys: ["5", "99", "3", "1", "2"].map(str::to_owned).to_vec(),
+            ..ItemFilter::default()
+        }),
+        page_size: 2,
+        ..list_request(ItemState::Dead)
+    };
+    let mut pages = Vec::new();
+    loop {
+        let page = list(&client, request.clone()).await.expect("a page");
+        let keys: Vec<String> = page.items.into_iter().map(|item| item.key).collect();
+        pages.push(keys.join(","));
+        request.page_token = page.next_page_token;
+        if request.page_token.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(pages, ["5", "3,1", "2"]);
+}
+
+#[tokio::test]
+async fn list_shows_ten_keys_of_an_operation() {
+    let (_server, client) = start(QUEUE).await;
+    add_dead(&client, 1).await;
+    let id = begin(
+        &client,
+        StartOperationRequest {
+            filter: Some(ItemFilter {
+                keys: (1..=12).map(|key| key.to_string()).collect(),
+                ..ItemFilter::default()
+            }),
+            ..redrive()
+        },
+    )
+    .await
+    .expect("started")
+    .operation
+    .expect("an operation")
+    .operation_id;
+    let ended = end_of(&client, &id).await;
+    assert_eq!(ended.filter.expect("a filter").keys.len(), 12);
+    let request = ListOperationsRequest::default();
+    let listed = client.admin.clone().list_operations(request).await;
+    let mut listed = listed.expect("listed").into_inner().operations;
+    let filter = listed.remove(0).filter.expect("a filter");
+    assert_eq!(filter.keys.len(), 10);
+}
+
+#[tokio::test]
 async fn page_token_of_another_list_is_refused() {
     let (_server, client) = start(QUEUE).await;
     add_dead(&client, 3).await;
@@ -530,6 +583,7 @@ async fn broker_obeys_the_order_to_drain() {
     let refused = client.admin.clone().drain_broker(unknown).await;
     assert_api_error(refused, Code::NotFound, "BROKER_NOT_FOUND", false);
     let told = client.admin.clone().drain_broker(drain(id)).await;
-    told.expect("told");
+    let told = told.expect("told").into_inner().broker.expect("a broker");
+    assert!(told.is_self && told.is_draining && told.seen_time.is_some());
     crate::support::timeout::with_timeout(server.broker().told_to_drain()).await;
 }

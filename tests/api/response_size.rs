@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use lease_broker_proto::lease_service_client::LeaseServiceClient;
 use lease_broker_proto::{
-    ClaimBatchRequest, ClaimBatchResponse, CompleteRequest, Lease, NextClaim, TooLargeItem,
+    ClaimBatchRequest, ClaimBatchResponse, CompleteRequest, Completion, Lease, NextClaim, Outcome,
+    TooLargeItem,
 };
+use prost::Message as _;
 use tonic::Code;
 
 use crate::support::api_error::assert_field_error;
-use crate::support::client::{Client, completion, key, lease_ids};
+use crate::support::client::{Client, completion, key, lease_ids, text};
 use crate::support::server::{QUEUE, Server};
 use crate::support::timeout::with_timeout;
 
@@ -249,6 +251,44 @@ async fn next_claim_has_its_own_max_bytes() {
     let next = response.next.expect("a claim");
     assert_eq!(keys(&next.leases), ["3"]);
     assert_too_large(&next.too_large, &[("2", 100_000)]);
+}
+
+#[tokio::test]
+async fn results_of_settlements_count_for_the_next_claim() {
+    let mut lengths = vec![10; 100];
+    lengths.extend([3_000; 40]);
+    let server = server_with_payloads("", &lengths).await;
+    let client = server.client().await;
+    let first = claim_bytes(&client, 100, 0).await.leases;
+    let completions = first.iter().map(|lease| Completion {
+        columns: [("no_such_column".to_owned(), text("x"))].into(),
+        ..completion(&lease.lease_id, &[])
+    });
+    let request = CompleteRequest {
+        queue: client.queue.clone(),
+        completions: completions.collect(),
+        next: Some(NextClaim {
+            worker_id: "worker".to_owned(),
+            max_items: 1_000,
+            max_bytes: 65_536,
+            ..NextClaim::default()
+        }),
+    };
+    let response = with_timeout(client.rpc.clone().complete(request)).await;
+    let response = response.expect("an answer").into_inner();
+    assert!(
+        response
+            .results
+            .iter()
+            .all(|result| result.outcome() == Outcome::Refused)
+    );
+    assert!(
+        response.encoded_len() <= 65_536,
+        "{}",
+        response.encoded_len()
+    );
+    let leases = response.next.expect("a claim").leases;
+    assert!(!leases.is_empty());
 }
 
 #[tokio::test]

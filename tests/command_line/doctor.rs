@@ -12,6 +12,7 @@ use std::thread;
 use serde_json::Value as Json;
 
 use crate::command_line::workspace::{QUEUES, Workspace};
+use crate::support::database::query_value;
 use crate::support::http::get;
 use crate::support::process::{BrokerProcess, CommandOutput};
 use crate::support::signal;
@@ -117,14 +118,16 @@ fn doctor_names_the_queue_whose_reaper_fails() {
     let database = workspace.database();
     database
         .execute_batch(
-            "CREATE TRIGGER keep BEFORE UPDATE ON work WHEN OLD.lease_state = 1 AND NEW.lease_state <> 1
-             BEGIN SELECT RAISE(ABORT, 'leases must not end'); END",
+            "CREATE TRIGGER keep BEFORE UPDATE ON work
+             WHEN OLD.payload = 'x' AND OLD.lease_state = 1 AND NEW.lease_state <> 1 BEGIN SELECT RAISE(ABORT, 'leases must not end'); END",
         )
         .expect("a trigger");
-    let added = workspace.call("enqueue work --set payload=x");
-    assert_eq!(added.code, 0, "{added:?}");
-    let claimed = workspace.call("claim work --lease 1s");
-    assert_eq!(claimed.code, 0, "{claimed:?}");
+    for payload in ["x", "y"] {
+        let added = workspace.call(&format!("enqueue work --set payload={payload}"));
+        assert_eq!(added.code, 0, "{added:?}");
+    }
+    let claimed = workspace.call("claim work --limit 2 --lease 1s");
+    assert_eq!(claimed.json().len(), 2, "{claimed:?}");
     let errors = || get(admin, "/readyz").json()["reaper_errors"].clone();
     wait_until_blocking("the reaper fails", || errors()["work"].is_string());
     let doctor = workspace.run("doctor --side broker --json --store q.db --config doctor.toml");
@@ -132,11 +135,19 @@ fn doctor_names_the_queue_whose_reaper_fails() {
     let reaper = finding(&doctor, "reaper of work");
     assert_eq!(reaper["verdict"], "problem", "{reaper}");
     let detail = reaper["detail"].as_str().expect("text");
-    assert!(detail.contains("leases must not end"), "{detail}");
+    assert!(detail.contains("item 1: leases must not end"), "{detail}");
+    // The other lease has ended.
+    let state: i64 = query_value(
+        &database,
+        "SELECT lease_state FROM work WHERE payload = 'y'",
+    );
+    assert_eq!(state, 4);
     database
         .execute_batch("DROP TRIGGER keep")
         .expect("dropped");
     wait_until_blocking("the reaper recovers", || errors()["work"].is_null());
+    let log = workspace.process.as_ref().expect("a service").log();
+    assert_eq!(log.matches("due item stays").count(), 1, "{log}");
 }
 
 #[test]

@@ -369,6 +369,11 @@ fn each_change_of_an_operator_is_a_line_of_the_audit() {
         workspace.call("pause work --reason lunch");
         workspace.call("resume work");
     }
+    // A caller that does not wait for the answer hides nothing.
+    let lock = workspace.database();
+    lock.execute_batch("BEGIN IMMEDIATE").expect("the lock");
+    workspace.call("pause outbox --timeout 200ms");
+    lock.execute_batch("ROLLBACK").expect("the lock is free");
     drop(workspace.process.take());
     let text = std::fs::read_to_string(audit).expect("a file");
     let lines = text
@@ -387,5 +392,8 @@ fn each_change_of_an_operator_is_a_line_of_the_audit() {
         assert!(redrive.starts_with("redrive, operation "), "{redrive}");
         assert!(redrive.ends_with(&format!(": items {key}")), "{redrive}");
     }
-    assert_eq!((of("PauseQueue").len(), of("ResumeQueue").len()), (2, 2));
+    assert_eq!((of("PauseQueue").len(), of("ResumeQueue").len()), (3, 2));
+    let perhaps = lines.iter().filter(|line| line["queue"] == "outbox");
+    let perhaps: Vec<_> = perhaps.map(|line| line["message"].as_str()).collect();
+    assert_eq!(perhaps, [Some("perhaps changed by an operator")]);
 }

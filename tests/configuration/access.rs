@@ -2,7 +2,7 @@
 
 use lease_broker::config::{ClientCertificates, LeaseScope, Role};
 
-use crate::configuration::test_sources::from_file;
+use crate::configuration::test_sources::{from_file, location};
 
 const TLS: &str = "
 [server.tls]
@@ -132,6 +132,23 @@ fn identities_that_cannot_be_used_are_refused() {
     let without_tls = from_file("[[auth.identities]]\nname = 'a'\ndns = 'x'");
     let error = without_tls.expect_err("no certificates");
     assert!(error.reason.contains("client_authorities"), "{error}");
+}
+
+#[test]
+fn error_of_an_identity_has_its_line() {
+    for (roles, key, line) in [
+        ("{ wroker = ['a'] }", "auth.identities[1].roles", 8),
+        ("{ worker = [''] }", "auth.identities[1].roles.worker", 8),
+    ] {
+        let text = format!(
+            "[auth]\n[[auth.identities]]\nname = 'a'\ndns = 'x'\n[[auth.identities]]\nname = 'b'\ndns = 'y'\nroles = {roles}"
+        );
+        let error = from_file(with_tls(&text)).expect_err(&text);
+        assert_eq!(error.key, key, "{error}");
+        let before = with_tls("").lines().count();
+        let line = format!("given.toml:{}", before + line);
+        assert_eq!(location(&error), line, "{error}");
+    }
 }
 
 #[test]

@@ -253,7 +253,7 @@ fn value_of_a_wrong_type_is_answered_with_those_that_are_allowed() {
         (
             "[telemetry]\nexport = [1]",
             "telemetry.export[0]",
-            1,
+            2,
             "expected `traces` or `metrics`",
         ),
         (

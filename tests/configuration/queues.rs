@@ -436,6 +436,31 @@ fn mirrors_are_no_columns_by_which_the_broker_knows_an_item() {
 }
 
 #[test]
+fn archives_are_of_one_queue() {
+    for (text, reason) in [
+        (
+            "[queues.a]\non_complete = { archive = 'B' }\n[queues.b]",
+            "is the table of queue \"b\"",
+        ),
+        (
+            "[queue_defaults]\non_complete = { archive = 'z' }\n[queues.a]\n[queues.b]\nkeep_for = { archive = '1d' }\npurge = true",
+            "is the archive of queue \"a\" too",
+        ),
+        (
+            "[queues.a]\ntable = 'dbo.lease_broker_secret'",
+            "belongs to the broker itself",
+        ),
+    ] {
+        let error = from_file(text).expect_err(text);
+        assert!(error.reason.contains(reason), "{error}");
+    }
+    let shared = "[queue_defaults]\non_complete = { archive = 'z' }\n[queues.a]\n[queues.b]\non_complete = { recur = '1h' }";
+    let config = from_file(shared).expect("another choice replaces the default");
+    let hour = OnComplete::Recur(Duration::from_secs(3_600));
+    assert_eq!(config.queues[1].on_complete, hour);
+}
+
+#[test]
 fn queues_need_names_and_distinct_tables() {
     let error = from_file("[queues.'']").expect_err("the name is empty");
     assert!(error.reason.contains("1 to 128 characters"), "{error}");

@@ -23,6 +23,7 @@ impl TestSources {
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
                 .collect(),
             flags: self.flags,
+            ..Sources::default()
         };
         sources.load()
     }

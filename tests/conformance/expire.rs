@@ -3,11 +3,16 @@
 use std::time::Instant;
 
 use lease_broker_model::item_state::State;
-use lease_broker_store::{LatestTime, NewItem};
+use lease_broker_model::key::Key;
+use lease_broker_model::queue::{Mirror, MirrorValue};
+use lease_broker_store::{LatestTime, NewItem, ProblemKind};
 use lease_broker_value::Value;
 
 use crate::harness::Harness;
-use crate::harness::fixture::{Fixture, HOUR, MINUTE, about, call, fail, keys, new_item};
+use crate::harness::fixture::{
+    Fixture, HOUR, MINUTE, about, call, fail, item_table, keys, new_item, queue, text,
+};
+use crate::harness::table::Kind;
 
 pub(crate) async fn expired_lease_is_reported_and_its_item_ready<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
@@ -198,4 +203,60 @@ pub(crate) async fn reaper_with_limit_zero_changes_nothing<H: Harness>() {
     assert_eq!(reaped.next_due, Some(std::time::Duration::ZERO));
     fixture.reap(1).await;
     assert_eq!(keys(&fixture.claim(1).await), ["1"]);
+}
+
+/// Another program can add a row that has the place of an expired one.
+pub(crate) async fn refused_rows_do_not_stop_the_reaper<H: Harness>() {
+    for filtered in [true, false] {
+        let table = item_table("item").column("status", Kind::Text);
+        let mut spec = queue("item");
+        spec.filtered_indexes = filtered;
+        for (state, status) in [
+            (State::Ready, "new"),
+            (State::Leased, "busy"),
+            (State::Delayed, "later"),
+        ] {
+            spec.mirror.push(Mirror {
+                state,
+                column: "status".to_owned(),
+                value: MirrorValue::Literal(text(status)),
+            });
+        }
+        let tables = [table.unique(&["payload", "status"])];
+        let fixture = Fixture::<H>::over(&tables, vec![spec]).await;
+        let insert = async |id: i64, payload: &str| {
+            let row = [
+                ("id", Value::Int(id)),
+                ("payload", text(payload)),
+                ("status", text("new")),
+            ];
+            fixture.harness.insert("item", &row).await;
+        };
+        for id in 1..=6 {
+            insert(id, &format!("customer {id}")).await;
+        }
+        for item in fixture.claim_for(6, MINUTE).await.split_off(4) {
+            fixture.settle(&item.lease, fail(Some(MINUTE / 2))).await;
+        }
+        for id in [1, 3, 5] {
+            insert(10 + id, &format!("customer {id}")).await;
+        }
+        fixture.advance(2 * MINUTE).await;
+        let reaped = fixture.reap(2).await;
+        assert_eq!((reaped.expired.len(), reaped.promoted), (1, 1));
+        let reaped = fixture.reap(9).await;
+        assert_eq!(reaped.expired[0].lease.key.to_string(), "4");
+        let (refused, problems): (Vec<_>, Vec<_>) = reaped.refused.into_iter().unzip();
+        let mut refused: Vec<_> = refused.iter().map(Key::to_string).collect();
+        refused.sort_unstable();
+        assert_eq!(refused, ["1", "3", "5"]);
+        assert_eq!(problems[0].kind, ProblemKind::AlreadyExists);
+        // The refused rows wait for the next run.
+        assert_eq!(reaped.next_due, None);
+        assert_eq!(fixture.counts().await, [6, 2, 1, 0, 0]);
+        fixture.harness.delete("item", ("id", Value::Int(13))).await;
+        let reaped = fixture.reap(9).await;
+        assert_eq!(reaped.expired[0].lease.key.to_string(), "3");
+        assert_eq!(reaped.refused.len(), 2);
+    }
 }

@@ -37,7 +37,7 @@ mod operations;
 mod order;
 mod pause;
 mod pause_race;
-mod paused_groups;
+pub(crate) mod paused_groups;
 mod policies;
 pub(crate) mod purge;
 mod refused_settlement;
@@ -266,6 +266,7 @@ macro_rules! conformance {
                     reaper_returns_the_next_due_time
                     two_reapers_end_a_lease_once
                     reaper_with_limit_zero_changes_nothing
+                    refused_rows_do_not_stop_the_reaper
                 }
                 follow_ups {
                     follow_ups_are_added_with_the_completion

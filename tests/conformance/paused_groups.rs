@@ -37,12 +37,12 @@ async fn try_pause(broker: &Broker, name: &str, pause: NewGroupPause) -> Option<
     paused.await.expect("an answer")
 }
 
-pub(super) async fn pause(broker: &Broker, name: &str) -> GroupPause {
+pub(crate) async fn pause(broker: &Broker, name: &str) -> GroupPause {
     let paused = try_pause(broker, name, new_pause("")).await;
     paused.expect("paused")
 }
 
-async fn resume(broker: &Broker, name: &str) -> Option<GroupPause> {
+pub(crate) async fn resume(broker: &Broker, name: &str) -> Option<GroupPause> {
     let ended = broker
         .store
         .resume_group(broker.queue, group(broker, name))

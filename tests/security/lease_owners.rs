@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease_broker_proto::{ClaimBatchRequest, EnqueueRequest, Lease, Outcome};
+use lease_broker_proto::{ClaimBatchRequest, EnqueueRequest, EnqueueResult, Lease, Outcome};
 use uuid::Uuid;
 
 use crate::security::fixture::{Files, everything};
@@ -42,6 +42,16 @@ fn with_request_id(client: &Client, id: Uuid) -> ClaimBatchRequest {
         request_id: id.to_string(),
         ..client.claim_request(1)
     }
+}
+
+async fn enqueue_once(client: &Client, id: Uuid) -> EnqueueResult {
+    let request = EnqueueRequest {
+        queue: client.queue.clone(),
+        items: vec![item("a")],
+        request_id: id.to_string(),
+    };
+    let enqueued = client.rpc.clone().enqueue(request).await;
+    enqueued.expect("enqueued").into_inner().results.remove(0)
 }
 
 fn ids(leases: &[Lease]) -> Vec<&str> {
@@ -98,23 +108,14 @@ async fn request_id_of_another_producer_gets_no_keys() {
     let one = files.client(&server, "spiffe://test/one").await;
     let two = files.client(&server, "spiffe://test/two").await;
     let id = Uuid::new_v4();
-    let enqueue = async |client: &Client, payload: &str| {
-        let request = EnqueueRequest {
-            queue: client.queue.clone(),
-            items: vec![item(payload)],
-            request_id: id.to_string(),
-        };
-        let enqueued = client.rpc.clone().enqueue(request).await;
-        enqueued.expect("enqueued").into_inner().results
-    };
-    let first = enqueue(&one, "a").await;
-    let other = enqueue(&two, "a").await;
-    assert!(!other[0].already_added);
-    assert_ne!(first[0].key, other[0].key);
-    enqueue(&two, "a").await;
-    let again = enqueue(&one, "a").await;
-    assert!(again[0].already_added);
-    assert_eq!(first[0].key, again[0].key);
+    let first = enqueue_once(&one, id).await;
+    let other = enqueue_once(&two, id).await;
+    assert!(!other.already_added);
+    assert_ne!(first.key, other.key);
+    enqueue_once(&two, id).await;
+    let again = enqueue_once(&one, id).await;
+    assert!(again.already_added);
+    assert_eq!(first.key, again.key);
 }
 
 #[tokio::test]
@@ -150,6 +151,34 @@ async fn leases_survive_a_new_scope_and_a_new_name() {
     for result in one.complete(&ids(&leases)).await {
         assert_eq!(result.outcome(), Outcome::Applied);
     }
+}
+
+#[tokio::test]
+async fn request_ids_survive_a_new_name() {
+    let files = Files::new();
+    let before = IDENTITIES.replace("formerly = ['uno']\n", "");
+    let before = before.replace("name = 'one'", "name = 'uno'");
+    let server = files.start(&before).await;
+    let one = files.client(&server, "spiffe://test/one").await;
+    let id = Uuid::new_v4();
+    let first = enqueue_once(&one, id).await;
+    let leases = one.try_claim(with_request_id(&one, id)).await;
+    let leases = leases.expect("claimed");
+    for formerly in ["['uno']", "['uno', 'one']"] {
+        let renamed = IDENTITIES.replace("['uno']", formerly);
+        let renamed = renamed.replace("name = 'one'", &format!("name = 'one-{}'", formerly.len()));
+        let after = server.another_with_config(&files.settings(&renamed)).await;
+        let one = files.client(&after, "spiffe://test/one").await;
+        let again = enqueue_once(&one, id).await;
+        assert!(again.already_added);
+        assert_eq!(again.key, first.key);
+        let claimed = one.try_claim(with_request_id(&one, id)).await;
+        let claimed = claimed.expect("claimed");
+        assert_eq!(claimed[0].fencing_token, leases[0].fencing_token);
+        assert_eq!(claimed[0].item, leases[0].item);
+    }
+    let released = one.try_release_requests(&[id.to_string()]).await;
+    assert_eq!(released.expect("released"), 1);
 }
 
 #[tokio::test]

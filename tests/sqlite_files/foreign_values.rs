@@ -9,6 +9,7 @@ use lease_broker_store::{
 
 use crate::conformance::cancel::{because, cancel};
 use crate::conformance::groups::{PARALLEL, STRICT, groups};
+use crate::conformance::paused_groups::{pause, resume};
 use crate::conformance::purge::{completed, walk};
 use crate::harness::Harness as _;
 use crate::harness::fixture::{Fixture, HOUR, MINUTE, about, complete, fail, keys, queue};
@@ -198,6 +199,104 @@ async fn group_of_any_class_is_claimed_listed_and_paused() {
             assert!(listed.contains(&group), "{declared} {name} {group:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn page_of_long_errors_ends_early() {
+    let harness = SqliteHarness::start().await;
+    let connection = harness.connect();
+    let create =
+        "CREATE TABLE item (id INTEGER PRIMARY KEY); INSERT INTO item VALUES (1), (2), (3)";
+    connection.execute_batch(create).expect("created");
+    let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
+    let change = "UPDATE item SET lease_state = 4, lease_error = hex(zeroblob(300000))";
+    connection.execute(change, []).expect("changed");
+    let search = |after| ItemSearch {
+        state: State::Dead,
+        filter: ItemFilter::default(),
+        not_after: None,
+        after,
+        newest_first: false,
+        limit: 10,
+        max_examined: 10,
+    };
+    let first = fixture.store.find_items(fixture.queue, search(None)).await;
+    let first = first.expect("a page");
+    assert_eq!((first.items.len(), first.examined), (2, 2));
+    let next = search(first.end);
+    let next = fixture.store.find_items(fixture.queue, next).await;
+    let next = next.expect("a page");
+    assert_eq!((next.items.len(), next.end), (1, None));
+}
+
+#[tokio::test]
+async fn text_of_a_number_names_the_group_of_that_number() {
+    let harness = SqliteHarness::start().await;
+    let connection = harness.connect();
+    let create = "CREATE TABLE item (id INTEGER PRIMARY KEY, customer INTEGER);
+        INSERT INTO item (customer) VALUES (1), (7)";
+    connection.execute_batch(create).expect("created");
+    let spec = QueueSpec {
+        groups: Some(groups(STRICT)),
+        ..queue("item")
+    };
+    let fixture = Fixture::adopt(harness, vec![spec]).await;
+    pause(&fixture, " 1").await;
+    assert_eq!(keys(&fixture.claim(9).await), ["2"]);
+    assert!(resume(&fixture, "1").await.is_some(), "the same group");
+    // The column held texts before.
+    let stored =
+        "INSERT INTO lease_broker_group (queue, group_value, pause_time, pause_actor, pause_reason)
+        VALUES ('item', ' 1', 1, '', '')";
+    connection.execute(stored, []).expect("stored");
+    let mut search = GroupSearch {
+        after: None,
+        state: None,
+        limit: 1,
+        max_examined: 10,
+    };
+    let mut listed = Vec::new();
+    loop {
+        let page = fixture
+            .store
+            .find_groups(fixture.queue, search.clone())
+            .await;
+        let page = page.expect("a page");
+        listed.extend(page.groups.iter().map(|group| group.group.to_string()));
+        assert!(listed.len() <= 3, "the pages do not end: {listed:?}");
+        match page.end {
+            Some(end) => {
+                let end = fixture.store.parse_group(fixture.queue, &end.to_string());
+                search.after = Some(end.expect("a group"));
+            }
+            None => break,
+        }
+    }
+    assert_eq!(listed, ["1", "7", " 1"]);
+}
+
+#[tokio::test]
+async fn two_texts_of_one_key_name_one_item() {
+    let harness = SqliteHarness::start().await;
+    let connection = harness.connect();
+    let create = "CREATE TABLE item (k NUMERIC PRIMARY KEY); INSERT INTO item VALUES (1)";
+    connection.execute_batch(create).expect("created");
+    let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
+    fixture.claim(1).await;
+    let parse = |text: &str| fixture.store.parse_key(fixture.queue, text);
+    let texts: Vec<Key> = ["1", "1.0", "01"]
+        .map(|text| parse(text).expect("a key"))
+        .into();
+    let found = fixture.store.find_keys(fixture.queue, texts.into()).await;
+    assert_eq!(found.expect("found").items.len(), 1);
+    let cancelled = cancel(&fixture, &["1.0", "1"], because("stuck")).await;
+    assert!(
+        matches!(
+            cancelled[..],
+            [Cancelled::Ended { .. }, Cancelled::Refused(_)]
+        ),
+        "{cancelled:?}"
+    );
 }
 
 #[tokio::test]

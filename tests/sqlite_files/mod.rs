@@ -12,6 +12,7 @@ mod large_tables;
 mod migrations;
 mod readers;
 mod refused_claims;
+mod refused_ends;
 mod refused_settlements;
 mod schema_plan;
 mod small_disk;

@@ -64,3 +64,50 @@ async fn refused_item_holds_back_its_group_only() {
     refuse(&fixture.harness);
     assert_eq!(keys(&fixture.claim(9).await), ["3"]);
 }
+
+/// The trigger of each case concerns row 2, and row 3 in the last one.
+#[tokio::test]
+async fn claim_passes_over_a_row_that_a_trigger_does_not_lease() {
+    for (trigger, leased) in [
+        (
+            "BEFORE UPDATE ON item WHEN old.id = 2 BEGIN SELECT RAISE(IGNORE); END",
+            &["1", "3", "4"][..],
+        ),
+        (
+            "BEFORE UPDATE ON item WHEN old.id = 2 BEGIN SELECT RAISE(ROLLBACK, 'no'); END",
+            &["1", "3", "4"],
+        ),
+        (
+            "AFTER UPDATE ON item WHEN old.id IN (2, 4) BEGIN SELECT RAISE(ROLLBACK, 'no'); END",
+            &["1", "3", "5"],
+        ),
+        (
+            "AFTER UPDATE ON item WHEN old.id = 2 BEGIN DELETE FROM item WHERE id = 2; END",
+            &["1", "3", "4"],
+        ),
+        (
+            "AFTER UPDATE ON item WHEN old.id = 2 BEGIN DELETE FROM item WHERE id = 3; END",
+            &["1", "2", "4"],
+        ),
+    ] {
+        let fixture = Fixture::<SqliteHarness>::items(5).await;
+        let create = format!("CREATE TRIGGER odd {trigger}");
+        let connection = fixture.harness.connect();
+        connection.execute_batch(&create).expect(&create);
+        assert_eq!(keys(&fixture.claim(3).await), leased, "{trigger}");
+    }
+}
+
+#[tokio::test]
+async fn refused_item_among_large_ones_is_passed_over() {
+    let fixture = Fixture::<SqliteHarness>::items(3).await;
+    name(&fixture.harness, "1", "large");
+    let mut small = call("a", 1);
+    small.max_bytes = 1;
+    // From now on the queue counts as one with large items.
+    assert_eq!(claim(&fixture, vec![small]).await, Ok(vec![vec![]]));
+    name(&fixture.harness, "1", "bad");
+    refuse(&fixture.harness);
+    let claimed = claim(&fixture, vec![call("a", 1)]).await;
+    assert_eq!(claimed, Ok(vec![vec!["2".to_owned()]]));
+}

@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 
 use lease_broker_model::item_state::State;
-use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
+use lease_broker_model::queue::{OnComplete, QueueSpec, SoftLockColumn};
 use lease_broker_store::StoreError;
 use lease_broker_value::Value;
 
 use crate::harness::Harness as _;
-use crate::harness::fixture::{Fixture, by, keys, new_item, queue, text};
+use crate::harness::fixture::{
+    Fixture, by, call, complete, item_table, keys, new_item, queue, text,
+};
 use crate::harness::sqlite::SqliteHarness;
 
 /// Creates tables and returns the problems for which the queue over `item` is refused.
@@ -91,6 +93,9 @@ async fn key_that_is_not_unique_is_refused() {
         "CREATE TABLE item (id INTEGER PRIMARY KEY, code TEXT);
          CREATE UNIQUE INDEX i ON item (lower(code))",
         "CREATE TABLE item (id INTEGER PRIMARY KEY, code TEXT, UNIQUE (code, id))",
+        "CREATE TABLE item (id INTEGER PRIMARY KEY, code TEXT COLLATE NOCASE);
+         CREATE UNIQUE INDEX i ON item (code COLLATE BINARY)",
+        "CREATE TABLE item (code TEXT COLLATE NOCASE, PRIMARY KEY (code COLLATE BINARY))",
     ] {
         let problems = problems(table, &keyed_by("code")).await;
         assert_eq!(problems.len(), 1);
@@ -99,6 +104,54 @@ async fn key_that_is_not_unique_is_refused() {
             "{problems:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn key_with_the_collation_of_its_column_is_accepted() {
+    for table in [
+        "CREATE TABLE item (code TEXT PRIMARY KEY COLLATE NOCASE)",
+        "CREATE TABLE item (code TEXT COLLATE NOCASE, PRIMARY KEY (code)) WITHOUT ROWID",
+        "CREATE TABLE item (id INTEGER PRIMARY KEY, code TEXT);
+         CREATE UNIQUE INDEX i ON item (code COLLATE BINARY)",
+    ] {
+        let harness = SqliteHarness::start().await;
+        harness.connect().execute_batch(table).expect(table);
+        Fixture::adopt(harness, vec![keyed_by("code")]).await;
+    }
+}
+
+/// SQLite reads a name in double quotes that no column has as a text, and workers would get the name as the value.
+#[tokio::test]
+async fn column_that_was_renamed_is_a_misconfiguration() {
+    let mut spec = queue("item");
+    spec.on_complete = OnComplete::Archive("done".to_owned());
+    let fixture = Fixture::<SqliteHarness>::over(&[item_table("item")], vec![spec]).await;
+    fixture.insert(1..=2).await;
+    let held = fixture.one().await;
+    let rename = "ALTER TABLE item RENAME COLUMN payload TO content";
+    let connection = fixture.harness.connect();
+    connection.execute_batch(rename).expect(rename);
+    let settled = fixture.try_settle(vec![(&held.lease, complete())]).await;
+    let claim = [call("worker", 1)].into();
+    let claimed = fixture.store.claim(fixture.queue, claim, usize::MAX).await;
+    for error in [settled.map(drop), claimed.map(drop)] {
+        let Err(StoreError::Misconfigured(error)) = error else {
+            panic!("{error:?}");
+        };
+        assert!(error.contains("no such column: payload"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn trigger_with_a_text_in_double_quotes_runs() {
+    let fixture = Fixture::<SqliteHarness>::items(1).await;
+    let trigger = r#"CREATE TABLE log (event TEXT);
+        CREATE TRIGGER note AFTER UPDATE ON item BEGIN INSERT INTO log VALUES ("changed"); END"#;
+    let connection = fixture.harness.connect();
+    connection.execute_batch(trigger).expect(trigger);
+    fixture.one().await;
+    let log = fixture.harness.rows("log", &["event"]).await;
+    assert_eq!(log, [[text("changed")]]);
 }
 
 #[tokio::test]

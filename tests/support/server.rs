@@ -210,6 +210,7 @@ fn configure(folder: &tempfile::TempDir, toml: &str, store: &Path) -> Config {
                 value: "127.0.0.1:0".into(),
             },
         ],
+        ..Sources::default()
     };
     sources
         .load()

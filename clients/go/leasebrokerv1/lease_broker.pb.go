@@ -46,8 +46,9 @@
 //                                              call over another connection
 //   UNAVAILABLE          STORE_UNAVAILABLE     the database does not answer (with RetryInfo). The metadata has tries, and
 //                                              server_error if the database gave an error number
-//   UNAVAILABLE          LEASE_ID_TOO_NEW      a newer instance of the service issued a lease id (with RetryInfo). Only
-//                                              from calls with lease ids, while instances of two versions run
+//   UNAVAILABLE          LEASE_ID_TOO_NEW      a newer instance of the service issued a lease id, or its secret is so new
+//                                              that this instance has not read it yet (with RetryInfo). Only from calls
+//                                              with lease ids
 //   FAILED_PRECONDITION  STORE_MISCONFIGURED   the database refuses the operation until its schema or login is corrected
 //   FAILED_PRECONDITION  QUEUE_PAUSED          the queue is paused for Enqueue. The call can be sent again when an operator has
 //                                              ended the pause
@@ -87,10 +88,13 @@
 //
 // Limits
 //
-// At most 1,000 items per call, leases of 1 second to 12 hours, waits of up to 60 seconds, worker ids of up to 128
-// characters. The configuration of the service can set lower limits. A lease id has at most 4,096 characters. It
-// has about 60 if the key is a number, and grows with the key. If your keys are long texts, send fewer leases in a call: a
-// request above the message limit of the service, 4 MiB unless configured, is refused as a whole.
+// At most 1,000 items per call, 1,024 columns per item, 65,536 values of columns per call, leases of 1 second to 12
+// hours, waits of up to 60 seconds, worker ids of up to 128 characters, names of up to 512 bytes. The configuration of
+// the service can set lower limits. Every rpc refuses a request with a longer name or id, or with too many columns, as a
+// whole, with LIMIT_EXCEEDED and a field such as queue, request_id, items.columns or completions.follow_ups.queue. A lease
+// id has at most 4,096 characters. It has about 60 if the key is a number, and grows with the key. If your keys are long
+// texts, send fewer leases in a call: a request above the message limit of the service, 4 MiB unless configured, is refused
+// as a whole.
 //
 // Versions
 //
@@ -1929,7 +1933,8 @@ type Failure struct {
 	LeaseId string `protobuf:"bytes,1,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
 	// A description of the error. It is stored on the row, cut to 1,024 characters.
 	ErrorMessage string `protobuf:"bytes,2,opt,name=error_message,json=errorMessage,proto3" json:"error_message,omitempty"`
-	// The delay before the next attempt, up to 366 days. Absent: the queue's backoff. Ignored if no attempts are left.
+	// The delay before the next attempt, up to 366 days. Absent: the queue's backoff. Ignored if no attempts are left,
+	// and with dead_letter.
 	RetryDelay *durationpb.Duration `protobuf:"bytes,3,opt,name=retry_delay,json=retryDelay,proto3" json:"retry_delay,omitempty"`
 	// True: the item becomes dead immediately, even if attempts are left.
 	DeadLetter bool `protobuf:"varint,4,opt,name=dead_letter,json=deadLetter,proto3" json:"dead_letter,omitempty"`
@@ -2521,7 +2526,7 @@ type EnqueueRequest struct {
 	// the same id, to any broker of the database, it returns the same keys and adds nothing. The queue remembers the id for
 	// its enqueue_memory, 24 hours by default, from the commit of the items. A call that failed is not remembered. The
 	// trace contexts of the items may differ, all else must be the same. Empty: the call adds its items each time that it
-	// is sent.
+	// is sent. A call without items returns OK with any id, which the queue does not remember for it.
 	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -46,8 +46,9 @@
 //                                              call over another connection
 //   UNAVAILABLE          STORE_UNAVAILABLE     the database does not answer (with RetryInfo). The metadata has tries, and
 //                                              server_error if the database gave an error number
-//   UNAVAILABLE          LEASE_ID_TOO_NEW      a newer instance of the service issued a lease id (with RetryInfo). Only
-//                                              from calls with lease ids, while instances of two versions run
+//   UNAVAILABLE          LEASE_ID_TOO_NEW      a newer instance of the service issued a lease id, or its secret is so new
+//                                              that this instance has not read it yet (with RetryInfo). Only from calls
+//                                              with lease ids
 //   FAILED_PRECONDITION  STORE_MISCONFIGURED   the database refuses the operation until its schema or login is corrected
 //   FAILED_PRECONDITION  QUEUE_PAUSED          the queue is paused for Enqueue. The call can be sent again when an operator has
 //                                              ended the pause
@@ -87,10 +88,13 @@
 //
 // Limits
 //
-// At most 1,000 items per call, leases of 1 second to 12 hours, waits of up to 60 seconds, worker ids of up to 128
-// characters. The configuration of the service can set lower limits. A lease id has at most 4,096 characters. It
-// has about 60 if the key is a number, and grows with the key. If your keys are long texts, send fewer leases in a call: a
-// request above the message limit of the service, 4 MiB unless configured, is refused as a whole.
+// At most 1,000 items per call, 1,024 columns per item, 65,536 values of columns per call, leases of 1 second to 12
+// hours, waits of up to 60 seconds, worker ids of up to 128 characters, names of up to 512 bytes. The configuration of
+// the service can set lower limits. Every rpc refuses a request with a longer name or id, or with too many columns, as a
+// whole, with LIMIT_EXCEEDED and a field such as queue, request_id, items.columns or completions.follow_ups.queue. A lease
+// id has at most 4,096 characters. It has about 60 if the key is a number, and grows with the key. If your keys are long
+// texts, send fewer leases in a call: a request above the message limit of the service, 4 MiB unless configured, is refused
+// as a whole.
 //
 // Versions
 //
@@ -170,8 +174,8 @@ type LeaseServiceClient interface {
 	// header traceparent of the call does not matter.
 	//
 	// A completion that cannot be applied has the outcome OUTCOME_REFUSED, for example because one of its follow-ups is
-	// malformed. The other completions of the call are applied. Only a field that belongs to the call as a whole is an
-	// error of the call.
+	// malformed. The other completions of the call are applied. A field that belongs to the call as a whole is an error of
+	// the call. So is a name of a queue or column, or a number of columns, above the limits of the service.
 	//
 	// The items of a run (Lease.run) are completed in their order. One call can complete several of them: the completions
 	// count in the order of the call. A completion is refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its
@@ -360,8 +364,8 @@ type LeaseServiceServer interface {
 	// header traceparent of the call does not matter.
 	//
 	// A completion that cannot be applied has the outcome OUTCOME_REFUSED, for example because one of its follow-ups is
-	// malformed. The other completions of the call are applied. Only a field that belongs to the call as a whole is an
-	// error of the call.
+	// malformed. The other completions of the call are applied. A field that belongs to the call as a whole is an error of
+	// the call. So is a name of a queue or column, or a number of columns, above the limits of the service.
 	//
 	// The items of a run (Lease.run) are completed in their order. One call can complete several of them: the completions
 	// count in the order of the call. A completion is refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its

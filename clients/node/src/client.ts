@@ -17,6 +17,8 @@ import type { Row } from "./values.js";
 
 /** The size of the rows of one call, below the broker's default of 4 MiB. */
 const MAX_CALL_BYTES = 3 << 20;
+/** A value counts as at least this size, because a call has at most 65,536 values. */
+const MIN_VALUE_BYTES = MAX_CALL_BYTES / 65_536;
 
 /** The options of a client. */
 export interface ClientOptions {
@@ -107,7 +109,7 @@ function splitIntoCalls(items: readonly NewItem[]): NewItem[][] {
   let part: NewItem[] = [];
   let bytes = 0;
   for (const item of items) {
-    const size = toBinary(NewItemSchema, item).length;
+    const size = Math.max(toBinary(NewItemSchema, item).length, MIN_VALUE_BYTES * Object.keys(item.columns).length);
     if (part.length === 0 || part.length === MAX_ITEMS_PER_CALL || bytes + size > MAX_CALL_BYTES) {
       part = [];
       parts.push(part);

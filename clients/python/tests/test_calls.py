@@ -13,6 +13,7 @@ from scripted import ScriptedServer, error, ok
 
 from lease_broker import Client, Event, LeaseBrokerError, Worker, plaintext, v1
 from lease_broker.calls import Caller, CallFailure
+from lease_broker.client import _calls
 from lease_broker.endings import completed
 from lease_broker.leases import HeldLease
 from lease_broker.settler import outcome_event
@@ -59,6 +60,11 @@ def test_error_after_the_first_rows_has_their_keys(server: ScriptedServer, failu
     assert (refused.applied, refused.temporary) == (applied, False)
     assert refused.field in (None, 'items[1200].columns["n"]')
     assert str(refused).endswith("; the first 1000 rows were added")
+
+
+def test_call_has_at_most_65536_values() -> None:
+    item = v1.NewItem(columns={str(number): v1.ColumnValue(int64_value=number) for number in range(70)})
+    assert [len(part) for part in _calls([item] * 1_000)] == [936, 64]
 
 
 def test_value_that_cannot_be_sent_adds_no_row(server: ScriptedServer) -> None:

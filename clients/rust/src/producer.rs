@@ -157,11 +157,14 @@ impl Client {
     }
 }
 
+/// A value counts as at least this size, because a call has at most 65,536 values.
+const MIN_VALUE_BYTES: usize = MAX_GROUP_BYTES / 65_536;
+
 /// Returns the number of items that one call can carry, at least 1.
 fn count_within_limits(items: &[proto::NewItem]) -> usize {
     let mut bytes = 0;
     let fits = items.iter().take(MAX_ITEMS_PER_CALL).take_while(|item| {
-        bytes += item.encoded_len();
+        bytes += item.encoded_len().max(MIN_VALUE_BYTES * item.columns.len());
         bytes <= MAX_GROUP_BYTES
     });
     fits.count().max(1)
@@ -170,6 +173,18 @@ fn count_within_limits(items: &[proto::NewItem]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn call_has_at_most_65536_values() {
+        let item = |columns: usize| proto::NewItem {
+            columns: (0..columns)
+                .map(|name| (name.to_string(), proto::ColumnValue::default()))
+                .collect(),
+            ..proto::NewItem::default()
+        };
+        assert_eq!(count_within_limits(&vec![item(70); 1_000]), 65_536 / 70);
+        assert_eq!(count_within_limits(&vec![item(60); 1_001]), 1_000);
+    }
 
     #[test]
     fn error_after_the_first_items_counts_them() {

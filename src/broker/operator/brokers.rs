@@ -36,18 +36,20 @@ impl Operator {
         queues.map(|queue| queue.name.clone()).collect()
     }
 
-    /// Tells a broker process to drain and to end.
+    /// Tells a broker process to drain and to end. Returns this process only.
     ///
     /// # Errors
     /// [`Error::BrokerNotFound`], and those of the store.
-    pub async fn drain_broker(&self, broker: Uuid) -> Result<ListedBroker, Error> {
+    pub async fn drain_broker(&self, broker: Uuid) -> Result<ListedBrokers, Error> {
         if !self.store()?.request_drain(broker).await? {
             return Err(Error::BrokerNotFound(broker));
         }
-        let listed = self.inspect.brokers().await?;
-        let mut brokers = listed.brokers.into_iter();
-        brokers
-            .find(|listed| listed.id == broker)
-            .ok_or(Error::BrokerNotFound(broker))
+        let mut listed = self.list_brokers().await?;
+        let brokers = &mut listed.list.brokers;
+        brokers.retain(|listed| listed.id == broker);
+        let told = brokers.first_mut().ok_or(Error::BrokerNotFound(broker))?;
+        // It reads the order a moment later.
+        told.draining = true;
+        Ok(listed)
     }
 }

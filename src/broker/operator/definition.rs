@@ -140,9 +140,16 @@ enum StoredValue {
     Bool(bool),
     Int(i64),
     Double(f64),
+    /// The infinity of this sign, which JSON does not have as a number.
+    Infinity {
+        negative: bool,
+    },
     Text(String),
     Bytes(Vec<u8>),
-    Timestamp { seconds: i64, nanos: i32 },
+    Timestamp {
+        seconds: i64,
+        nanos: i32,
+    },
     Decimal(String),
 }
 
@@ -197,6 +204,9 @@ impl From<Value> for StoredValue {
             Value::Null => Self::Null,
             Value::Bool(value) => Self::Bool(value),
             Value::Int(value) => Self::Int(value),
+            Value::Double(value) if value.is_infinite() => Self::Infinity {
+                negative: value.is_sign_negative(),
+            },
             Value::Double(value) => Self::Double(value),
             Value::Text(value) => Self::Text(value),
             Value::Bytes(value) => Self::Bytes(value),
@@ -213,6 +223,8 @@ impl From<StoredValue> for Value {
             StoredValue::Bool(value) => Self::Bool(value),
             StoredValue::Int(value) => Self::Int(value),
             StoredValue::Double(value) => Self::Double(value),
+            StoredValue::Infinity { negative: false } => Self::Double(f64::INFINITY),
+            StoredValue::Infinity { negative: true } => Self::Double(f64::NEG_INFINITY),
             StoredValue::Text(value) => Self::Text(value),
             StoredValue::Bytes(value) => Self::Bytes(value),
             StoredValue::Timestamp { seconds, nanos } => Self::Timestamp { seconds, nanos },
@@ -373,6 +385,8 @@ mod tests {
                         ("a".to_owned(), Value::Null),
                         ("b".to_owned(), Value::Double(0.1)),
                         ("c".to_owned(), Value::Bytes(vec![0, 255])),
+                        ("d".to_owned(), Value::Double(f64::INFINITY)),
+                        ("e".to_owned(), Value::Double(f64::NEG_INFINITY)),
                     ],
                 },
             },

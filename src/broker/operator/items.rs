@@ -52,7 +52,7 @@ pub struct ItemList {
     pub next_page_token: String,
     /// The number of rows that were looked at.
     pub examined: usize,
-    /// True: the page ended because of the rows that it may look at.
+    /// True: the page ended because of the rows that it may look at, or because of its size in bytes.
     pub is_partial: bool,
 }
 
@@ -80,7 +80,7 @@ impl Operator {
         );
         let after = page_token::read(&identity, &list.page_token)?;
         if !list.selection.keys.is_empty() {
-            return self.list_keys(queue, &list).await;
+            return self.list_keys(queue, &list, &identity, after).await;
         }
         let state = list
             .state
@@ -115,20 +115,40 @@ impl Operator {
         })
     }
 
-    async fn list_keys(&self, queue: QueueIndex, list: &ListItems) -> Result<ItemList, Error> {
+    /// Lists a page of the items with the keys of a selection. `after`: the number of keys on the pages before.
+    async fn list_keys(
+        &self,
+        queue: QueueIndex,
+        list: &ListItems,
+        identity: &str,
+        after: Option<String>,
+    ) -> Result<ItemList, Error> {
         let keys = self.parse_keys(queue, &list.selection.keys)?;
-        let found = self.inspect.find_keys(queue, keys).await?;
+        let start = after.map_or(Ok(0), |after| after.parse());
+        let start: usize = start
+            .map_err(|_| Error::invalid("page_token", "is no next_page_token of this service"))?;
+        // The size of an item is bounded, so this bounds the page.
+        let limit = page_size(list.page_size)?.min(DEFAULT_PAGE);
+        let rest = keys.get(start..).unwrap_or_default();
+        let page = &rest[..limit.min(rest.len())];
+        let end = start + page.len();
+        let found = self.inspect.find_keys(queue, page.into()).await?;
         let FoundItems {
             mut items,
             examined,
             ..
         } = found;
         items.retain(|item| list.state.is_none_or(|state| item.state == Some(state)));
+        let has_more = end < keys.len();
         Ok(ItemList {
             items,
-            next_page_token: String::new(),
+            next_page_token: if has_more {
+                page_token::write(identity, end.to_string())
+            } else {
+                String::new()
+            },
             examined,
-            is_partial: false,
+            is_partial: has_more,
         })
     }
 

@@ -1,6 +1,6 @@
 //! The calls about operations on many items: start, look, cancel. `runner.rs` runs them.
 
-use lease_broker_store::{NewOperation, Operation, QueueIndex, StartedOperation};
+use lease_broker_store::{MAX_PAGE_BYTES, NewOperation, Operation, QueueIndex, StartedOperation};
 use uuid::Uuid;
 
 use super::definition::{Definition, ItemSelection, OperationChange};
@@ -11,6 +11,9 @@ use crate::broker::limits::check_delay;
 
 /// The maximum number of rows that a dry run looks at.
 const MAX_DRY_RUN: usize = 1_000_000;
+
+/// The maximum number of keys that a list shows of an operation.
+const MAX_LISTED_KEYS: usize = 10;
 
 /// A request to start an operation, or to count the items that it would change.
 #[derive(Clone, Debug)]
@@ -237,13 +240,28 @@ impl Operator {
         let found = self
             .inspect
             .operations(queues.into(), running_only, before, limit);
-        let found = found.await?;
+        let mut found = found.await?;
+        let mut is_full = found.len() == limit;
+        let mut bytes = 0;
+        let last = found.iter().position(|operation| {
+            bytes += operation.definition.len();
+            bytes >= MAX_PAGE_BYTES
+        });
+        if let Some(last) = last.filter(|last| last + 1 < found.len()) {
+            found.truncate(last + 1);
+            is_full = true;
+        }
         let next_page_token = match found.last() {
-            Some(last) if found.len() == limit => page_token::write(&identity, last.id.to_string()),
+            Some(last) if is_full => page_token::write(&identity, last.id.to_string()),
             _ => String::new(),
         };
+        let operations = found.into_iter().map(|operation| {
+            let mut view = OperationView::from(operation);
+            view.selection.keys.truncate(MAX_LISTED_KEYS);
+            view
+        });
         Ok(OperationList {
-            operations: found.into_iter().map(OperationView::from).collect(),
+            operations: operations.collect(),
             next_page_token,
         })
     }

@@ -30,6 +30,19 @@ pub(super) type Mirror = Vec<(State, Vec<(String, Value)>)>;
 const DONE: [&str; 9] = [
     "process", "complet", "finish", "done", "handled", "sent", "shipped", "closed", "executed",
 ];
+/// The last words of the names of numbers that are 1 if a row is done.
+const WORDS: [&str; 10] = [
+    "processed",
+    "complete",
+    "completed",
+    "finished",
+    "done",
+    "handled",
+    "sent",
+    "shipped",
+    "closed",
+    "executed",
+];
 /// Names of columns that hold a state as text.
 const STATE: [&str; 4] = ["status", "state", "stage", "phase"];
 /// Texts that show a state.
@@ -76,7 +89,7 @@ pub(super) fn queue_name(table: &str) -> String {
 }
 
 /// Returns the ways in which the table can show the state of an item, the most likely first. `texts` returns the different values
-/// of a text column.
+/// of a column as texts.
 pub(super) fn mirrors<E>(
     survey: &Survey,
     mut texts: impl FnMut(&str) -> Result<Vec<String>, E>,
@@ -103,7 +116,14 @@ pub(super) fn mirrors<E>(
             ]
         };
         match column.class {
-            ColumnClass::Flag | ColumnClass::Integer => mirrors.push(pair(0.into(), 1.into())),
+            ColumnClass::Flag => mirrors.push(pair(0.into(), 1.into())),
+            // Other numbers are no flag: `processing_minutes`, `sent_count`.
+            ColumnClass::Integer => {
+                let is_flag = |value: &String| value == "0" || value == "1";
+                if is_done(&column.name) && texts(&column.name)?.iter().all(is_flag) {
+                    mirrors.push(pair(0.into(), 1.into()));
+                }
+            }
             ColumnClass::Time if column.nullable => {
                 mirrors.push(pair("$null".into(), "$now".into()));
             }
@@ -130,6 +150,19 @@ pub(super) fn mirrors<E>(
         }
     }
     Ok(mirrors)
+}
+
+/// Returns whether the last word of a column's name says that a row is done: `processed`, `IsSent`.
+fn is_done(name: &str) -> bool {
+    let before_last = |pair: &(usize, char, char)| {
+        let (_, left, right) = *pair;
+        !left.is_alphanumeric() || left.is_lowercase() && right.is_uppercase()
+    };
+    let pairs = name.char_indices().zip(name.chars().skip(1));
+    let pairs = pairs.map(|((index, left), right)| (index + left.len_utf8(), left, right));
+    let start = pairs.filter(before_last).last();
+    let word = start.map_or(name, |(index, ..)| &name[index..]);
+    WORDS.contains(&&*word.to_lowercase())
 }
 
 /// Returns the values of mirror columns that show no state, with their column. `values` returns the different values of a column as
@@ -250,6 +283,25 @@ mod tests {
             result_columns(&survey, &mirrors[0], &[]),
             ["Completed_At", "Total"]
         );
+    }
+
+    #[test]
+    fn numbers_that_are_no_flags_are_left_alone() {
+        for (name, texts, is_flag) in [
+            ("Processed", &["0", "1"][..], true),
+            ("is_sent", &[], true),
+            ("IsDone", &["0"], true),
+            ("Processed", &["0", "2"], false),
+            ("processing_minutes", &[], false),
+            ("presented", &[], false),
+            ("sent_count", &[], false),
+        ] {
+            let survey = survey(vec![
+                column("id", "int", false),
+                column(name, "integer", true),
+            ]);
+            assert_eq!(!found(&survey, texts).is_empty(), is_flag, "{name}");
+        }
     }
 
     #[test]

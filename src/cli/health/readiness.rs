@@ -28,7 +28,7 @@ pub(in crate::cli) struct Readiness {
     /// The absolute path of its database file. `None`: its database is on a server, or it is of an earlier version.
     #[serde(default)]
     pub(in crate::cli) database_file: Option<PathBuf>,
-    /// Why the last run of a reaper failed, by queue.
+    /// Why the last run of a reaper failed, or left leases, by queue.
     #[serde(default)]
     pub(in crate::cli) reaper_errors: BTreeMap<String, String>,
 }

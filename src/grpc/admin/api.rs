@@ -13,9 +13,9 @@ use super::caller::AdminCaller;
 use super::groups::{group_page_to_proto, group_pause_to_proto, group_state_from_proto};
 use super::limits::{limits_from_proto, limits_to_proto};
 use super::messages::{
-    brokers_to_proto, instance_to_proto, item_list_to_proto, list_items_from_proto,
-    one_item_to_proto, operation_to_proto, pause_mode_from_proto, pause_to_proto,
-    queue_state_to_proto, start_from_proto, until_from_proto,
+    brokers_to_proto, item_list_to_proto, list_items_from_proto, one_item_to_proto,
+    operation_to_proto, pause_mode_from_proto, pause_to_proto, queue_state_to_proto,
+    start_from_proto, until_from_proto,
 };
 use crate::broker::{Error, Operator};
 use crate::grpc::messages::{cancel_from_proto, cancel_results, uuid_from_proto};
@@ -91,9 +91,8 @@ impl AdminApi {
         let actor = caller.actor();
         let paused = self
             .operator
-            .pause_queue(&actor, queue, mode, reason, until)
-            .await;
-        let pause = audited(caller, rpc, queue, mode.name(), reason, paused)?;
+            .pause_queue(&actor, queue, mode, reason, until);
+        let pause = audited(caller, rpc, queue, mode.name(), reason, paused).await?;
         Ok(proto::PauseQueueResponse {
             pause: Some(pause_to_proto(pause)),
         })
@@ -107,8 +106,8 @@ impl AdminApi {
     ) -> Answer<proto::ResumeQueueResponse> {
         let (rpc, queue) = (Rpc::ResumeQueue, &request.queue);
         caller.check(rpc, queue)?;
-        let resumed = self.operator.resume_queue(queue).await;
-        let ended = audited(caller, rpc, queue, "", &request.reason, resumed)?;
+        let resumed = self.operator.resume_queue(queue);
+        let ended = audited(caller, rpc, queue, "", &request.reason, resumed).await?;
         Ok(proto::ResumeQueueResponse {
             ended: ended.map(pause_to_proto),
         })
@@ -124,11 +123,12 @@ impl AdminApi {
         caller.check(rpc, queue)?;
         let change = limits_from_proto(request.limits.unwrap_or_default())?;
         let detail = format!("{change:?}");
-        let mut changed = self.operator.set_limits(queue, change).await;
-        if change != LimitChange::default() {
-            changed = audited(caller, rpc, queue, &detail, &request.reason, changed);
-        }
-        let limits = changed?;
+        let changed = self.operator.set_limits(queue, change);
+        let limits = if change == LimitChange::default() {
+            changed.await?
+        } else {
+            audited(caller, rpc, queue, &detail, &request.reason, changed).await?
+        };
         Ok(proto::SetQueueLimitsResponse {
             limits: Some(limits_to_proto(limits)),
         })
@@ -160,9 +160,8 @@ impl AdminApi {
         let (actor, group) = (caller.actor(), &request.group);
         let paused = self
             .operator
-            .pause_group(&actor, queue, group, reason, until)
-            .await;
-        let pause = audited(caller, rpc, queue, group, reason, paused)?;
+            .pause_group(&actor, queue, group, reason, until);
+        let pause = audited(caller, rpc, queue, group, reason, paused).await?;
         Ok(proto::PauseGroupResponse {
             pause: Some(group_pause_to_proto(queue, pause)),
         })
@@ -176,8 +175,8 @@ impl AdminApi {
     ) -> Answer<proto::ResumeGroupResponse> {
         let (rpc, queue, group) = (Rpc::ResumeGroup, &request.queue, &request.group);
         caller.check(rpc, queue)?;
-        let resumed = self.operator.resume_group(queue, group).await;
-        let ended = audited(caller, rpc, queue, group, &request.reason, resumed)?;
+        let resumed = self.operator.resume_group(queue, group);
+        let ended = audited(caller, rpc, queue, group, &request.reason, resumed).await?;
         Ok(proto::ResumeGroupResponse {
             ended: ended.map(|pause| group_pause_to_proto(queue, pause)),
         })
@@ -219,11 +218,9 @@ impl AdminApi {
         };
         let kind = start.change.kind().name();
         let detail = format!("{kind}, operation {id}: {items}");
-        let started = self
-            .operator
-            .start_operation(&caller.actor(), id, start)
-            .await;
-        let started = audited(caller, rpc, &queue, &detail, &reason, started)?;
+        let actor = caller.actor();
+        let started = self.operator.start_operation(&actor, id, start);
+        let started = audited(caller, rpc, &queue, &detail, &reason, started).await?;
         Ok(proto::StartOperationResponse {
             operation: Some(operation_to_proto(started)),
             ..proto::StartOperationResponse::default()
@@ -241,7 +238,7 @@ impl AdminApi {
         let (queue, reason) = (request.queue.clone(), request.reason.clone());
         let detail = cancelled_keys(&request);
         let cancelled = self.operator.cancel_leases(cancel_from_proto(request)?);
-        let cancelled = audited(caller, rpc, &queue, &detail, &reason, cancelled.await)?;
+        let cancelled = audited(caller, rpc, &queue, &detail, &reason, cancelled).await?;
         Ok(proto::CancelLeasesResponse {
             results: cancel_results(cancelled),
         })
@@ -311,15 +308,9 @@ impl AdminApi {
         if !caller.may(rpc, &queue) {
             return Err(Error::OperationNotFound(id).into());
         }
-        let cancelled = self.operator.cancel_operation(&caller.actor(), id).await;
-        let cancelled = audited(
-            caller,
-            rpc,
-            &queue,
-            &id.to_string(),
-            &request.reason,
-            cancelled,
-        )?;
+        let (actor, detail) = (caller.actor(), id.to_string());
+        let cancelled = self.operator.cancel_operation(&actor, id);
+        let cancelled = audited(caller, rpc, &queue, &detail, &request.reason, cancelled).await?;
         Ok(proto::CancelOperationResponse {
             operation: Some(operation_to_proto(cancelled)),
         })
@@ -345,10 +336,10 @@ impl AdminApi {
         let rpc = Rpc::DrainBroker;
         caller.check_somewhere(rpc)?;
         let id = uuid_from_proto(|| "broker_id".to_owned(), &request.broker_id)?;
-        let told = self.operator.drain_broker(id).await;
-        let broker = audited(caller, rpc, "", &id.to_string(), &request.reason, told)?;
+        let (detail, told) = (id.to_string(), self.operator.drain_broker(id));
+        let told = audited(caller, rpc, "", &detail, &request.reason, told).await?;
         Ok(proto::DrainBrokerResponse {
-            broker: Some(instance_to_proto(&self.operator, &broker, 0, false)),
+            broker: brokers_to_proto(&self.operator, &told).brokers.pop(),
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use lease_broker_model::text::log_field;
 use lease_broker_proto as proto;
+use lease_broker_store::Applied;
 
 use super::caller::AdminCaller;
 use crate::broker::Error;
@@ -26,25 +27,68 @@ pub(in crate::grpc) fn cancelled_keys(request: &proto::CancelLeasesRequest) -> S
     of_keys(&keys.collect::<Vec<_>>())
 }
 
-/// Writes a line about a change that was made, and returns its result. `detail`: what was changed, besides the queue.
-pub(in crate::grpc) fn audited<T>(
+/// Makes a change and writes a line about it. `detail`: what is changed, besides the queue.
+///
+/// A line says `perhaps` if it is not known whether the change was made: after some errors, and if the future is dropped because the
+/// caller went away or its deadline passed.
+pub(in crate::grpc) async fn audited<T>(
     caller: &AdminCaller,
     rpc: Rpc,
     queue: &str,
     detail: &str,
     reason: &str,
-    outcome: Result<T, Error>,
+    change: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
-    if outcome.is_ok() {
-        let peer = caller.caller.as_ref().map(|caller| caller.address);
+    let line = Line {
+        caller,
+        rpc,
+        queue,
+        detail,
+        reason,
+        text: Some("perhaps changed by an operator"),
+    };
+    line.follow(change).await
+}
+
+/// The line about a change. It is written when it is dropped.
+struct Line<'a> {
+    caller: &'a AdminCaller,
+    rpc: Rpc,
+    queue: &'a str,
+    detail: &'a str,
+    reason: &'a str,
+    /// What is known of the change. `None`: it was not made, so there is no line.
+    text: Option<&'static str>,
+}
+
+impl Line<'_> {
+    async fn follow<T>(
+        mut self,
+        change: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let outcome = change.await;
+        match &outcome {
+            Ok(_) => self.text = Some("changed by an operator"),
+            Err(error) if error.applied() == Applied::No => self.text = None,
+            Err(_) => {}
+        }
+        outcome
+    }
+}
+
+impl Drop for Line<'_> {
+    fn drop(&mut self) {
+        let Some(text) = self.text else {
+            return;
+        };
+        let peer = self.caller.caller.as_ref().map(|caller| caller.address);
         let peer = peer.map(tracing::field::display);
-        let (identity, queue) = (log_field(caller.name()), log_field(queue));
-        let (detail, reason) = (log_field(detail), log_field(reason));
+        let (identity, queue) = (log_field(self.caller.name()), log_field(self.queue));
+        let (detail, reason) = (log_field(self.detail), log_field(self.reason));
         tracing::info!(
             target: "lease_broker::audit",
-            event = "operator.change", peer, identity = &*identity, rpc = rpc.name(), queue = &*queue, detail = &*detail,
-            reason = &*reason, "changed by an operator"
+            event = "operator.change", peer, identity = &*identity, rpc = self.rpc.name(), queue = &*queue,
+            detail = &*detail, reason = &*reason, "{text}"
         );
     }
-    outcome
 }

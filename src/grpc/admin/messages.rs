@@ -354,8 +354,8 @@ pub(super) fn brokers_to_proto(
     }
 }
 
-/// Converts a broker. `now`: the database's clock, in milliseconds since 1970; 0 if it is not known.
-pub(super) fn instance_to_proto(
+/// Converts a broker. `now`: the database's clock, in milliseconds since 1970.
+fn instance_to_proto(
     operator: &Operator,
     broker: &ListedBroker,
     now: i64,
@@ -368,7 +368,7 @@ pub(super) fn instance_to_proto(
         address: broker.address.clone(),
         version: broker.version.clone(),
         start_time: Some(timestamp(broker.start_time)),
-        seen_time: (now != 0).then(|| timestamp(seen)),
+        seen_time: Some(timestamp(seen)),
         is_live: broker.is_live(),
         is_draining: broker.draining,
         is_self,

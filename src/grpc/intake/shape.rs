@@ -158,15 +158,7 @@ impl Totals {
                 Kind::Map(inner) => {
                     map_entries += 1;
                     self.map_entries += 1;
-                    if map_entries > MAX_MAP_ENTRIES || self.map_entries > MAX_ALL_MAP_ENTRIES {
-                        return Err(Problem::Limit {
-                            field: field.name,
-                            text: format!(
-                                "more than {MAX_MAP_ENTRIES} columns, or {MAX_ALL_MAP_ENTRIES} columns of all items"
-                            ),
-                            max: MAX_MAP_ENTRIES as usize,
-                        });
-                    }
+                    check_map(field.name, map_entries, self.map_entries)?;
                     let part = take(&mut message)?;
                     self.decoded_bytes += map_bytes(inner.decoded_bytes, map_entries == 1);
                     self.walk(inner, part, false)
@@ -218,6 +210,25 @@ impl Totals {
                 .map_err(|_| TRUNCATED),
         }
     }
+}
+
+/// Checks the number of entries of the map `field`, and of all maps.
+fn check_map(field: &'static str, entries: u32, all_entries: u32) -> Result<(), Problem> {
+    let (max, of) = if entries > MAX_MAP_ENTRIES {
+        (MAX_MAP_ENTRIES, "columns")
+    } else if all_entries > MAX_ALL_MAP_ENTRIES {
+        (
+            MAX_ALL_MAP_ENTRIES,
+            "columns of all items; send fewer items per call",
+        )
+    } else {
+        return Ok(());
+    };
+    Err(Problem::Limit {
+        field,
+        text: format!("more than {max} {of}"),
+        max: max as usize,
+    })
 }
 
 /// Returns the bytes that a text of this length takes at most. `continues`: it replaces an earlier one, whose memory grows by

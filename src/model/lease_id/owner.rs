@@ -15,8 +15,8 @@ struct Identity {
 }
 
 impl LeaseOwner {
-    /// Creates the owner with this name, which can use the leases of its former names too. `is_exclusive`: only this owner
-    /// can use the ids of leases that it claims.
+    /// Creates the owner with this name, which can use the leases of its former names too. `former`: the oldest first.
+    /// `is_exclusive`: only this owner can use the ids of leases that it claims.
     pub fn new(name: &str, former: &[String], is_exclusive: bool) -> Self {
         let names = std::iter::once(name.to_owned()).chain(former.iter().cloned());
         Self(Some(Arc::new(Identity {
@@ -29,6 +29,17 @@ impl LeaseOwner {
     pub(super) fn exclusive_name(&self) -> Option<&str> {
         let identity = self.0.as_ref().filter(|identity| identity.is_exclusive)?;
         identity.names.first().map(String::as_str)
+    }
+
+    /// Returns the oldest name. It gives the owner request ids of its own, which a new name does not change.
+    pub(super) fn oldest_name(&self) -> Option<&str> {
+        let names = &self.0.as_ref()?.names;
+        names.get(1).or(names.first()).map(String::as_str)
+    }
+
+    /// Returns whether only this owner can use the leases that it claims.
+    pub(super) fn is_exclusive(&self) -> bool {
+        self.exclusive_name().is_some()
     }
 
     /// Returns all names whose leases this owner can use.

@@ -56,7 +56,8 @@ impl Secret {
         request_id: Uuid,
     ) -> Uuid {
         let parts: [&[u8]; 3] = [queue.as_bytes(), worker.as_bytes(), request_id.as_bytes()];
-        let hash = match owner.exclusive_name() {
+        let name = owner.oldest_name().filter(|_| owner.is_exclusive());
+        let hash = match name {
             None => self.hash(Purpose::RequestId, &parts),
             Some(name) => {
                 let [queue, worker, request_id] = parts;
@@ -72,7 +73,7 @@ impl Secret {
     /// Each identity has ids of its own. So nobody gets the keys of another identity's items by one of its request ids, or
     /// keeps it from adding them.
     pub fn enqueue_request(&self, queue: &str, owner: &LeaseOwner, request_id: Uuid) -> Uuid {
-        let Some(name) = owner.names().next() else {
+        let Some(name) = owner.oldest_name() else {
             return request_id;
         };
         let parts: [&[u8]; 3] = [queue.as_bytes(), request_id.as_bytes(), name.as_bytes()];

@@ -7,6 +7,7 @@ use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::trace_context::{Span, TraceContext};
 
+use crate::Problem;
 use crate::error::Refusal;
 
 /// The lease that a cancellation ends.
@@ -105,7 +106,10 @@ pub struct Reaped {
     pub released: Vec<EndedLease>,
     /// The number of delayed items that became ready.
     pub promoted: usize,
-    /// The time until the queue's next due time, zero if it has passed. `None`: no item is leased or delayed.
+    /// The rows that have to end their lease or delay, and that a constraint or a trigger does not let do so, with the reason. The run
+    /// has left them as they were, and a later run tries again.
+    pub refused: Vec<(Key, Problem)>,
+    /// The time until the queue's next due time, zero if it has passed. `None`: no item is leased or delayed. Refused rows do not count.
     pub next_due: Option<Duration>,
     /// The time of the run by the store's clock, in milliseconds since 1970-01-01T00:00:00Z. `None`: no item was leased or
     /// delayed.

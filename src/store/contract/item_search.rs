@@ -38,7 +38,7 @@ pub struct ItemSearch {
     pub after: Option<SearchPosition>,
     /// True: dead items that died last come first. It has no effect on other states.
     pub newest_first: bool,
-    /// The maximum number of items.
+    /// The maximum number of items. A page also ends after [`MAX_PAGE_BYTES`].
     pub limit: usize,
     /// The maximum number of rows that are looked at.
     pub max_examined: usize,
@@ -53,6 +53,9 @@ pub struct SearchPosition {
     /// The key of the row.
     pub key: Key,
 }
+
+/// The bytes of a page's entries after which the page ends, so that a response stays far below the message limit of clients.
+pub const MAX_PAGE_BYTES: usize = 1 << 20;
 
 /// A page of items.
 #[derive(Clone, Debug, Default)]
@@ -74,6 +77,17 @@ pub struct FoundItem {
     pub state: Option<State>,
     /// The row without the table's own columns.
     pub listed: ListedItem,
+}
+
+impl FoundItem {
+    /// Returns the approximate size of the item in a response, in bytes.
+    pub fn size(&self) -> usize {
+        let ListedItem {
+            key, owner, error, ..
+        } = &self.listed;
+        let texts = [owner, error].into_iter().flatten();
+        100 + key.to_string().len() + texts.map(String::len).sum::<usize>()
+    }
 }
 
 /// One item with the values of its columns.

@@ -8,6 +8,7 @@ use tiberius::Row;
 
 use super::catalogue::Table;
 use super::connection::Connection;
+use super::error::of_schema_change;
 use super::soft_lock_types::queue_columns;
 use super::statement_parts::roll_back_on_error;
 use super::{decode, placeholders};
@@ -147,7 +148,15 @@ pub(super) async fn begin(
         let end_leases = render_end_leases(&placeholders, table.has_triggers);
         let mut ended = 0;
         loop {
-            let results = connection.query(&end_leases, &[&fence]).await?;
+            let results = connection.query(&end_leases, &[&fence]).await;
+            let results = results.map_err(|error| match of_schema_change(&error) {
+                StoreError::Misconfigured(problem) => StoreError::Misconfigured(format!(
+                    "the new epoch has begun, but a lease in table {} cannot be ended: {problem}; change the row or disable the \
+                     trigger, and run the command again",
+                    queue.table
+                )),
+                other => other,
+            })?;
             match decode::integer(decode::single_row(&results, 0)?, 0)? {
                 0 => break,
                 count => ended += count.unsigned_abs(),

@@ -92,6 +92,10 @@ pub(super) struct Statements {
     pub(super) trace: TraceStatements,
     pub(super) cancel: String,
     pub(super) reap: String,
+    /// Reaps behind rows that a constraint or a trigger refuses.
+    pub(super) reap_behind: String,
+    /// Returns the keys of the rows that are due longest.
+    pub(super) read_due: String,
     pub(super) stats: String,
     pub(super) exact_stats: String,
     /// The listing of each state, in the order of [`State::ALL`].
@@ -259,7 +263,9 @@ impl QueueStatements {
             release_claims: guard(render(sql.release_claims, "release_claims", &placeholders)),
             trace: TraceStatements::new(spec, &placeholders, table.has_triggers),
             cancel: guard(render_cancel(sql, spec, &placeholders)),
-            reap: guard(render_reap(sql, spec, &placeholders)),
+            reap: guard(render_reap(sql, spec, &placeholders, Reap::All)),
+            reap_behind: guard(render_reap(sql, spec, &placeholders, Reap::Behind)),
+            read_due: render_reap(sql, spec, &placeholders, Reap::Read),
             stats: render(STATS, "stats", &placeholders),
             exact_stats: render_exact_stats(&placeholders),
             purge: PurgeStatements::new(spec, &columns.key, table, archive, &placeholders),
@@ -542,10 +548,30 @@ fn render_exact_stats(placeholders: &Placeholders) -> String {
     render(STATS, "stats", &placeholders)
 }
 
-/// Renders the batch of the reaper (`reap.sql` explains its two forms).
-fn render_reap(sql: &LeaseSql, spec: &QueueSpec, placeholders: &Placeholders) -> String {
+/// The batches of the reaper (`reap.sql`).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reap {
+    All,
+    /// Leaves the first rows as they are.
+    Behind,
+    /// Changes nothing.
+    Read,
+}
+
+/// Renders a batch of the reaper (`reap.sql` explains its two forms).
+fn render_reap(
+    sql: &LeaseSql,
+    spec: &QueueSpec,
+    placeholders: &Placeholders,
+    kind: Reap,
+) -> String {
     let mut placeholders = placeholders.clone();
     run_parts::set_in_reaper(&mut placeholders, sql, spec);
+    let after_now = match kind {
+        Reap::Behind => format!(" AND t.{} > @now", placeholders["lease_due_time"]),
+        Reap::All | Reap::Read => String::new(),
+    };
+    placeholders.insert("after_now", after_now);
     let placeholders = &placeholders;
     let section = |name| render(sql.reap, name, placeholders);
     let pick_due = |states: &str| {
@@ -553,22 +579,24 @@ fn render_reap(sql: &LeaseSql, spec: &QueueSpec, placeholders: &Placeholders) ->
         placeholders.insert("states", states.to_owned());
         render(sql.reap, "pick_due", &placeholders)
     };
-    let sections = if spec.filtered_indexes {
-        vec![
-            section("begin"),
-            pick_due(ALL_DUE),
-            section("update_due"),
-            section("next_due"),
-        ]
+    let mut sections = vec![section("begin")];
+    if spec.filtered_indexes {
+        sections.push(pick_due(ALL_DUE));
     } else {
-        vec![
-            section("begin"),
-            pick_due("= 1"),
-            pick_due("= 2"),
-            section("keep_first_due"),
-            section("update_due"),
-            section("next_due_unfiltered"),
-        ]
-    };
+        sections.extend([pick_due("= 1"), pick_due("= 2"), section("keep_first_due")]);
+    }
+    if kind == Reap::Behind {
+        sections.push(section("skip_refused"));
+    }
+    if kind == Reap::Read {
+        sections.push(section("read_due"));
+    } else {
+        let next_due = if spec.filtered_indexes {
+            "next_due"
+        } else {
+            "next_due_unfiltered"
+        };
+        sections.extend([section("update_due"), section(next_due)]);
+    }
     sections.join("\n")
 }

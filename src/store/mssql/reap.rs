@@ -1,13 +1,17 @@
 //! The reaper's operation: ends expired leases, makes delayed items ready, and reads the next due time.
 
 use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
 use tiberius::{ColumnData, ToSql};
 
 use super::decode;
-use super::error::RetrySafety;
+use super::error::{RetrySafety, into_rejection};
 use super::operations::MssqlOperations;
+use super::queue_statements::QueueStatements;
 use crate::{LatestTime, QueueIndex, Reaped, StoreError};
 
+/// The most rows that one run leaves as they are because a constraint or a trigger refuses their change. Each costs a batch.
+const MAX_REFUSED: usize = 50;
 /// The last millisecond of the year 9999, which is the last time of the server.
 const MAX_TIME: i64 = 253_402_300_799_999;
 
@@ -29,15 +33,84 @@ impl MssqlOperations {
         latest: Option<LatestTime>,
     ) -> Result<Reaped, StoreError> {
         let queue = self.queue(queue)?;
-        let limit = i32::try_from(limit).unwrap_or(i32::MAX);
+        match self.reap_rows(queue, limit, None, latest).await {
+            Err(StoreError::Rejected(_)) => self.reap_in_parts(queue, limit, latest).await,
+            reaped => reaped,
+        }
+    }
+
+    /// Reaps although a constraint or a trigger refuses rows. The server does not tell which, so batches of fewer and fewer rows find
+    /// them. They stay, and are the first of the due rows then.
+    async fn reap_in_parts(
+        &self,
+        queue: &QueueStatements,
+        limit: usize,
+        latest: Option<LatestTime>,
+    ) -> Result<Reaped, StoreError> {
+        let mut reaped = Reaped::default();
+        let mut problems = Vec::new();
+        let (mut ended, mut tried) = (0, 1);
+        while ended < limit && problems.len() < MAX_REFUSED {
+            let refused = Some(problems.len());
+            match self.reap_rows(queue, tried, refused, latest).await {
+                Ok(part) => {
+                    let count = part.expired.len() + part.released.len() + part.promoted;
+                    reaped.expired.extend(part.expired);
+                    reaped.released.extend(part.released);
+                    reaped.promoted += part.promoted;
+                    reaped.next_due = part.next_due;
+                    reaped.time = part.time.or(reaped.time);
+                    if count == 0 {
+                        break;
+                    }
+                    ended += count;
+                    tried = (2 * tried).min(limit);
+                }
+                Err(StoreError::Rejected(rejection)) if tried == 1 => {
+                    problems.push(rejection.problem);
+                }
+                Err(StoreError::Rejected(_)) => tried /= 2,
+                // The leases that were ended have to be reported.
+                Err(_) if ended > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        // If another program changes rows meanwhile, a problem can have the key of another row. The next run corrects this.
+        let keys = match self.read_first_due(queue, problems.len()).await {
+            Err(_) if ended > 0 => Vec::new(),
+            keys => keys?,
+        };
+        reaped.refused = keys.into_iter().zip(problems).collect();
+        Ok(reaped)
+    }
+
+    /// Reaps up to `limit` rows in one batch. `refused`: the number of due rows before them that stay as they are.
+    async fn reap_rows(
+        &self,
+        queue: &QueueStatements,
+        limit: usize,
+        refused: Option<usize>,
+        latest: Option<LatestTime>,
+    ) -> Result<Reaped, StoreError> {
+        let limit = to_sql(limit.saturating_add(refused.unwrap_or(0)));
         // 0: an item never becomes dead.
         let max_attempts = queue.spec.retry.max_attempts.unwrap_or(0);
         let max_attempts = i32::try_from(max_attempts).unwrap_or(i32::MAX);
-        let parameters: [&dyn ToSql; 3] = [&limit, &max_attempts, &LatestNow(latest)];
+        let latest = LatestNow(latest);
+        let mut parameters: Vec<&dyn ToSql> = vec![&limit, &max_attempts, &latest];
+        let refused = refused.map(to_sql);
+        let sql = match &refused {
+            None => &queue.sql.reap,
+            Some(refused) => {
+                parameters.push(refused);
+                &queue.sql.reap_behind
+            }
+        };
         let results = self
             .pool
-            .query(&queue.sql.reap, &parameters, RetrySafety::Idempotent)
-            .await?;
+            .query(sql, &parameters, RetrySafety::Idempotent)
+            .await
+            .map_err(into_rejection)?;
         let mut reaped = Reaped::default();
         // The lease, the state before and the state after.
         let states = queue.held_columns();
@@ -62,6 +135,25 @@ impl MssqlOperations {
         }
         Ok(reaped)
     }
+
+    /// Returns the keys of the rows that are due longest.
+    async fn read_first_due(
+        &self,
+        queue: &QueueStatements,
+        count: usize,
+    ) -> Result<Vec<Key>, StoreError> {
+        let parameters: [&dyn ToSql; 3] = [&to_sql(count), &0, &LatestNow(None)];
+        let results = self
+            .pool
+            .query(&queue.sql.read_due, &parameters, RetrySafety::Idempotent)
+            .await?;
+        let rows = decode::result_set(&results, 0)?.iter();
+        rows.map(|row| queue.read_key(row, 0)).collect()
+    }
+}
+
+fn to_sql(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Finds items for operators: pages of a search, and single items.
 
+use std::collections::HashSet;
 use std::slice;
 
 use lease_broker_model::item_state::State;
@@ -17,8 +18,8 @@ use super::queue_statements::QueueStatements;
 use super::search_statements::FilterColumn;
 use super::types::{self, ColumnType, sql_time};
 use crate::{
-    FoundItem, FoundItems, ItemFilter, ItemRecord, ItemSearch, ListedItem, Problem, ProblemKind,
-    QueueIndex, Rejection, SearchPosition, StoreError,
+    FoundItem, FoundItems, ItemFilter, ItemRecord, ItemSearch, ListedItem, MAX_PAGE_BYTES, Problem,
+    ProblemKind, QueueIndex, Rejection, SearchPosition, StoreError,
 };
 
 /// The columns of an item besides the key: state, owner, time of the state, due time, attempts, fence and error.
@@ -96,16 +97,19 @@ impl MssqlOperations {
             now: decode::time(decode::single_row(&results, 0)?, 0)?,
             ..FoundItems::default()
         };
-        let rows = decode::result_set(&results, 1)?;
-        for row in rows {
+        let mut bytes = 0;
+        for row in decode::result_set(&results, 1)? {
             found.examined = decode::integer_as(row, 0)?;
             if decode::integer(row, 1)? == 1 {
-                found.items.push(queue.read_found(row, 2, found.now)?);
+                let item = queue.read_found(row, 2, found.now)?;
+                bytes += item.size();
+                found.items.push(item);
             }
-        }
-        let is_full = found.items.len() >= search.limit || found.examined >= search.max_examined;
-        if let (Some(last), true) = (rows.last(), is_full) {
-            found.end = Some(queue.read_position(last, search.state)?);
+            let is_full = found.items.len() >= search.limit || bytes >= MAX_PAGE_BYTES;
+            if is_full || found.examined >= search.max_examined {
+                found.end = Some(queue.read_position(row, search.state)?);
+                break;
+            }
         }
         Ok(found)
     }
@@ -124,10 +128,13 @@ impl MssqlOperations {
             .await?;
         let now = decode::time(decode::single_row(&results, 0)?, 0)?;
         let rows = decode::result_set(&results, 1)?.iter();
+        let items = rows.map(|row| queue.read_found(row, 1, now));
+        let mut items = items.collect::<Result<Vec<_>, _>>()?;
+        // Several texts can be the key of one row if the collation ignores case.
+        let mut seen = HashSet::new();
+        items.retain(|item| seen.insert(item.listed.key.to_string()));
         Ok(FoundItems {
-            items: rows
-                .map(|row| queue.read_found(row, 1, now))
-                .collect::<Result<_, _>>()?,
+            items,
             examined: keys.len(),
             end: None,
             now,

@@ -78,7 +78,10 @@ impl SqliteSchema {
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
         let result = change(self);
         let end = if result.is_ok() { "COMMIT" } else { "ROLLBACK" };
-        self.connection.execute_batch(end)?;
+        // A trigger can have rolled the transaction back.
+        if result.is_ok() || !self.connection.is_autocommit() {
+            self.connection.execute_batch(end)?;
+        }
         result
     }
 }

@@ -1,5 +1,6 @@
 //! The sections of `sql/sqlite/adopt.sql` and `sql/sqlite/remove.sql`, rendered as steps of a plan.
 
+use super::quote::with_standard_quotes;
 use crate::schema::Step;
 use crate::template::{self, Placeholders};
 
@@ -18,10 +19,12 @@ pub(super) fn render_removal(section: &str, placeholders: &Placeholders) -> Stri
 
 /// Renders a section of `adopt.sql` as a step that runs once.
 pub(super) fn step(purpose: String, section: &str, placeholders: &Placeholders) -> Step {
-    Step::once(purpose, render(section, placeholders))
+    let sql = render(section, placeholders);
+    Step::once(purpose, with_standard_quotes(&sql))
 }
 
 /// Renders a section of `remove.sql` as a step that runs once.
 pub(super) fn removal_step(purpose: String, section: &str, placeholders: &Placeholders) -> Step {
-    Step::once(purpose, render_removal(section, placeholders))
+    let sql = render_removal(section, placeholders);
+    Step::once(purpose, with_standard_quotes(&sql))
 }

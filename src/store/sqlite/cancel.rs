@@ -1,5 +1,7 @@
 //! Cancels leases by the keys of their items.
 
+use std::collections::HashSet;
+
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 
@@ -13,8 +15,8 @@ use super::types::ColumnType;
 use super::writer::WriteContext;
 use crate::key_text::{self, KeyKind};
 use crate::{
-    CancelResults, Cancellation, Cancelled, CancelledLease, QueueIndex, RowOperation, RowOutcome,
-    StoreError, step,
+    CancelResults, Cancellation, Cancelled, CancelledLease, QueueIndex, Refusal, RowOperation,
+    RowOutcome, StoreError, step,
 };
 
 /// Cancels leases. See [`Leases::cancel`](crate::Leases::cancel). With `not_after`, leases that were claimed later stay.
@@ -31,6 +33,7 @@ pub(super) fn cancel(
     let mut cancel = context.connection.prepare_cached(&queue.sql.cancel)?;
     let mut cancelled = CancelResults::default();
     let mut later = Vec::new();
+    let mut seen = HashSet::new();
     for CancelledLease { key, fence } in leases {
         let mut result = Cancelled::NoRow;
         if key.0.len() == queue.key_len {
@@ -44,6 +47,13 @@ pub(super) fn cancel(
                     continue;
                 };
                 let mut ended = queue.read_ended(row, now, state)?;
+                // Several texts can be the key of one row, such as `1` and `1.0`.
+                if !seen.insert(format!("{:?}", ended.lease.key)) {
+                    let problem = "another entry of the list has this key".to_owned();
+                    let refusal = Refusal::of_field("key", problem);
+                    cancelled.results.push(Cancelled::Refused(refusal));
+                    continue;
+                }
                 if not_after.is_some_and(|time| ended.claim_time > time) {
                     cancelled.results.push(Cancelled::NotHeld(state));
                     continue;

@@ -77,28 +77,36 @@ impl Table {
             cascades_to_triggers: false,
             reports_filters: false,
         };
-        if !primary.is_empty() {
+        if is_rowid && !primary.is_empty() {
             table.unique.push(primary);
         }
         let indexes = rows(
             connection,
-            "SELECT name, \"unique\" AND NOT partial FROM pragma_index_list(?1)",
+            "SELECT name, \"unique\" AND NOT partial FROM pragma_index_list(?1) ORDER BY origin <> 'pk', seq",
             name,
             |row| Ok((row.get::<_, String>(0)?, row.get::<_, bool>(1)?)),
         )?;
         for (index, unique) in indexes {
+            // Statements compare keys in the way of the columns. Another collation in the index tells rows apart that they do not.
+            let mut compares_alike = true;
             let columns: Vec<IndexColumn> = rows(
                 connection,
-                "SELECT name, \"desc\" FROM pragma_index_xinfo(?1) WHERE \"key\" ORDER BY seqno",
+                "SELECT name, \"desc\", coll FROM pragma_index_xinfo(?1) WHERE \"key\" ORDER BY seqno",
                 &index,
                 |row| {
+                    let column: Option<String> = row.get(0)?;
+                    let collation: String = row.get(2)?;
+                    if let Some(column) = &column {
+                        compares_alike &= collation_of(connection, name, column)?
+                            .eq_ignore_ascii_case(&collation);
+                    }
                     Ok(IndexColumn {
-                        name: row.get(0)?,
+                        name: column,
                         descending: row.get(1)?,
                     })
                 },
             )?;
-            if unique {
+            if unique && compares_alike {
                 let names = columns.iter().map(|column| column.name.clone());
                 // The columns of an index on an expression do not identify a row.
                 table.unique.extend(names.collect::<Option<Vec<_>>>());
@@ -113,6 +121,13 @@ impl Table {
         }
         Ok(Some(table))
     }
+}
+
+/// Returns the collation of a column.
+fn collation_of(connection: &Connection, table: &str, column: &str) -> rusqlite::Result<String> {
+    let (_, collation, ..) = connection.column_metadata(Some("main"), table, column)?;
+    let collation = collation.map(|name| name.to_string_lossy().into_owned());
+    Ok(collation.unwrap_or_else(|| "BINARY".to_owned()))
 }
 
 /// The options at the end of a table's definition.

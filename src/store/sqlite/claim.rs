@@ -1,13 +1,14 @@
 //! Leases ready items to claim calls.
 
 use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
 
 use lease_broker_model::key::Key;
 use lease_broker_model::millis::millis_rounded_up;
 use rusqlite::{CachedStatement, Connection, Row};
 
 use super::epoch;
-use super::error::broken_constraint;
+use super::error::{LeftOut, broken_constraint, unchanged_row};
 use super::pause;
 use super::queue_statements::QueueStatements;
 use super::ready_item::{Picked, ReadyItem, read_leased, read_run};
@@ -33,13 +34,15 @@ pub(super) fn claim(
     queue: QueueIndex,
     calls: &[ClaimCall],
     max_bytes: usize,
+    left_out: &LeftOut,
 ) -> Result<Vec<Claimed>, StoreError> {
     let queue = context.queue(queue)?;
     let reads_sizes = queue.has_large_items.load(Ordering::Relaxed);
     let reads_twice = context
         .lease_effects
         .reach_data(&context.connection, queue)?;
-    let mut statements = ClaimStatements::new(context, queue, reads_sizes || reads_twice)?;
+    let mut statements =
+        ClaimStatements::new(context, queue, reads_sizes || reads_twice, left_out)?;
     let is_paused = pause::is_held(&context.connection, &queue.spec.name, statements.now)?;
     let has_suspects = suspects::has_any(&context.connection, queue)?;
     let mut turn = Turn::begin(&context.connection, queue, calls, statements.now)?;
@@ -169,6 +172,8 @@ struct ClaimStatements<'a> {
     call_index: usize,
     /// The items that the database did not let the present call lease, with the reasons.
     refused: Vec<(Key, Problem)>,
+    left_out: &'a LeftOut,
+    context: &'a WriteContext,
     connection: &'a Connection,
     queue: &'a QueueStatements,
     now: i64,
@@ -189,6 +194,7 @@ impl<'a> ClaimStatements<'a> {
         context: &'a WriteContext,
         queue: &'a QueueStatements,
         picks_keys: bool,
+        left_out: &'a LeftOut,
     ) -> Result<Self, StoreError> {
         let statement = |sql: &str| context.connection.prepare_cached(sql);
         let groups = queue
@@ -201,6 +207,8 @@ impl<'a> ClaimStatements<'a> {
         Ok(Self {
             call_index: 0,
             refused: Vec::new(),
+            left_out,
+            context,
             connection: &context.connection,
             queue,
             now: context.now(),
@@ -216,7 +224,11 @@ impl<'a> ClaimStatements<'a> {
 
     fn begin_call(&mut self, index: usize) {
         self.call_index = index;
-        self.refused.clear();
+        self.refused.clone_from(&self.left_out());
+    }
+
+    fn left_out(&self) -> MutexGuard<'a, Vec<(Key, Problem)>> {
+        self.left_out.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the result of the present call.
@@ -403,9 +415,7 @@ impl<'a> ClaimStatements<'a> {
                 return Ok(None);
             }
             let wanted = call.max_items.saturating_sub(claimed.items.len());
-            // Refused items stay where they are. The call gets those behind them, but none of the same group.
-            let looks_behind = self.heads.is_none() && self.refused.len() <= MAX_PASSED_OVER;
-            if wanted > 0 && self.refused.len() > refused && looks_behind {
+            if wanted > 0 && self.looks_behind(refused) {
                 let rest = ClaimCall {
                     max_items: wanted,
                     ..call.clone()
@@ -465,6 +475,7 @@ impl<'a> ClaimStatements<'a> {
         let limit = call.max_items + MAX_PASSED_OVER;
         let mut looked_at = 0;
         let (connection, queue) = (self.connection, self.queue);
+        let refused = std::mem::take(&mut self.refused);
         // The rows are changed after the query has ended, because it reads the index that the changes write.
         let visited = if call.max_items == 0 { 0 } else { limit };
         self.visit_ready(visited, &mut |row, run| {
@@ -473,6 +484,9 @@ impl<'a> ClaimStatements<'a> {
                 run,
                 ..ReadyItem::read_key(queue, row)?
             };
+            if refused.iter().any(|(key, _)| key == ready.key()) {
+                return Ok(Visited::PassedOver);
+            }
             let mut is_taken = false;
             let size_bytes = read_size(connection, queue, ready.key())?;
             claimed.has_more = false;
@@ -506,8 +520,22 @@ impl<'a> ClaimStatements<'a> {
             let is_changed = self.set_aside(&self.queue.sql.set_aside, &key, &error)?;
             claimed.made_dead += usize::from(is_changed);
         }
+        let known = refused.len();
+        self.refused = refused;
         self.lease_each(call, fitting, &mut claimed, |_, _| true)?;
+        if claimed.items.is_empty() && self.looks_behind(known) {
+            let made_dead = claimed.made_dead;
+            let mut behind = self.claim_within_bytes(call, room, is_first)?;
+            behind.made_dead += made_dead;
+            return Ok(behind);
+        }
         self.end_call(claimed)
+    }
+
+    /// Returns whether the call gets items behind those that were refused, of which `known` are not new. Refused items stay where they
+    /// are. None of the same group may come before them.
+    fn looks_behind(&self, known: usize) -> bool {
+        self.heads.is_none() && (known + 1..=MAX_PASSED_OVER).contains(&self.refused.len())
     }
 
     /// Makes an item dead that cannot be leased, with a section of `claim.sql`. Returns whether the section has changed it.
@@ -571,11 +599,8 @@ impl<'a> ClaimStatements<'a> {
         if self.set_aside(&self.queue.sql.set_full_aside, &key, FULL_COUNTER_TEXT)? {
             return Ok(None);
         }
-        Err(StoreError::Misconfigured(format!(
-            "item {key} of queue {:?} is ready but its row cannot be updated: a trigger ignores the update, or the key is \
-             text that is not valid UTF-8; correct the trigger or the row",
-            self.queue.spec.name
-        )))
+        self.pass_over(&key, unchanged_row());
+        Ok(None)
     }
 }
 
@@ -583,25 +608,40 @@ impl ClaimStatements<'_> {
     /// Notes a row that a constraint or a trigger did not let the present call lease.
     ///
     /// # Errors
-    /// [`StoreError::Rejected`] for the present call if the row shows the worker's id, which a constraint can have refused. The given
-    /// error if it is of another kind, or if a trigger has rolled the transaction back.
+    /// [`StoreError::Rejected`] for the present call if the row shows the worker's id, which a constraint can have refused, or if a
+    /// trigger has rolled the transaction back. In the latter case the operation runs again without the row. The given error if it is of
+    /// another kind.
     fn note_refusal(&mut self, key: &Key, error: rusqlite::Error) -> Result<(), StoreError> {
-        match broken_constraint(&error) {
-            Some(problem) if self.queue.spec.shows_worker() => Err(StoreError::Rejected(
-                Rejection::of_item(self.call_index, None, problem),
-            )),
-            Some(problem) if !self.connection.is_autocommit() => {
-                tracing::warn!(
-                    queue = self.queue.spec.name,
-                    %key,
-                    problem = problem.text,
-                    "item passed over: a constraint or a trigger refuses the lease"
-                );
-                self.refused.push((key.clone(), problem));
-                Ok(())
-            }
-            _ => Err(error.into()),
+        let Some(problem) = broken_constraint(&error) else {
+            return Err(error.into());
+        };
+        let is_rolled_back = self.connection.is_autocommit();
+        if !is_rolled_back && !self.queue.spec.shows_worker() {
+            self.pass_over(key, problem);
+            return Ok(());
         }
+        let mut left_out = self.left_out();
+        if is_rolled_back && left_out.len() < MAX_PASSED_OVER {
+            self.warn(key, &problem);
+            left_out.push((key.clone(), problem.clone()));
+            self.context.run_again();
+        }
+        let rejection = Rejection::of_item(self.call_index, None, problem);
+        Err(StoreError::Rejected(rejection))
+    }
+
+    fn pass_over(&mut self, key: &Key, problem: Problem) {
+        self.warn(key, &problem);
+        self.refused.push((key.clone(), problem));
+    }
+
+    fn warn(&self, key: &Key, problem: &Problem) {
+        tracing::warn!(
+            queue = self.queue.spec.name,
+            %key,
+            problem = problem.text,
+            "item passed over: a constraint or a trigger refuses the lease"
+        );
     }
 }
 

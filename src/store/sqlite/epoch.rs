@@ -2,18 +2,23 @@
 
 use std::sync::atomic::AtomicU64;
 
+use lease_broker_model::key::Key;
 use lease_broker_model::queue::QueueSpec;
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::catalogue::Table;
 use super::clock::system_clock;
+use super::column_value::read;
 use super::epoch_sql::section;
+use super::error::{broken_constraint, unchanged_row};
 use super::generation;
 use super::placeholders;
 use super::soft_lock_types::queue_columns;
+use super::statement::{bind, bind_key};
 use crate::StoreError;
+use crate::adoption::with;
 use crate::epoch::{NewEpoch, fence_after};
-use crate::template::render;
+use crate::template::{Placeholders, render};
 
 const EPOCH: &str = lease_broker_sql::sqlite::EPOCH;
 
@@ -79,12 +84,72 @@ pub(super) fn begin(
         let columns = queue_columns(connection, queue, &table)?
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
         let placeholders = placeholders::of_table(queue, &table, &columns);
-        let end_leases = render(EPOCH, "end_leases", &placeholders);
-        let ended = connection.execute(&end_leases, [now, fence])?;
-        ended_leases.push((queue.name.clone(), ended as u64));
+        let ended = end_leases(connection, queue, &placeholders, (fence, now))?;
+        ended_leases.push((queue.name.clone(), ended));
     }
     Ok(NewEpoch {
         fence,
         ended_leases,
     })
+}
+
+/// Ends the leases of a queue and returns their number. If a constraint or a trigger refuses this for a row, its mirror columns stay
+/// as they are.
+///
+/// # Errors
+/// [`StoreError::Misconfigured`] if a row is refused without the mirror columns too.
+fn end_leases(
+    connection: &Connection,
+    queue: &QueueSpec,
+    placeholders: &Placeholders,
+    (fence, now): (i64, i64),
+) -> Result<u64, StoreError> {
+    let without_mirror = with(placeholders, [("mirror_ready", String::new())]);
+    let ways = [placeholders, &without_mirror];
+    let ways = ways.map(|placeholders| render(EPOCH, "end_lease", placeholders));
+    let leased = find_leased(connection, placeholders, fence)?;
+    let count = leased.len() as u64;
+    for key in leased {
+        let mut problem = None;
+        for sql in &ways {
+            let mut end = connection.prepare_cached(sql)?;
+            bind_key(&mut end, &key)?;
+            bind(&mut end, 4, &[&rusqlite::types::Null, &now])?;
+            problem = match end.raw_execute() {
+                Ok(0) => Some(unchanged_row()),
+                Ok(_) => None,
+                Err(error) => Some(broken_constraint(&error).ok_or(error)?),
+            };
+            // A trigger can have rolled the transaction back.
+            if problem.is_none() || connection.is_autocommit() {
+                break;
+            }
+        }
+        if let Some(problem) = problem {
+            return Err(StoreError::Misconfigured(format!(
+                "the lease of item {key} in table {} cannot be ended: {}; change the row or drop the trigger with the sqlite3 program \
+                 (in the backup, if you restore one), and run the command again",
+                queue.table, problem.text
+            )));
+        }
+    }
+    Ok(count)
+}
+
+/// Returns the keys of the leased rows.
+fn find_leased(
+    connection: &Connection,
+    placeholders: &Placeholders,
+    fence: i64,
+) -> Result<Vec<Key>, StoreError> {
+    let mut find = connection.prepare(&render(EPOCH, "find_leased", placeholders))?;
+    let columns = find.column_count();
+    find.raw_bind_parameter(4, fence)?;
+    let mut rows = find.raw_query();
+    let mut keys = Vec::new();
+    while let Some(row) = rows.next()? {
+        let key = (0..columns).map(|column| Ok(read(row.get_ref(column)?)));
+        keys.push(Key(key.collect::<rusqlite::Result<_>>()?));
+    }
+    Ok(keys)
 }

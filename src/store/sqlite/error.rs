@@ -1,5 +1,8 @@
 //! Maps SQLite's errors to the errors of a store.
 
+use std::sync::Mutex;
+
+use lease_broker_model::key::Key;
 use rusqlite::{ErrorCode, ffi};
 
 use crate::{OutageCause, Problem, ProblemKind, Rejection, StoreError};
@@ -106,10 +109,21 @@ impl From<rusqlite::Error> for StoreError {
         classify(&error)
     }
 }
+
 /// Turns a broken constraint, such as a foreign key, or the refusal of a trigger into a rejection.
 pub(super) fn rejection(error: rusqlite::Error) -> StoreError {
     match broken_constraint(&error) {
         None => error.into(),
         Some(problem) => StoreError::Rejected(Rejection::of_list(None, problem)),
     }
+}
+
+/// Rows that the operation left out of its present run: a trigger rolled back the whole transaction when it changed them. With the
+/// triggers' problems.
+pub(super) type LeftOut = Mutex<Vec<(Key, Problem)>>;
+
+/// Returns the problem of a row that a statement has not changed although it is as it must be.
+pub(super) fn unchanged_row() -> Problem {
+    let text = "a trigger ignores the change, or has changed the row before";
+    Problem::new(ProblemKind::Trigger, text)
 }

@@ -13,14 +13,13 @@ use super::queue_statements::QueueStatements;
 use super::quote::quote;
 use super::soft_lock_value::integer;
 use super::statement::{bind, bind_key};
+use super::types::ColumnType;
 use crate::adoption::with;
+use crate::key_text;
 use crate::template::{Placeholders, render};
-use crate::{FoundGroups, GroupHead, GroupSearch, ListedGroup, StoreError};
+use crate::{FoundGroups, GroupHead, GroupSearch, ListedGroup, MAX_PAGE_BYTES, StoreError};
 
 const GROUP_LIST: &str = lease_broker_sql::sqlite::GROUP_LIST;
-
-/// The bytes of groups after which a page ends. Nothing else bounds a group.
-const MAX_PAGE_BYTES: usize = 1 << 20;
 
 /// Finds a page of groups. See [`Browse::find_groups`](crate::Browse::find_groups).
 pub(super) fn find_groups(
@@ -50,14 +49,14 @@ pub(super) fn find_groups(
             Value::Bytes(bytes) => bytes.len(),
             _ => 0,
         };
-        let listed = list.read(&value, key.clone(), now)?;
-        position = Some(value);
+        let listed = list.read(&value, key, now)?;
+        let place = position.insert(list.behind(value));
         found
             .groups
             .extend(listed.filter(|group| search.fits(group)));
         let is_full = found.groups.len() >= search.limit || bytes >= MAX_PAGE_BYTES;
         if is_full || examined >= search.max_examined {
-            found.end = Some(key);
+            found.end = Some(Key([place.clone()].into()));
             break;
         }
     }
@@ -163,6 +162,23 @@ impl<'a> GroupList<'a> {
             Ok::<_, StoreError>((value.clone(), Key([value].into())))
         };
         rows.next()?.map(read).transpose()
+    }
+
+    /// Returns the position from which the list goes on behind a group.
+    ///
+    /// A column of numbers compares the text of a number as that number, so the list would begin again behind it. A pause has such
+    /// a text if the column held texts before. No number ends with the character that is added.
+    fn behind(&self, group: Value) -> Value {
+        let kind = self.queue.group.as_ref().map(|(_, kind)| *kind);
+        match group {
+            Value::Text(text)
+                if !matches!(kind, Some(ColumnType::Text | ColumnType::Any))
+                    && key_text::is_number(&text) =>
+            {
+                Value::Text(text + "\u{1}")
+            }
+            group => group,
+        }
     }
 
     fn read(&self, value: &Value, group: Key, now: i64) -> Result<Option<ListedGroup>, StoreError> {

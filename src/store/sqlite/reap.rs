@@ -1,19 +1,27 @@
 //! Ends expired leases and makes delayed items ready.
 
+use std::sync::PoisonError;
+
 use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::millis::duration_between;
-use rusqlite::OptionalExtension as _;
+use rusqlite::CachedStatement;
 
+use super::error::{LeftOut, rejection, unchanged_row};
 use super::held_lease::HELD_COLUMNS;
 use super::queue_statements::QueueStatements;
 use super::runs::{self, Run};
 use super::statement::{bind, bind_key};
 use super::suspects;
-use super::writer::WriteContext;
+use super::writer::{WriteContext, execute};
 use crate::{
-    EndedLease, LatestTime, QueueIndex, Reaped, RowOperation, RowOutcome, StoreError, step,
+    EndedLease, LatestTime, QueueIndex, Reaped, Rejection, RowOperation, RowOutcome, StoreError,
+    step,
 };
+
+/// The most rows that one run leaves as they are because a constraint or a trigger refuses their change.
+const MAX_REFUSED: usize = 1_000;
 
 /// A row whose due time has passed.
 enum DueRow {
@@ -23,112 +31,200 @@ enum DueRow {
     Delayed(LeaseRef),
 }
 
+impl DueRow {
+    fn key(&self) -> &Key {
+        match self {
+            Self::Leased(ended) => &ended.lease.key,
+            Self::Delayed(item) => &item.key,
+        }
+    }
+}
+
 /// Reaps a queue. See [`Leases::reap`](crate::Leases::reap).
 pub(super) fn reap(
     context: &WriteContext,
     queue: QueueIndex,
     limit: usize,
     latest: Option<LatestTime>,
+    left_out: &LeftOut,
 ) -> Result<Reaped, StoreError> {
     let queue = context.queue(queue)?;
     let now = context.now();
-    let is_stepped = latest.is_some_and(|latest| now > latest.now());
+    let run = ReaperRun {
+        context,
+        queue,
+        now,
+        is_stepped: latest.is_some_and(|latest| now > latest.now()),
+    };
+    let mut left_out = left_out.lock().unwrap_or_else(PoisonError::into_inner);
     let mut reaped = Reaped {
         time: Some(now),
+        refused: left_out.clone(),
         ..Reaped::default()
     };
-    for row in find_due(context, queue, now, limit)? {
-        match row {
-            DueRow::Leased(lease) => {
-                let run = Run::find(context, queue, &lease.lease.key)?;
-                if run.as_ref().is_some_and(|run| !run.is_first()) {
-                    let rest = run.map(Run::rest).unwrap_or_default();
-                    reaped.released.extend(runs::release(context, queue, rest)?);
-                    continue;
+    loop {
+        let ended = reaped.expired.len() + reaped.released.len() + reaped.promoted;
+        let refused = &mut reaped.refused;
+        let mut due = run.find_due(limit.saturating_sub(ended) + refused.len())?;
+        // The change of another row can have ended a row, in a trigger or as a part of its run.
+        refused.retain(|(key, _)| due.iter().any(|row| row.key() == key));
+        due.retain(|row| !refused.iter().any(|(key, _)| row.key() == key));
+        let known = refused.len();
+        for row in due {
+            let key = row.key().clone();
+            execute(context, "SAVEPOINT due_row")?;
+            match run.end(row) {
+                Ok(ended) => {
+                    reaped.expired.extend(ended.expired);
+                    reaped.released.extend(ended.released);
+                    reaped.promoted += ended.promoted;
                 }
-                let row = lease.row(State::Leased);
-                let reap = RowOperation::Reap { is_stepped };
-                if let (Some(next), RowOutcome::Expired(state)) =
-                    step(&queue.spec, Some(&row), now, &reap)
-                {
-                    let attempts_back = row.attempt - next.attempt;
-                    let lease = EndedLease { state, ..lease };
-                    let expired = expire(context, queue, lease, attempts_back)?;
-                    if let (Some(_), Some(run)) = (&expired, run) {
-                        let later = runs::release(context, queue, run.later())?;
-                        reaped.released.extend(later);
+                Err(StoreError::Rejected(rejection)) if context.connection.is_autocommit() => {
+                    if left_out.len() < MAX_REFUSED {
+                        left_out.push((key, rejection.problem.clone()));
+                        context.run_again();
                     }
-                    if let Some(expired) = &expired
-                        && state == State::Ready
-                        && !is_stepped
-                    {
-                        let (key, fence) = (&expired.lease.key, expired.lease.fence);
-                        suspects::remember(&context.connection, queue, (key, fence), now)?;
-                    }
-                    reaped.expired.extend(expired);
+                    return Err(StoreError::Rejected(rejection));
                 }
+                Err(StoreError::Rejected(rejection)) => {
+                    execute(context, "ROLLBACK TO due_row")?;
+                    reaped.refused.push((key, rejection.problem));
+                }
+                Err(error) => return Err(error),
             }
-            DueRow::Delayed(item) => {
-                let mut statement = context.connection.prepare_cached(&queue.sql.promote)?;
-                bind_key(&mut statement, &item.key)?;
-                // The statement does not use ?6 and ?7, new state and error text.
-                bind(&mut statement, 5, &[&now, &0, &"", &item.fence])?;
-                reaped.promoted += statement.raw_execute()?;
-            }
+            execute(context, "RELEASE due_row")?;
+        }
+        // The longest due rows come first, so that rows which are refused must not stand for those behind them.
+        if reaped.refused.len() == known || known >= MAX_REFUSED {
+            break;
         }
     }
     if suspects::has_any(&context.connection, queue)? {
         suspects::forget(&context.connection, queue)?;
     }
+    let after = if reaped.refused.is_empty() {
+        i64::MIN
+    } else {
+        now
+    };
     let mut statement = context.connection.prepare_cached(&queue.sql.next_due)?;
-    let next_due: Option<i64> = statement.query_row([], |row| row.get(0)).optional()?;
+    bind(&mut statement, 5, &[&after])?;
+    let next_due: Option<i64> = match statement.raw_query().next()? {
+        Some(row) => Some(row.get(0)?),
+        None => None,
+    };
     reaped.next_due = next_due.map(|due| duration_between(now, due));
     Ok(reaped)
 }
 
-/// Returns the rows whose due time has passed, those due longest first, up to `limit`.
-fn find_due(
-    context: &WriteContext,
-    queue: &QueueStatements,
+/// A run of the reaper.
+struct ReaperRun<'a> {
+    context: &'a WriteContext,
+    queue: &'a QueueStatements,
     now: i64,
-    limit: usize,
-) -> Result<Vec<DueRow>, StoreError> {
-    let mut statement = context.connection.prepare_cached(&queue.sql.find_due)?;
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    bind(&mut statement, 4, &[&limit, &now])?;
-    let state_column = queue.key_len + HELD_COLUMNS;
-    let mut rows = statement.raw_query();
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        let is_leased = row.get::<_, i64>(state_column)? == i64::from(State::Leased.code());
-        found.push(if is_leased {
-            DueRow::Leased(queue.read_ended(row, now, State::Ready)?)
-        } else {
-            DueRow::Delayed(queue.read_lease(row)?)
-        });
-    }
-    Ok(found)
+    /// The clock was stepped forward.
+    is_stepped: bool,
 }
 
-/// Ends an expired lease and gives this number of attempts back, 0 or 1. Returns `None` if no row was changed.
-fn expire(
-    context: &WriteContext,
-    queue: &QueueStatements,
-    expired: EndedLease,
-    attempts_back: u32,
-) -> Result<Option<EndedLease>, StoreError> {
-    let error = match &expired.owner {
-        Some(owner) => format!("the lease of {owner} expired"),
-        None => "the lease expired".to_owned(),
-    };
-    let mut statement = context.connection.prepare_cached(&queue.sql.expire)?;
-    bind_key(&mut statement, &expired.lease.key)?;
-    let (state, fence) = (expired.state.code(), expired.lease.fence);
-    bind(
-        &mut statement,
-        5,
-        &[&expired.end_time, &state, &error, &fence, &attempts_back],
-    )?;
-    let changed = statement.raw_execute()? > 0;
-    Ok(changed.then_some(expired))
+impl ReaperRun<'_> {
+    /// Returns the rows whose due time has passed, those due longest first, up to `limit`.
+    fn find_due(&self, limit: usize) -> Result<Vec<DueRow>, StoreError> {
+        let queue = self.queue;
+        let mut statement = (self.context.connection).prepare_cached(&queue.sql.find_due)?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        bind(&mut statement, 4, &[&limit, &self.now])?;
+        let state_column = queue.key_len + HELD_COLUMNS;
+        let mut rows = statement.raw_query();
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let is_leased = row.get::<_, i64>(state_column)? == i64::from(State::Leased.code());
+            found.push(if is_leased {
+                DueRow::Leased(queue.read_ended(row, self.now, State::Ready)?)
+            } else {
+                DueRow::Delayed(queue.read_lease(row)?)
+            });
+        }
+        Ok(found)
+    }
+
+    /// Ends the lease or the delay of a row.
+    ///
+    /// # Errors
+    /// [`StoreError::Rejected`] if a constraint or a trigger refuses it. The row can then be half changed.
+    fn end(&self, row: DueRow) -> Result<Reaped, StoreError> {
+        let mut reaped = Reaped::default();
+        match row {
+            DueRow::Leased(lease) => self.end_lease(lease, &mut reaped)?,
+            DueRow::Delayed(item) => {
+                let mut statement =
+                    (self.context.connection).prepare_cached(&self.queue.sql.promote)?;
+                bind_key(&mut statement, &item.key)?;
+                // The statement does not use ?6 and ?7, new state and error text.
+                bind(&mut statement, 5, &[&self.now, &0, &"", &item.fence])?;
+                change(&mut statement)?;
+                reaped.promoted = 1;
+            }
+        }
+        Ok(reaped)
+    }
+
+    fn end_lease(&self, lease: EndedLease, reaped: &mut Reaped) -> Result<(), StoreError> {
+        let Self {
+            context,
+            queue,
+            now,
+            is_stepped,
+        } = *self;
+        let run = Run::find(context, queue, &lease.lease.key)?;
+        if run.as_ref().is_some_and(|run| !run.is_first()) {
+            let rest = run.map(Run::rest).unwrap_or_default();
+            reaped.released = runs::release(context, queue, rest)?;
+            return Ok(());
+        }
+        let row = lease.row(State::Leased);
+        let reap = RowOperation::Reap { is_stepped };
+        if let (Some(next), RowOutcome::Expired(state)) = step(&queue.spec, Some(&row), now, &reap)
+        {
+            let attempts_back = row.attempt - next.attempt;
+            let lease = EndedLease { state, ..lease };
+            self.expire(&lease, attempts_back)?;
+            if let Some(run) = run {
+                reaped.released = runs::release(context, queue, run.later())?;
+            }
+            if state == State::Ready && !is_stepped {
+                let (key, fence) = (&lease.lease.key, lease.lease.fence);
+                suspects::remember(&context.connection, queue, (key, fence), now)?;
+            }
+            reaped.expired.push(lease);
+        }
+        Ok(())
+    }
+
+    /// Ends an expired lease and gives this number of attempts back, 0 or 1.
+    fn expire(&self, expired: &EndedLease, attempts_back: u32) -> Result<(), StoreError> {
+        let error = match &expired.owner {
+            Some(owner) => format!("the lease of {owner} expired"),
+            None => "the lease expired".to_owned(),
+        };
+        let mut statement = (self.context.connection).prepare_cached(&self.queue.sql.expire)?;
+        bind_key(&mut statement, &expired.lease.key)?;
+        let (state, fence) = (expired.state.code(), expired.lease.fence);
+        bind(
+            &mut statement,
+            5,
+            &[&expired.end_time, &state, &error, &fence, &attempts_back],
+        )?;
+        change(&mut statement)
+    }
+}
+
+/// Runs a statement that changes one row.
+fn change(statement: &mut CachedStatement<'_>) -> Result<(), StoreError> {
+    match statement.raw_execute().map_err(rejection)? {
+        0 => Err(StoreError::Rejected(Rejection::of_list(
+            None,
+            unchanged_row(),
+        ))),
+        _ => Ok(()),
+    }
 }

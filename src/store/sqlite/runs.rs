@@ -4,6 +4,7 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 
+use super::error::rejection;
 use super::held_lease::HELD_COLUMNS;
 use super::queue_statements::QueueStatements;
 use super::statement::{Token, bind, bind_key};
@@ -86,6 +87,9 @@ pub(super) fn has_earlier(
 }
 
 /// Releases leases, and returns those that were held.
+///
+/// # Errors
+/// [`StoreError::Rejected`] if a constraint or a trigger refuses the change of a row.
 pub(super) fn release(
     context: &WriteContext,
     queue: &QueueStatements,
@@ -102,7 +106,7 @@ pub(super) fn release(
         } = &ended.lease;
         bind_key(&mut release, key)?;
         bind(&mut release, 4, &[&Token(token), &context.now(), fence])?;
-        if release.raw_execute()? > 0 {
+        if release.raw_execute().map_err(rejection)? > 0 {
             released.push(ended);
         }
     }

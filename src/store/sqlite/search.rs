@@ -17,8 +17,8 @@ use super::statement::{bind, bind_key};
 use crate::adoption::with;
 use crate::template::render;
 use crate::{
-    FoundItem, FoundItems, ItemRecord, ItemSearch, ListedItem, Problem, ProblemKind, Rejection,
-    SearchPosition, StoreError,
+    FoundItem, FoundItems, ItemRecord, ItemSearch, ListedItem, MAX_PAGE_BYTES, Problem,
+    ProblemKind, Rejection, SearchPosition, StoreError,
 };
 
 const SEARCH: &str = lease_broker_sql::sqlite::SEARCH;
@@ -111,14 +111,17 @@ pub(super) fn find_items(
         now,
         ..FoundItems::default()
     };
+    let mut bytes = 0;
     let mut rows = statement.raw_query();
     while let Some(row) = rows.next()? {
         found.examined += 1;
         let mut is_full = found.examined == search.max_examined;
         let fits: bool = row.get(queue.key_len + ITEM_COLUMNS)?;
         if fits {
-            found.items.push(read_found(queue, row, now)?);
-            is_full |= found.items.len() == search.limit;
+            let item = read_found(queue, row, now)?;
+            bytes += item.size();
+            found.items.push(item);
+            is_full |= found.items.len() == search.limit || bytes >= MAX_PAGE_BYTES;
         }
         if is_full {
             let first = queue.key_len;
@@ -232,13 +235,16 @@ pub(super) fn find_keys(
         examined: keys.len(),
         ..FoundItems::default()
     };
+    // Several texts can be the key of one row, such as `1` and `1.0`.
     let mut seen = HashSet::new();
-    let new = |key: &&Key| queue.can_have_key(key) && seen.insert(key.to_string());
-    for key in keys.iter().filter(new) {
+    for key in keys.iter().filter(|key| queue.can_have_key(key)) {
         bind_key(&mut statement, key)?;
         let mut rows = statement.raw_query();
         if let Some(row) = rows.next()? {
-            found.items.push(read_found(queue, row, now)?);
+            let item = read_found(queue, row, now)?;
+            if seen.insert(item.listed.key.to_string()) {
+                found.items.push(item);
+            }
         }
     }
     Ok(found)

@@ -133,7 +133,10 @@ where
     }
 
     fn was_rejected(&self) -> bool {
-        matches!(self.result, Some(Err(StoreError::Rejected(_))))
+        matches!(
+            self.result,
+            Some(Err(StoreError::Rejected(_) | StoreError::Misconfigured(_)))
+        )
     }
 
     fn answer(self: Box<Self>, committed: Result<(), StoreError>) {
@@ -290,10 +293,12 @@ fn commit_group(
     };
     // A constraint can be checked as late as at the commit. Then the failed operation is not known. A trigger can roll the
     // transaction back. In both cases each operation runs in its own transaction.
-    if matches!(committed, Err(StoreError::Rejected(_))) && group.len() > 1 {
+    if matches!(committed, Err(StoreError::Rejected(_)))
+        && (context.runs_again.take() || group.len() > 1)
+    {
         let run_alone = |mut operation: Box<dyn WriteOperation>| {
             let mut committed = transaction(context, || Ok(operation.run(context)));
-            if context.runs_again.take() {
+            while context.runs_again.take() {
                 committed = transaction(context, || Ok(operation.run(context)));
             }
             ended(vec![operation], committed)

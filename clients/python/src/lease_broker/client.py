@@ -20,6 +20,8 @@ from lease_broker.values import Row
 
 _MAX_PER_CALL = 1_000
 _MAX_CALL_BYTES = 3 * 1024 * 1024
+# A value counts as at least this size, because a call has at most 65,536 values.
+_MIN_VALUE_BYTES = _MAX_CALL_BYTES // 65_536
 
 
 class Client:
@@ -88,10 +90,11 @@ def _calls(items: list[v1.NewItem]) -> Iterator[list[v1.NewItem]]:
     part: list[v1.NewItem] = []
     size = 0
     for item in items:
-        size += item.ByteSize()
+        item_size = max(item.ByteSize(), _MIN_VALUE_BYTES * len(item.columns))
+        size += item_size
         if part and (len(part) == _MAX_PER_CALL or size > _MAX_CALL_BYTES):
             yield part
-            part, size = [], item.ByteSize()
+            part, size = [], item_size
         part.append(item)
     if part:
         yield part

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use prost::Message as _;
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, FileDescriptorSet};
+use tonic_types::StatusExt as _;
 
 use super::*;
 use crate::grpc::fuzzing::decodes;
@@ -101,7 +102,9 @@ fn columns_are_counted_for_each_item_and_for_all() {
         item
     };
     assert!(check_call(Rpc::Enqueue, &repeated(&item(&columns), 64)).is_ok());
-    assert!(check_call(Rpc::Enqueue, &repeated(&item(&columns), 65)).is_err());
+    let status = check_call(Rpc::Enqueue, &repeated(&item(&columns), 65)).expect_err("too many");
+    let info = status.get_details_error_info().expect("the reason");
+    assert_eq!(info.metadata["max"], "65536");
     assert!(check_call(Rpc::Enqueue, &item(&repeated(&[0x0a, 0], 1_025))).is_err());
 }
 

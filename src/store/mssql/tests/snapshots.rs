@@ -352,6 +352,8 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     show("release claims", &table.sql.release_claims);
     show("cancel", &table.sql.cancel);
     show("reap", &table.sql.reap);
+    show("reap behind refused rows", &table.sql.reap_behind);
+    show("read due rows", &table.sql.read_due);
     let (items, group) = (std::slice::from_ref(&item), [group_of_first_item()]);
     let batch = enqueue::render_batch(&table, items, &group, TransactionEnd::Commit);
     show("enqueue", &batch);

@@ -19,6 +19,9 @@ public final class Client implements AutoCloseable {
   /** The size of the rows of one call, below the broker's 4 MiB. */
   private static final int MAX_CALL_BYTES = 3 << 20;
 
+  /** A value counts as at least this size, because a call has at most 65,536 values. */
+  private static final int MIN_VALUE_BYTES = MAX_CALL_BYTES / 65_536;
+
   private final Transport transport;
   private final Caller caller;
   private final Duration timeout;
@@ -84,7 +87,7 @@ public final class Client implements AutoCloseable {
     EnqueueRequest.Builder request = EnqueueRequest.newBuilder();
     int size = 0;
     for (NewItem item : items) {
-      size += item.getSerializedSize();
+      size += Math.max(item.getSerializedSize(), MIN_VALUE_BYTES * item.getColumnsCount());
       if (request.getItemsCount() == Options.MAX_ITEMS_PER_CALL || request.getItemsCount() > 0 && size > MAX_CALL_BYTES) {
         break;
       }
