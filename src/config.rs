@@ -43,7 +43,7 @@ pub use self::error::ConfigError;
 use self::error::InvalidSetting;
 pub use self::jwt::Jwt;
 pub use self::layer::Flag;
-pub use self::otel_variables::OtelVariables;
+pub use self::otel_variables::{OtelVariables, pairs};
 use self::queue::QueueConfig;
 use self::range::{DAY, MILLISECOND, MINUTE, check_between, check_count, check_duration};
 pub use self::sources::{Sources, is_setting};
@@ -260,6 +260,33 @@ pub struct Log {
     pub format: LogFormat,
     /// A file for the lines of the audit. Empty: there is none.
     pub audit_file: PathBuf,
+}
+
+impl Log {
+    /// Refuses a file that has other content. `configuration`: the file of the configuration.
+    fn check(&self, configuration: Option<&Path>, store: &Store) -> Result<(), InvalidSetting> {
+        let database = store.absolute_path();
+        for (other, name) in [
+            (configuration, "the configuration file"),
+            (database.as_deref(), "the database file"),
+        ] {
+            if other.is_some_and(|other| is_same_file(&self.audit_file, other)) {
+                let reason = format!("{} is {name}", self.audit_file.display());
+                return Err(InvalidSetting::new("log.audit_file", reason));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    if one.as_os_str().is_empty() {
+        return false;
+    }
+    match [one, other].map(std::fs::canonicalize) {
+        [Ok(one), Ok(other)] => one == other,
+        _ => std::path::absolute(one).ok() == std::path::absolute(other).ok(),
+    }
 }
 
 /// The format of log lines.

@@ -16,6 +16,7 @@ mod folding;
 mod level;
 mod maintenance;
 mod rejected_spans;
+mod standard_error;
 mod trace_ids;
 
 pub use self::counters::LogCounters;
@@ -34,6 +35,7 @@ use self::audit_file::AuditFile;
 use self::folding::{AUDIT_TARGET, Folding};
 use self::maintenance::Maintenance;
 use self::rejected_spans::RejectedSpans;
+use self::standard_error::StandardError;
 use self::trace_ids::{FieldsWithIds, JsonWithIds};
 use crate::config::{Log, LogFormat};
 
@@ -61,7 +63,9 @@ pub fn start(log: &Log) -> Result<Logging, String> {
         level::parse(&log.level, has_audit_file)
             .map_err(|reason| format!("log.level: {reason}"))?,
     );
-    let (writer, guard) = queue("log", std::io::stderr());
+    let standard_error = StandardError::default();
+    let unwritten = standard_error.lost();
+    let (writer, guard) = queue("log", standard_error);
     let mut guards = vec![guard];
     let path = &log.audit_file;
     let file = has_audit_file.then(|| AuditFile::open(path)).transpose();
@@ -77,7 +81,7 @@ pub fn start(log: &Log) -> Result<Logging, String> {
     let rejected_spans = RejectedSpans::default();
     let counters = LogCounters::new(
         [Some(writer.error_counter()), audit_errors],
-        lost,
+        [unwritten, lost],
         folding.clone(),
         rejected_spans.clone(),
     );
@@ -104,8 +108,8 @@ pub fn start(log: &Log) -> Result<Logging, String> {
     let lines = lines.and_then(audit);
     tracing_subscriber::registry()
         .with(filter)
-        .with(rejected_spans)
         .with(lines.with_filter(folding::Filter(folding.clone())))
+        .with(rejected_spans)
         .try_init()
         .map_err(|error| error.to_string())?;
     let level = Arc::new(LogLevel::new(handle, log.level.clone(), has_audit_file));

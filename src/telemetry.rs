@@ -31,8 +31,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use lease_broker_model::queue::QueueSpec;
+use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Meter, MeterProvider as _};
-use opentelemetry::{Key, KeyValue};
+use opentelemetry_prometheus::{ExporterBuilder, PrometheusExporter};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
 use opentelemetry_sdk::metrics::exporter::PushMetricExporter as _;
@@ -57,6 +58,11 @@ pub struct Telemetry {
     instance_id: Uuid,
     registry: Registry,
     provider: SdkMeterProvider,
+    /// The gauges that can be absent, as Prometheus reads them and as the collector gets them. The SDK shows the observations of
+    /// one reader's collection to all readers of a provider. So with one provider, a reader would show a gauge that another reader
+    /// saw before it became absent.
+    absent_gauges: Vec<SdkMeterProvider>,
+    absent_registry: Registry,
     queues: Vec<QueueSpec>,
     labels: QueueLabels,
     observers: Observers,
@@ -82,28 +88,29 @@ impl Telemetry {
     ) -> Result<Self, String> {
         let settings = &config.telemetry;
         let (instance_id, start) = process;
-        let registry = Registry::new();
-        let exporter = opentelemetry_prometheus::exporter()
-            .with_registry(registry.clone())
-            // Otherwise every line would repeat the name of the instrumentation scope.
-            .scope_info_enabled(false)
-            .build()
-            .map_err(|error| format!("cannot start the metrics: {error}"))?;
+        let (registry, absent_registry) = (Registry::new(), Registry::new());
         let resource = resource(instance_id);
         let credentials = Credentials::read(settings)?;
         let names = config.queues.iter().map(|queue| queue.name.as_str());
         let labels = QueueLabels::new(names, settings.per_queue);
-        let mut provider = SdkMeterProvider::builder()
-            .with_resource(resource.clone())
-            .with_view(labels.view())
-            .with_reader(exporter);
+        let with_view = || {
+            SdkMeterProvider::builder()
+                .with_resource(resource.clone())
+                .with_view(labels.view())
+        };
+        let mut provider = with_view().with_reader(built(prometheus_reader(&registry))?);
+        // The first registry has `target_info`.
+        let scraped = prometheus_reader(&absent_registry).without_target_info();
+        let scraped = with_view().with_reader(built(scraped)?);
+        let mut absent_gauges = vec![scraped.build()];
         let mut metric_push = None;
         if let Some(destination) = settings.destination(Signal::Metrics) {
             let exporter = otlp::metric_exporter(&destination, &credentials)?;
-            let reader = SharedReader::new(exporter.temporality());
-            provider = provider.with_reader(reader.clone());
+            let readers = [(); 2].map(|()| SharedReader::new(exporter.temporality()));
+            provider = provider.with_reader(readers[0].clone());
+            absent_gauges.push(with_view().with_reader(readers[1].clone()).build());
             metric_push = Some(MetricPush::start(
-                reader,
+                readers,
                 exporter,
                 settings.metrics_interval,
                 settings.export_timeout,
@@ -133,6 +140,8 @@ impl Telemetry {
             instance_id,
             registry,
             provider,
+            absent_gauges,
+            absent_registry,
             queues: config.queues.clone(),
             observers: Observers {
                 operations: operation_durations::observer(&meter, config.store.kind, &labels),
@@ -193,7 +202,10 @@ impl Telemetry {
     /// Reads the counters of a broker from now on. Its queues must be those of [`Telemetry::start`].
     pub fn observe_broker(&self, broker: &Arc<Broker>) {
         broker_instruments::register(&self.meter(), broker, &self.labels);
-        status_instruments::register(&self.meter(), broker, &self.queues, &self.labels);
+        for provider in &self.absent_gauges {
+            let meter = provider.meter_with_scope(span_data::scope());
+            status_instruments::register(&meter, broker, &self.queues, &self.labels);
+        }
         pool_instruments::register(&self.meter(), broker);
     }
 
@@ -217,8 +229,11 @@ impl Telemetry {
     /// # Errors
     /// A message if the metrics cannot be encoded.
     pub fn prometheus_text(&self) -> Result<String, String> {
+        let mut families = self.registry.gather();
+        families.extend(self.absent_registry.gather());
+        families.sort_by(|left, right| left.name().cmp(right.name()));
         TextEncoder::new()
-            .encode_to_string(&self.registry.gather())
+            .encode_to_string(&families)
             .map_err(|error| format!("cannot encode the metrics: {error}"))
     }
 
@@ -227,9 +242,23 @@ impl Telemetry {
     }
 }
 
-/// Describes this process to a collector. The variables `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` replace parts.
+/// Starts to describe what a registry of `/metrics` has.
+fn prometheus_reader(registry: &Registry) -> ExporterBuilder {
+    opentelemetry_prometheus::exporter()
+        .with_registry(registry.clone())
+        // Otherwise every line would repeat the name of the instrumentation scope.
+        .scope_info_enabled(false)
+}
+
+fn built(reader: ExporterBuilder) -> Result<PrometheusExporter, String> {
+    reader
+        .build()
+        .map_err(|error| format!("cannot start the metrics: {error}"))
+}
+
+/// Describes this process to a collector. The variables `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` replace parts. The first
+/// takes precedence over the second.
 fn resource(instance_id: Uuid) -> Resource {
-    let detected = Resource::builder().build();
     let own = [
         (attribute::SERVICE_NAME, env!("CARGO_PKG_NAME").to_owned()),
         (
@@ -238,13 +267,16 @@ fn resource(instance_id: Uuid) -> Resource {
         ),
         (attribute::SERVICE_INSTANCE_ID, instance_id.to_string()),
     ];
-    let missing = own.into_iter().filter(|(name, _)| {
-        let known = detected.get(&Key::from_static_str(name));
-        // The SDK makes up a name for a service without one.
-        known.is_none_or(|value| value.as_str().starts_with("unknown_service"))
-    });
+    let variable = |name| std::env::var(name).unwrap_or_default();
+    let attributes = variable("OTEL_RESOURCE_ATTRIBUTES");
+    let attributes = config::pairs(&attributes);
+    let name = variable("OTEL_SERVICE_NAME").trim().to_owned();
+    let name = (!name.is_empty()).then(|| KeyValue::new(attribute::SERVICE_NAME, name));
+    // A later value of an attribute replaces an earlier one.
     Resource::builder()
-        .with_attributes(missing.map(|(name, value)| KeyValue::new(name, value)))
+        .with_attributes(own.map(|(name, value)| KeyValue::new(name, value)))
+        .with_attributes(attributes.map(|(name, value)| KeyValue::new(name, value)))
+        .with_attributes(name)
         .build()
 }
 
@@ -252,7 +284,7 @@ fn export_queue_settings(settings: &config::Telemetry) -> ExportQueueSettings {
     let rate = u32::try_from(settings.max_spans_per_second).unwrap_or(u32::MAX);
     ExportQueueSettings {
         queue_size: settings.queue_size,
-        batch_size: settings.batch_size,
+        batch_size: settings.batch_size.min(settings.queue_size),
         schedule_delay: settings.schedule_delay,
         export_timeout: settings.export_timeout,
         max_spans_per_second: NonZeroU32::new(rate).unwrap_or(NonZeroU32::MIN),

@@ -78,7 +78,10 @@ async fn livez(State(state): Shared) -> Response {
 }
 
 async fn readyz(State(state): Shared) -> Response {
-    let (ready, body) = readiness(state.broker.get().map(Arc::as_ref), &state.queues);
+    let (ready, mut body) = readiness(state.broker.get().map(Arc::as_ref), &state.queues);
+    // So that `doctor` notices the port of a broker with another configuration.
+    let file = state.database_file.as_ref();
+    body["database_file"] = file.map(|file| file.display().to_string()).into();
     let status = if ready {
         StatusCode::OK
     } else {

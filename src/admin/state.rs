@@ -1,5 +1,6 @@
 //! The parts of the process that the admin port reports on.
 
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
@@ -22,6 +23,8 @@ pub struct AdminState {
     pub started: SystemTime,
     /// The kind of the store.
     pub store: StoreKind,
+    /// The absolute path of the database file. `None`: the database is on a server.
+    pub database_file: Option<PathBuf>,
     /// The configured queues.
     pub queues: Vec<QueueSpec>,
     /// The broker. Not set while the store is being opened.

@@ -15,7 +15,7 @@ use super::similar::most_similar;
 use crate::config::{self, Config, Flag, Sources, StoreKind};
 
 /// Arguments of every command that reads the configuration.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(super) struct ConfigArgs {
     /// Configuration file. Settings that it lacks have the defaults of deploy/config.default.toml
     #[arg(long, value_name = "FILE", env = "LEASE_BROKER_CONFIG")]

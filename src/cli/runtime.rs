@@ -1,8 +1,13 @@
 //! Runs the asynchronous work of a command.
 
+use std::time::Duration;
+
 use tokio::runtime::Builder;
 
 use super::command_error::CommandError;
+
+/// The time for which a command that is done waits for files that do not answer.
+const LAST_READS: Duration = Duration::from_secs(1);
 
 /// Runs the work on as many threads as the host has.
 ///
@@ -18,7 +23,9 @@ pub(super) fn run(
     work: impl Future<Output = Result<(), CommandError>>,
 ) -> Result<(), CommandError> {
     let runtime = runtime.enable_all().build();
-    runtime
-        .map_err(|error| CommandError::io(format!("cannot start the async runtime: {error}")))?
-        .block_on(work)
+    let runtime = runtime
+        .map_err(|error| CommandError::io(format!("cannot start the async runtime: {error}")))?;
+    let done = runtime.block_on(work);
+    runtime.shutdown_timeout(LAST_READS);
+    done
 }

@@ -10,12 +10,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
 use clap::Args;
-use futures_util::future::{LocalBoxFuture, OptionFuture};
+use futures_util::future::OptionFuture;
 use lease_broker_model::text;
 use lease_broker_store::QueueIndex;
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use uuid::Uuid;
 
 use self::layers::{Drained, Layers, Parts};
@@ -41,7 +41,7 @@ use crate::telemetry::{SpanCounters, Telemetry};
 /// and finishes the calls in flight. A second signal ends the process immediately. On SIGHUP it reads certificates, tokens and the
 /// configuration again. Identities, roles, queues, their limits and log.level take effect, all or none of them; other
 /// settings need a restart.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
   lease-broker serve
@@ -173,10 +173,13 @@ impl Serve {
         }
 
         let _watchdog = service_manager::ready();
+        // Files and databases that do not answer stop neither the service nor its end.
+        let mut loading: Option<JoinHandle<Result<Config, String>>> = None;
         let mut opening: Option<Opening> = None;
         let mut former = JoinSet::new();
         loop {
-            let is_loaded = opening.is_none();
+            let is_loaded = loading.is_none() && opening.is_none();
+            let loaded = OptionFuture::from(loading.as_mut());
             let opened = OptionFuture::from(opening.as_mut());
             tokio::select! {
                 error = layers.server.failed() => return Err(CommandError::io(error.to_string())),
@@ -187,10 +190,22 @@ impl Serve {
                     break;
                 }
                 Some(()) = hangup.recv(), if is_loaded => {
-                    opening = self.reload(&mut layers, logging);
+                    layers.read_files.notify_one();
+                    let serve = self.clone();
+                    loading = Some(spawn_blocking(move || serve.load()));
+                }
+                Some(loaded) = loaded => {
+                    loading = None;
+                    let loaded = loaded.unwrap_or_else(|panicked| Err(panicked.to_string()));
+                    let reloaded = loaded.and_then(|config| reload(config, &mut layers, logging));
+                    opening = reloaded.unwrap_or_else(|problem| {
+                        report_refused(&problem);
+                        None
+                    });
                 }
                 Some(opened) = opened => {
                     opening = None;
+                    let opened = opened.unwrap_or_else(|panicked| Err(CommandError::failed(panicked.to_string())));
                     let started_layers = opened.and_then(|(parts, changes)| {
                         let telemetry = start_telemetry(&parts.config, logging, process, &pauses, &parts.security)?;
                         let new = Layers::start(parts, telemetry, &listener, lease_operations)?;
@@ -233,27 +248,6 @@ impl Serve {
         }
     }
 
-    /// Reads the files and the configuration again. Returns what opens the parts of new layers, if the configuration needs them.
-    fn reload(&self, layers: &mut Layers, logging: &Logging) -> Option<Opening> {
-        layers.read_files.notify_one();
-        let opening = self.load().and_then(|config| {
-            let changes = layers.config.settings.changes(&config.settings);
-            let way = reload::way(&layers.config, &changes)?;
-            logging.level.check(&config.log.level)?;
-            if way == Way::NewLayers {
-                return Ok(Some(open_parts(config, changes, layers.tls.clone())?));
-            }
-            layers.replace_identities(&config)?;
-            layers.config = config;
-            report_changed(logging, &layers.config, &changes);
-            Ok(None)
-        });
-        opening.unwrap_or_else(|problem| {
-            report_refused(&problem);
-            None
-        })
-    }
-
     fn load(&self) -> Result<Config, String> {
         let config = self.config.load(self.flags());
         let mut config = config.map_err(|error| error.to_string())?;
@@ -263,28 +257,44 @@ impl Serve {
 }
 
 /// Opens the parts of new layers, for these changes of the configuration.
-type Opening = LocalBoxFuture<'static, Result<(Parts, Vec<Change>), CommandError>>;
+type Opening = JoinHandle<Result<(Parts, Vec<Change>), CommandError>>;
 
 /// `tls`: that of the running layers. A change of its settings needs a restart.
-fn open_parts(
-    config: Config,
-    changes: Vec<Change>,
-    tls: Option<Arc<ServerTls>>,
-) -> Result<Opening, String> {
-    let security = Security::with_tls(&config, tls)?;
+async fn open_parts(config: Config, tls: Option<Arc<ServerTls>>) -> Result<Parts, CommandError> {
+    let security = Security::with_tls(&config, tls).map_err(CommandError::usage)?;
     memory_limit::warn_if_exceeded(&config);
-    Ok(Box::pin(async move {
-        if let Some(access) = &security.access {
-            access.fetch_keys().await.map_err(CommandError::io)?;
-        }
-        let store = open_store(&config).await?;
-        let parts = Parts {
-            config,
-            store,
-            security,
-        };
-        Ok((parts, changes))
-    }))
+    if let Some(access) = &security.access {
+        access.fetch_keys().await.map_err(CommandError::io)?;
+    }
+    let store = open_store(&config).await?;
+    Ok(Parts {
+        config,
+        store,
+        security,
+    })
+}
+
+/// Takes a new configuration. Returns what opens the parts of new layers, if it needs them.
+fn reload(
+    config: Config,
+    layers: &mut Layers,
+    logging: &Logging,
+) -> Result<Option<Opening>, String> {
+    let changes = layers.config.settings.changes(&config.settings);
+    let way = reload::way(&layers.config, &changes)?;
+    logging.level.check(&config.log.level)?;
+    if way == Way::NewLayers {
+        let tls = layers.tls.clone();
+        let opening = spawn_blocking(move || {
+            let parts = Handle::current().block_on(open_parts(config, tls))?;
+            Ok((parts, changes))
+        });
+        return Ok(Some(opening));
+    }
+    layers.replace_identities(&config)?;
+    layers.config = config;
+    report_changed(logging, &layers.config, &changes);
+    Ok(None)
 }
 
 /// Logs what a new configuration has changed. The level of the log takes effect, also if it was changed for a time only.
@@ -415,6 +425,7 @@ fn admin_state(
         trace_url: config.admin.trace_url.clone(),
         started,
         store: config.store.kind,
+        database_file: config.store.absolute_path(),
         queues: config.queues.clone(),
         broker: broker.clone(),
         pulse: admin::Pulse::start(),

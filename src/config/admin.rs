@@ -63,7 +63,9 @@ impl Admin {
 
     /// Returns whether requests that change something are allowed without identities.
     pub fn allows_changes(&self) -> bool {
-        let is_loopback = self.listen.is_none_or(|listen| listen.ip().is_loopback());
+        let is_loopback = self
+            .listen
+            .is_none_or(|listen| listen.ip().to_canonical().is_loopback());
         self.allow_changes || is_loopback
     }
 }
@@ -92,6 +94,18 @@ mod tests {
     use crate::config::Sources;
 
     use super::Admin;
+
+    #[test]
+    fn mapped_loopback_address_allows_changes() {
+        for (listen, allowed) in [
+            ("[::ffff:127.0.0.1]:0", true),
+            ("[::ffff:10.0.0.1]:0", false),
+        ] {
+            let text = format!("admin.listen = '{listen}'");
+            let config = Sources::default().load_text(&text).expect("valid");
+            assert_eq!(config.admin.allows_changes(), allowed, "{listen}");
+        }
+    }
 
     #[test]
     fn constant_is_the_default_of_the_configuration() {

@@ -3,10 +3,15 @@
 //! Other programs on the same host may use these variables too. A value that the broker cannot read is therefore reported
 //! and ignored, as OpenTelemetry demands, and does not stop the start.
 
+use std::time::Duration;
+
+use http::HeaderName;
+use percent_encoding::percent_decode_str;
 use toml::{Table, Value};
 
 use super::collector_address::is_address;
 use super::layer::{Layer, Origin};
+use super::range::{DAY, MAX_SPANS, MILLISECOND, MIN_INTERVAL, MINUTE};
 
 /// The environment variables of OpenTelemetry that a broker found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,12 +30,14 @@ enum Meaning {
     Address,
     Protocol,
     File,
+    /// A number of spans.
     Count,
-    Milliseconds,
+    /// At least the first and at most the second.
+    Milliseconds(Duration, Duration),
 }
 
 /// Variables that stand for one setting of the section `telemetry`.
-const SETTINGS: [(&str, &str, Meaning); 14] = {
+const SETTINGS: [(&str, &str, Meaning); 12] = {
     use Meaning::{Address, Count, File, Milliseconds, Protocol};
     [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "endpoint", Address),
@@ -57,41 +64,54 @@ const SETTINGS: [(&str, &str, Meaning); 14] = {
         ),
         ("OTEL_EXPORTER_OTLP_CERTIFICATE", "ca_file", File),
         (
-            "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE",
-            "client_certificate_file",
-            File,
-        ),
-        ("OTEL_EXPORTER_OTLP_CLIENT_KEY", "client_key_file", File),
-        (
             "OTEL_METRIC_EXPORT_INTERVAL",
             "metrics_interval",
-            Milliseconds,
+            Milliseconds(MIN_INTERVAL, DAY),
         ),
-        ("OTEL_BSP_SCHEDULE_DELAY", "schedule_delay", Milliseconds),
-        ("OTEL_BSP_EXPORT_TIMEOUT", "export_timeout", Milliseconds),
+        (
+            "OTEL_BSP_SCHEDULE_DELAY",
+            "schedule_delay",
+            Milliseconds(MILLISECOND, MINUTE),
+        ),
+        (
+            "OTEL_BSP_EXPORT_TIMEOUT",
+            "export_timeout",
+            Milliseconds(MILLISECOND, MINUTE),
+        ),
         ("OTEL_BSP_MAX_QUEUE_SIZE", "queue_size", Count),
         ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "batch_size", Count),
     ]
 };
 
+/// The two variables that together stand for `client_certificate_file` and `client_key_file`.
+const CLIENT: [&str; 2] = [
+    "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE",
+    "OTEL_EXPORTER_OTLP_CLIENT_KEY",
+];
+
+/// Checks the value of a variable.
+type Check = fn(&str) -> Result<(), String>;
+
 /// Variables that the exporter and the description of the process read themselves.
-const READ_BY_EXPORTER: [&str; 16] = [
-    "OTEL_SERVICE_NAME",
-    "OTEL_RESOURCE_ATTRIBUTES",
-    "OTEL_EXPORTER_OTLP_HEADERS",
-    "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
-    "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
-    "OTEL_EXPORTER_OTLP_TIMEOUT",
-    "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
-    "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT",
-    "OTEL_EXPORTER_OTLP_COMPRESSION",
-    "OTEL_EXPORTER_OTLP_TRACES_COMPRESSION",
-    "OTEL_EXPORTER_OTLP_METRICS_COMPRESSION",
-    "OTEL_EXPORTER_OTLP_INSECURE",
-    "OTEL_EXPORTER_OTLP_TRACES_INSECURE",
-    "OTEL_EXPORTER_OTLP_METRICS_INSECURE",
-    "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE",
-    "OTEL_TRACES_SAMPLER_ARG",
+const READ_BY_EXPORTER: [(&str, Check); 15] = [
+    ("OTEL_SERVICE_NAME", |_| Ok(())),
+    ("OTEL_RESOURCE_ATTRIBUTES", check_pairs),
+    ("OTEL_EXPORTER_OTLP_HEADERS", check_headers),
+    ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", check_headers),
+    ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", check_headers),
+    ("OTEL_EXPORTER_OTLP_TIMEOUT", check_number),
+    ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", check_number),
+    ("OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", check_number),
+    ("OTEL_EXPORTER_OTLP_COMPRESSION", check_compression),
+    ("OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", check_compression),
+    ("OTEL_EXPORTER_OTLP_METRICS_COMPRESSION", check_compression),
+    ("OTEL_EXPORTER_OTLP_INSECURE", check_bool),
+    ("OTEL_EXPORTER_OTLP_TRACES_INSECURE", check_bool),
+    ("OTEL_EXPORTER_OTLP_METRICS_INSECURE", check_bool),
+    (
+        "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE",
+        check_temporality,
+    ),
 ];
 
 /// Reads the variables. Returns the settings that they stand for, as a layer, and which variables were used.
@@ -122,11 +142,25 @@ pub(super) fn read(environment: &[(String, String)]) -> (Layer, OtelVariables) {
             sampler(name, argument)
         },
     );
+    let ratio = "OTEL_TRACES_SAMPLER_ARG";
+    let sampler = value_of(environment, "OTEL_TRACES_SAMPLER").unwrap_or_default();
+    if value_of(environment, ratio).is_some() && sampler.ends_with("traceidratio") {
+        // Its value was read with that of the sampler.
+        let is_used = reader
+            .found
+            .used
+            .iter()
+            .any(|name| name == "OTEL_TRACES_SAMPLER");
+        reader.found.used.extend(is_used.then(|| ratio.to_owned()));
+    } else {
+        reader.read(ratio, &[], |_| {
+            Err("OTEL_TRACES_SAMPLER names no sampler with an argument".to_owned())
+        });
+    }
+    reader.read_client_files();
     reader.read_exported_signals();
-    for name in READ_BY_EXPORTER {
-        if value_of(environment, name).is_some() {
-            reader.found.used.push(name.to_owned());
-        }
+    for (name, check) in READ_BY_EXPORTER {
+        reader.read(name, &[], |text| check(text).map(|()| Vec::new()));
     }
     reader.found.used.sort();
     let mut table = Table::new();
@@ -169,6 +203,21 @@ impl Reader<'_> {
         }
     }
 
+    /// Reads the certificate of the broker for the collector, and its key.
+    fn read_client_files(&mut self) {
+        let environment = self.environment;
+        let keys = ["client_certificate_file", "client_key_file"];
+        for ((name, other), key) in CLIENT.into_iter().zip(CLIENT.into_iter().rev()).zip(keys) {
+            self.read(name, &[key], |text| {
+                let other_file = value_of(environment, other).ok_or_else(|| {
+                    format!("a certificate and its key belong together; set {other} too")
+                })?;
+                check_file(other_file)?;
+                Ok(vec![setting_value(text, Meaning::File, false)?])
+            });
+        }
+    }
+
     /// Reads which signals are exported.
     fn read_exported_signals(&mut self) {
         let disabled = value_of(self.environment, "OTEL_SDK_DISABLED");
@@ -208,12 +257,11 @@ fn value_of<'a>(environment: &'a [(String, String)], name: &str) -> Option<&'a s
 }
 
 fn setting_value(text: &str, meaning: Meaning, insecure: bool) -> Result<Value, String> {
-    let number = || {
-        let number = text.parse::<u32>().ok().filter(|number| *number > 0);
-        number.ok_or_else(|| format!("{text:?} is not a positive number"))
-    };
     Ok(match meaning {
-        Meaning::File => Value::String(text.to_owned()),
+        Meaning::File => {
+            check_file(text)?;
+            Value::String(text.to_owned())
+        }
         Meaning::Protocol => match text {
             "grpc" | "http/protobuf" => Value::String(text.to_owned()),
             _ => return Err(format!("the protocol {text:?} is not supported")),
@@ -230,8 +278,88 @@ fn setting_value(text: &str, meaning: Meaning, insecure: bool) -> Result<Value, 
             }
             Value::String(address)
         }
-        Meaning::Count => Value::Integer(number()?.into()),
-        Meaning::Milliseconds => Value::String(format!("{}ms", number()?)),
+        Meaning::Count => Value::Integer(number_up_to(text, 1, MAX_SPANS as u128)?.into()),
+        Meaning::Milliseconds(min, max) => {
+            let number = number_up_to(text, min.as_millis(), max.as_millis())?;
+            Value::String(format!("{number}ms"))
+        }
+    })
+}
+
+fn number(text: &str) -> Result<u32, String> {
+    let number = text.parse::<u32>().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| format!("{text:?} is not a positive number"))
+}
+
+fn number_up_to(text: &str, min: u128, max: u128) -> Result<u32, String> {
+    let number = number(text)?;
+    if (min..=max).contains(&number.into()) {
+        return Ok(number);
+    }
+    Err(format!("{number} is not between {min} and {max}"))
+}
+
+fn check_number(text: &str) -> Result<(), String> {
+    number(text).map(|_| ())
+}
+
+fn check_file(path: &str) -> Result<(), String> {
+    let read = std::fs::File::open(path);
+    read.map(|_| ()).map_err(|error| format!("{path}: {error}"))
+}
+
+fn check_compression(text: &str) -> Result<(), String> {
+    check_one_of(text, &["gzip", "none"])
+}
+
+fn check_bool(text: &str) -> Result<(), String> {
+    check_one_of(text, &["true", "false"])
+}
+
+fn check_temporality(text: &str) -> Result<(), String> {
+    check_one_of(text, &["cumulative", "delta", "lowmemory"])
+}
+
+fn check_one_of(text: &str, known: &[&str]) -> Result<(), String> {
+    if known.iter().any(|known| text.eq_ignore_ascii_case(known)) {
+        return Ok(());
+    }
+    let known = known.join(" and ");
+    Err(format!("{text:?} is not supported; {known} are"))
+}
+
+/// Checks a list of `name=value`. The message contains no value, which can be a secret.
+fn check_pairs(text: &str) -> Result<(), String> {
+    let wrong = pair_list(text).position(|pair| pair.is_none());
+    let problem = wrong.map(|index| {
+        let number = index + 1;
+        format!("part {number} has no effect, because it is not of the form name=value")
+    });
+    problem.map_or(Ok(()), Err)
+}
+
+fn check_headers(text: &str) -> Result<(), String> {
+    check_pairs(text)?;
+    let wrong = pairs(text).position(|(name, _)| HeaderName::try_from(name).is_err());
+    let problem = wrong.map(|index| {
+        let number = index + 1;
+        format!("part {number} has no effect, because it does not begin with the name of a header")
+    });
+    problem.map_or(Ok(()), Err)
+}
+
+/// Returns the parts of a list of `name=value` that have this form. Values are percent-decoded.
+pub fn pairs(text: &str) -> impl Iterator<Item = (String, String)> {
+    pair_list(text).flatten()
+}
+
+fn pair_list(text: &str) -> impl Iterator<Item = Option<(String, String)>> {
+    let parts = text.split(',').filter(|part| !part.trim().is_empty());
+    parts.map(|part| {
+        let (name, value) = part.split_once('=')?;
+        let value = percent_decode_str(value.trim()).decode_utf8().ok()?;
+        let name = name.trim();
+        (!name.is_empty()).then(|| (name.to_owned(), value.into_owned()))
     })
 }
 
@@ -357,6 +485,42 @@ mod tests {
     }
 
     #[test]
+    fn queue_can_be_shorter_than_the_default_message() {
+        let telemetry = load(&[("OTEL_BSP_MAX_QUEUE_SIZE", "100")]).telemetry;
+        assert_eq!(telemetry.queue_size, 100);
+    }
+
+    #[test]
+    fn client_certificate_is_used_with_its_key() {
+        let telemetry = load(&[
+            ("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "Cargo.toml"),
+            ("OTEL_EXPORTER_OTLP_CLIENT_KEY", "Cargo.lock"),
+        ])
+        .telemetry;
+        assert_eq!(
+            telemetry.client_certificate_file.to_str(),
+            Some("Cargo.toml")
+        );
+        assert_eq!(telemetry.client_key_file.to_str(), Some("Cargo.lock"));
+        assert_eq!(telemetry.otel_variables.used.len(), 2);
+    }
+
+    #[test]
+    fn argument_of_a_sampler_is_used_with_the_sampler() {
+        let argument = ("OTEL_TRACES_SAMPLER_ARG", "0.5");
+        for (sampler, used) in [("traceidratio", 2), ("always_on", 1), ("unknown", 0)] {
+            let telemetry = load(&[("OTEL_TRACES_SAMPLER", sampler), argument]).telemetry;
+            let variables = &telemetry.otel_variables;
+            assert_eq!(variables.used.len(), used, "{sampler}: {variables:?}");
+            assert_eq!(
+                variables.ignored.len(),
+                2 - used,
+                "{sampler}: {variables:?}"
+            );
+        }
+    }
+
+    #[test]
     fn values_that_cannot_be_used_are_reported_and_ignored() {
         for (name, value) in [
             ("OTEL_TRACES_EXPORTER", "zipkin"),
@@ -365,6 +529,19 @@ mod tests {
             ("OTEL_BSP_SCHEDULE_DELAY", "-1"),
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "not an address"),
+            ("OTEL_BSP_MAX_QUEUE_SIZE", "1000001"),
+            ("OTEL_BSP_SCHEDULE_DELAY", "3600000"),
+            ("OTEL_BSP_EXPORT_TIMEOUT", "120000"),
+            ("OTEL_METRIC_EXPORT_INTERVAL", "10"),
+            ("OTEL_EXPORTER_OTLP_CERTIFICATE", "no-such-file"),
+            ("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "Cargo.toml"),
+            ("OTEL_EXPORTER_OTLP_CLIENT_KEY", "Cargo.toml"),
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "-1"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "a=b,c"),
+            ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "bad header=1"),
+            ("OTEL_RESOURCE_ATTRIBUTES", "a=%ff"),
+            ("OTEL_TRACES_SAMPLER_ARG", "0.5"),
         ] {
             let telemetry = load(&[(name, value)]).telemetry;
             let ignored = &telemetry.otel_variables.ignored;

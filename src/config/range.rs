@@ -7,6 +7,10 @@ use super::error::InvalidSetting;
 pub(super) const MILLISECOND: Duration = Duration::from_millis(1);
 pub(super) const MINUTE: Duration = Duration::from_secs(60);
 pub(super) const DAY: Duration = Duration::from_secs(86_400);
+/// The shortest `telemetry.metrics_interval` and `telemetry.stats_interval`.
+pub(super) const MIN_INTERVAL: Duration = Duration::from_millis(100);
+/// The largest `telemetry.queue_size` and `telemetry.batch_size`.
+pub(super) const MAX_SPANS: usize = 1_000_000;
 
 /// Refuses a number that is not between 1 and `max`.
 pub(super) fn check_count(

@@ -102,6 +102,10 @@ impl Sources {
         let mut document = deserialize(merged).map_err(with_location)?;
         document.telemetry.otel_variables = otel_variables;
         let config = document.check().map_err(with_location)?;
+        config
+            .log
+            .check(self.file.as_deref(), &config.store)
+            .map_err(with_location)?;
         Ok(Config { settings, ..config })
     }
 }

@@ -71,6 +71,12 @@ impl StoreKind {
 }
 
 impl Store {
+    /// Returns the absolute path of the database file. It touches no file. `None`: the database is on a server.
+    pub fn absolute_path(&self) -> Option<PathBuf> {
+        let is_file = self.kind == StoreKind::Sqlite;
+        is_file.then(|| std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone()))
+    }
+
     /// Returns whether there is a connection string, in the settings or in a file that exists.
     pub fn has_connection_string(&self) -> bool {
         let in_settings = !self.connection_string.expose_secret().is_empty();

@@ -10,7 +10,9 @@ use super::collector_address::is_address;
 use super::duration;
 use super::error::InvalidSetting;
 use super::otel_variables::OtelVariables;
-use super::range::{DAY, MILLISECOND, MINUTE, check_count, check_duration};
+use super::range::{
+    DAY, MAX_SPANS, MILLISECOND, MIN_INTERVAL, MINUTE, check_count, check_duration,
+};
 
 /// Settings of the traces and metrics.
 #[derive(Clone, Debug, Deserialize)]
@@ -55,7 +57,7 @@ pub struct Telemetry {
     pub max_spans_per_second: usize,
     /// The number of spans that wait for a message. 1 to 1,000,000.
     pub queue_size: usize,
-    /// The maximum number of spans in a message. 1 to `queue_size`.
+    /// The maximum number of spans in a message. 1 to 1,000,000. A message has at most `queue_size`.
     pub batch_size: usize,
     /// The longest time that a span waits for others. 1 ms to 1 minute.
     #[serde(with = "duration")]
@@ -173,28 +175,17 @@ impl Telemetry {
         }
         for (key, value, max) in [
             ("max_spans_per_second", self.max_spans_per_second, 1_000_000),
-            ("queue_size", self.queue_size, 1_000_000),
+            ("queue_size", self.queue_size, MAX_SPANS),
+            ("batch_size", self.batch_size, MAX_SPANS),
         ] {
             check_count(format!("telemetry.{key}"), value, max)?;
         }
-        check_count("telemetry.batch_size", self.batch_size, self.queue_size)
-            .map_err(|invalid| invalid.in_conflict_with("telemetry.queue_size"))?;
         for (key, value, min, max) in [
             ("schedule_delay", self.schedule_delay, MILLISECOND, MINUTE),
             ("export_timeout", self.export_timeout, MILLISECOND, MINUTE),
             ("flush_timeout", self.flush_timeout, Duration::ZERO, MINUTE),
-            (
-                "metrics_interval",
-                self.metrics_interval,
-                100 * MILLISECOND,
-                DAY,
-            ),
-            (
-                "stats_interval",
-                self.stats_interval,
-                100 * MILLISECOND,
-                DAY,
-            ),
+            ("metrics_interval", self.metrics_interval, MIN_INTERVAL, DAY),
+            ("stats_interval", self.stats_interval, MIN_INTERVAL, DAY),
         ] {
             check_duration(format!("telemetry.{key}"), value, min, max)?;
         }

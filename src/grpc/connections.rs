@@ -134,7 +134,12 @@ impl<M: MakeService> Connections<M> {
         let max = this.limits.max_connections;
         this.tasks.spawn(async move {
             let report = |count| {
-                tracing::warn!(count, max, "connections refused: server.max_connections");
+                tracing::warn!(
+                    count,
+                    max,
+                    "connections refused: server.max_connections are open, or an address has its share of them; \
+                     /debug/connections of the admin port names the addresses"
+                );
             };
             counts.report_full(stop_reports, report).await;
         });

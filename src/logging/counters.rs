@@ -12,8 +12,8 @@ use super::rejected_spans::RejectedSpans;
 #[derive(Clone)]
 pub struct LogCounters {
     dropped: [Option<ErrorCounter>; 2],
-    /// The lines of the audit that its file did not take.
-    lost: Arc<AtomicU64>,
+    /// The lines that standard error did not take, and the lines of the audit that its file did not take.
+    lost: [Arc<AtomicU64>; 2],
     folding: Arc<Folding>,
     rejected_spans: RejectedSpans,
 }
@@ -21,7 +21,7 @@ pub struct LogCounters {
 impl LogCounters {
     pub(super) fn new(
         dropped: [Option<ErrorCounter>; 2],
-        lost: Arc<AtomicU64>,
+        lost: [Arc<AtomicU64>; 2],
         folding: Arc<Folding>,
         rejected_spans: RejectedSpans,
     ) -> Self {
@@ -34,11 +34,16 @@ impl LogCounters {
     }
 
     /// Returns the number of lines that were dropped because standard error was not read, or a file was not written, in time, or
-    /// because the file could not be written.
+    /// because one of them could not be written.
     pub fn dropped(&self) -> u64 {
+        let lost = self.lost.iter().map(|lost| lost.load(Ordering::Relaxed));
+        self.dropped_in_queues() + lost.sum::<u64>()
+    }
+
+    /// Returns the number of lines that were dropped because standard error was not read, or a file was not written, in time.
+    pub(super) fn dropped_in_queues(&self) -> u64 {
         let counters = self.dropped.iter().flatten();
-        let dropped: u64 = counters.map(|counter| counter.dropped_lines() as u64).sum();
-        dropped + self.lost.load(Ordering::Relaxed)
+        counters.map(|counter| counter.dropped_lines() as u64).sum()
     }
 
     /// Returns the number of repeated lines that were left out, without those of the audit.

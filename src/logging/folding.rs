@@ -5,12 +5,13 @@
 //! - The same line, with the same fields, was written during the last [`WINDOW`].
 //! - Its place in the code has written [`MAX_LINES`] different lines during the last [`WINDOW`].
 //!
-//! A line of the audit about a change of an operator is never left out.
+//! A line of the audit about a change of an operator or of the configuration is never left out.
 //!
 //! Each identity has its own part of these limits for the lines of the audit, and so has each network from which callers
 //! without an identity come. So nobody can hide what others do behind lines of their own.
 //!
-//! Events of the exporter of spans are never written: the export queue (`telemetry/export_queue.rs`) writes its own lines.
+//! Events of the exporter of spans are never written: the export queue (`telemetry/export_queue.rs`) and `rejected_spans.rs` write
+//! lines of their own.
 //!
 //! At the end of the window, one line per place says how many lines were left out, and of whom. So a failure that repeats
 //! thousands of times writes one line at first, one per window, and one when it is over. Lines of level debug and trace are
@@ -43,8 +44,8 @@ const MAX_NETWORKS: usize = 256;
 const MAX_LINES_OF_NETWORK: usize = 5;
 /// The target of the audit's lines.
 pub(super) const AUDIT_TARGET: &str = "lease_broker::audit";
-/// The field `event` of the audit's lines about changes of operators.
-const OPERATOR_CHANGE: &str = "operator.change";
+/// The field `event` of the audit's lines about changes of operators and of the configuration. Callers without rights make none.
+const CHANGES: [&str; 3] = ["operator.change", "config.changed", "config.refused"];
 /// The target of the audit's summaries. They are never folded themselves.
 pub(super) const AUDIT_SUMMARY_TARGET: &str = "lease_broker::audit::summary";
 /// The target of the lines about folding. They are never folded themselves.
@@ -71,7 +72,7 @@ impl<S: Subscriber> layer::Filter<S> for Filter {
         event.record(&mut line);
         let place = (metadata.callsite(), *metadata.level());
         let is_audit = metadata.target() == AUDIT_TARGET;
-        if is_audit && line.event.trim_matches('"') == OPERATOR_CHANGE {
+        if is_audit && CHANGES.contains(&line.event.trim_matches('"')) {
             return true;
         }
         let subject = if is_audit {

@@ -62,16 +62,17 @@ impl Drop for Maintenance {
     }
 }
 
-/// Reports the lines that were dropped since `reported`. Returns the number of dropped lines that are reported now.
+/// Reports the lines that were dropped since `reported`, because a reader was slow. Returns the number of dropped lines that are
+/// reported now. A writer reports the lines that it could not write.
 fn report_dropped(counters: &LogCounters, reported: u64) -> u64 {
-    let dropped = counters.dropped();
+    let dropped = counters.dropped_in_queues();
     if dropped == reported {
         return reported;
     }
     let lines = dropped - reported;
     tracing::warn!(target: OWN_TARGET, lines, "log lines dropped: standard error was not read in time");
     // While the reader stalls, the report is dropped too. It is then repeated.
-    if counters.dropped() == dropped {
+    if counters.dropped_in_queues() == dropped {
         dropped
     } else {
         reported

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The time for which the thread sleeps.
-const INTERVAL: Duration = Duration::from_millis(500);
-/// The shortest time beyond it that is a pause.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// The shortest pause. A pause can begin anywhere in a sleep, so a sleep that lasts as long is one.
 const MIN_PAUSE: Duration = Duration::from_secs(1);
 
 /// Counts the pauses of this process. A thread of its own watches them until this is dropped, so that a busy runtime is no pause.
@@ -45,9 +45,9 @@ impl Pauses {
 
     /// Takes the time that a sleep of [`INTERVAL`] has lasted.
     fn observe(&self, slept: Duration) {
-        let pause = slept.saturating_sub(INTERVAL);
-        if pause >= MIN_PAUSE {
+        if slept >= MIN_PAUSE {
             self.0.fetch_add(1, Ordering::Relaxed);
+            let pause = slept.saturating_sub(INTERVAL / 2);
             let seconds = format!("{:.1}", pause.as_secs_f64());
             tracing::warn!(%seconds, "the process was stopped; leases went on meanwhile");
         }
@@ -59,11 +59,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sleep_that_lasts_a_second_too_long_is_a_pause() {
+    fn sleep_that_lasts_a_second_is_a_pause() {
         let pauses = Pauses::default();
-        pauses.observe(Duration::from_millis(1_499));
+        pauses.observe(Duration::from_millis(999));
         assert_eq!(pauses.count(), 0);
-        pauses.observe(Duration::from_millis(1_500));
+        pauses.observe(MIN_PAUSE);
         assert_eq!(pauses.count(), 1);
     }
 }

@@ -143,7 +143,8 @@ impl SqliteStore {
     /// [`StoreError::Misconfigured`] if a queue's table does not fit the queue. The text lists everything that is
     /// missing. [`StoreError::Io`] if the file is damaged, or cannot be opened or written.
     pub fn open(path: &Path, queues: &[QueueSpec], clock: Clock) -> Result<Self, StoreError> {
-        Self::open_with_sql(path, queues, clock, &LEASE_SQL)
+        let opened = Self::open_with_sql(path, queues, clock, &LEASE_SQL);
+        opened.map_err(|error| WriteLock::of(path).name_holder(error))
     }
 
     /// Does the same as [`Self::open`], with these statements. A test gives other ones than the broker's.

@@ -121,7 +121,7 @@ instruments! {
     CLAIMS_HELD_BACK "lease_broker.claim.held_back" "{claim}" QueueIfFull(HeldBack::ALL.len()); "Claims that got no lease, by reason"
     GROUPS_VISITED "lease_broker.claim.groups_visited" "{group}" QueueIfFull(1); "Groups that claims looked at, to find some that can give items"
     WALKS_CUT "lease_broker.claim.walk_cut" "{claim}" QueueIfFull(1); "Walks over groups that were cut, because too few groups could give items"
-    TURN_WAIT "lease_broker.claim.turn_wait.duration" "s" QueueIfFull(1); "Time that claims waited for claims of other brokers on the same queue"
+    TURN_WAIT "lease_broker.claim.turn_wait.duration" "s" Queue(1); "Time that claims waited for claims of other brokers on the same queue"
     CLAIMS_WAITING "lease_broker.claim.waiting" "{call}" QueueIfFull(1); "Claim calls that wait for an item"
 
     ITEMS "lease_broker.items" "{item}" Queue(State::ALL.len()); "Items in each state, at the last refresh"

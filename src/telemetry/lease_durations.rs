@@ -31,13 +31,14 @@ struct QueueHistograms {
     held: [BoundHistogram<f64>; LeaseEnd::ALL.len()],
     waited: BoundHistogram<f64>,
     reaped: BoundHistogram<f64>,
-    waited_for_turn: BoundHistogram<f64>,
 }
 
 struct LeaseDurations {
     histograms: Vec<QueueHistograms>,
-    /// False: all queues share the first.
+    /// False: all queues share the first of `histograms`.
     tells_apart: bool,
+    /// The histogram of each queue. A queue without groups and limits records nothing in it.
+    turns: Vec<BoundHistogram<f64>>,
 }
 
 /// Creates the histograms. The returned observer records durations in them.
@@ -48,7 +49,7 @@ pub(super) fn observer(meter: &Meter, queues: &QueueLabels) -> Arc<dyn LeaseObse
     let waited_for_turn = TURN_WAIT.histogram(meter, &TURNS);
     let outcomes =
         LeaseEnd::ALL.map(|end| vec![KeyValue::new(attribute::LEASE_OUTCOME, end.name())]);
-    // All four tell the same queues apart.
+    // All three tell the same queues apart.
     let by_outcome = queues.groups(LEASE_HELD, &outcomes);
     let plain = queues.groups(ITEM_WAIT, &[Vec::new()]);
     let groups = by_outcome.iter().zip(&plain);
@@ -56,11 +57,15 @@ pub(super) fn observer(meter: &Meter, queues: &QueueLabels) -> Arc<dyn LeaseObse
         held: std::array::from_fn(|end| held.bind(&by_outcome.series[end])),
         waited: waited.bind(&plain.series[0]),
         reaped: reaped.bind(&plain.series[0]),
-        waited_for_turn: waited_for_turn.bind(&plain.series[0]),
     });
+    let turns = queues.groups(TURN_WAIT, &[Vec::new()]);
+    let turns = turns
+        .iter()
+        .map(|turn| waited_for_turn.bind(&turn.series[0]));
     Arc::new(LeaseDurations {
         histograms: histograms.collect(),
         tells_apart: queues.are_on(LEASE_HELD),
+        turns: turns.collect(),
     })
 }
 
@@ -84,8 +89,6 @@ impl LeaseObserver for LeaseDurations {
     }
 
     fn waited_for_turn(&self, queue: QueueIndex, duration: Duration) {
-        self.of(queue)
-            .waited_for_turn
-            .record(duration.as_secs_f64());
+        self.turns[queue.0].record(duration.as_secs_f64());
     }
 }

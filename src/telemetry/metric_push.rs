@@ -56,9 +56,10 @@ pub(super) struct MetricPush {
 }
 
 impl MetricPush {
-    /// Starts to send the metrics of `reader` at this interval. Must be called inside a tokio runtime.
+    /// Starts to send the metrics of the readers at this interval. Must be called inside a tokio runtime. If it is dropped without
+    /// being stopped, it sends nothing more.
     pub(super) fn start(
-        reader: SharedReader,
+        readers: [SharedReader; 2],
         exporter: MetricExporter,
         interval: Duration,
         export_timeout: Duration,
@@ -68,12 +69,20 @@ impl MetricPush {
             let mut ticks = interval_at(Instant::now() + interval, interval);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
-                tokio::select! {
-                    _ = ticks.tick() => push(&reader, &exporter, export_timeout).await,
-                    _ = &mut stopped => break,
+                let is_stopped = tokio::select! {
+                    _ = ticks.tick() => false,
+                    stopped = &mut stopped => match stopped {
+                        Ok(()) => true,
+                        Err(_) => return,
+                    },
+                };
+                for reader in &readers {
+                    push(reader, &exporter, export_timeout).await;
+                }
+                if is_stopped {
+                    return;
                 }
             }
-            push(&reader, &exporter, export_timeout).await;
         });
         Self { stop, task }
     }

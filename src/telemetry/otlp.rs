@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use async_trait::async_trait;
+use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use opentelemetry_otlp::{
     MetricExporter, SpanExporter, WithExportConfig as _, WithHttpConfig as _, WithTonicConfig as _,
 };
@@ -57,7 +59,7 @@ impl Credentials {
         }
     }
 
-    fn http_client(&self) -> Result<reqwest::Client, String> {
+    fn http_client(&self) -> Result<LoggingClient, String> {
         // A redirect would take the headers, and what they know, to another host.
         let mut client = reqwest::Client::builder().redirect(Policy::none());
         if let Some(ca) = &self.ca {
@@ -73,9 +75,29 @@ impl Credentials {
                 identity.map_err(|error| format!("telemetry.client_certificate_file: {error}"))?;
             client = client.identity(identity);
         }
-        client
-            .build()
-            .map_err(|error| format!("cannot start the HTTP client of the exporter: {error}"))
+        let built = client.build().map(LoggingClient);
+        built.map_err(|error| format!("cannot start the HTTP client of the exporter: {error}"))
+    }
+}
+
+/// An HTTP client that logs why a collector cannot be reached. The exporter's own error only says that there is a problem.
+#[derive(Debug)]
+struct LoggingClient(reqwest::Client);
+
+#[async_trait]
+impl HttpClient for LoggingClient {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        // Without the part before the host, which can be a password.
+        let host = request.uri().host().unwrap_or_default().to_owned();
+        let sent = self.0.send_bytes(request).await;
+        // The error itself has the whole address, and its sources have the reason.
+        if let Some(cause) = sent.as_ref().err().and_then(|error| error.source()) {
+            let causes = std::iter::successors(Some(cause), |cause| cause.source());
+            let causes: Vec<String> = causes.map(ToString::to_string).collect();
+            let problem = causes.join(": ");
+            tracing::warn!(host, problem, "collector cannot be reached");
+        }
+        sent
     }
 }
 

@@ -158,6 +158,7 @@ mod tests {
         for index in 0..QUEUES {
             let (queue, second) = (QueueIndex(index), Duration::from_secs(1));
             leases.held(queue, LeaseEnd::Completed, second);
+            leases.waited_for_turn(queue, second);
             for error in [None, Some(&StoreError::Bug(String::new()))] {
                 operations(queue, Operation::Claim, second, error);
             }
@@ -195,7 +196,14 @@ mod tests {
             let held = "lease_broker_lease_held_duration_seconds_count{lease_broker_lease_outcome=\"completed\"";
             let mut lines = text.lines().filter(|line| line.starts_with(held));
             assert!(lines.any(|line| line.ends_with(" 2000")), "{text}");
-            assert!(!text.contains("queue_name=\""), "{text}");
+            // The alert about turns needs the queue.
+            let mut others = text
+                .lines()
+                .filter(|line| !line.contains("claim_turn_wait"));
+            assert!(!others.any(|line| line.contains("queue_name=\"")), "{text}");
+            let turns = "lease_broker_claim_turn_wait_duration_seconds_count{";
+            let turns = text.lines().filter(|line| line.starts_with(turns));
+            assert_eq!(turns.count(), QUEUES);
         }
     }
 

@@ -2,7 +2,8 @@
 
 use std::io::Read as _;
 use std::net::TcpListener;
-use std::os::unix::net::UnixDatagram;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -89,6 +90,20 @@ fn doctor_reads_the_admin_port_of_the_service() {
     assert_eq!(stopped["verdict"], "problem", "{stopped}");
     let detail = stopped["detail"].as_str().expect("text");
     assert!(detail.contains("does not answer within"), "{detail}");
+}
+
+#[test]
+fn doctor_tells_the_port_of_another_broker_from_its_own() {
+    let mut workspace = serving();
+    let process = workspace.process.as_mut().expect("a service");
+    let admin = process.admin_address();
+    let settings = format!("{QUEUES}[admin]\nlisten = '{admin}'\n");
+    workspace.write("doctor.toml", &settings);
+    let other = "doctor --side broker --json --store other.db --config doctor.toml";
+    let port = finding(&workspace.run(other), "admin port");
+    assert_eq!(port["verdict"], "warning", "{port}");
+    let detail = port["detail"].as_str().expect("text");
+    assert!(detail.contains("q.db;"), "{detail}");
 }
 
 #[test]
@@ -244,6 +259,19 @@ fn broker_names_the_stopped_holder_of_the_lock() {
 }
 
 #[test]
+fn start_names_the_stopped_holder_of_the_lock() {
+    let workspace = serving();
+    let Some(holder) = StoppedHolder::start(&workspace) else {
+        return;
+    };
+    let serve = "serve --store q.db --config queues.toml --listen 127.0.0.1:0";
+    let refused = workspace.run(serve);
+    assert_eq!(refused.code, 74, "{refused:?}");
+    assert!(refused.err.contains(&holder.name()), "{refused:?}");
+    assert!(refused.err.contains("which is stopped"), "{refused:?}");
+}
+
+#[test]
 fn doctor_answers_while_the_file_is_locked_for_readers() {
     let workspace = Workspace::with(&format!("{QUEUES}{NO_ADMIN_PORT}"));
     assert_eq!(workspace.store("schema apply").code, 0);
@@ -310,6 +338,24 @@ fn service_manager_hears_that_the_service_works() {
     }
     process.signal("TERM");
     while heard() != "STOPPING=1" {}
+}
+
+#[test]
+fn service_manager_can_have_a_socket_without_a_file() {
+    let workspace = Workspace::with(QUEUES);
+    let name = format!("lease-broker-test-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(&name).expect("a name");
+    let manager = UnixDatagram::bind_addr(&address).expect("a socket");
+    manager
+        .set_read_timeout(Some(TEST_TIMEOUT))
+        .expect("a time limit");
+    let socket = format!("@{name}");
+    let environment = [("NOTIFY_SOCKET", socket.as_str())];
+    let (store, config) = (workspace.path("q.db"), workspace.path("queues.toml"));
+    let _process = BrokerProcess::with_environment(&store, &config, &environment);
+    let mut message = [0; 256];
+    let length = manager.recv(&mut message).expect("a message");
+    assert_eq!(message[..length].trim_ascii(), b"READY=1");
 }
 
 /// A file system whose device answers no write, and no read that needs one. It goes on when it is dropped.

@@ -518,6 +518,32 @@ fn alerts_and_dashboard_use_documented_metrics() {
     }
 }
 
+#[test]
+fn each_alert_is_described_and_leads_to_a_section() {
+    let alerts = file("deploy/prometheus/alerts.yml");
+    let operations = file("docs/operations.md");
+    let observability = file("docs/observability.md");
+    let alerts: Vec<&str> = alerts.split("- alert: ").skip(1).collect();
+    assert!(alerts.len() >= 20, "{alerts:?}");
+    for alert in alerts {
+        let (name, rest) = alert.split_once('\n').expect("lines");
+        let quoted = format!("`{name}`");
+        for page in [&operations, &observability] {
+            assert!(page.contains(&quoted), "{name}");
+        }
+        let (_, runbook) = rest.split_once("runbook: \"").expect("a runbook");
+        let (runbook, _) = runbook.split_once('"').expect("a text");
+        let (page, anchor) = runbook.split_once('#').expect("a section");
+        let text = file(page);
+        let headings = text.lines().filter(|line| line.starts_with('#'));
+        let mut anchors = headings.map(|heading| {
+            let words = heading.trim_start_matches('#').trim().to_lowercase();
+            words.replace('\'', "").replace(' ', "-")
+        });
+        assert!(anchors.any(|known| known == anchor), "{name}: {runbook}");
+    }
+}
+
 /// Returns a command that runs a program of Prometheus, or `None` with a line that says so if it is not installed.
 fn prometheus_program(name: &str) -> Option<Command> {
     let installed = Command::new(name).arg("--version").output().is_ok();

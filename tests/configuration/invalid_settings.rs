@@ -196,17 +196,31 @@ fn address_of_traces_is_a_web_address_with_the_id() {
 }
 
 #[test]
+fn audit_file_is_no_other_file() {
+    let text = "[store]\npath = 'q.db'\n[log]\naudit_file = './q.db'";
+    assert_rejected(text, "log.audit_file", 4, "is the database file");
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("queues.toml");
+    let text = format!("[log]\naudit_file = '{}'", file.display());
+    std::fs::write(&file, text).expect("a file");
+    let sources = Sources {
+        file: Some(file),
+        ..Sources::default()
+    };
+    let error = sources.load().expect_err("refused");
+    assert!(
+        error.reason.contains("is the configuration file"),
+        "{error}"
+    );
+}
+
+#[test]
 fn setting_that_another_one_excludes_names_both_places() {
     for (text, key, conflict) in [
         (
             "[polling]\nmin_interval = '5s'",
             "polling.max_interval",
             "; polling.min_interval is set at ",
-        ),
-        (
-            "[telemetry]\nqueue_size = 5",
-            "telemetry.batch_size",
-            "; telemetry.queue_size is set at ",
         ),
         (
             "[queue_defaults]\nmax_lease_duration = '5s'\n[queues.a]",

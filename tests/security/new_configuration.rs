@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use lease_broker_proto::{ListBrokersRequest, Outcome};
+use rustix::fs::{Mode, OFlags};
 use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
 
@@ -105,6 +106,51 @@ async fn roles_and_limits_change_on_an_open_connection() {
         broker.call(&channel, "Wake", "work").await == Code::Unauthenticated
     })
     .await;
+}
+
+#[tokio::test]
+async fn each_sighup_has_a_line_in_the_log() {
+    let broker = Broker::start();
+    let more = AUTH.replace("['work']", "['work', 'more']");
+    for (times, auth) in [(1, &*more), (2, AUTH), (3, &more)] {
+        let text = settings(&broker.files, auth, QUEUE);
+        broker.files.write("config.toml", &text);
+        broker.process.signal("HUP");
+        wait_until("the line is there", async || {
+            let log = broker.process.log();
+            log.matches("configuration read again").count() == times
+        })
+        .await;
+    }
+    broker.files.write("config.toml", "x =");
+    for times in 1..=2 {
+        broker.process.signal("HUP");
+        wait_until("the line is there", async || {
+            let log = broker.process.log();
+            log.matches("configuration not changed").count() == times
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn configuration_that_does_not_answer_keeps_no_broker_from_ending() {
+    let mut broker = Broker::start();
+    let config = broker.files.file("config.toml");
+    std::fs::remove_file(&config).expect("removed");
+    let made = std::process::Command::new("mkfifo").arg(&config).status();
+    assert!(made.expect("mkfifo runs").success());
+    broker.process.signal("HUP");
+    // The broker reads the pipe, and nobody writes to it. Without the wait it could end before it reads.
+    let reading = || rustix::fs::open(&config, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty());
+    let mut writer = None;
+    wait_until("the broker reads", async || {
+        writer = reading().ok();
+        writer.is_some()
+    })
+    .await;
+    broker.process.signal("TERM");
+    assert!(broker.process.wait().success());
 }
 
 /// Returns the time since the process started, in seconds.

@@ -249,7 +249,7 @@ async fn http_metrics(State(collector): State<Collector>, body: Bytes) {
 fn trace_response(rejected_spans: i64) -> ExportTraceServiceResponse {
     let partial_success = ExportTracePartialSuccess {
         rejected_spans,
-        error_message: String::new(),
+        error_message: "no room".to_owned(),
     };
     ExportTraceServiceResponse {
         partial_success: (rejected_spans > 0).then_some(partial_success),

@@ -6,7 +6,9 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 
 use crate::support::client::lease_ids;
-use crate::telemetry::collector::{Collector, Protocol, attributes_of};
+use crate::support::http::get;
+use crate::support::timeout::wait_until_blocking;
+use crate::telemetry::collector::{Collector, Protocol, Received, attributes_of};
 use crate::telemetry::fixture::{Fixture, NOT_RECORDED, RECORDED};
 
 const ENQUEUE: &str = "leasebroker.v1.LeaseService/Enqueue";
@@ -165,7 +167,7 @@ async fn variables_of_opentelemetry_take_effect_and_are_logged() {
         ("OTEL_SERVICE_NAME", "rain"),
         (
             "OTEL_RESOURCE_ATTRIBUTES",
-            "deployment.environment.name=test",
+            "service.name=snow,deployment.environment.name=a%20test",
         ),
         ("OTEL_METRICS_EXPORTER", "none"),
         ("OTEL_TRACES_SAMPLER", "always_on"),
@@ -178,7 +180,7 @@ async fn variables_of_opentelemetry_take_effect_and_are_logged() {
     assert_eq!(received.spans.len(), 2, "the call and its statement");
     assert_eq!(received.headers["x-key"], "from-the-environment");
     assert_eq!(received.resource["service.name"], "rain");
-    assert_eq!(received.resource["deployment.environment.name"], "test");
+    assert_eq!(received.resource["deployment.environment.name"], "a test");
     assert!(received.metrics.is_empty(), "{:?}", received.metrics);
     let lines = broker.log_lines();
     let used = lines.iter().find_map(|line| line["names"].as_str());
@@ -205,6 +207,33 @@ async fn headers_come_from_their_file() {
         broker.stop();
         assert_eq!(collector.received().headers["x-key"], "from-the-file");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn gauge_that_the_collector_saw_is_absent_at_a_later_scrape() {
+    let collector = Collector::start(Protocol::Grpc).await;
+    let settings = "metrics_interval = '100ms'\nstats_interval = '100ms'";
+    let broker = Fixture::exporting(&collector, Protocol::Grpc, settings);
+    broker.client.enqueue(&["x"]).await;
+    let leases = broker.client.claim(1).await;
+    let is_shown = |received: &Received| received.metrics.contains("lease_broker.oldest_lease.age");
+    collector.wait_for(is_shown).await;
+    broker.client.complete(&[&leases[0].lease_id]).await;
+    let count =
+        || get(broker.admin, "/debug/queues").json()[0]["statistics"]["items"]["leased"].clone();
+    wait_until_blocking("the statistics have no lease", || count() == 0);
+    let metrics = get(broker.admin, "/metrics").body;
+    assert!(
+        metrics.contains("lease_broker_stats_age_seconds{"),
+        "{metrics}"
+    );
+    assert_eq!(
+        metrics
+            .matches("lease_broker_oldest_lease_age_seconds{")
+            .count(),
+        0
+    );
+    assert_eq!(metrics.matches("\ntarget_info{").count(), 1);
 }
 
 /// Returns the names of one kind in the copy of the conventions.

@@ -6,6 +6,7 @@ use axum::routing::post;
 use tokio::net::TcpListener;
 
 use crate::support::client::item;
+use crate::support::process::run;
 use crate::support::timeout::wait_until_blocking;
 use crate::telemetry::collector::{Behaviour, Collector, Protocol};
 use crate::telemetry::fixture::Fixture;
@@ -76,6 +77,30 @@ async fn closed_port_fails_no_call() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cause_of_a_failed_connection_is_logged_over_http() {
+    let endpoint = "endpoint = 'http://127.0.0.1:1'\nprotocol = 'http/protobuf'\n";
+    let broker = Fixture::start(&format!("{endpoint}{SETTINGS}"), &[]);
+    make_spans(&broker, 1).await;
+    let is_cause = |line: &serde_json::Value| line["message"] == "collector cannot be reached";
+    let line = broker.wait_for_log_line("the cause is logged", is_cause);
+    let problem = line["problem"].as_str().expect("a text");
+    assert!(problem.contains("Connection refused"), "{problem}");
+}
+
+#[test]
+fn start_that_fails_says_only_why() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let config = "admin.listen = ''\n[telemetry]\nendpoint = 'http://127.0.0.1:1'\n";
+    std::fs::write(folder.path().join("queues.toml"), config).expect("a file");
+    let serve = ["serve", "--config", "queues.toml", "--listen", &address];
+    let refused = run(folder.path(), &serve);
+    assert_eq!(refused.code, 74, "{refused:?}");
+    assert!(!refused.err.contains("metrics not"), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn collector_that_comes_back_gets_later_spans() {
     let collector = Collector::start(Protocol::Grpc).await;
     collector.behave(Behaviour::Refuse);
@@ -102,6 +127,12 @@ async fn rejected_spans_are_counted_as_a_part_of_the_exported() {
         make_spans(&broker, 1).await;
         wait_until_blocking("a span is exported", || broker.spans("exported") == 1);
         assert_eq!(broker.spans("rejected"), 3);
+        let line =
+            broker.wait_for_log_line("the answer is logged", |line| line["answer"].is_string());
+        assert_eq!(
+            (&line["answer"], &line["number"]),
+            (&"no room".into(), &3.into())
+        );
         assert_eq!(broker.process.log().matches("PartialSuccess").count(), 0);
     }
 }

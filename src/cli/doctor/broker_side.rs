@@ -1,8 +1,10 @@
 //! The checks with the configuration of a service.
 
+use std::path::Path;
 use std::time::Duration;
 
 use rustls::pki_types::UnixTime;
+use tokio::task::spawn_blocking;
 
 use super::finding::{Finding, Verdict};
 use super::part::Part;
@@ -80,6 +82,12 @@ async fn check_admin_port(config: &Config, limit: Duration) -> Vec<Finding> {
         }
         Ok(Ok(answer)) => answer,
     };
+    if let Some(file) = other_database(config, answer.database_file.as_deref(), limit).await {
+        let detail = format!(
+            "{address}: the broker there serves {file}; no broker of this configuration answers on this host"
+        );
+        return vec![finding(Verdict::Warning, detail)];
+    }
     let store = answer.store.as_ref();
     let oldest = store.map(|store| store.oldest_operation_seconds);
     let oldest = oldest.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -99,6 +107,25 @@ async fn check_admin_port(config: &Config, limit: Duration) -> Vec<Finding> {
     // Without its database each queue has a reaper that fails, and the port's line says why.
     let errors = answer.reaper_errors.into_iter().filter(|_| answer.ready);
     std::iter::once(port).chain(errors.map(of_reaper)).collect()
+}
+
+/// Returns the database file of a broker if it is another one than that of the configuration.
+async fn other_database(config: &Config, file: Option<&Path>, limit: Duration) -> Option<String> {
+    let (own, file) = (config.store.absolute_path(), file?.to_owned());
+    let shown = file.display().to_string();
+    let Some(own) = own else {
+        return Some(shown);
+    };
+    if own == file {
+        return None;
+    }
+    // The same file can have several names. A device that does not answer is no reason to warn.
+    let is_other = spawn_blocking(move || match [own, file].map(std::fs::canonicalize) {
+        [Ok(own), Ok(file)] => own != file,
+        _ => true,
+    });
+    let is_other = tokio::time::timeout(limit, is_other).await;
+    matches!(is_other, Ok(Ok(true))).then_some(shown)
 }
 
 /// Returns what the broker says about its store: whether it is up, the oldest running operation, and the last error.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use http_body_util::{BodyExt as _, Empty};
@@ -25,6 +25,9 @@ pub(in crate::cli) struct Readiness {
     pub(in crate::cli) reasons: Vec<String>,
     /// The database. `None`: the broker is starting.
     pub(in crate::cli) store: Option<StoreReadiness>,
+    /// The absolute path of its database file. `None`: its database is on a server, or it is of an earlier version.
+    #[serde(default)]
+    pub(in crate::cli) database_file: Option<PathBuf>,
     /// Why the last run of a reaper failed, or left leases, by queue.
     #[serde(default)]
     pub(in crate::cli) reaper_errors: BTreeMap<String, String>,

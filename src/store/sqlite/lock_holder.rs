@@ -13,6 +13,7 @@ use rustix::process::{Flock, FlockType, fcntl_getlk};
 
 use super::companion::companion;
 use super::held_file::HeldFile;
+use crate::{OutageCause, StoreError};
 
 /// The byte of the `-shm` file that the writer of a file in WAL mode locks.
 const WRITE_LOCK: (u64, u64) = (120, 1);
@@ -100,6 +101,19 @@ impl WriteLock {
     /// Returns the process, other than this one, that holds the lock.
     pub fn holder(&self) -> Option<LockHolder> {
         LockHolder::find(self.find_index()?, WRITE_LOCK)
+    }
+
+    /// Adds to an outage the process that holds the write lock, if there is one.
+    pub(super) fn name_holder(&self, error: StoreError) -> StoreError {
+        match (error, self.holder()) {
+            (StoreError::Unavailable(mut outage), Some(holder))
+                if outage.cause == OutageCause::Busy =>
+            {
+                outage.reason = format!("{}; it is held by {holder}", outage.reason);
+                StoreError::Unavailable(outage)
+            }
+            (error, _) => error,
+        }
     }
 
     /// Looks several times, and returns the process that held the lock each time.

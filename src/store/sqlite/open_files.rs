@@ -16,14 +16,14 @@ use rusqlite::config::DbConfig;
 use super::companion::companion;
 use super::generation::FileGeneration;
 use super::lock_holder::WriteLock;
-use crate::{OutageCause, StoreError};
+use crate::StoreError;
 
 /// The shortest time between two checks. A check costs about as much as a small read.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// The database file and its log, as they were when the store first saw them.
 pub(super) struct OpenFiles {
-    write_lock: WriteLock,
+    pub(super) write_lock: WriteLock,
     files: [OpenFile; 2],
     generation: FileGeneration,
     last_check: Cell<Option<Instant>>,
@@ -122,18 +122,5 @@ impl OpenFiles {
         ));
         self.refused.replace(Some(error.clone()));
         error
-    }
-
-    /// Adds to an outage the process that holds the write lock, if there is one.
-    pub(super) fn name_holder(&self, error: StoreError) -> StoreError {
-        match (error, self.write_lock.holder()) {
-            (StoreError::Unavailable(mut outage), Some(holder))
-                if outage.cause == OutageCause::Busy =>
-            {
-                outage.reason = format!("{}; it is held by {holder}", outage.reason);
-                StoreError::Unavailable(outage)
-            }
-            (error, _) => error,
-        }
     }
 }

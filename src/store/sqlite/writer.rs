@@ -317,7 +317,7 @@ fn transaction(
     context.log.check()?;
     context.files.check(&context.connection)?;
     let begun = execute(context, "BEGIN IMMEDIATE");
-    begun.map_err(|error| context.files.name_holder(error).not_applied())?;
+    begun.map_err(|error| context.files.write_lock.name_holder(error).not_applied())?;
     // Until the commit, every error rolls the transaction back. An error of the commit itself can leave it in the log.
     let seen = context.seen.look(&context.connection);
     let result = seen.map_err(StoreError::from).and_then(|_| work());
