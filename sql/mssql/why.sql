@@ -53,7 +53,7 @@ SELECT CONVERT(int, t.{lease_state}) AS lb_state, t.{lease_owner} AS lb_w, t.{le
 FROM {key_list}
     INNER JOIN {table} AS t WITH (READUNCOMMITTED{key_hint}) ON {join_list_on_key}
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
-SELECT t.{lease_fence} AS lb_f
+SELECT t.{lease_fence} AS lb_f, CONVERT(bigint, {item_bytes}) AS lb_bytes
 FROM {key_list}
     INNER JOIN {table} AS t WITH (XLOCK, READPAST, READCOMMITTEDLOCK{key_hint}) ON {join_list_on_key}
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
