@@ -28,10 +28,12 @@ use crate::epoch::NewEpoch;
 use crate::foreign_keys::warnings;
 use crate::index_role::IndexRole;
 use crate::instance::refuse_other_rule;
-use crate::queue_columns::{QueueColumns, group_warning};
+use crate::queue_columns::{QueueColumns, group_warning, null_key_warning};
 use crate::schema::{Progress, Removal, Schema, Step};
-use crate::template::Placeholders;
+use crate::template::{self, Placeholders};
 use crate::{BrokerList, StoreError, Survey};
+
+const WHY: &str = lease_broker_sql::sqlite::WHY;
 
 /// Plans and makes schema changes. Uses its own connection.
 pub struct SqliteSchema {
@@ -290,6 +292,9 @@ impl Schema for SqliteSchema {
         let mut all = warnings(queue, &keys);
         if let Some(table) = Table::read(&self.connection, &queue.table)? {
             all.extend(group_warning(queue, &table));
+            if self.has_null_keys(queue, &table)? {
+                all.push(null_key_warning(queue));
+            }
         }
         Ok(all)
     }
@@ -327,6 +332,15 @@ impl SqliteSchema {
             changes.push(step(purpose, "set_policy", &placeholders));
         }
         Ok(changes)
+    }
+
+    fn has_null_keys(&self, queue: &QueueSpec, table: &Table) -> Result<bool, StoreError> {
+        let Ok(columns) = queue_columns(&self.connection, queue, table)? else {
+            return Ok(false);
+        };
+        let placeholders = placeholders::of_table(queue, table, &columns);
+        let find = template::render(WHY, "find_null_key", &placeholders);
+        Ok(self.connection.prepare(&find)?.exists([])?)
     }
 
     /// Checks that no running broker serves the rows of the queue with another rule of groups.
