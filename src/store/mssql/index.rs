@@ -111,7 +111,10 @@ pub(super) async fn avoid_taken_names(
     let rows = connection.query(TAKEN_NAMES, &parameters).await?;
     for row in rows.iter().flatten() {
         let taken = decode::optional_text(row, 0)?.unwrap_or_default();
-        let others = default_names(queue, &format!("_{}", decode::integer(row, 1)?));
+        let others = default_names(
+            queue,
+            &format!("_{}", decode::optional_integer(row, 1)?.unwrap_or_default()),
+        );
         for ((placeholder, name), (_, other)) in names.iter().zip(&others) {
             if name.eq_ignore_ascii_case(&taken) {
                 placeholders.insert(placeholder, quote(other));

@@ -93,7 +93,7 @@ impl MssqlOperations {
         if !queue.takes_turns() {
             let read = render(GROUPS, "read_row", &Placeholders::new());
             let results = self.query_twice(&read, &[&queue.name]).await?;
-            if let Some(row) = decode::result_set(&results, 0)?.first() {
+            if let Some(row) = results.iter().flatten().next() {
                 read_row(row)?.1.warn_if_unused(queue);
             }
             return Ok(());
