@@ -346,14 +346,19 @@ impl Document {
                 "no queue is configured; add a section [queues.NAME]",
             ));
         }
+        let sizes = (self.limits.max_item_bytes, self.server.max_message_bytes);
         let mut queues = self
             .queues
             .into_iter()
-            .map(|(name, queue)| queue.into_spec(&name, self.limits.max_item_bytes))
+            .map(|(name, queue)| queue.into_spec(&name, sizes))
             .collect::<Result<Vec<_>, _>>()?;
-        check_shared_tables(&queues)?;
-        check_archives(&queues)?;
-        tell_shared_tables(&mut queues);
+        let canonical = match self.store.kind {
+            StoreKind::Sqlite => str::to_ascii_lowercase,
+            StoreKind::Mssql => canonical_table_of_server,
+        };
+        check_shared_tables(&queues, canonical)?;
+        check_archives(&queues, canonical)?;
+        tell_shared_tables(&mut queues, canonical);
         Ok(Config {
             server: self.server,
             auth: self.auth,
@@ -502,23 +507,39 @@ impl Reaper {
     }
 }
 
-/// Tells each queue the soft-lock columns of the other queues over its table.
-fn tell_shared_tables(queues: &mut [QueueSpec]) {
+/// Tells each queue the soft-lock columns of the other queues over its table. `canonical` returns the same text for each spelling of a
+/// table's name.
+fn tell_shared_tables(queues: &mut [QueueSpec], canonical: fn(&str) -> String) {
     let all = queues.to_vec();
     for queue in queues {
+        let table = canonical(&queue.table);
         for other in &all {
-            if other.name != queue.name && other.table.eq_ignore_ascii_case(&queue.table) {
+            if other.name != queue.name && canonical(&other.table) == table {
                 queue.soft_lock.add_other(other);
             }
         }
     }
 }
 
-/// Refuses two queues that would write their leases into the same columns of the same table.
-fn check_shared_tables(queues: &[QueueSpec]) -> Result<(), InvalidSetting> {
+/// Returns the same text for each spelling of the name of a table on a server: without brackets, in lower case, and without the
+/// schema `dbo`.
+fn canonical_table_of_server(name: &str) -> String {
+    let name = name.replace(['[', ']'], "").to_lowercase();
+    name.strip_prefix("dbo.").unwrap_or(&name).to_owned()
+}
+
+/// Refuses two queues that would write their leases into the same columns of the same table. `canonical` returns the same text for
+/// each spelling of a table's name.
+fn check_shared_tables(
+    queues: &[QueueSpec],
+    canonical: fn(&str) -> String,
+) -> Result<(), InvalidSetting> {
     for (index, queue) in queues.iter().enumerate() {
+        let table = canonical(&queue.table);
         let mut earlier = queues[..index].iter();
-        if let Some(other) = earlier.find(|other| other.shares_rows_with(queue)) {
+        let shared = earlier
+            .find(|other| canonical(&other.table) == table && other.shares_columns_with(queue));
+        if let Some(other) = shared {
             return Err(InvalidSetting::new(
                 format!("queues.{}.table", queue.name),
                 format!(
@@ -532,10 +553,13 @@ fn check_shared_tables(queues: &[QueueSpec]) -> Result<(), InvalidSetting> {
     Ok(())
 }
 
-/// Refuses an archive that is the table of another queue, and one from which a queue would delete the rows of another.
-fn check_archives(queues: &[QueueSpec]) -> Result<(), InvalidSetting> {
+/// Refuses an archive that is the table of a queue, and one from which a queue would delete the rows of another.
+fn check_archives(
+    queues: &[QueueSpec],
+    canonical: fn(&str) -> String,
+) -> Result<(), InvalidSetting> {
     let archive = |queue: &QueueSpec| match &queue.on_complete {
-        OnComplete::Archive(archive) => Some(archive.clone()),
+        OnComplete::Archive(archive) => Some(canonical(archive)),
         _ => None,
     };
     for (index, queue) in queues.iter().enumerate() {
@@ -543,15 +567,14 @@ fn check_archives(queues: &[QueueSpec]) -> Result<(), InvalidSetting> {
             continue;
         };
         let path = format!("queues.{}.on_complete.archive", queue.name);
-        let mut others = queues.iter();
-        if let Some(other) = others.find(|other| other.table.eq_ignore_ascii_case(&name)) {
+        let mut all = queues.iter();
+        if let Some(other) = all.find(|other| canonical(&other.table) == name) {
             let reason = format!("is the table of queue {:?}; name another table", other.name);
             return Err(InvalidSetting::new(path, reason));
         }
         let deletes = |queue: &QueueSpec| queue.keep_for.archive.is_some();
         let shared = queues[..index].iter().find(|other| {
-            let is_same = archive(other).is_some_and(|other| other.eq_ignore_ascii_case(&name));
-            is_same && (deletes(other) || deletes(queue))
+            archive(other).as_ref() == Some(&name) && (deletes(other) || deletes(queue))
         });
         if let Some(other) = shared {
             let reason = format!(

@@ -5,7 +5,8 @@
 --   `recorded_table` is the name of the table there. `forget_table` deletes the rows of an earlier table of the same name and raises
 --   the first fencing token.
 --   `read_record` returns the rows of a table, and one with its highest fencing token that remove.sql kept. `strange_states`
---   returns the number of rows whose state is not a number from 0 to 4, in a column that the table had before. `add_column` adds the column
+--   returns the number of rows whose state is not a number from 0 to 4, in a column that the table had before. `find_null_key` returns a
+--   row if the table has rows with NULL in a column of the key. `add_column` adds the column
 --   that one of the sections from `lease_state` to `lease_checkpoint` defines, the last one only for a queue with checkpoints. `backfill_needed` returns 1 if a row needs the backfill. `backfill` visits the next 2,000 rows in key order,
 --   gives rows whose mirror columns show a final state that state, fills soft-lock columns that are NULL, and returns the
 --   numbers of rows visited and changed; it runs again until it visits no row. The sections `…_index` each create one index.
@@ -101,6 +102,9 @@ UNION ALL SELECT NULL, NULL, f.fence FROM lease_broker_fence AS f WHERE f.table_
 
 -- :: strange_states
 SELECT COUNT(*) FROM {table} AS t WHERE t.{lease_state} NOT IN (0, 1, 2, 3, 4)
+
+-- :: find_null_key
+SELECT TOP (1) 1 AS lb_n FROM {table} AS t WITH (READPAST, READCOMMITTEDLOCK) WHERE {key_is_null}
 
 -- :: add_column
 SET XACT_ABORT ON; SET LOCK_TIMEOUT 10000;

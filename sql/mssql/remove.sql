@@ -15,6 +15,8 @@
 --   deletes the part's row of the record.
 -- Why each section tests if its part exists: an interrupted removal can be run again. The server checks the names of the columns in a
 --   batch before it runs the batch, so `keep_fence` reads the column by a statement of its own.
+-- Why sys.columns and not COL_LENGTH: on Babelfish that is NULL for a column whose name has an apostrophe. The column would stay, and
+--   its row of the record would go.
 -- Why `keep_fence` comes after {lease_state} was dropped and before {lease_fence} is: no claim can give a higher token in between.
 
 -- :: drop_index
@@ -25,7 +27,7 @@ DELETE lease_broker_added WHERE table_name = {recorded_table} AND kind = 'index'
 
 -- :: keep_fence
 DECLARE @recorded nvarchar(300) = {recorded_table}, @fence bigint;
-IF COL_LENGTH({table_literal}, {column_literal}) IS NOT NULL
+IF EXISTS (SELECT * FROM sys.columns AS c WHERE c.object_id = OBJECT_ID({table_literal}) AND c.name = {column_literal})
 EXECUTE sp_executesql {read_fence_literal}, N'@fence bigint OUTPUT', @fence = @fence OUTPUT;
 IF NOT EXISTS (SELECT * FROM lease_broker_fence AS f WHERE f.table_name = @recorded)
 INSERT lease_broker_fence (table_name, fence) VALUES (@recorded, 0);
@@ -41,7 +43,7 @@ ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {constraint}
 -- :: drop_column
 SET XACT_ABORT ON; SET LOCK_TIMEOUT 10000;
 BEGIN TRANSACTION;
-IF COL_LENGTH({table_literal}, {column_literal}) IS NOT NULL
+IF EXISTS (SELECT * FROM sys.columns AS c WHERE c.object_id = OBJECT_ID({table_literal}) AND c.name = {column_literal})
 ALTER TABLE {table} DROP COLUMN {column};
 DELETE lease_broker_added WHERE table_name = {recorded_table} AND kind = 'column' AND name = {name};
 COMMIT TRANSACTION

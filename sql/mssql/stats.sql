@@ -7,7 +7,8 @@
 -- Locks: S on the rows read. READPAST skips rows that others have locked.
 -- Indexes: ready and token (ages). The row counts that the server keeps for all four indexes (numbers of a large table).
 -- Why a table of more than 10,000 rows is not counted: the cost must not grow with the table. The server keeps the number of
---   rows of each index, exact except for running transactions. Each state follows from these numbers.
+--   rows of each index, exact except for running transactions. Each state follows from these numbers,
+--   which include rows with NULL in a column of the key. Such rows are no items, and the other numbers leave them out.
 -- Why the ages look at 2,000 leases, at the first 1,000 ready items in the queue's order and at the last {last_sample}: the same
 --   reason. An item that waits behind others all the time is among the last. That sample is empty for a queue without an order.
 -- Why a statement of its own for each age: SQL Server may keep the locks on all rows and index entries that a statement reads until
@@ -33,16 +34,17 @@ IF {can_use_statistics} AND @all > 10000 AND SERVERPROPERTY('babelfish') IS NULL
         AS v (lb_state, lb_n)
     WHERE v.lb_n > 0;
 ELSE
-    SELECT t.{lease_state} AS lb_state, COUNT_BIG(*) AS lb_n FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST) GROUP BY t.{lease_state};
+    SELECT t.{lease_state} AS lb_state, COUNT_BIG(*) AS lb_n FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST)
+    WHERE 1 = 1{key_not_null} GROUP BY t.{lease_state};
 DECLARE @since_ready datetime2(3), @since_leased datetime2(3);
 SELECT @since_ready = MIN(s.lb_since)
 FROM (SELECT f.lb_since
     FROM (SELECT TOP (1000) t.{lease_state_time} AS lb_since FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{ready_hint})
-        WHERE t.{lease_state} = 0 ORDER BY {pick_order}) AS f
+        WHERE t.{lease_state} = 0{key_not_null} ORDER BY {pick_order}) AS f
     UNION ALL
     SELECT l.lb_since
     FROM (SELECT TOP ({last_sample}) t.{lease_state_time} AS lb_since FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{ready_hint})
-        WHERE t.{lease_state} = 0 ORDER BY {reverse_order}) AS l) AS s
+        WHERE t.{lease_state} = 0{key_not_null} ORDER BY {reverse_order}) AS l) AS s
 WHERE s.lb_since > '2000-01-01';
 SELECT @since_leased = MIN(s.lb_since)
 FROM (SELECT TOP (2000) t.{lease_state_time} AS lb_since FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{leased_hint})

@@ -251,11 +251,13 @@ pub(super) fn apply_step(
     bar.enable_steady_tick(Duration::from_millis(100));
     let mut rows = 0;
     let start = Instant::now();
-    schema.apply(step, &mut |done| {
-        rows = done.changed;
-        bar.set_position(done.visited);
-        std::thread::sleep(rest(done.visited, start.elapsed(), pace));
-    })?;
+    schema
+        .apply(step, &mut |done| {
+            rows = done.changed;
+            bar.set_position(done.visited);
+            std::thread::sleep(rest(done.visited, start.elapsed(), pace));
+        })
+        .map_err(|error| CommandError::from(error).with_context(&queue.name))?;
     bar.finish_and_clear();
     let rows = if step.until_no_rows {
         format!(" ({})", plural(rows, "row"))

@@ -49,16 +49,23 @@ impl QueueConfig {
         }
     }
 
-    /// Checks the settings and returns them as the queue `name`.
+    /// Checks the settings and returns them as the queue `name`. The sizes are those of an item and of a response.
     pub(super) fn into_spec(
         self,
         name: &str,
-        max_item_bytes: usize,
+        (max_item_bytes, max_response_bytes): (usize, usize),
     ) -> Result<QueueSpec, InvalidSetting> {
         if name.is_empty() || name.chars().count() > MAX_NAME_CHARACTERS {
             return Err(InvalidSetting::new(
                 format!("queues.{name}"),
                 format!("a queue's name must have 1 to {MAX_NAME_CHARACTERS} characters"),
+            ));
+        }
+        if name.trim() != name {
+            // A server ignores blanks at the end when it compares names.
+            return Err(InvalidSetting::new(
+                format!("queues.{name}"),
+                "a queue's name must not begin or end with a blank",
             ));
         }
         let key_path = |key: &str| format!("queues.{name}.{key}");
@@ -141,6 +148,7 @@ impl QueueConfig {
             claim_strategy: self.claim_strategy,
             max_lease_age: (!self.max_lease_age.is_zero()).then_some(self.max_lease_age),
             max_item_bytes,
+            max_response_bytes,
             enqueue_memory,
             keep_for,
             allows_purge,

@@ -55,6 +55,8 @@ pub struct QueueSpec {
     pub max_lease_age: Option<Duration>,
     /// The largest size of an item, estimated in bytes. A claim makes a larger item dead.
     pub max_item_bytes: usize,
+    /// The largest size of a response, in bytes. No claim leases a larger item.
+    pub max_response_bytes: usize,
     /// The time for which an Enqueue request with a request id is remembered.
     pub enqueue_memory: Duration,
     /// The ages after which items that have ended are deleted.
@@ -97,11 +99,16 @@ impl QueueSpec {
 
     /// Returns whether both queues would store leases in the same columns of the same table.
     pub fn shares_rows_with(&self, other: &Self) -> bool {
+        self.table.eq_ignore_ascii_case(&other.table) && self.shares_columns_with(other)
+    }
+
+    /// Returns whether both queues would store leases in the same columns if they had the same table.
+    pub fn shares_columns_with(&self, other: &Self) -> bool {
         let is_shared = |name: &str| {
             let mut others = other.soft_lock_names();
             others.any(|other| other.eq_ignore_ascii_case(name))
         };
-        self.table.eq_ignore_ascii_case(&other.table) && self.soft_lock_names().any(is_shared)
+        self.soft_lock_names().any(is_shared)
     }
 
     /// Returns the soft-lock columns that the queue uses, in the order in which adoption adds them to a table.

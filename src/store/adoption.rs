@@ -15,7 +15,7 @@ use super::index_role::IndexRole;
 use super::instance::LIVE_TIME;
 use super::queue_columns::QueueColumns;
 use super::schema::Step;
-use super::table::{Filter, Index, Table};
+use super::table::{Column, Filter, Index, Table};
 use super::template::Placeholders;
 
 /// The soft-lock columns that an archive keeps beside the table's columns. They tell how and when the item ended.
@@ -353,23 +353,54 @@ pub(super) fn missing_parts<Kind>(
             queue.soft_lock.name(SoftLockColumn::StateTime)
         ));
     }
+    let mut unfilled = Vec::new();
     match (archive_name(queue), archive) {
         (None, _) => {}
         (Some(name), None) => missing.push(format!("the archive table {name:?} does not exist")),
-        (Some(name), Some(archive)) => missing.extend(
-            columns
-                .archived
-                .iter()
-                .filter(|column| archive.column(&column.name).is_none())
-                .map(|column| {
-                    format!(
-                        "the archive table {name:?} lacks the column {}",
-                        column.name
-                    )
-                }),
-        ),
+        (Some(name), Some(archive)) => {
+            unfilled.extend(unfilled_columns(queue, columns, name, archive));
+            missing.extend(
+                columns
+                    .archived
+                    .iter()
+                    .filter(|column| archive.column(&column.name).is_none())
+                    .map(|column| {
+                        format!(
+                            "the archive table {name:?} lacks the column {}",
+                            column.name
+                        )
+                    }),
+            );
+        }
     }
-    Unfit::lacking(missing)
+    let mut unfit = Unfit::lacking(missing);
+    unfit.add(Unfit::for_good(unfilled));
+    unfit
+}
+
+/// Returns one sentence for each column of the archive `name` that needs a value and gets none.
+fn unfilled_columns<Kind>(
+    queue: &QueueSpec,
+    columns: &QueueColumns<Kind>,
+    name: &str,
+    archive: &Table<Kind>,
+) -> Vec<String> {
+    let filled = archive_columns(queue, columns, archive);
+    let is_unfilled = |column: &&Column<Kind>| {
+        let needs_value = !column.nullable && !column.generated && !column.has_default;
+        let mut filled = filled.iter();
+        needs_value && !filled.any(|filled| filled.eq_ignore_ascii_case(&column.name))
+    };
+    let unfilled = archive.columns.iter().filter(is_unfilled);
+    unfilled
+        .map(|column| {
+            format!(
+                "the column {} of the archive table {name:?} needs a value, and table {:?} has no such column: give it a default, or let it \
+                 be NULL",
+                column.name, queue.table
+            )
+        })
+        .collect()
 }
 
 /// Returns one sentence for each index that the queue would have to replace and that adoption did not add.

@@ -16,8 +16,8 @@ pub(super) enum OnDelete {
 /// An enabled foreign key that refers to a queue's table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ForeignKey {
-    /// The table that has the foreign key.
-    pub(super) table: String,
+    /// The table that has the foreign key. `None`: the login has no right on it.
+    pub(super) table: Option<String>,
     /// `None` on `SQLite`, which does not keep the name.
     pub(super) name: Option<String>,
     pub(super) on_delete: OnDelete,
@@ -55,16 +55,18 @@ pub(super) fn warnings(queue: &QueueSpec, keys: &[ForeignKey]) -> Vec<String> {
     let warning = |key: &ForeignKey| {
         let ForeignKey { table, name, .. } = key;
         let foreign_key = match name {
-            Some(name) => format!("the foreign key {name} of table {table}"),
-            None => format!("a foreign key of table {table}"),
+            Some(name) => format!("the foreign key {name}"),
+            None => "a foreign key".to_owned(),
         };
+        let of_table = table.as_ref().map(|table| format!(" of table {table}"));
+        let of_table = of_table.unwrap_or_default();
         let effect = match key.on_delete {
             OnDelete::Refuse => is_refused.to_owned(),
             OnDelete::Cascade => follows(each, "deletes"),
             OnDelete::Change => follows(each, "changes"),
         };
         format!(
-            "{foreign_key} refers to table {:?}, and the queue {removes}: {effect}",
+            "{foreign_key}{of_table} refers to table {:?}, and the queue {removes}: {effect}",
             queue.table
         )
     };

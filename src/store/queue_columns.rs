@@ -165,6 +165,15 @@ pub(super) fn group_warning<Kind>(queue: &QueueSpec, table: &Table<Kind>) -> Opt
     })
 }
 
+/// Returns the warning about rows with NULL in a column of the key.
+pub(super) fn null_key_warning(queue: &QueueSpec) -> String {
+    format!(
+        "table {:?} has rows with NULL in a column of the key of queue {:?}. They are no items: no worker can get them until the column \
+         has a value",
+        queue.table, queue.name
+    )
+}
+
 /// Returns one sentence for each column that the setting `writable` names and that a settlement must not write.
 fn writable_problems<Kind>(
     queue: &QueueSpec,

@@ -48,6 +48,8 @@ pub(super) struct Column<Kind> {
     pub(super) nullable: bool,
     /// Whether the database sets the value: a computed column, an identity or a row version. An insert cannot set it.
     pub(super) generated: bool,
+    /// Whether a row that is inserted without the column gets a value other than NULL, although the column is not generated.
+    pub(super) has_default: bool,
     /// Whether the driver can read the column. False for `sql_variant` and for CLR types.
     pub(super) readable: bool,
     /// Whether an archive keeps a copy of the column.

@@ -99,6 +99,17 @@ impl StoredLimits {
         max.filter(|max| *max > 0)
     }
 
+    /// Logs that this row of a queue without groups and limits in the configuration has limits. The claims of its broker do not read
+    /// the row.
+    pub(super) fn warn_if_unused(&self, queue: &QueueSpec) {
+        if self.values() != QueueLimitValues::default() {
+            tracing::warn!(
+                queue = queue.name,
+                "limits in the database do not count at this broker: its configuration of the queue has neither groups nor limits"
+            );
+        }
+    }
+
     /// Returns the names of the limits that `self`, the configuration, sets to other values than `row`, the database.
     pub(super) fn differences(&self, row: &Self) -> Vec<&'static str> {
         let differs = |own: Option<i64>, row: Option<i64>| own.is_some() && own != row;

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::process::{CommandOutput, program};
+use crate::support::timeout::wait_until_blocking;
 
 /// Runs a command at the service and on the database.
 pub(crate) fn both(workspace: &Workspace, arguments: &str) -> [CommandOutput; 2] {
@@ -191,6 +192,21 @@ fn pause_with_an_end_shows_it() {
     assert!((118..=121).contains(&length), "{paused:?}");
     let refused = workspace.call("pause work --until yesterday");
     assert_eq!(refused.code, 64, "{refused:?}");
+}
+
+#[test]
+fn limits_that_the_configuration_does_not_know_are_warned_of() {
+    const QUEUE: &str = "[queues.work]\nmanaged_columns = { payload = 'text' }\n";
+    const WARNING: &str = "limits in the database do not count";
+    let mut workspace = Workspace::with(&format!("{QUEUE}max_leases = 1\n"));
+    workspace.serve();
+    let process = workspace.process.take().expect("a service");
+    assert!(!process.log().contains(WARNING), "{}", process.log());
+    drop(process);
+    std::fs::write(workspace.path("queues.toml"), QUEUE).expect("a file");
+    workspace.serve();
+    let process = workspace.process.as_ref().expect("a service");
+    wait_until_blocking("the warning", || process.log().contains(WARNING));
 }
 
 #[test]

@@ -461,9 +461,32 @@ fn archives_are_of_one_queue() {
 }
 
 #[test]
+fn a_server_has_one_table_for_all_spellings_of_its_name() {
+    const SERVER: &str = "store = { kind = 'mssql', connection_string = 'Server=localhost' }\n";
+    for (queues, key) in [
+        (
+            "[queues.a]\ntable = 'T'\n[queues.b]\ntable = 'dbo.t'",
+            "queues.b.table",
+        ),
+        (
+            "[queues.a]\ntable = 'T'\non_complete = { archive = '[dbo].[T]' }",
+            "queues.a.on_complete.archive",
+        ),
+    ] {
+        let error = from_file(format!("{SERVER}{queues}").leak()).expect_err(queues);
+        assert_eq!(error.key, key, "{error}");
+        from_file(queues).expect("SQLite has no schemas");
+    }
+    let schemas = "[queues.a]\ntable = 'T'\n[queues.b]\ntable = 'sales.T'";
+    from_file(format!("{SERVER}{schemas}").leak()).expect("two tables");
+}
+
+#[test]
 fn queues_need_names_and_distinct_tables() {
     let error = from_file("[queues.'']").expect_err("the name is empty");
     assert!(error.reason.contains("1 to 128 characters"), "{error}");
+    let error = from_file("[queues.'work ']").expect_err("a blank at the end");
+    assert!(error.reason.contains("end with a blank"), "{error}");
     assert_rejected("[queues.a]\ntable = ''", "table", 2, "1 to 128");
     assert_rejected("[queues.a]\ntable = \"x\\u0000\"", "table", 2, "NUL");
     assert_rejected("[queues.a]\ncolumns = ['']", "columns", 2, "1 to 128");

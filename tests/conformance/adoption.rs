@@ -248,6 +248,17 @@ pub(crate) async fn rows_with_a_null_key_are_skipped<H: Harness>() {
     assert_eq!(keys(&fixture.claim(9).await), ["a"]);
 }
 
+pub(crate) async fn rows_with_a_null_key_are_not_counted<H: Harness>() {
+    let fixture = with_a_null_key::<H>().await;
+    let exact = fixture.store.exact_stats(fixture.queue).await;
+    let exact = exact.expect("stats");
+    assert_eq!(exact.count, [1, 0, 0, 0, 0]);
+    assert_eq!(fixture.counts().await, exact.count);
+    let warnings = fixture.harness.warnings(&fixture.queues[0]).await;
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("rows with NULL"), "{warnings:?}");
+}
+
 pub(crate) async fn soft_lock_columns_can_be_renamed<H: Harness>() {
     let rename = |column: SoftLockColumn| format!("{} of ours", column.default_name());
     let fixture = Fixture::<H>::with(2, |spec| {

@@ -91,6 +91,7 @@ macro_rules! conformance {
                     table_without_a_key_is_refused
                     unique_constraint_serves_as_key
                     rows_with_a_null_key_are_skipped
+                    rows_with_a_null_key_are_not_counted
                     soft_lock_columns_can_be_renamed
                     two_queues_with_separate_soft_locks_share_a_table
                 }
@@ -505,6 +506,7 @@ macro_rules! conformance {
                     computed_column_does_not_prevent_archiving
                     failed_item_is_not_archived
                     archive_without_a_data_column_is_refused
+                    archive_that_needs_another_value_is_refused
                     recurring_item_is_ready_again_with_all_attempts
                 }
                 release_claims {

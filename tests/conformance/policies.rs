@@ -116,6 +116,23 @@ pub(crate) async fn archive_without_a_data_column_is_refused<H: Harness>() {
     assert!(harness.open(&[spec]).await.is_err());
 }
 
+pub(crate) async fn archive_that_needs_another_value_is_refused<H: Harness>() {
+    let harness = H::start().await;
+    harness.create(&item_table("item")).await;
+    let history = Table::new("item archive")
+        .column("id", Kind::BigInt)
+        .column("payload", Kind::Text)
+        .defaulted("kind", Kind::BigInt, Value::Int(7))
+        .required("extra", Kind::BigInt);
+    harness.create(&history).await;
+    let mut spec = queue("item");
+    spec.on_complete = archive();
+    harness.apply(&spec).await.expect("apply");
+    let problems = harness.check(&spec).await.expect("check");
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].contains("the column extra"), "{problems:?}");
+}
+
 pub(crate) async fn recurring_item_is_ready_again_with_all_attempts<H: Harness>() {
     let every = OnComplete::Recur(HOUR);
     let fixture = Fixture::<H>::with(1, |spec| spec.on_complete = every).await;

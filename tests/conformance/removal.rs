@@ -88,7 +88,7 @@ pub(crate) async fn renamed_soft_lock_columns_are_dropped_again<H: Harness>() {
     let mut spec = queue("item");
     for column in [SoftLockColumn::TraceParent, SoftLockColumn::Owner] {
         spec.soft_lock
-            .map(column, format!("lb_{}", column.default_name()));
+            .map(column, format!("lb's {}", column.default_name()));
     }
     harness.apply(&spec).await.expect("apply");
     let broker = Broker::new(harness.open(&[spec.clone()]).await.expect("open"));

@@ -65,6 +65,7 @@ pub(crate) fn queue(table: &str) -> QueueSpec {
         claim_strategy: ClaimStrategy::default(),
         max_lease_age: None,
         max_item_bytes: 64 << 20,
+        max_response_bytes: 4 << 20,
         enqueue_memory: 24 * HOUR,
         keep_for: KeepFor::default(),
         allows_purge: true,

@@ -108,6 +108,49 @@ async fn table_with_one_mirror_state_is_archived_completely() {
 }
 
 #[tokio::test]
+async fn taken_names_of_constraints_are_avoided() {
+    let Some((_harness, program)) = start().await else {
+        return;
+    };
+    let tables =
+        "CREATE TABLE DF_item_lease_fence (id int); CREATE TABLE item (id int PRIMARY KEY)";
+    program.run(tables).await;
+    let plan = program.schema(|schema| {
+        let steps = schema.plan(&queue("item")).expect("plan");
+        for step in &steps {
+            schema.apply(step, &mut |_| {}).expect(&step.sql);
+        }
+        steps
+    });
+    let plan: String = plan.await.into_iter().map(|step| step.sql).collect();
+    assert!(plan.contains("[DF_item_lease_attempt]"), "{plan}");
+    let id = program.number("SELECT OBJECT_ID(N'item')").await;
+    let name = format!("[DF_item_{id}_lease_fence]");
+    assert!(plan.contains(&name), "{name}: {plan}");
+}
+
+#[tokio::test]
+async fn step_that_gets_no_lock_says_so() {
+    let Some((_harness, program)) = start().await else {
+        return;
+    };
+    program.run("CREATE TABLE item (id int PRIMARY KEY)").await;
+    program
+        .run("BEGIN TRANSACTION; INSERT item (id) VALUES (1)")
+        .await;
+    let refused = program.schema(|schema| {
+        let mut step = schema.plan(&queue("item")).expect("plan").remove(1);
+        step.sql = step.sql.replace("LOCK_TIMEOUT 10000", "LOCK_TIMEOUT 100");
+        schema.apply(&step, &mut |_| {})
+    });
+    let refused = refused.await.expect_err("a lock is held").to_string();
+    program.run("ROLLBACK TRANSACTION").await;
+    for part in ["add the soft-lock column", "another session held a lock"] {
+        assert!(refused.contains(part), "{refused}");
+    }
+}
+
+#[tokio::test]
 async fn large_backfill_runs_in_chunks_and_reports_progress() {
     let Some((_harness, program)) = start().await else {
         return;

@@ -101,6 +101,13 @@ async fn key_of_more_than_three_columns_is_refused() {
     assert!(problems[0].contains("three is the most"), "{problems:?}");
 }
 
+/// Returns the remedy for a column of the table that has the name of the broker's column.
+fn other_name(column: &str) -> String {
+    format!(
+        "give the broker's column another name (soft_lock.{column} = \"lb_{column}\" in the settings of queue \"item\")"
+    )
+}
+
 #[tokio::test]
 async fn soft_lock_column_of_a_wrong_type_is_named() {
     let Some((harness, program)) = start().await else {
@@ -131,7 +138,10 @@ async fn soft_lock_column_of_a_wrong_type_is_named() {
         ("trace_parent", "char(55)", "varchar(55) or longer"),
     ];
     let wanted = wanted.map(|(column, is, needed)| {
-        format!("the column {column} of table \"item\" has the type {is}; {column} needs {needed}")
+        format!(
+            "the column {column} of table \"item\" has the type {is}; {column} needs {needed}: {}",
+            other_name(column)
+        )
     });
     assert_eq!(problems, wanted);
 }
@@ -164,7 +174,8 @@ async fn times_with_fewer_than_three_decimals_are_refused() {
     ];
     let wanted = wanted.map(|(column, is)| {
         format!(
-            "the column {column} of table \"item\" has the type {is}; {column} needs datetime2 with at least three decimals"
+            "the column {column} of table \"item\" has the type {is}; {column} needs datetime2 with at least three decimals: {}",
+            other_name(column)
         )
     });
     assert_eq!(problems, wanted);

@@ -1,7 +1,7 @@
 //! Logins that a server refuses while it starts, stops or recovers. Operations fail with an outage, and never as a bug.
 
 use lease_broker_store::StoreError;
-use lease_broker_store::mssql::{MssqlStore, Settings};
+use lease_broker_store::mssql::{MssqlSchema, MssqlStore, Settings};
 
 use crate::harness::fixture::queue;
 use crate::wire::answers::{OPERATION, held};
@@ -86,6 +86,20 @@ async fn recovering_server_is_an_outage_at_start() {
     };
     let [first, second, third, fourth] = MESSAGES;
     tokio::join!(open(first), open(second), open(third), open(fourth));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn missing_database_is_a_misconfiguration_for_schema_changes() {
+    let server = responder().await;
+    server.refuse_every_login(Some(refusal(11, 4060, "Cannot open database \"nope\"")));
+    let text = format!(
+        "server=tcp:127.0.0.1,{};user=broker;password=x;database=nope;{PLAIN}",
+        server.address.port()
+    );
+    let settings = settings(&text, LONG_LIMITS);
+    let opened = tokio::task::spawn_blocking(move || MssqlSchema::open(&settings).map(drop));
+    let error = opened.await.expect("no panic").expect_err("refused");
+    assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

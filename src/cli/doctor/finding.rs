@@ -28,7 +28,7 @@ pub(super) enum Verdict {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Finding {
     side: Side,
-    check: String,
+    pub(super) check: String,
     pub(super) verdict: Verdict,
     detail: String,
 }

@@ -51,7 +51,14 @@ impl Part {
                 // It ends when the device answers.
                 let _ = child.start_kill();
                 let limit = format_duration(limit);
-                findings.push(problem(format!("no answer within {limit}")));
+                findings.push(match findings.last() {
+                    None => problem(format!("no answer within {limit}")),
+                    Some(last) => {
+                        let detail =
+                            format!("no answer within {limit} after the check {:?}", last.check);
+                        Finding::broker("other checks", Verdict::Problem, detail)
+                    }
+                });
             }
         }
         findings

@@ -8,7 +8,7 @@ use super::adopt_sql::{render, step};
 use super::catalogue::{Column, Table, collate, no_table};
 use super::connection::Connection;
 use super::decode::{self, integer};
-use super::error::of_schema_change;
+use super::error::{at_start, of_schema_change};
 use super::migrations::{migrate, second_set, with_migration_lock};
 use super::partitions::{self, Partitions, is_whole};
 use super::quote::{bare_table, quote, quote_table, text_literal};
@@ -28,7 +28,7 @@ use crate::adoption::{
 };
 use crate::epoch::NewEpoch;
 use crate::index_role::IndexRole;
-use crate::queue_columns::{QueueColumns, group_warning};
+use crate::queue_columns::{QueueColumns, group_warning, null_key_warning};
 use crate::schema::{Progress, Removal, Schema, Step, Trial};
 use crate::template::Placeholders;
 use crate::{BrokerList, StoreError, Survey};
@@ -52,7 +52,8 @@ impl MssqlSchema {
             .build()
             .map_err(|error| StoreError::Io(format!("cannot start an async runtime: {error}")))?;
         let settings = settings.of_schema_changes();
-        let connection = runtime.block_on(Connection::open(&settings.server()?, &settings))?;
+        let connection = runtime.block_on(Connection::open(&settings.server()?, &settings));
+        let connection = connection.map_err(at_start)?;
         Ok(Self {
             runtime,
             connection,
@@ -232,6 +233,7 @@ pub(super) async fn plan(
         let not_null = connection.server_info.adds_columns_without_rewrite()
             && restrictions::allow_not_null_columns(&restrictions);
         filegroup = Partitions::read(connection, &queue.table).await?.filegroup;
+        index::avoid_taken_names(connection, queue, &mut placeholders).await?;
         changes.extend(add_columns(queue, &table, &placeholders, not_null));
         let key = &columns.key;
         let backfill =
@@ -321,12 +323,7 @@ pub(super) async fn apply(
     step: &Step,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), StoreError> {
-    let failed = |error| match of_schema_change(&error) {
-        StoreError::Misconfigured(problem) => {
-            StoreError::Misconfigured(format!("{}: {problem}", step.purpose))
-        }
-        other => other,
-    };
+    let failed = |error| of_schema_change(&error, &step.purpose);
     if !step.until_no_rows {
         connection.batch(&step.sql).await.map_err(failed)?;
         return Ok(());
@@ -393,8 +390,30 @@ async fn warnings(
         warnings.extend(partitions::warnings(connection, queue, &table).await?);
         warnings.extend(unsent_columns(queue, &table));
         warnings.extend(group_warning(queue, &table));
+        if has_null_keys(connection, queue, &table).await? {
+            warnings.push(null_key_warning(queue));
+        }
     }
     Ok(warnings)
+}
+
+async fn has_null_keys(
+    connection: &mut Connection,
+    queue: &QueueSpec,
+    table: &Table,
+) -> Result<bool, StoreError> {
+    let Ok(columns) = queue_columns(queue, table) else {
+        return Ok(false);
+    };
+    if columns.key.iter().all(|column| !column.nullable) {
+        return Ok(false);
+    }
+    let find = render(
+        "find_null_key",
+        &placeholders::of_table(queue, table, &columns),
+    );
+    let results = connection.batch(&find).await?;
+    Ok(!decode::result_set(&results, 0)?.is_empty())
 }
 
 /// Returns one warning for each column that workers do not get, although the configuration does not leave it out.

@@ -32,7 +32,7 @@ UNION ALL SELECT i.name, 1 FROM sys.indexes AS i WHERE i.object_id = OBJECT_ID(@
 const COLUMNS: &str =
     "SELECT CAST(c.name AS nvarchar(128)), t.name, c.max_length, c.precision, c.scale, c.is_nullable, c.is_identity,
     c.is_computed, c.collation_name, c.generated_always_type,
-    CONVERT(int, COLLATIONPROPERTY(c.collation_name, 'CodePage'))
+    CONVERT(int, COLLATIONPROPERTY(c.collation_name, 'CodePage')), c.default_object_id
 FROM sys.columns AS c
     INNER JOIN sys.types AS a ON a.user_type_id = c.user_type_id
     INNER JOIN sys.types AS t ON t.user_type_id = CASE WHEN a.is_user_defined = 1 AND a.is_assembly_type = 0
@@ -168,6 +168,7 @@ impl Column {
             code_page: None,
             nullable: false,
             generated: kind == ColumnType::RowVersion,
+            has_default: false,
             readable: kind != ColumnType::Other,
             archivable: kind != ColumnType::RowVersion,
         }
@@ -268,6 +269,7 @@ fn column(row: &Row) -> Result<Column, StoreError> {
         name: text(row, 0)?,
         declared: declared(&type_name, length, precision, scale),
         generated: of_type.generated || is_identity_or_computed || is_period_of_temporal_table,
+        has_default: decode::optional_integer(row, 11)?.is_some_and(|id| id != 0),
         nullable: flag(row, 5)?,
         collation: collation.map(str::to_owned),
         code_page: match &*type_name {

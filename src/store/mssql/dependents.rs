@@ -18,7 +18,7 @@ WHERE EXISTS (SELECT * FROM sys.indexes AS i WHERE i.object_id = v.object_id AND
     AND EXISTS (SELECT * FROM sys.sql_expression_dependencies AS d
         WHERE d.referencing_id = v.object_id AND d.referenced_id = OBJECT_ID(@P1))
 UNION ALL
-SELECT 1, CONCAT(OBJECT_SCHEMA_NAME(f.parent_object_id), N'.', OBJECT_NAME(f.parent_object_id)),
+SELECT 1, OBJECT_SCHEMA_NAME(f.parent_object_id) + N'.' + OBJECT_NAME(f.parent_object_id),
     CAST(f.name AS nvarchar(128)), CONVERT(int, f.delete_referential_action)
 FROM sys.foreign_keys AS f
 WHERE f.referenced_object_id = OBJECT_ID(@P1) AND f.is_disabled = 0
@@ -37,9 +37,9 @@ pub(super) async fn warnings(
             let text: Option<&str> = row.try_get(column)?;
             Ok::<_, StoreError>(text.map(str::to_owned))
         };
-        let name = text(1)?.unwrap_or_default();
+        let name = text(1)?;
         match integer(row, 0)? {
-            0 => warnings.push(indexed_view(&name)),
+            0 => warnings.push(indexed_view(&name.unwrap_or_default())),
             _ => keys.push(ForeignKey {
                 table: name,
                 name: text(2)?,
@@ -60,4 +60,26 @@ fn indexed_view(name: &str) -> String {
         "the indexed view {name} reads the table: if it groups the items by a column that changes with their state, all \
          transitions wait for each other at one row of the view"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use lease_broker_model::queue::OnComplete;
+
+    use super::*;
+    use crate::mssql::tests::spec;
+
+    #[test]
+    fn table_that_the_login_does_not_see_is_not_named() {
+        let mut queue = spec("item");
+        queue.on_complete = OnComplete::Delete;
+        let key = ForeignKey {
+            table: None,
+            name: Some("child_key".to_owned()),
+            on_delete: OnDelete::Refuse,
+        };
+        let warnings = foreign_keys::warnings(&queue, &[key]);
+        let text = "the foreign key child_key refers to table";
+        assert!(warnings[0].starts_with(text), "{warnings:?}");
+    }
 }

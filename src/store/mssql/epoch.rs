@@ -155,11 +155,13 @@ pub(super) async fn begin(
         let mut ended = 0;
         loop {
             let results = connection.query(&end_leases, &[&fence]).await;
-            let results = results.map_err(|error| match of_schema_change(&error) {
+            let purpose = format!(
+                "the new epoch has begun, but a lease in table {} cannot be ended",
+                queue.table
+            );
+            let results = results.map_err(|error| match of_schema_change(&error, &purpose) {
                 StoreError::Misconfigured(problem) => StoreError::Misconfigured(format!(
-                    "the new epoch has begun, but a lease in table {} cannot be ended: {problem}; change the row or disable the \
-                     trigger, and run the command again",
-                    queue.table
+                    "{problem}; change the row or disable the trigger, and run the command again"
                 )),
                 other => other,
             })?;

@@ -209,12 +209,35 @@ pub(super) fn at_start(error: StoreError) -> StoreError {
     }
 }
 
-/// Converts an error of a schema change. The broker cannot know each way in which a table can refuse a change, so an
-/// unknown error is the table's and not the broker's.
-pub(super) fn of_schema_change(error: &Error) -> StoreError {
-    match (remedy(error), error) {
-        (Remedy::Bug, Error::Server(_)) => StoreError::Misconfigured(text_of(error)),
-        (remedy, _) => with_remedy(remedy, error),
+/// Converts an error of a schema change, which has this purpose. The broker cannot know each way in which a table can refuse a
+/// change, so an unknown error is the table's and not the broker's.
+pub(super) fn of_schema_change(error: &Error, purpose: &str) -> StoreError {
+    let text = text_of(error);
+    match with_remedy(remedy(error), error) {
+        StoreError::Unavailable(mut outage) => {
+            outage.reason = if is_lock_timeout(error) {
+                format!(
+                    "{purpose}: another session held a lock on the table for 10 s; when it has ended, run the command again, which goes on \
+                     with this step: {text}"
+                )
+            } else {
+                format!("{purpose}: {text}")
+            };
+            StoreError::Unavailable(outage)
+        }
+        StoreError::Bug(_) if !matches!(error, Error::Server(_)) => StoreError::Bug(text),
+        _ => StoreError::Misconfigured(format!("{purpose}: {text}")),
+    }
+}
+
+/// Returns whether a statement has failed because a lock was not free in time.
+pub(super) fn is_lock_timeout(error: &Error) -> bool {
+    const LOCK_TIMEOUT: u32 = 1222;
+    match error {
+        Error::Server(token) => {
+            token.code() == LOCK_TIMEOUT || token.message().contains("lock timeout")
+        }
+        _ => false,
     }
 }
 

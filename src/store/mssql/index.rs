@@ -5,11 +5,15 @@ use std::fmt::Write as _;
 
 use lease_broker_model::queue::{Order, QueueSpec, SoftLockColumn};
 use sha2::{Digest as _, Sha256};
+use tiberius::ToSql;
 
 use super::catalogue::{Column, Table};
-use super::quote::{bare_table, quote, text_literal};
+use super::connection::Connection;
+use super::decode;
+use super::quote::{bare_table, quote, quote_table, text_literal};
 use super::types::ColumnType;
 use super::utf16::cut;
+use crate::StoreError;
 use crate::adoption::IndexStatus;
 use crate::index_role::IndexRole;
 use crate::queue_columns::{QueueColumns, sort_list};
@@ -68,16 +72,56 @@ pub(super) fn archive_name(queue: &QueueSpec, archive: &str) -> String {
 
 /// Sets the placeholders of the names that the default constraints of new soft-lock columns get.
 pub(super) fn set_default_names(placeholders: &mut Placeholders, queue: &QueueSpec) {
-    for (column, placeholder) in [
+    for (placeholder, name) in default_names(queue, "") {
+        placeholders.insert(placeholder, quote(&name));
+    }
+}
+
+/// Returns the name of each default constraint with its placeholder. `end` ends the name of the table.
+fn default_names(queue: &QueueSpec, end: &str) -> [(&'static str, String); 4] {
+    [
         (SoftLockColumn::State, "lease_state_default"),
         (SoftLockColumn::StateTime, "lease_state_time_default"),
         (SoftLockColumn::Fence, "lease_fence_default"),
         (SoftLockColumn::Attempt, "lease_attempt_default"),
-    ] {
+    ]
+    .map(|(column, placeholder)| {
         let name = queue.soft_lock.name(column);
-        let name = format!("DF_{}_{name}", bare_table(&queue.table));
-        placeholders.insert(placeholder, quote(&shortened(&name, column.default_name())));
+        let name = format!("DF_{}{end}_{name}", bare_table(&queue.table));
+        (placeholder, shortened(&name, column.default_name()))
+    })
+}
+
+/// Reads the names among `@P2` to `@P5` that objects in the schema of the table `@P1` have, and the table's number.
+const TAKEN_NAMES: &str = "SELECT CAST(o.name AS nvarchar(128)), t.object_id
+FROM sys.objects AS t INNER JOIN sys.objects AS o ON o.schema_id = t.schema_id
+WHERE t.object_id = OBJECT_ID(@P1) AND o.name IN (@P2, @P3, @P4, @P5)";
+
+/// Gives default constraints whose names are taken other names, with the number of the table. The name can be that of a constraint of
+/// an earlier table that was renamed.
+pub(super) async fn avoid_taken_names(
+    connection: &mut Connection,
+    queue: &QueueSpec,
+    placeholders: &mut Placeholders,
+) -> Result<(), StoreError> {
+    let names = default_names(queue, "");
+    let object = quote_table(&queue.table);
+    let mut parameters: Vec<&dyn ToSql> = vec![&object];
+    parameters.extend(names.iter().map(|(_, name)| name as &dyn ToSql));
+    let rows = connection.query(TAKEN_NAMES, &parameters).await?;
+    for row in rows.iter().flatten() {
+        let taken = decode::optional_text(row, 0)?.unwrap_or_default();
+        let others = default_names(
+            queue,
+            &format!("_{}", decode::optional_integer(row, 1)?.unwrap_or_default()),
+        );
+        for ((placeholder, name), (_, other)) in names.iter().zip(&others) {
+            if name.eq_ignore_ascii_case(&taken) {
+                placeholders.insert(placeholder, quote(other));
+            }
+        }
     }
+    Ok(())
 }
 
 /// Returns the name of the primary key of a managed queue's table.

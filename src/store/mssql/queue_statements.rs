@@ -392,7 +392,9 @@ const SIZE_SECTIONS: [&str; 8] = [
 
 /// Sets the placeholders of the sizes of items.
 fn set_size_placeholders(placeholders: &mut Placeholders, spec: &QueueSpec, bytes: ItemBytes) {
+    let of_item = bytes.exact.as_ref().unwrap_or(&bytes.bound).clone();
     for (placeholder, value) in [
+        ("item_bytes", of_item),
         ("bytes_bound", bytes.bound),
         ("bytes_exact", bytes.exact.unwrap_or_default()),
         ("max_item_bytes", spec.max_item_bytes.to_string()),

@@ -45,13 +45,12 @@ fn problems(queue: &QueueSpec, table: &Table) -> Vec<String> {
         } else {
             (" NOT NULL", ", and can be NULL")
         };
+        let default_name = part.default_name();
         (!fits).then(|| {
             format!(
-                "the column {} of table {:?} has the type {}{null}{generated}; {} needs {expected}{null_needed}",
-                column.name,
-                queue.table,
-                column.declared,
-                part.default_name()
+                "the column {} of table {:?} has the type {}{null}{generated}; {default_name} needs {expected}{null_needed}: give the \
+                 broker's column another name (soft_lock.{default_name} = \"lb_{default_name}\" in the settings of queue {:?})",
+                column.name, queue.table, column.declared, queue.name
             )
         })
     };

@@ -68,6 +68,7 @@ pub(super) fn spec(table: &str) -> QueueSpec {
         claim_strategy: ClaimStrategy::SkipLocked,
         max_lease_age: None,
         max_item_bytes: 64 << 20,
+        max_response_bytes: 4 << 20,
         enqueue_memory: Duration::from_secs(86_400),
         keep_for: KeepFor::default(),
         allows_purge: true,

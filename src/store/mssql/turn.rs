@@ -86,10 +86,16 @@ impl MssqlOperations {
     }
 
     /// Gives the row of a queue the policy and the limits that it does not have yet, and logs the limits of the configuration that do
-    /// not count because the row has others.
+    /// not count because the row has others. If the configuration has neither groups nor limits, logs that those of the row do not
+    /// count.
     pub(super) async fn fill_row(&self, queue: QueueIndex) -> Result<(), StoreError> {
         let queue = &self.queue(queue)?.spec;
         if !queue.takes_turns() {
+            let read = render(GROUPS, "read_row", &Placeholders::new());
+            let results = self.query_twice(&read, &[&queue.name]).await?;
+            if let Some(row) = results.iter().flatten().next() {
+                read_row(row)?.1.warn_if_unused(queue);
+            }
             return Ok(());
         }
         let own = StoredLimits::of(queue);

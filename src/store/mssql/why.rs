@@ -11,7 +11,7 @@ use tiberius::{Row, ToSql};
 use tokio::time::{sleep, timeout};
 
 use super::connection::Connection;
-use super::error::RetrySafety;
+use super::error::{RetrySafety, is_lock_timeout};
 use super::list_parameters::ListParameters;
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
@@ -61,7 +61,10 @@ impl MssqlOperations {
                 .transpose()?,
         };
         if let Some(row) = decode::result_set(&results, 1)?.first() {
-            let row = read_row(row, decode::single_row(&results, 3)?)?;
+            let mut row = read_row(row, decode::single_row(&results, 3)?)?;
+            let free = decode::result_set(&results, 2)?.first();
+            let size = free.map(|free| decode::integer_as(free, 1));
+            row.size_bytes = size.transpose()?;
             if row.state == Some(State::Ready) {
                 let name = &queue.spec.name;
                 let mut pauses = self.pauses().await?.into_iter();
@@ -78,7 +81,7 @@ impl MssqlOperations {
                 }
             }
             facts.row = Some(row);
-            let is_free = !decode::result_set(&results, 2)?.is_empty();
+            let is_free = free.is_some();
             facts.lock = self.find_lock(queue, &lists, is_free).await?;
         }
         Ok(facts)
@@ -124,7 +127,8 @@ impl MssqlOperations {
         let parameters = key.parameters();
         if is_babelfish {
             let sql = &queue.sql.why.wait_by_update;
-            let is_locked = is_lock_timeout(&waiting.query(sql, &parameters).await);
+            let outcome = waiting.query(sql, &parameters).await;
+            let is_locked = outcome.is_err_and(|error| is_lock_timeout(&error));
             if is_locked || waiting.restore_options().await.is_err() {
                 drop(Object::take(waiting));
             }
@@ -148,19 +152,9 @@ impl MssqlOperations {
                 }
             }
         };
-        Ok(is_lock_timeout(&outcome).then_some(ForeignLock::Row(blocker)))
-    }
-}
-
-/// Returns whether a statement has failed because a lock was not free in time. Another error, such as a missing right, tells nothing
-/// about locks.
-fn is_lock_timeout<T>(outcome: &Result<T, tiberius::error::Error>) -> bool {
-    const LOCK_TIMEOUT: u32 = 1222;
-    match outcome {
-        Err(tiberius::error::Error::Server(token)) => {
-            token.code() == LOCK_TIMEOUT || token.message().contains("lock timeout")
-        }
-        _ => false,
+        // Another error, such as a missing right, tells nothing about locks.
+        let is_locked = outcome.is_err_and(|error| is_lock_timeout(&error));
+        Ok(is_locked.then_some(ForeignLock::Row(blocker)))
     }
 }
 
@@ -196,6 +190,7 @@ fn read_row(row: &Row, place: &Row) -> Result<ItemRow, StoreError> {
         fence: decode::optional_integer(row, 5)?.unwrap_or(0),
         error: decode::optional_text(row, 6)?,
         has_token: decode::optional_integer(row, 7)? == Some(0),
+        size_bytes: None,
         ahead: match state {
             Some(State::Ready) => ahead()?,
             _ => None,

@@ -25,7 +25,7 @@ impl Table {
         let mut primary: Vec<(i64, String)> = Vec::new();
         let mut columns = rows(
             connection,
-            "SELECT name, type, \"notnull\", pk, hidden FROM pragma_table_xinfo(?1)",
+            "SELECT name, type, \"notnull\", pk, hidden, dflt_value IS NOT NULL FROM pragma_table_xinfo(?1)",
             name,
             |row| {
                 let declared: String = row.get(1)?;
@@ -38,6 +38,7 @@ impl Table {
                     code_page: None,
                     nullable: !row.get::<_, bool>(2)?,
                     generated,
+                    has_default: row.get(5)?,
                     readable: true,
                     archivable: !generated,
                 };
@@ -66,6 +67,7 @@ impl Table {
             }
             if primary.contains(&column.name) && is_rowid {
                 column.kind = ColumnType::RowNumber;
+                column.has_default = true;
             }
         }
         let mut table = Self {

@@ -6,7 +6,6 @@ use rusqlite::Connection;
 
 use super::soft_lock_value::integer;
 use super::state_index;
-use crate::adoption::with;
 use crate::template::{Placeholders, render};
 use crate::{Stats, StoreError};
 
@@ -37,11 +36,7 @@ impl CountStatements {
             // A filtered due index holds leases too.
             let is_mixed = state == State::Delayed && queue.filtered_indexes;
             let has_index = state_index::state_index(queue, state).is_some() && !is_mixed;
-            let placeholders = match state {
-                State::Ready => placeholders.clone(),
-                _ => with(placeholders, [("key_not_null", String::new())]),
-            };
-            let text = |section| state_index::render(queue, state, STATS, section, &placeholders);
+            let text = |section| state_index::render(queue, state, STATS, section, placeholders);
             has_index.then(|| IndexCount {
                 over_limit: text("state_over_limit"),
                 count: text("count_state"),

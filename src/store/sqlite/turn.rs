@@ -55,7 +55,7 @@ impl<'a> Turn<'a> {
         let Some(sql) = &queue.sql.turn else {
             return Ok(None);
         };
-        let stored = read_row(connection, sql, &queue.spec)?;
+        let stored = read_row(connection, &sql.read_row, &queue.spec)?;
         check_policy(
             &queue.spec,
             stored.as_ref().and_then(|row| row.policy.as_deref()),
@@ -223,7 +223,7 @@ pub(super) fn reached_limit(
     };
     let Some(StoredRow {
         limits, arrival, ..
-    }) = read_row(connection, sql, &queue.spec)?
+    }) = read_row(connection, &sql.read_row, &queue.spec)?
     else {
         return Ok(None);
     };
@@ -237,10 +237,10 @@ pub(super) fn reached_limit(
 
 fn read_row(
     connection: &Connection,
-    sql: &TurnStatements,
+    sql: &str,
     queue: &QueueSpec,
 ) -> Result<Option<StoredRow>, StoreError> {
-    let mut read = connection.prepare_cached(&sql.read_row)?;
+    let mut read = connection.prepare_cached(sql)?;
     bind(&mut read, 1, &[&queue.name])?;
     let mut rows = read.raw_query();
     let convert = |row: &Row<'_>| {
@@ -304,9 +304,12 @@ fn count_leased(
 }
 
 /// Gives the row of a queue the policy and the limits that it does not have yet, and logs the limits of the configuration that do not
-/// count because the row has others.
+/// count because the row has others. If the configuration has neither groups nor limits, logs that those of the row do not count.
 pub(super) fn fill_row(connection: &Connection, queue: &QueueStatements) -> Result<(), StoreError> {
     let Some(sql) = &queue.sql.turn else {
+        let read = render(GROUPS, "read_row", &Placeholders::new());
+        let row = read_row(connection, &read, &queue.spec)?;
+        row.unwrap_or_default().limits.warn_if_unused(&queue.spec);
         return Ok(());
     };
     let own = StoredLimits::of(&queue.spec);
@@ -326,7 +329,7 @@ pub(super) fn fill_row(connection: &Connection, queue: &QueueStatements) -> Resu
             own.group_rate.burst,
         ),
     )?;
-    let row = read_row(connection, sql, &queue.spec)?.unwrap_or_default();
+    let row = read_row(connection, &sql.read_row, &queue.spec)?.unwrap_or_default();
     for limit in own.differences(&row.limits) {
         tracing::warn!(
             queue = queue.spec.name,
@@ -368,7 +371,7 @@ pub(super) fn set_limits(
     ];
     bind(&mut set, 1, values)?;
     set.raw_execute()?;
-    let row = read_row(&context.connection, sql, &queue.spec)?.unwrap_or_default();
+    let row = read_row(&context.connection, &sql.read_row, &queue.spec)?.unwrap_or_default();
     Ok(row.limits.values())
 }
 

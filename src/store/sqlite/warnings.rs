@@ -10,7 +10,7 @@ use super::soft_lock_types::queue_columns;
 use super::types::ColumnType;
 use crate::StoreError;
 use crate::foreign_keys::warnings;
-use crate::queue_columns::{QueueColumns, group_warning};
+use crate::queue_columns::{QueueColumns, group_warning, null_key_warning};
 use crate::template::render;
 
 const SETTLE: &str = lease_broker_sql::sqlite::SETTLE;
@@ -77,12 +77,7 @@ fn null_key(
     let placeholders = placeholders::of_table(queue, table, columns);
     let find = render(WHY, "find_null_key", &placeholders);
     let is_found = connection.prepare(&find)?.exists([])?;
-    Ok(is_found.then(|| {
-        format!(
-            "rows of table {:?} have NULL in the key of queue {:?}: no worker gets them, and no state counts them. Give them a key",
-            queue.table, queue.name
-        )
-    }))
+    Ok(is_found.then(|| null_key_warning(queue)))
 }
 
 /// Warns of the change of the file's journal mode.

@@ -91,6 +91,9 @@ fn read_row(
         fence: integer(row, first + 5)?.unwrap_or(0),
         error: text(row, first + 6)?,
         has_token: integer(row, first + 7)? == Some(0),
+        size_bytes: integer(row, first + 8)?
+            .and_then(|bytes| usize::try_from(bytes).ok())
+            .map(|bytes| queue.item_size.of_stored(key, bytes)),
         ahead,
     }))
 }

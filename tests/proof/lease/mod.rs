@@ -145,6 +145,7 @@ pub(crate) fn queue(on_complete: OnComplete) -> QueueSpec {
         claim_strategy: ClaimStrategy::default(),
         max_lease_age: None,
         max_item_bytes: usize::MAX,
+        max_response_bytes: usize::MAX,
         enqueue_memory: hour,
         keep_for: KeepFor::default(),
         allows_purge: false,

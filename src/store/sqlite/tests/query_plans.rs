@@ -79,6 +79,7 @@ pub(super) fn spec(order: Order, filtered_indexes: bool) -> QueueSpec {
         claim_strategy: lease_broker_model::queue::ClaimStrategy::default(),
         max_lease_age: None,
         max_item_bytes: 64 << 20,
+        max_response_bytes: 4 << 20,
         enqueue_memory: Duration::from_secs(86_400),
         keep_for: KeepFor::default(),
         allows_purge: true,
