@@ -82,6 +82,12 @@ impl Table {
         if is_rowid && !primary.is_empty() {
             table.unique.push(primary);
         }
+        table.read_indexes(connection, name)?;
+        Ok(Some(table))
+    }
+
+    /// Adds the indexes, and the keys that they make unique, to a table with its columns.
+    fn read_indexes(&mut self, connection: &Connection, name: &str) -> Result<(), StoreError> {
         let indexes = rows(
             connection,
             "SELECT name, \"unique\" AND NOT partial, partial FROM pragma_index_list(?1) ORDER BY origin <> 'pk', seq",
@@ -118,9 +124,9 @@ impl Table {
             if unique && compares_alike {
                 let names = columns.iter().map(|column| column.name.clone());
                 // The columns of an index on an expression do not identify a row.
-                table.unique.extend(names.collect::<Option<Vec<_>>>());
+                self.unique.extend(names.collect::<Option<Vec<_>>>());
             }
-            table.indexes.push(Index {
+            self.indexes.push(Index {
                 name: index,
                 columns,
                 unique,
@@ -128,7 +134,7 @@ impl Table {
                 filter,
             });
         }
-        Ok(Some(table))
+        Ok(())
     }
 }
 
