@@ -241,7 +241,7 @@ async fn counters_show_what_was_done() {
     }
     let claims = "rpc_server_call_duration_seconds_count{rpc_method=\"leasebroker.v1.LeaseService/ClaimBatch\",\
         rpc_response_status_code=\"OK\",rpc_system_name=\"grpc\"}";
-    assert_eq!(series.get(claims), Some(&4.0), "{series:#?}");
+    assert_eq!(series.get(claims), Some(&5.0), "{series:#?}");
     let offset = series["lease_broker_store_clock_offset_seconds"];
     assert!(offset.abs() < 10.0, "{offset}");
 }

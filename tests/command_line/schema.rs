@@ -255,8 +255,7 @@ fn columns_of_another_queue_over_the_table_are_no_data() {
         [queues.b]
         table = 'orders'",
     );
-    let table =
-        "CREATE TABLE orders (id INTEGER PRIMARY KEY, v TEXT); INSERT INTO orders VALUES (1, 'x')";
+    let table = "CREATE TABLE orders (id INTEGER PRIMARY KEY AUTOINCREMENT, v TEXT); INSERT INTO orders VALUES (1, 'x')";
     workspace.database().execute_batch(table).expect(table);
     let applied = workspace.store("schema apply");
     assert_eq!(applied.code, 0, "{applied:?}");

@@ -102,7 +102,8 @@ class Machine {
     const options = checkOptions("work", "worker", logger, {
       concurrency: slots,
       heartbeat,
-      wait: 0,
+      // A claim that does not wait has a pause behind it.
+      wait: 100,
       stuckAfter: stuck_after_ms,
       ...(batch > 1 && { batch }),
       ...(time_limit_ms !== undefined && { timeLimit: time_limit_ms }),
