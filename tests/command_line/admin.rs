@@ -232,7 +232,7 @@ fn health_without_an_admin_port_exits_64() {
 #[test]
 fn taken_default_port_is_replaced_and_taken_set_port_exits_74() {
     // Another broker on this machine may have the default port. If it ends before this one starts, the test begins again.
-    let (mut workspace, admin) = loop {
+    let (workspace, admin) = loop {
         let _taken = TcpListener::bind("127.0.0.1:9464");
         let mut workspace = Workspace::serving();
         let admin = workspace
