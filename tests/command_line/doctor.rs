@@ -1,7 +1,7 @@
 //! Tests of `doctor`, and of what a broker says about a process that holds the lock of its file.
 
 use std::io::Read as _;
-use std::net::TcpListener;
+use std::net::{self, TcpListener};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
@@ -26,6 +26,16 @@ fn serving() -> Workspace {
     let mut workspace = Workspace::with(&format!("{QUEUES}{NO_ADMIN_PORT}"));
     workspace.serve();
     workspace
+}
+
+/// Starts a service, and writes `doctor.toml` with the address of its admin port, which is also returned.
+fn serving_with_admin_port() -> (Workspace, net::SocketAddr) {
+    let mut workspace = serving();
+    let process = workspace.process.as_mut().expect("a service");
+    let admin = process.admin_address();
+    let settings = format!("{QUEUES}[admin]\nlisten = '{admin}'\n");
+    workspace.write("doctor.toml", &settings);
+    (workspace, admin)
 }
 
 /// Returns the findings, by check.
@@ -71,13 +81,7 @@ fn doctor_finds_no_problem_with_a_service_that_works() {
 
 #[test]
 fn doctor_reads_the_admin_port_of_the_service() {
-    let mut workspace = serving();
-    let process = workspace.process.as_mut().expect("a service");
-    let admin = process.admin_address();
-    workspace.write(
-        "doctor.toml",
-        &format!("{QUEUES}[admin]\nlisten = '{admin}'\n"),
-    );
+    let (workspace, _) = serving_with_admin_port();
     let doctor = || workspace.run("doctor --side broker --json --store q.db --config doctor.toml");
     let port = finding(&doctor(), "admin port");
     assert_eq!(port["verdict"], "ok", "{port}");
@@ -94,11 +98,7 @@ fn doctor_reads_the_admin_port_of_the_service() {
 
 #[test]
 fn doctor_tells_the_port_of_another_broker_from_its_own() {
-    let mut workspace = serving();
-    let process = workspace.process.as_mut().expect("a service");
-    let admin = process.admin_address();
-    let settings = format!("{QUEUES}[admin]\nlisten = '{admin}'\n");
-    workspace.write("doctor.toml", &settings);
+    let (workspace, _) = serving_with_admin_port();
     let other = "doctor --side broker --json --store other.db --config doctor.toml";
     let port = finding(&workspace.run(other), "admin port");
     assert_eq!(port["verdict"], "warning", "{port}");
@@ -108,13 +108,7 @@ fn doctor_tells_the_port_of_another_broker_from_its_own() {
 
 #[test]
 fn doctor_names_the_queue_whose_reaper_fails() {
-    let mut workspace = serving();
-    let process = workspace.process.as_mut().expect("a service");
-    let admin = process.admin_address();
-    workspace.write(
-        "doctor.toml",
-        &format!("{QUEUES}[admin]\nlisten = '{admin}'\n"),
-    );
+    let (workspace, admin) = serving_with_admin_port();
     let database = workspace.database();
     database
         .execute_batch(

@@ -110,6 +110,9 @@ fn refused_step(step: &Step, problem: &str) -> String {
 
 impl Schema for SqliteSchema {
     fn plan(&mut self, queue: &QueueSpec) -> Result<Vec<Step>, StoreError> {
+        // A plan reads one state of the file: another broker that starts at the same time can be adding the same parts.
+        let begin = || self.connection.unchecked_transaction();
+        let _snapshot = self.connection.is_autocommit().then(begin).transpose()?;
         let mut steps = Vec::new();
         let mut future = None;
         if Table::read(&self.connection, &queue.table)?.is_none() {
@@ -326,26 +329,21 @@ impl SqliteSchema {
             problems.extend(foreign_indexes(queue, added, indexes));
             problems.extend(strange_states(&self.connection, queue, table, added)?);
         }
-        problems.extend(self.taken_names(queue, columns)?);
+        problems.extend(self.taken_names(queue, columns, table)?);
         if problems.is_empty() {
             return Ok(());
         }
         Err(StoreError::Misconfigured(problems.join("; ")))
     }
 
-    /// Returns one sentence for each index that is missing and whose name another index, table or view of the file has. Reads both in
-    /// one transaction, because a broker that starts at the same time can add the index.
+    /// Returns one sentence for each index that is missing and whose name another index, table or view of the file has.
     fn taken_names(
         &self,
         queue: &QueueSpec,
         columns: &QueueColumns<ColumnType>,
+        table: &Table,
     ) -> Result<Vec<String>, StoreError> {
-        let begin = || self.connection.unchecked_transaction();
-        let _snapshot = self.connection.is_autocommit().then(begin).transpose()?;
-        let Some(table) = Table::read(&self.connection, &queue.table)? else {
-            return Ok(Vec::new());
-        };
-        let missing = index_status(queue, columns, &table);
+        let missing = index_status(queue, columns, table);
         let missing = missing.filter(|(_, status)| *status == IndexStatus::Missing);
         let mut names: Vec<String> = missing.map(|(name, _)| name).collect();
         if let Some(name) = archive_name(queue)
