@@ -369,3 +369,20 @@ CREATE INDEX "mail_lease_dead" ON "mail" ("lease_state_time") WHERE "lease_state
 "#;
     assert_eq!(text(&steps), expected);
 }
+
+#[tokio::test]
+async fn plan_finds_a_taken_name_before_the_table_exists() {
+    let harness = SqliteHarness::start().await;
+    let other = "CREATE TABLE item_lease_due (id INT)";
+    harness.connect().execute_batch(other).expect(other);
+    let mut spec = queue("item");
+    spec.managed_columns = Some(vec![("payload".to_owned(), "TEXT".to_owned())]);
+    let refused = harness.plan(&spec).await;
+    let Err(StoreError::Misconfigured(text)) = refused else {
+        panic!("not refused: {refused:?}");
+    };
+    assert!(
+        text.contains("item_lease_due for an index, and another table has it"),
+        "{text}"
+    );
+}
