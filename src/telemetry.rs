@@ -242,7 +242,7 @@ impl Telemetry {
     }
 }
 
-/// Starts to describe what a registry of `/metrics` has.
+/// Returns the builder of the reader that fills a registry of `/metrics`.
 fn prometheus_reader(registry: &Registry) -> ExporterBuilder {
     opentelemetry_prometheus::exporter()
         .with_registry(registry.clone())

@@ -274,7 +274,7 @@ async fn open_parts(config: Config, tls: Option<Arc<ServerTls>>) -> Result<Parts
     })
 }
 
-/// Takes a new configuration. Returns what opens the parts of new layers, if it needs them.
+/// Applies a new configuration. If its changes need new layers, returns the task that opens their parts.
 fn reload(
     config: Config,
     layers: &mut Layers,

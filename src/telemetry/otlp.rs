@@ -60,7 +60,7 @@ impl Credentials {
     }
 
     fn http_client(&self) -> Result<LoggingClient, String> {
-        // A redirect would take the headers, and what they know, to another host.
+        // A redirect would send the headers, which can hold a token, to another host.
         let mut client = reqwest::Client::builder().redirect(Policy::none());
         if let Some(ca) = &self.ca {
             let certificates = reqwest::Certificate::from_pem_bundle(ca);

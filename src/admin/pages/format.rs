@@ -142,7 +142,7 @@ pub(super) fn name(name: &str) -> String {
     cut(name, 200)
 }
 
-/// Returns a text that others wrote, with escapes for characters that would hide or turn what is around them.
+/// Returns a text for a page. Characters that are invisible, or that change the direction of text, are escaped.
 /// The line ends of forms become those of the other texts.
 pub(super) fn text(text: &str) -> Cow<'_, str> {
     if text.contains("\r\n") {

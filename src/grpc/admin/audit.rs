@@ -27,7 +27,7 @@ pub(in crate::grpc) fn cancelled_keys(request: &proto::CancelLeasesRequest) -> S
     of_keys(&keys.collect::<Vec<_>>())
 }
 
-/// Makes a change and writes a line about it. `detail`: what is changed, besides the queue.
+/// Makes a change and writes its line of the audit. `detail`: the changed part of the queue, such as a group or keys.
 ///
 /// A line says `perhaps` if it is not known whether the change was made: after some errors, and if the future is dropped because the
 /// caller went away or its deadline passed.
@@ -57,7 +57,7 @@ struct Line<'a> {
     queue: &'a str,
     detail: &'a str,
     reason: &'a str,
-    /// What is known of the change. `None`: it was not made, so there is no line.
+    /// The message of the line. `None`: the change was not made, and no line is written.
     text: Option<&'static str>,
 }
 
