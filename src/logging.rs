@@ -25,11 +25,14 @@ pub use self::level::LogLevel;
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 
+use tracing::Subscriber;
+use tracing::level_filters::LevelFilter;
 use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::writer::MakeWriterExt as _;
-use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::layer::{Layer, Layered, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{fmt, reload};
+use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
 use self::audit_file::AuditFile;
 use self::folding::{AUDIT_TARGET, Folding};
@@ -105,11 +108,10 @@ pub fn start(log: &Log) -> Result<Logging, String> {
             .flatten_event(true)
             .map_event_format(JsonWithIds)
     });
-    let lines = lines.and_then(audit);
-    tracing_subscriber::registry()
-        .with(filter)
-        .with(lines.with_filter(folding::Filter(folding.clone())))
-        .with(rejected_spans)
+    let lines = lines
+        .and_then(audit)
+        .with_filter(folding::Filter(folding.clone()));
+    subscriber(filter, lines, rejected_spans)
         .try_init()
         .map_err(|error| error.to_string())?;
     let level = Arc::new(LogLevel::new(handle, log.level.clone(), has_audit_file));
@@ -121,6 +123,24 @@ pub fn start(log: &Log) -> Result<Logging, String> {
     })
 }
 
+type LevelLayer = reload::Layer<EnvFilter, Registry>;
+
+/// Returns the parts through which an event passes.
+///
+/// Each layer but the level filter says which events it wants. If one did not, every library would ask all layers about each event
+/// that the level hides, and a call makes many of these.
+fn subscriber(
+    level: LevelLayer,
+    lines: impl Layer<Layered<LevelLayer, Registry>> + Send + Sync,
+    rejected_spans: RejectedSpans,
+) -> impl Subscriber + Send + Sync {
+    let of_exporter = Targets::new().with_target(rejected_spans::TARGET, LevelFilter::WARN);
+    tracing_subscriber::registry()
+        .with(level)
+        .with(lines)
+        .with(rejected_spans.with_filter(of_exporter))
+}
+
 /// Starts a thread that writes lines. Those that do not fit into its queue are dropped.
 fn queue(thread: &str, writer: impl std::io::Write + Send + 'static) -> (NonBlocking, WorkerGuard) {
     NonBlockingBuilder::default()
@@ -128,4 +148,18 @@ fn queue(thread: &str, writer: impl std::io::Write + Send + 'static) -> (NonBloc
         .lossy(true)
         .thread_name(thread)
         .finish(writer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_that_are_off_are_known_before_an_event_is_made() {
+        let level = level::parse("info", false).expect("a level");
+        let (level, _handle) = reload::Layer::new(level);
+        let lines = fmt::layer().with_filter(folding::Filter(Arc::default()));
+        let subscriber = subscriber(level, lines, RejectedSpans::default());
+        assert_eq!(subscriber.max_level_hint(), Some(LevelFilter::INFO));
+    }
 }
