@@ -10,7 +10,7 @@
 //! | `pem.rs`, `validity.rs` | certificates and keys in files, and the times of a certificate |
 //! | `certificate_names.rs`, `spiffe.rs` | the names in a client's certificate |
 //! | `shown_certificate.rs` | the certificate of a client of the admin port |
-//! | `tokens.rs`, `jwt.rs`, `json_object.rs` | the two kinds of bearer tokens |
+//! | `tokens.rs`, `jwt.rs` | the two kinds of bearer tokens |
 //! | `issuer.rs`, `jwks.rs`, `jwks_url.rs` | the issuer of JSON Web Tokens, and its keys |
 //! | `access.rs`, `rules.rs`, `login.rs`, `verification_rate.rs` | from credentials to an identity |
 //! | `identity.rs`, `rights.rs`, `patterns.rs` | an identity, its roles and its limits |
@@ -22,7 +22,6 @@ mod client_verifier;
 pub(crate) mod fuzzing;
 mod identity;
 mod issuer;
-mod json_object;
 mod jwks;
 mod jwks_url;
 mod jwt;

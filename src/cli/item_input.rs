@@ -1,57 +1,26 @@
 //! Parser for items and columns on the command line and in files: JSON objects, CSV rows, and `COLUMN=VALUE`.
 
-use std::collections::{BTreeMap, HashSet};
-use std::fmt;
+use std::collections::BTreeMap;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use lease_broker_proto as proto;
 use lease_broker_proto::column_value::Kind;
-use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::CommandError;
+use crate::json_object::UniqueObject;
 
 /// Parses a JSON object as an item. See [`item_from_json`].
 ///
 /// # Errors
-/// A message that names the column, if there is one, and the reason.
+/// A message that names the column, if there is one, and the reason. A field that is there twice is one.
 pub(super) fn item_from_text(text: &str) -> Result<proto::NewItem, String> {
-    let not_json = |error| format!("not JSON: {error}");
-    let json: Json = serde_json::from_str(text).map_err(not_json)?;
-    let item = item_from_json(&json)?;
-    serde_json::from_str::<DistinctNames>(text).map_err(not_json)?;
-    Ok(item)
-}
-
-/// A JSON object whose fields have different names. In place of an error, [`Json`] keeps the last of two fields with one name.
-struct DistinctNames;
-
-impl<'de> Deserialize<'de> for DistinctNames {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Self)
-    }
-}
-
-impl<'de> Visitor<'de> for DistinctNames {
-    type Value = Self;
-
-    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
-        let mut names = HashSet::new();
-        while let Some((name, IgnoredAny)) = map.next_entry::<String, _>()? {
-            if let Some(twice) = names.replace(name) {
-                return Err(A::Error::custom(format!(
-                    "the column {twice:?} is there twice"
-                )));
-            }
-        }
-        Ok(self)
-    }
+    let object = serde_json::from_str::<UniqueObject>(text);
+    let not_an_item =
+        |error| format!("an item must be a JSON object with one field per column: {error}");
+    item_from_json(&object.map_err(not_an_item)?.0)
 }
 
 /// Converts a JSON object to an item. Each field is a column.
@@ -61,10 +30,7 @@ impl<'de> Visitor<'de> for DistinctNames {
 ///
 /// # Errors
 /// A message that names the column and the reason.
-fn item_from_json(json: &Json) -> Result<proto::NewItem, String> {
-    let Json::Object(fields) = json else {
-        return Err("an item must be a JSON object with one field per column".to_owned());
-    };
+fn item_from_json(fields: &Map<String, Json>) -> Result<proto::NewItem, String> {
     let columns = fields
         .iter()
         .map(|(name, json)| {
@@ -169,10 +135,11 @@ mod tests {
 
     #[test]
     fn json_object_becomes_typed_columns() {
-        let item = item_from_json(&json!({
+        let item = item_from_text(&json!({
             "n": null, "b": true, "i": -5, "d": 1.5, "t": "x",
             "raw": {"bytes": "AP8="}, "price": {"decimal": "12.50"}, "at": {"timestamp": "1970-01-01T00:00:01.5Z"},
-        }))
+        })
+        .to_string())
         .expect("an item");
         let kind = |name: &str| item.columns[name].kind.clone();
         assert_eq!(kind("n"), Some(Kind::NullValue(0)));
@@ -206,7 +173,7 @@ mod tests {
             (json!({"a": {"bytes": "!"}}), "base64"),
             (json!({"a": 18_446_744_073_709_551_615_u64}), "decimal"),
         ] {
-            let error = item_from_json(&json).expect_err("refused");
+            let error = item_from_text(&json.to_string()).expect_err("refused");
             assert!(error.contains(named), "{error}");
         }
     }

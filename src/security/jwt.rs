@@ -11,9 +11,9 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::Algorithm;
 use serde_json::{Map, Value as Json};
 
-use super::json_object::UniqueObject;
 use super::jwks::{Keys, NoKey};
 use crate::config;
+use crate::json_object::UniqueObject;
 
 /// The difference between the clocks of issuer and broker that is tolerated.
 const LEEWAY: Duration = Duration::from_secs(30);

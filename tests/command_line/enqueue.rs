@@ -293,7 +293,7 @@ fn file_with_a_column_twice_is_refused() {
     let refused = workspace.call("enqueue work --file items.jsonl");
     assert_eq!(refused.code, 1, "{refused:?}");
     assert!(
-        refused.err.contains("\"payload\" is there twice"),
+        refused.err.contains("\"payload\" appears twice"),
         "{refused:?}"
     );
     assert_eq!(counts(&workspace).0, 0);

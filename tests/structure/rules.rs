@@ -57,11 +57,12 @@ pub(crate) const LAYERS: &[Layer] = &[
     layer("value", &[]),
     layer("model", &["value"]),
     layer("process", &[]),
+    layer("json_object", &[]),
     layer("call_trace", &["model"]),
     layer("span", &["model"]),
     layer("config", &["model", "value"]),
     layer("logging", &["call_trace", "config", "model"]),
-    layer("security", &["config", "model"]),
+    layer("security", &["config", "json_object", "model"]),
     // The messages of the API, and the worker library. They know nothing of the server.
     layer("proto", &["value"]),
     layer("client", &["proto", "value"]),
@@ -76,8 +77,8 @@ pub(crate) const LAYERS: &[Layer] = &[
     layer("admin", &["broker", "config", "grpc", "logging", "model", "proto", "security", "store", "telemetry"]),
     // It starts the layers. Nothing imports it, except the programs and the fuzzing.
     layer("cli", &[
-        "admin", "broker", "client", "config", "grpc", "logging", "model", "process", "proto", "security", "store", "telemetry",
-        "value", "why",
+        "admin", "broker", "client", "config", "grpc", "json_object", "logging", "model", "process", "proto", "security", "store",
+        "telemetry", "value", "why",
     ]),
     layer("fuzzing", &["cli", "config", "grpc", "model", "proto", "security", "store", "value"]),
     layer("lib", &[]),

@@ -1,28 +1,29 @@
 //! Leases ready items to claim calls.
+//!
+//! `claim/rows.rs` visits the rows and leases those that fit. `claim/refusal.rs` notes those that the database does not let a claim lease.
+
+mod refusal;
+mod rows;
 
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
 use lease_broker_model::key::Key;
-use lease_broker_model::millis::millis_rounded_up;
-use rusqlite::{CachedStatement, Connection, Row};
+use rusqlite::{CachedStatement, Connection};
 
 use super::epoch;
-use super::error::{LeftOut, broken_constraint, unchanged_row};
+use super::error::LeftOut;
 use super::pause;
 use super::queue_statements::QueueStatements;
-use super::ready_item::{Picked, ReadyItem, read_leased, read_run, read_size};
-use super::statement::{Token, bind, bind_key};
+use super::statement::bind_key;
 use super::suspect_statements::PickStatements;
 use super::suspects::{self, Choice};
 use super::turn::Turn;
 use super::walk::{Found, FoundItem, Walk};
 use super::writer::WriteContext;
-use crate::contract::restore_runs;
-use crate::item_size::{FULL_COUNTER_TEXT, too_large_text};
 use crate::{
     ClaimCall, Claimed, ClaimedItem, Limited, MAX_PASSED_OVER, MAX_TOO_LARGE, Problem, QueueIndex,
-    Rejection, Share, StoreError, TooLargeItem,
+    Rejection, Share, StoreError,
 };
 
 /// Serves claim calls one after the other. See [`Leases::claim`](crate::Leases::claim).
@@ -107,9 +108,6 @@ pub(super) fn claim(
     Ok(results)
 }
 
-/// The maximum number of items that one claim makes dead because of their size. SQLite writes the whole row each time.
-const MAX_SET_ASIDE: usize = 10;
-
 /// The bytes that a call may lease.
 #[derive(Clone, Copy)]
 struct Bytes {
@@ -127,33 +125,6 @@ struct Served {
     claimed: Claimed,
     /// No more items are ready for the calls behind it.
     none_ready: bool,
-}
-
-/// The decision about an item that was visited.
-#[derive(PartialEq, Eq)]
-enum Visited {
-    /// The call leases it.
-    Taken,
-    /// The call cannot lease it, and goes on.
-    PassedOver,
-    /// The call looks at no further item.
-    Last,
-}
-
-/// The runs of a call that have no further items, because one of their items cannot be leased.
-#[derive(Default)]
-struct EndedRuns(Vec<u32>);
-
-impl EndedRuns {
-    fn end(&mut self, run: u32) {
-        if run > 0 {
-            self.0.push(run);
-        }
-    }
-
-    fn has(&self, run: u32) -> bool {
-        self.0.contains(&run)
-    }
 }
 
 /// The prepared statements of a claim, kept for all its calls.
@@ -375,331 +346,6 @@ impl<'a> ClaimStatements<'a> {
         self.heads = found.as_ref().map(|found| found.items.clone());
         Ok(found)
     }
-
-    /// Returns the leases that an earlier try of this call got.
-    fn find_retried_leases(&mut self, call: &ClaimCall) -> Result<Claimed, StoreError> {
-        let statement = &mut self.find_retried_leases;
-        bind(statement, 4, &[&Token(&call.token), &self.now])?;
-        let mut rows = statement.raw_query();
-        let mut claimed = Claimed::default();
-        while let Some(row) = rows.next()? {
-            let mut item = read_leased(self.queue, call, row, self.now)?;
-            if self.queue.sql.runs.is_some() {
-                item.run = read_run(self.queue, row)?;
-            }
-            claimed.bytes += self.queue.item_size.of(&item);
-            claimed.items.push(item);
-        }
-        claimed.is_repeated = !claimed.items.is_empty();
-        restore_runs(call, &mut claimed.items);
-        Ok(claimed)
-    }
-
-    /// Returns the first ready items for the call that the database has not refused. `None`: one that was read does not fit.
-    fn pick_ready(&mut self, call: &ClaimCall) -> Result<Option<Vec<ReadyItem>>, StoreError> {
-        let (queue, now, epoch_fence) = (self.queue, self.now, self.epoch_fence);
-        let picks_keys = self.picks_keys;
-        let mut items = Vec::new();
-        let mut bytes = 0;
-        let mut fits = true;
-        let refused = std::mem::take(&mut self.refused);
-        let limit = call.max_items + refused.len();
-        self.visit_ready(limit, &mut |row, run| {
-            let mut ready = if picks_keys {
-                ReadyItem::read_key(queue, row)?
-            } else {
-                ReadyItem::read(queue, call, row, now, epoch_fence)?
-            };
-            if refused.iter().any(|(key, _)| key == ready.key()) {
-                return Ok(Visited::PassedOver);
-            }
-            if let Picked::Item(item) = &ready.picked {
-                let size = queue.item_size.of(item);
-                bytes += size;
-                fits = bytes <= call.max_bytes && size <= queue.spec.max_item_bytes;
-            }
-            ready.run = run;
-            items.push(ready);
-            Ok(if fits && items.len() < limit - refused.len() {
-                Visited::Taken
-            } else {
-                Visited::Last
-            })
-        })?;
-        self.refused = refused;
-        Ok(fits.then_some(items))
-    }
-
-    /// Visits the rows from which the present call picks, up to `limit`, until `visit` returns [`Visited::Last`]. `visit` also gets the
-    /// number of the run. The items of a run behind one that cannot be leased are left out.
-    fn visit_ready(
-        &mut self,
-        limit: usize,
-        visit: &mut dyn FnMut(&Row<'_>, u32) -> Result<Visited, StoreError>,
-    ) -> Result<(), StoreError> {
-        let Some(heads) = &self.heads else {
-            bind(&mut self.pick_ready, 8, &[&to_sql_limit(limit)])?;
-            let mut rows = self.pick_ready.raw_query();
-            while let Some(row) = rows.next()? {
-                if visit(row, 0)? == Visited::Last {
-                    break;
-                }
-            }
-            return Ok(());
-        };
-        let mut ended = EndedRuns::default();
-        for head in heads.iter().take(limit) {
-            if ended.has(head.run) {
-                continue;
-            }
-            bind_key(&mut self.pick_ready, &head.key)?;
-            let mut rows = self.pick_ready.raw_query();
-            let visited = match rows.next()? {
-                Some(row) => visit(row, head.run)?,
-                None => Visited::PassedOver,
-            };
-            match visited {
-                Visited::Taken => {}
-                Visited::PassedOver => ended.end(head.run),
-                Visited::Last => break,
-            }
-        }
-        Ok(())
-    }
-
-    /// Leases items without a look at their sizes. Returns whether no more items are ready, or `None` if one does not fit.
-    /// [`Claimed::has_more`] is set if an item was made dead instead.
-    fn claim_without_sizes(
-        &mut self,
-        call: &ClaimCall,
-        claimed: &mut Claimed,
-    ) -> Result<Option<bool>, StoreError> {
-        let Some(ready) = self.pick_ready(call)? else {
-            return Ok(None);
-        };
-        let none_ready = ready.len() < call.max_items;
-        let (max_bytes, max_item_bytes) = (call.max_bytes, self.queue.spec.max_item_bytes);
-        let item_size = &self.queue.item_size;
-        claimed.items.reserve(ready.len());
-        let fits = |claimed: &mut Claimed, item: &ClaimedItem| {
-            let size = item_size.of(item);
-            claimed.bytes += size;
-            claimed.bytes <= max_bytes && size <= max_item_bytes
-        };
-        let all_fit = self.lease_each(call, ready, claimed, fits)?;
-        Ok(all_fit.then_some(none_ready))
-    }
-
-    /// Leases items one after the other, and leaves out those of a run behind one that was refused, or made dead instead. Ends with
-    /// false at the first item that does not fit.
-    fn lease_each(
-        &mut self,
-        call: &ClaimCall,
-        ready: Vec<ReadyItem>,
-        claimed: &mut Claimed,
-        fits: impl Fn(&mut Claimed, &ClaimedItem) -> bool,
-    ) -> Result<bool, StoreError> {
-        self.bind_call(call)?;
-        let mut ended = EndedRuns::default();
-        for ready in ready {
-            let run = ready.run;
-            if ended.has(run) {
-                continue;
-            }
-            let refused = self.refused.len();
-            let Some(item) = self.lease_row(call, ready)? else {
-                if self.refused.len() == refused {
-                    claimed.made_dead += 1;
-                    claimed.has_more = true;
-                }
-                ended.end(run);
-                continue;
-            };
-            if !fits(claimed, &item) {
-                return Ok(false);
-            }
-            claimed.items.push(item);
-        }
-        Ok(true)
-    }
-
-    /// Leases the first ready items that fit into the bytes of the call and into the room. At most `max_items` + [`MAX_PASSED_OVER`]
-    /// items are looked at. `claimed` has the items that the call got before.
-    fn claim_within_bytes(
-        &mut self,
-        call: &ClaimCall,
-        bytes: Bytes,
-        claimed: &mut Claimed,
-    ) -> Result<(), StoreError> {
-        let is_first = bytes.is_first && claimed.items.is_empty();
-        let (mut fitting, mut oversized) = (Vec::new(), Vec::new());
-        let limit = call.max_items + MAX_PASSED_OVER;
-        let mut looked_at = 0;
-        let (connection, queue) = (self.connection, self.queue);
-        let refused = std::mem::take(&mut self.refused);
-        // The rows are changed after the query has ended, because it reads the index that the changes write.
-        let visited = match call.max_items {
-            0 => 0,
-            _ => limit + refused.len(),
-        };
-        self.visit_ready(visited, &mut |row, run| {
-            let ready = ReadyItem {
-                run,
-                ..ReadyItem::read_key(queue, row)?
-            };
-            if refused.iter().any(|(key, _)| key == ready.key()) {
-                return Ok(Visited::PassedOver);
-            }
-            looked_at += 1;
-            let mut is_taken = false;
-            let size_bytes = read_size(connection, queue, ready.key())?;
-            claimed.has_more = false;
-            if size_bytes > queue.spec.max_item_bytes {
-                oversized.push((ready.key().clone(), size_bytes));
-                claimed.has_more = oversized.len() == MAX_SET_ASIDE;
-            } else if size_bytes > call.max_bytes {
-                let key = ready.key();
-                let is_new = claimed.too_large.iter().all(|other| other.key != *key);
-                if is_new && claimed.too_large.len() < MAX_TOO_LARGE {
-                    let key = key.clone();
-                    claimed.too_large.push(TooLargeItem { key, size_bytes });
-                }
-            } else {
-                let sum = claimed.bytes + size_bytes;
-                let in_room = sum <= bytes.room || is_first && fitting.is_empty();
-                claimed.has_more = sum > call.max_bytes || !in_room;
-                if !claimed.has_more {
-                    claimed.bytes = sum;
-                    fitting.push(ready);
-                    is_taken = true;
-                }
-            }
-            Ok(match is_taken {
-                _ if claimed.has_more || fitting.len() == call.max_items => Visited::Last,
-                true => Visited::Taken,
-                false => Visited::PassedOver,
-            })
-        })?;
-        claimed.has_more |= looked_at == limit && fitting.len() < call.max_items;
-        for (key, size_bytes) in oversized {
-            let error = too_large_text(size_bytes, self.queue.spec.max_item_bytes);
-            let is_changed = self.set_aside(&self.queue.sql.set_aside, &key, &error)?;
-            claimed.made_dead += usize::from(is_changed);
-        }
-        let first_refused = refused.len();
-        self.refused = refused;
-        self.lease_each(call, fitting, claimed, |_, _| true)?;
-        for (key, _) in &self.refused[first_refused..] {
-            claimed.bytes -= read_size(connection, queue, key)?;
-        }
-        Ok(())
-    }
-
-    /// Makes an item dead that cannot be leased, with a section of `claim.sql`. Returns whether the section has changed it.
-    fn set_aside(&self, sql: &str, key: &Key, error: &str) -> Result<bool, StoreError> {
-        let null = rusqlite::types::Null;
-        let values: &[&dyn rusqlite::ToSql] = &[&null, &self.now, &null, &null, &null, &error];
-        let mut statement = self.connection.prepare_cached(sql)?;
-        bind(&mut statement, 4, values)?;
-        bind_key(&mut statement, key)?;
-        Ok(statement.raw_execute()? > 0)
-    }
-
-    /// Binds the parameters of `lease_row` that all rows of a call have.
-    fn bind_call(&mut self, call: &ClaimCall) -> Result<(), StoreError> {
-        let expiry = self.now.saturating_add(millis_rounded_up(call.duration));
-        let null = rusqlite::types::Null;
-        let (token, fence) = (Token(&call.token), &self.epoch_fence);
-        let values: &[&dyn rusqlite::ToSql] = &[
-            &token,
-            &self.now,
-            &expiry,
-            &call.worker,
-            &null,
-            &null,
-            fence,
-        ];
-        bind(&mut self.lease_row, 4, values)?;
-        Ok(())
-    }
-
-    /// Leases one row, and reads it if it was not read yet. Returns `None` if the database refuses the lease, or if a counter of the
-    /// row is full. With a full counter the item is then dead.
-    fn lease_row(
-        &mut self,
-        call: &ClaimCall,
-        ready: ReadyItem,
-    ) -> Result<Option<ClaimedItem>, StoreError> {
-        bind_key(&mut self.lease_row, ready.key())?;
-        let leased = match self.lease_row.raw_execute() {
-            Ok(changed) => changed > 0,
-            Err(error) => {
-                self.note_refusal(ready.key(), error)?;
-                return Ok(None);
-            }
-        };
-        let run = ready.run;
-        let key = match ready.picked {
-            Picked::Item(item) if leased => return Ok(Some(ClaimedItem { run, ..item })),
-            Picked::Item(item) => item.lease.key,
-            Picked::Key(key) => key,
-        };
-        if leased {
-            bind_key(&mut self.read_lease, &key)?;
-            let mut rows = self.read_lease.raw_query();
-            if let Some(row) = rows.next()? {
-                let mut item = read_leased(self.queue, call, row, self.now)?;
-                (item.ready_time, item.run) = (ready.ready_time, run);
-                return Ok(Some(item));
-            }
-        }
-        if self.set_aside(&self.queue.sql.set_full_aside, &key, FULL_COUNTER_TEXT)? {
-            return Ok(None);
-        }
-        self.pass_over(&key, unchanged_row());
-        Ok(None)
-    }
-}
-
-impl ClaimStatements<'_> {
-    /// Notes a row that a constraint or a trigger did not let the present call lease.
-    ///
-    /// # Errors
-    /// [`StoreError::Rejected`] for the present call if the row shows the worker's id, which a constraint can have refused, or if a
-    /// trigger has rolled the transaction back. In the latter case the operation runs again without the row. The given error if it is of
-    /// another kind.
-    fn note_refusal(&mut self, key: &Key, error: rusqlite::Error) -> Result<(), StoreError> {
-        let Some(problem) = broken_constraint(&error) else {
-            return Err(error.into());
-        };
-        let is_rolled_back = self.connection.is_autocommit();
-        if !is_rolled_back && !self.queue.spec.shows_worker() {
-            self.pass_over(key, problem);
-            return Ok(());
-        }
-        let mut left_out = self.left_out();
-        if is_rolled_back && left_out.len() < MAX_PASSED_OVER {
-            self.warn(key, &problem);
-            left_out.push((key.clone(), problem.clone()));
-            self.context.run_again();
-        }
-        let rejection = Rejection::of_item(self.call_index, None, problem);
-        Err(StoreError::Rejected(rejection))
-    }
-
-    fn pass_over(&mut self, key: &Key, problem: Problem) {
-        self.warn(key, &problem);
-        self.refused.push((key.clone(), problem));
-    }
-
-    fn warn(&self, key: &Key, problem: &Problem) {
-        tracing::warn!(
-            queue = self.queue.spec.name,
-            %key,
-            problem = problem.text,
-            "item passed over: a constraint or a trigger refuses the lease"
-        );
-    }
 }
 
 /// Returns the number of items that a walk looks for. A claim that reads sizes can pass over some.
@@ -717,10 +363,6 @@ fn pick_statement(statements: &PickStatements, picks_keys: bool) -> &str {
     } else {
         &statements.items
     }
-}
-
-fn to_sql_limit(limit: usize) -> i64 {
-    i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
 /// Numbers the runs of the items from `first` on after those before them.

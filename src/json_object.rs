@@ -1,7 +1,7 @@
 //! A JSON object whose names are unique.
 //!
 //! RFC 7515 and RFC 7519 demand this of the header and the claims of a token. A parser that takes the first of two equal names,
-//! behind one that takes the last, would let a token mean two things.
+//! behind one that takes the last, would let a token mean two things. In an item, one of the two values would be lost.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 /// The members of the object.
 #[derive(Debug, PartialEq)]
-pub(super) struct UniqueObject(pub(super) Map<String, Value>);
+pub(crate) struct UniqueObject(pub(crate) Map<String, Value>);
 
 impl<'de> Deserialize<'de> for UniqueObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -30,9 +30,10 @@ impl<'de> Visitor<'de> for Members {
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<UniqueObject, A::Error> {
         let mut members = Map::new();
         while let Some((name, value)) = access.next_entry::<String, Value>()? {
-            if members.insert(name, value).is_some() {
-                return Err(A::Error::custom("a name appears twice"));
+            if members.contains_key(&name) {
+                return Err(A::Error::custom(format!("the name {name:?} appears twice")));
             }
+            members.insert(name, value);
         }
         Ok(UniqueObject(members))
     }
