@@ -44,6 +44,7 @@ mod lease_tracer;
 mod limits;
 mod operation_metrics;
 mod operator;
+mod overlap;
 mod queue_counters;
 mod queue_monitor;
 mod reaper;

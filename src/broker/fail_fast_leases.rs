@@ -13,9 +13,9 @@ use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::lease_trace::ReleaseReason;
 use lease_broker_store::{
-    CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed, EnqueueOnce, EnqueuedOnce,
-    LatestTime, Leases, NewItem, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed,
-    SettleResults, Settlement, StoreError, TraceNote,
+    CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed, Concurrency, EnqueueOnce,
+    EnqueuedOnce, LatestTime, Leases, NewItem, QueueIndex, Reaped, ReleasedClaims, Renewal,
+    Renewed, SettleResults, Settlement, StoreError, TraceNote,
 };
 use uuid::Uuid;
 
@@ -136,8 +136,8 @@ impl FailFastLeases {
 
 #[async_trait]
 impl Leases for FailFastLeases {
-    fn max_concurrent_operations(&self) -> usize {
-        self.leases.store.max_concurrent_operations()
+    fn concurrency(&self) -> Concurrency {
+        self.leases.store.concurrency()
     }
 
     fn withdraw_waiting(&self) {

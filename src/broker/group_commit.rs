@@ -5,8 +5,7 @@
 //! transaction, with its log flush, is then paid once for many calls. An idle broker adds no delay, because a call that
 //! finds no operation running starts one at once.
 //!
-//! If the store can run several operations at a time, a second operation starts beside the first one as soon as
-//! enough calls have collected (see `EARLY_START_CALLS` in `call_group.rs`).
+//! An operation can start beside those that run (`overlap.rs`).
 //!
 //! Calls are collected in two other places, for other reasons:
 //! - `claim_dispatcher.rs` groups claims, which also wait until items are ready.
@@ -27,7 +26,7 @@ use std::time::SystemTime;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use lease_broker_store::{Rejection, StoreError};
+use lease_broker_store::{Concurrency, Rejection, StoreError};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -37,6 +36,7 @@ use self::call_group::{Call, CallGroup, CallResult};
 pub(super) use self::call_group::{CallFailure, MAX_GROUP_ITEMS};
 use super::admission::{Arrivals, Budgets, Shedding};
 use super::call_context::CallContext;
+use super::overlap::Overlap;
 use super::statement_spans::StatementSpans;
 use crate::call_trace::RecordedCall;
 
@@ -64,14 +64,14 @@ where
     I: Clone + Send + Sync + 'static,
     R: Send + 'static,
 {
-    /// Starts the task. It runs at most `max_concurrent` operations at a time.
+    /// Starts the task. `concurrency`: of the store's operations.
     ///
     /// The task stops taking calls when `close` is cancelled or every handle is dropped. It ends when the calls that it
     /// has taken are answered.
     pub(super) fn spawn(
         tasks: &TaskTracker,
         close: &CancellationToken,
-        max_concurrent: usize,
+        concurrency: Concurrency,
         spans: StatementSpans,
         operation: impl Fn(Arc<[I]>) -> BoxFuture<'static, Result<Vec<R>, StoreError>>
         + Send
@@ -79,14 +79,14 @@ where
         + 'static,
     ) -> Self {
         let operation: StoreOperation<I, R> = Box::new(operation);
-        Self::start(tasks, close, max_concurrent, spans, operation, None)
+        Self::start(tasks, close, concurrency, spans, operation, None)
     }
 
     /// Does the same as [`Self::spawn`], and refuses calls that have waited too long.
     pub(super) fn spawn_shedding(
         tasks: &TaskTracker,
         close: &CancellationToken,
-        max_concurrent: usize,
+        concurrency: Concurrency,
         spans: StatementSpans,
         budgets: Arc<Budgets>,
         operation: impl Fn(Arc<[I]>) -> BoxFuture<'static, Result<Vec<R>, StoreError>>
@@ -96,13 +96,13 @@ where
     ) -> Self {
         let operation: StoreOperation<I, R> = Box::new(operation);
         let budgets = Some(budgets);
-        Self::start(tasks, close, max_concurrent, spans, operation, budgets)
+        Self::start(tasks, close, concurrency, spans, operation, budgets)
     }
 
     fn start(
         tasks: &TaskTracker,
         close: &CancellationToken,
-        max_concurrent: usize,
+        concurrency: Concurrency,
         spans: StatementSpans,
         operation: StoreOperation<I, R>,
         budgets: Option<Arc<Budgets>>,
@@ -111,7 +111,7 @@ where
         let arrivals = Arrivals::default();
         let backlog = budgets.map(|budgets| Backlog::new(Shedding::new(arrivals.clone(), budgets)));
         let run = async move |close| {
-            run_groups(inbox, &operation, max_concurrent, &spans, backlog, close).await;
+            run_groups(inbox, &operation, concurrency, &spans, backlog, close).await;
         };
         tasks.spawn(run(close.clone()));
         Self { calls, arrivals }
@@ -170,12 +170,13 @@ pub(super) fn broker_stopped() -> StoreError {
 async fn run_groups<I: Clone + Send + Sync, R: Send>(
     mut inbox: mpsc::UnboundedReceiver<Call<I, R>>,
     operation: &StoreOperation<I, R>,
-    max_concurrent: usize,
+    concurrency: Concurrency,
     spans: &StatementSpans,
     mut backlog: Option<Backlog<I, R>>,
     close: CancellationToken,
 ) {
     let mut running = FuturesUnordered::new();
+    let mut overlap = Overlap::new(concurrency);
     let mut next_group = CallGroup::default();
     loop {
         match &mut backlog {
@@ -188,10 +189,8 @@ async fn run_groups<I: Clone + Send + Sync, R: Send>(
                 }
             }
         }
-        let has_capacity = running.len() < max_concurrent;
-        if running.is_empty() && !next_group.calls.is_empty()
-            || has_capacity && next_group.may_start_early()
-        {
+        if overlap.may_start(running.len(), next_group.items(), next_group.is_large()) {
+            overlap.start(next_group.items());
             running.push(run_group(next_group.take(), operation, spans));
             if let Some(backlog) = &mut backlog {
                 backlog.operation_starts(next_group.calls.is_empty() && inbox.is_empty());
@@ -201,9 +200,9 @@ async fn run_groups<I: Clone + Send + Sync, R: Send>(
         tokio::select! {
             biased;
             Some(()) = running.next() => {}
-            // Without capacity a new call could not start, so the task does not wake up for it. The call stays in the
+            // Without room a new call could not start, so the task does not wake up for it. The call stays in the
             // inbox until an operation ends.
-            call = inbox.recv(), if has_capacity => match call {
+            call = inbox.recv(), if overlap.has_room(running.len()) => match call {
                 Some(call) => next_group.push(call),
                 None if running.is_empty() => return,
                 None => while running.next().await.is_some() {},
@@ -341,20 +340,20 @@ mod tests {
     ///
     /// The operation records its items, then waits for a permit, then rejects the first 13 among its items.
     fn doubling(tasks: &TaskTracker) -> (GroupCommit<u32, u32>, Arc<Semaphore>, Groups) {
-        doubling_concurrently(1, tasks)
+        doubling_concurrently(Concurrency::Parallel(1), tasks)
     }
 
-    /// As [`doubling`], with up to `max_concurrent` operations at a time.
+    /// As [`doubling`], with operations at the same time.
     fn doubling_concurrently(
-        max_concurrent: usize,
+        concurrency: Concurrency,
         tasks: &TaskTracker,
     ) -> (GroupCommit<u32, u32>, Arc<Semaphore>, Groups) {
-        doubling_and_shedding(max_concurrent, tasks, None)
+        doubling_and_shedding(concurrency, tasks, None)
     }
 
     /// As [`doubling_concurrently`]. With `budgets`, calls that have waited too long are refused.
     fn doubling_and_shedding(
-        max_concurrent: usize,
+        concurrency: Concurrency,
         tasks: &TaskTracker,
         budgets: Option<Arc<Budgets>>,
     ) -> (GroupCommit<u32, u32>, Arc<Semaphore>, Groups) {
@@ -380,7 +379,7 @@ mod tests {
         });
         let (close, spans) = (CancellationToken::new(), QueueSpans::none());
         let spans = spans.of(Operation::Other);
-        let numbers = GroupCommit::start(tasks, &close, max_concurrent, spans, operation, budgets);
+        let numbers = GroupCommit::start(tasks, &close, concurrency, spans, operation, budgets);
         (numbers, permits, groups)
     }
 
@@ -444,7 +443,8 @@ mod tests {
 
     #[tokio::test]
     async fn large_group_starts_early_and_small_group_waits() {
-        let (numbers, permits, groups) = doubling_concurrently(2, &TaskTracker::new());
+        let (numbers, permits, groups) =
+            doubling_concurrently(Concurrency::Parallel(2), &TaskTracker::new());
         let started = || groups.lock().expect("not poisoned").clone();
         let first = numbers.send(&CallContext::default(), vec![1]);
         tokio::task::yield_now().await;
@@ -469,6 +469,27 @@ mod tests {
         }
         let rest = rest.await.expect("answered").expect("accepted");
         assert_eq!(rest.len(), MAX_GROUP_ITEMS);
+    }
+
+    #[tokio::test]
+    async fn small_groups_overlap_while_the_device_keeps_the_last() {
+        let (numbers, permits, groups) =
+            doubling_concurrently(Concurrency::Pipelined, &TaskTracker::new());
+        let started = || groups.lock().expect("not poisoned").clone();
+        let mut calls = Vec::new();
+        for number in 1..=3 {
+            calls.push(numbers.send(&CallContext::default(), vec![number]));
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(started(), [vec![1], vec![2]]);
+        // A call that does not fit beside the waiting one is not lost.
+        calls.push(numbers.send(&CallContext::default(), vec![4; MAX_GROUP_ITEMS]));
+        permits.add_permits(4);
+        for call in calls {
+            call.await.expect("answered").expect("accepted");
+        }
+        let sizes: Vec<usize> = started().iter().map(Vec::len).collect();
+        assert_eq!(sizes, [1, 1, 1, MAX_GROUP_ITEMS]);
     }
 
     #[tokio::test]
@@ -498,7 +519,8 @@ mod tests {
     async fn calls_that_operations_leave_behind_are_refused() {
         let budgets = Arc::new(Budgets::with_one_place());
         let tasks = TaskTracker::new();
-        let (numbers, permits, groups) = doubling_and_shedding(1, &tasks, Some(budgets));
+        let (numbers, permits, groups) =
+            doubling_and_shedding(Concurrency::Parallel(1), &tasks, Some(budgets));
         let calls: Vec<_> = (0..30)
             .map(|number| {
                 numbers.send(&CallContext::default(), vec![100 + number; MAX_GROUP_ITEMS])

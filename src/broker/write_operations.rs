@@ -11,8 +11,8 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::queue::{OnComplete, QueueSpec};
 use lease_broker_store::{
-    Ending, EnqueueOnce, EnqueuedOnce, Leases, NewItem, QueueIndex, Renewal, Renewed, Settled,
-    Settlement, StoreError,
+    Concurrency, Ending, EnqueueOnce, EnqueuedOnce, Leases, NewItem, QueueIndex, Renewal, Renewed,
+    Settled, Settlement, StoreError,
 };
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -54,7 +54,7 @@ pub(super) fn heartbeat(
     GroupCommit::spawn(
         &tasks.tasks,
         &tasks.close,
-        store.max_concurrent_operations(),
+        store.concurrency(),
         spans.of(Operation::Heartbeat),
         move |renewals| {
             let store = store.clone();
@@ -75,7 +75,7 @@ pub(super) fn release_claims(
     GroupCommit::spawn(
         &tasks.tasks,
         &tasks.close,
-        store.max_concurrent_operations(),
+        store.concurrency(),
         spans.of(Operation::Settle),
         move |tokens: Arc<[Uuid]>| {
             let (store, wakeups) = (store.clone(), wakeups.clone());
@@ -103,7 +103,7 @@ pub(super) fn enqueue(
     GroupCommit::spawn_shedding(
         &tasks.tasks,
         &tasks.close,
-        store.max_concurrent_operations(),
+        store.concurrency(),
         spans.of(Operation::Enqueue),
         budgets,
         move |items: Arc<[NewItem]>| {
@@ -134,7 +134,7 @@ pub(super) fn enqueue_once(
     GroupCommit::spawn(
         &tasks.tasks,
         &tasks.close,
-        1,
+        Concurrency::Parallel(1),
         spans.of(Operation::Enqueue),
         move |requests: Arc<[Arc<EnqueueOnce>]>| {
             let (store, wakeups) = (store.clone(), wakeups.clone());
@@ -175,7 +175,7 @@ pub(super) fn settle(
     GroupCommit::spawn(
         &tasks.tasks,
         &tasks.close,
-        store.max_concurrent_operations(),
+        store.concurrency(),
         spans.of(Operation::Settle),
         move |settlements: Arc<[Settlement]>| {
             let (store, wakeups, on_complete) =

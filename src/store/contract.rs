@@ -41,7 +41,7 @@ pub use self::item_search::{
     FoundItem, FoundItems, ItemFilter, ItemRecord, ItemSearch, MAX_PAGE_BYTES, SearchPosition,
 };
 pub use self::latest_time::LatestTime;
-pub use self::leases::Leases;
+pub use self::leases::{Concurrency, Leases};
 pub use self::limits::{LimitChange, QueueLimitValues};
 pub use self::new_items::{FollowUp, NewItem};
 pub use self::operate::{KEEP_OPERATIONS_FOR, Operate};

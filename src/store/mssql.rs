@@ -103,8 +103,8 @@ use super::instance::refuse_other_rule;
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
     AppliedBatch, BrokerOrders, CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed,
-    Database, EnqueueOnce, EnqueuedOnce, Facts, GroupPause, Instance, LatestTime, Leases,
-    LimitChange, NewGroupPause, NewItem, NewOperation, NewPause, Operate, Operation,
+    Concurrency, Database, EnqueueOnce, EnqueuedOnce, Facts, GroupPause, Instance, LatestTime,
+    Leases, LimitChange, NewGroupPause, NewItem, NewOperation, NewPause, Operate, Operation,
     OperationBatch, PoolStatus, PurgeStep, Purged, QueueIndex, QueueLimitValues, QueuePause,
     Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settlement,
     StartedOperation, StoreError, TraceNote, Upkeep,
@@ -271,8 +271,8 @@ impl Facts for MssqlStore {
 
 #[async_trait]
 impl Leases for MssqlStore {
-    fn max_concurrent_operations(&self) -> usize {
-        self.reader.operations.pool.max_concurrent_operations()
+    fn concurrency(&self) -> Concurrency {
+        Concurrency::Parallel(self.reader.operations.pool.max_concurrent_operations())
     }
 
     fn withdraw_waiting(&self) {

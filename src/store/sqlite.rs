@@ -115,8 +115,8 @@ use super::schema::Schema as _;
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
     AppliedBatch, BrokerOrders, CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed,
-    Database, EnqueueOnce, EnqueuedOnce, Facts, GroupPause, Instance, LatestTime, Leases,
-    LimitChange, NewGroupPause, NewItem, NewOperation, NewPause, Operate, Operation,
+    Concurrency, Database, EnqueueOnce, EnqueuedOnce, Facts, GroupPause, Instance, LatestTime,
+    Leases, LimitChange, NewGroupPause, NewItem, NewOperation, NewPause, Operate, Operation,
     OperationBatch, PoolStatus, PurgeStep, Purged, QueueIndex, QueueLimitValues, QueuePause,
     Reaped, Refusal, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settled,
     Settlement, StartedOperation, StoreError, TraceNote, Upkeep,
@@ -269,9 +269,9 @@ impl Facts for SqliteStore {
 
 #[async_trait]
 impl Leases for SqliteStore {
-    fn max_concurrent_operations(&self) -> usize {
-        // Only the writer thread writes, and it commits operations in groups itself.
-        1
+    fn concurrency(&self) -> Concurrency {
+        // Only the writer thread writes. It commits operations in groups, and flushes the log behind them.
+        Concurrency::Pipelined
     }
 
     fn withdraw_waiting(&self) {

@@ -11,9 +11,9 @@ use lease_broker::cli::{Cli, start};
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_store::{
-    CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed, Ending, EnqueueOnce,
-    EnqueuedOnce, LatestTime, Leases, NewItem, QueueIndex, Reaped, ReleasedClaims, Renewal,
-    Renewed, SettleResults, Settlement, Store, StoreError, TraceNote,
+    CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed, Concurrency, Ending,
+    EnqueueOnce, EnqueuedOnce, LatestTime, Leases, NewItem, QueueIndex, Reaped, ReleasedClaims,
+    Renewal, Renewed, SettleResults, Settlement, Store, StoreError, TraceNote,
 };
 use uuid::Uuid;
 
@@ -103,8 +103,8 @@ impl Leases for BrokenLeases {
         self.store.settle(queue, settlements.into()).await
     }
 
-    fn max_concurrent_operations(&self) -> usize {
-        self.store.max_concurrent_operations()
+    fn concurrency(&self) -> Concurrency {
+        self.store.concurrency()
     }
 
     fn withdraw_waiting(&self) {

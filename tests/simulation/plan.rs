@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lease_broker_store::Concurrency;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
@@ -15,8 +16,8 @@ pub(super) struct Plan {
     /// The number of items at the start.
     pub(super) items: i64,
     pub(super) brokers: usize,
-    /// The number of store operations of a kind that run at the same time.
-    pub(super) concurrent: usize,
+    /// Which store operations of a kind run at the same time.
+    pub(super) concurrency: Concurrency,
     pub(super) lease: Duration,
     pub(super) workers: Vec<WorkerPlan>,
     pub(super) faults: Vec<(Duration, Fault)>,
@@ -94,7 +95,8 @@ impl Plan {
             sabotage,
             items: random.random_range(1..=8),
             brokers: random.random_range(1..=2),
-            concurrent: [1, 4][random.random_range(0..2)],
+            concurrency: [Concurrency::Pipelined, Concurrency::Parallel(4)]
+                [random.random_range(0..2)],
             lease: Duration::from_secs([2, 6, 600][random.random_range(0..3)]),
             workers,
             faults,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use lease_broker::broker::{Broker, BrokerConfig, Error};
 use lease_broker::config::Sources;
 use lease_broker_model::queue::QueueSpec;
+use lease_broker_store::Concurrency;
 use tokio::runtime::Builder;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -57,7 +58,7 @@ pub(super) struct Site {
     brokers: Mutex<Vec<Arc<RunningBroker>>>,
     queues: Vec<QueueSpec>,
     config: BrokerConfig,
-    concurrent: usize,
+    concurrency: Concurrency,
 }
 
 impl Site {
@@ -77,7 +78,7 @@ impl Site {
             brokers: Mutex::default(),
             queues: vec![queue],
             config: broker,
-            concurrent: plan.concurrent,
+            concurrency: plan.concurrency,
         };
         for _ in 0..plan.brokers {
             let broker = site.start();
@@ -92,7 +93,7 @@ impl Site {
 
     fn start(&self) -> Arc<RunningBroker> {
         let killed = CancellationToken::new();
-        let store = SimulatedStore::new(self.database.clone(), killed.clone(), self.concurrent);
+        let store = SimulatedStore::new(self.database.clone(), killed.clone(), self.concurrency);
         Arc::new(RunningBroker {
             broker: Broker::start(Arc::new(store), &self.queues, self.config),
             killed,

@@ -11,12 +11,12 @@ use lease_broker_model::millis::duration_between;
 use lease_broker_proof::suspects::SuspectList;
 use lease_broker_store::{
     BrokerList, Browse, CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed,
-    ClaimedItem, EndedLease, EnqueueOnce, EnqueuedOnce, Facts, FoundGroups, FoundItems,
-    GroupSearch, Inspect, Instance, ItemFacts, ItemRecord, ItemSearch, LatestTime, LeaseExpiry,
-    LeaseProof, LeaseRow, Leases, ListedItem, NewItem, Operation, OutageCause, PoolStatus, Problem,
-    ProblemKind, PurgeStep, Purged, QueueIndex, QueuePause, Reaped, Rejection, ReleasedClaims,
-    Renewal, Renewed, RetentionTurn, RowEnding, RowOperation, RowOutcome, SettleResults,
-    Settlement, Share, Stats, StoreError, TraceNote, Upkeep,
+    ClaimedItem, Concurrency, EndedLease, EnqueueOnce, EnqueuedOnce, Facts, FoundGroups,
+    FoundItems, GroupSearch, Inspect, Instance, ItemFacts, ItemRecord, ItemSearch, LatestTime,
+    LeaseExpiry, LeaseProof, LeaseRow, Leases, ListedItem, NewItem, Operation, OutageCause,
+    PoolStatus, Problem, ProblemKind, PurgeStep, Purged, QueueIndex, QueuePause, Reaped, Rejection,
+    ReleasedClaims, Renewal, Renewed, RetentionTurn, RowEnding, RowOperation, RowOutcome,
+    SettleResults, Settlement, Share, Stats, StoreError, TraceNote, Upkeep,
 };
 use lease_broker_value::Value;
 use tokio_util::sync::CancellationToken;
@@ -32,18 +32,22 @@ pub(super) struct SimulatedStore {
     database: Database,
     /// Cancelled when the broker is killed. No operation goes on then.
     killed: CancellationToken,
-    concurrent: usize,
+    concurrency: Concurrency,
     secret: Secret,
     secrets: Arc<SigningSecrets>,
 }
 
 impl SimulatedStore {
-    pub(super) fn new(database: Database, killed: CancellationToken, concurrent: usize) -> Self {
+    pub(super) fn new(
+        database: Database,
+        killed: CancellationToken,
+        concurrency: Concurrency,
+    ) -> Self {
         let secret = Secret::new([7; 16]);
         Self {
             database,
             killed,
-            concurrent,
+            concurrency,
             secret,
             secrets: Arc::new(SigningSecrets::only(secret)),
         }
@@ -236,8 +240,8 @@ impl Inner {
 
 #[async_trait]
 impl Leases for SimulatedStore {
-    fn max_concurrent_operations(&self) -> usize {
-        self.concurrent
+    fn concurrency(&self) -> Concurrency {
+        self.concurrency
     }
 
     fn withdraw_waiting(&self) {}

@@ -13,11 +13,10 @@ use crate::call_trace::RecordedCall;
 /// The largest number of items of one store operation, unless a single call has more. SQL Server locks the whole table for a
 /// statement that takes about 5,000 locks on one index, and a heartbeat takes two for each item there.
 pub(in crate::broker) const MAX_GROUP_ITEMS: usize = 1_000;
-/// A call group with this many calls, or with [`EARLY_START_ITEMS`] items, starts beside a running operation. A smaller
-/// group waits for the running one to end. Otherwise the database would run many small operations instead of a few
-/// large ones.
-const EARLY_START_CALLS: usize = 16;
-const EARLY_START_ITEMS: usize = 250;
+/// A call group with this many calls, or with [`LARGE_ITEMS`] items, is large. On a database that runs operations at the same time a
+/// smaller group waits for the running one to end. Otherwise the database would run many small operations instead of a few large ones.
+const LARGE_CALLS: usize = 16;
+const LARGE_ITEMS: usize = 250;
 
 /// The reason why a call has failed.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +71,7 @@ impl<I, R> Default for CallGroup<I, R> {
 impl<I, R> CallGroup<I, R> {
     /// Adds the call if it fits. Otherwise the call waits for the next group, and this one takes no further call.
     pub(super) fn push(&mut self, call: Call<I, R>) {
+        debug_assert!(self.overflow.is_none(), "the group takes calls");
         if !self.calls.is_empty() && self.item_count + call.items.len() > MAX_GROUP_ITEMS {
             self.overflow = Some(call);
             return;
@@ -93,10 +93,13 @@ impl<I, R> CallGroup<I, R> {
         taken.calls
     }
 
-    /// Returns whether the group is large enough to start while another operation runs.
-    pub(super) fn may_start_early(&self) -> bool {
-        !self.takes_calls()
-            || self.calls.len() >= EARLY_START_CALLS
-            || self.item_count >= EARLY_START_ITEMS
+    /// Returns the number of its items.
+    pub(super) const fn items(&self) -> usize {
+        self.item_count
+    }
+
+    /// Returns whether the group need not wait for further calls.
+    pub(super) fn is_large(&self) -> bool {
+        !self.takes_calls() || self.calls.len() >= LARGE_CALLS || self.item_count >= LARGE_ITEMS
     }
 }

@@ -19,15 +19,25 @@ use super::settle::{SettleResults, Settlement};
 use crate::enqueue_once::{EnqueueOnce, EnqueuedOnce};
 use crate::error::StoreError;
 
+/// Which operations of one kind on one queue are worth running at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Concurrency {
+    /// One runs after the other. The next can run while the device still takes the last, so a second one is worth it if both are
+    /// small: it then need not wait for the device twice.
+    Pipelined,
+    /// Up to so many run at the same time. Each costs the database a transaction, so a further one is worth it if it is large.
+    Parallel(usize),
+}
+
 /// Gives, extends and ends the leases of all queues in a database, and adds items.
 ///
 /// The rules of the [module](crate) hold for every method. Besides the errors that a method lists, each can return
 /// [`StoreError::Unavailable`], [`StoreError::Misconfigured`], [`StoreError::Io`] and [`StoreError::Bug`].
 #[async_trait]
 pub trait Leases: Send + Sync + 'static {
-    /// Returns the maximum number of operations of one kind on one queue that are worth running at the same time. While
-    /// that many run, the broker collects further calls into the next operation.
-    fn max_concurrent_operations(&self) -> usize;
+    /// Returns which operations of one kind on one queue are worth running at the same time. While no further one is, the
+    /// broker collects calls into the next operation.
+    fn concurrency(&self) -> Concurrency;
 
     /// Withdraws the operations that wait for the database and have not begun. They fail with [`StoreError::Unavailable`], and
     /// are not applied.

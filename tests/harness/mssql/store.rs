@@ -11,9 +11,9 @@ use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::{LeaseRef, Secret, SigningSecrets};
 use lease_broker_store::mssql::MssqlStore;
 use lease_broker_store::{
-    CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed, Database, EnqueueOnce,
-    EnqueuedOnce, Facts, Inspect, Instance, ItemFacts, LatestTime, Leases, ListedItem, NewItem,
-    PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed,
+    CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed, Concurrency, Database,
+    EnqueueOnce, EnqueuedOnce, Facts, Inspect, Instance, ItemFacts, LatestTime, Leases, ListedItem,
+    NewItem, PoolStatus, PurgeStep, Purged, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed,
     RetentionTurn, SettleResults, Settlement, Stats, StoreError, TraceNote, Upkeep,
 };
 use uuid::Uuid;
@@ -91,8 +91,8 @@ impl Facts for Shared<MssqlStore> {
 
 #[async_trait]
 impl Leases for Shared<MssqlStore> {
-    fn max_concurrent_operations(&self) -> usize {
-        self.0.max_concurrent_operations()
+    fn concurrency(&self) -> Concurrency {
+        self.0.concurrency()
     }
 
     fn withdraw_waiting(&self) {
