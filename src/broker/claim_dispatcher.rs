@@ -1,6 +1,6 @@
 //! The claim dispatcher of one queue: hands ready items to claims, whose callers take turns.
 //!
-//! One task serves all claims on the queue. Claims that arrive while a store operation runs share the next one. Claims
+//! One task serves all claims on the queue. Claims that arrive while a store operation runs share the next one (`series.rs`). Claims
 //! that find no item wait in this task, so that the broker polls the store once for all of them, however many wait.
 //!
 //! The task asks the store for waiting claims in two cases:
@@ -27,7 +27,6 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use self::pending_claim::{ClaimStatus, PendingClaim, PlaceHolder};
-use self::series::MAX_GROUP_CALLS;
 use super::admission::{Arrivals, ClaimPlace, FairQueue, Shedding, Turn};
 use super::call_context::CallContext;
 use super::error::Error;
@@ -38,6 +37,8 @@ use super::undelivered::{LeasedQueue, UndeliveredLeases};
 use super::wakeups::Wakeups;
 use crate::config::Polling;
 
+/// The largest number of claims in one store operation.
+const MAX_GROUP_CALLS: usize = 256;
 /// With fewer waiting claims than this, those whose callers are gone are not removed early.
 const MIN_PRUNE_THRESHOLD: usize = 1_024;
 

@@ -16,6 +16,8 @@ mod worker;
 
 use std::ops::Range;
 
+use lease_broker_store::Concurrency;
+
 use self::database::Sabotage;
 use self::plan::Plan;
 use self::run::run;
@@ -101,6 +103,32 @@ fn one_seed_gives_one_history() {
             .position(|(one, other)| one != other);
         assert_eq!(differs, None, "seed {seed}");
         assert_eq!(first.len(), second.len(), "seed {seed}");
+    }
+}
+
+#[test]
+fn operations_overlap_on_a_pipelined_store() {
+    let overlaps = |concurrency, name: &str, mut seeds: Range<u64>| {
+        let event = format!("{name} beside another one");
+        seeds.any(|seed| {
+            // During an outage a broker gives operations up that still run.
+            let plan = Plan {
+                concurrency,
+                faults: Vec::new(),
+                ..Plan::new(seed, Sabotage::None)
+            };
+            let history = run(&plan).expect("holds");
+            history.iter().any(|line| line.ends_with(&event))
+        })
+    };
+    for name in ["claim", "settle"] {
+        assert!(overlaps(Concurrency::Pipelined, name, SEEDS), "{name}");
+    }
+    for max in [1, 4] {
+        assert!(
+            !overlaps(Concurrency::Parallel(max), "claim", 0..40),
+            "{max}"
+        );
     }
 }
 

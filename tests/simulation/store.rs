@@ -1,6 +1,7 @@
 //! A store on the database of a run. Each operation takes the time that the seed says, and is applied at one moment of it.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -33,8 +34,31 @@ pub(super) struct SimulatedStore {
     /// Cancelled when the broker is killed. No operation goes on then.
     killed: CancellationToken,
     concurrency: Concurrency,
+    running: Running,
     secret: Secret,
     secrets: Arc<SigningSecrets>,
+}
+
+/// The number of operations that run, by name.
+#[derive(Clone, Default)]
+struct Running(Arc<Mutex<BTreeMap<&'static str, usize>>>);
+
+impl Running {
+    /// Counts one more operation. Returns how many of this name run now.
+    fn begin(&self, name: &'static str) -> usize {
+        self.change(name, |count| count + 1)
+    }
+
+    fn end(&self, name: &'static str) {
+        self.change(name, |count| count - 1);
+    }
+
+    fn change(&self, name: &'static str, change: impl FnOnce(usize) -> usize) -> usize {
+        let mut counts = self.0.lock().expect("not poisoned");
+        let count = counts.entry(name).or_default();
+        *count = change(*count);
+        *count
+    }
 }
 
 impl SimulatedStore {
@@ -48,6 +72,7 @@ impl SimulatedStore {
             database,
             killed,
             concurrency,
+            running: Running::default(),
             secret,
             secrets: Arc::new(SigningSecrets::only(secret)),
         }
@@ -60,6 +85,9 @@ impl SimulatedStore {
         operation: impl FnOnce(&mut Inner) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (database, killed) = (self.database.clone(), self.killed.clone());
+        if self.running.begin(name) > 1 {
+            database.note(format!("{name} beside another one"));
+        }
         let running = async move {
             let (before, after) = database.lock().latency();
             tokio::time::sleep(before).await;
@@ -91,8 +119,9 @@ impl SimulatedStore {
                 None => std::future::pending().await,
             }
         });
-        task.await
-            .unwrap_or_else(|error| Err(StoreError::Bug(error.to_string())))
+        let outcome = task.await;
+        self.running.end(name);
+        outcome.unwrap_or_else(|error| Err(StoreError::Bug(error.to_string())))
     }
 }
 

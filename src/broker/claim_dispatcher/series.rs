@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::pending_claim::PendingClaim;
-use super::{DispatcherTask, Message};
+use super::{DispatcherTask, MAX_GROUP_CALLS, Message};
 use crate::broker::admission::{Held, InTurn as _};
 use crate::broker::error::Error;
 use crate::broker::group_commit::MAX_GROUP_ITEMS;
@@ -30,8 +30,6 @@ use crate::broker::overlap::Overlap;
 const MAX_GROUP_BYTES: usize = 32 << 20;
 /// The largest response whose bytes are not counted here.
 const UNCOUNTED_BYTES: usize = 16 << 10;
-/// The largest number of claims in one store operation.
-pub(super) const MAX_GROUP_CALLS: usize = 256;
 /// The time after which a walk over groups without success ends, although it has not looked at all groups.
 const LONGEST_WALK: Duration = Duration::from_millis(200);
 /// The pause after a walk without success, as a multiple of its duration.
