@@ -477,19 +477,19 @@ mod tests {
             doubling_concurrently(Concurrency::Pipelined, &TaskTracker::new());
         let started = || groups.lock().expect("not poisoned").clone();
         let mut calls = Vec::new();
-        for number in 1..=3 {
+        for number in 1..=5 {
             calls.push(numbers.send(&CallContext::default(), vec![number]));
             tokio::task::yield_now().await;
         }
-        assert_eq!(started(), [vec![1], vec![2]]);
+        assert_eq!(started(), [[1], [2], [3], [4]]);
         // A call that does not fit beside the waiting one is not lost.
         calls.push(numbers.send(&CallContext::default(), vec![4; MAX_GROUP_ITEMS]));
-        permits.add_permits(4);
+        permits.add_permits(6);
         for call in calls {
             call.await.expect("answered").expect("accepted");
         }
         let sizes: Vec<usize> = started().iter().map(Vec::len).collect();
-        assert_eq!(sizes, [1, 1, 1, MAX_GROUP_ITEMS]);
+        assert_eq!(sizes, [1, 1, 1, 1, 1, MAX_GROUP_ITEMS]);
     }
 
     #[tokio::test]

@@ -5,9 +5,11 @@
 
 use lease_broker_store::Concurrency;
 
-/// A store that runs one operation after the other takes a second one while the device keeps the last, if that has at most so many
-/// items. For larger ones the work counts, and not the wait for the device.
+/// A store that is pipelined takes the next operation while the device keeps the last, if that has at most so many items. For larger
+/// ones the work counts, and not the wait for the device.
 const MAX_SMALL_ITEMS: usize = 8;
+/// The number of operations that a pipelined store has at a time. More made no difference.
+const MAX_PIPELINED: usize = 4;
 
 /// The rule for the operations of one kind on one queue.
 pub(super) struct Overlap {
@@ -27,7 +29,9 @@ impl Overlap {
     /// Returns whether a further operation could start beside those that run. Otherwise new calls need no look.
     pub(super) const fn has_room(&self, running: usize) -> bool {
         match self.concurrency {
-            Concurrency::Pipelined => running == 0 || running == 1 && self.last <= MAX_SMALL_ITEMS,
+            Concurrency::Pipelined => {
+                running == 0 || running < MAX_PIPELINED && self.last <= MAX_SMALL_ITEMS
+            }
             Concurrency::Parallel(max) => running == 0 || running < max,
         }
     }
@@ -35,7 +39,7 @@ impl Overlap {
     /// Returns whether an operation with these items may start now. `is_large`: it need not wait for further calls.
     pub(super) const fn may_start(&self, running: usize, items: usize, is_large: bool) -> bool {
         let is_worth_it = match self.concurrency {
-            // Operations of equal size alternate, each with half of the calls.
+            // So operations have equal sizes, each with its share of the calls.
             Concurrency::Pipelined => is_large || items >= self.last,
             Concurrency::Parallel(_) => is_large,
         };
@@ -59,7 +63,7 @@ mod tests {
         overlap.start(3);
         assert!(!overlap.may_start(1, 2, false), "smaller than the last");
         assert!(overlap.may_start(1, 3, false));
-        assert!(!overlap.has_room(2));
+        assert!(!overlap.has_room(MAX_PIPELINED));
         overlap.start(MAX_SMALL_ITEMS + 1);
         assert!(!overlap.has_room(1));
         assert!(overlap.may_start(0, 1, false));

@@ -22,8 +22,8 @@ use crate::error::StoreError;
 /// Which operations of one kind on one queue are worth running at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Concurrency {
-    /// One runs after the other. The next can run while the device still takes the last, so a second one is worth it if both are
-    /// small: it then need not wait for the device twice.
+    /// One runs after the other. The next can run while the device still takes the last, so further ones are worth it if they
+    /// are small: they then need not wait for the device twice.
     Pipelined,
     /// Up to so many run at the same time. Each costs the database a transaction, so a further one is worth it if it is large.
     Parallel(usize),
