@@ -85,7 +85,7 @@ impl DispatcherTask {
             if !series.is_over {
                 self.start_operation(&mut series, inbox).await;
             }
-            let takes_more = self.may_overlap(&series) && series.withdrawal.is_none();
+            let takes_more = self.may_overlap(&series);
             tokio::select! {
                 biased;
                 ended = series.running.next() => match ended {
@@ -118,6 +118,7 @@ impl DispatcherTask {
     fn may_overlap(&self, series: &Series) -> bool {
         !series.is_over
             && !series.none_ready
+            && series.withdrawal.is_none()
             && self.waiting.is_empty()
             && self.max_group_calls == MAX_GROUP_CALLS
             && series.overlap.has_room(series.running.len())
