@@ -5,10 +5,10 @@
 
 use lease_broker_store::Concurrency;
 
-/// A store that is pipelined takes the next operation while the device keeps the last, if that has at most so many items. For larger
-/// ones the work counts, and not the wait for the device.
+/// The largest number of items of an operation beside which a pipelined store takes the next one. With more items the work counts, and
+/// not the wait for the device.
 const MAX_SMALL_ITEMS: usize = 8;
-/// The number of operations that a pipelined store has at a time. More made no difference.
+/// The largest number of operations that a pipelined store has at a time. Four were measured faster than two.
 const MAX_PIPELINED: usize = 4;
 
 /// The rule for the operations of one kind on one queue.

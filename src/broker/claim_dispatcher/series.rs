@@ -82,6 +82,11 @@ impl DispatcherTask {
         };
         loop {
             series.is_over |= draining.is_cancelled();
+            if series.running.is_empty()
+                && let Some(withdrawal) = series.withdrawal.take()
+            {
+                self.receive(withdrawal);
+            }
             if !series.is_over {
                 self.start_operation(&mut series, inbox).await;
             }
@@ -94,9 +99,6 @@ impl DispatcherTask {
                 },
                 Some(message) = inbox.recv(), if takes_more => self.take_message(message, &mut series),
             }
-        }
-        if let Some(withdrawal) = series.withdrawal {
-            self.receive(withdrawal);
         }
         for claim in std::mem::take(&mut self.without_share) {
             self.wait_or_answer_empty(claim);
@@ -140,11 +142,6 @@ impl DispatcherTask {
         inbox: &mut mpsc::UnboundedReceiver<Message>,
     ) {
         let running = series.running.len();
-        if running == 0
-            && let Some(withdrawal) = series.withdrawal.take()
-        {
-            self.receive(withdrawal);
-        }
         // Claims that arrive meanwhile have their turn among those that are left. Once no item is ready, they wait for
         // the end of the series.
         while !series.none_ready

@@ -25,7 +25,8 @@ pub enum Concurrency {
     /// One runs after the other. The next can run while the device still takes the last, so further ones are worth it if they
     /// are small: they then need not wait for the device twice.
     Pipelined,
-    /// Up to so many run at the same time. Each costs the database a transaction, so a further one is worth it if it is large.
+    /// Several run at the same time, up to this number. Each costs the database a transaction, so a further one is worth it if it is
+    /// large.
     Parallel(usize),
 }
 
