@@ -6,9 +6,10 @@
 //! The tolerance is at most half of the shortest lease in use. A smaller step passes no lease that its worker has extended in
 //! time.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lease_broker_store::LatestTime;
+use tokio::time::Instant;
 
 /// The largest tolerance.
 const MAX_TOLERANCE: Duration = Duration::from_secs(30);

@@ -4,7 +4,7 @@
 //! its own. Every operation and its items are counted in [`OperationMetrics`](super::operation_metrics::OperationMetrics).
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
@@ -17,6 +17,7 @@ use lease_broker_store::{
     EnqueuedOnce, LatestTime, Leases, NewItem, QueueIndex, Reaped, ReleasedClaims, Renewal,
     Renewed, SettleResults, Settlement, StoreError, TraceNote,
 };
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::lease_recorder::LeaseRecorder;

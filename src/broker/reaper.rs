@@ -5,11 +5,12 @@
 //! and delay items too.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lease_broker_model::key::Key;
 use lease_broker_store::{Leases, Problem, QueueIndex, Reaped, StoreError};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::clock_watch::ClockWatch;

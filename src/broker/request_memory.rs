@@ -1,9 +1,10 @@
 //! The task that forgets Enqueue requests whose time has passed. A broker runs one for all queues, beside the reapers.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lease_broker_store::{StoreError, Upkeep};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::store_health::StoreHealth;

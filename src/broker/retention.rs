@@ -11,12 +11,13 @@
 //! walk, and `SQLite` has none.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lease_broker_model::queue::{KeepFor, QueueSpec};
 use lease_broker_store::{
     PurgePosition, PurgeStep, Purged, QueueIndex, RetentionTurn, StoreError, Upkeep,
 };
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 

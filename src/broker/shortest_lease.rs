@@ -2,7 +2,9 @@
 //! store's clock must notice a step that passes it. Leases of a minute or more do not matter to it.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// A lease that is at least this long does not count.
 pub(super) const LONG: Duration = Duration::from_secs(60);

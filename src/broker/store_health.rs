@@ -12,10 +12,11 @@
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use lease_broker_store::{Leases, Outage, OutageCause, StoreError, Upkeep};
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::running_operations::RunningOperations;

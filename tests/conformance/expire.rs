@@ -1,12 +1,11 @@
 //! Expired leases and the reaper.
 
-use std::time::Instant;
-
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::queue::{Mirror, MirrorValue};
 use lease_broker_store::{LatestTime, NewItem, ProblemKind};
 use lease_broker_value::Value;
+use tokio::time::Instant;
 
 use crate::harness::Harness;
 use crate::harness::fixture::{

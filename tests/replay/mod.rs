@@ -7,7 +7,7 @@ mod mutations_of_mssql;
 mod mutations_of_sqlite;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
@@ -20,6 +20,7 @@ use lease_broker_store::{
     Store, StoreError, step,
 };
 use lease_broker_value::Value;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use self::database::Database;

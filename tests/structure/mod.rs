@@ -1,7 +1,8 @@
-//! The structure of the source: no two files import each other, a module imports only the modules below it, and an external
-//! crate is named only where it belongs. `structure/rules.rs` has the rules as tables.
+//! The structure of the source: no two files import each other, a module imports only the modules below it, an external crate is
+//! named only where it belongs, and the broker reads the clock that tests can move. `structure/rules.rs` has the rules as tables.
 
 mod circles;
+mod clocks;
 mod crates;
 mod document_paths;
 mod imports;
@@ -43,4 +44,9 @@ fn modules_import_only_modules_below_them() {
 #[test]
 fn external_crates_are_named_only_where_they_belong() {
     assert_none(&crates::problems(&SOURCE, rules::CRATES));
+}
+
+#[test]
+fn broker_reads_the_clock_of_the_runtime() {
+    assert_none(&clocks::problems(&SOURCE));
 }

@@ -2,7 +2,7 @@
 
 use super::rules::{CrateRule, Layer, Root};
 use super::tree::Tree;
-use super::{circles, crates, layers};
+use super::{circles, clocks, crates, layers};
 
 const ONE_CRATE: &[Root] = &[Root {
     crate_name: "app",
@@ -296,4 +296,14 @@ fn folder_that_becomes_a_crate_keeps_its_rules() {
         &["`app::broker::Broker` is in src/broker.rs"],
     );
     assert_eq!(crates::problems(&tree, CRATES), [""; 0]);
+}
+
+#[test]
+fn clock_of_the_system_in_the_broker_is_a_problem() {
+    let problems = clocks::problems(&tree(&[
+        ("src/lib.rs", "mod broker; mod store;"),
+        ("src/broker.rs", "use std::time::{Duration, Instant};"),
+        ("src/store.rs", "use std::time::Instant;"),
+    ]));
+    assert_one(&problems, &["src/broker.rs:1", "tokio::time::Instant"]);
 }

@@ -11,11 +11,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lease_broker_model::call_source::{CallSource, SharedBudget};
 use lease_broker_model::network::network;
 use lru::LruCache;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::budget::{Budget, Held};

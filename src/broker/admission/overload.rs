@@ -1,7 +1,9 @@
 //! The delay after which the caller of a refused call sends it again. It grows while the overload lasts.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::broker::error::{Error, OverloadCause};
 

@@ -1,6 +1,6 @@
 //! The latest time that the store's clock can show.
 
-use std::time::Instant;
+use tokio::time::Instant;
 
 /// The latest time that the store's clock shows, unless it was stepped forward. It grows as time passes, so an operation that waits
 /// for a lock does not take the wait for a step.

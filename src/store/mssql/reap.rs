@@ -159,7 +159,9 @@ fn to_sql(count: usize) -> i32 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
+
+    use tokio::time::Instant;
 
     use super::*;
 
