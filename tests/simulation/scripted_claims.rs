@@ -80,14 +80,12 @@ const fn millis(count: u64) -> Duration {
 async fn keep_items(calls: Arc<[ClaimCall]>, begin: Instant) -> Answer {
     sleep(millis(5)).await;
     let is_kept = |call: &ClaimCall| call.worker == "kept" && begin.elapsed() < millis(1_000);
-    let answer = |call: &ClaimCall| match is_kept(call) {
-        false => one_item(),
-        true => Claimed {
-            is_held_back: true,
-            limited: Some(Limited::Suspects),
-            ..Claimed::default()
-        },
+    let kept = || Claimed {
+        is_held_back: true,
+        limited: Some(Limited::Suspects),
+        ..Claimed::default()
     };
+    let answer = |call: &ClaimCall| if is_kept(call) { kept() } else { one_item() };
     Ok(calls.iter().map(answer).collect())
 }
 
@@ -165,9 +163,12 @@ async fn claim_that_arrives_during_an_operation_is_not_answered_by_it() {
         let is_first = counted.fetch_add(1, Ordering::Relaxed) == 0;
         async move {
             sleep(millis(100)).await;
-            let answer = |_: &ClaimCall| match is_first {
-                true => Claimed::default(),
-                false => one_item(),
+            let answer = |_: &ClaimCall| {
+                if is_first {
+                    Claimed::default()
+                } else {
+                    one_item()
+                }
             };
             Ok(calls.iter().map(answer).collect())
         }
