@@ -89,6 +89,7 @@ impl ClaimDispatcher {
             prune_threshold: 0,
             poll_interval: polling.min_interval,
             next_poll: Instant::now(),
+            operations: 0,
             max_group_calls: MAX_GROUP_CALLS,
             random: StdRng::seed_from_u64(seed),
             shedding: Shedding::new(arrivals.clone(), leased_queue.budgets.clone()),
@@ -138,6 +139,7 @@ impl ClaimDispatcher {
             call,
             wait_until,
             arrival: self.arrivals.next(),
+            after: 0,
             source: context.source.clone(),
             turn: Turn::default(),
             has_waited: false,
@@ -205,6 +207,8 @@ struct DispatcherTask {
     /// The time between two polls, before jitter.
     poll_interval: Duration,
     next_poll: Instant,
+    /// The number of store operations that have started.
+    operations: u64,
     /// The maximum number of claims in one store operation.
     max_group_calls: usize,
     /// The source of the jitter.
@@ -223,11 +227,13 @@ impl DispatcherTask {
     ) {
         loop {
             let none_waiting = self.waiting.is_empty();
-            let mut woken = false;
+            // A series that failed leaves claims that it has not served.
+            let mut woken = !self.arrived.is_empty();
             // In this order, so that a flood of claims keeps the task neither from draining nor from looking for items.
             tokio::select! {
                 biased;
                 () = draining.cancelled() => break,
+                () = std::future::ready(()), if woken => {}
                 () = self.wakeups.items_ready.notified(), if !none_waiting => {
                     woken = true;
                     if self.leased_queue.takes_turns {
@@ -279,7 +285,10 @@ impl DispatcherTask {
     /// Takes a message. A claim waits in `arrived` for the next store operation.
     fn receive(&mut self, message: Message) {
         let (tokens, done) = match message {
-            Message::Claim(claim) => return self.arrived.push(claim),
+            Message::Claim(mut claim) => {
+                claim.after = self.operations;
+                return self.arrived.push(claim);
+            }
             Message::Withdraw { tokens, done } => (tokens, done),
         };
         let is_withdrawn =
@@ -300,7 +309,7 @@ impl DispatcherTask {
 
     /// Lets a claim wait that found no item, or answers it without items if it does not wait any longer.
     fn wait_or_answer_empty(&mut self, mut claim: PendingClaim) {
-        if claim.wait_until.is_none_or(|until| until <= Instant::now()) {
+        if claim.is_over() {
             claim.answer_empty(self.last_reason.get(), &self.leased_queue);
             return;
         }

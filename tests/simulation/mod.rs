@@ -10,6 +10,7 @@ mod operate;
 mod operator;
 mod plan;
 mod run;
+mod scripted_claims;
 mod shrink;
 mod store;
 mod worker;

@@ -52,6 +52,21 @@ impl RunningBroker {
     }
 }
 
+/// Returns the queue and the configuration of the brokers.
+pub(super) fn configuration(plan: &Plan) -> (QueueSpec, BrokerConfig) {
+    let config = Sources::default()
+        .load()
+        .expect("the default configuration");
+    let mut queue = config.queues[0].clone();
+    queue.lease.default = plan.lease;
+    queue.retry.max_attempts = Some(5);
+    queue.retry.backoff.jitter = 0.0;
+    let mut broker = BrokerConfig::from(&config);
+    broker.stats_interval = Duration::from_secs(86_400);
+    broker.jitter_seed = plan.seed;
+    (queue, broker)
+}
+
 /// The brokers and the database of a run.
 pub(super) struct Site {
     pub(super) database: Database,
@@ -63,16 +78,7 @@ pub(super) struct Site {
 
 impl Site {
     fn new(plan: &Plan) -> Arc<Self> {
-        let config = Sources::default()
-            .load()
-            .expect("the default configuration");
-        let mut queue = config.queues[0].clone();
-        queue.lease.default = plan.lease;
-        queue.retry.max_attempts = Some(5);
-        queue.retry.backoff.jitter = 0.0;
-        let mut broker = BrokerConfig::from(&config);
-        broker.stats_interval = Duration::from_secs(86_400);
-        broker.jitter_seed = plan.seed;
+        let (queue, broker) = configuration(plan);
         let site = Self {
             database: Database::new(plan, queue.clone()),
             brokers: Mutex::default(),

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::{LeaseRef, Secret, SigningSecrets};
@@ -28,8 +29,15 @@ use super::database::{Database, Inner, Sabotage};
 /// The column that makes the table refuse an item.
 pub(super) const REFUSED: &str = "refused";
 
+/// Answers a claim in the place of the database.
+type ClaimScript = Box<
+    dyn Fn(Arc<[ClaimCall]>) -> BoxFuture<'static, Result<Vec<Claimed>, StoreError>> + Send + Sync,
+>;
+
 /// The store of one broker.
 pub(super) struct SimulatedStore {
+    /// `None`: claims read the database.
+    pub(super) claims: Option<ClaimScript>,
     database: Database,
     /// Cancelled when the broker is killed. No operation goes on then.
     killed: CancellationToken,
@@ -69,6 +77,7 @@ impl SimulatedStore {
     ) -> Self {
         let secret = Secret::new([7; 16]);
         Self {
+            claims: None,
             database,
             killed,
             concurrency,
@@ -143,7 +152,7 @@ fn proof(lease: &LeaseRef) -> LeaseProof {
     }
 }
 
-fn claimed_item(id: i64, row: &LeaseRow, now: i64) -> ClaimedItem {
+pub(super) fn claimed_item(id: i64, row: &LeaseRow, now: i64) -> ClaimedItem {
     let expire_time = row.due.unwrap_or(now);
     ClaimedItem {
         lease: LeaseRef {
@@ -281,6 +290,9 @@ impl Leases for SimulatedStore {
         calls: Arc<[ClaimCall]>,
         _: usize,
     ) -> Result<Vec<Claimed>, StoreError> {
+        if let Some(answer) = &self.claims {
+            return answer(calls).await;
+        }
         self.run("claim", move |database| {
             let mut results: Vec<Claimed> = calls.iter().map(|call| database.claim(call)).collect();
             if database.sabotage == Sabotage::SwapsResults {

@@ -6,9 +6,12 @@
 //! fair queueing, Goyal and others 1996).
 
 use std::cmp::Ordering;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use lease_broker_model::call_source::SourceNumber;
+
+/// With fewer callers than this, none is forgotten while calls wait.
+const MIN_PRUNE_THRESHOLD: usize = 1_024;
 
 /// A waiting call, as far as its turn depends on it.
 pub trait InTurn {
@@ -26,6 +29,8 @@ pub struct FairQueue<C> {
     calls: BinaryHeap<Waiting<C>>,
     /// The end of the last call of each caller.
     ends: HashMap<SourceNumber, u64>,
+    /// The number of callers at which those without a call that waits are forgotten.
+    prune_threshold: usize,
     /// The start of the call that was served last.
     now: u64,
     arrivals: u64,
@@ -41,6 +46,7 @@ impl<C> Default for FairQueue<C> {
         Self {
             calls: BinaryHeap::new(),
             ends: HashMap::new(),
+            prune_threshold: MIN_PRUNE_THRESHOLD,
             now: 0,
             arrivals: 0,
         }
@@ -52,6 +58,11 @@ impl<C: InTurn> FairQueue<C> {
     pub fn push(&mut self, call: C) {
         if self.calls.is_empty() {
             self.ends.clear();
+        } else if self.ends.len() >= self.prune_threshold {
+            // A call that waits for long would keep all callers that come and go meanwhile.
+            let waiting: HashSet<_> = self.iter().map(C::source).collect();
+            self.ends.retain(|source, _| waiting.contains(source));
+            self.prune_threshold = (self.ends.len() * 2).max(MIN_PRUNE_THRESHOLD);
         }
         let end = self.ends.entry(call.source()).or_default();
         let start = self.now.max(*end);
@@ -191,5 +202,19 @@ mod tests {
         assert_eq!(queue.remove(|call| call.0 == 2), [MODEST]);
         queue.push((3, 1));
         assert_eq!(order(&mut queue), [1, 3, 1]);
+    }
+
+    #[test]
+    fn callers_that_come_and_go_while_a_call_waits_are_forgotten() {
+        let mut queue = FairQueue::<Call>::default();
+        queue.push(GREEDY);
+        for caller in 0..10_000 {
+            queue.push((caller, 1));
+            let (turn, waits) = queue.pop().expect("a call");
+            queue.pop().expect("the call that came");
+            queue.put_back(turn, waits);
+        }
+        let known = queue.ends.len();
+        assert!(known <= MIN_PRUNE_THRESHOLD, "{known}");
     }
 }

@@ -22,6 +22,8 @@ pub(super) struct PendingClaim {
     /// or without items.
     pub(super) wait_until: Option<Instant>,
     pub(super) arrival: Arrival,
+    /// The number of the store operation that started last when the dispatcher received the claim.
+    pub(super) after: u64,
     pub(super) source: Option<Arc<CallSource>>,
     /// The turn in the queue from which the claim was taken last.
     pub(super) turn: Turn,
@@ -103,6 +105,11 @@ impl PendingClaim {
     /// Returns whether the caller still waits.
     pub(super) fn is_wanted(&self) -> bool {
         !self.caller.is_closed()
+    }
+
+    /// Returns whether the claim waits no longer for an item.
+    pub(super) fn is_over(&self) -> bool {
+        self.wait_until.is_none_or(|until| until <= Instant::now())
     }
 
     /// Answers the claim without leases.

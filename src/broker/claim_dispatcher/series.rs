@@ -39,9 +39,12 @@ const WALK_PAUSE: u32 = 40;
 struct Series {
     running: FuturesOrdered<BoxFuture<'static, Ended>>,
     overlap: Overlap,
-    begun: Instant,
-    /// No item was ready for the last claims.
-    none_ready: bool,
+    /// The time of the operations since one found items: that of a walk over groups whose items no claim may have.
+    walked: Duration,
+    /// The number of the last operation that left no item ready. It speaks for the claims that arrived before it started.
+    none_ready: Option<u64>,
+    /// When the claims without a share are asked for again.
+    share_check: Instant,
     /// No further operation starts.
     is_over: bool,
     /// The time until a rate allows an item, if that keeps claims from items.
@@ -52,9 +55,11 @@ struct Series {
 
 /// An operation that has ended.
 struct Ended {
+    number: u64,
     group: Vec<PendingClaim>,
     reserved: Held,
     start: SystemTime,
+    duration: Duration,
     outcome: Result<Vec<Claimed>, StoreError>,
 }
 
@@ -74,8 +79,9 @@ impl DispatcherTask {
         let mut series = Series {
             running: FuturesOrdered::new(),
             overlap: Overlap::new(concurrency),
-            begun: Instant::now(),
-            none_ready: false,
+            walked: Duration::ZERO,
+            none_ready: None,
+            share_check: Instant::now() + self.polling.min_interval,
             is_over: false,
             token_wait: None,
             withdrawal: None,
@@ -87,6 +93,7 @@ impl DispatcherTask {
             {
                 self.receive(withdrawal);
             }
+            self.check_shares(&mut series);
             if !series.is_over {
                 self.start_operation(&mut series, inbox).await;
             }
@@ -110,16 +117,27 @@ impl DispatcherTask {
             // Then a rate allows an item.
             pause = pause.min(wait);
         } else if self.last_reason.get().0 == HeldBack::GroupsBusy {
-            // Polls of a queue with many blocked groups take a small part of the database's time.
-            pause = pause.max(series.begun.elapsed() * WALK_PAUSE);
+            // Polls of a queue with many blocked groups take a small part of the database's time. An operation that was slow for
+            // another reason, such as a lock, is no long walk.
+            pause = pause.max(series.walked.min(LONGEST_WALK) * WALK_PAUSE);
         }
         self.next_poll = Instant::now() + pause;
+    }
+
+    /// Lets the next operation ask for the claims without a share again, if that is due. A busy series has no end.
+    fn check_shares(&mut self, series: &mut Series) {
+        if Instant::now() >= series.share_check {
+            series.share_check = Instant::now() + self.polling.min_interval;
+            for claim in std::mem::take(&mut self.without_share) {
+                self.wait_or_answer_empty(claim);
+            }
+        }
     }
 
     /// Returns whether claims that arrive now may start an operation beside the running one.
     fn may_overlap(&self, series: &Series) -> bool {
         !series.is_over
-            && !series.none_ready
+            && series.none_ready.is_none()
             && series.withdrawal.is_none()
             && self.waiting.is_empty()
             && self.max_group_calls == MAX_GROUP_CALLS
@@ -144,7 +162,7 @@ impl DispatcherTask {
         let running = series.running.len();
         // Claims that arrive meanwhile have their turn among those that are left. Once no item is ready, they wait for
         // the end of the series.
-        while !series.none_ready
+        while series.none_ready.is_none()
             && series.withdrawal.is_none()
             && let Ok(message) = inbox.try_recv()
         {
@@ -179,14 +197,18 @@ impl DispatcherTask {
         series
             .overlap
             .start(group.iter().map(PendingClaim::items).sum());
+        self.operations += 1;
+        let number = self.operations;
         let (store, queue) = (self.store.clone(), self.leased_queue.index);
         let operation = async move {
-            let start = SystemTime::now();
+            let (start, begun) = (SystemTime::now(), Instant::now());
             let outcome = store.claim(queue, calls, reserved.amount()).await;
             Ended {
+                number,
                 group,
                 reserved,
                 start,
+                duration: begun.elapsed(),
                 outcome,
             }
         };
@@ -196,9 +218,11 @@ impl DispatcherTask {
     /// Answers the claims of an operation, or keeps those that it has not served.
     fn note_end(&mut self, ended: Ended, series: &mut Series) {
         let Ended {
+            number,
             group,
             mut reserved,
             start,
+            duration,
             outcome,
         } = ended;
         let items = outcome.iter().flatten().map(|claimed| claimed.items.len());
@@ -224,24 +248,32 @@ impl DispatcherTask {
         let mut without_items = Vec::new();
         series.token_wait = self.last_reason.note(&results);
         self.report_dead(&results);
+        let finds_items = results.iter().any(|claimed| !claimed.items.is_empty());
+        series.walked = if finds_items {
+            Duration::ZERO
+        } else {
+            series.walked + duration
+        };
         // A walk over groups that was cut goes on, unless it has taken long.
-        let has_walked_enough = series.begun.elapsed() > LONGEST_WALK;
+        let has_walked_enough = series.walked > LONGEST_WALK;
         for (claim, claimed) in group.into_iter().zip(results) {
-            series.none_ready |= self.shows_none_ready(&claim.call, &claimed);
+            if self.shows_none_ready(&claim.call, &claimed) {
+                series.none_ready = Some(number);
+            }
             self.is_held_back |= claimed.is_held_back || !claimed.too_large.is_empty();
             claim.status.note(&claimed);
             if !claimed.too_large.is_empty() && claimed.items.is_empty() {
                 claim.status.set_too_large(claimed.too_large);
-                self.without_share.push(claim);
+                self.leave_without_share(claim);
             } else if claimed.items.is_empty()
                 && claimed.has_more
                 && !(has_walked_enough && claimed.limited.is_some())
             {
                 unserved.push(claim);
             } else if claimed.items.is_empty() && claimed.is_held_back {
-                self.without_share.push(claim);
+                self.leave_without_share(claim);
             } else if claimed.items.is_empty() {
-                series.none_ready = true;
+                series.none_ready = Some(number);
                 without_items.push(claim);
             } else {
                 self.poll_interval = self.polling.min_interval;
@@ -259,6 +291,16 @@ impl DispatcherTask {
         }
         for claim in without_items {
             self.wait_or_answer_empty(claim);
+        }
+    }
+
+    /// Answers a claim that items are kept from, or lets it wait until it is asked for again.
+    fn leave_without_share(&mut self, claim: PendingClaim) {
+        if claim.is_over() {
+            claim.answer_empty(self.last_reason.get(), &self.leased_queue);
+        } else {
+            claim.status.in_flight.store(false, Ordering::Release);
+            self.without_share.push(claim);
         }
     }
 
@@ -322,7 +364,7 @@ impl DispatcherTask {
                 let error = Error::invalid("worker_id", text);
                 claim.answer(Err(error), None, &self.leased_queue);
             } else if claim.wait_until.is_some() {
-                self.without_share.push(claim);
+                self.leave_without_share(claim);
             } else {
                 let error = Error::StoreMisconfigured(text);
                 claim.answer(Err(error), None, &self.leased_queue);
@@ -361,21 +403,25 @@ impl DispatcherTask {
 
     /// Takes the claims that the next store operation serves: first those that wait, then those that have arrived.
     ///
-    /// If no item is ready, only arrived claims with a request id need a store operation, because they may already hold
-    /// leases. The other arrived claims wait or are answered without items.
-    fn next_group(&mut self, none_ready: bool) -> Vec<PendingClaim> {
+    /// If no item is ready, claims that arrived before need a store operation only if they have a request id, because they may
+    /// already hold leases. The others wait or are answered without items.
+    fn next_group(&mut self, none_ready: Option<u64>) -> Vec<PendingClaim> {
         let mut group: Vec<PendingClaim> = Vec::new();
         let mut item_count = 0;
         let too_late = self.shedding.too_late();
         while item_count < MAX_GROUP_ITEMS && group.len() < self.max_group_calls {
-            let waiting = if none_ready { None } else { self.waiting.pop() };
+            let waiting = match none_ready {
+                Some(_) => None,
+                None => self.waiting.pop(),
+            };
             let next = waiting.or_else(|| self.arrived.pop());
             let Some((turn, mut claim)) = next else { break };
             claim.turn = turn;
             if !claim.is_wanted() || !claim.beginning.begin() {
                 continue;
             }
-            if none_ready && !claim.call.has_request_id {
+            let is_told = none_ready.is_some_and(|number| claim.after < number);
+            if is_told && !claim.call.has_request_id {
                 self.wait_or_answer_empty(claim);
                 continue;
             }
