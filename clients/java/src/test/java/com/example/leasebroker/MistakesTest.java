@@ -116,11 +116,12 @@ class MistakesTest {
     Metadata trailers = new Metadata();
     trailers.put(Metadata.Key.of("grpc-retry-pushback-ms", Metadata.ASCII_STRING_MARSHALLER), "-1");
     broker.wake = call -> Status.DEADLINE_EXCEEDED.asRuntimeException(trailers);
-    try (Client client = Client.builder(broker.address()).timeout(Duration.ofMillis(800)).build()) {
+    try (Client client = Client.builder(broker.address()).timeout(Duration.ofSeconds(3)).build()) {
       assertThrows(LeaseBrokerException.class, () -> client.wake("work"));
     }
     int calls = broker.wakes.get();
-    assertTrue(calls >= 2 && calls <= 5, calls + " calls");
+    // On a busy machine few calls are sent in this time.
+    assertTrue(calls >= 2 && calls <= 12, calls + " calls");
   }
 
   @Test
@@ -228,7 +229,7 @@ class MistakesTest {
   }
 
   private String wakeError(TokenSource token) {
-    try (Client client = Client.builder(broker.address()).token(token).timeout(Duration.ofMillis(300)).build()) {
+    try (Client client = Client.builder(broker.address()).token(token).timeout(Duration.ofSeconds(1)).build()) {
       return assertThrows(LeaseBrokerException.class, () -> client.wake("work")).getMessage();
     }
   }
