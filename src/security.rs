@@ -6,7 +6,8 @@
 //! | file | content |
 //! |---|---|
 //! | `tls.rs` | the broker's certificate, and the files of TLS |
-//! | `client_verifier.rs` | the check of clients' certificates |
+//! | `client_verifier.rs`, `authorities.rs` | the check of clients' certificates |
+//! | `revocation_lists.rs` | the lists of certificates that were revoked |
 //! | `pem.rs`, `validity.rs` | certificates and keys in files, and the times of a certificate |
 //! | `certificate_names.rs`, `spiffe.rs` | the names in a client's certificate |
 //! | `shown_certificate.rs` | the certificate of a client of the admin port |
@@ -17,6 +18,7 @@
 //! | `watched_file.rs` | a file that is read again when its content changes |
 
 mod access;
+mod authorities;
 mod certificate_names;
 mod client_verifier;
 pub(crate) mod fuzzing;
@@ -28,6 +30,7 @@ mod jwt;
 mod login;
 mod patterns;
 pub(crate) mod pem;
+mod revocation_lists;
 mod rights;
 mod rules;
 mod shown_certificate;
