@@ -11,6 +11,7 @@ mod grpcurl;
 mod handshakes;
 mod lease_owners;
 mod limits;
+mod listed_brokers;
 mod matrix;
 mod new_configuration;
 mod new_files;
