@@ -47,6 +47,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::access::Lost;
 pub use self::access::{Access, Presented, Refusal, RefusalKind};
 pub use self::certificate_names::CertificateNames;
 pub use self::identity::{Identity, OverLimit, WaitingPlace};

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use super::certificate_names::CertificateNames;
 use super::identity::Identity;
 use super::issuer::{KEY_IS_FETCHED, KeyCounts};
-use super::login::{Login, Verified};
+use super::login::{Clients, Login, Verified};
 use super::rules::{Found, Rules};
 use super::tokens::PREFIX;
 use super::verification_rate::VerificationRate;
@@ -102,6 +102,14 @@ impl RefusalKind {
             Self::TooMany { .. } => "too many unknown tokens",
         }
     }
+}
+
+/// The reason why a connection must end after the rules have changed.
+pub(crate) enum Lost {
+    /// This identity has lost a right.
+    Right(Arc<Identity>),
+    /// Calls can be running whose tokens are not remembered, so they cannot be checked.
+    Track,
 }
 
 /// Where a token comes from, as far as it decides whether its signature is verified.
@@ -189,7 +197,8 @@ impl Access {
             let verified = self.verify(login, sender, token, generation, now);
             let verified = verified.map_err(|kind| refusal(kind, login, address))?;
             let identity = verified.identity.clone();
-            login.remember(token, verified);
+            let clients = address.map_or(Clients::Many, |_| Clients::One);
+            login.remember(token, verified, clients);
             // Otherwise the rules have changed meanwhile, and the connection may have been checked before this call.
             if self.generation() == generation {
                 return Ok(identity);
@@ -197,15 +206,13 @@ impl Access {
         }
     }
 
-    /// Checks again the credentials that calls on a connection have used. Returns an identity that has lost a right, or that
-    /// must be taken for one.
+    /// Checks again the credentials that calls on a connection have used. Returns the reason why the connection must end.
     ///
     /// A call goes on if its token expires. So a token that has expired lately is checked as it was at its last moment.
-    pub(crate) fn lost_identity(&self, login: &Login) -> Option<Arc<Identity>> {
+    pub(crate) fn check_again(&self, login: &Login) -> Option<Lost> {
         let generation = self.generation();
-        let (credentials, has_more) = login.used_before(generation);
         let now = SystemTime::now();
-        for used in credentials {
+        for used in login.used_before(generation) {
             let token = used.token.as_deref();
             if used.verified.is_long_over(now) {
                 login.forget(token);
@@ -215,13 +222,14 @@ impl Access {
             let moment = expiry.map_or(now, |expiry| expiry - Duration::from_nanos(1));
             let former = used.verified.identity;
             match self.verify(login, Sender::Known, token, generation, moment) {
-                Ok(verified) if !has_more && verified.identity.has_rights_of(&former) => {
-                    login.remember(token, verified);
+                Ok(verified) if verified.identity.has_rights_of(&former) => {
+                    login.renew(token, verified);
                 }
-                _ => return Some(former),
+                _ => return Some(Lost::Right(former)),
             }
         }
-        None
+        let has_forgotten = login.has_forgotten_calls(Instant::now());
+        has_forgotten.then_some(Lost::Track)
     }
 
     /// Fetches the keys of the issuer of JSON Web Tokens again and again. After each change, all credentials are verified again.
@@ -445,12 +453,14 @@ mod tests {
             until: Instant::now(),
             generation: access.generation(),
         };
-        login.remember(Some(token.as_bytes()), verified);
+        login.remember(Some(token.as_bytes()), verified, Clients::One);
         access.start_generation();
-        assert!(access.lost_identity(&login).is_none(), "it has only ended");
+        assert!(access.check_again(&login).is_none(), "it has only ended");
         let others = access.prepare(&rules("others")).expect("rules");
         access.replace(others);
-        let lost = access.lost_identity(&login).expect("a lost identity");
+        let Some(Lost::Right(lost)) = access.check_again(&login) else {
+            panic!("a lost right");
+        };
         assert_eq!(lost.name, "fleet");
     }
 }

@@ -152,7 +152,7 @@ impl PublishedKeys {
         }
     }
 
-    /// Fetches the set once. Returns true if it is a new one.
+    /// Fetches the set once. Returns true if its keys are new.
     ///
     /// # Errors
     /// The reason why there is no set that can be used.
@@ -183,22 +183,25 @@ impl PublishedKeys {
         Ok(text)
     }
 
-    /// Uses a set from now on. Returns true if it is a new one.
+    /// Uses a set from now on. Returns true if it verifies other tokens than the one before.
     fn replace(&self, text: Vec<u8>) -> Result<bool, String> {
         if self.lock_current().text == text {
             return Ok(false);
         }
         let parsed = str::from_utf8(&text).map_err(|error| error.to_string());
         let keys = Arc::new(parsed.and_then(Keys::parse)?);
-        let (used, skipped) = (keys.len(), keys.skipped());
-        tracing::info!(
-            target: "lease_broker::audit",
-            setting = SETTING, url = %self.url, used, skipped, "keys fetched"
-        );
-        keys.log_skipped(SETTING);
+        let is_new = self.current() != keys;
+        if is_new {
+            let (used, skipped) = (keys.len(), keys.skipped());
+            tracing::info!(
+                target: "lease_broker::audit",
+                setting = SETTING, url = %self.url, used, skipped, "keys fetched"
+            );
+            keys.log_skipped(SETTING);
+        }
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         *current = Arc::new(Published { text, keys });
-        Ok(true)
+        Ok(is_new)
     }
 
     fn lock_current(&self) -> Arc<Published> {
