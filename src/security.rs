@@ -81,18 +81,32 @@ impl Security {
     /// A text with the setting, the file, and the reason why the file cannot be used.
     pub fn open(config: &Config) -> Result<Self, String> {
         let tls = config.server.tls.as_ref().map(ServerTls::open);
-        Self::with_tls(config, tls.transpose()?.map(Arc::new))
-    }
-
-    /// Does the same with TLS that is open already. Its settings must be those of the configuration.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
-    pub fn with_tls(config: &Config, tls: Option<Arc<ServerTls>>) -> Result<Self, String> {
         let access = config.auth.as_ref().map(Access::open);
         Ok(Self {
-            tls,
+            tls: tls.transpose()?.map(Arc::new),
             access: access.transpose()?.map(Arc::new),
+            read_now: Arc::default(),
+        })
+    }
+
+    /// Does the same for a configuration that replaces a running one. `tls` and `access`: those of the running server. The settings of
+    /// TLS must be the same.
+    ///
+    /// # Errors
+    /// As [`Self::open`] and [`Access::open_next`].
+    pub async fn open_next(
+        config: &Config,
+        tls: Option<Arc<ServerTls>>,
+        access: Option<&Access>,
+    ) -> Result<Self, String> {
+        let access = match (&config.auth, access) {
+            (None, _) => None,
+            (Some(auth), None) => Some(Access::open(auth)?),
+            (Some(auth), Some(former)) => Some(former.open_next(auth).await?),
+        };
+        Ok(Self {
+            tls,
+            access: access.map(Arc::new),
             read_now: Arc::default(),
         })
     }

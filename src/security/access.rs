@@ -127,13 +127,17 @@ impl Access {
     /// # Errors
     /// A text with the setting, the file, and the reason why it cannot be used.
     pub fn open(settings: &config::Auth) -> Result<Self, String> {
-        Ok(Self {
-            rules: watch::Sender::new(Arc::new(Rules::open(settings, None)?)),
+        Rules::open(settings, None).map(Self::with_rules)
+    }
+
+    fn with_rules(rules: Rules) -> Self {
+        Self {
+            rules: watch::Sender::new(Arc::new(rules)),
             generation: AtomicU64::new(0),
             changed: watch::Sender::new(()),
             verified_jwts: Mutex::new(LruCache::new(REMEMBERED_JWTS)),
             rate: VerificationRate::new(),
-        })
+        }
     }
 
     /// Reads the files again. If one has changed, all credentials are verified again.
@@ -143,12 +147,29 @@ impl Access {
         }
     }
 
-    /// Reads the files that a new configuration names. The rules have no effect yet.
+    /// Prepares the rules of a new configuration: reads the files, which can block, and fetches keys from an address that is new. The
+    /// rules have no effect yet.
     ///
     /// # Errors
-    /// As [`Self::open`].
-    pub fn prepare(&self, settings: &config::Auth) -> Result<Rules, String> {
-        Rules::open(settings, Some(&self.rules()))
+    /// As [`Self::open`], and the keys cannot be fetched.
+    pub async fn prepare(&self, settings: &config::Auth) -> Result<Rules, String> {
+        let former = self.rules();
+        let mut rules = Rules::open(settings, Some(&former))?;
+        rules.keep_issuer(&former);
+        rules.fetch_new_keys(&former).await?;
+        Ok(rules)
+    }
+
+    /// Opens the identities of a new configuration for another server, beside these. Otherwise as [`Self::prepare`].
+    ///
+    /// # Errors
+    /// As [`Self::prepare`].
+    pub async fn open_next(&self, settings: &config::Auth) -> Result<Self, String> {
+        let former = self.rules();
+        // Each server fetches the keys of an issuer of its own, because each must notice when they change.
+        let rules = Rules::open(settings, Some(&former))?;
+        rules.fetch_new_keys(&former).await?;
+        Ok(Self::with_rules(rules))
     }
 
     /// Replaces the rules. All credentials are verified again.
@@ -425,8 +446,8 @@ mod tests {
     use crate::config::Auth;
     use crate::security::{hash_of_token, new_token};
 
-    #[test]
-    fn call_whose_token_has_expired_ends_if_its_identity_goes() {
+    #[tokio::test]
+    async fn call_whose_token_has_expired_ends_if_its_identity_goes() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("tokens");
         let token = new_token();
@@ -456,7 +477,7 @@ mod tests {
         login.remember(Some(token.as_bytes()), verified, Clients::One);
         access.start_generation();
         assert!(access.check_again(&login).is_none(), "it has only ended");
-        let others = access.prepare(&rules("others")).expect("rules");
+        let others = access.prepare(&rules("others")).await.expect("rules");
         access.replace(others);
         let Some(Lost::Right(lost)) = access.check_again(&login) else {
             panic!("a lost right");

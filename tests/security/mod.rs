@@ -15,6 +15,7 @@ mod listed_brokers;
 mod matrix;
 mod new_configuration;
 mod new_files;
+mod new_issuer;
 mod published_keys;
 mod tls_bridge;
 mod unfinished_handshakes;
