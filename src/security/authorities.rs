@@ -64,9 +64,17 @@ impl Authorities {
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         let verified = verify_with(&self.verifiers, own, others, now);
-        if verdict(&verified) != Verdict::OldList {
-            return verified;
+        match verdict(&verified) {
+            // A list past its time can name it too.
+            Verdict::Accepted if self.with_old_lists.len() > 1 => {}
+            Verdict::OldList => self.warn(),
+            _ => return verified,
         }
+        verify_with(&self.with_old_lists, own, others, now)
+    }
+
+    /// Reports once that a list is past its time.
+    fn warn(&self) {
         if !self.has_warned.swap(true, Ordering::Relaxed) {
             tracing::error!(
                 target: "lease_broker::audit",
@@ -74,7 +82,6 @@ impl Authorities {
                 "a revocation list is past its time; it stays in use, but lacks what was revoked since"
             );
         }
-        verify_with(&self.with_old_lists, own, others, now)
     }
 }
 

@@ -45,7 +45,7 @@ impl RevocationLists {
         let mut selections = vec![Vec::new()];
         for (_, lists) in groups {
             let with_each = |selection: &Vec<Der>| {
-                let with = |list: &Der| [&selection[..], &[list.clone()]].concat();
+                let with = |list: &Der| [&selection[..], std::slice::from_ref(list)].concat();
                 lists.iter().map(with).collect::<Vec<_>>()
             };
             selections = selections.iter().flat_map(with_each).collect();

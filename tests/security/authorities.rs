@@ -136,14 +136,14 @@ async fn list_past_its_time_stays_in_use() {
 
 #[tokio::test]
 async fn list_added_after_an_older_one_counts() {
-    for end_of_the_older in [2100, 2021] {
+    for [end_of_the_older, end_of_the_newer] in [[2100, 2100], [2021, 2100], [2100, 2021]] {
         let files = Files::new();
         let [stays, goes] = [0, 1].map(|_| files.authority.sign(&["spiffe://test/fleet"]));
         let older = files.authority.revoke(&[], end_of_the_older);
-        let newer = files.authority.revoke(&[&goes], 2100);
+        let newer = files.authority.revoke(&[&goes], end_of_the_newer);
         let broker = with_lists(files, &(older + &newer));
         assert!(broker.serves(&stays).await);
-        assert!(!broker.serves(&goes).await, "{end_of_the_older}");
+        assert!(!broker.serves(&goes).await, "{end_of_the_newer}");
         let log = broker.process.log();
         assert!(!log.contains("past its time"), "another list is not: {log}");
     }
