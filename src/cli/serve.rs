@@ -207,37 +207,33 @@ impl Serve {
                     opening = None;
                     let opened = opened.unwrap_or_else(|panicked| Err(CommandError::failed(panicked.to_string())));
                     let applied = opened.and_then(|Opened { changes, rules, next }| {
-                        let former_layers = match next {
+                        match next {
                             Next::Running(config) => {
                                 layers.config = config;
                                 layers.replace_identities(rules);
-                                None
                             }
                             Next::New(parts) => {
                                 let telemetry = start_telemetry(&parts.config, logging, process, &pauses, &parts.security)?;
                                 let new = Layers::start(parts, telemetry, &listener, lease_operations)?;
+                                if let Some(port) = &admin_port {
+                                    let broker = Arc::new(OnceLock::from(new.broker.clone()));
+                                    pages.access.clone_from(&new.access);
+                                    pages.tls.clone_from(&new.tls);
+                                    let state = admin_state(&new.config, &new.telemetry, &broker, logging, started, &pages);
+                                    port.show(state);
+                                }
                                 let old = std::mem::replace(&mut layers, new);
                                 // Who has lost a right is not served by the former layers either.
                                 old.replace_identities(rules);
-                                Some(old)
-                            }
-                        };
-                        Ok((former_layers, changes))
-                    });
-                    match applied {
-                        Ok((former_layers, changes)) => {
-                            // Files can have changed since they were opened.
-                            layers.read_files.notify_one();
-                            if let Some(old) = former_layers {
-                                if let Some(port) = &admin_port {
-                                    let broker = Arc::new(OnceLock::from(layers.broker.clone()));
-                                    pages.access.clone_from(&layers.access);
-                                    pages.tls.clone_from(&layers.tls);
-                                    let state = admin_state(&layers.config, &layers.telemetry, &broker, logging, started, &pages);
-                                    port.show(state);
-                                }
                                 former.spawn(old.give_way());
                             }
+                        }
+                        Ok(changes)
+                    });
+                    match applied {
+                        Ok(changes) => {
+                            // Files can have changed since they were opened.
+                            layers.read_files.notify_one();
                             report_changed(logging, &layers.config, &changes);
                         }
                         Err(problem) => report_refused(&problem.to_string()),
