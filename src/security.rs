@@ -6,7 +6,8 @@
 //! | file | content |
 //! |---|---|
 //! | `tls.rs` | the broker's certificate, and the files of TLS |
-//! | `client_verifier.rs` | the check of clients' certificates |
+//! | `client_verifier.rs`, `authorities.rs` | the check of clients' certificates |
+//! | `revocation_lists.rs` | the lists of certificates that were revoked |
 //! | `pem.rs`, `validity.rs` | certificates and keys in files, and the times of a certificate |
 //! | `certificate_names.rs`, `spiffe.rs` | the names in a client's certificate |
 //! | `shown_certificate.rs` | the certificate of a client of the admin port |
@@ -17,6 +18,7 @@
 //! | `watched_file.rs` | a file that is read again when its content changes |
 
 mod access;
+mod authorities;
 mod certificate_names;
 mod client_verifier;
 pub(crate) mod fuzzing;
@@ -28,6 +30,7 @@ mod jwt;
 mod login;
 mod patterns;
 pub(crate) mod pem;
+mod revocation_lists;
 mod rights;
 mod rules;
 mod shown_certificate;
@@ -44,6 +47,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::access::Lost;
 pub use self::access::{Access, Presented, Refusal, RefusalKind};
 pub use self::certificate_names::CertificateNames;
 pub use self::identity::{Identity, OverLimit, WaitingPlace};
@@ -77,18 +81,32 @@ impl Security {
     /// A text with the setting, the file, and the reason why the file cannot be used.
     pub fn open(config: &Config) -> Result<Self, String> {
         let tls = config.server.tls.as_ref().map(ServerTls::open);
-        Self::with_tls(config, tls.transpose()?.map(Arc::new))
-    }
-
-    /// Does the same with TLS that is open already. Its settings must be those of the configuration.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
-    pub fn with_tls(config: &Config, tls: Option<Arc<ServerTls>>) -> Result<Self, String> {
         let access = config.auth.as_ref().map(Access::open);
         Ok(Self {
-            tls,
+            tls: tls.transpose()?.map(Arc::new),
             access: access.transpose()?.map(Arc::new),
+            read_now: Arc::default(),
+        })
+    }
+
+    /// Does the same for a configuration that replaces a running one. `tls` and `access`: those of the running server. The settings of
+    /// TLS must be the same.
+    ///
+    /// # Errors
+    /// As [`Self::open`] and [`Access::open_next`].
+    pub async fn open_next(
+        config: &Config,
+        tls: Option<Arc<ServerTls>>,
+        access: Option<&Access>,
+    ) -> Result<Self, String> {
+        let access = match (&config.auth, access) {
+            (None, _) => None,
+            (Some(auth), None) => Some(Access::open(auth)?),
+            (Some(auth), Some(former)) => Some(former.open_next(auth).await?),
+        };
+        Ok(Self {
+            tls,
+            access: access.map(Arc::new),
             read_now: Arc::default(),
         })
     }

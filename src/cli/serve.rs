@@ -2,6 +2,7 @@
 
 mod layers;
 mod memory_limit;
+mod opening;
 mod reload;
 mod service_manager;
 
@@ -13,13 +14,13 @@ use clap::Args;
 use futures_util::future::OptionFuture;
 use lease_broker_model::text;
 use lease_broker_store::QueueIndex;
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use uuid::Uuid;
 
 use self::layers::{Drained, Layers, Parts};
-use self::reload::Way;
+use self::opening::{Next, Opened, Opening};
 use super::CommandError;
 use super::address_flag::address_flag;
 use super::config_args::{ConfigArgs, open_store};
@@ -197,35 +198,42 @@ impl Serve {
                 Some(loaded) = loaded => {
                     loading = None;
                     let loaded = loaded.unwrap_or_else(|panicked| Err(panicked.to_string()));
-                    let reloaded = loaded.and_then(|config| reload(config, &mut layers, logging));
-                    opening = reloaded.unwrap_or_else(|problem| {
-                        report_refused(&problem);
-                        None
-                    });
+                    match loaded.and_then(|config| reload(config, &layers, logging)) {
+                        Ok(started) => opening = Some(started),
+                        Err(problem) => report_refused(&problem),
+                    }
                 }
                 Some(opened) = opened => {
                     opening = None;
                     let opened = opened.unwrap_or_else(|panicked| Err(CommandError::failed(panicked.to_string())));
-                    let started_layers = opened.and_then(|(parts, changes)| {
-                        let telemetry = start_telemetry(&parts.config, logging, process, &pauses, &parts.security)?;
-                        let new = Layers::start(parts, telemetry, &listener, lease_operations)?;
-                        Ok((new, changes))
+                    let applied = opened.and_then(|Opened { changes, rules, next }| {
+                        match next {
+                            Next::Running(config) => {
+                                layers.config = config;
+                                layers.replace_identities(rules);
+                            }
+                            Next::New(parts) => {
+                                let telemetry = start_telemetry(&parts.config, logging, process, &pauses, &parts.security)?;
+                                let new = Layers::start(parts, telemetry, &listener, lease_operations)?;
+                                if let Some(port) = &admin_port {
+                                    let broker = Arc::new(OnceLock::from(new.broker.clone()));
+                                    pages.access.clone_from(&new.access);
+                                    pages.tls.clone_from(&new.tls);
+                                    let state = admin_state(&new.config, &new.telemetry, &broker, logging, started, &pages);
+                                    port.show(state);
+                                }
+                                let old = std::mem::replace(&mut layers, new);
+                                // Who has lost a right is not served by the former layers either.
+                                old.replace_identities(rules);
+                                former.spawn(old.give_way());
+                            }
+                        }
+                        Ok(changes)
                     });
-                    match started_layers {
-                        Ok((new, changes)) => {
-                            if let Some(port) = &admin_port {
-                                let broker = Arc::new(OnceLock::from(new.broker.clone()));
-                                pages.access.clone_from(&new.access);
-                                pages.tls.clone_from(&new.tls);
-                                let state = admin_state(&new.config, &new.telemetry, &broker, logging, started, &pages);
-                                port.show(state);
-                            }
-                            let old = std::mem::replace(&mut layers, new);
-                            // Who has lost a right is not served by the former layers either. Their files were just read.
-                            if let Err(problem) = old.replace_identities(&layers.config) {
-                                tracing::error!(problem, "former layers keep their identities until they stop");
-                            }
-                            former.spawn(old.give_way());
+                    match applied {
+                        Ok(changes) => {
+                            // Files can have changed since they were opened.
+                            layers.read_files.notify_one();
                             report_changed(logging, &layers.config, &changes);
                         }
                         Err(problem) => report_refused(&problem.to_string()),
@@ -256,45 +264,15 @@ impl Serve {
     }
 }
 
-/// Opens the parts of new layers, for these changes of the configuration.
-type Opening = JoinHandle<Result<(Parts, Vec<Change>), CommandError>>;
-
-/// `tls`: that of the running layers. A change of its settings needs a restart.
-async fn open_parts(config: Config, tls: Option<Arc<ServerTls>>) -> Result<Parts, CommandError> {
-    let security = Security::with_tls(&config, tls).map_err(CommandError::usage)?;
-    memory_limit::warn_if_exceeded(&config);
-    if let Some(access) = &security.access {
-        access.fetch_keys().await.map_err(CommandError::io)?;
-    }
-    let store = open_store(&config).await?;
-    Ok(Parts {
-        config,
-        store,
-        security,
-    })
-}
-
-/// Applies a new configuration. If its changes need new layers, returns the task that opens their parts.
-fn reload(
-    config: Config,
-    layers: &mut Layers,
-    logging: &Logging,
-) -> Result<Option<Opening>, String> {
-    let changes = layers.config.settings.changes(&config.settings);
-    let way = reload::way(&layers.config, &changes)?;
+/// Starts to apply a new configuration.
+///
+/// # Errors
+/// The reason why it cannot be applied.
+fn reload(config: Config, running: &Layers, logging: &Logging) -> Result<Opening, String> {
+    let changes = running.config.settings.changes(&config.settings);
+    let way = reload::way(&running.config, &changes)?;
     logging.level.check(&config.log.level)?;
-    if way == Way::NewLayers {
-        let tls = layers.tls.clone();
-        let opening = spawn_blocking(move || {
-            let parts = Handle::current().block_on(open_parts(config, tls))?;
-            Ok((parts, changes))
-        });
-        return Ok(Some(opening));
-    }
-    layers.replace_identities(&config)?;
-    layers.config = config;
-    report_changed(logging, &layers.config, &changes);
-    Ok(None)
+    Ok(opening::start(config, changes, way, running))
 }
 
 /// Logs what a new configuration has changed. The level of the log takes effect, also if it was changed for a time only.

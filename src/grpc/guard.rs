@@ -14,7 +14,7 @@ use tonic::Status;
 use super::caller::{Caller, denied};
 use super::connections::Connection;
 use super::status;
-use crate::security::{Access, Presented, RefusalKind, Rpc};
+use crate::security::{Access, Lost, Presented, RefusalKind, Rpc};
 
 /// Checks the callers of a server.
 pub(super) struct Guard {
@@ -44,14 +44,24 @@ impl Guard {
     fn check_connections(&self) {
         let connections = self.lock().clone();
         for connection in connections.iter().filter_map(Weak::upgrade) {
-            let Some(lost) = self.access.lost_identity(&connection.login) else {
+            let Some(lost) = self.access.check_again(&connection.login) else {
                 continue;
             };
-            let (peer, identity) = (connection.account.peer.ip(), log_field(&lost.name));
-            tracing::warn!(
-                target: "lease_broker::audit",
-                event = "auth.lost", %peer, identity = &*identity, "connection closed: its caller has lost a right, or has used more tokens than are checked again"
-            );
+            let peer = connection.account.peer.ip();
+            match lost {
+                Lost::Right(identity) => {
+                    let identity = log_field(&identity.name);
+                    tracing::warn!(
+                        target: "lease_broker::audit",
+                        event = "auth.lost", %peer, identity = &*identity, "connection closed: its caller has lost a right"
+                    );
+                }
+                Lost::Track => tracing::warn!(
+                    target: "lease_broker::audit",
+                    event = "auth.unchecked", %peer,
+                    "connection closed: rights have changed, and it has used more tokens than can be checked again"
+                ),
+            }
             connection.end_now();
         }
     }

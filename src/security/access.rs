@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use super::certificate_names::CertificateNames;
 use super::identity::Identity;
 use super::issuer::{KEY_IS_FETCHED, KeyCounts};
-use super::login::{Login, Verified};
+use super::login::{Clients, Login, Verified};
 use super::rules::{Found, Rules};
 use super::tokens::PREFIX;
 use super::verification_rate::VerificationRate;
@@ -104,6 +104,14 @@ impl RefusalKind {
     }
 }
 
+/// The reason why a connection must end after the rules have changed.
+pub(crate) enum Lost {
+    /// This identity has lost a right.
+    Right(Arc<Identity>),
+    /// Calls can be running whose tokens are not remembered, so they cannot be checked.
+    Track,
+}
+
 /// Where a token comes from, as far as it decides whether its signature is verified.
 #[derive(Clone, Copy)]
 enum Sender {
@@ -119,13 +127,17 @@ impl Access {
     /// # Errors
     /// A text with the setting, the file, and the reason why it cannot be used.
     pub fn open(settings: &config::Auth) -> Result<Self, String> {
-        Ok(Self {
-            rules: watch::Sender::new(Arc::new(Rules::open(settings, None)?)),
+        Rules::open(settings, None).map(Self::with_rules)
+    }
+
+    fn with_rules(rules: Rules) -> Self {
+        Self {
+            rules: watch::Sender::new(Arc::new(rules)),
             generation: AtomicU64::new(0),
             changed: watch::Sender::new(()),
             verified_jwts: Mutex::new(LruCache::new(REMEMBERED_JWTS)),
             rate: VerificationRate::new(),
-        })
+        }
     }
 
     /// Reads the files again. If one has changed, all credentials are verified again.
@@ -135,12 +147,29 @@ impl Access {
         }
     }
 
-    /// Reads the files that a new configuration names. The rules have no effect yet.
+    /// Prepares the rules of a new configuration: reads the files, which can block, and fetches keys from an address that is new. The
+    /// rules have no effect yet.
     ///
     /// # Errors
-    /// As [`Self::open`].
-    pub fn prepare(&self, settings: &config::Auth) -> Result<Rules, String> {
-        Rules::open(settings, Some(&self.rules()))
+    /// As [`Self::open`], and the keys cannot be fetched.
+    pub async fn prepare(&self, settings: &config::Auth) -> Result<Rules, String> {
+        let former = self.rules();
+        let mut rules = Rules::open(settings, Some(&former))?;
+        rules.keep_issuer(&former);
+        rules.fetch_new_keys(&former).await?;
+        Ok(rules)
+    }
+
+    /// Opens the identities of a new configuration for another server, beside these. Otherwise as [`Self::prepare`].
+    ///
+    /// # Errors
+    /// As [`Self::prepare`].
+    pub async fn open_next(&self, settings: &config::Auth) -> Result<Self, String> {
+        let former = self.rules();
+        // Each server fetches the keys of an issuer of its own, because each must notice when they change.
+        let rules = Rules::open(settings, Some(&former))?;
+        rules.fetch_new_keys(&former).await?;
+        Ok(Self::with_rules(rules))
     }
 
     /// Replaces the rules. All credentials are verified again.
@@ -189,7 +218,8 @@ impl Access {
             let verified = self.verify(login, sender, token, generation, now);
             let verified = verified.map_err(|kind| refusal(kind, login, address))?;
             let identity = verified.identity.clone();
-            login.remember(token, verified);
+            let clients = address.map_or(Clients::Many, |_| Clients::One);
+            login.remember(token, verified, clients);
             // Otherwise the rules have changed meanwhile, and the connection may have been checked before this call.
             if self.generation() == generation {
                 return Ok(identity);
@@ -197,15 +227,13 @@ impl Access {
         }
     }
 
-    /// Checks again the credentials that calls on a connection have used. Returns an identity that has lost a right, or that
-    /// must be taken for one.
+    /// Checks again the credentials that calls on a connection have used. Returns the reason why the connection must end.
     ///
     /// A call goes on if its token expires. So a token that has expired lately is checked as it was at its last moment.
-    pub(crate) fn lost_identity(&self, login: &Login) -> Option<Arc<Identity>> {
+    pub(crate) fn check_again(&self, login: &Login) -> Option<Lost> {
         let generation = self.generation();
-        let (credentials, has_more) = login.used_before(generation);
         let now = SystemTime::now();
-        for used in credentials {
+        for used in login.used_before(generation) {
             let token = used.token.as_deref();
             if used.verified.is_long_over(now) {
                 login.forget(token);
@@ -215,13 +243,14 @@ impl Access {
             let moment = expiry.map_or(now, |expiry| expiry - Duration::from_nanos(1));
             let former = used.verified.identity;
             match self.verify(login, Sender::Known, token, generation, moment) {
-                Ok(verified) if !has_more && verified.identity.has_rights_of(&former) => {
-                    login.remember(token, verified);
+                Ok(verified) if verified.identity.has_rights_of(&former) => {
+                    login.renew(token, verified);
                 }
-                _ => return Some(former),
+                _ => return Some(Lost::Right(former)),
             }
         }
-        None
+        let has_forgotten = login.has_forgotten_calls(Instant::now());
+        has_forgotten.then_some(Lost::Track)
     }
 
     /// Fetches the keys of the issuer of JSON Web Tokens again and again. After each change, all credentials are verified again.
@@ -417,8 +446,8 @@ mod tests {
     use crate::config::Auth;
     use crate::security::{hash_of_token, new_token};
 
-    #[test]
-    fn call_whose_token_has_expired_ends_if_its_identity_goes() {
+    #[tokio::test]
+    async fn call_whose_token_has_expired_ends_if_its_identity_goes() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("tokens");
         let token = new_token();
@@ -445,12 +474,14 @@ mod tests {
             until: Instant::now(),
             generation: access.generation(),
         };
-        login.remember(Some(token.as_bytes()), verified);
+        login.remember(Some(token.as_bytes()), verified, Clients::One);
         access.start_generation();
-        assert!(access.lost_identity(&login).is_none(), "it has only ended");
-        let others = access.prepare(&rules("others")).expect("rules");
+        assert!(access.check_again(&login).is_none(), "it has only ended");
+        let others = access.prepare(&rules("others")).await.expect("rules");
         access.replace(others);
-        let lost = access.lost_identity(&login).expect("a lost identity");
+        let Some(Lost::Right(lost)) = access.check_again(&login) else {
+            panic!("a lost right");
+        };
         assert_eq!(lost.name, "fleet");
     }
 }

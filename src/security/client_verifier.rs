@@ -7,20 +7,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
+use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
-    SignatureScheme,
-};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
+use super::authorities::{Authorities, roots};
 use super::certificate_names::CertificateNames;
-use super::pem::certificates;
+use super::revocation_lists::RevocationLists;
 
 /// The check of clients' certificates.
 #[derive(Clone, Debug)]
@@ -31,15 +28,6 @@ pub(crate) struct ClientVerifier {
     others: Option<Arc<Authorities>>,
     is_mandatory: bool,
     provider: Arc<CryptoProvider>,
-}
-
-/// Authorities, and their lists of revoked certificates.
-#[derive(Debug)]
-struct Authorities {
-    verifier: Arc<dyn ClientCertVerifier>,
-    /// The same, but lists past their time count too. `None`: there are no lists.
-    with_old_lists: Option<Arc<dyn ClientCertVerifier>>,
-    has_warned: AtomicBool,
 }
 
 impl ClientVerifier {
@@ -80,26 +68,14 @@ impl ClientVerifier {
     /// Adds the authorities in a PEM file for all other certificates, with the lists of certificates that they have revoked.
     ///
     /// # Errors
-    /// The reason why the file of authorities, or a list, cannot be used.
+    /// The reason why the file of authorities cannot be used.
     pub(super) fn set_authorities(
         &mut self,
         authorities: &[u8],
-        lists: &[CertificateRevocationListDer<'static>],
+        lists: Option<&RevocationLists>,
     ) -> Result<(), String> {
-        let roots = roots(authorities)?;
-        let builder = || {
-            WebPkiClientVerifier::builder_with_provider(roots.clone(), self.provider.clone())
-                .with_crls(lists.iter().cloned())
-        };
-        let build = |builder: rustls::server::ClientCertVerifierBuilder| {
-            builder.build().map_err(|error| error.to_string())
-        };
-        let with_old_lists = (!lists.is_empty()).then(|| build(builder()));
-        self.others = Some(Arc::new(Authorities {
-            verifier: build(builder().enforce_revocation_expiration())?,
-            with_old_lists: with_old_lists.transpose()?,
-            has_warned: AtomicBool::new(false),
-        }));
+        let authorities = Authorities::new(authorities, lists, &self.provider)?;
+        self.others = Some(Arc::new(authorities));
         Ok(())
     }
 
@@ -113,37 +89,6 @@ impl ClientVerifier {
             names.dns_names.clear();
         }
         Ok(names)
-    }
-}
-
-impl Authorities {
-    fn verify(
-        &self,
-        own: &CertificateDer<'_>,
-        others: &[CertificateDer<'_>],
-        now: UnixTime,
-    ) -> Result<ClientCertVerified, Error> {
-        let verified = self.verifier.verify_client_cert(own, others, now);
-        let (Err(Error::InvalidCertificate(error)), Some(old)) = (&verified, &self.with_old_lists)
-        else {
-            return verified;
-        };
-        let is_old = matches!(
-            error,
-            CertificateError::ExpiredRevocationList
-                | CertificateError::ExpiredRevocationListContext { .. }
-        );
-        if !is_old {
-            return verified;
-        }
-        if !self.has_warned.swap(true, Ordering::Relaxed) {
-            tracing::error!(
-                target: "lease_broker::audit",
-                setting = "server.tls.client_revocation_lists",
-                "a revocation list is past its time; it stays in use, but lacks what was revoked since"
-            );
-        }
-        old.verify_client_cert(own, others, now)
     }
 }
 
@@ -204,12 +149,4 @@ impl ClientCertVerifier for ClientVerifier {
         let algorithms = &self.provider.signature_verification_algorithms;
         algorithms.supported_schemes()
     }
-}
-
-fn roots(pem: &[u8]) -> Result<Arc<RootCertStore>, String> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(pem)? {
-        roots.add(certificate).map_err(|error| error.to_string())?;
-    }
-    Ok(Arc::new(roots))
 }

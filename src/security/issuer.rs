@@ -40,14 +40,22 @@ pub struct KeyCounts {
 }
 
 impl Issuer {
-    /// Reads the file of keys, or prepares to fetch them.
+    /// Reads the file of keys, or prepares to fetch them. `former`: the issuer until now. Its keys stay in use if they come from the
+    /// same address.
     ///
     /// # Errors
     /// A text with the setting, the file, and the reason why it cannot be used.
-    pub(super) fn open(settings: &config::Jwt) -> Result<Self, String> {
+    pub(super) fn open(settings: &config::Jwt, former: Option<&Self>) -> Result<Self, String> {
+        let former = former.and_then(|former| match &former.keys {
+            KeySource::File(_) => None,
+            KeySource::Address(address) => Some(&**address),
+        });
         let keys = match (&settings.jwks_file, &settings.jwks_url) {
             (Some(file), None) => KeySource::File(WatchedFile::open(FILE, file.clone(), parse)?),
-            (None, Some(url)) => KeySource::Address(Box::new(PublishedKeys::new(url, settings)?)),
+            (None, Some(url)) => {
+                let published = PublishedKeys::new(url, settings, former)?;
+                KeySource::Address(Box::new(published))
+            }
             _ => return Err(format!("{FILE}: set exactly one of jwks_file and jwks_url")),
         };
         Ok(Self {
@@ -56,16 +64,24 @@ impl Issuer {
         })
     }
 
-    /// Returns whether this is the issuer of these settings.
-    pub(super) fn is_of(&self, settings: &config::Jwt) -> bool {
-        self.settings == *settings
+    /// Returns whether this issuer has the settings of another one.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.settings == other.settings
     }
 
-    /// Reads the file again, if the keys are in one. Returns true if they have changed.
-    pub(super) fn read_file(&self) -> bool {
+    /// Returns whether the keys come from the same address, or from none.
+    pub(super) fn has_address_of(&self, other: &Self) -> bool {
+        self.settings.jwks_url == other.settings.jwks_url
+    }
+
+    /// Reads the files again. Returns true if the keys have changed.
+    pub(super) fn read_files(&self) -> bool {
         match &self.keys {
             KeySource::File(file) => file.read(),
-            KeySource::Address(_) => false,
+            KeySource::Address(address) => {
+                address.read_authorities();
+                false
+            }
         }
     }
 
@@ -80,11 +96,11 @@ impl Issuer {
     /// Fetches the keys once, if they come from an address.
     ///
     /// # Errors
-    /// The reason why there are none.
+    /// A text with the address, and the reason why there are none.
     pub(super) async fn fetch_keys(&self) -> Result<(), String> {
         match &self.keys {
             KeySource::File(_) => Ok(()),
-            KeySource::Address(address) => address.fetch().await.map(drop),
+            KeySource::Address(address) => address.fetch_or_name().await,
         }
     }
 

@@ -19,6 +19,7 @@ const NAMED_SKIPPED: usize = 8;
 /// The keys of a set that can verify signatures.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
+    /// In the order of their ids.
     usable: Vec<Key>,
     skipped: Vec<String>,
 }
@@ -28,6 +29,21 @@ pub(super) struct Key {
     id: Option<String>,
     pub(super) algorithms: &'static [Algorithm],
     pub(super) decoding: DecodingKey,
+    /// The numbers of the key, as published.
+    numbers: [Vec<u8>; 2],
+}
+
+/// Sets are equal if they verify the same tokens.
+impl PartialEq for Keys {
+    fn eq(&self, other: &Self) -> bool {
+        self.usable == other.usable
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.id, self.algorithms, &self.numbers) == (&other.id, other.algorithms, &other.numbers)
+    }
 }
 
 impl std::fmt::Debug for Key {
@@ -106,15 +122,13 @@ impl Keys {
             let unnamed = unnamed.iter().map(|_| reason.to_owned());
             self.skipped.extend(unnamed);
         }
-        let mut ids: Vec<_> = self
-            .usable
-            .iter()
-            .filter_map(|key| key.id.as_ref())
-            .collect();
-        ids.sort_unstable();
-        match ids.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(format!("two keys have the kid {:?}", visible(pair[0]))),
-            None => Ok(()),
+        self.usable.sort_by(|one, other| one.id.cmp(&other.id));
+        let mut pairs = self.usable.windows(2);
+        match pairs.find(|pair| pair[0].id == pair[1].id) {
+            Some([Key { id: Some(id), .. }, _]) => {
+                Err(format!("two keys have the kid {:?}", visible(id)))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -200,36 +214,40 @@ fn key(json: Json) -> Result<Key, Unusable> {
             .and_then(Result::ok)
             .ok_or_else(|| skipped("a part of the key is not base64url"))
     };
-    let (fitting, decoding): (&'static [Algorithm], _) = match (&*jwk.kty, jwk.crv.as_deref()) {
-        ("RSA", _) => {
-            let (modulus, exponent) = (part(&jwk.n)?, part(&jwk.e)?);
-            let bits = bits(&modulus);
-            if !RSA_BITS.contains(&bits) {
-                let (least, most) = RSA_BITS.into_inner();
-                let reason = format!("RSA with {bits} bits; {least} to {most} can be used");
-                return Err(Unusable::Skipped(reason));
+    let (fitting, decoding, numbers): (&'static [Algorithm], _, _) =
+        match (&*jwk.kty, jwk.crv.as_deref()) {
+            ("RSA", _) => {
+                let (modulus, exponent) = (part(&jwk.n)?, part(&jwk.e)?);
+                let bits = bits(&modulus);
+                if !RSA_BITS.contains(&bits) {
+                    let (least, most) = RSA_BITS.into_inner();
+                    let reason = format!("RSA with {bits} bits; {least} to {most} can be used");
+                    return Err(Unusable::Skipped(reason));
+                }
+                let decoding = DecodingKey::from_rsa_raw_components(&modulus, &exponent);
+                let numbers = [modulus, exponent];
+                (&[Algorithm::RS256, Algorithm::PS256], decoding, numbers)
             }
-            let decoding = DecodingKey::from_rsa_raw_components(&modulus, &exponent);
-            (&[Algorithm::RS256, Algorithm::PS256], decoding)
-        }
-        ("EC", Some("P-256")) => {
-            let (x, y) = (part(&jwk.x)?, part(&jwk.y)?);
-            if x.len() != 32 || y.len() != 32 {
-                return Err(skipped("a coordinate does not have 32 bytes"));
+            ("EC", Some("P-256")) => {
+                let (x, y) = (part(&jwk.x)?, part(&jwk.y)?);
+                if x.len() != 32 || y.len() != 32 {
+                    return Err(skipped("a coordinate does not have 32 bytes"));
+                }
+                let point = [&[4], &x[..], &y].concat();
+                let decoding = DecodingKey::from_ec_der(&point);
+                (&[Algorithm::ES256], decoding, [x, y])
             }
-            let point = [&[4], &x[..], &y].concat();
-            (&[Algorithm::ES256], DecodingKey::from_ec_der(&point))
-        }
-        ("OKP", Some("Ed25519")) => {
-            let x = part(&jwk.x)?;
-            if x.len() != 32 {
-                return Err(skipped("the key does not have 32 bytes"));
+            ("OKP", Some("Ed25519")) => {
+                let x = part(&jwk.x)?;
+                if x.len() != 32 {
+                    return Err(skipped("the key does not have 32 bytes"));
+                }
+                let decoding = DecodingKey::from_ed_der(&x);
+                (&[Algorithm::EdDSA], decoding, [x, Vec::new()])
             }
-            (&[Algorithm::EdDSA], DecodingKey::from_ed_der(&x))
-        }
-        ("EC" | "OKP", _) => return Err(skipped("the curve is not P-256 or Ed25519")),
-        _ => return Err(skipped("kty is not RSA, EC or OKP")),
-    };
+            ("EC" | "OKP", _) => return Err(skipped("the curve is not P-256 or Ed25519")),
+            _ => return Err(skipped("kty is not RSA, EC or OKP")),
+        };
     let algorithms: &'static [Algorithm] = match jwk.alg.as_deref() {
         None => fitting,
         Some("RS256") if jwk.kty == "RSA" => &[Algorithm::RS256],
@@ -246,6 +264,7 @@ fn key(json: Json) -> Result<Key, Unusable> {
         id: jwk.kid,
         algorithms,
         decoding,
+        numbers,
     })
 }
 
@@ -278,6 +297,19 @@ mod tests {
 
     fn parse(keys: &[&str]) -> Result<Keys, String> {
         Keys::parse(&format!("{{\"keys\":[{}]}}", keys.join(",")))
+    }
+
+    #[test]
+    fn sets_with_the_same_keys_are_equal() {
+        let [one, two] = ["1", "2"].map(|id| with(&rsa(256), &format!("\"kid\":\"{id}\"")));
+        let set = |keys: &[&str]| parse(keys).expect("a set");
+        let encryption = with(&rsa(256), "\"kid\":\"3\",\"use\":\"enc\"");
+        assert_eq!(set(&[&one, &two]), set(&[&two, &encryption, &one]));
+        assert_ne!(set(&[&one]), set(&[&two]));
+        let other = with(&rsa(384), "\"kid\":\"1\"");
+        assert_ne!(set(&[&one]), set(&[&other]));
+        let only_pss = with(&one, "\"alg\":\"PS256\"");
+        assert_ne!(set(&[&one]), set(&[&only_pss]));
     }
 
     #[test]

@@ -18,10 +18,13 @@ use reqwest::{Certificate, Client};
 use tokio::sync::Notify;
 
 use super::jwks::Keys;
+use super::pem::certificates;
+use super::watched_file::WatchedFile;
 use crate::config;
 
-/// The setting that has the address.
+/// The setting that has the address, and the one that names the authorities of its certificate.
 const SETTING: &str = "auth.jwt.jwks_url";
+const AUTHORITIES: &str = "auth.jwt.jwks_ca_file";
 /// The time after which a good set, and a failure, are fetched again.
 const REFRESH: Duration = Duration::from_secs(300);
 const RETRY: Duration = Duration::from_secs(10);
@@ -34,8 +37,11 @@ const MAX_SET_BYTES: usize = 1 << 20;
 
 /// The keys that an issuer publishes.
 pub(super) struct PublishedKeys {
-    client: Client,
+    client: RwLock<Client>,
+    /// The authorities that the client trusts, as PEM. `None`: those of the system.
+    authorities: Option<WatchedFile<String>>,
     url: String,
+    is_local: bool,
     /// The last good set and its text. Without keys until the first set.
     current: RwLock<Arc<Published>>,
     /// Notified when the set must be fetched now.
@@ -54,42 +60,55 @@ struct Published {
 }
 
 impl PublishedKeys {
-    /// Prepares the fetches. Nothing is fetched here.
+    /// Prepares the fetches. Nothing is fetched here. `former`: keys that were used before. Those of the same address stay in use.
     ///
     /// # Errors
     /// A text with the setting that cannot be used.
-    pub(super) fn new(url: &str, settings: &config::Jwt) -> Result<Self, String> {
-        let mut client = Client::builder()
-            .user_agent(concat!("lease-broker/", env!("CARGO_PKG_VERSION")))
-            .timeout(FETCH_TIMEOUT)
-            // Another address would not be the one that the configuration trusts.
-            .redirect(Policy::none());
-        if settings.is_local() {
-            // The address is on this host.
-            client = client.no_proxy();
-        } else {
-            client = client.https_only(true);
-        }
-        if let Some(path) = &settings.jwks_ca_file {
-            let problem = |error: &dyn std::fmt::Display| {
-                format!("auth.jwt.jwks_ca_file: {}: {error}", path.display())
-            };
-            let pem = std::fs::read(path).map_err(|error| problem(&error))?;
-            let certificates = Certificate::from_pem_bundle(&pem);
-            client = client.tls_certs_only(certificates.map_err(|error| problem(&error))?);
-        }
-        let client = client.build();
+    pub(super) fn new(
+        url: &str,
+        settings: &config::Jwt,
+        former: Option<&Self>,
+    ) -> Result<Self, String> {
+        let authorities = settings.jwks_ca_file.clone();
+        let authorities =
+            authorities.map(|path| WatchedFile::open(AUTHORITIES, path, parse_authorities));
+        let authorities = authorities.transpose()?;
+        let is_local = settings.is_local();
+        let trusted = authorities.as_ref().map(WatchedFile::current);
+        let client = client(is_local, trusted.as_deref().map(String::as_str))?;
+        let former = former.filter(|former| former.url == url);
+        let current = former.map(Self::lock_current).unwrap_or_default();
         let quota = Quota::with_period(RATION_INTERVAL).unwrap_or(Quota::per_hour(RATION));
         Ok(Self {
-            client: client.map_err(|error| format!("auth.jwt.jwks_url: {}", causes(&error)))?,
+            client: RwLock::new(client),
+            authorities,
             url: url.to_owned(),
-            current: RwLock::default(),
+            is_local,
+            current: RwLock::new(current),
             wanted: Notify::new(),
             ration: RateLimiter::direct(quota.allow_burst(RATION)),
             is_coming: AtomicBool::new(true),
             fetched: AtomicU64::new(0),
             failed: AtomicU64::new(0),
         })
+    }
+
+    /// Reads the file of authorities again. If they have changed, the set is fetched soon, with the new ones.
+    pub(super) fn read_authorities(&self) {
+        let Some(authorities) = self.authorities.as_ref().filter(|file| file.read()) else {
+            return;
+        };
+        match client(self.is_local, Some(&authorities.current())) {
+            Ok(client) => {
+                *self.client.write().unwrap_or_else(PoisonError::into_inner) = client;
+                self.is_coming.store(true, Ordering::Release);
+                self.wanted.notify_one();
+            }
+            Err(reason) => tracing::error!(
+                target: "lease_broker::audit",
+                setting = AUTHORITIES, reason, "authorities cannot be used; the old ones stay in use"
+            ),
+        }
     }
 
     /// Returns the keys of the last good set.
@@ -152,7 +171,7 @@ impl PublishedKeys {
         }
     }
 
-    /// Fetches the set once. Returns true if it is a new one.
+    /// Fetches the set once. Returns true if its keys are new.
     ///
     /// # Errors
     /// The reason why there is no set that can be used.
@@ -167,9 +186,22 @@ impl PublishedKeys {
         fetched
     }
 
+    /// Does the same. The error names the address too.
+    ///
+    /// # Errors
+    /// As [`Self::fetch`].
+    pub(super) async fn fetch_or_name(&self) -> Result<(), String> {
+        let fetched = self.fetch().await;
+        fetched
+            .map(drop)
+            .map_err(|reason| format!("{SETTING}: {}: {}", self.url, visible(&reason)))
+    }
+
     async fn download(&self) -> Result<Vec<u8>, String> {
         let failed = |error: reqwest::Error| causes(&error.without_url());
-        let mut response = self.client.get(&self.url).send().await.map_err(failed)?;
+        let client = self.client.read();
+        let client = client.unwrap_or_else(PoisonError::into_inner).clone();
+        let mut response = client.get(&self.url).send().await.map_err(failed)?;
         if response.status() != http::StatusCode::OK {
             return Err(format!("the answer has the status {}", response.status()));
         }
@@ -183,28 +215,58 @@ impl PublishedKeys {
         Ok(text)
     }
 
-    /// Uses a set from now on. Returns true if it is a new one.
+    /// Uses a set from now on. Returns true if it verifies other tokens than the one before.
     fn replace(&self, text: Vec<u8>) -> Result<bool, String> {
         if self.lock_current().text == text {
             return Ok(false);
         }
         let parsed = str::from_utf8(&text).map_err(|error| error.to_string());
         let keys = Arc::new(parsed.and_then(Keys::parse)?);
-        let (used, skipped) = (keys.len(), keys.skipped());
-        tracing::info!(
-            target: "lease_broker::audit",
-            setting = SETTING, url = %self.url, used, skipped, "keys fetched"
-        );
-        keys.log_skipped(SETTING);
+        let is_new = self.current() != keys;
+        if is_new {
+            let (used, skipped) = (keys.len(), keys.skipped());
+            tracing::info!(
+                target: "lease_broker::audit",
+                setting = SETTING, url = %self.url, used, skipped, "keys fetched"
+            );
+            keys.log_skipped(SETTING);
+        }
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         *current = Arc::new(Published { text, keys });
-        Ok(true)
+        Ok(is_new)
     }
 
     fn lock_current(&self) -> Arc<Published> {
         let current = self.current.read();
         current.unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
+
+/// Returns a client that trusts these authorities. `None`: those of the system. `is_local`: the address is on this host.
+fn client(is_local: bool, authorities: Option<&str>) -> Result<Client, String> {
+    let mut client = Client::builder()
+        .user_agent(concat!("lease-broker/", env!("CARGO_PKG_VERSION")))
+        .timeout(FETCH_TIMEOUT)
+        // Another address would not be the one that the configuration trusts.
+        .redirect(Policy::none());
+    if is_local {
+        client = client.no_proxy();
+    } else {
+        client = client.https_only(true);
+    }
+    if let Some(pem) = authorities {
+        let certificates = Certificate::from_pem_bundle(pem.as_bytes());
+        let certificates =
+            certificates.map_err(|error| format!("{AUTHORITIES}: {}", causes(&error)))?;
+        client = client.tls_certs_only(certificates);
+    }
+    let client = client.build();
+    client.map_err(|error| format!("{SETTING}: {}", causes(&error)))
+}
+
+fn parse_authorities(pem: &str) -> Result<String, String> {
+    certificates(pem.as_bytes())?;
+    Ok(pem.to_owned())
 }
 
 /// Returns an error and its causes. The client's own text does not say what went wrong.
@@ -217,4 +279,30 @@ fn causes(error: &reqwest::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_the_same_address_stay_in_use() {
+        let open = |url: &str, audience: &str, former: Option<&PublishedKeys>| {
+            let settings = config::Jwt {
+                jwks_url: Some(url.to_owned()),
+                audience: audience.to_owned(),
+                ..config::Jwt::default()
+            };
+            PublishedKeys::new(url, &settings, former).expect("settings")
+        };
+        let former = open("http://localhost/keys", "first", None);
+        let x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
+        let set = format!(r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","kid":"1","x":"{x}"}}]}}"#);
+        assert_eq!(former.replace(set.clone().into_bytes()), Ok(true));
+        assert_eq!(former.replace(format!("{set} ").into_bytes()), Ok(false));
+        let same = open("http://localhost/keys", "second", Some(&former));
+        assert_eq!(same.current().len(), 1);
+        let other = open("http://localhost/others", "first", Some(&former));
+        assert_eq!(other.current().len(), 0);
+    }
 }

@@ -1,17 +1,32 @@
 //! The login of a connection: the client's certificate, and the credentials that calls on the connection have used.
 
+use std::hash::RandomState;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use subtle::ConstantTimeEq as _;
+use lru::LruCache;
 
 use super::certificate_names::CertificateNames;
 use super::identity::Identity;
 
-/// The credentials of a connection that are remembered, and the bytes of their tokens.
-const MAX_CREDENTIALS: usize = 16;
-const MAX_TOKEN_BYTES: usize = 16 << 10;
+/// The clients of a connection. They decide how many tokens are remembered on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Clients {
+    One,
+    /// Those of a listed proxy.
+    Many,
+}
+
+impl Clients {
+    /// Returns the largest number of remembered tokens, and of their bytes.
+    fn capacity(self) -> (usize, usize) {
+        match self {
+            Self::One => (16, 32 << 10),
+            Self::Many => (4_096, 8 << 20),
+        }
+    }
+}
 
 /// The longest time for which a call can go on after its token has expired. A claim waits for at most a minute.
 const LONGEST_CALL: Duration = Duration::from_secs(120);
@@ -27,12 +42,14 @@ pub struct Login {
 }
 
 /// The valid credentials that calls have used.
-#[derive(Default)]
 struct Used {
-    /// The last ones first.
-    credentials: Vec<Credential>,
-    /// There were more than are remembered.
-    has_more: bool,
+    /// Those of calls without a token: the certificate of the connection, or none.
+    own: Option<Verified>,
+    /// Those of calls with a token. They are found by a hash with a random key, so the time of a search tells nothing about them.
+    tokens: LruCache<Vec<u8>, Verified, RandomState>,
+    token_bytes: usize,
+    /// The time at which a token was forgotten last that can have calls.
+    forgotten: Option<Instant>,
 }
 
 /// Credentials that were verified.
@@ -90,50 +107,72 @@ impl Login {
 
     /// Returns whether a call on this connection had valid credentials.
     pub fn has_succeeded(&self) -> bool {
-        !self.lock().credentials.is_empty()
+        let used = self.lock();
+        used.own.is_some() || !used.tokens.is_empty()
     }
 
     /// Returns what is known of credentials that a call on this connection has used, valid still or not.
     pub(super) fn known(&self, token: Option<&[u8]>) -> Option<Verified> {
         let mut used = self.lock();
-        let place = used.place(token)?;
-        used.credentials[..=place].rotate_right(1);
-        Some(used.credentials[0].verified.clone())
+        match token {
+            None => used.own.clone(),
+            Some(token) => used.tokens.get(token).cloned(),
+        }
     }
 
     /// Remembers credentials that were verified.
-    pub(super) fn remember(&self, token: Option<&[u8]>, verified: Verified) {
+    pub(super) fn remember(&self, token: Option<&[u8]>, verified: Verified, clients: Clients) {
         let mut used = self.lock();
-        if let Some(place) = used.place(token) {
-            used.credentials.remove(place);
+        match token {
+            None => used.own = Some(verified),
+            Some(token) => {
+                used.insert(token, verified);
+                used.shrink(clients);
+            }
         }
-        let token = token.map(<[u8]>::to_vec);
-        used.credentials.insert(0, Credential { token, verified });
-        if used.is_full() {
-            let now = SystemTime::now();
-            used.credentials
-                .retain(|used| !used.verified.is_long_over(now));
-        }
-        while used.is_full() {
-            used.credentials.pop();
-            used.has_more = true;
+    }
+
+    /// Replaces what is known of credentials that are remembered.
+    pub(super) fn renew(&self, token: Option<&[u8]>, verified: Verified) {
+        let mut used = self.lock();
+        let known = match token {
+            None => used.own.as_mut(),
+            Some(token) => used.tokens.peek_mut(token),
+        };
+        if let Some(known) = known {
+            *known = verified;
         }
     }
 
     /// Forgets credentials that are not valid any more.
     pub(super) fn forget(&self, token: Option<&[u8]>) {
         let mut used = self.lock();
-        if let Some(place) = used.place(token) {
-            used.credentials.remove(place);
+        match token {
+            None => used.own = None,
+            Some(token) => used.remove(token),
         }
     }
 
-    /// Returns the credentials that were verified before this generation of the rules, and whether more of them were used.
-    pub(super) fn used_before(&self, generation: u64) -> (Vec<Credential>, bool) {
+    /// Returns the credentials that were verified before this generation of the rules.
+    pub(super) fn used_before(&self, generation: u64) -> Vec<Credential> {
         let used = self.lock();
-        let is_older = |used: &&Credential| used.verified.generation < generation;
-        let older = used.credentials.iter().filter(is_older);
-        (older.cloned().collect(), used.has_more)
+        let own = used.own.iter().map(|verified| (None, verified));
+        let tokens = used.tokens.iter();
+        let tokens = tokens.map(|(token, verified)| (Some(token), verified));
+        let older = own
+            .chain(tokens)
+            .filter(|(_, verified)| verified.generation < generation);
+        let credential = |(token, verified): (Option<&Vec<u8>>, &Verified)| Credential {
+            token: token.cloned(),
+            verified: verified.clone(),
+        };
+        older.map(credential).collect()
+    }
+
+    /// Returns whether calls can be running whose credentials are not remembered.
+    pub(super) fn has_forgotten_calls(&self, now: Instant) -> bool {
+        let forgotten = self.lock().forgotten;
+        forgotten.is_some_and(|time| now < time + LONGEST_CALL)
     }
 
     /// Counts a failed login. Returns the number of failures on this connection.
@@ -148,21 +187,53 @@ impl Login {
     }
 }
 
+impl Default for Used {
+    fn default() -> Self {
+        Self {
+            own: None,
+            tokens: LruCache::unbounded_with_hasher(RandomState::new()),
+            token_bytes: 0,
+            forgotten: None,
+        }
+    }
+}
+
 impl Used {
-    fn place(&self, token: Option<&[u8]>) -> Option<usize> {
-        let mut credentials = self.credentials.iter();
-        credentials.position(|used| match (&used.token, token) {
-            (None, None) => true,
-            (Some(used), Some(token)) => used.as_slice().ct_eq(token).into(),
-            _ => false,
-        })
+    fn insert(&mut self, token: &[u8], verified: Verified) {
+        if self.tokens.put(token.to_vec(), verified).is_none() {
+            self.token_bytes += token.len();
+        }
     }
 
-    /// Returns whether there are more than are remembered.
-    fn is_full(&self) -> bool {
-        let tokens = self.credentials.iter().flat_map(|used| &used.token);
-        let bytes: usize = tokens.map(Vec::len).sum();
-        self.credentials.len() > MAX_CREDENTIALS || bytes > MAX_TOKEN_BYTES
+    fn remove(&mut self, token: &[u8]) {
+        if self.tokens.pop(token).is_some() {
+            self.token_bytes -= token.len();
+        }
+    }
+
+    /// Forgets the tokens that were used longest ago, until the others fit. Those that have ended go first.
+    fn shrink(&mut self, clients: Clients) {
+        let (most, most_bytes) = clients.capacity();
+        let is_full = |used: &Self| used.tokens.len() > most || used.token_bytes > most_bytes;
+        if is_full(self) {
+            let now = SystemTime::now();
+            let is_over = |(_, verified): &(&Vec<u8>, &Verified)| verified.is_long_over(now);
+            let over: Vec<Vec<u8>> = self
+                .tokens
+                .iter()
+                .filter(is_over)
+                .map(|(token, _)| token.clone())
+                .collect();
+            for token in over {
+                self.remove(&token);
+            }
+        }
+        while is_full(self)
+            && let Some((token, _)) = self.tokens.pop_lru()
+        {
+            self.token_bytes -= token.len();
+            self.forgotten = Some(Instant::now());
+        }
     }
 }
 
@@ -181,35 +252,50 @@ mod tests {
     }
 
     #[test]
-    fn connection_remembers_a_bounded_number_of_tokens() {
+    fn connection_of_one_client_remembers_few_tokens() {
         let login = Login::default();
-        login.remember(None, verified(0));
-        login.remember(Some(&[7; 8_192]), verified(1));
-        let (older, has_more) = login.used_before(1);
-        assert_eq!((older.len(), has_more), (1, false));
-        login.remember(Some(&[8; 8_192]), verified(1));
-        assert!(login.known(None).is_some());
-        login.remember(Some(b"short"), verified(1));
-        assert!(login.known(Some(&[7; 8_192])).is_none(), "the oldest");
-        assert!(login.known(Some(&[8; 8_192])).is_some());
-        for number in 0..MAX_CREDENTIALS {
-            login.remember(Some(&number.to_be_bytes()), verified(1));
+        let remember = |token: &[u8]| login.remember(Some(token), verified(1), Clients::One);
+        login.remember(None, verified(0), Clients::One);
+        remember(&[7; 16_384]);
+        assert_eq!(login.used_before(1).len(), 1);
+        remember(&[8; 16_384]);
+        assert!(!login.has_forgotten_calls(Instant::now()));
+        remember(b"short");
+        assert!(login.known(Some(&[7; 16_384])).is_none(), "the oldest");
+        assert!(login.known(Some(&[8; 16_384])).is_some());
+        for number in 0..16_usize {
+            remember(&number.to_be_bytes());
         }
-        let (all, has_more) = login.used_before(2);
-        assert_eq!((all.len(), has_more), (MAX_CREDENTIALS, true));
+        assert_eq!(login.used_before(2).len(), 1 + 16);
+        assert!(login.known(None).is_some());
+        let now = Instant::now();
+        assert!(login.has_forgotten_calls(now));
+        assert!(!login.has_forgotten_calls(now + LONGEST_CALL));
+    }
+
+    #[test]
+    fn connection_of_a_proxy_remembers_thousands_of_tokens() {
+        let login = Login::default();
+        for number in 0..4_096_usize {
+            login.remember(Some(&number.to_be_bytes()), verified(1), Clients::Many);
+        }
+        assert_eq!(login.used_before(2).len(), 4_096);
+        assert!(!login.has_forgotten_calls(Instant::now()));
+        login.remember(Some(b"one more"), verified(1), Clients::Many);
+        assert!(login.has_forgotten_calls(Instant::now()));
     }
 
     #[test]
     fn tokens_that_ended_long_ago_take_no_place() {
         let login = Login::default();
         let expiry = SystemTime::now().checked_sub(2 * LONGEST_CALL);
-        for number in 0..2 * MAX_CREDENTIALS {
+        for number in 0..40_usize {
             let verified = Verified {
                 expiry,
                 ..verified(1)
             };
-            login.remember(Some(&number.to_be_bytes()), verified);
+            login.remember(Some(&number.to_be_bytes()), verified, Clients::One);
         }
-        assert!(!login.used_before(2).1);
+        assert!(!login.has_forgotten_calls(Instant::now()));
     }
 }

@@ -30,8 +30,8 @@ struct Entry {
 }
 
 impl Rules {
-    /// Reads the files that the configuration names. `former`: the rules until now, whose identities keep what they have used of
-    /// their limits.
+    /// Reads the files that the configuration names. `former`: the rules until now. Its identities keep what they have used of
+    /// their limits, and keys that were fetched from the same address stay in use.
     ///
     /// # Errors
     /// A text with the setting, the file, and the reason why it cannot be used.
@@ -49,12 +49,8 @@ impl Rules {
         let tokens = settings.tokens_file.clone();
         let tokens = tokens.map(|path| WatchedFile::open("auth.tokens_file", path, Tokens::parse));
         let issuer = settings.jwt.as_ref().map(|settings| {
-            let former = former.and_then(|rules| rules.issuer.as_ref());
-            match former.filter(|former| former.is_of(settings)) {
-                // Its keys can come from an address that does not answer now.
-                Some(former) => Ok(former.clone()),
-                None => Issuer::open(settings).map(Arc::new),
-            }
+            let former = former.and_then(|rules| rules.issuer.as_deref());
+            Issuer::open(settings, former).map(Arc::new)
         });
         let anonymous = Identity::anonymous(&settings.anonymous, scope);
         Ok(Self {
@@ -65,13 +61,38 @@ impl Rules {
         })
     }
 
+    /// Keeps the issuer of the former rules if its settings are the same. The fetches of its keys go on.
+    pub(super) fn keep_issuer(&mut self, former: &Self) {
+        if let (Some(issuer), Some(former)) = (&mut self.issuer, &former.issuer)
+            && issuer.is_same(former)
+        {
+            issuer.clone_from(former);
+        }
+    }
+
+    /// Fetches the keys of the issuer once, if they come from an address that the former rules do not name.
+    ///
+    /// # Errors
+    /// A text with the address, and the reason why there are no keys.
+    pub(super) async fn fetch_new_keys(&self, former: &Self) -> Result<(), String> {
+        let Some(issuer) = &self.issuer else {
+            return Ok(());
+        };
+        let former = former.issuer.as_ref();
+        if former.is_some_and(|former| issuer.has_address_of(former)) {
+            // It can have no keys yet, or not answer now. Both are not the fault of the new rules.
+            return Ok(());
+        }
+        issuer.fetch_keys().await
+    }
+
     /// Reads the files again. Returns whether one has changed.
     pub(super) fn read_files(&self) -> bool {
         let tokens_changed = self.tokens.as_ref().is_some_and(WatchedFile::read);
         let keys_changed = self
             .issuer
             .as_ref()
-            .is_some_and(|issuer| issuer.read_file());
+            .is_some_and(|issuer| issuer.read_files());
         tokens_changed || keys_changed
     }
 

@@ -16,7 +16,8 @@ use tokio::sync::watch;
 
 use super::certificate_names::CertificateNames;
 use super::client_verifier::ClientVerifier;
-use super::pem::{certificates, private_key, revocation_lists};
+use super::pem::{certificates, private_key};
+use super::revocation_lists::RevocationLists;
 use super::validity::Validity;
 use crate::config::{self, ClientCertificates, TlsVersion};
 
@@ -247,11 +248,10 @@ impl Contents {
                 .as_ref()
                 .zip(settings.client_revocation_lists.as_ref());
             let lists = lists.map(|(pem, path)| {
-                revocation_lists(pem)
+                RevocationLists::parse(pem)
                     .map_err(|reason| problem("client_revocation_lists", path, reason))
             });
-            let set =
-                verifier.set_authorities(authorities, &lists.transpose()?.unwrap_or_default());
+            let set = verifier.set_authorities(authorities, lists.transpose()?.as_ref());
             set.map_err(|reason| problem("client_authorities", path, reason))?;
         }
         Ok(Some(verifier))

@@ -45,7 +45,7 @@ impl Token {
 }
 
 /// The tokens of a file.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Tokens(Vec<Token>);
 
 impl Tokens {

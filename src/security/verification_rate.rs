@@ -10,7 +10,7 @@ use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use lease_broker_model::network::network;
 use lru::LruCache;
 
-/// Verifications per second, and as many at once.
+/// Verifications per second, and as many at once: for all strangers, and for all clients behind listed proxies.
 const IN_ALL: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
 /// Verifications per second and at once, from one address. Behind one address, many callers can begin together.
 const PER_ADDRESS: NonZeroU32 = NonZeroU32::new(50).unwrap();
@@ -21,7 +21,9 @@ const MAX_ADDRESSES: NonZeroUsize = NonZeroUsize::new(4_096).unwrap();
 /// The verifications of the last seconds.
 pub(super) struct VerificationRate {
     by_address: Mutex<LruCache<IpAddr, FromAddress>>,
-    all: DefaultDirectRateLimiter,
+    strangers: DefaultDirectRateLimiter,
+    /// Those of clients behind listed proxies. Strangers elsewhere do not use it up.
+    proxies: DefaultDirectRateLimiter,
 }
 
 /// The verifications of tokens from one address.
@@ -35,19 +37,20 @@ impl VerificationRate {
     pub(super) fn new() -> Self {
         Self {
             by_address: Mutex::new(LruCache::new(MAX_ADDRESSES)),
-            all: RateLimiter::direct(Quota::per_second(IN_ALL)),
+            strangers: RateLimiter::direct(Quota::per_second(IN_ALL)),
+            proxies: RateLimiter::direct(Quota::per_second(IN_ALL)),
         }
     }
 
-    /// Counts a verification. Returns whether it may begin. `None`: an address that many clients share.
+    /// Counts a verification. Returns whether it may begin. `None`: the address of a listed proxy, which many clients share.
     pub(super) fn admit(&self, address: Option<IpAddr>) -> bool {
-        let is_known = match address {
-            None => Ok(false),
-            Some(address) => self.of_address(address, |from| {
-                from.rate.check().map(|()| from.has_logged_in)
-            }),
+        let Some(address) = address else {
+            return self.proxies.check().is_ok();
         };
-        is_known.is_ok_and(|is_known| is_known || self.all.check().is_ok())
+        let is_known = self.of_address(address, |from| {
+            from.rate.check().map(|()| from.has_logged_in)
+        });
+        is_known.is_ok_and(|is_known| is_known || self.strangers.check().is_ok())
     }
 
     /// Remembers that a token from this address was valid.
@@ -100,13 +103,18 @@ mod tests {
     }
 
     #[test]
-    fn strangers_do_not_use_up_the_rate_of_a_known_address() {
+    fn strangers_do_not_use_up_the_rate_of_known_addresses_and_proxies() {
         let rate = VerificationRate::new();
         let known = Some(address("10.0.0.1"));
         rate.has_logged_in(known);
-        for _ in 0..400 {
-            use_up(&rate, None);
-            assert!(rate.admit(known));
-        }
+        let stranger = |number: u32| Some(IpAddr::from((0x0a01_0000 + number).to_be_bytes()));
+        // Two addresses use up the rate of all strangers.
+        let strangers = (0..400).map(stranger);
+        let verified: usize = strangers.map(|stranger| use_up(&rate, stranger)).sum();
+        assert!((1_000..100_000).contains(&verified), "{verified}");
+        assert!(rate.admit(known));
+        assert!(rate.admit(None));
+        use_up(&rate, None);
+        assert!(rate.admit(known));
     }
 }

@@ -17,7 +17,7 @@ pub(super) struct WatchedFile<T> {
     last: Mutex<[u8; 32]>,
 }
 
-impl<T> WatchedFile<T> {
+impl<T: PartialEq> WatchedFile<T> {
     /// Reads a file. `setting`: the key of the configuration that names it.
     ///
     /// # Errors
@@ -62,10 +62,11 @@ impl<T> WatchedFile<T> {
         let (setting, file) = (self.setting, self.path.display());
         match content.and_then(|text| (self.parse)(&text)) {
             Ok(value) => {
-                let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-                *current = Arc::new(value);
                 tracing::info!(target: "lease_broker::audit", setting, %file, "file read again");
-                true
+                let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+                let is_new = **current != value;
+                *current = Arc::new(value);
+                is_new
             }
             Err(reason) => {
                 tracing::error!(
@@ -107,6 +108,8 @@ mod tests {
         std::fs::remove_file(&path).expect("removed");
         assert!(!file.read());
         assert_eq!(*file.current(), 1);
+        std::fs::write(&path, "+1").expect("written");
+        assert!(!file.read(), "another text of the same value");
         std::fs::write(&path, "2").expect("written");
         assert!(file.read());
         assert_eq!(*file.current(), 2);

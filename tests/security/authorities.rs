@@ -135,6 +135,48 @@ async fn list_past_its_time_stays_in_use() {
 }
 
 #[tokio::test]
+async fn list_added_after_an_older_one_counts() {
+    for [end_of_the_older, end_of_the_newer] in [[2100, 2100], [2021, 2100], [2100, 2021]] {
+        let files = Files::new();
+        let [stays, goes] = [0, 1].map(|_| files.authority.sign(&["spiffe://test/fleet"]));
+        let older = files.authority.revoke(&[], end_of_the_older);
+        let newer = files.authority.revoke(&[&goes], end_of_the_newer);
+        let broker = with_lists(files, &(older + &newer));
+        assert!(broker.serves(&stays).await);
+        assert!(!broker.serves(&goes).await, "{end_of_the_newer}");
+        let log = broker.process.log();
+        assert!(!log.contains("past its time"), "another list is not: {log}");
+    }
+}
+
+#[tokio::test]
+async fn renewed_authority_keeps_the_clients_of_both_keys() {
+    for is_old_first in [true, false] {
+        let files = Files::new();
+        // Both have the same name.
+        let renewed = Authority::new();
+        files.write("clients.crt", &(files.authority.pem() + &renewed.pem()));
+        let authorities = [&files.authority, &renewed];
+        let [old_stays, new_stays] =
+            authorities.map(|authority| authority.sign(&["spiffe://test/fleet"]));
+        let [old_goes, new_goes] =
+            authorities.map(|authority| authority.sign(&["spiffe://test/fleet"]));
+        let old = files.authority.revoke(&[&old_goes], 2100);
+        let new = renewed.revoke(&[&new_goes], 2100);
+        let lists = if is_old_first { old + &new } else { new + &old };
+        let broker = with_lists(files, &lists);
+        for (own, is_served) in [
+            (&old_stays, true),
+            (&new_stays, true),
+            (&old_goes, false),
+            (&new_goes, false),
+        ] {
+            assert_eq!(broker.serves(own).await, is_served, "{is_old_first}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn trust_domain_has_its_own_authorities() {
     let files = Files::new();
     let domain = Authority::named("Authority of a trust domain");

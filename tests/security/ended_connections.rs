@@ -236,6 +236,42 @@ async fn revoked_token_ends_the_claims_that_it_sent() {
 }
 
 #[tokio::test]
+async fn proxy_with_many_tokens_stays_connected() {
+    let files = Files::new();
+    let fleet: Vec<String> = (0..40).map(|_| files.add_token("fleet")).collect();
+    let lines = std::fs::read_to_string(files.file("tokens")).expect("tokens");
+    let revoked = files.add_token("others");
+    let settings = files.plain_text_settings(AUTH);
+    let settings = format!("server.trusted_proxies = ['127.0.0.1']\n{settings}");
+    let broker = Broker::start(files, &settings);
+    let address = broker.process.address;
+    let calls = move |first: u32| -> Vec<u8> {
+        let streams = (first..).step_by(2).zip(&fleet);
+        let calls = streams.flat_map(|(stream, token)| wake(stream, token));
+        calls.collect()
+    };
+    let first_calls = calls(1);
+    let mut proxy = blocking(move || {
+        let mut proxy = RawConnection::open(address);
+        assert_eq!(send_answered(&mut proxy, &first_calls, 40), 40);
+        proxy
+    })
+    .await;
+    let other = broker.deaf_claim(&revoked);
+
+    broker.files.write("tokens", &lines);
+    broker.process.signal("HUP");
+    // The connections are checked in the order of their first calls.
+    blocking(move || other.wait_until_closed()).await;
+    blocking(move || {
+        assert_eq!(send_answered(&mut proxy, &calls(101), 40), 80);
+    })
+    .await;
+    let log = broker.process.log();
+    assert_eq!(log.matches("connection closed").count(), 1, "{log}");
+}
+
+#[tokio::test]
 async fn removed_authority_cuts_a_deaf_client() {
     let files = Files::new();
     let clients = Authority::new();

@@ -1,15 +1,18 @@
 //! Identities, roles, limits and queues that change while the broker runs.
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use lease_broker_proto::{ListBrokersRequest, Outcome};
+use lease_broker_proto::lease_service_client::LeaseServiceClient;
+use lease_broker_proto::{EnqueueRequest, ListBrokersRequest, Outcome};
 use rustix::fs::{Mode, OFlags};
-use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request};
 
-use crate::security::fixture::{Files, call};
-use crate::support::client::Client;
+use crate::security::fixture::{Files, authorization, call};
+use crate::support::client::{Client, item};
 use crate::support::http::get;
 use crate::support::process::BrokerProcess;
 use crate::support::timeout::wait_until;
@@ -136,21 +139,51 @@ async fn each_sighup_has_a_line_in_the_log() {
 #[tokio::test]
 async fn configuration_that_does_not_answer_keeps_no_broker_from_ending() {
     let mut broker = Broker::start();
-    let config = broker.files.file("config.toml");
-    std::fs::remove_file(&config).expect("removed");
-    let made = std::process::Command::new("mkfifo").arg(&config).status();
-    assert!(made.expect("mkfifo runs").success());
+    let config = make_pipe(&broker.files, "config.toml");
     broker.process.signal("HUP");
-    // The broker reads the pipe, and nobody writes to it. Without the wait it could end before it reads.
-    let reading = || rustix::fs::open(&config, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty());
+    let _writer = wait_until_read(&config).await;
+    broker.process.signal("TERM");
+    assert!(broker.process.wait().success());
+}
+
+#[tokio::test]
+async fn tokens_that_do_not_answer_keep_no_broker_from_ending() {
+    let mut broker = Broker::start();
+    broker.files.write("pipe", "");
+    let pipe = make_pipe(&broker.files, "pipe");
+    let text = settings(&broker.files, AUTH, QUEUE);
+    let tokens = broker.files.file("tokens").display().to_string();
+    let text = text.replace(&tokens, &pipe.display().to_string());
+    broker.files.write("config.toml", &text);
+    broker.process.signal("HUP");
+    let _writer = wait_until_read(&pipe).await;
+    broker.process.signal("TERM");
+    wait_until("the broker has ended", async || {
+        !broker.process.is_running()
+    })
+    .await;
+    assert!(broker.process.wait().success());
+}
+
+/// Replaces a file by a pipe to which nobody writes.
+fn make_pipe(files: &Files, name: &str) -> PathBuf {
+    let path = files.file(name);
+    std::fs::remove_file(&path).expect("removed");
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.expect("mkfifo runs").success());
+    path
+}
+
+/// Waits until the broker reads a pipe. Without the wait it could end before it reads. Its read goes on until the writer is dropped.
+async fn wait_until_read(pipe: &Path) -> OwnedFd {
+    let reading = || rustix::fs::open(pipe, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty());
     let mut writer = None;
     wait_until("the broker reads", async || {
         writer = reading().ok();
         writer.is_some()
     })
     .await;
-    broker.process.signal("TERM");
-    assert!(broker.process.wait().success());
+    writer.expect("a writer")
 }
 
 /// Returns the time since the process started, in seconds.
@@ -215,6 +248,29 @@ async fn added_queue_is_served_and_no_lease_is_lost() {
     // The process stops as before.
     broker.process.signal("TERM");
     assert!(broker.process.wait().success(), "{}", broker.process.log());
+}
+
+#[tokio::test]
+async fn used_limit_stays_used_when_queues_change() {
+    let limited = format!("{AUTH}limits = {{ enqueued_items_per_second = 1 }}\n");
+    let broker = Broker::start_with(&limited);
+    let enqueue = async || {
+        let mut client = LeaseServiceClient::new(broker.channel());
+        let mut request = Request::new(EnqueueRequest {
+            queue: "work".to_owned(),
+            items: vec![item("x"); 1_000],
+            ..EnqueueRequest::default()
+        });
+        *request.metadata_mut() = authorization(&broker.token);
+        let added = client.enqueue(request).await;
+        added.map_or_else(|status| status.code(), |_| Code::Ok)
+    };
+    assert_eq!(enqueue().await, Code::Ok);
+    assert_eq!(enqueue().await, Code::ResourceExhausted);
+    let attempts = format!("{QUEUE}max_attempts = 7\n");
+    let logged = "changes=\"queues.work.max_attempts\"";
+    broker.reload(&limited, &attempts, logged).await;
+    assert_eq!(enqueue().await, Code::ResourceExhausted);
 }
 
 #[tokio::test]

@@ -9,11 +9,13 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpListener;
+use tokio::sync::RwLock;
 use tokio_rustls::TlsAcceptor;
 use tonic::{Code, Status};
 
 use crate::security::fixture::{Files, call, claims};
 use crate::support::api_error::ApiError;
+use crate::support::certificates::Signed;
 use crate::support::server::Server;
 use crate::support::timeout::wait_until;
 
@@ -25,22 +27,29 @@ roles = { worker = ['work'] }
 ";
 
 /// A server that answers every request with this text.
-struct Publisher {
-    url: String,
+pub(super) struct Publisher {
+    pub(super) url: String,
     answer: Arc<Mutex<String>>,
+    /// No request is answered while a test holds it.
+    pub(super) gate: Arc<RwLock<()>>,
+    tls: Arc<Mutex<Option<TlsAcceptor>>>,
     requests: Arc<AtomicUsize>,
     failed_handshakes: Arc<AtomicUsize>,
 }
 
 impl Publisher {
-    async fn start(answer: &str, tls: Option<TlsAcceptor>) -> Self {
+    pub(super) async fn start(answer: &str, tls: Option<TlsAcceptor>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let answer = Arc::new(Mutex::new(answer.to_owned()));
         let requests = Arc::new(AtomicUsize::new(0));
         let failed_handshakes = Arc::new(AtomicUsize::new(0));
         let scheme = if tls.is_some() { "https" } else { "http" };
+        let tls = Arc::new(Mutex::new(tls));
+        let gate: Arc<RwLock<()>> = Arc::default();
         let this = Self {
+            tls: tls.clone(),
+            gate: gate.clone(),
             url: format!("{scheme}://localhost:{port}/keys"),
             answer: answer.clone(),
             requests: requests.clone(),
@@ -48,13 +57,14 @@ impl Publisher {
         };
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (tls, answer, requests) = (tls.clone(), answer.clone(), requests.clone());
+                let tls = tls.lock().expect("not poisoned").clone();
+                let (answer, requests, gate) = (answer.clone(), requests.clone(), gate.clone());
                 let failed = failed_handshakes.clone();
                 tokio::spawn(async move {
                     match tls {
-                        None => serve(stream, &answer, &requests).await,
+                        None => serve(stream, &answer, &requests, &gate).await,
                         Some(tls) => match tls.accept(stream).await {
-                            Ok(stream) => serve(stream, &answer, &requests).await,
+                            Ok(stream) => serve(stream, &answer, &requests, &gate).await,
                             Err(_) => {
                                 failed.fetch_add(1, Ordering::Relaxed);
                             }
@@ -66,11 +76,16 @@ impl Publisher {
         this
     }
 
-    fn publish(&self, answer: &str) {
+    pub(super) fn publish(&self, answer: &str) {
         answer.clone_into(&mut self.answer.lock().expect("not poisoned"));
     }
 
-    fn requests(&self) -> usize {
+    /// Shows another certificate from now on.
+    pub(super) fn replace_certificate(&self, tls: TlsAcceptor) {
+        *self.tls.lock().expect("not poisoned") = Some(tls);
+    }
+
+    pub(super) fn requests(&self) -> usize {
         self.requests.load(Ordering::Relaxed)
     }
 }
@@ -80,6 +95,7 @@ async fn serve(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     answer: &Mutex<String>,
     requests: &AtomicUsize,
+    gate: &RwLock<()>,
 ) {
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\n") {
@@ -88,8 +104,9 @@ async fn serve(
         };
         request.push(byte);
     }
-    let body = answer.lock().expect("not poisoned").clone();
     requests.fetch_add(1, Ordering::Relaxed);
+    let _open = gate.read().await;
+    let body = answer.lock().expect("not poisoned").clone();
     let answer = if body.starts_with("HTTP") {
         body
     } else {
@@ -121,7 +138,7 @@ async fn wait_until_accepted(files: &Files, server: &Server, token: &str) {
 }
 
 /// Returns the public key of an issuer, and a token that it has signed, both with this key id.
-fn key_and_token(issuer: &Files, id: &str) -> (serde_json::Value, String) {
+pub(super) fn key_and_token(issuer: &Files, id: &str) -> (serde_json::Value, String) {
     let mut key = issuer.jwks()["keys"][0].clone();
     key["kid"] = json!(id);
     let header = json!({"alg": "ES256", "kid": id}).to_string();
@@ -129,6 +146,19 @@ fn key_and_token(issuer: &Files, id: &str) -> (serde_json::Value, String) {
         key,
         issuer.sign_text(&header, &claims("user:ann").to_string()),
     )
+}
+
+/// Returns a server of TLS with this certificate.
+pub(super) fn acceptor(signed: &Signed) -> TlsAcceptor {
+    let chain = CertificateDer::from_pem_slice(signed.certificate.as_bytes()).expect("PEM");
+    let key = PrivateKeyDer::from_pem_slice(signed.key.as_bytes()).expect("PEM");
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    let config = rustls::ServerConfig::builder_with_provider(provider.into())
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![chain], key);
+    TlsAcceptor::from(Arc::new(config.expect("a certificate")))
 }
 
 #[tokio::test]
@@ -208,16 +238,7 @@ async fn tokens_with_unknown_keys_cause_few_fetches() {
 #[tokio::test]
 async fn address_must_prove_its_name() {
     let files = Files::new();
-    let signed = files.authority.sign(&["localhost"]);
-    let chain = CertificateDer::from_pem_slice(signed.certificate.as_bytes()).expect("PEM");
-    let key = PrivateKeyDer::from_pem_slice(signed.key.as_bytes()).expect("PEM");
-    let provider = rustls::crypto::aws_lc_rs::default_provider();
-    let config = rustls::ServerConfig::builder_with_provider(provider.into())
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_no_client_auth()
-        .with_single_cert(vec![chain], key);
-    let acceptor = TlsAcceptor::from(Arc::new(config.expect("a certificate")));
+    let acceptor = acceptor(&files.authority.sign(&["localhost"]));
     let (key, token) = key_and_token(&files, "first");
     let set = json!({"keys": [key]}).to_string();
     let publisher = Publisher::start(&set, Some(acceptor)).await;

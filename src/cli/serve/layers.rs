@@ -12,7 +12,7 @@ use crate::broker::{self, Broker, LeaseOperations};
 use crate::config::Config;
 use crate::grpc::{self, RunningServer};
 use crate::process;
-use crate::security::{Access, Security, ServerTls};
+use crate::security::{Access, Rules, Security, ServerTls};
 use crate::telemetry::Telemetry;
 
 /// A configuration with what it opens. Nothing has started yet.
@@ -91,15 +91,11 @@ impl Layers {
         })
     }
 
-    /// Replaces the identities, their roles and their limits by those of a new configuration.
-    ///
-    /// # Errors
-    /// A text with the setting, the file, and the reason why it cannot be used.
-    pub(super) fn replace_identities(&self, config: &Config) -> Result<(), String> {
-        if let (Some(access), Some(settings)) = (&self.access, &config.auth) {
-            access.replace(access.prepare(settings)?);
+    /// Replaces the identities, their roles and their limits. `None`: they have not changed.
+    pub(super) fn replace_identities(&self, rules: Option<Rules>) {
+        if let (Some(access), Some(rules)) = (&self.access, rules) {
+            access.replace(rules);
         }
-        Ok(())
     }
 
     /// Drains the server, and stops the broker and telemetry.

@@ -17,7 +17,7 @@ use super::messages::{
     operation_to_proto, pause_mode_from_proto, pause_to_proto, queue_state_to_proto,
     start_from_proto, until_from_proto,
 };
-use crate::broker::{Error, Operator};
+use crate::broker::{Error, ListedBrokers, Operator};
 use crate::grpc::messages::{cancel_from_proto, cancel_results, uuid_from_proto};
 use crate::security::Rpc;
 
@@ -324,7 +324,7 @@ impl AdminApi {
     ) -> Answer<proto::ListBrokersResponse> {
         caller.check_somewhere(Rpc::ListBrokers)?;
         let listed = self.operator.list_brokers().await?;
-        Ok(brokers_to_proto(&self.operator, &listed))
+        Ok(self.brokers(caller, &listed))
     }
 
     /// Tells a broker to stop.
@@ -339,8 +339,14 @@ impl AdminApi {
         let (detail, told) = (id.to_string(), self.operator.drain_broker(id));
         let told = audited(caller, rpc, "", &detail, &request.reason, told).await?;
         Ok(proto::DrainBrokerResponse {
-            broker: brokers_to_proto(&self.operator, &told).brokers.pop(),
+            broker: self.brokers(caller, &told).brokers.pop(),
         })
+    }
+
+    /// Converts brokers for a caller. Queues on which the caller has no role are left out.
+    fn brokers(&self, caller: &AdminCaller, listed: &ListedBrokers) -> proto::ListBrokersResponse {
+        let is_shown = |queue: &str| caller.may(Rpc::ListBrokers, queue);
+        brokers_to_proto(&self.operator, listed, is_shown)
     }
 }
 

@@ -339,28 +339,29 @@ fn action_to_proto(change: OperationChange) -> operation::Action {
     }
 }
 
-/// Converts the list of brokers.
+/// Converts the list of brokers. `is_shown`: returns whether the caller may see a queue.
 pub(super) fn brokers_to_proto(
     operator: &Operator,
     listed: &ListedBrokers,
+    is_shown: impl Fn(&str) -> bool,
 ) -> proto::ListBrokersResponse {
     let brokers = listed.list.brokers.iter();
     let convert = |broker: &ListedBroker| {
         let is_self = listed.own == Some(broker.id);
-        instance_to_proto(operator, broker, listed.list.now, is_self)
+        let mut differing_queues = operator.differing_queues(broker);
+        differing_queues.retain(|queue| is_shown(queue));
+        proto::BrokerInstance {
+            differing_queues,
+            ..instance_to_proto(broker, listed.list.now, is_self)
+        }
     };
     proto::ListBrokersResponse {
         brokers: brokers.map(convert).collect(),
     }
 }
 
-/// Converts a broker. `now`: the database's clock, in milliseconds since 1970.
-fn instance_to_proto(
-    operator: &Operator,
-    broker: &ListedBroker,
-    now: i64,
-    is_self: bool,
-) -> proto::BrokerInstance {
+/// Converts a broker, without the queues that differ. `now`: the database's clock, in milliseconds since 1970.
+fn instance_to_proto(broker: &ListedBroker, now: i64, is_self: bool) -> proto::BrokerInstance {
     let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
     let seen = now - millis(broker.silence) + millis(broker.ahead);
     proto::BrokerInstance {
@@ -372,6 +373,6 @@ fn instance_to_proto(
         is_live: broker.is_live(),
         is_draining: broker.draining,
         is_self,
-        differing_queues: operator.differing_queues(broker),
+        differing_queues: Vec::new(),
     }
 }
