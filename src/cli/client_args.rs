@@ -65,13 +65,17 @@ impl ClientArgs {
         Ok(LeaseServiceClient::new(connection).max_decoding_message_size(usize::MAX))
     }
 
-    /// Connects like [`Self::connect`], for the calls of operators.
+    /// Returns whether the service has several addresses.
+    pub(super) fn has_several_addresses(&self) -> bool {
+        self.address().is_some_and(|address| address.contains(','))
+    }
+
+    /// Connects for the calls of operators.
     pub(super) async fn connect_admin(
         &self,
+        attempts: Attempts,
     ) -> Result<AdminServiceClient<Connection>, CommandError> {
-        let connection = self
-            .connection(Duration::ZERO, Attempts::UntilLimit)
-            .await?;
+        let connection = self.connection(Duration::ZERO, attempts).await?;
         Ok(AdminServiceClient::new(connection).max_decoding_message_size(usize::MAX))
     }
 

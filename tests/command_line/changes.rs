@@ -1,6 +1,7 @@
 //! Tests of `redrive`, `cancel`, `purge` and `operations`: changes of many items.
 
-use std::process::Stdio;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Stdio};
 
 use serde_json::json;
 
@@ -8,7 +9,8 @@ use crate::command_line::both_ways::both;
 use crate::command_line::terminal::Terminal;
 use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::database;
-use crate::support::process::{CommandOutput, program};
+use crate::support::process::{BrokerProcess, CommandOutput, program};
+use crate::support::signal;
 use crate::support::timeout::wait_until_blocking;
 
 /// Makes items dead with this error, without the broker.
@@ -24,6 +26,34 @@ fn add_dead(workspace: &Workspace, items: u32, error: &str) {
 fn count(workspace: &Workspace, condition: &str) -> i64 {
     let query = format!("SELECT count(*) FROM work WHERE {condition}");
     database::query_value(&workspace.database(), &query)
+}
+
+/// Starts a command whose output goes into pipes.
+fn spawn(workspace: &Workspace, arguments: &str) -> Child {
+    let mut command = program();
+    command
+        .args(arguments.split_whitespace())
+        .current_dir(workspace.folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command.spawn().expect("the program starts")
+}
+
+/// Waits for the end of a command, and returns its exit code and its messages.
+fn end(child: Child) -> (Option<i32>, String) {
+    let output = child.wait_with_output().expect("it ends");
+    let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), messages)
+}
+
+/// Returns the id of the only operation that runs, once it has changed an item.
+fn running_operation(workspace: &Workspace) -> String {
+    wait_until_blocking("an item is ready", || {
+        count(workspace, "lease_state = 0") > 0
+    });
+    let running = workspace.store("operations --running --output json").json();
+    let id = running[0]["operation_id"].as_str();
+    id.expect("an id").to_owned()
 }
 
 /// Asserts the exit code, and that the error message contains all parts.
@@ -252,4 +282,22 @@ fn database_alone_runs_operations() {
     assert_eq!(redriven.out, "1100 items are ready again\n", "{redriven:?}");
     let refused = workspace.store("redrive work --yes --wait=false");
     fails(&refused, 64, &["--wait=false"]);
+}
+
+#[test]
+fn waiting_command_goes_on_with_another_broker() {
+    let mut workspace = Workspace::serving();
+    let second = BrokerProcess::second(&workspace.path("q.db"), &workspace.path("queues.toml"));
+    add_dead(&workspace, 500, "x");
+    let first = workspace.process.as_ref().expect("a service").url();
+    let addresses = format!("{first},{}", second.url());
+    let redrive = format!("redrive work --rate 1/s --yes --wait --address {addresses}");
+    let redrive = spawn(&workspace, &redrive);
+    let id = running_operation(&workspace);
+    workspace.process.as_mut().expect("a service").kill();
+    let cancelled = workspace.store(&format!("operations cancel {id}"));
+    assert_eq!(cancelled.code, 0, "{cancelled:?}");
+    let (code, messages) = end(redrive);
+    assert_eq!(code, Some(4), "{messages}");
+    assert!(messages.contains("was cancelled part-way"), "{messages}");
 }
