@@ -301,3 +301,19 @@ fn waiting_command_goes_on_with_another_broker() {
     assert_eq!(code, Some(4), "{messages}");
     assert!(messages.contains("was cancelled part-way"), "{messages}");
 }
+
+#[test]
+fn reader_that_leaves_does_not_fail_a_running_operation() {
+    let workspace = Workspace::serving();
+    add_dead(&workspace, 500, "x");
+    workspace.call("redrive work --rate 1/s --yes");
+    let id = running_operation(&workspace);
+    let url = workspace.process.as_ref().expect("a service").url();
+    let watch = format!("operations {id} --watch --output json --address {url}");
+    let mut watch = spawn(&workspace, &watch);
+    let mut lines = BufReader::new(watch.stdout.take().expect("a pipe"));
+    lines.read_line(&mut String::new()).expect("a line");
+    drop(lines);
+    let (code, messages) = end(watch);
+    assert_eq!((code, &*messages), (Some(0), ""));
+}

@@ -112,6 +112,10 @@ impl Operations {
             })
         };
         watch(self.place.output(), "", look).await?;
+        if last.state() == proto::OperationState::Running {
+            // The reader of the output is gone.
+            return Ok(());
+        }
         check_end(&last)
     }
 

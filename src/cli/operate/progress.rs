@@ -117,7 +117,10 @@ pub(super) fn check_end(operation: &proto::Operation) -> Result<(), CommandError
         proto::OperationState::Cancelled => {
             format!("operation {id} was cancelled part-way: {done}")
         }
-        _ => format!("operation {id} failed part-way: {done}"),
+        proto::OperationState::Failed => format!("operation {id} failed part-way: {done}"),
+        proto::OperationState::Running | proto::OperationState::Unspecified => {
+            format!("operation {id} has not ended: {done}")
+        }
     };
     if !operation.error.is_empty() {
         text = format!("{text}; {}", operation.error);
