@@ -317,3 +317,29 @@ fn reader_that_leaves_does_not_fail_a_running_operation() {
     let (code, messages) = end(watch);
     assert_eq!((code, &*messages), (Some(0), ""));
 }
+
+#[test]
+fn interrupted_operation_of_a_database_is_continued() {
+    let workspace = Workspace::with(QUEUES);
+    assert_eq!(workspace.store("schema apply").code, 0);
+    add_dead(&workspace, 4, "x");
+    let database = "--config queues.toml --store q.db";
+    let redrive = format!("redrive work --rate 2/s --yes {database}");
+    let redrive = spawn(&workspace, &redrive);
+    let id = running_operation(&workspace);
+    signal::send(&redrive, "INT");
+    let (code, messages) = end(redrive);
+    assert_eq!(code, Some(4), "{messages}");
+    let ways = [
+        format!("operations continue {id}"),
+        format!("operations cancel {id}"),
+    ];
+    for way in &ways {
+        assert!(messages.contains(way), "{messages}");
+    }
+    let second = workspace.store("redrive work --yes");
+    fails(&second, 1, &["OPERATION_RUNNING", &ways[0]]);
+    let continued = workspace.store(&ways[0]);
+    assert_eq!(continued.code, 0, "{continued:?}");
+    assert_eq!(count(&workspace, "lease_state = 0"), 4);
+}

@@ -153,10 +153,22 @@ impl Admin {
             "PURGE_NOT_ALLOWED" | "STORE_MISCONFIGURED" => {
                 CommandError::usage(status.message().to_owned())
             }
+            "OPERATION_RUNNING" if self.runs_operations() => {
+                let id = info.metadata.get("operation_id");
+                let hint = continue_hint(id.map_or("ID", String::as_str));
+                CommandError::from(status).with_hint(&hint)
+            }
             "STORE_UNAVAILABLE" if self.runs_operations() => {
                 CommandError::io(status.message().to_owned())
             }
             _ => status.into(),
         }
     }
+}
+
+/// Returns the remedy for an operation of a database that no process runs.
+pub(super) fn continue_hint(operation_id: &str) -> String {
+    format!(
+        "while no broker runs, `lease-broker operations continue {operation_id}` with the same --config or --store runs it to its end"
+    )
 }
