@@ -343,3 +343,18 @@ fn interrupted_operation_of_a_database_is_continued() {
     assert_eq!(continued.code, 0, "{continued:?}");
     assert_eq!(count(&workspace, "lease_state = 0"), 4);
 }
+
+#[test]
+fn command_that_does_not_wait_reports_that_no_item_fits() {
+    let workspace = Workspace::serving();
+    workspace.lease();
+    for command in [
+        "redrive work --yes",
+        "cancel work --owner other --reason x --yes",
+        "purge work --state dead --yes",
+    ] {
+        fails(&workspace.call(command), 2, &["item of queue work fits"]);
+    }
+    let operations = workspace.call("operations");
+    assert_eq!(operations.out, "", "{operations:?}");
+}

@@ -181,7 +181,9 @@ impl Change<'_> {
             Some(waits) => waits,
             None => admin.runs_operations() || stderr().is_terminal(),
         };
-        let count = self.confirm(&admin, waits).await?;
+        // A command that waits learns at the end that no item fits.
+        let counts = !waits || stderr().is_terminal();
+        let count = self.confirm(&admin, counts).await?;
         let started = admin.start_operation(self.request(false)?).await?;
         let started = started.operation.unwrap_or_default();
         let id = &started.operation_id;
@@ -214,13 +216,14 @@ impl Change<'_> {
         })
     }
 
-    /// Counts the items if somebody wants to know the number, and asks if there are several. `None`: they were not counted.
+    /// Counts the items, and asks if there are several. `counts`: the number is also needed if the user has confirmed the change by a
+    /// flag. `None`: they were not counted.
     pub(super) async fn confirm(
         &self,
         admin: &Admin,
-        shows_bar: bool,
+        counts: bool,
     ) -> Result<Option<Count>, CommandError> {
-        if self.args.yes && !(shows_bar && stderr().is_terminal()) {
+        if self.args.yes && !counts {
             return Ok(None);
         }
         let count = self.count(admin).await?;
