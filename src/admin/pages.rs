@@ -25,11 +25,13 @@ mod queue;
 mod queues;
 mod sessions;
 mod states;
+mod time_limit;
 mod viewer;
 
 use std::sync::Arc;
 
 use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 
@@ -95,5 +97,6 @@ pub(super) fn routes(
         )
         .route("/icon.svg", get(async || file("image/svg+xml", ICON)))
         .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
+        .layer(from_fn(time_limit::answer))
         .layer(Extension(live))
 }

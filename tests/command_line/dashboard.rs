@@ -292,3 +292,15 @@ fn page_needs_a_login_where_callers_have_identities() {
     assert_eq!(gone.status, 303, "{gone:?}");
     assert_eq!(send(admin, "GET", "/queues/work", "").status, 303);
 }
+
+#[test]
+fn slow_database_is_reported_on_a_page() {
+    let (workspace, admin) = serving("", |_| ());
+    let form = form_of(&get(admin, "/")).to_owned();
+    let other = workspace.database();
+    other.execute_batch("BEGIN IMMEDIATE").expect("a lock");
+    let body = format!("form={form}&queue=work&mode=claims");
+    let late = post(admin, "/pause", "", &body);
+    assert_eq!(late.status, 503, "{late:?}");
+    assert!(late.body.contains("may still be made"), "{}", late.body);
+}
