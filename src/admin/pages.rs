@@ -46,6 +46,9 @@ use crate::grpc::AdminCaller;
 
 /// The maximum size of a form, in bytes.
 const MAX_FORM_BYTES: usize = 16 << 10;
+/// The maximum size of a form with the keys of marked items, in bytes. 100 keys of 1,024 bytes, of which each is encoded twice, take half
+/// of it.
+const MAX_MARKED_BYTES: usize = 1 << 20;
 
 const STYLE: &str = include_str!("pages/style.css");
 const SCRIPT: &str = include_str!("pages/live.js");
@@ -78,8 +81,14 @@ pub(super) fn routes(
         .route("/queues/{queue}/groups", get(groups::page))
         .route("/queues/{queue}/groups/pause", post(groups::pause))
         .route("/queues/{queue}/groups/resume", post(groups::resume))
-        .route("/queues/{queue}/confirm", post(confirm::page))
-        .route("/queues/{queue}/start", post(confirm::start))
+        .route(
+            "/queues/{queue}/confirm",
+            post(confirm::page).layer(DefaultBodyLimit::max(MAX_MARKED_BYTES)),
+        )
+        .route(
+            "/queues/{queue}/start",
+            post(confirm::start).layer(DefaultBodyLimit::max(MAX_MARKED_BYTES)),
+        )
         .route("/operations", get(live_page::operations))
         .route("/operations/cancel", post(operations::cancel))
         .route("/brokers", get(live_page::brokers))

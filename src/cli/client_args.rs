@@ -89,8 +89,9 @@ impl ClientArgs {
         let default = format!("http://{DEFAULT_ADDRESS}");
         let address = self.address.as_ref().unwrap_or(&default);
         let mut addresses = self.credentials.addresses(address)?;
+        let limit = self.timeout.saturating_add(wait);
         for endpoint in &mut addresses.endpoints {
-            *endpoint = endpoint.clone().timeout(self.timeout + wait);
+            *endpoint = endpoint.clone().timeout(limit);
         }
         let (channel, endpoint) = addresses.connect(self.timeout, attempts).await?;
         Ok(Connection::new(bearer.authorize(channel), endpoint))

@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
 
+use rustix::process::Signal;
 use serde_json::json;
 
 use crate::command_line::both_ways::both;
@@ -146,13 +147,13 @@ fn terminal_shows_the_number_and_asks() {
     let url = workspace.process.as_ref().expect("a service").url();
     let arguments = ["redrive", "work", "--address", &url];
     let mut terminal = Terminal::run(workspace.folder.path(), &arguments);
-    terminal.answer("Make 1200 dead items of queue work ready again?", "n");
+    terminal.answer("Make 1200 dead items of queue work ready again?", "n\n");
     let (code, screen) = terminal.end();
     assert_eq!(code, Some(3), "{screen}");
     assert!(screen.contains("nothing was changed"), "{screen}");
     assert_eq!(count(&workspace, "lease_state = 4"), 1_200);
     let mut terminal = Terminal::run(workspace.folder.path(), &arguments);
-    terminal.answer("ready again?", "y");
+    terminal.answer("ready again?", "y\n");
     let (code, screen) = terminal.end();
     assert_eq!(code, Some(0), "{screen}");
     for part in ["lease-broker operations", "1200 items are ready again"] {
@@ -357,4 +358,21 @@ fn command_that_does_not_wait_reports_that_no_item_fits() {
     }
     let operations = workspace.call("operations");
     assert_eq!(operations.out, "", "{operations:?}");
+}
+
+#[test]
+fn interrupted_question_leaves_the_cursor_visible() {
+    const HIDE: &str = "\u{1b}[?25l";
+
+    let workspace = Workspace::serving();
+    add_dead(&workspace, 2, "x");
+    let url = workspace.process.as_ref().expect("a service").url();
+    let arguments = ["redrive", "work", "--address", &url];
+    let mut terminal = Terminal::run(workspace.folder.path(), &arguments);
+    let question = terminal.answer("[y/N]", "");
+    terminal.signal(Signal::INT);
+    let (code, rest) = terminal.end();
+    assert_eq!(code, None, "{rest}");
+    let screen = format!("{question}{rest}");
+    assert!(!screen.contains(HIDE), "{screen:?}");
 }
