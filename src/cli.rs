@@ -38,6 +38,7 @@ mod serve;
 mod settle;
 mod similar;
 mod start;
+mod stop_requests;
 mod token;
 mod tokens_file;
 mod why;
@@ -49,8 +50,8 @@ pub use self::config_args::open_store;
 pub use self::connect::Addresses;
 pub use self::credential_args::CredentialArgs;
 pub use self::runtime::block_on;
-pub use self::serve::stop_signal;
 pub use self::start::start;
+pub use self::stop_requests::stop_signal;
 
 use std::io::Write as _;
 

@@ -25,11 +25,13 @@ mod queue;
 mod queues;
 mod sessions;
 mod states;
+mod time_limit;
 mod viewer;
 
 use std::sync::Arc;
 
 use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 
@@ -44,6 +46,9 @@ use crate::grpc::AdminCaller;
 
 /// The maximum size of a form, in bytes.
 const MAX_FORM_BYTES: usize = 16 << 10;
+/// The maximum size of a form with the keys of marked items, in bytes. 100 keys of 1,024 bytes, of which each is encoded twice, take half
+/// of it.
+const MAX_MARKED_BYTES: usize = 1 << 20;
 
 const STYLE: &str = include_str!("pages/style.css");
 const SCRIPT: &str = include_str!("pages/live.js");
@@ -76,8 +81,14 @@ pub(super) fn routes(
         .route("/queues/{queue}/groups", get(groups::page))
         .route("/queues/{queue}/groups/pause", post(groups::pause))
         .route("/queues/{queue}/groups/resume", post(groups::resume))
-        .route("/queues/{queue}/confirm", post(confirm::page))
-        .route("/queues/{queue}/start", post(confirm::start))
+        .route(
+            "/queues/{queue}/confirm",
+            post(confirm::page).layer(DefaultBodyLimit::max(MAX_MARKED_BYTES)),
+        )
+        .route(
+            "/queues/{queue}/start",
+            post(confirm::start).layer(DefaultBodyLimit::max(MAX_MARKED_BYTES)),
+        )
         .route("/operations", get(live_page::operations))
         .route("/operations/cancel", post(operations::cancel))
         .route("/brokers", get(live_page::brokers))
@@ -95,5 +106,6 @@ pub(super) fn routes(
         )
         .route("/icon.svg", get(async || file("image/svg+xml", ICON)))
         .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
+        .layer(from_fn(time_limit::answer))
         .layer(Extension(live))
 }

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::http::Extensions;
 use lease_broker_model::network::network;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// The maximum number of open connections, from all addresses and from one.
@@ -35,6 +36,7 @@ struct Taken {
     address: IpAddr,
     network: IpAddr,
     has_request: AtomicBool,
+    at: Instant,
     /// Cancelled when the connection must end.
     end: CancellationToken,
 }
@@ -58,6 +60,7 @@ impl Seats {
             address,
             network: network(address),
             has_request: AtomicBool::new(false),
+            at: Instant::now(),
             end: CancellationToken::new(),
         });
         let mut places = self.lock();
@@ -109,6 +112,11 @@ impl Seat {
     /// Returns the address of the client.
     pub(super) fn address(&self) -> IpAddr {
         self.taken.address
+    }
+
+    /// Returns the time at which the connection was accepted.
+    pub(super) fn taken_at(&self) -> Instant {
+        self.taken.at
     }
 
     /// Notes that the connection has sent its request.

@@ -489,3 +489,10 @@ fn write_undo(schema: &mut dyn Schema, spec: &QueueSpec, path: &Path) -> Result<
     };
     write_new(path, &text)
 }
+
+/// The error for a question that was not answered.
+impl From<dialoguer::Error> for CommandError {
+    fn from(error: dialoguer::Error) -> Self {
+        Self::io(format!("no answer: {error}"))
+    }
+}

@@ -65,13 +65,17 @@ impl ClientArgs {
         Ok(LeaseServiceClient::new(connection).max_decoding_message_size(usize::MAX))
     }
 
-    /// Connects like [`Self::connect`], for the calls of operators.
+    /// Returns whether the service has several addresses.
+    pub(super) fn has_several_addresses(&self) -> bool {
+        self.address().is_some_and(|address| address.contains(','))
+    }
+
+    /// Connects for the calls of operators.
     pub(super) async fn connect_admin(
         &self,
+        attempts: Attempts,
     ) -> Result<AdminServiceClient<Connection>, CommandError> {
-        let connection = self
-            .connection(Duration::ZERO, Attempts::UntilLimit)
-            .await?;
+        let connection = self.connection(Duration::ZERO, attempts).await?;
         Ok(AdminServiceClient::new(connection).max_decoding_message_size(usize::MAX))
     }
 
@@ -85,8 +89,9 @@ impl ClientArgs {
         let default = format!("http://{DEFAULT_ADDRESS}");
         let address = self.address.as_ref().unwrap_or(&default);
         let mut addresses = self.credentials.addresses(address)?;
+        let limit = self.timeout.saturating_add(wait);
         for endpoint in &mut addresses.endpoints {
-            *endpoint = endpoint.clone().timeout(self.timeout + wait);
+            *endpoint = endpoint.clone().timeout(limit);
         }
         let (channel, endpoint) = addresses.connect(self.timeout, attempts).await?;
         Ok(Connection::new(bearer.authorize(channel), endpoint))

@@ -1,8 +1,8 @@
 //! Questions to a person at a terminal.
 
-use std::io::{IsTerminal as _, stderr, stdin};
+use std::io::{self, IsTerminal as _, Write as _, stderr, stdin};
 
-use dialoguer::Confirm;
+use lease_broker_model::text::visible_lines;
 
 use super::CommandError;
 
@@ -13,12 +13,27 @@ pub(super) fn is_terminal() -> bool {
 
 /// Asks a question, and returns true if the answer is yes. Without a terminal it asks nothing and returns true: the flags of the
 /// command are its confirmation.
+///
+/// The answer is a line, so the terminal stays in its usual mode. A signal that ends the command meanwhile leaves nothing to restore.
 pub(super) fn confirm_in_terminal(question: &str) -> Result<bool, CommandError> {
     if !is_terminal() {
         return Ok(true);
     }
-    let question = Confirm::new().with_prompt(question).default(false);
-    Ok(question.interact()?)
+    let answer = ask(question);
+    answer.map_err(|error| CommandError::io(format!("no answer: {error}")))
+}
+
+fn ask(question: &str) -> io::Result<bool> {
+    write!(stderr(), "{} [y/N] ", visible_lines(question))?;
+    let mut answer = String::new();
+    if stdin().read_line(&mut answer)? == 0 {
+        // The answer was Ctrl-D, which ends no line.
+        writeln!(stderr())?;
+    }
+    let answer = answer.trim();
+    Ok(["y", "yes"]
+        .iter()
+        .any(|yes| answer.eq_ignore_ascii_case(yes)))
 }
 
 /// Asks before a change of several things, unless `yes` is set.
@@ -38,12 +53,5 @@ pub(super) fn confirm_change(question: &str, yes: bool) -> Result<(), CommandErr
         Ok(())
     } else {
         Err(CommandError::not_confirmed("nothing was changed"))
-    }
-}
-
-/// The error for a question that was not answered, such as one that Ctrl-C ended.
-impl From<dialoguer::Error> for CommandError {
-    fn from(error: dialoguer::Error) -> Self {
-        Self::io(format!("no answer: {error}"))
     }
 }

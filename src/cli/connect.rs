@@ -30,9 +30,9 @@ pub struct Addresses {
 /// How often a command tries to connect.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Attempts {
-    /// Each address is tried once.
+    /// Each address is tried once, without a warning.
     One,
-    /// All addresses are tried again until the time limit, unless another attempt cannot help.
+    /// All addresses are tried again until the time limit, unless another attempt cannot help. A warning on standard error says so.
     UntilLimit,
 }
 
@@ -50,8 +50,7 @@ impl Addresses {
         authorities.join(",")
     }
 
-    /// Connects to the first address that answers. Returns the connection and its endpoint. Warns on standard error while
-    /// it tries.
+    /// Connects to the first address that answers. Returns the connection and its endpoint.
     pub(super) async fn connect(
         &self,
         limit: Duration,
@@ -60,7 +59,7 @@ impl Addresses {
         let last = Mutex::new(None);
         tokio::select! {
             connected = self.try_until(limit, attempts, &last) => connected.map_err(|failure| self.error(&failure)),
-            never = self.warn(limit, &last) => match never {},
+            never = self.warn(limit, &last), if attempts == Attempts::UntilLimit => match never {},
         }
     }
 

@@ -29,7 +29,7 @@ use super::item_file::{Items, csv, jsonl};
 use super::item_input::columns_from_flags;
 use super::operate::complete;
 use super::output::{Row, note, plural};
-use super::serve::stop_signal;
+use super::stop_requests::stop_signal;
 
 /// The pause before a call is sent again, because the service is unavailable. Each further pause is twice as long, up to
 /// the longest one.

@@ -25,6 +25,7 @@ mod progress;
 mod purge;
 mod queue_row;
 mod redrive;
+mod service;
 mod show;
 mod state_name;
 mod stats;

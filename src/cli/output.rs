@@ -308,8 +308,13 @@ pub(super) fn check_written() -> Result<(), CommandError> {
     }
 }
 
+/// Returns whether more can be written to standard output: every write has succeeded, and a reader has not closed the pipe.
+pub(super) fn can_write() -> bool {
+    WRITE_ERROR.get().is_none() && !is_closed()
+}
+
 /// Returns whether the reader of standard output has closed the pipe. Then nothing more can be written.
-pub(super) fn is_closed() -> bool {
+fn is_closed() -> bool {
     let out = io::stdout();
     let mut watched = [PollFd::new(&out, PollFlags::empty())];
     let is_ready = poll(&mut watched, Some(&Timespec::default())).is_ok();

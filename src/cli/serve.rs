@@ -13,9 +13,9 @@ use std::time::{Instant, SystemTime};
 use clap::Args;
 use futures_util::future::OptionFuture;
 use lease_broker_model::text;
-use lease_broker_store::QueueIndex;
-use tokio::runtime::Builder;
-use tokio::signal::unix::{SignalKind, signal};
+use lease_broker_store::{QueueIndex, Store};
+use tokio::runtime::{Builder, Handle};
+use tokio::signal::unix::SignalKind;
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use uuid::Uuid;
 
@@ -27,6 +27,7 @@ use super::config_args::{ConfigArgs, open_store};
 use super::environment::UnknownVariable;
 use super::output::print_line;
 use super::runtime::run;
+use super::stop_requests::{StopRequests, stop_signal};
 use crate::admin::{self, AdminPort};
 use crate::broker::{Broker, LeaseOperations, Operation};
 use crate::config::{Change, Config, Flag, OtelVariables, StoreKind};
@@ -39,7 +40,8 @@ use crate::telemetry::{SpanCounters, Telemetry};
 ///
 /// Without a configuration it serves the queue `default`, which has one text column `payload`, from ./lease-broker.db on
 /// 127.0.0.1:50051. On SIGTERM or SIGINT the service drains: it reports that it is not healthy, answers waiting claims,
-/// and finishes the calls in flight. A second signal ends the process immediately. On SIGHUP it reads certificates, tokens and the
+/// and finishes the calls in flight. A second signal ends the process immediately. So does the first one while the service starts.
+/// On SIGHUP it reads certificates, tokens and the
 /// configuration again. Identities, roles, queues, their limits and log.level take effect, all or none of them; other
 /// settings need a restart.
 #[derive(Clone, Debug, Args)]
@@ -128,8 +130,7 @@ impl Serve {
         log_unknown_variables(unknown);
         warn_of_unused_connection_string(&config);
         warn_of_missing_tokens(&config);
-        let mut terminate = stop_signal(SignalKind::terminate())?;
-        let mut interrupt = stop_signal(SignalKind::interrupt())?;
+        let mut stop = StopRequests::listen()?;
         let pauses = Pauses::watch()
             .map_err(|error| CommandError::io(format!("cannot start a thread: {error}")))?;
         let telemetry = start_telemetry(&config, logging, process, &pauses, &security)?;
@@ -150,11 +151,15 @@ impl Serve {
             &pages,
         );
         let admin_port = start_admin_port(&config, state)?;
-        let store = open_store(&config).await?;
-        let listener = bind(&config).await?;
+        // A database that does not answer, or a long build of an index, does not stop the end of the service either.
+        let (store, listener, example) = tokio::select! {
+            opened = open_in_background(&config) => opened?,
+            () = stop.next() => {
+                tracing::info!("ended while it started");
+                return Ok(());
+            }
+        };
         let location = store.location();
-        // Without an example, the announcement is shorter.
-        let example = store.example_item(QueueIndex(0)).await.ok().flatten();
         let parts = Parts {
             config,
             store,
@@ -178,16 +183,17 @@ impl Serve {
         let mut loading: Option<JoinHandle<Result<Config, String>>> = None;
         let mut opening: Option<Opening> = None;
         let mut former = JoinSet::new();
+        let mut is_told_to_drain = false;
         loop {
             let is_loaded = loading.is_none() && opening.is_none();
             let loaded = OptionFuture::from(loading.as_mut());
             let opened = OptionFuture::from(opening.as_mut());
             tokio::select! {
                 error = layers.server.failed() => return Err(CommandError::io(error.to_string())),
-                _ = terminate.recv() => break,
-                _ = interrupt.recv() => break,
+                () = stop.next() => break,
                 () = layers.broker.told_to_drain() => {
                     tracing::info!("an operator told this broker to drain");
+                    is_told_to_drain = true;
                     break;
                 }
                 Some(()) = hangup.recv(), if is_loaded => {
@@ -244,6 +250,14 @@ impl Serve {
         }
         service_manager::stopping();
         tracing::info!("draining; a second signal ends the process immediately");
+        let second_signal = async {
+            if is_told_to_drain {
+                // A supervisor that stops the process now means this drain, and not the end of the running calls.
+                stop.next().await;
+                tracing::info!("the drain goes on; a second signal ends the process immediately");
+            }
+            stop.next().await;
+        };
         let drained = async {
             let drained = layers.drain().await;
             while former.join_next().await.is_some() {}
@@ -251,8 +265,7 @@ impl Serve {
         };
         tokio::select! {
             drained = drained => end(&drained),
-            _ = terminate.recv() => Err(CommandError::failed("ended by a second signal")),
-            _ = interrupt.recv() => Err(CommandError::failed("ended by a second signal")),
+            () = second_signal => Err(CommandError::failed("ended by a second signal")),
         }
     }
 
@@ -319,6 +332,23 @@ fn start_telemetry(
     telemetry.observe_pauses(pauses.clone());
     telemetry.observe_security(security);
     Ok(Arc::new(telemetry))
+}
+
+/// The parts of a service that may have to be waited for. The last one is an item for the announcement, which is shorter without it.
+type Opened = (Arc<dyn Store>, TcpListener, Option<Vec<(String, String)>>);
+
+/// Opens the store and the port. A thread for blocking work does it, because a SQLite file blocks the thread that opens it. If the future
+/// is dropped, the process can end at once: until the port is open nothing is served.
+async fn open_in_background(config: &Config) -> Result<Opened, CommandError> {
+    let config = config.clone();
+    let open = async move || {
+        let store = open_store(&config).await?;
+        let listener = bind(&config).await?;
+        let example = store.example_item(QueueIndex(0)).await.ok().flatten();
+        Ok((store, listener, example))
+    };
+    let opened = spawn_blocking(move || Handle::current().block_on(open())).await;
+    opened.unwrap_or_else(|panicked| Err(CommandError::failed(panicked.to_string())))
 }
 
 async fn bind(config: &Config) -> Result<TcpListener, CommandError> {
@@ -504,12 +534,6 @@ fn log_otel_variables(variables: &OtelVariables) {
         let names = variables.used.join(" ");
         tracing::info!(names, "environment variables of OpenTelemetry used");
     }
-}
-
-/// Starts to listen to a signal. From then on, it does not end the process.
-pub fn stop_signal(kind: SignalKind) -> Result<tokio::signal::unix::Signal, CommandError> {
-    signal(kind)
-        .map_err(|error| CommandError::io(format!("cannot install a signal handler: {error}")))
 }
 
 /// Prints the address of the service and commands to try. `example` is an item of the first queue. `None`: no item is known

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -73,7 +73,12 @@ impl TokensFile {
         let new = PathBuf::from(name);
         let mut options = File::options();
         let mode = former.mode() & 0o777;
-        let mut file = options.write(true).create_new(true).mode(mode).open(&new)?;
+        // Until it has its owner, only this user can read it.
+        let mut file = options
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&new)?;
         let written = file
             .write_all(content.as_bytes())
             .and_then(|()| {
@@ -83,6 +88,8 @@ impl TokensFile {
                 }
                 fchown(&file, Some(former.uid()), Some(former.gid()))
             })
+            // Set on the file, because the umask takes rights from the mode of a new file. The service could then not read it.
+            .and_then(|()| file.set_permissions(fs::Permissions::from_mode(mode)))
             .and_then(|()| file.sync_all())
             .and_then(|()| fs::rename(&new, &self.path));
         written.inspect_err(|_| {
@@ -120,5 +127,19 @@ mod tests {
         let text = fs::read_to_string(&path).expect("a file");
         assert_eq!(text.lines().count(), 51, "{text}");
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 2);
+    }
+
+    #[test]
+    fn replacement_keeps_the_mode_that_a_umask_forbids() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("tokens");
+        fs::write(&path, "first").expect("a file");
+        // Every usual umask takes rights from this mode.
+        let mode = fs::Permissions::from_mode(0o666);
+        fs::set_permissions(&path, mode).expect("permissions");
+        let file = TokensFile::open(&path).expect("open");
+        file.replace("second").expect("replaced");
+        let mode = fs::metadata(&path).expect("a file").mode();
+        assert_eq!(mode & 0o777, 0o666, "{mode:o}");
     }
 }

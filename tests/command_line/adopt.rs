@@ -276,7 +276,7 @@ fn questions_in_a_terminal_lead_to_a_queue() {
     terminal.answer("Name of the queue", "\r");
     terminal.answer("a row is done", "\r");
     terminal.answer("workers may write", "\r");
-    terminal.answer("Write orders.toml and change the table Orders?", "y");
+    terminal.answer("Write orders.toml and change the table Orders?", "y\n");
     let (code, screen) = terminal.end();
     assert_eq!(code, Some(0), "{screen}");
     let check = workspace.run("schema check --config orders.toml");
@@ -299,7 +299,7 @@ fn answer_no_in_a_terminal_changes_nothing() {
         "",
     ];
     let mut terminal = Terminal::run(workspace.folder.path(), &arguments);
-    terminal.answer("Write orders.toml and change the table Orders?", "n");
+    terminal.answer("Write orders.toml and change the table Orders?", "n\n");
     let (code, screen) = terminal.end();
     assert_eq!(code, Some(3), "{screen}");
     assert_eq!(state(&workspace, "Orders"), before);

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::command_line::both_ways::both;
-use crate::command_line::workspace::Workspace;
+use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::process::BrokerProcess;
 use crate::support::timeout::wait_until_blocking;
 
@@ -53,4 +53,22 @@ fn drain_waits_for_the_end_of_the_broker_that_answers() {
             .wait()
             .success()
     );
+}
+
+#[test]
+fn signal_to_a_broker_that_an_operator_drains_cuts_no_call() {
+    let mut workspace = Workspace::with(&format!("[server]\ndrain_delay = '60s'\n{QUEUES}"));
+    workspace.serve();
+    let id = workspace.call("brokers").json()[0]["broker_id"].clone();
+    let told = workspace.call(&format!("drain {}", id.as_str().expect("an id")));
+    assert_eq!(told.code, 0, "{told:?}");
+    let process = workspace.process.as_mut().expect("a service");
+    wait_until_blocking("it drains", || process.log().contains("draining"));
+    process.signal("TERM");
+    wait_until_blocking("the signal is logged", || {
+        process.log().contains("the drain goes on")
+    });
+    assert!(process.is_running());
+    process.signal("TERM");
+    assert_eq!(process.wait().code(), Some(1), "{}", process.log());
 }

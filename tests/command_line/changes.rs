@@ -1,14 +1,17 @@
 //! Tests of `redrive`, `cancel`, `purge` and `operations`: changes of many items.
 
-use std::process::Stdio;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Stdio};
 
+use rustix::process::Signal;
 use serde_json::json;
 
 use crate::command_line::both_ways::both;
 use crate::command_line::terminal::Terminal;
 use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::database;
-use crate::support::process::{CommandOutput, program};
+use crate::support::process::{BrokerProcess, CommandOutput, program};
+use crate::support::signal;
 use crate::support::timeout::wait_until_blocking;
 
 /// Makes items dead with this error, without the broker.
@@ -24,6 +27,34 @@ fn add_dead(workspace: &Workspace, items: u32, error: &str) {
 fn count(workspace: &Workspace, condition: &str) -> i64 {
     let query = format!("SELECT count(*) FROM work WHERE {condition}");
     database::query_value(&workspace.database(), &query)
+}
+
+/// Starts a command whose output goes into pipes.
+fn spawn(workspace: &Workspace, arguments: &str) -> Child {
+    let mut command = program();
+    command
+        .args(arguments.split_whitespace())
+        .current_dir(workspace.folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command.spawn().expect("the program starts")
+}
+
+/// Waits for the end of a command, and returns its exit code and its messages.
+fn end(child: Child) -> (Option<i32>, String) {
+    let output = child.wait_with_output().expect("it ends");
+    let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), messages)
+}
+
+/// Returns the id of the only operation that runs, once it has changed an item.
+fn running_operation(workspace: &Workspace) -> String {
+    wait_until_blocking("an item is ready", || {
+        count(workspace, "lease_state = 0") > 0
+    });
+    let running = workspace.store("operations --running --output json").json();
+    let id = running[0]["operation_id"].as_str();
+    id.expect("an id").to_owned()
 }
 
 /// Asserts the exit code, and that the error message contains all parts.
@@ -116,13 +147,13 @@ fn terminal_shows_the_number_and_asks() {
     let url = workspace.process.as_ref().expect("a service").url();
     let arguments = ["redrive", "work", "--address", &url];
     let mut terminal = Terminal::run(workspace.folder.path(), &arguments);
-    terminal.answer("Make 1200 dead items of queue work ready again?", "n");
+    terminal.answer("Make 1200 dead items of queue work ready again?", "n\n");
     let (code, screen) = terminal.end();
     assert_eq!(code, Some(3), "{screen}");
     assert!(screen.contains("nothing was changed"), "{screen}");
     assert_eq!(count(&workspace, "lease_state = 4"), 1_200);
     let mut terminal = Terminal::run(workspace.folder.path(), &arguments);
-    terminal.answer("ready again?", "y");
+    terminal.answer("ready again?", "y\n");
     let (code, screen) = terminal.end();
     assert_eq!(code, Some(0), "{screen}");
     for part in ["lease-broker operations", "1200 items are ready again"] {
@@ -252,4 +283,96 @@ fn database_alone_runs_operations() {
     assert_eq!(redriven.out, "1100 items are ready again\n", "{redriven:?}");
     let refused = workspace.store("redrive work --yes --wait=false");
     fails(&refused, 64, &["--wait=false"]);
+}
+
+#[test]
+fn waiting_command_goes_on_with_another_broker() {
+    let mut workspace = Workspace::serving();
+    let second = BrokerProcess::second(&workspace.path("q.db"), &workspace.path("queues.toml"));
+    add_dead(&workspace, 500, "x");
+    let first = workspace.process.as_ref().expect("a service").url();
+    let addresses = format!("{first},{}", second.url());
+    let redrive = format!("redrive work --rate 1/s --yes --wait --address {addresses}");
+    let redrive = spawn(&workspace, &redrive);
+    let id = running_operation(&workspace);
+    workspace.process.as_mut().expect("a service").kill();
+    let cancelled = workspace.store(&format!("operations cancel {id}"));
+    assert_eq!(cancelled.code, 0, "{cancelled:?}");
+    let (code, messages) = end(redrive);
+    assert_eq!(code, Some(4), "{messages}");
+    assert!(messages.contains("was cancelled part-way"), "{messages}");
+}
+
+#[test]
+fn reader_that_leaves_does_not_fail_a_running_operation() {
+    let workspace = Workspace::serving();
+    add_dead(&workspace, 500, "x");
+    workspace.call("redrive work --rate 1/s --yes");
+    let id = running_operation(&workspace);
+    let url = workspace.process.as_ref().expect("a service").url();
+    let watch = format!("operations {id} --watch --output json --address {url}");
+    let mut watch = spawn(&workspace, &watch);
+    let mut lines = BufReader::new(watch.stdout.take().expect("a pipe"));
+    lines.read_line(&mut String::new()).expect("a line");
+    drop(lines);
+    let (code, messages) = end(watch);
+    assert_eq!((code, &*messages), (Some(0), ""));
+}
+
+#[test]
+fn interrupted_operation_of_a_database_is_continued() {
+    let workspace = Workspace::with(QUEUES);
+    assert_eq!(workspace.store("schema apply").code, 0);
+    add_dead(&workspace, 4, "x");
+    let database = "--config queues.toml --store q.db";
+    let redrive = format!("redrive work --rate 2/s --yes {database}");
+    let redrive = spawn(&workspace, &redrive);
+    let id = running_operation(&workspace);
+    signal::send(&redrive, "INT");
+    let (code, messages) = end(redrive);
+    assert_eq!(code, Some(4), "{messages}");
+    let ways = [
+        format!("operations continue {id}"),
+        format!("operations cancel {id}"),
+    ];
+    for way in &ways {
+        assert!(messages.contains(way), "{messages}");
+    }
+    let second = workspace.store("redrive work --yes");
+    fails(&second, 1, &["OPERATION_RUNNING", &ways[0]]);
+    let continued = workspace.store(&ways[0]);
+    assert_eq!(continued.code, 0, "{continued:?}");
+    assert_eq!(count(&workspace, "lease_state = 0"), 4);
+}
+
+#[test]
+fn command_that_does_not_wait_reports_that_no_item_fits() {
+    let workspace = Workspace::serving();
+    workspace.lease();
+    for command in [
+        "redrive work --yes",
+        "cancel work --owner other --reason x --yes",
+        "purge work --state dead --yes",
+    ] {
+        fails(&workspace.call(command), 2, &["item of queue work fits"]);
+    }
+    let operations = workspace.call("operations");
+    assert_eq!(operations.out, "", "{operations:?}");
+}
+
+#[test]
+fn interrupted_question_leaves_the_cursor_visible() {
+    const HIDE: &str = "\u{1b}[?25l";
+
+    let workspace = Workspace::serving();
+    add_dead(&workspace, 2, "x");
+    let url = workspace.process.as_ref().expect("a service").url();
+    let arguments = ["redrive", "work", "--address", &url];
+    let mut terminal = Terminal::run(workspace.folder.path(), &arguments);
+    let question = terminal.answer("[y/N]", "");
+    terminal.signal(Signal::INT);
+    let (code, rest) = terminal.end();
+    assert_eq!(code, None, "{rest}");
+    let screen = format!("{question}{rest}");
+    assert!(!screen.contains(HIDE), "{screen:?}");
 }

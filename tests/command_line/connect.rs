@@ -93,3 +93,13 @@ fn command_uses_the_address_of_a_list_that_answers() {
     let added = workspace.run(&format!("enqueue work --set payload=x --address {list}"));
     assert_eq!(added.code, 0, "{added:?}");
 }
+
+#[test]
+fn longest_wait_is_no_overflow() {
+    let workspace = Workspace::with(QUEUES);
+    let wait = format!("{}s", u64::MAX);
+    let address = free_port();
+    let command = format!("claim work --wait {wait} --timeout 1s --address {address}");
+    let failed = workspace.run(&command);
+    assert_eq!(failed.code, 69, "{failed:?}");
+}

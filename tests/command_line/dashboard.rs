@@ -292,3 +292,49 @@ fn page_needs_a_login_where_callers_have_identities() {
     assert_eq!(gone.status, 303, "{gone:?}");
     assert_eq!(send(admin, "GET", "/queues/work", "").status, 303);
 }
+
+#[test]
+fn slow_database_is_reported_on_a_page() {
+    let (workspace, admin) = serving("", |_| ());
+    let form = form_of(&get(admin, "/")).to_owned();
+    let other = workspace.database();
+    other.execute_batch("BEGIN IMMEDIATE").expect("a lock");
+    let body = format!("form={form}&queue=work&mode=claims");
+    let late = post(admin, "/pause", "", &body);
+    assert_eq!(late.status, 503, "{late:?}");
+    assert!(late.body.contains("may still be made"), "{}", late.body);
+}
+
+#[test]
+fn hundred_marked_items_have_keys_of_any_length() {
+    let toml = "[queues.orders]\ntable = 'orders'\nkey = 'id'\n";
+    let (workspace, admin) = serving(toml, |workspace| {
+        let table = "CREATE TABLE orders (id TEXT PRIMARY KEY)";
+        workspace.database().execute_batch(table).expect(table);
+        let applied = workspace.store("schema apply");
+        assert_eq!(applied.code, 0, "{applied:?}");
+    });
+    let insert = "INSERT INTO orders (id, lease_state, lease_state_time) VALUES (?1, 4, 1000)";
+    let mut filter = "state=dead".to_owned();
+    for number in 0..100 {
+        let key = format!("{number:03}{}", "я".repeat(500));
+        workspace.database().execute(insert, [&key]).expect(insert);
+        let encoded: String = form_urlencoded::byte_serialize(key.as_bytes()).collect();
+        filter.push_str("&key=");
+        filter.push_str(&encoded);
+    }
+    let filter: String = form_urlencoded::byte_serialize(filter.as_bytes()).collect();
+    let form = form_of(&get(admin, "/")).to_owned();
+    let body = format!("form={form}&change=redrive&marked=1&filter={filter}");
+    let asked = post(admin, "/queues/orders/confirm", "", &body);
+    assert_eq!(asked.status, 200, "{asked:?}");
+    assert!(asked.body.contains("Redrive 100"), "{}", asked.body);
+    let id = field_of(&asked.body, "request_id");
+    let started = post(
+        admin,
+        "/queues/orders/start",
+        "",
+        &format!("{body}&request_id={id}"),
+    );
+    assert_eq!(started.status, 303, "{started:?}");
+}

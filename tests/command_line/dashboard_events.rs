@@ -147,6 +147,30 @@ fn events_end_with_the_session_and_show_its_queues() {
 }
 
 #[test]
+fn events_end_when_the_viewer_loses_the_role() {
+    let (workspace, admin, token) = serving_an_observer();
+    let header = format!("Authorization: Bearer {token}\r\n");
+    let mut viewers = ["queue&queue=work", "brokers"].map(|page| {
+        let mut viewer = EventStream::open(admin, &format!("/events?page={page}"), &header);
+        assert_eq!(viewer.next().expect("an event").name, "message", "{page}");
+        viewer
+    });
+    let toml = std::fs::read_to_string(workspace.path("queues.toml")).expect("text");
+    let changed = toml.replace("observer = ['work']", "producer = ['outbox']");
+    workspace.write("queues.toml", &changed);
+    let process = workspace.process.as_ref().expect("a service");
+    process.signal("HUP");
+    wait_until_blocking("the change is read", || {
+        process.log().contains("configuration read again")
+    });
+    for viewer in &mut viewers {
+        // Some events may have been on their way.
+        let ended = (0..5).any(|_| viewer.next().is_none());
+        assert!(ended, "the events go on");
+    }
+}
+
+#[test]
 fn events_end_when_the_configuration_is_replaced() {
     let (workspace, admin) = serving("", |_| ());
     let mut viewer = open(admin);

@@ -115,6 +115,8 @@ fn fields_are_those_of_the_documentation() {
         check(&mut documented, command, &printed);
     };
     store("why", "why work 3 --output json");
+    let continued = format!("operations continue {operation} --output json");
+    store("operations continue", &continued);
     store("doctor", "doctor --side broker --json");
     let purge = "purge work --state archive --before 0s --output json";
     store(

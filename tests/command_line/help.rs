@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::command_line::workspace::Workspace;
 use crate::support::skipped::skipped;
 
-const COMMANDS: [&str; 39] = [
+const COMMANDS: [&str; 40] = [
     "serve",
     "demo",
     "schema plan",
@@ -36,6 +36,7 @@ const COMMANDS: [&str; 39] = [
     "purge",
     "operations",
     "operations cancel",
+    "operations continue",
     "brokers",
     "drain",
     "secret rotate",

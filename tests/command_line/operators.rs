@@ -1,12 +1,17 @@
 //! Tests of `stats`, `list`, `redrive` and `purge`, the commands for operators.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
 use lease_broker_model::text::is_hidden;
 use serde_json::{Value, json};
 use time::format_description::well_known::Rfc3339;
 
+use crate::command_line::dashboard::serving;
 use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::database;
-use crate::support::process::run;
+use crate::support::http::get;
+use crate::support::process::{program, run};
 
 #[test]
 fn stats_count_items_by_state() {
@@ -396,4 +401,32 @@ fn each_change_of_an_operator_is_a_line_of_the_audit() {
     let perhaps = lines.iter().filter(|line| line["queue"] == "outbox");
     let perhaps: Vec<_> = perhaps.map(|line| line["message"].as_str()).collect();
     assert_eq!(perhaps, [Some("perhaps changed by an operator")]);
+}
+
+#[test]
+fn long_list_ends_when_nobody_reads_it() {
+    let (workspace, admin) = serving("", |_| ());
+    fill(&workspace, 100_000);
+    let url = workspace.process.as_ref().expect("a service").url();
+    let list = "list work --state ready --limit all --output json --address";
+    let mut child = program()
+        .args(list.split(' '))
+        .arg(&url)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
+    lines.read_line(&mut String::new()).expect("a line");
+    drop(lines);
+    assert!(child.wait().expect("it ends").success());
+    let metrics = get(admin, "/metrics").body;
+    let calls: Vec<&str> = metrics
+        .lines()
+        .filter(|line| line.starts_with("rpc_server_call_duration_seconds_count"))
+        .filter(|line| line.contains("AdminService/ListItems"))
+        .collect();
+    let count = calls[0].rsplit(' ').next().expect("a count");
+    let count: u32 = count.parse().expect("a number");
+    // The whole list has 100 pages.
+    assert!(count < 50, "{calls:?}");
 }

@@ -72,7 +72,7 @@ fn answer_no_in_a_terminal_restores_nothing() {
     let arguments = "restore old.db --store q.db --config queues.toml";
     let arguments: Vec<&str> = arguments.split(' ').collect();
     let mut terminal = Terminal::run(workspace.folder.path(), &arguments);
-    terminal.answer("with all its items by old.db?", "n");
+    terminal.answer("with all its items by old.db?", "n\n");
     let (code, screen) = terminal.end();
     assert_eq!(code, Some(3), "{screen}");
     assert!(screen.contains("nothing was changed"), "{screen}");

@@ -336,7 +336,7 @@ fn drop_asks_in_a_terminal() {
         "q.db",
     ];
     let question = "to table Rainfall Events, with all leases and states of queue rainfall?";
-    for (answer, code, removed) in [("n", 3, false), ("y", 0, true)] {
+    for (answer, code, removed) in [("n\n", 3, false), ("y\n", 0, true)] {
         let mut terminal = Terminal::run(workspace.folder.path(), &drop);
         terminal.answer(question, answer);
         let (ended, screen) = terminal.end();

@@ -1,10 +1,14 @@
 //! Tests of `serve`: its announcement, its log, its settings, and how it stops.
 
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::client::Client;
-use crate::support::process::{BrokerProcess, PROGRAM};
+use crate::support::ports::free_port;
+use crate::support::process::{BrokerProcess, PROGRAM, program};
+use crate::support::signal;
 use crate::support::timeout::{wait_until_blocking, with_timeout};
 
 #[test]
@@ -212,6 +216,59 @@ fn second_signal_ends_the_drain() {
     assert!(process.is_running());
     process.signal("TERM");
     assert_eq!(process.wait().code(), Some(1), "{}", process.log());
+}
+
+/// Starts a service that cannot open its database yet.
+fn starting(workspace: &Workspace) -> Child {
+    let mut command = program();
+    command.args([
+        "serve",
+        "--config",
+        "queues.toml",
+        "--listen",
+        "127.0.0.1:0",
+    ]);
+    command.current_dir(workspace.folder.path());
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    command.spawn().expect("the program starts")
+}
+
+/// Sends SIGTERM, and expects that the service ends as it was told.
+fn assert_ends(starting: Child) {
+    signal::send(&starting, "TERM");
+    let output = starting.wait_with_output().expect("it ends");
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{log}");
+    assert!(log.contains("ended while it started"), "{log}");
+}
+
+#[test]
+fn signal_ends_a_start_that_waits_for_a_server() {
+    let server = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = server.local_addr().expect("an address").port();
+    let string = format!("server=127.0.0.1,{port};user id=a;password=b");
+    let workspace = Workspace::with(&format!(
+        "[store]\nkind = 'mssql'\nconnection_string = '{string};TrustServerCertificate=true'
+[admin]\nlisten = ''\n[queues.work]\ntable = 'dbo.Work'\n"
+    ));
+    let child = starting(&workspace);
+    // The server accepts, and never answers.
+    let _connection = server.accept().expect("a connection");
+    assert_ends(child);
+}
+
+#[test]
+fn signal_ends_a_start_that_waits_for_a_lock() {
+    let admin = free_port();
+    let workspace = Workspace::with(&format!(
+        "[store]\npath = 'q.db'\n[admin]\nlisten = '{admin}'\n{QUEUES}"
+    ));
+    let other = workspace.database();
+    other.execute_batch("BEGIN EXCLUSIVE").expect("a lock");
+    let child = starting(&workspace);
+    // The admin port opens before the database.
+    wait_until_blocking("it starts", || TcpStream::connect(admin).is_ok());
+    assert_ends(child);
 }
 
 #[test]

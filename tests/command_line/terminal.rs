@@ -74,8 +74,8 @@ impl Terminal {
         }
     }
 
-    /// Waits until the program shows `text`, then types `keys`.
-    pub(crate) fn answer(&mut self, text: &str, keys: &str) {
+    /// Waits until the program shows `text`, then types `keys`. Returns all that the program has shown since the last answer.
+    pub(crate) fn answer(&mut self, text: &str, keys: &str) -> String {
         let deadline = Instant::now() + TIMEOUT;
         while !self.shown.contains(text) {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -83,8 +83,8 @@ impl Terminal {
             let bytes = bytes.unwrap_or_else(|_| panic!("no {text:?} in {:?}", self.shown));
             self.shown.push_str(&String::from_utf8_lossy(&bytes));
         }
-        self.shown.clear();
         self.keyboard.write_all(keys.as_bytes()).expect("typed");
+        std::mem::take(&mut self.shown)
     }
 
     /// Sends the program a signal. Ctrl-C would not do: this terminal controls no session.

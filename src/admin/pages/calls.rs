@@ -1,11 +1,13 @@
 //! Calls of `AdminService` in this process.
 
+use tokio_util::task::AbortOnDropHandle;
 use tonic::Status;
 
 use crate::admin::state::AdminState;
 use crate::grpc::{AdminApi, AdminCaller};
 
-/// Makes a call. It runs on the runtime of the broker, to which connections of the database belong.
+/// Makes a call. It runs on the runtime of the broker, to which connections of the database belong. If the future is dropped, the call is
+/// withdrawn. Otherwise a change could be made long after its viewer has been told that it failed.
 ///
 /// # Errors
 /// Those of the call. `UNAVAILABLE` while the broker starts.
@@ -20,6 +22,7 @@ where
     let broker = state.broker.get();
     let broker = broker.ok_or_else(|| Status::unavailable("the broker is starting"))?;
     let api = AdminApi::new(broker.operator().clone());
-    let answer = state.runtime.spawn(call(api, caller)).await;
+    let running = AbortOnDropHandle::new(state.runtime.spawn(call(api, caller)));
+    let answer = running.await;
     answer.unwrap_or_else(|_| Err(Status::internal("the call was ended")))
 }

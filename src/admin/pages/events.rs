@@ -72,7 +72,8 @@ pub(super) async fn send(
         return Ok((StatusCode::SERVICE_UNAVAILABLE, text).into_response());
     }
     let follower = Follower {
-        snapshots: live.feed.follow(page),
+        snapshots: live.feed.follow(page.clone()),
+        page,
         view,
         state,
         credentials,
@@ -93,9 +94,10 @@ pub(super) async fn send(
 /// A connection that follows a live page.
 struct Follower {
     snapshots: Snapshots<Reading>,
+    page: LivePage,
     view: View,
     state: Arc<AdminState>,
-    /// They identify the viewer again for each event, because they can end.
+    /// They identify the viewer again for each event, because they can end, and because the viewer can lose its role.
     credentials: Credentials,
     seat: Arc<Seat>,
     replaced: CancellationToken,
@@ -120,9 +122,7 @@ impl Follower {
         } else {
             tokio::select! {
                 heard = hear(&mut self.snapshots) => match heard? {
-                    Heard::Snapshot(snapshot) => {
-                        event(&Viewer::of(&self.state, &self.credentials).ok()?, &self.view, &snapshot)
-                    }
+                    Heard::Snapshot(snapshot) => event(&self.viewer()?, &self.view, &snapshot),
                     Heard::Silence => COMMENT.to_owned(),
                 },
                 () = self.replaced.cancelled() => return None,
@@ -132,6 +132,12 @@ impl Follower {
         self.unread = Some(unread);
         let part = Part { text, _sent: sent };
         Some((Ok(Bytes::from_owner(part)), self))
+    }
+
+    /// Returns the viewer as its credentials and its roles are now. `None`: it may not look at the page any more.
+    fn viewer(&self) -> Option<Viewer> {
+        let viewer = Viewer::of(&self.state, &self.credentials).ok()?;
+        self.page.is_visible(&viewer).then_some(viewer)
     }
 }
 

@@ -110,11 +110,9 @@ impl Filter {
             return Err(Status::invalid_argument(problem));
         }
         if !self.column.is_empty() {
-            let kind = match self.value.parse() {
-                Ok(number) => Kind::Int64Value(number),
-                Err(_) => Kind::StringValue(self.value.clone()),
-            };
-            let value = ColumnValue { kind: Some(kind) };
+            // The store converts the text to the type of the column. As a number, 0042 would fit the text 42.
+            let text = Kind::StringValue(self.value.clone());
+            let value = ColumnValue { kind: Some(text) };
             filter.columns.insert(self.column.clone(), value);
         }
         Ok(filter)
@@ -253,6 +251,18 @@ mod tests {
             ..Filter::default()
         };
         expect_refused(&filter, "column: ");
+    }
+
+    #[test]
+    fn value_like_a_number_is_sent_as_the_text() {
+        let filter = Filter {
+            column: "article".to_owned(),
+            value: "0042".to_owned(),
+            ..Filter::default()
+        };
+        let sent = filter.to_proto().expect("a filter").columns;
+        let text = Some(Kind::StringValue("0042".to_owned()));
+        assert_eq!(sent["article"].kind, text);
     }
 
     #[test]

@@ -6,15 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lease_broker_proto as proto;
-use lease_broker_proto::admin_service_client::AdminServiceClient;
 use tokio::time::sleep;
 use tonic::{Response, Status};
 use tonic_types::StatusExt as _;
 
+use super::service::Service;
 use crate::broker::Operator;
 use crate::cli::command_error::CommandError;
 use crate::cli::config_args::unknown_queue;
-use crate::cli::connection::Connection;
 use crate::grpc::{AdminApi, AdminCaller};
 
 /// The time between two looks for operations that this process can run.
@@ -24,7 +23,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 #[derive(Clone)]
 pub(super) enum Admin {
     /// A running service.
-    Service(Box<AdminServiceClient<Connection>>),
+    Service(Arc<Service>),
     /// A database that this process has opened.
     Database(Database),
 }
@@ -54,9 +53,9 @@ macro_rules! rpcs {
                 request: proto::$request,
             ) -> Result<proto::$response, CommandError> {
                 let answer = match self {
-                    Self::Service(client) => {
+                    Self::Service(service) => {
+                        let mut client = service.client().await?;
                         // Boxed, because the futures of calls are large.
-                        let mut client = client.clone();
                         Box::pin(async move { client.$rpc(request).await })
                             .await
                             .map(Response::into_inner)
@@ -118,9 +117,11 @@ impl Admin {
                 let names = database.operator.queue_names();
                 names.map(str::to_owned).collect()
             }
-            Self::Service(client) => {
+            Self::Service(service) => {
                 let request = proto::ListQueuesRequest::default();
-                let mut client = client.clone();
+                let Ok(mut client) = service.client().await else {
+                    return Vec::new();
+                };
                 let listed = Box::pin(client.list_queues(request)).await;
                 let listed = listed.map(Response::into_inner).unwrap_or_default();
                 listed.queues.into_iter().map(|row| row.queue).collect()
@@ -128,8 +129,18 @@ impl Admin {
         }
     }
 
-    /// Turns a status into the error of a command.
+    /// Turns a status into the error of a command, and notes an outage.
     async fn error(&self, status: Status) -> CommandError {
+        let error = self.explain(status).await;
+        if let Self::Service(service) = self
+            && error.is_outage()
+        {
+            service.note_outage();
+        }
+        error
+    }
+
+    async fn explain(&self, status: Status) -> CommandError {
         let Some(info) = status.get_details_error_info() else {
             return status.into();
         };
@@ -142,10 +153,22 @@ impl Admin {
             "PURGE_NOT_ALLOWED" | "STORE_MISCONFIGURED" => {
                 CommandError::usage(status.message().to_owned())
             }
+            "OPERATION_RUNNING" if self.runs_operations() => {
+                let id = info.metadata.get("operation_id");
+                let hint = continue_hint(id.map_or("ID", String::as_str));
+                CommandError::from(status).with_hint(&hint)
+            }
             "STORE_UNAVAILABLE" if self.runs_operations() => {
                 CommandError::io(status.message().to_owned())
             }
             _ => status.into(),
         }
     }
+}
+
+/// Returns the remedy for an operation of a database that no process runs.
+pub(super) fn continue_hint(operation_id: &str) -> String {
+    format!(
+        "while no broker runs, `lease-broker operations continue {operation_id}` with the same --config or --store runs it to its end"
+    )
 }

@@ -47,7 +47,8 @@ impl Brokers {
 /// Stop one broker, as SIGTERM does
 ///
 /// The broker gives no more leases, finishes its calls, and ends. Any broker takes this call. The named one obeys within 2 seconds.
-/// The role for this command is admin.
+/// Its supervisor may start it again, as those of the files in `deploy` do: to keep it stopped, stop it by its supervisor. The role for
+/// this command is admin.
 #[derive(Debug, Args)]
 #[command(after_help = with_place("\
 Examples:

@@ -20,10 +20,11 @@ use crate::cli::output::{Row, note};
 /// The part of the help texts about operations.
 pub(super) const OPERATION: &str = "\
 The command starts an operation, which is stored in the database: brokers run it, up to 500 items in a transaction, also when this
-command or a broker is killed. With --config or --store the command runs it itself. `lease-broker operations` shows operations.
+command or a broker is killed. With --config or --store the command runs it itself: if it is interrupted while no broker runs,
+`lease-broker operations continue` goes on. `lease-broker operations` shows operations.
 
-Exit codes: 2, no item fits; 3, the answer to the question was no; 4, the operation failed, was cancelled, or the database refused
-some of its items, and the message says how far it came.";
+Exit codes: 2, no item fits; 3, the answer to the question was no; 4, the operation failed, was cancelled or interrupted, or the
+database refused some of its items, and the message says how far it came.";
 
 /// Flags of the commands that change many items.
 #[derive(Debug, Args)]
@@ -180,7 +181,9 @@ impl Change<'_> {
             Some(waits) => waits,
             None => admin.runs_operations() || stderr().is_terminal(),
         };
-        let count = self.confirm(&admin, waits).await?;
+        // A command that waits learns at the end that no item fits.
+        let counts = !waits || stderr().is_terminal();
+        let count = self.confirm(&admin, counts).await?;
         let started = admin.start_operation(self.request(false)?).await?;
         let started = started.operation.unwrap_or_default();
         let id = &started.operation_id;
@@ -213,13 +216,14 @@ impl Change<'_> {
         })
     }
 
-    /// Counts the items if somebody wants to know the number, and asks if there are several. `None`: they were not counted.
+    /// Counts the items, and asks if there are several. `counts`: the number is also needed if the user has confirmed the change by a
+    /// flag. `None`: they were not counted.
     pub(super) async fn confirm(
         &self,
         admin: &Admin,
-        shows_bar: bool,
+        counts: bool,
     ) -> Result<Option<Count>, CommandError> {
-        if self.args.yes && !(shows_bar && stderr().is_terminal()) {
+        if self.args.yes && !counts {
             return Ok(None);
         }
         let count = self.count(admin).await?;

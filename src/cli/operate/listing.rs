@@ -2,7 +2,7 @@
 
 use super::admin::Admin;
 use crate::cli::CommandError;
-use crate::cli::output::{OutputFormat, Row, note};
+use crate::cli::output::{OutputFormat, Row, can_write, note};
 
 /// The maximum number of entries on a page of the service.
 const PAGE: usize = 1_000;
@@ -92,7 +92,8 @@ async fn print_some<L: Listing>(
     Ok(())
 }
 
-/// Prints all entries, page by page, so that the command needs no memory for them.
+/// Prints all entries, page by page, so that the command needs no memory for them. Ends when they cannot be written any more, because
+/// the further pages would be read for nobody.
 async fn print_all<L: Listing>(
     mut pages: Pages<'_, L>,
     output: OutputFormat,
@@ -102,6 +103,9 @@ async fn print_all<L: Listing>(
         let rows: Vec<_> = entries.iter().map(L::row).collect();
         output.print_page(&rows, is_first);
         is_first &= rows.is_empty();
+        if !can_write() {
+            return Ok(());
+        }
     }
     if is_first {
         output.print(&[], L::NONE);

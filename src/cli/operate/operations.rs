@@ -12,7 +12,7 @@ use super::operation_row::{
     operation_fingerprint, operation_record, operation_row, operation_state,
 };
 use super::place_args::{PlaceArgs, with_place};
-use super::progress::check_end;
+use super::progress::{check_end, follow};
 use super::watch::{Entry, Look, watch};
 use crate::cli::CommandError;
 use crate::cli::output::note;
@@ -61,6 +61,7 @@ pub(in crate::cli) struct Operations {
 #[derive(Debug, Subcommand)]
 enum Command {
     Cancel(CancelOperation),
+    Continue(ContinueOperation),
 }
 
 /// Stop an operation
@@ -80,10 +81,30 @@ struct CancelOperation {
     place: PlaceArgs,
 }
 
+/// Run an operation of a database to its end, while no broker runs
+///
+/// For an operation whose command, with --config or --store, was interrupted. Operations of a service need no such command, because brokers
+/// continue them.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  lease-broker operations continue 018f3a52-6a0e-4b8e-9d7c-2f1f0a3b5c6d --config queues.toml
+
+Exit codes: 2, no item fits; 4, the operation failed, was cancelled, or the database refused some of its items.")]
+struct ContinueOperation {
+    /// Id of the operation
+    #[arg(add = ArgValueCandidates::new(complete::operations))]
+    id: String,
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
 impl Operations {
     pub(in crate::cli) async fn run(self) -> Result<(), CommandError> {
-        if let Some(Command::Cancel(cancel)) = self.command {
-            return cancel.run().await;
+        match self.command {
+            Some(Command::Cancel(cancel)) => return cancel.run().await,
+            Some(Command::Continue(interrupted)) => return interrupted.run().await,
+            None => {}
         }
         let admin = self.place.look(None).await?;
         match &self.id {
@@ -112,6 +133,10 @@ impl Operations {
             })
         };
         watch(self.place.output(), "", look).await?;
+        if last.state() == proto::OperationState::Running {
+            // The reader of the output is gone.
+            return Ok(());
+        }
         check_end(&last)
     }
 
@@ -169,6 +194,27 @@ fn entry(operation: &proto::Operation) -> Entry {
         name: operation.operation_id.clone(),
         fingerprint: operation_fingerprint(operation),
         row: operation_row(operation),
+    }
+}
+
+impl ContinueOperation {
+    async fn run(self) -> Result<(), CommandError> {
+        if self.place.database().is_none() {
+            return Err(CommandError::usage(
+                "brokers continue the operations of a service; name a database with --config or --store, or wait with `lease-broker \
+                 operations ID --watch`",
+            ));
+        }
+        let admin = self.place.change(None).await?;
+        let ended = follow(&admin, &self.id, None).await?;
+        let (id, state) = (&ended.operation_id, operation_state(&ended));
+        let sentence = format!(
+            "operation {id} is {state}; it has changed {} items",
+            ended.changed
+        );
+        let row = operation_row(&ended);
+        self.place.output().print_result(&sentence, &row);
+        check_end(&ended)
     }
 }
 

@@ -1,10 +1,13 @@
 //! Arguments of the commands for operators: the service to call, or the database to open.
 
+use std::sync::Arc;
+
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
 use super::admin::{Admin, Database};
+use super::service::Service;
 use crate::broker::Operator;
 use crate::cli::CommandError;
 use crate::cli::client_args::{ClientArgs, DEFAULT_ADDRESS};
@@ -172,13 +175,13 @@ impl PlaceArgs {
     }
 
     async fn service(&self) -> Result<Admin, CommandError> {
-        let connected = self.flags.client.connect_admin().await;
-        let client = connected.map_err(|error| match self.place {
+        let connected = Service::connect(&self.flags.client).await;
+        let service = connected.map_err(|error| match self.place {
             Place::DefaultService if error.is_outage() => {
                 error.with_hint("while no broker runs, open its database with --config or --store")
             }
             _ => error,
         })?;
-        Ok(Admin::Service(Box::new(client)))
+        Ok(Admin::Service(Arc::new(service)))
     }
 }

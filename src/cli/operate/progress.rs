@@ -1,5 +1,6 @@
 //! Follows an operation on many items to its end, with a progress bar on a terminal.
 
+use std::future::pending;
 use std::io::{IsTerminal as _, stderr};
 use std::time::Duration;
 
@@ -7,11 +8,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use lease_broker_proto as proto;
 use tokio::time::sleep;
 
-use super::admin::Admin;
+use super::admin::{Admin, continue_hint};
 use super::change_kind::ChangeKind;
 use super::operation_row::operation_state;
 use crate::cli::CommandError;
 use crate::cli::output::plural;
+use crate::cli::stop_requests::StopRequests;
 
 /// The time between two looks at the operation.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -22,6 +24,9 @@ const MAX_RETRIES: u32 = 60;
 /// Waits until the operation has ended, and returns it. If the operation is on a database that this process has opened, runs it.
 ///
 /// `total`: the number of items that the operation will change. `None`: it is not known.
+///
+/// # Errors
+/// Those of the calls. Exit code 4: a signal has interrupted this process, which runs the operation.
 pub(super) async fn follow(
     admin: &Admin,
     operation_id: &str,
@@ -31,9 +36,26 @@ pub(super) async fn follow(
     let ended = tokio::select! {
         ended = wait_for_end(admin, operation_id, &bar) => ended,
         never = admin.run_operations() => match never {},
+        error = interruption(admin, operation_id) => Err(error),
     };
     bar.finish_and_clear();
     ended
+}
+
+/// Waits for a signal, and returns the error that says how the operation goes on. For a service it waits for ever and lets the signal end
+/// this process, because brokers run the operation.
+async fn interruption(admin: &Admin, operation_id: &str) -> CommandError {
+    if !admin.runs_operations() {
+        return pending().await;
+    }
+    match StopRequests::listen() {
+        Ok(mut stop) => stop.next().await,
+        Err(error) => return error,
+    }
+    let hint = continue_hint(operation_id);
+    CommandError::part_way(format!(
+        "operation {operation_id} was interrupted; {hint}, and `lease-broker operations cancel {operation_id}` ends it"
+    ))
 }
 
 async fn wait_for_end(
@@ -117,7 +139,10 @@ pub(super) fn check_end(operation: &proto::Operation) -> Result<(), CommandError
         proto::OperationState::Cancelled => {
             format!("operation {id} was cancelled part-way: {done}")
         }
-        _ => format!("operation {id} failed part-way: {done}"),
+        proto::OperationState::Failed => format!("operation {id} failed part-way: {done}"),
+        proto::OperationState::Running | proto::OperationState::Unspecified => {
+            format!("operation {id} has not ended: {done}")
+        }
     };
     if !operation.error.is_empty() {
         text = format!("{text}; {}", operation.error);

@@ -8,7 +8,7 @@ use lease_broker_model::key::rfc3339;
 use tokio::time::sleep;
 
 use crate::cli::CommandError;
-use crate::cli::output::{OutputFormat, Row, is_closed, note, terminal_size};
+use crate::cli::output::{OutputFormat, Row, can_write, note, terminal_size};
 
 /// The time between two looks.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ pub(super) struct Look {
     pub(super) is_over: bool,
 }
 
-/// Shows the list until it is over, or until the reader of the output is gone. While the service cannot be reached, says so and tries again.
+/// Shows the list until it is over, or until the output cannot be written any more. While the service cannot be reached, says so and tries again.
 ///
 /// # Errors
 /// The first error of `look`, except an outage after the first look.
@@ -55,7 +55,7 @@ pub(super) async fn watch(
         }
         found = loop {
             sleep(INTERVAL).await;
-            if is_closed() {
+            if !can_write() {
                 return Ok(());
             }
             match look().await {
