@@ -126,7 +126,7 @@ async fn redirected_login_is_followed() {
         0,
         "the gateway received statements"
     );
-    assert_eq!(target.count(is_login), 2);
+    assert_eq!(target.count(is_login), 3);
     target.on(OPERATION, vec![Reply::Answer(held(1))]);
     let queue = lease_broker_store::QueueIndex(0);
     let renewals = crate::wire::fixture::renewals(1);
