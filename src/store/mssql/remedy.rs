@@ -79,13 +79,13 @@ const REMEDIES: &[(Remedy, &[u32])] = &[
     ),
     // Unique key, primary key, NOT NULL, CHECK and foreign key, truncation, conversion, arithmetic, identity, computed
     // column. A trigger that ended the transaction. (Errors that a trigger raises itself have numbers from 50000.)
-    // 33504: a block predicate of row-level security. 37359: the table is an append-only ledger. A division by zero, a length or a
-    // number outside the domain of a function, in a CHECK or a computed column. 13609: a text that is no JSON.
+    // 33504: a block predicate of row-level security. 37359: the table is an append-only ledger.
+    // 13609: a text that is no JSON.
     (
         Remedy::Refuse,
         &[
             2601, 2627, 515, 547, 2628, 8152, 245, 8114, 241, 242, 8115, 220, 232, 296, 517, 544,
-            271, 3609, 8169, 13536, 33504, 37359, 8134, 536, 537, 3623, 13609,
+            271, 3609, 8169, 13536, 33504, 37359, 13609,
         ],
     ),
     // Login, firewall, network rules, database, permission.
