@@ -237,10 +237,8 @@ pub(super) async fn plan(
         changes.extend(add_columns(queue, &table, &placeholders, not_null));
         let indexes = index::all_with_status(queue, &columns, &table);
         if may_need_backfill(queue, &table, indexes) {
-            let key = &columns.key;
-            let backfill =
-                backfill::plan(connection, queue, &table, key, &placeholders, not_null).await?;
-            changes.extend(backfill);
+            let (key, filled) = (&columns.key, &placeholders);
+            changes.extend(backfill::plan(connection, queue, &table, key, filled, not_null).await?);
         }
     }
     let server = &connection.server_info;
