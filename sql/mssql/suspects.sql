@@ -9,9 +9,10 @@
 -- Results: a row with the column lb_held_back if suspects can have been kept from a call. It is 2 if a suspect waits that the call
 --   does not get, or if the worker holds one.
 -- Locks, in order:
---   `choose_share`: the application lock of the queue's suspects, for up to 5 s. S for a moment on rows of the list, of suspects and of
---   leases. Then the locks of a claim, and X on a row of the list. COMMIT releases all of them.
+--   `choose_share`: the application lock of the queue's suspects, for up to 5 s. S for a moment on rows of the list. U on suspects up to
+--   the first that can be leased. Then the locks of a claim, and X on a row of the list. COMMIT releases all of them.
 --   `forget`: the same application lock, for up to 1 s. S for a moment on suspects, and X on rows of the list.
+--   READPAST skips suspects that others have locked, except in claims with claim_strategy = "app_lock".
 -- Indexes: lease_broker_suspect_wait (all reads of the list), the key, token (`choose_share`).
 -- Why a list: no index of the queue finds suspects among ready items, and each claim must know whether there are any. The list is empty
 --   while no lease expires, and then a claim only looks at its first entry.
@@ -27,6 +28,13 @@
 --   to get an application lock. Claims hold it for a few milliseconds.
 -- Why the leases of a worker are found by the index of the tokens: it holds all leases and nothing else. Only claims read it so while a
 --   suspect waits, and only until they find a lease of the worker.
+-- Why `choose_share` takes the U locks of the pick: a suspect that another program has locked is passed over, and the next one is leased.
+--   With a read that waits, or one that finds locked rows, one open transaction would stop all claims of the queue.
+-- Why READUNCOMMITTED for the leases of a worker: a row that a program has locked still has its lease. A settlement that is rolled
+--   back at this moment can give the worker a suspect beside another item. That is a smaller harm than a wait.
+-- Why LEFT JOIN in `waiting_that_fit`: a suspect that is locked now can be free when the other items are picked.
+-- Why `forget` reads in two ways: READPAST leaves the entries of locked rows alone, but does not tell them from rows that are gone. If
+--   a deletion is rolled back at this moment, its item is like others until its next lease expires.
 -- Why `except_suspects` looks at the columns of the row first: most rows are not looked up then. A row with these columns is no
 --   suspect without an entry: a redriven item can keep its attempts, and other programs write rows.
 -- Why CONVERT: the keys are stored as sql_variant, as in lease_broker_request_key.
@@ -60,19 +68,19 @@ INSERT @suspect ({key_names}, lb_id, lb_f, lb_ready)
 SELECT TOP (1) {d_key_columns}, d.id, d.fence, d.ready_time
 FROM (SELECT s.id, s.fence, s.ready_time, {s_key_as_names} FROM lease_broker_suspect AS s
         WHERE s.queue = {queue_literal} AND s.worker IS NULL) AS d
-    INNER JOIN {table} AS t WITH ({by_key}) ON {join_due_on_key}
+    INNER JOIN {table} AS t WITH (UPDLOCK, {by_key}{skip_locked}) ON {join_due_on_key}
 WHERE t.{lease_state} = 0 AND t.{lease_fence} = d.fence{suspect_is_free}{suspect_fits}
 ORDER BY d.ready_time, d.id
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN);
 IF EXISTS (SELECT 1 FROM @suspect) AND EXISTS (
-        SELECT 1 FROM {table} AS t WITH (ROWLOCK{leased_hint})
+        SELECT 1 FROM {table} AS t WITH (READUNCOMMITTED{leased_hint})
         WHERE t.{lease_state} = 1 AND t.{lease_due_time} > @now AND t.{lease_owner} COLLATE Latin1_General_100_BIN2 = @worker)
     SET @holding = 'items';
 IF EXISTS (
         SELECT 1
         FROM (SELECT s.fence, {s_key_as_names} FROM lease_broker_suspect AS s
                 WHERE s.queue = {queue_literal} AND s.worker = @worker) AS d
-            INNER JOIN {table} AS t WITH ({by_key}) ON {join_due_on_key}
+            INNER JOIN {table} AS t WITH (READUNCOMMITTED{key_hint}) ON {join_due_on_key}
         WHERE t.{lease_state} = 1 AND t.{lease_fence} = d.fence AND t.{lease_due_time} > @now)
     SET @holding = 'suspect';
 SET @share = CASE
@@ -95,8 +103,8 @@ SET @is_held_back = CASE WHEN @share = 'all' THEN 0 WHEN @share = 'nothing' OR E
 
 -- :: waiting_that_fit
 
-        INNER JOIN {table} AS t WITH ({by_key}) ON {join_due_on_key}
-    WHERE 1 = 1{suspect_fits}
+        LEFT JOIN {table} AS t WITH ({by_key}{skip_locked}) ON {join_due_on_key}
+    WHERE {has_no_row} OR (1 = 1{suspect_fits})
     OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN)
 
 -- :: except_suspects
@@ -107,7 +115,7 @@ SET @is_held_back = CASE WHEN @share = 'all' THEN 0 WHEN @share = 'nothing' OR E
 IF @share = 'suspect'
     INSERT @picked (lb_p, {key_names}, lb_f, lb_since{size_name})
     SELECT TOP ({pick_count}) 1, {t_key_columns}, t.{lease_fence}, t.{lease_state_time}{size_value}
-    FROM (SELECT TOP (1) * FROM @suspect) AS d INNER JOIN {table} AS t WITH (UPDLOCK, {by_key}) ON {join_due_on_key}
+    FROM (SELECT TOP (1) * FROM @suspect) AS d INNER JOIN {table} AS t WITH (UPDLOCK, {by_key}{skip_locked}) ON {join_due_on_key}
     WHERE 1 = CASE WHEN t.{lease_state} = 0 AND t.{lease_fence} = d.lb_f THEN 1 END
     OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR ({pick_count} = 1));
 ELSE IF @share <> 'nothing'
@@ -137,8 +145,13 @@ BEGIN
         DELETE FROM lease_broker_suspect
         WHERE id IN (
             SELECT d.id
+            FROM (SELECT s.id, {s_key_as_names} FROM lease_broker_suspect AS s WHERE s.queue = {queue_literal}) AS d
+                LEFT JOIN {table} AS t WITH (READUNCOMMITTED{key_hint}) ON {join_due_on_key}
+            WHERE {has_no_row}
+            UNION ALL
+            SELECT d.id
             FROM (SELECT s.id, s.worker, s.fence, {s_key_as_names} FROM lease_broker_suspect AS s WHERE s.queue = {queue_literal}) AS d
-                LEFT JOIN {table} AS t WITH ({by_key}) ON {join_due_on_key}
-            WHERE {has_no_row} OR t.{lease_fence} <> d.fence OR t.{lease_state} <> CASE WHEN d.worker IS NULL THEN 0 ELSE 1 END);
+                INNER JOIN {table} AS t WITH (READPAST, READCOMMITTEDLOCK, {by_key}) ON {join_due_on_key}
+            WHERE t.{lease_fence} <> d.fence OR t.{lease_state} <> CASE WHEN d.worker IS NULL THEN 0 ELSE 1 END);
     COMMIT TRANSACTION;
 END;

@@ -38,9 +38,10 @@ impl RequestLimits {
         Ok(())
     }
 
-    /// Checks a worker id: not empty, no NUL character, not too long.
+    /// Checks a worker id: not empty, no NUL character, not too long. The length is in UTF-16 units, as in the column of the owner on
+    /// SQL Server, so that a worker id fits into every store.
     pub(super) fn check_worker_id(&self, field: &str, worker_id: &str) -> Result<(), Error> {
-        let length = worker_id.chars().count();
+        let length = worker_id.encode_utf16().count();
         if length == 0 {
             return Err(Error::invalid(
                 field,
@@ -52,7 +53,7 @@ impl RequestLimits {
         }
         let max = self.0.max_worker_id;
         if length > max {
-            let problem = format!("{length} characters exceed the limit of {max} characters");
+            let problem = format!("{length} UTF-16 units exceed the limit of {max} characters");
             return Err(Error::limit(field, problem, &length, &max));
         }
         Ok(())

@@ -17,7 +17,7 @@ use super::limits::{RequestLimits, check_lease_duration};
 pub struct ClaimRequest {
     /// The queue's name.
     pub queue: String,
-    /// The worker that gets the leases: 1 to `limits.max_worker_id` characters.
+    /// The worker that gets the leases: 1 to `limits.max_worker_id` UTF-16 units.
     pub worker_id: String,
     /// The number of items wanted: 1 to `limits.max_items`.
     pub max_items: usize,

@@ -186,6 +186,19 @@ pub(super) fn add_columns<Kind>(
         .collect()
 }
 
+/// Returns whether rows of the table can have been finished before it became the queue. In a table that has each part of a managed
+/// queue the broker sets all states, and `serve` would read all rows at each start. If an adoption was interrupted, an index is missing.
+pub(super) fn may_need_backfill<Kind>(
+    queue: &QueueSpec,
+    table: &Table<Kind>,
+    mut indexes: impl Iterator<Item = (IndexRole, IndexStatus)>,
+) -> bool {
+    let is_present = |name: &str| table.column(name).is_some();
+    queue.managed_columns.is_none()
+        || !queue.soft_lock_names().all(is_present)
+        || indexes.any(|(_, status)| status == IndexStatus::Missing)
+}
+
 /// Returns the purpose of the step that gives finished rows one of `states`.
 pub(super) fn backfill_purpose(states: &[State]) -> String {
     let names: Vec<&str> = states.iter().map(|state| state.name()).collect();

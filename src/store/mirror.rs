@@ -94,33 +94,51 @@ impl Mirrors<'_> {
             .collect()
     }
 
-    /// Renders the condition that a row's mirror columns show `state`: those with a fixed value for it have that value. If there is
-    /// none, those that are NULL while an item is ready and not in this state have any value. `None`: there are none of these either.
+    /// Renders the condition that a row's mirror columns show `state`: those with a fixed value for it have that value. If each of
+    /// these values is also that of ready rows, the columns that are NULL while an item is ready and not in this state have any
+    /// value too. `None`: no column tells the state from ready, and a row without a lease would pass for one in this state.
     fn state_condition(&self, state: State, literal: fn(&Value) -> String) -> Option<String> {
         let of_state = || self.all.iter().filter(|mirror| mirror.state == state);
         let column =
             |mirror: &Mirror| format!("{}{}", self.column_prefix, (self.quote)(&mirror.column));
-        let fixed = of_state().filter_map(|mirror| match &mirror.value {
-            MirrorValue::Literal(Value::Null) => Some(format!("{} IS NULL", column(mirror))),
-            MirrorValue::Literal(value) => Some(format!("{} = {}", column(mirror), literal(value))),
-            MirrorValue::Now | MirrorValue::Worker => None,
-        });
-        let mut conditions: Vec<String> = fixed.collect();
-        if conditions.is_empty() {
+        let mut tells_state = false;
+        let mut conditions = Vec::new();
+        for mirror in of_state() {
+            let MirrorValue::Literal(value) = &mirror.value else {
+                continue;
+            };
+            // A column without a fixed value for ready rows is NULL in those that another program has added.
+            tells_state |= match self
+                .find(&mirror.column, State::Ready)
+                .map(|ready| &ready.value)
+            {
+                Some(MirrorValue::Literal(ready)) => literal(ready) != literal(value),
+                _ => *value != Value::Null,
+            };
+            conditions.push(match value {
+                Value::Null => format!("{} IS NULL", column(mirror)),
+                value => format!("{} = {}", column(mirror), literal(value)),
+            });
+        }
+        if !tells_state {
             let shows_only = |mirror: &&Mirror| {
                 let others = self
                     .all
                     .iter()
                     .filter(|other| other.column == mirror.column && other.state != mirror.state);
                 let is_null = |other: &Mirror| other.value == MirrorValue::Literal(Value::Null);
-                self.find(&mirror.column, State::Ready).is_some() && { others }.all(is_null)
+                let is_set = !matches!(mirror.value, MirrorValue::Literal(_));
+                let is_ready_null = self.find(&mirror.column, State::Ready).is_some();
+                is_set && is_ready_null && { others }.all(is_null)
             };
             let set = of_state().filter(shows_only);
-            conditions = set
+            let set: Vec<String> = set
                 .map(|mirror| format!("{} IS NOT NULL", column(mirror)))
                 .collect();
+            tells_state = !set.is_empty();
+            conditions.extend(set);
         }
-        (!conditions.is_empty()).then(|| conditions.join(" AND "))
+        tells_state.then(|| conditions.join(" AND "))
     }
 
     fn columns(&self) -> Vec<&str> {

@@ -163,7 +163,8 @@ impl MssqlStore {
     ) -> Result<Self, StoreError> {
         pool.latest_moment().forget();
         let mut connection = pool.take_first().await?;
-        migrations::with_migration_lock(&mut connection, async |connection| {
+        let mut preparing = pool.open_for_preparation().await?;
+        migrations::with_migration_lock(&mut preparing, async |connection| {
             migrations::migrate(connection).await?;
             if let Some(warning) = migrations::second_set(connection).await? {
                 tracing::warn!(warning, "another set of the broker's tables");
@@ -186,6 +187,7 @@ impl MssqlStore {
             Ok(())
         })
         .await?;
+        drop(preparing);
         let secrets = connection.batch(&secrets::read_statement()).await?;
         let secrets = secrets::decode(&secrets)?;
         let secret = first_secret(&secrets)?;

@@ -100,6 +100,15 @@ async fn worker_id_over_128_characters_is_rejected() {
 }
 
 #[tokio::test]
+async fn surrogate_pair_in_a_worker_id_counts_as_two_characters() {
+    let (_server, client, _) = start_with_lease().await;
+    let longest = client.as_worker(&"🦀".repeat(64));
+    assert_eq!(longest.claim(1).await.len(), 1);
+    let longer = client.as_worker(&"🦀".repeat(65));
+    assert_over_limit(longer.try_claim(longer.claim_request(1)).await, "worker_id");
+}
+
+#[tokio::test]
 async fn lease_over_12_hours_is_rejected() {
     let (_server, client, id) = start_with_lease().await;
     for (length, fits) in [

@@ -2,7 +2,7 @@
 
 use lease_broker_model::group::QueueLimits;
 use lease_broker_model::item_state::State;
-use lease_broker_model::queue::{OnComplete, QueueSpec};
+use lease_broker_model::queue::{Mirror, MirrorValue, OnComplete, QueueSpec};
 use lease_broker_store::{SettingsHash, StoreError};
 use lease_broker_value::Value;
 
@@ -78,6 +78,23 @@ pub(crate) async fn managed_table_rows_have_their_ready_time<H: Harness>() {
     fixture.advance(100 * SECOND).await;
     let age = fixture.list(State::Ready).await[0].age.expect("an age");
     assert!(age >= 90 * SECOND && age < 200 * SECOND, "{age:?}");
+}
+
+pub(crate) async fn restart_leaves_items_of_a_managed_table_ready<H: Harness>() {
+    let harness = H::start().await;
+    let mut spec = queue("made");
+    spec.managed_columns = Some(vec![("payload".to_owned(), H::declare(Kind::Text))]);
+    spec.mirror = vec![Mirror {
+        state: State::Completed,
+        column: "payload".to_owned(),
+        value: MirrorValue::Literal(text("one")),
+    }];
+    let specs = [spec];
+    drop(harness.open(&specs).await.expect("open"));
+    let row = [("payload", text("one"))];
+    harness.insert("made", &row).await;
+    let again = Broker::new(harness.open(&specs).await.expect("open again"));
+    assert_eq!(again.claim(9).await.len(), 1);
 }
 
 pub(crate) async fn order_and_groups_of_a_managed_table_can_change<H: Harness>() {

@@ -280,6 +280,24 @@ pub(crate) async fn adoption_matches_several_columns_and_null<H: Harness>() {
     assert_eq!(completed, ["2", "4", "6", "8"]);
 }
 
+pub(crate) async fn adoption_leaves_rows_that_show_ready_unclaimed<H: Harness>() {
+    let conditions = vec![
+        mirror(State::Ready, "by whom", literal(Value::Null)),
+        mirror(State::Ready, "status", literal(Value::Null)),
+        mirror(State::Ready, "done", literal(Value::Int(0))),
+        mirror(State::Completed, "by whom", literal(Value::Null)),
+        mirror(State::Completed, "status", MirrorValue::Worker),
+        mirror(State::Dead, "done", literal(Value::Bool(false))),
+    ];
+    let (harness, spec) = half_processed::<H>(12, conditions).await;
+    let fixture = Fixture::adopt(harness, vec![spec]).await;
+    let completed = fixture.list(State::Completed).await;
+    let mut completed: Vec<_> = completed.iter().map(|item| item.key.to_string()).collect();
+    completed.sort_unstable();
+    assert_eq!(completed, ["10", "5"]);
+    assert_eq!(fixture.counts().await, [10, 0, 0, 2, 0]);
+}
+
 pub(crate) async fn adoption_skips_rows_with_a_null_key<H: Harness>() {
     let harness = H::start().await;
     let table = table().column("code", Kind::Text).unique(&["code"]);

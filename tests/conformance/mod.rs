@@ -463,6 +463,7 @@ macro_rules! conformance {
                     dropped_managed_table_is_created_beside_its_archive
                     managed_table_can_have_a_composite_key
                     managed_table_rows_have_their_ready_time
+                    restart_leaves_items_of_a_managed_table_ready
                     order_and_groups_of_a_managed_table_can_change
                     running_broker_keeps_the_groups_of_its_managed_table
                     declared_column_that_a_managed_table_lacks_is_named
@@ -479,6 +480,7 @@ macro_rules! conformance {
                     null_can_be_a_mirror_value
                     adoption_marks_completed_and_dead_rows
                     adoption_matches_several_columns_and_null
+                    adoption_leaves_rows_that_show_ready_unclaimed
                     adoption_skips_rows_with_a_null_key
                     next_apply_marks_rows_completed_since_adoption
                 }

@@ -11,6 +11,7 @@ mod applied;
 mod blocked_settlement;
 mod broker_process;
 mod events;
+mod group_names;
 mod held_rows;
 mod keys;
 mod killed_broker;

@@ -2,9 +2,10 @@
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{OnComplete, QueueSpec};
-use lease_broker_store::Settled;
+use lease_broker_store::{Settled, Settlement, StoreError};
+use lease_broker_value::Value;
 
-use crate::harness::fixture::{Fixture, complete, fail, queue};
+use crate::harness::fixture::{Fixture, complete, fail, new_item, queue};
 use crate::harness::mssql::MssqlHarness;
 use crate::harness::program::{Program, start};
 
@@ -85,4 +86,39 @@ async fn trigger_that_throws_refuses_its_own_completion() {
     }
     assert_fourth_is_refused(&fixture, "4 stays").await;
     assert_eq!(fixture.counts().await, [0, 0, 0, 4, 1]);
+}
+
+#[tokio::test]
+async fn division_by_zero_in_a_check_refuses_its_own_entry() {
+    let schema = [
+        "CREATE TABLE item (id int IDENTITY(1, 1) PRIMARY KEY, n int NOT NULL, CHECK (12 / n < 1000))",
+        "INSERT item (n) VALUES (1), (2), (3)",
+    ];
+    let Some((harness, program)) = Box::pin(start()).await else {
+        return;
+    };
+    for statement in schema {
+        program.run(statement).await;
+    }
+    let spec = QueueSpec {
+        writable: vec!["n".to_owned()],
+        ..queue("item")
+    };
+    let fixture = Box::pin(Fixture::adopt(harness, vec![spec])).await;
+    let items = fixture.claim(9).await;
+    let settlements = items.iter().zip([3, 0, 4]).map(|(item, n)| Settlement {
+        columns: vec![("n".to_owned(), Value::Int(n))],
+        ..Settlement::new(item.lease.clone(), complete())
+    });
+    let settled = fixture.store.settle(fixture.queue, settlements.collect());
+    let results = settled.await.expect("settle").results;
+    let completed = Settled::Ended(State::Completed);
+    assert_eq!([&results[0], &results[2]], [&completed, &completed]);
+    assert!(matches!(results[1], Settled::Refused(_)), "{results:?}");
+    let new = [4, 0, 5].map(|n| new_item(&[("n", Value::Int(n))]));
+    let refused = fixture.try_enqueue(new.into()).await.expect_err("refused");
+    let StoreError::Rejected(rejection) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(rejection.item, Some(1));
 }

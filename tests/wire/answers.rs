@@ -101,6 +101,12 @@ pub(crate) fn reaped(ids: RangeInclusive<i64>) -> Tokens {
     Tokens::new().rows(&rows).rows(&[next_due_row()])
 }
 
+/// The answer of a reaper that finds no due row.
+pub(crate) fn reaped_nothing() -> Tokens {
+    let no_rows = Tokens::new().columns(&expired_row(1)).end_of_statement();
+    no_rows.rows(&[next_due_row()])
+}
+
 pub(crate) fn enqueued(ids: RangeInclusive<i64>) -> Tokens {
     let rows: Vec<Vec<Cell>> = ids.map(|id| vec![Cell::BigInt(Some(id))]).collect();
     Tokens::new().rows(&rows)

@@ -174,11 +174,20 @@ impl Fixture {
 
     /// Applies a batch of an operation. `None`: nothing was changed.
     pub(crate) async fn redrive(&self) -> Result<Option<usize>, StoreError> {
+        self.redrive_items(4).await
+    }
+
+    /// Applies a batch of an operation that changes no item.
+    pub(crate) async fn redrive_nothing(&self) -> Result<Option<usize>, StoreError> {
+        self.redrive_items(0).await
+    }
+
+    async fn redrive_items(&self, items: i64) -> Result<Option<usize>, StoreError> {
         let running = Running {
             id: TOKEN,
             holder: TOKEN,
         };
-        let items = (1..=4).map(|id| (lease(id).key, 1)).collect();
+        let items = (1..=items).map(|id| (lease(id).key, 1)).collect();
         let batch = running.batch(0, redrive(Duration::ZERO, Checkpoints::Keep), items);
         let applied = with_timeout(self.store.apply_batch(QUEUE, batch)).await?;
         Ok(applied.changed)

@@ -119,14 +119,14 @@ async fn redirected_login_is_followed() {
     let gateway = Server::start(Encryption::Unsupported, route, database::answer).await;
     let store = open_with(gateway.address, LONG_LIMITS, PLAIN).await;
     let store = store.expect("the redirect is followed");
-    // One connection for the operations and one for the probe.
-    assert_eq!(gateway.count(is_login), 2);
+    // One connection for the start, one for the operations and one for the probe.
+    assert_eq!(gateway.count(is_login), 3);
     assert_eq!(
         gateway.requests(&[]).len(),
         0,
         "the gateway received statements"
     );
-    assert_eq!(target.count(is_login), 2);
+    assert_eq!(target.count(is_login), 3);
     target.on(OPERATION, vec![Reply::Answer(held(1))]);
     let queue = lease_broker_store::QueueIndex(0);
     let renewals = crate::wire::fixture::renewals(1);

@@ -30,8 +30,8 @@ async fn connection_sets_filtered_index_options_once() {
     fixture.server.on(OPERATION, replies);
     fixture.heartbeat(1).await.expect("extended");
     fixture.heartbeat(1).await.expect("extended");
-    // One connection for the operations and one for the probe.
-    assert_eq!(fixture.server.requests(OPTIONS).len(), 2);
+    // One connection for the start, one for the operations and one for the probe.
+    assert_eq!(fixture.server.requests(OPTIONS).len(), 3);
     let all = fixture.server.requests(&[]);
     let index = |fragments| all.iter().position(|logged| logged.request.has(fragments));
     assert!(index(OPTIONS) < index(OPERATION));

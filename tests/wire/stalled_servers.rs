@@ -127,6 +127,25 @@ async fn count_for_an_operator_takes_longer_than_an_operation() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn start_waits_longer_for_the_migration_lock_than_an_operation() {
+    const LOCK: &[&str] = &["sp_getapplock", "lease_broker_migration"];
+
+    let server = responder().await;
+    let gate = Gate::closed();
+    let locked = Tokens::new().rows(&[vec![Cell::Int(Some(0))]]);
+    server.on(LOCK, vec![Reply::After(gate.clone(), locked)]);
+    let release = async {
+        server.wait_for_requests(LOCK, 1).await;
+        // Longer than all tries of an operation.
+        tokio::time::sleep(2 * SHORT).await;
+        gate.open();
+    };
+    let open = open_with(server.address, SHORT_LIMITS, PLAIN);
+    let (opened, ()) = tokio::join!(open, release);
+    opened.expect("the lock is free");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn operations_on_a_dead_server_fail_in_time() {
     let fixture = Fixture::with(SHORT_LIMITS).await;
     fixture

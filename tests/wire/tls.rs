@@ -34,8 +34,8 @@ async fn assert_accepted(server: &Server, options: &str) {
     let opened = open_with(server.address, LONG_LIMITS, options).await;
     opened.map(|_| ()).expect("opened");
     let logins = server.count(|event| *event == Event::Login { encrypted: true });
-    // One connection for the operations and one for the probe.
-    assert_eq!(logins, 2);
+    // One connection for the start, one for the operations and one for the probe.
+    assert_eq!(logins, 3);
     let clear = server.count(|event| *event == Event::Login { encrypted: false });
     assert_eq!(clear, 0);
 }

@@ -23,8 +23,8 @@ use crate::added_parts::AddedParts;
 use crate::adoption::{
     self, ARCHIVED_SOFT_LOCK, IndexStatus, ManagedKey, Unfit, archive_name, check_managed_columns,
     create_archive_purpose, create_record_purpose, create_table_purpose, create_time_index_purpose,
-    drop_unused_purpose, foreign_indexes, forget_table_purpose, lacks_states, missing_parts,
-    needs_time_index, set_policy_purpose, with,
+    drop_unused_purpose, foreign_indexes, forget_table_purpose, lacks_states, may_need_backfill,
+    missing_parts, needs_time_index, set_policy_purpose, with,
 };
 use crate::epoch::NewEpoch;
 use crate::index_role::IndexRole;
@@ -235,10 +235,11 @@ pub(super) async fn plan(
         filegroup = Partitions::read(connection, &queue.table).await?.filegroup;
         index::avoid_taken_names(connection, queue, &mut placeholders).await?;
         changes.extend(add_columns(queue, &table, &placeholders, not_null));
-        let key = &columns.key;
-        let backfill =
-            backfill::plan(connection, queue, &table, key, &placeholders, not_null).await?;
-        changes.extend(backfill);
+        let indexes = index::all_with_status(queue, &columns, &table);
+        if may_need_backfill(queue, &table, indexes) {
+            let (key, filled) = (&columns.key, &placeholders);
+            changes.extend(backfill::plan(connection, queue, &table, key, filled, not_null).await?);
+        }
     }
     let server = &connection.server_info;
     let builds = IndexBuilds {

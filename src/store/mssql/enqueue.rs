@@ -4,10 +4,10 @@ use lease_broker_model::key::Key;
 use serde_json::json;
 use tiberius::Row;
 
-use super::error::RetrySafety;
+use super::error::{OperationFailure, RetrySafety};
 use super::list_parameters::{ListEntry, ListParameters};
 use super::operations::MssqlOperations;
-use super::pause::of_new_items;
+use super::pause::pause_of;
 use super::queue_statements::QueueStatements;
 use super::statement_parts::roll_back_on_error;
 use crate::template::render;
@@ -68,8 +68,24 @@ impl MssqlOperations {
             .pool
             .query(&sql, &parameters.parameters(), RetrySafety::AtMostOnce)
             .await;
-        let results = results.map_err(of_new_items)?;
-        keys_of(queue, items.len(), &indexes, &results)
+        match results {
+            Ok(results) => keys_of(queue, items.len(), &indexes, &results),
+            Err(failure) => Err(self.refusal_of_items(failure, &sql, &parameters).await),
+        }
+    }
+
+    /// Converts the failure of a batch that adds items. The batch `sql` is that of an enqueue with these lists.
+    pub(super) async fn refusal_of_items(
+        &self,
+        failure: OperationFailure,
+        sql: &str,
+        lists: &ListParameters,
+    ) -> StoreError {
+        if let Some(pause) = pause_of(&failure) {
+            return pause;
+        }
+        let empty = lists.without_entries();
+        self.refusal(failure, sql, &empty.parameters()).await
     }
 
     /// Finds the first item that the database refuses, by binary search. Each try inserts the first n items and rolls

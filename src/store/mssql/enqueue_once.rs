@@ -6,11 +6,10 @@ use lease_broker_model::key::hex;
 use tiberius::ToSql;
 
 use super::decode;
-use super::enqueue::{ENQUEUE, ItemGroup, group_items, keys_of};
+use super::enqueue::{self, ENQUEUE, ItemGroup, TransactionEnd, group_items, keys_of};
 use super::error::RetrySafety;
 use super::list_parameters::{FIRST_LIST, ListParameters};
 use super::operations::MssqlOperations;
-use super::pause::of_new_items;
 use super::queue_statements::QueueStatements;
 use super::statement_parts::roll_back_on_error;
 use crate::template::{Placeholders, render};
@@ -66,8 +65,17 @@ impl MssqlOperations {
         let results = self
             .pool
             .query(&sql, &parameters, RetrySafety::Idempotent)
-            .await
-            .map_err(of_new_items)?;
+            .await;
+        let results = match results {
+            Ok(results) => results,
+            Err(failure) => {
+                // This batch would remember the request without its items. That of an enqueue without a request id remembers none.
+                let groups = group_items(queue, items)?;
+                let enqueue =
+                    enqueue::render_batch(queue, items, &groups, TransactionEnd::Rollback);
+                return Err(self.refusal_of_items(failure, &enqueue, &lists).await);
+            }
+        };
         let outcome = decode::single_row(&results, 0)?;
         let is_new = decode::integer(outcome, 0)? == 1;
         let remembered = decode::optional_text(outcome, 1)?;

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io::ErrorKind;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use tiberius::error::Error;
@@ -12,6 +13,9 @@ use super::statement_parts::runs_triggers;
 use crate::{
     Applied, Outage, OutageCause, Problem, ProblemKind, Rejection, RetryReason, StoreError,
 };
+
+/// The classes of errors that users can correct (Microsoft's documentation of "Database Engine error severities").
+const USER_CLASSES: RangeInclusive<u8> = 11..=16;
 
 /// Tells whether an operation may run again after its reply was lost.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -80,6 +84,17 @@ impl OperationFailure {
                 (remedy, _) => remedy,
             }),
             Cause::Connection(_) => None,
+        }
+    }
+
+    /// Returns whether this is an error that the broker does not know, of a class that users can correct. A value can have raised it,
+    /// for example in a CHECK that divides by a column.
+    pub(super) fn is_unlisted(&self) -> bool {
+        match &self.cause {
+            Cause::Statement(Error::Server(token)) => {
+                USER_CLASSES.contains(&token.class()) && self.remedy() == Some(Remedy::Bug)
+            }
+            _ => false,
         }
     }
 
@@ -308,12 +323,22 @@ fn text_of(error: &Error) -> String {
 
 /// Converts a failure into [`StoreError::Rejected`] if a constraint refused a row, else into the error of its class.
 pub(super) fn into_rejection(failure: OperationFailure) -> StoreError {
+    if failure.remedy() == Some(Remedy::Refuse) {
+        into_refusal(failure)
+    } else {
+        failure.into()
+    }
+}
+
+/// Converts the failure of a batch that changes the entries of a list. An unlisted error refuses one of them too. The caller has to
+/// make sure that the batch succeeds without entries, or the broker would blame its own mistake on them.
+pub(super) fn into_refusal(failure: OperationFailure) -> StoreError {
     match &failure.cause {
-        Cause::Statement(error @ Error::Server(token))
-            if failure.remedy() == Some(Remedy::Refuse) =>
+        Cause::Statement(Error::Server(token))
+            if failure.remedy() == Some(Remedy::Refuse) || failure.is_unlisted() =>
         {
             let mut rejection = rejection_of(token.code(), token.message());
-            if remedy(error) == Remedy::Bug {
+            if failure.runs_triggers && remedy(&Error::Server(token.clone())) == Remedy::Bug {
                 rejection.problem.kind = ProblemKind::Trigger;
             }
             StoreError::Rejected(rejection)
@@ -374,11 +399,13 @@ fn constraint_of(number: u32, message: &str) -> Option<String> {
 /// - "… Truncated value: 'abc'." (2628)
 /// - "Arithmetic overflow error for data type tinyint, value = 256." (220, 232)
 /// - "Conversion failed when converting the varchar value 'abc' to data type int." (245)
+/// - "XML Validation: Invalid simple type value: 'abc'. Location: /*:a[1]" (6926)
 /// - Babelfish: "invalid input syntax for type integer: "abc"", "value "300" is out of range for type smallint"
 fn without_value(message: &str) -> String {
-    const BEFORE_LAST_VALUE: [&str; 4] = [
+    const BEFORE_LAST_VALUE: [&str; 5] = [
         " The duplicate key value is",
         " Truncated value:",
+        " type value:",
         ", value =",
         ": \"",
     ];

@@ -102,6 +102,11 @@ impl ListParameters {
         }
     }
 
+    /// Returns the parameters of the same statement without entries in its lists.
+    pub(super) fn without_entries(&self) -> Self {
+        Self::new(self.lists.iter().map(|_| Vec::new()).collect())
+    }
+
     /// Returns the parameters in the order of their numbers.
     pub(super) fn parameters(&self) -> Vec<&dyn ToSql> {
         let lists = self.lists.iter().map(|list| list as &dyn ToSql);

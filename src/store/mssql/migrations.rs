@@ -35,8 +35,8 @@ const LOCK: &str = "DECLARE @r int; EXEC @r = sp_getapplock @Resource = N'lease_
 const UNLOCK: &str =
     "EXEC sp_releaseapplock @Resource = N'lease_broker_migration', @LockOwner = 'Session'";
 
-/// Runs `work` while holding the migration lock, so that only one broker at a time prepares the database. The connection must be
-/// one for schema changes, whose time limit is longer than the wait.
+/// Runs `work` while holding the migration lock, so that only one broker at a time prepares the database. The time limit of
+/// the connection must be longer than the wait.
 ///
 /// # Errors
 /// [`StoreError::Unavailable`] if another broker holds the lock for 30 s. The errors of `work`.

@@ -9,7 +9,7 @@ use tiberius::ToSql;
 
 use super::cancel::entry_of;
 use super::decode;
-use super::error::{RetrySafety, into_rejection};
+use super::error::{RetrySafety, into_refusal, into_rejection};
 use super::list_parameters::{ListEntry, ListParameters};
 use super::new_item::insert_delay;
 use super::operation_rows::millis;
@@ -84,11 +84,17 @@ impl MssqlOperations {
         let parameters = BatchParameters::new(queue, batch);
         let sql = queue.render_apply(&batch.change);
         // A second run finds that the batch has counted, unless the first was rolled back.
+        // The caller divides a batch that is refused, and sends one without items at last.
+        let convert = if batch.items.is_empty() {
+            into_rejection
+        } else {
+            into_refusal
+        };
         let results = self
             .pool
             .query(&sql, &parameters.all(), RetrySafety::Idempotent)
             .await
-            .map_err(into_rejection)?;
+            .map_err(convert)?;
         let Some(changed) = results.first().and_then(|rows| rows.first()) else {
             return Ok(AppliedBatch::default());
         };

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use tiberius::ToSql;
+
+use super::error::{OperationFailure, RetrySafety, into_refusal};
 use super::pool::Pool;
 use super::queue_statements::QueueStatements;
 use crate::{QueueIndex, StoreError};
@@ -18,6 +21,28 @@ impl MssqlOperations {
         self.queues.get(queue.0).ok_or_else(|| {
             StoreError::Bug(format!("the store has no queue with index {}", queue.0))
         })
+    }
+
+    /// Converts the failure of a batch that changes the entries of a list. `sql` with the parameters `without_entries` is the same batch
+    /// for no entry.
+    ///
+    /// An error that the broker does not know can be that of an entry, for example of a CHECK that divides by a value. It is the
+    /// broker's own, and so a [`StoreError::Bug`], only if the batch fails without entries as well.
+    pub(super) async fn refusal(
+        &self,
+        failure: OperationFailure,
+        sql: &str,
+        without_entries: &[&dyn ToSql],
+    ) -> StoreError {
+        if failure.is_unlisted() {
+            let empty = self
+                .pool
+                .query(sql, without_entries, RetrySafety::Idempotent);
+            if let Err(failure) = empty.await {
+                return failure.into();
+            }
+        }
+        into_refusal(failure)
     }
 
     /// Runs an operation in a new task. The operation runs to its end even if the caller drops this future.

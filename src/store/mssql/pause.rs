@@ -71,14 +71,14 @@ impl MssqlOperations {
     }
 }
 
-/// Converts the failure of a batch that adds items. An error of `refuse_items` is the pause.
-pub(super) fn of_new_items(failure: OperationFailure) -> StoreError {
+/// Returns the pause, if the failure of a batch that adds items is an error of `refuse_items`.
+pub(super) fn pause_of(failure: &OperationFailure) -> Option<StoreError> {
     /// The number of the error in `pause.sql`. Its text is the reason of the pause.
     const PAUSED: u32 = 51_226;
 
     match failure.server_error() {
-        Some((PAUSED, reason)) => StoreError::Paused(reason.to_owned()),
-        _ => into_rejection(failure),
+        Some((PAUSED, reason)) => Some(StoreError::Paused(reason.to_owned())),
+        _ => None,
     }
 }
 

@@ -322,6 +322,13 @@ impl Pool {
         self.take().await.map_err(at_start)
     }
 
+    /// Opens a connection on which a broker waits for others that prepare the database, and plans its schema changes. A plan can read a
+    /// whole table.
+    pub(super) async fn open_for_preparation(&self) -> Result<Connection, StoreError> {
+        let manager = self.connections.manager();
+        manager.open(&manager.settings.for_operator()).await
+    }
+
     /// Opens a connection for schema changes. An index over many rows takes longer than any operation, and the steps change options of
     /// the session.
     pub(super) async fn open_for_schema(&self) -> Result<Connection, StoreError> {

@@ -5,7 +5,7 @@ use lease_broker_model::key::Key;
 use tiberius::{ColumnData, ToSql};
 
 use super::decode;
-use super::error::{RetrySafety, into_rejection};
+use super::error::RetrySafety;
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use crate::{LatestTime, QueueIndex, Reaped, StoreError};
@@ -110,8 +110,14 @@ impl MssqlOperations {
         let results = self
             .pool
             .query(sql, &parameters, RetrySafety::Idempotent)
-            .await
-            .map_err(into_rejection)?;
+            .await;
+        let results = match results {
+            Ok(results) => results,
+            Err(failure) => {
+                parameters[0] = &0;
+                return Err(self.refusal(failure, sql, &parameters).await);
+            }
+        };
         let mut reaped = Reaped::default();
         // The lease, the state before and the state after.
         let states = queue.held_columns();

@@ -2,6 +2,7 @@
 //! transient errors of Azure SQL, and of availability group errors.
 
 use std::io::ErrorKind;
+use std::ops::RangeInclusive;
 
 use tiberius::error::Error;
 
@@ -79,11 +80,12 @@ const REMEDIES: &[(Remedy, &[u32])] = &[
     // Unique key, primary key, NOT NULL, CHECK and foreign key, truncation, conversion, arithmetic, identity, computed
     // column. A trigger that ended the transaction. (Errors that a trigger raises itself have numbers from 50000.)
     // 33504: a block predicate of row-level security. 37359: the table is an append-only ledger.
+    // 13609: a text that is no JSON.
     (
         Remedy::Refuse,
         &[
             2601, 2627, 515, 547, 2628, 8152, 245, 8114, 241, 242, 8115, 220, 232, 296, 517, 544,
-            271, 3609, 8169, 9420, 13536, 33504, 37359,
+            271, 3609, 8169, 13536, 33504, 37359, 13609,
         ],
     ),
     // Login, firewall, network rules, database, permission.
@@ -105,6 +107,9 @@ const REMEDIES: &[(Remedy, &[u32])] = &[
         ],
     ),
 ];
+
+/// The errors of the parser of XML, and of the validation of typed XML. Each refuses a value.
+const XML: [RangeInclusive<u32>; 2] = [9_400..=9_499, 6_900..=6_999];
 
 /// The lowest number of errors that users' own SQL raises, for example in a trigger.
 pub(super) const FIRST_USER_ERROR: u32 = 50_000;
@@ -197,7 +202,9 @@ fn remedy_of(number: u32, class: u8, message: &str) -> Remedy {
 fn remedy_of_number(number: u32) -> Option<Remedy> {
     let mut remedies = REMEDIES.iter();
     let listed = remedies.find(|(_, numbers)| numbers.contains(&number));
-    listed.map(|(remedy, _)| *remedy)
+    let is_xml = XML.iter().any(|numbers| numbers.contains(&number));
+    let of_xml = is_xml.then_some(Remedy::Refuse);
+    listed.map(|(remedy, _)| *remedy).or(of_xml)
 }
 
 fn remedy_of_unmapped(message: &str) -> Option<Remedy> {

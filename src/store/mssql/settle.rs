@@ -6,7 +6,7 @@ use lease_broker_model::item_state::State;
 use serde_json::json;
 
 use super::decode;
-use super::error::{RetrySafety, into_rejection};
+use super::error::RetrySafety;
 use super::list_parameters::{ListEntry, ListParameters};
 use super::new_item::insert_delay;
 use super::operations::MssqlOperations;
@@ -148,7 +148,13 @@ impl MssqlOperations {
         let answer = tries
             .query(&sql, &parameters.parameters(), RetrySafety::Idempotent)
             .await;
-        let answer = answer.map_err(into_rejection)?;
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(failure) => {
+                let empty = parameters.without_entries();
+                return Err(self.refusal(failure, &sql, &empty.parameters()).await);
+            }
+        };
         // The first result set has the leases that this batch ended. A second one has those that an earlier settlement
         // ended, and the completions without a row.
         let mut settled = BatchResults::default();

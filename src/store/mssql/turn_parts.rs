@@ -155,10 +155,11 @@ fn of_text(text: &str, group: &Column) -> String {
 }
 
 /// Returns the hash of a value. Values that differ in case or in spaces at their end have one hash if the column calls them equal.
+/// COLLATE, because a variable has the collation of the database, in which other letters can be a pair of upper and lower case.
 fn hash(value: &str, group: &Column) -> String {
     let text = match group.kind {
         ColumnType::Text => {
-            let text = format!("RTRIM(CONVERT(nvarchar(4000), {value}))");
+            let text = format!("RTRIM(CONVERT(nvarchar(4000), {value}{}))", collate(group));
             let collation = group.collation.as_deref().unwrap_or_default();
             if collation.to_ascii_uppercase().contains("_CI_") {
                 format!("UPPER({text})")

@@ -21,8 +21,8 @@ use crate::adoption::{
     self, ARCHIVED_SOFT_LOCK, IndexStatus, ManagedKey, Unfit, add_columns, add_indexes,
     archive_name, check_managed_columns, create_archive_purpose, create_record_purpose,
     create_table_purpose, create_time_index_purpose, drop_unused_purpose, foreign_indexes,
-    forget_table_purpose, lacks_states, missing_parts, needs_time_index, no_table,
-    set_policy_purpose, unused_indexes, with,
+    forget_table_purpose, lacks_states, may_need_backfill, missing_parts, needs_time_index,
+    no_table, set_policy_purpose, unused_indexes, with,
 };
 use crate::epoch::NewEpoch;
 use crate::index_role::IndexRole;
@@ -159,7 +159,10 @@ impl Schema for SqliteSchema {
                 step(purpose, "add_column", &placeholders)
             },
         ));
-        changes.extend(backfill::plan(connection, queue, &table, &placeholders)?);
+        let indexes = index::all_with_status(queue, &columns, &table);
+        if may_need_backfill(queue, &table, indexes) {
+            changes.extend(backfill::plan(connection, queue, &table, &placeholders)?);
+        }
         changes.extend(add_indexes(
             index::all_with_status(queue, &columns, &table),
             |purpose, role| {

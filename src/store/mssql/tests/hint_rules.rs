@@ -1,6 +1,6 @@
 //! Rules that hold for every batch of a queue: about its first line, about hints, and about changes of no row.
 
-use lease_broker_model::queue::QueueSpec;
+use lease_broker_model::queue::{ClaimStrategy, QueueSpec};
 
 /// Checks the rules for `batches`, which are rendered for `spec`. `seeks_by_key`: the table's joins by key have to name
 /// the index of the key.
@@ -74,6 +74,12 @@ fn check_hints(
     if !changes_table {
         assert_eq!(has("READPAST"), has("READCOMMITTEDLOCK"), "{statement}");
     }
+    // While there are suspects, each claim and each run of the reaper reads their rows.
+    let waits = !has("READPAST") && !has("READUNCOMMITTED");
+    assert!(
+        !(waits && statement.contains("suspect")) || spec.claim_strategy == ClaimStrategy::AppLock,
+        "waits for a locked row: {statement}"
+    );
     if has("UPDLOCK") || changes_table {
         assert!(statement.contains("KEEPFIXED PLAN"), "{statement}");
     }
