@@ -8,8 +8,8 @@ use rusqlite::Connection;
 use rusqlite::types::{Value as SqlValue, ValueRef};
 use uuid::Uuid;
 
-use super::error::rejection;
 use super::queue_statements::QueueStatements;
+use super::row_error::change_row;
 use super::statement::{Token, bind, bind_key};
 use super::writer::WriteContext;
 use crate::{PurgePosition, PurgeStep, QueueIndex, RetentionTurn, StoreError};
@@ -98,7 +98,7 @@ pub(super) fn delete(
     for key in keys {
         bind_key(&mut statement, key)?;
         bind(&mut statement, 5, &[&cutoffs.completed, &cutoffs.dead])?;
-        deleted += statement.raw_execute().map_err(rejection)?;
+        deleted += change_row(&context.connection, &mut statement)?;
     }
     Ok(deleted)
 }
