@@ -15,4 +15,4 @@ WHERE {lease_token} = ?4 AND {lease_state} = 1 AND {lease_due_time} > ?5
 UPDATE {table}
 SET {lease_state} = 0, {lease_state_time} = ?5, {lease_due_time} = NULL, {lease_owner} = NULL,
     {lease_attempt} = {lease_attempt} - 1{mirror_ready}
-WHERE {key_match} AND {lease_token} = ?4 AND {lease_state} = 1 AND {lease_due_time} > ?5
+WHERE {key_match} AND {lease_state} = 1

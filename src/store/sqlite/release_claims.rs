@@ -27,7 +27,7 @@ pub(super) fn release_claims(
             let key = &lease.lease.key;
             let changed = left_out.change(context, key, || {
                 bind_key(&mut release, key)?;
-                bind(&mut release, 4, &[&Token(token), &now])?;
+                bind(&mut release, 5, &[&now])?;
                 change_row(connection, &mut release)
             })?;
             match changed {
