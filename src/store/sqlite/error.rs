@@ -34,7 +34,8 @@ pub(super) fn classify(error: &rusqlite::Error) -> StoreError {
              `sqlite3 FILE .recover`"
         )),
         ErrorCode::ReadOnly => StoreError::Io(format!(
-            "the file can't be written ({text}); check its permissions and those of its folder"
+            "the file can't be written ({text}); check its permissions, those of its folder, and those of the files beside it whose names \
+             end with -wal and -shm"
         )),
         ErrorCode::CannotOpen | ErrorCode::PermissionDenied => {
             StoreError::Io(format!("the file can't be opened ({text})"))
