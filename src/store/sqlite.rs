@@ -589,8 +589,10 @@ impl Upkeep for SqliteStore {
         age: Duration,
         limit: usize,
     ) -> Result<usize, StoreError> {
-        let delete =
-            move |context: &WriteContext| purge::delete_archived(context, queue, age, limit);
+        let left_out = LeftOut::default();
+        let delete = move |context: &WriteContext| {
+            purge::delete_archived(context, queue, age, limit, &left_out)
+        };
         self.writer.run(delete).await
     }
 

@@ -2,6 +2,7 @@
 //! statement that does not fit the schema. Only these rows stay as they are.
 
 use lease_broker_model::item_state::State;
+use lease_broker_model::queue::OnComplete;
 use lease_broker_store::{Cancelled, NewItem, Renewal, Renewed, Settled, StoreError};
 use lease_broker_value::Value;
 
@@ -208,5 +209,47 @@ async fn release_of_a_claim_leaves_a_row_that_refuses() {
         let ended: Vec<_> = ended.map(|ended| ended.lease.key.to_string()).collect();
         assert_eq!(ended, ["1", "4"], "{action}");
         assert_eq!(fixture.counts().await, [2, 2, 0, 0, 0], "{action}");
+    }
+}
+
+/// A table with a trigger that keeps row 2, and one without row ids, from which nothing can be deleted by age.
+#[tokio::test]
+async fn archived_row_that_stays_keeps_no_other() {
+    for (archive, expected) in [
+        (
+            "CREATE TABLE done (id BIGINT, payload TEXT, lease_state_time INTEGER)",
+            Ok(3),
+        ),
+        (
+            "CREATE TABLE done (id BIGINT PRIMARY KEY, payload TEXT, lease_state_time INTEGER) WITHOUT ROWID",
+            Err("WITHOUT ROWID"),
+        ),
+    ] {
+        for action in ["IGNORE", "ABORT, 'legal hold'", "ROLLBACK, 'legal hold'"] {
+            let harness = SqliteHarness::start().await;
+            let tables = format!(
+                "CREATE TABLE item (id BIGINT PRIMARY KEY NOT NULL, payload TEXT); {archive};
+                 CREATE TRIGGER hold BEFORE DELETE ON done WHEN old.id = 2
+                 BEGIN SELECT RAISE({action}); END"
+            );
+            harness.connect().execute_batch(&tables).expect(&tables);
+            let mut spec = queue("item");
+            spec.on_complete = OnComplete::Archive("done".to_owned());
+            spec.keep_for.archive = Some(HOUR);
+            let fixture = Fixture::adopt(harness, vec![spec]).await;
+            fixture.insert(1..=4).await;
+            for item in fixture.claim(9).await {
+                fixture.complete(&item.lease).await;
+            }
+            fixture.advance(HOUR + MINUTE).await;
+            let deleted = fixture.store.purge_archive(fixture.queue, HOUR, 3).await;
+            match expected {
+                Ok(count) => assert_eq!(deleted, Ok(count), "{action}"),
+                Err(reason) => {
+                    let error = deleted.expect_err(reason).to_string();
+                    assert!(error.contains(reason), "{error}");
+                }
+            }
+        }
     }
 }

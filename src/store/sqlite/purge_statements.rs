@@ -23,6 +23,7 @@ pub(super) struct PurgeStatements {
 }
 
 pub(super) struct ArchiveStatements {
+    pub(super) find_archived: String,
     pub(super) delete_archived: String,
     pub(super) count_archived: String,
 }
@@ -48,6 +49,7 @@ impl PurgeStatements {
             placeholders.insert("archive_index", quote(&index.name));
             placeholders.insert("archive_rowid", rowid(archive)?.to_owned());
             Some(ArchiveStatements {
+                find_archived: render(PURGE, "find_archived", &placeholders),
                 delete_archived: render(PURGE, "delete_archived", &placeholders),
                 count_archived: render(PURGE, "count_archived", &placeholders),
             })
@@ -65,8 +67,8 @@ impl PurgeStatements {
     pub(super) fn archive(&self, spec: &QueueSpec) -> Result<&ArchiveStatements, StoreError> {
         self.archive.as_ref().ok_or_else(|| {
             StoreError::Misconfigured(format!(
-                "queue {:?} has no archive whose rows can be deleted by age: the archive needs an index on {}, and no column \
-                 of its own with the name rowid; run `lease-broker schema apply` with keep_for.archive",
+                "queue {:?} has no archive whose rows can be deleted by age: the archive needs an index on {}, row ids \
+                 (no WITHOUT ROWID), and no column of its own with the name rowid; run `lease-broker schema apply` with keep_for.archive",
                 spec.name,
                 spec.soft_lock.name(SoftLockColumn::StateTime)
             ))
@@ -74,8 +76,11 @@ impl PurgeStatements {
     }
 }
 
-/// Returns a name of the row id that is not the name of a column.
+/// Returns a name of the row id that is not the name of a column. `None`: rows have no id, or columns have all its names.
 fn rowid(table: &Table) -> Option<&'static str> {
+    if !table.has_rowid {
+        return None;
+    }
     let mut names = ["rowid", "_rowid_", "oid"].into_iter();
     names.find(|name| table.column(name).is_none())
 }

@@ -139,6 +139,7 @@ fn archive_table(spec: &QueueSpec, name: &str, archived: &[Column]) -> Table {
             drops_duplicates: false,
             filter: Filter::None,
         }],
+        has_rowid: false,
         lock_escalation: false,
         has_triggers: false,
         cascades_to_triggers: false,
