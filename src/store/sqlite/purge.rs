@@ -123,7 +123,7 @@ pub(super) fn delete_archived(
     let connection = &context.connection;
     let before = context.now().saturating_sub(millis_rounded_up(age));
     let archive = queue.sql.purge.archive(&queue.spec)?;
-    let mut delete = connection.prepare_cached(&archive.delete_archived)?;
+    let mut delete = connection.prepare_cached(&archive.delete)?;
     let mut deleted = 0;
     let mut refused: HashMap<i64, Problem> = HashMap::new();
     loop {
@@ -167,7 +167,7 @@ fn find_archived(
     before: i64,
     limit: usize,
 ) -> Result<Vec<i64>, StoreError> {
-    let mut find = connection.prepare_cached(&archive.find_archived)?;
+    let mut find = connection.prepare_cached(&archive.find)?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     bind(&mut find, 4, &[&limit, &before])?;
     let mut rows = find.raw_query();
@@ -186,7 +186,7 @@ pub(super) fn count_archived(
     now: i64,
 ) -> Result<u64, StoreError> {
     let before = now.saturating_sub(millis_rounded_up(age));
-    let sql = &queue.sql.purge.archive(&queue.spec)?.count_archived;
+    let sql = &queue.sql.purge.archive(&queue.spec)?.count;
     let mut statement = connection.prepare_cached(sql)?;
     bind(&mut statement, 5, &[&before])?;
     let mut rows = statement.raw_query();

@@ -22,10 +22,11 @@ pub(super) struct PurgeStatements {
     pub(super) read_turn: String,
 }
 
+/// The statements for old rows of the archive: `find_archived`, `delete_archived` and `count_archived`.
 pub(super) struct ArchiveStatements {
-    pub(super) find_archived: String,
-    pub(super) delete_archived: String,
-    pub(super) count_archived: String,
+    pub(super) find: String,
+    pub(super) delete: String,
+    pub(super) count: String,
 }
 
 impl PurgeStatements {
@@ -49,9 +50,9 @@ impl PurgeStatements {
             placeholders.insert("archive_index", quote(&index.name));
             placeholders.insert("archive_rowid", rowid(archive)?.to_owned());
             Some(ArchiveStatements {
-                find_archived: render(PURGE, "find_archived", &placeholders),
-                delete_archived: render(PURGE, "delete_archived", &placeholders),
-                count_archived: render(PURGE, "count_archived", &placeholders),
+                find: render(PURGE, "find_archived", &placeholders),
+                delete: render(PURGE, "delete_archived", &placeholders),
+                count: render(PURGE, "count_archived", &placeholders),
             })
         });
         Self {

@@ -1,6 +1,6 @@
 //! The error of a statement that reads or changes one row. Either the row refuses, which concerns no other row, or the store fails.
 //!
-//! SQLite has one code, SQLITE_ERROR, for a statement that does not fit the schema and for one that fails while it runs, such as a trigger
+//! SQLite has one code, `SQLITE_ERROR`, for a statement that does not fit the schema and for one that fails while it runs, such as a trigger
 //! that reads malformed JSON. If the statement can still be prepared, it fits the schema, and the row is the cause.
 
 use rusqlite::{Connection, ErrorCode, Statement, ffi};
@@ -71,7 +71,7 @@ pub(super) fn change_row(
     changed.map_err(|error| RowError::new(connection, statement, &error))
 }
 
-/// Returns whether SQLite gives no more precise code than SQLITE_ERROR.
+/// Returns whether SQLite gives no more precise code than `SQLITE_ERROR`.
 fn is_general(error: &rusqlite::Error) -> bool {
     matches!(error, rusqlite::Error::SqliteFailure(failure, _)
         if failure.code == ErrorCode::Unknown && failure.extended_code & 0xff == ffi::SQLITE_ERROR)

@@ -102,6 +102,7 @@ fn table(columns: &[&str], key: usize) -> Table {
         }],
         unique: vec![key],
         columns,
+        has_rowid: false,
         lock_escalation: true,
         has_triggers: false,
         cascades_to_triggers: false,

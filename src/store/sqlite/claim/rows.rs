@@ -330,9 +330,8 @@ impl ClaimStatements<'_> {
         } else {
             left_out.change(context, &key, || self.change_and_read(call, ready))
         };
-        let item = match self.unless_refused(&key, leased)? {
-            None => return Ok(None),
-            Some(item) => item,
+        let Some(item) = self.unless_refused(&key, leased)? else {
+            return Ok(None);
         };
         if item.is_none()
             && self.set_aside(&self.queue.sql.set_full_aside, &key, FULL_COUNTER_TEXT)?

@@ -415,7 +415,7 @@ fn retention_finds_old_archived_rows_by_index() {
     spec.keep_for.archive = Some(Duration::from_secs(60));
     let (connection, queue) = open_queue(TABLES[0].0, &spec, false);
     let archive = queue.sql.purge.archive.as_ref().expect("an archive");
-    for sql in [&archive.find_archived, &archive.count_archived] {
+    for sql in [&archive.find, &archive.count] {
         let steps = query_plan(&connection, sql);
         let range = |step: &String| {
             step.contains("INDEX done_lease_state_time (lease_state_time>? AND lease_state_time<?)")
