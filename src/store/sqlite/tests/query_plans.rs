@@ -194,14 +194,12 @@ fn retried_claim_seeks_its_token() {
 #[test]
 fn release_of_a_claim_seeks_its_token() {
     for_each_queue(|connection, queue, _| {
-        for sql in [&queue.sql.find_claim, &queue.sql.release_claim] {
-            let steps = query_plan(connection, sql);
-            assert_eq!(steps.len(), 1, "{steps:?}");
-            assert!(
-                steps[0].contains("USING INDEX item_lease_token (lease_token=?"),
-                "{steps:?}"
-            );
-        }
+        let steps = query_plan(connection, &queue.sql.find_claim);
+        assert_eq!(steps.len(), 1, "{steps:?}");
+        assert!(
+            steps[0].contains("USING INDEX item_lease_token (lease_token=?"),
+            "{steps:?}"
+        );
     });
 }
 
@@ -435,6 +433,7 @@ fn single_row_statements_seek_by_key() {
             &sql.read_lost,
             &sql.read_item,
             &sql.cancel,
+            &sql.release_claim,
             &sql.complete,
             &sql.delete,
             &sql.delete_archived,
