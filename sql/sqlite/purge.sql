@@ -1,13 +1,14 @@
 -- Purpose: delete items that have been completed or dead for long, and old rows of the archive.
 -- Sections: `visit_first` and `visit_next` read the next rows in the order of the key, and tell which are old. If the queue has an
 --   index of completed items, `old_first` and `old_next` are in their place, and read only old rows in the order of their time, and
---   then of the key. They run on the connection for reads. `delete_old` deletes one row. `delete_archived` deletes old rows of the archive, `count_archived` counts
---   them. `take_turn` makes a broker the only one that deletes old items of a queue, unless another one is; `read_turn` returns
+--   then of the key. They run on the connection for reads. `delete_old` deletes one row. `find_archived` returns old rows of the archive, `delete_archived` deletes
+--   one of them, and `count_archived` counts them. `take_turn` makes a broker the only one that deletes old items of a queue, unless another one is; `read_turn` returns
 --   the broker that is.
 -- Parameters: ?1 to ?3 key values; ?4 maximum number of rows; ?5 and ?6 time before which a completed and a dead item is old
 --   (ms since 1970; NULL: never); ?7 time of the row after which `old_next` starts. `take_turn` and `read_turn`: ?1 queue; ?2 broker; ?3 end of the turn; ?4 now (ms since 1970).
+--   `delete_archived`: ?1 row id.
 -- Locks: the write lock of the file (delete_old, delete_archived, take_turn); none to read.
--- Indexes: key (visit_first, visit_next, delete_old); completed and dead items (old_first, old_next); state time of the archive (delete_archived, count_archived).
+-- Indexes: key (visit_first, visit_next, delete_old); completed and dead items (old_first, old_next); state time of the archive (find_archived, count_archived).
 -- Why a walk is in the order of the key: no index holds the completed items, because for most tables it would cost the completions
 --   more than the walk costs.
 -- Why `delete_old` asks for state and time again: the row can have changed since it was read.
@@ -52,12 +53,15 @@ LIMIT ?4
 DELETE FROM {table}
 WHERE {key_match} AND {is_old}
 
+-- :: find_archived
+SELECT {archive_rowid}
+FROM {archive} INDEXED BY {archive_index}
+WHERE {lease_state_time} < ?5 AND {lease_state_time} > 0
+LIMIT ?4
+
 -- :: delete_archived
 DELETE FROM {archive}
-WHERE {archive_rowid} IN (
-    SELECT {archive_rowid} FROM {archive} INDEXED BY {archive_index}
-    WHERE {lease_state_time} < ?5 AND {lease_state_time} > 0
-    LIMIT ?4)
+WHERE {archive_rowid} = ?1
 
 -- :: count_archived
 SELECT count(*) FROM {archive} INDEXED BY {archive_index} WHERE {lease_state_time} < ?5 AND {lease_state_time} > 0

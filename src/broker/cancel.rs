@@ -54,12 +54,12 @@ impl CheckedCancel {
             let refused = |problem: String| Cancelled::Refused(Refusal::of_field("key", problem));
             let entry = match parse_key(&text) {
                 Err(problem) => Err(refused(problem)),
-                Ok(_) if seen.contains(&text) => {
+                // Several texts can be one key, such as `7` and `07`.
+                Ok(key) if !seen.insert(key.to_string()) => {
                     let problem = "another entry of the list has this key";
                     Err(refused(problem.to_owned()))
                 }
                 Ok(key) => {
-                    seen.insert(text);
                     leases.push(CancelledLease { key, fence });
                     Ok(())
                 }

@@ -105,10 +105,12 @@ impl LeaseRecorder {
                 self.tracer
                     .extended(queue, lease, trace, time, expiry.time_left);
             }
-            Renewed::Lost { .. } | Renewed::Refused(_) => {
+            Renewed::Lost { .. } => {
                 let (call, now) = (LeaseCall::Heartbeat, SystemTime::now());
                 self.tracer.lost(queue, lease, trace, call, now);
             }
+            // The lease is held as before.
+            Renewed::Refused(_) => {}
         }
     }
 

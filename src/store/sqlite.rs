@@ -36,6 +36,7 @@ mod index;
 mod inspect;
 mod instance;
 mod lease_effects;
+mod left_out;
 mod lock_holder;
 mod log_flush;
 mod migrations;
@@ -57,6 +58,7 @@ mod ready_item;
 mod reap;
 mod release_claims;
 mod remove;
+mod row_error;
 mod run_statements;
 mod runs;
 mod search;
@@ -101,7 +103,7 @@ use uuid::Uuid;
 pub use self::adopt::SqliteSchema;
 pub use self::backup::{Restored, back_up, refuse_open_file, restore};
 pub use self::clock::{Clock, system_clock};
-use self::error::LeftOut;
+use self::left_out::LeftOut;
 pub use self::lock_holder::{LockHolder, WriteLock};
 use self::purge::Cutoffs;
 use self::queue_statements::QueueStatements;
@@ -296,8 +298,10 @@ impl Leases for SqliteStore {
         queue: QueueIndex,
         renewals: Arc<[Renewal]>,
     ) -> Result<Vec<Renewed>, StoreError> {
-        let heartbeat =
-            move |context: &WriteContext| heartbeat::heartbeat(context, queue, &renewals);
+        let left_out = LeftOut::default();
+        let heartbeat = move |context: &WriteContext| {
+            heartbeat::heartbeat(context, queue, &renewals, &left_out)
+        };
         self.writer.run(heartbeat).await
     }
 
@@ -358,8 +362,10 @@ impl Leases for SqliteStore {
         queue: QueueIndex,
         tokens: Arc<[Uuid]>,
     ) -> Result<ReleasedClaims, StoreError> {
-        let release =
-            move |context: &WriteContext| release_claims::release_claims(context, queue, &tokens);
+        let left_out = LeftOut::default();
+        let release = move |context: &WriteContext| {
+            release_claims::release_claims(context, queue, &tokens, &left_out)
+        };
         self.writer.run(release).await
     }
 
@@ -400,8 +406,9 @@ impl Leases for SqliteStore {
         leases: Arc<[CancelledLease]>,
         cancellation: Cancellation,
     ) -> Result<CancelResults, StoreError> {
+        let left_out = LeftOut::default();
         let cancel = move |context: &WriteContext| {
-            cancel::cancel(context, queue, &leases, &cancellation, None)
+            cancel::cancel(context, queue, &leases, &cancellation, None, &left_out)
         };
         self.writer.run(cancel).await
     }
@@ -413,7 +420,7 @@ impl Leases for SqliteStore {
         latest: Option<LatestTime>,
         until: Option<i64>,
     ) -> Result<Reaped, StoreError> {
-        let left_out = LeftOut::default();
+        let left_out = LeftOut::of_at_most(reap::MAX_REFUSED);
         let reap = move |context: &WriteContext| {
             reap::reap(context, queue, limit, latest, until, &left_out)
         };
@@ -582,8 +589,10 @@ impl Upkeep for SqliteStore {
         age: Duration,
         limit: usize,
     ) -> Result<usize, StoreError> {
-        let delete =
-            move |context: &WriteContext| purge::delete_archived(context, queue, age, limit);
+        let left_out = LeftOut::default();
+        let delete = move |context: &WriteContext| {
+            purge::delete_archived(context, queue, age, limit, &left_out)
+        };
         self.writer.run(delete).await
     }
 

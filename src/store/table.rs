@@ -17,6 +17,8 @@ pub(super) struct Table<Kind> {
     /// Lists of columns that identify a row. The primary key is first, if the table has one.
     pub(super) unique: Vec<Vec<String>>,
     pub(super) indexes: Vec<Index>,
+    /// Whether rows have ids. Always false on SQL Server.
+    pub(super) has_rowid: bool,
     /// Whether a statement with many row locks may lock the whole table instead. Always false on `SQLite`.
     pub(super) lock_escalation: bool,
     /// Whether the table has enabled AFTER triggers. Always false on `SQLite`, where their errors undo the statement.

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{Mirror, MirrorValue, OnComplete, QueueSpec};
-use lease_broker_store::NewItem;
+use lease_broker_store::{Cancellation, NewItem};
 use lease_broker_value::Value;
 
+use super::cancel::{because, cancel};
 use crate::harness::Harness;
 use crate::harness::fixture::{
     Fixture, HOUR, MINUTE, SECOND, call, fail, item_table, keys, new_item, queue, release, text,
@@ -129,6 +130,20 @@ pub(crate) async fn item_dead_by_expiry_gets_the_dead_mirror<H: Harness>() {
         mirror_columns(&fixture).await[0],
         mirrored_as(State::Dead, Some("worker"))
     );
+}
+
+pub(crate) async fn cancelled_item_gets_the_mirror_of_its_new_state<H: Harness>() {
+    for (delay, state) in [(HOUR, State::Delayed), (Duration::ZERO, State::Ready)] {
+        let fixture = queue_with_mirrors::<H>(1).await;
+        fixture.one().await;
+        let how = Cancellation {
+            delay,
+            ..because("stuck")
+        };
+        cancel(&fixture, &["1"], how).await;
+        let mirrored = mirrored_as(state, Some("worker"));
+        assert_eq!(mirror_columns(&fixture).await, [mirrored]);
+    }
 }
 
 pub(crate) async fn recurring_item_gets_the_delayed_mirror<H: Harness>() {

@@ -471,6 +471,7 @@ macro_rules! conformance {
                 mirror {
                     each_transition_sets_the_mirror_of_the_new_state
                     item_dead_by_expiry_gets_the_dead_mirror
+                    cancelled_item_gets_the_mirror_of_its_new_state
                     recurring_item_gets_the_delayed_mirror
                     now_is_the_time_of_the_change
                     claim_returns_the_mirror_columns_that_it_set

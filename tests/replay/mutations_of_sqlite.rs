@@ -153,30 +153,27 @@ fn settlements() -> Vec<Mutation> {
 }
 
 fn releases_of_claims() -> Vec<Mutation> {
-    let mut mutations = Vec::new();
-    for section in ["find_claim", "release_claim"] {
-        mutations.extend([
-            without(ReleaseClaims, section, " INDEXED BY {token_index}").and(
-                section,
-                " AND {lease_state} = 1",
-                "",
-            ),
-            without(ReleaseClaims, section, " AND {lease_due_time} > ?5"),
-            change(
-                ReleaseClaims,
-                section,
-                "{lease_token} = ?4",
-                "{lease_token} IS NOT NULL",
-            ),
-        ]);
-    }
-    mutations.push(change(
-        ReleaseClaims,
-        "release_claim",
-        "{lease_attempt} - 1",
-        "{lease_attempt} - 0",
-    ));
-    mutations
+    let (find, release) = ("find_claim", "release_claim");
+    vec![
+        without(ReleaseClaims, find, " INDEXED BY {token_index}")
+            .and(find, " AND {lease_state} = 1", "")
+            .equivalent_because("`release_claim` looks at the state again"),
+        without(ReleaseClaims, find, " AND {lease_due_time} > ?5"),
+        change(
+            ReleaseClaims,
+            find,
+            "{lease_token} = ?4",
+            "{lease_token} IS NOT NULL",
+        ),
+        without(ReleaseClaims, release, "{key_match} AND "),
+        without(ReleaseClaims, release, " AND {lease_state} = 1").equivalent_because(READ_BEFORE),
+        change(
+            ReleaseClaims,
+            release,
+            "{lease_attempt} - 1",
+            "{lease_attempt} - 0",
+        ),
+    ]
 }
 
 fn reaps() -> Vec<Mutation> {

@@ -6,6 +6,8 @@ mod concurrent_programs;
 mod damaged_files;
 mod deleted_files;
 mod disk_errors;
+mod failing_rows;
+mod file_copies;
 mod foreign_values;
 mod generations;
 mod large_tables;

@@ -1,12 +1,15 @@
 //! Rows that a trigger or a constraint does not let a claim lease.
 
 use lease_broker_model::group::GroupOrder;
-use lease_broker_model::queue::QueueSpec;
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::{Mirror, MirrorValue, QueueSpec};
 use lease_broker_store::{ClaimCall, StoreError};
 
 use crate::conformance::groups::{PARALLEL, STRICT, groups};
 use crate::harness::Harness as _;
-use crate::harness::fixture::{Broker, Fixture, HOUR, MINUTE, SECOND, call, keys, queue};
+use crate::harness::fixture::{
+    Broker, Fixture, HOUR, MINUTE, SECOND, call, item_table, keys, queue,
+};
 use crate::harness::sqlite::SqliteHarness;
 
 /// Makes a trigger refuse the lease of each row whose payload begins with `bad`.
@@ -164,5 +167,49 @@ async fn suspect_whose_lease_is_refused_stops_nobody() {
         name(&fixture.harness, "1", "good");
         let rest = keys(&fixture.claim_by(call("c", 9)).await);
         assert!(rest.contains(&"1".to_owned()), "{rest:?}");
+    }
+}
+
+/// The rows 1 and 2 cannot be leased: they are too large, or their counter is full. A trigger keeps row 1 from becoming dead.
+#[tokio::test]
+async fn row_that_cannot_become_dead_is_passed_over() {
+    for (unfit, action) in [
+        ("payload = printf('%.*c', 70000, 'x')", "ABORT"),
+        ("lease_attempt = 2147483647", "ABORT"),
+        ("payload = printf('%.*c', 70000, 'x')", "ROLLBACK"),
+        ("lease_attempt = 2147483647", "ROLLBACK"),
+    ] {
+        let fixture = Fixture::<SqliteHarness>::with(4, |spec| spec.max_item_bytes = 65_536).await;
+        let sql = format!(
+            "UPDATE item SET {unfit} WHERE id IN (1, 2);
+             CREATE TRIGGER frozen BEFORE UPDATE ON item WHEN old.id = 1
+             BEGIN SELECT RAISE({action}, 'stay'); END"
+        );
+        fixture.harness.connect().execute_batch(&sql).expect(&sql);
+        assert_eq!(keys(&fixture.claim(9).await), ["3", "4"], "{sql}");
+        assert_eq!(fixture.counts().await, [1, 2, 0, 0, 1], "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn refused_row_of_a_queue_that_shows_workers_is_passed_over() {
+    for action in ["ABORT", "ROLLBACK"] {
+        let mut spec = queue("item");
+        spec.mirror.push(Mirror {
+            state: State::Leased,
+            column: "payload".to_owned(),
+            value: MirrorValue::Worker,
+        });
+        let fixture = Fixture::<SqliteHarness>::over(&[item_table("item")], vec![spec]).await;
+        fixture.insert(1..=4).await;
+        let trigger = format!(
+            "CREATE TRIGGER frozen BEFORE UPDATE ON item WHEN old.id = 2
+             BEGIN SELECT RAISE({action}, 'stay'); END"
+        );
+        let connection = fixture.harness.connect();
+        connection.execute_batch(&trigger).expect(&trigger);
+        for expected in ["1", "3", "4"] {
+            assert_eq!(keys(&fixture.claim(1).await), [expected], "{action}");
+        }
     }
 }

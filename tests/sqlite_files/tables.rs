@@ -302,6 +302,18 @@ async fn key_that_sqlite_gives_again_is_warned_of() {
 }
 
 #[tokio::test]
+async fn constraint_that_replaces_rows_is_warned_of() {
+    let harness = SqliteHarness::start().await;
+    let table = "CREATE TABLE item (id INTEGER PRIMARY KEY ON CONFLICT REPLACE)";
+    harness.connect().execute_batch(table).expect(table);
+    let warnings = harness.warnings(&queue("item")).await;
+    let [warning] = &*warnings else {
+        panic!("{warnings:?}");
+    };
+    assert!(warning.contains("ON CONFLICT REPLACE"), "{warning}");
+}
+
+#[tokio::test]
 async fn rows_without_a_key_are_warned_of_and_not_counted() {
     for filtered in [true, false] {
         let harness = SqliteHarness::start().await;

@@ -358,8 +358,12 @@ impl DispatcherTask {
         if let Some(index) = rejected.or(alone.then_some(0)) {
             let claim = group.remove(index);
             let Problem { text, kind, .. } = rejection.problem;
-            let is_of_worker = self.leased_queue.writes_worker_ids
-                || matches!(kind, ProblemKind::InvalidField | ProblemKind::ValueUnfit);
+            let is_of_worker = match kind {
+                ProblemKind::InvalidField | ProblemKind::ValueUnfit => true,
+                // A trigger tells nothing of the value that it refuses. If it were the id, the caller would learn it from the text.
+                ProblemKind::Trigger | ProblemKind::Other => false,
+                _ => self.leased_queue.writes_worker_ids,
+            };
             if is_of_worker {
                 let error = Error::invalid("worker_id", text);
                 claim.answer(Err(error), None, &self.leased_queue);

@@ -716,6 +716,7 @@ fn create_table(queue: &QueueSpec) -> Option<(Step, Table)> {
         columns: columns.iter().map(column).collect(),
         unique: vec![key.columns],
         indexes: Vec::new(),
+        has_rowid: false,
         lock_escalation: false,
         has_triggers: false,
         cascades_to_triggers: false,

@@ -125,6 +125,7 @@ impl Table {
         let mut table = Self {
             columns: columns.collect::<Result<_, _>>()?,
             unique: Vec::new(),
+            has_rowid: false,
             indexes: Vec::new(),
             lock_escalation,
             has_triggers,

@@ -10,6 +10,7 @@ use super::adopt_sql::{render, step};
 use super::catalogue::Table;
 use super::clock::system_clock;
 use super::quote::{quote, quote_all, text_literal};
+use super::read_connection::ReadConnection;
 use super::soft_lock_types::queue_columns;
 use super::types::ColumnType;
 use super::{
@@ -48,13 +49,14 @@ impl SqliteSchema {
         })
     }
 
-    /// Opens the file to plan and check only. If it does not exist, plans for an empty file and creates none.
+    /// Opens the file to plan and check only. If it does not exist, plans for an empty file and creates none. Leaves no log or index of
+    /// another user beside a file that no program uses.
     ///
     /// # Errors
     /// Those of [`Self::open`].
     pub fn open_to_read(path: &Path) -> Result<Self, StoreError> {
         let connection = if path.exists() {
-            connection::open_to_read(path)?
+            ReadConnection::open(path)?.into_connection()
         } else {
             Connection::open_in_memory()?
         };

@@ -44,7 +44,9 @@ pub fn back_up(database: &Path, target: &Path) -> Result<(), StoreError> {
         )))
     };
     let rights = Rights::of(database, false)?;
-    write_file(target, write, rights.as_ref(), || Ok(()))
+    write_file(target, write, rights.as_ref(), |copy| {
+        name_new(copy, target)
+    })
 }
 
 /// The report of a restore.
@@ -56,7 +58,8 @@ pub struct Restored {
     pub epoch: NewEpoch,
 }
 
-/// Replaces a database file by a copy of a backup, in which a new epoch begins. Changes nothing if it fails.
+/// Replaces a database file by a copy of a backup, in which a new epoch begins. If it fails, the database has all
+/// its data as before.
 ///
 /// # Errors
 /// [`StoreError::Io`] if a process has the database open, a file cannot be read or written, or the backup is damaged.
@@ -83,7 +86,10 @@ pub fn restore(
         Ok(())
     };
     let rights = Rights::of(&target, true)?;
-    write_file(&target, write, rights.as_ref(), || remove_log(&target))?;
+    write_file(&target, write, rights.as_ref(), |copy| {
+        remove_log(&target)?;
+        rename(copy, &target).map_err(|error| io_error(&target, &error))
+    })?;
     restored.ok_or_else(|| StoreError::Bug("the backup was not restored".to_owned()))
 }
 
@@ -178,30 +184,45 @@ fn copy_pages(from: &Connection, to: &mut Connection) -> Result<(), StoreError> 
     ))
 }
 
-/// Writes a database file under a temporary name, and then renames it. `make_way` runs before, once the file is complete. `rights`:
-/// those of the file; `None`: only this user can read it.
+/// Writes a database file under a temporary name. Once it is complete, `give_name` gives it the name of the target. `rights`: those of
+/// the file; `None`: only this user can read it.
+///
+/// The temporary name is random, because another process can write to the same target at the same time.
 fn write_file(
     target: &Path,
     write: impl FnOnce(&mut Connection) -> Result<(), StoreError>,
     rights: Option<&Rights>,
-    make_way: impl FnOnce() -> Result<(), StoreError>,
+    give_name: impl FnOnce(&Path) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
-    let unfinished = PathBuf::from(companion(target, "-unfinished"));
+    let suffix = format!("-unfinished-{:08x}", rand::random::<u32>());
+    let unfinished = PathBuf::from(companion(target, &suffix));
     let give = || rights.map_or(Ok(()), |rights| rights.give_to(&unfinished));
     let result = write_unfinished(&unfinished, write)
         .and_then(|()| give().map_err(|error| io_error(&unfinished, &error)))
-        .and_then(|()| make_way())
-        .and_then(|()| rename(&unfinished, target).map_err(|error| io_error(target, &error)));
-    if result.is_err() {
-        remove(&unfinished);
-    }
+        .and_then(|()| give_name(&unfinished));
+    remove(&unfinished);
     result
+}
+
+/// Gives a copy the name of a file that does not exist. A rename would replace one that another process has made meanwhile.
+fn name_new(copy: &Path, target: &Path) -> Result<(), StoreError> {
+    let named = match fs::hard_link(copy, target) {
+        Ok(()) => sync_folder(target),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => return refuse_existing(target),
+        // The file system has no links.
+        Err(_) => {
+            refuse_existing(target)?;
+            rename(copy, target)
+        }
+    };
+    named.map_err(|error| io_error(target, &error))
 }
 
 /// Removes the log and the journal of a database file that no program has open. SQLite would apply them to another file of the
 /// same name.
 fn remove_log(database: &Path) -> Result<(), StoreError> {
     refuse_open_file(database)?;
+    fold_log(database);
     for suffix in ["-shm", "-wal", "-journal"] {
         let path = PathBuf::from(companion(database, suffix));
         match fs::remove_file(&path) {
@@ -212,6 +233,16 @@ fn remove_log(database: &Path) -> Result<(), StoreError> {
         }
     }
     sync_folder(database).map_err(|error| io_error(database, &error))
+}
+
+/// Writes the commits in the log of a database file into the file, so that it is complete without its log if it stays. A file that is
+/// damaged or that does not exist is left as it is.
+fn fold_log(database: &Path) {
+    if database.exists()
+        && let Ok(connection) = open_copy(database)
+    {
+        let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    }
 }
 
 /// Returns the fence of the epoch in a database that is about to be replaced. 0: it cannot be read.

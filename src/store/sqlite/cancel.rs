@@ -5,9 +5,10 @@ use std::collections::HashSet;
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 
-use super::error::rejection;
 use super::held_lease::HELD_COLUMNS;
+use super::left_out::LeftOut;
 use super::queue_statements::QueueStatements;
+use super::row_error::change_row;
 use super::runs::{self, Run};
 use super::soft_lock_value::integer;
 use super::statement::{bind, bind_key};
@@ -26,6 +27,7 @@ pub(super) fn cancel(
     leases: &[CancelledLease],
     cancellation: &Cancellation,
     not_after: Option<i64>,
+    left_out: &LeftOut,
 ) -> Result<CancelResults, StoreError> {
     let queue = context.queue(queue)?;
     let now = context.now();
@@ -75,16 +77,26 @@ pub(super) fn cancel(
         };
         if let (Cancelled::Ended { state, .. }, Some(next)) = (&result, next) {
             let run = Run::find(context, queue, key)?;
-            bind_key(&mut cancel, key)?;
-            let reason = &cancellation.reason;
-            bind(&mut cancel, 4, &[&next.due, &now, &state.code(), reason])?;
-            cancel.raw_execute().map_err(rejection)?;
+            let released = left_out.change_in_savepoint(context, &ended.lease.key, || {
+                bind_key(&mut cancel, key)?;
+                let reason = &cancellation.reason;
+                bind(&mut cancel, 4, &[&next.due, &now, &state.code(), reason])?;
+                change_row(&context.connection, &mut cancel)?;
+                runs::release(context, queue, run.map(Run::later).unwrap_or_default())
+            })?;
+            match released {
+                Ok(released) => cancelled.released.extend(released),
+                Err(problem) => {
+                    let refusal = Refusal {
+                        field: None,
+                        problem,
+                    };
+                    cancelled.results[index] = Cancelled::Refused(refusal);
+                    continue;
+                }
+            }
             ended.state = *state;
             cancelled.ended.push(ended);
-            let later = run.map(Run::later).unwrap_or_default();
-            cancelled
-                .released
-                .extend(runs::release(context, queue, later)?);
         }
         cancelled.results[index] = result;
     }

@@ -74,6 +74,7 @@ impl Table {
             columns,
             unique: Vec::new(),
             indexes: Vec::new(),
+            has_rowid: !without_rowid,
             lock_escalation: false,
             has_triggers: false,
             cascades_to_triggers: false,

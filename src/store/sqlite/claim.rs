@@ -6,13 +6,12 @@ mod refusal;
 mod rows;
 
 use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError};
 
 use lease_broker_model::key::Key;
 use rusqlite::{CachedStatement, Connection};
 
 use super::epoch;
-use super::error::LeftOut;
+use super::left_out::LeftOut;
 use super::pause;
 use super::queue_statements::QueueStatements;
 use super::statement::bind_key;
@@ -39,11 +38,10 @@ pub(super) fn claim(
 ) -> Result<Vec<Claimed>, StoreError> {
     let queue = context.queue(queue)?;
     let reads_sizes = queue.has_large_items.load(Ordering::Relaxed);
-    let reads_twice = context
-        .lease_effects
-        .reach_data(&context.connection, queue)?;
-    let mut statements =
-        ClaimStatements::new(context, queue, reads_sizes || reads_twice, left_out)?;
+    let effects = context.lease_effects.of(&context.connection, queue)?;
+    let picks_keys = reads_sizes || effects.reach_data;
+    let mut statements = ClaimStatements::new(context, queue, picks_keys, left_out)?;
+    statements.computes_columns = effects.compute_columns;
     let is_paused = pause::is_held(&context.connection, &queue.spec.name, statements.now)?;
     let has_suspects = suspects::has_any(&context.connection, queue)?;
     let mut turn = Turn::begin(&context.connection, queue, calls, statements.now)?;
@@ -142,6 +140,8 @@ struct ClaimStatements<'a> {
     epoch_fence: i64,
     /// Whether `pick_ready` returns only keys and times.
     picks_keys: bool,
+    /// Whether a row can fail to be read, so that its lease has to be undone.
+    computes_columns: bool,
     /// The items from which the present call picks, if a walk over groups has found them.
     heads: Option<Vec<FoundItem>>,
     find_retried_leases: CachedStatement<'a>,
@@ -175,6 +175,7 @@ impl<'a> ClaimStatements<'a> {
             now: context.now(),
             epoch_fence: epoch::read_fence(&context.connection, &queue.sql.read_fence)?,
             picks_keys,
+            computes_columns: false,
             heads: None,
             find_retried_leases: statement(&queue.sql.find_retried_leases)?,
             pick_ready: statement(pick_ready)?,
@@ -185,11 +186,7 @@ impl<'a> ClaimStatements<'a> {
 
     fn begin_call(&mut self, index: usize) {
         self.call_index = index;
-        self.refused.clone_from(&self.left_out());
-    }
-
-    fn left_out(&self) -> MutexGuard<'a, Vec<(Key, Problem)>> {
-        self.left_out.lock().unwrap_or_else(PoisonError::into_inner)
+        self.refused.clone_from(&self.left_out.rows());
     }
 
     /// Returns the result of the present call.
@@ -197,8 +194,11 @@ impl<'a> ClaimStatements<'a> {
     /// # Errors
     /// [`StoreError::Rejected`] if it gets no item, and the database did not let it lease one. The error has the key of that item.
     fn end_call(&self, served: Served) -> Result<Served, StoreError> {
-        let has_none = served.claimed.items.is_empty();
-        let Some((key, problem)) = self.refused.first().filter(|_| has_none) else {
+        if !served.claimed.items.is_empty() {
+            self.warn_of_other_than_worker();
+            return Ok(served);
+        }
+        let Some((key, problem)) = self.refused.first() else {
             return Ok(served);
         };
         let problem = Problem {
@@ -272,6 +272,7 @@ impl<'a> ClaimStatements<'a> {
         let most_refused = self.refused.len() + MAX_PASSED_OVER;
         loop {
             let (leased, refused) = (served.claimed.items.len(), self.refused.len());
+            served.claimed.has_more = false;
             let rest = ClaimCall {
                 max_items: call.max_items - leased,
                 ..call.clone()

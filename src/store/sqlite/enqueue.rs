@@ -4,12 +4,14 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::millis::millis_rounded_up;
 use lease_broker_value::Value;
+use rusqlite::Statement;
 use rusqlite::types::Value as SqlValue;
 
 use super::error::broken_constraint;
 use super::pause;
 use super::queue_statements::QueueStatements;
 use super::quote::{literal, quote};
+use super::row_error::RowError;
 use super::statement::{bind, borrowed};
 use super::writer::WriteContext;
 use crate::{NewItem, Problem, ProblemKind, QueueIndex, Refusal, Rejection, Settled, StoreError};
@@ -48,6 +50,18 @@ impl ItemError {
                 problem,
             },
         }))
+    }
+}
+
+impl From<RowError> for ItemError {
+    fn from(error: RowError) -> Self {
+        match error {
+            RowError::Refused(problem) => Self::Rejected {
+                column: None,
+                problem,
+            },
+            RowError::Store(error) => Self::Store(error),
+        }
     }
 }
 
@@ -114,24 +128,7 @@ pub(super) fn insert(
             problem,
         })?;
     let inserted = insert_row(context, queue, index, item, &values, now);
-    let key = inserted.map_err(|error| match broken_constraint(&error) {
-        Some(problem) => ItemError::Rejected {
-            column: queue.refused_column(&problem.text),
-            problem,
-        },
-        None if is_full(&error) && keys_are_used_up(context, queue) => {
-            ItemError::Rejected {
-                column: None,
-                problem: Problem::new(ProblemKind::Other, format!(
-                    "the table has no key left to give, because it has given {}; delete that row and the table's row in \
-                     sqlite_sequence",
-                    i64::MAX
-                )),
-            }
-        }
-        None => ItemError::Store(error.into()),
-    })?;
-    let Some(key) = key else {
+    let Some(key) = inserted? else {
         return Err(ItemError::Rejected {
             column: None,
             problem: Problem::new(
@@ -146,6 +143,33 @@ pub(super) fn insert(
             column: Some(queue.key[column].clone()),
             problem: Problem::unfit("the key of the item is NULL; a lease needs a key"),
         }),
+    }
+}
+
+/// Returns the error of an insert.
+fn insert_error(
+    context: &WriteContext,
+    queue: &QueueStatements,
+    statement: &Statement<'_>,
+    error: &rusqlite::Error,
+) -> ItemError {
+    if is_full(error) && keys_are_used_up(context, queue) {
+        let text = format!(
+            "the table has no key left to give, because it has given {}; delete that row and the table's row in \
+             sqlite_sequence",
+            i64::MAX
+        );
+        return ItemError::Rejected {
+            column: None,
+            problem: Problem::new(ProblemKind::Other, text),
+        };
+    }
+    match RowError::new(&context.connection, statement, error) {
+        RowError::Refused(problem) => ItemError::Rejected {
+            column: queue.refused_column(&problem.text),
+            problem,
+        },
+        RowError::Store(error) => ItemError::Store(error),
     }
 }
 
@@ -177,7 +201,7 @@ fn insert_row(
     item: &NewItem,
     values: &[SqlValue],
     now: i64,
-) -> rusqlite::Result<Option<Key>> {
+) -> Result<Option<Key>, ItemError> {
     let sql = context.inserts.get(index.0, queue, item);
     let mut statement = context.connection.prepare_cached(&sql)?;
     let (state, due) = if item.delay.is_zero() {
@@ -194,6 +218,16 @@ fn insert_row(
     for (parameter, value) in (5..).zip(values) {
         statement.raw_bind_parameter(parameter, borrowed(value))?;
     }
+    let inserted = run_insert(context, queue, &mut statement);
+    inserted.map_err(|error| insert_error(context, queue, &statement, &error))
+}
+
+/// Runs the statement to its end, and returns the key of the new row.
+fn run_insert(
+    context: &WriteContext,
+    queue: &QueueStatements,
+    statement: &mut Statement<'_>,
+) -> rusqlite::Result<Option<Key>> {
     if queue.key_is_rowid() {
         let inserted = statement.raw_execute()? > 0;
         let rowid = Value::Int(context.connection.last_insert_rowid());
@@ -201,7 +235,6 @@ fn insert_row(
     }
     let mut rows = statement.raw_query();
     let key = rows.next()?.map(|row| queue.read_key(row)).transpose()?;
-    // Runs the statement to its end.
     while rows.next()?.is_some() {}
     Ok(key)
 }

@@ -10,9 +10,10 @@ use super::catalogue::Table;
 use super::clock::system_clock;
 use super::column_value::read;
 use super::epoch_sql::section;
-use super::error::{broken_constraint, unchanged_row};
+use super::error::unchanged_row;
 use super::generation;
 use super::placeholders;
+use super::row_error::{RowError, change_row};
 use super::soft_lock_types::queue_columns;
 use super::statement::{bind, bind_key};
 use crate::StoreError;
@@ -120,10 +121,11 @@ fn end_leases(
             let mut end = connection.prepare_cached(sql)?;
             bind_key(&mut end, &key)?;
             bind(&mut end, 4, &[&rusqlite::types::Null, &now])?;
-            problem = match end.raw_execute() {
+            problem = match change_row(connection, &mut end) {
                 Ok(0) => Some(unchanged_row()),
                 Ok(_) => None,
-                Err(error) => Some(broken_constraint(&error).ok_or(error)?),
+                Err(RowError::Refused(problem)) => Some(problem),
+                Err(RowError::Store(error)) => return Err(error),
             };
             // A trigger can have rolled the transaction back.
             if problem.is_none() || connection.is_autocommit() {

@@ -1,11 +1,8 @@
 //! Maps SQLite's errors to the errors of a store.
 
-use std::sync::Mutex;
-
-use lease_broker_model::key::Key;
 use rusqlite::{ErrorCode, ffi};
 
-use crate::{OutageCause, Problem, ProblemKind, Rejection, StoreError};
+use crate::{OutageCause, Problem, ProblemKind, StoreError};
 
 /// Maps an error of a statement, or of opening the file.
 pub(super) fn classify(error: &rusqlite::Error) -> StoreError {
@@ -37,7 +34,8 @@ pub(super) fn classify(error: &rusqlite::Error) -> StoreError {
              `sqlite3 FILE .recover`"
         )),
         ErrorCode::ReadOnly => StoreError::Io(format!(
-            "the file can't be written ({text}); check its permissions and those of its folder"
+            "the file can't be written ({text}); check its permissions, those of its folder, and those of the files beside it whose names \
+             end with -wal and -shm"
         )),
         ErrorCode::CannotOpen | ErrorCode::PermissionDenied => {
             StoreError::Io(format!("the file can't be opened ({text})"))
@@ -56,22 +54,26 @@ pub(super) fn classify(error: &rusqlite::Error) -> StoreError {
 /// Returns the problem if the row that a statement writes breaks a constraint, has a value of a wrong type or is too large.
 /// Returns `None` for every other error.
 pub(super) fn broken_constraint(error: &rusqlite::Error) -> Option<Problem> {
-    let rusqlite::Error::SqliteFailure(failure, message) = error else {
-        return None;
-    };
     let is_broken = matches!(
-        failure.code,
-        ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig
+        error.sqlite_error_code(),
+        Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig)
     );
-    is_broken.then(|| {
-        let text = message.clone().unwrap_or_else(|| error.to_string());
-        let kind = kind_of(failure.extended_code);
-        Problem {
-            kind,
-            constraint: constraint_of(kind, &text),
-            text,
-        }
-    })
+    is_broken.then(|| problem_of(error))
+}
+
+/// Returns the problem for a row whose statement fails with this error.
+pub(super) fn problem_of(error: &rusqlite::Error) -> Problem {
+    let text = match error {
+        rusqlite::Error::SqliteFailure(_, Some(message)) => message.clone(),
+        _ => error.to_string(),
+    };
+    let code = error.sqlite_error().map(|failure| failure.extended_code);
+    let kind = code.map_or(ProblemKind::Other, kind_of);
+    Problem {
+        kind,
+        constraint: constraint_of(kind, &text),
+        text,
+    }
 }
 
 /// Returns the kind of problem for an extended result code (<https://www.sqlite.org/rescode.html>).
@@ -109,18 +111,6 @@ impl From<rusqlite::Error> for StoreError {
         classify(&error)
     }
 }
-
-/// Turns a broken constraint, such as a foreign key, or the refusal of a trigger into a rejection.
-pub(super) fn rejection(error: rusqlite::Error) -> StoreError {
-    match broken_constraint(&error) {
-        None => error.into(),
-        Some(problem) => StoreError::Rejected(Rejection::of_list(None, problem)),
-    }
-}
-
-/// Rows that the operation left out of its present run: a trigger rolled back the whole transaction when it changed them. With the
-/// triggers' problems.
-pub(super) type LeftOut = Mutex<Vec<(Key, Problem)>>;
 
 /// Returns the problem of a row that a statement has not changed although it is as it must be.
 pub(super) fn unchanged_row() -> Problem {

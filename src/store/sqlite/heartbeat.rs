@@ -6,17 +6,20 @@ use lease_broker_model::millis::millis_rounded_up;
 use rusqlite::types::Null;
 
 use super::clock::lease_expiry;
+use super::left_out::LeftOut;
 use super::queue_statements::QueueStatements;
+use super::row_error::change_row;
 use super::soft_lock_value::{integer, text};
 use super::statement::{Token, bind, bind_key, stored_checkpoint};
 use super::writer::WriteContext;
-use crate::{QueueIndex, Renewal, Renewed, StoreError};
+use crate::{Problem, QueueIndex, Refusal, Renewal, Renewed, StoreError};
 
 /// Extends each lease that is still held. See [`Leases::heartbeat`](crate::Leases::heartbeat).
 pub(super) fn heartbeat(
     context: &WriteContext,
     queue: QueueIndex,
     renewals: &[Renewal],
+    left_out: &LeftOut,
 ) -> Result<Vec<Renewed>, StoreError> {
     let queue = context.queue(queue)?;
     let now = context.now();
@@ -52,12 +55,22 @@ pub(super) fn heartbeat(
                     &checkpoint,
                 ],
             )?;
-            if statement.raw_execute()? > 0 {
-                return Ok(Renewed::Extended(lease_expiry(expiry, now)));
-            }
-            read_lost(context, queue, lease)
+            let renewed = left_out.change(context, &lease.key, || {
+                Ok(match change_row(&context.connection, statement)? {
+                    0 => read_lost(context, queue, lease)?,
+                    _ => Renewed::Extended(lease_expiry(expiry, now)),
+                })
+            })?;
+            Ok(renewed.unwrap_or_else(refused))
         })
         .collect()
+}
+
+const fn refused(problem: Problem) -> Renewed {
+    Renewed::Refused(Refusal {
+        field: None,
+        problem,
+    })
 }
 
 /// Reads the row of a lease that is not held.

@@ -12,33 +12,48 @@ use super::queue_statements::QueueStatements;
 /// The answers for the queues' tables, kept until the schema of the database changes.
 #[derive(Default)]
 pub(super) struct LeaseEffects {
-    /// By the name of the queue: the version of the schema, and whether a lease can change data columns.
-    known: RefCell<HashMap<String, (i64, bool)>>,
+    /// By the name of the queue: the version of the schema, and the answer for it.
+    known: RefCell<HashMap<String, (i64, Effects)>>,
+}
+
+/// The effects of a lease on the data columns of its row.
+#[derive(Clone, Copy)]
+pub(super) struct Effects {
+    /// The lease can change them: the queue has mirror columns, or the table has a trigger or a generated column.
+    pub(super) reach_data: bool,
+    /// SQLite computes some when they are read, which can fail.
+    pub(super) compute_columns: bool,
 }
 
 impl LeaseEffects {
-    /// Returns whether a lease on an item of `queue` can change data columns: the queue has mirror columns, or the table has
-    /// a trigger or a generated column.
+    /// Returns the effects of a lease on an item of `queue`.
     ///
     /// Other programs can add triggers at any time. Runs in a transaction, so the answer holds until its end.
-    pub(super) fn reach_data(
+    pub(super) fn of(
         &self,
         connection: &Connection,
         queue: &QueueStatements,
-    ) -> rusqlite::Result<bool> {
+    ) -> rusqlite::Result<Effects> {
         let version = "SELECT schema_version FROM pragma_schema_version";
         let version: i64 = connection
             .prepare_cached(version)?
             .query_row([], |row| row.get(0))?;
         let mut known = self.known.borrow_mut();
-        if let Some((_, reached)) = known.get(&queue.spec.name).filter(|(at, _)| *at == version) {
-            return Ok(*reached);
+        if let Some((_, effects)) = known.get(&queue.spec.name).filter(|(at, _)| *at == version) {
+            return Ok(*effects);
         }
+        // 2: a virtual generated column.
         let sql = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ?1 COLLATE NOCASE)
-            OR EXISTS (SELECT 1 FROM pragma_table_xinfo(?1) WHERE hidden <> 0)";
-        let by_table: bool = connection.query_row(sql, [&queue.spec.table], |row| row.get(0))?;
-        let reached = by_table || !queue.spec.mirror.is_empty();
-        known.insert(queue.spec.name.clone(), (version, reached));
-        Ok(reached)
+                OR EXISTS (SELECT 1 FROM pragma_table_xinfo(?1) WHERE hidden <> 0),
+            EXISTS (SELECT 1 FROM pragma_table_xinfo(?1) WHERE hidden = 2)";
+        let mut effects = connection.query_row(sql, [&queue.spec.table], |row| {
+            Ok(Effects {
+                reach_data: row.get(0)?,
+                compute_columns: row.get(1)?,
+            })
+        })?;
+        effects.reach_data |= !queue.spec.mirror.is_empty();
+        known.insert(queue.spec.name.clone(), (version, effects));
+        Ok(effects)
     }
 }

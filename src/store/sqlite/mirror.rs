@@ -21,7 +21,7 @@ pub(super) fn set_placeholders(placeholders: &mut Placeholders, queue: &QueueSpe
         ("mirror_complete", &[Completed, Delayed], "?8", &*owner),
         ("mirror_fail", &[Delayed, Dead], "?8", &*owner),
         ("mirror_release", &[Ready, Delayed], "?8", &*owner),
-        ("mirror_expire", &[Ready, Dead], "?6", &*owner),
+        ("mirror_expire", &[Ready, Delayed, Dead], "?6", &*owner),
         ("mirror_promote", &[Ready], "", &*owner),
         ("mirror_set_aside", &[Dead], "", &*owner),
         ("mirror_ready", &[Ready], "", &*owner),

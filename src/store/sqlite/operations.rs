@@ -8,16 +8,17 @@ use rusqlite::{Connection, OptionalExtension as _, Row};
 use uuid::Uuid;
 
 use super::cancel;
-use super::error::rejection;
+use super::left_out::LeftOut;
 use super::queue_statements::QueueStatements;
+use super::row_error::change_row;
 use super::statement::{Token, bind, bind_key};
 use super::writer::WriteContext;
 use crate::adoption::with;
 use crate::template::{Placeholders, render};
 use crate::{
-    AppliedBatch, BrokerOrders, CancelledLease, Checkpoints, ItemChange, KEEP_OPERATIONS_FOR,
-    NewOperation, Operation, OperationBatch, OperationKind, OperationState, QueueIndex,
-    StartedOperation, StoreError,
+    AppliedBatch, BrokerOrders, Cancelled, CancelledLease, Checkpoints, ItemChange,
+    KEEP_OPERATIONS_FOR, NewOperation, Operation, OperationBatch, OperationKind, OperationState,
+    QueueIndex, Rejection, StartedOperation, StoreError,
 };
 
 const OPERATION: &str = lease_broker_sql::sqlite::OPERATION;
@@ -223,7 +224,17 @@ pub(super) fn apply(
             });
             let leases: Vec<CancelledLease> = leases.collect();
             let not_after = Some(operation.create_time);
-            let cancelled = cancel::cancel(context, index, &leases, cancellation, not_after)?;
+            // A batch that a row refuses is not applied. The broker sends smaller ones until it knows the row.
+            let left_out = LeftOut::of_at_most(0);
+            let cancelled =
+                cancel::cancel(context, index, &leases, cancellation, not_after, &left_out)?;
+            let refused = cancelled.results.iter().find_map(|result| match result {
+                Cancelled::Refused(refusal) => Some(refusal.problem.clone()),
+                _ => None,
+            });
+            if let Some(problem) = refused {
+                return Err(StoreError::Rejected(Rejection::of_list(None, problem)));
+            }
             (applied.ended, applied.released) = (cancelled.ended, cancelled.released);
             applied.ended.len()
         }
@@ -282,7 +293,7 @@ fn change_items(
             4,
             &[&operation.create_time, &now, fence, &state.code(), &due],
         )?;
-        changed += statement.raw_execute().map_err(rejection)?;
+        changed += change_row(&context.connection, &mut statement)?;
     }
     Ok(changed)
 }

@@ -1,18 +1,26 @@
 //! Retention: deletes items that ended long ago.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use lease_broker_model::key::Key;
 use lease_broker_model::millis::{duration_between, millis_rounded_up};
+use lease_broker_value::Value;
 use rusqlite::Connection;
 use rusqlite::types::{Value as SqlValue, ValueRef};
 use uuid::Uuid;
 
-use super::error::rejection;
+use super::error::unchanged_row;
+use super::left_out::LeftOut;
+use super::purge_statements::ArchiveStatements;
 use super::queue_statements::QueueStatements;
+use super::row_error::change_row;
 use super::statement::{Token, bind, bind_key};
 use super::writer::WriteContext;
-use crate::{PurgePosition, PurgeStep, QueueIndex, RetentionTurn, StoreError};
+use crate::{Problem, PurgePosition, PurgeStep, QueueIndex, RetentionTurn, StoreError};
+
+/// The most old rows of an archive that a step keeps because their deletion is refused. Rows behind more of them wait.
+const MAX_REFUSED: usize = 1_000;
 
 /// The times before which an item is old, in milliseconds since 1970. `None`: never.
 #[derive(Clone, Copy)]
@@ -98,7 +106,7 @@ pub(super) fn delete(
     for key in keys {
         bind_key(&mut statement, key)?;
         bind(&mut statement, 5, &[&cutoffs.completed, &cutoffs.dead])?;
-        deleted += statement.raw_execute().map_err(rejection)?;
+        deleted += change_row(&context.connection, &mut statement)?;
     }
     Ok(deleted)
 }
@@ -109,14 +117,65 @@ pub(super) fn delete_archived(
     queue: QueueIndex,
     age: Duration,
     limit: usize,
+    left_out: &LeftOut,
 ) -> Result<usize, StoreError> {
     let queue = context.queue(queue)?;
+    let connection = &context.connection;
     let before = context.now().saturating_sub(millis_rounded_up(age));
+    let archive = queue.sql.purge.archive(&queue.spec)?;
+    let mut delete = connection.prepare_cached(&archive.delete)?;
+    let mut deleted = 0;
+    let mut refused: HashMap<i64, Problem> = HashMap::new();
+    loop {
+        let limit = limit.saturating_sub(deleted) + refused.len();
+        let mut found = find_archived(connection, archive, before, limit)?;
+        found.retain(|row| !refused.contains_key(row));
+        let known = refused.len();
+        for row in found {
+            let key = Key(Box::new([Value::Int(row)]));
+            let changed = left_out.change(context, &key, || {
+                delete.raw_bind_parameter(1, row)?;
+                change_row(connection, &mut delete)
+            })?;
+            match changed {
+                Ok(0) => drop(refused.insert(row, unchanged_row())),
+                Ok(rows) => deleted += rows,
+                Err(problem) => drop(refused.insert(row, problem)),
+            }
+        }
+        // Refused rows come first again. They must not stand for those behind them.
+        if refused.len() == known || known >= MAX_REFUSED {
+            break;
+        }
+    }
+    if let Some((row, problem)) = refused.iter().min_by_key(|(row, _)| **row) {
+        tracing::warn!(
+            queue = queue.spec.name,
+            count = refused.len(),
+            row,
+            problem = problem.text,
+            "old rows of the archive kept: the database refuses their deletion"
+        );
+    }
+    Ok(deleted)
+}
+
+/// Returns the row ids of old rows.
+fn find_archived(
+    connection: &Connection,
+    archive: &ArchiveStatements,
+    before: i64,
+    limit: usize,
+) -> Result<Vec<i64>, StoreError> {
+    let mut find = connection.prepare_cached(&archive.find)?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let sql = &queue.sql.purge.archive(&queue.spec)?.delete_archived;
-    let mut statement = context.connection.prepare_cached(sql)?;
-    bind(&mut statement, 4, &[&limit, &before])?;
-    Ok(statement.raw_execute()?)
+    bind(&mut find, 4, &[&limit, &before])?;
+    let mut rows = find.raw_query();
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(row.get(0)?);
+    }
+    Ok(found)
 }
 
 /// Counts old rows of the archive. See [`Upkeep::count_old_archived`](crate::Upkeep::count_old_archived).
@@ -127,7 +186,7 @@ pub(super) fn count_archived(
     now: i64,
 ) -> Result<u64, StoreError> {
     let before = now.saturating_sub(millis_rounded_up(age));
-    let sql = &queue.sql.purge.archive(&queue.spec)?.count_archived;
+    let sql = &queue.sql.purge.archive(&queue.spec)?.count;
     let mut statement = connection.prepare_cached(sql)?;
     bind(&mut statement, 5, &[&before])?;
     let mut rows = statement.raw_query();

@@ -22,9 +22,11 @@ pub(super) struct PurgeStatements {
     pub(super) read_turn: String,
 }
 
+/// The statements for old rows of the archive: `find_archived`, `delete_archived` and `count_archived`.
 pub(super) struct ArchiveStatements {
-    pub(super) delete_archived: String,
-    pub(super) count_archived: String,
+    pub(super) find: String,
+    pub(super) delete: String,
+    pub(super) count: String,
 }
 
 impl PurgeStatements {
@@ -48,8 +50,9 @@ impl PurgeStatements {
             placeholders.insert("archive_index", quote(&index.name));
             placeholders.insert("archive_rowid", rowid(archive)?.to_owned());
             Some(ArchiveStatements {
-                delete_archived: render(PURGE, "delete_archived", &placeholders),
-                count_archived: render(PURGE, "count_archived", &placeholders),
+                find: render(PURGE, "find_archived", &placeholders),
+                delete: render(PURGE, "delete_archived", &placeholders),
+                count: render(PURGE, "count_archived", &placeholders),
             })
         });
         Self {
@@ -65,8 +68,8 @@ impl PurgeStatements {
     pub(super) fn archive(&self, spec: &QueueSpec) -> Result<&ArchiveStatements, StoreError> {
         self.archive.as_ref().ok_or_else(|| {
             StoreError::Misconfigured(format!(
-                "queue {:?} has no archive whose rows can be deleted by age: the archive needs an index on {}, and no column \
-                 of its own with the name rowid; run `lease-broker schema apply` with keep_for.archive",
+                "queue {:?} has no archive whose rows can be deleted by age: the archive needs an index on {}, row ids \
+                 (no WITHOUT ROWID), and no column of its own with the name rowid; run `lease-broker schema apply` with keep_for.archive",
                 spec.name,
                 spec.soft_lock.name(SoftLockColumn::StateTime)
             ))
@@ -74,8 +77,11 @@ impl PurgeStatements {
     }
 }
 
-/// Returns a name of the row id that is not the name of a column.
+/// Returns a name of the row id that is not the name of a column. `None`: rows have no id, or columns have all its names.
 fn rowid(table: &Table) -> Option<&'static str> {
+    if !table.has_rowid {
+        return None;
+    }
     let mut names = ["rowid", "_rowid_", "oid"].into_iter();
     names.find(|name| table.column(name).is_none())
 }

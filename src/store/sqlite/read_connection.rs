@@ -61,6 +61,11 @@ impl ReadConnection {
         }
     }
 
+    /// Returns the connection for a few reads at once. They do not notice that another program begins to use the file.
+    pub(super) fn into_connection(self) -> Connection {
+        self.connection
+    }
+
     /// Passes the connection to `work`, which returns it. Used while the file is opened.
     pub(super) fn try_map<T>(
         self,

@@ -8,6 +8,7 @@ use rusqlite::{Connection, Row};
 use super::clock::lease_expiry;
 use super::column_value::read_column;
 use super::queue_statements::QueueStatements;
+use super::row_error::RowError;
 use super::soft_lock_value::{attempts, integer, text};
 use super::statement::bind_key;
 use crate::contract::next_fence;
@@ -143,7 +144,8 @@ fn read_item(
     })
 }
 
-/// Returns the size of an item before it is leased. 0 bytes of data if there is no such row: `lease_row` reports that.
+/// Returns the size of an item before it is leased. 0 bytes of data if there is no such row, or if it
+/// cannot be read: `lease_row` reports that.
 pub(super) fn read_size(
     connection: &Connection,
     queue: &QueueStatements,
@@ -151,10 +153,15 @@ pub(super) fn read_size(
 ) -> Result<usize, StoreError> {
     let mut statement = connection.prepare_cached(&queue.sql.read_size)?;
     bind_key(&mut statement, key)?;
-    let mut rows = statement.raw_query();
-    let bytes: i64 = match rows.next()? {
-        Some(row) => row.get(0)?,
-        None => 0,
+    let read = match statement.raw_query().next() {
+        Ok(Some(row)) => Ok(row.get(0)?),
+        Ok(None) => Ok(0),
+        Err(error) => Err(error),
+    };
+    let bytes: i64 = match read.map_err(|error| RowError::new(connection, &statement, &error)) {
+        Ok(bytes) => bytes,
+        Err(RowError::Refused(_)) => 0,
+        Err(RowError::Store(error)) => return Err(error),
     };
     let bytes = usize::try_from(bytes).unwrap_or_default();
     Ok(queue.item_size.of_stored(key, bytes))

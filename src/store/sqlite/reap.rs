@@ -1,27 +1,26 @@
 //! Ends expired leases and makes delayed items ready.
 
-use std::sync::PoisonError;
-
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::millis::duration_between;
 use rusqlite::CachedStatement;
 
-use super::error::{LeftOut, rejection, unchanged_row};
+use super::error::unchanged_row;
 use super::held_lease::HELD_COLUMNS;
+use super::left_out::LeftOut;
 use super::queue_statements::QueueStatements;
+use super::row_error::{RowError, change_row};
 use super::runs::{self, Run};
 use super::statement::{bind, bind_key};
 use super::suspects;
-use super::writer::{WriteContext, execute};
+use super::writer::WriteContext;
 use crate::{
-    EndedLease, LatestTime, QueueIndex, Reaped, Rejection, RowOperation, RowOutcome, StoreError,
-    step,
+    EndedLease, LatestTime, QueueIndex, Reaped, RowOperation, RowOutcome, StoreError, step,
 };
 
 /// The most rows that one run leaves as they are because a constraint or a trigger refuses their change.
-const MAX_REFUSED: usize = 1_000;
+pub(super) const MAX_REFUSED: usize = 1_000;
 
 /// A row whose due time has passed.
 enum DueRow {
@@ -58,10 +57,9 @@ pub(super) fn reap(
         until: until.map_or(now, |until| until.min(now)),
         is_stepped: latest.is_some_and(|latest| now > latest.now()),
     };
-    let mut left_out = left_out.lock().unwrap_or_else(PoisonError::into_inner);
     let mut reaped = Reaped {
         time: Some(now),
-        refused: left_out.clone(),
+        refused: left_out.rows().clone(),
         ..Reaped::default()
     };
     loop {
@@ -74,27 +72,14 @@ pub(super) fn reap(
         let known = refused.len();
         for row in due {
             let key = row.key().clone();
-            execute(context, "SAVEPOINT due_row")?;
-            match run.end(row) {
+            match left_out.change_in_savepoint(context, &key, || run.end(row))? {
                 Ok(ended) => {
                     reaped.expired.extend(ended.expired);
                     reaped.released.extend(ended.released);
                     reaped.promoted += ended.promoted;
                 }
-                Err(StoreError::Rejected(rejection)) if context.connection.is_autocommit() => {
-                    if left_out.len() < MAX_REFUSED {
-                        left_out.push((key, rejection.problem.clone()));
-                        context.run_again();
-                    }
-                    return Err(StoreError::Rejected(rejection));
-                }
-                Err(StoreError::Rejected(rejection)) => {
-                    execute(context, "ROLLBACK TO due_row")?;
-                    reaped.refused.push((key, rejection.problem));
-                }
-                Err(error) => return Err(error),
+                Err(problem) => reaped.refused.push((key, problem)),
             }
-            execute(context, "RELEASE due_row")?;
         }
         // The longest due rows come first, so that rows which are refused must not stand for those behind them.
         if reaped.refused.len() == known || known >= MAX_REFUSED {
@@ -151,11 +136,8 @@ impl ReaperRun<'_> {
         Ok(found)
     }
 
-    /// Ends the lease or the delay of a row.
-    ///
-    /// # Errors
-    /// [`StoreError::Rejected`] if a constraint or a trigger refuses it. The row can then be half changed.
-    fn end(&self, row: DueRow) -> Result<Reaped, StoreError> {
+    /// Ends the lease or the delay of a row. If the row refuses, it can be half changed.
+    fn end(&self, row: DueRow) -> Result<Reaped, RowError> {
         let mut reaped = Reaped::default();
         match row {
             DueRow::Leased(lease) => self.end_lease(lease, &mut reaped)?,
@@ -165,14 +147,14 @@ impl ReaperRun<'_> {
                 bind_key(&mut statement, &item.key)?;
                 // The statement does not use ?6 and ?7, new state and error text.
                 bind(&mut statement, 5, &[&self.now, &0, &"", &item.fence])?;
-                change(&mut statement)?;
+                self.change(&mut statement)?;
                 reaped.promoted = 1;
             }
         }
         Ok(reaped)
     }
 
-    fn end_lease(&self, lease: EndedLease, reaped: &mut Reaped) -> Result<(), StoreError> {
+    fn end_lease(&self, lease: EndedLease, reaped: &mut Reaped) -> Result<(), RowError> {
         let Self {
             context,
             queue,
@@ -206,7 +188,7 @@ impl ReaperRun<'_> {
     }
 
     /// Ends an expired lease and gives this number of attempts back, 0 or 1.
-    fn expire(&self, expired: &EndedLease, attempts_back: u32) -> Result<(), StoreError> {
+    fn expire(&self, expired: &EndedLease, attempts_back: u32) -> Result<(), RowError> {
         let error = match &expired.owner {
             Some(owner) => format!("the lease of {owner} expired"),
             None => "the lease expired".to_owned(),
@@ -219,17 +201,14 @@ impl ReaperRun<'_> {
             5,
             &[&expired.end_time, &state, &error, &fence, &attempts_back],
         )?;
-        change(&mut statement)
+        self.change(&mut statement)
     }
-}
 
-/// Runs a statement that changes one row.
-fn change(statement: &mut CachedStatement<'_>) -> Result<(), StoreError> {
-    match statement.raw_execute().map_err(rejection)? {
-        0 => Err(StoreError::Rejected(Rejection::of_list(
-            None,
-            unchanged_row(),
-        ))),
-        _ => Ok(()),
+    /// Runs a statement that changes one row.
+    fn change(&self, statement: &mut CachedStatement<'_>) -> Result<(), RowError> {
+        match change_row(&self.context.connection, statement)? {
+            0 => Err(RowError::Refused(unchanged_row())),
+            _ => Ok(()),
+        }
     }
 }

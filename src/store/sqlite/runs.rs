@@ -4,9 +4,9 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 
-use super::error::rejection;
 use super::held_lease::HELD_COLUMNS;
 use super::queue_statements::QueueStatements;
+use super::row_error::{RowError, change_row};
 use super::statement::{Token, bind, bind_key};
 use super::writer::WriteContext;
 use crate::{EndedLease, LeaseProof, StoreError};
@@ -92,14 +92,11 @@ pub(super) fn has_earlier(
 }
 
 /// Releases leases, and returns those that were held.
-///
-/// # Errors
-/// [`StoreError::Rejected`] if a constraint or a trigger refuses the change of a row.
 pub(super) fn release(
     context: &WriteContext,
     queue: &QueueStatements,
     leases: Vec<EndedLease>,
-) -> Result<Vec<EndedLease>, StoreError> {
+) -> Result<Vec<EndedLease>, RowError> {
     let mut released = Vec::new();
     let Some(sql) = &queue.sql.runs else {
         return Ok(released);
@@ -111,7 +108,7 @@ pub(super) fn release(
         } = &ended.lease;
         bind_key(&mut release, key)?;
         bind(&mut release, 4, &[&Token(token), &context.now(), fence])?;
-        if release.raw_execute().map_err(rejection)? > 0 {
+        if change_row(&context.connection, &mut release)? > 0 {
             released.push(ended);
         }
     }

@@ -8,6 +8,7 @@ use rusqlite::types::Null;
 
 use super::enqueue::{self, ItemError};
 use super::queue_statements::{QueueStatements, Statements};
+use super::row_error::change_row;
 use super::runs::{self, Run};
 use super::soft_lock_value::{integer, text};
 use super::statement::{LastStatement, Token, bind, bind_key, borrowed};
@@ -222,7 +223,7 @@ impl Settler<'_> {
             ] {
                 let statement = self.statement.get(sql)?;
                 bind_key(statement, &settlement.lease.key)?;
-                if statement.raw_execute()? == 0 {
+                if change_row(&self.context.connection, statement)? == 0 {
                     return Err(ItemError::Rejected {
                         column: None,
                         problem: Problem::new(ProblemKind::Other, problem),
@@ -258,7 +259,7 @@ impl Settler<'_> {
             let statement = self.statement.get(section.sql(&self.queue.sql))?;
             bind_key(statement, &lease.key)?;
             bind(statement, 4, &values)?;
-            statement.raw_execute()?
+            change_row(&self.context.connection, statement)?
         } else {
             let sql = self.queue.render_writing(section.name(), settlement);
             let mut statement = self.context.connection.prepare_cached(&sql)?;
@@ -268,7 +269,7 @@ impl Settler<'_> {
             for (parameter, value) in (FIRST_COLUMN_PARAMETER..).zip(&written) {
                 statement.raw_bind_parameter(parameter, borrowed(value))?;
             }
-            statement.raw_execute()?
+            change_row(&self.context.connection, &mut statement)?
         };
         Ok((changed > 0).then_some(state))
     }

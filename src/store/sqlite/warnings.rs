@@ -27,6 +27,7 @@ pub(super) fn all(connection: &Connection, queue: &QueueSpec) -> Result<Vec<Stri
             all.extend(null_key(connection, queue, &table, &columns)?);
         }
     }
+    all.extend(replaced_row(connection, queue)?);
     all.extend(journal_mode(connection)?);
     Ok(all)
 }
@@ -63,6 +64,20 @@ fn reused_number(
              tokens begin again. If other systems compare the tokens of a key, declare the column {:?} as INTEGER PRIMARY KEY \
              AUTOINCREMENT",
             queue.table, key.name
+        )
+    }))
+}
+
+/// Warns of a constraint that replaces a row. A clause of the broker's insert would also rule the inserts in triggers of the table.
+fn replaced_row(connection: &Connection, queue: &QueueSpec) -> Result<Option<String>, StoreError> {
+    let replaces = "SELECT EXISTS (SELECT 1 FROM sqlite_schema
+        WHERE type = 'table' AND name = ?1 COLLATE NOCASE AND sql LIKE '%ON CONFLICT REPLACE%')";
+    let replaces: bool = connection.query_row(replaces, [&queue.table], |row| row.get(0))?;
+    Ok(replaces.then(|| {
+        format!(
+            "a constraint of table {:?} is declared ON CONFLICT REPLACE: a new item with a key or a unique value that exists replaces \
+             that item, also a leased one, and its fencing tokens begin again. Without the clause the new item is refused",
+            queue.table
         )
     }))
 }

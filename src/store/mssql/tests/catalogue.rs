@@ -44,6 +44,7 @@ fn table(indexes: Vec<Index>) -> Table {
         columns: vec![column("id", "varchar(40)"), column("payload", "int")],
         unique: vec![vec!["id".to_owned()]],
         indexes: vec![index_on("PK", &["id"], Filter::None)],
+        has_rowid: false,
         lock_escalation: false,
         has_triggers: false,
         cascades_to_triggers: false,

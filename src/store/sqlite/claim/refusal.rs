@@ -3,42 +3,48 @@
 use lease_broker_model::key::Key;
 
 use super::ClaimStatements;
-use crate::sqlite::error::broken_constraint;
-use crate::{MAX_PASSED_OVER, Problem, Rejection, StoreError};
+use crate::{Problem, Rejection, StoreError};
 
 impl ClaimStatements<'_> {
-    /// Notes a row that a constraint or a trigger did not let the present call lease.
+    /// Takes the result of a change of a row by [`LeftOut`](crate::sqlite::left_out::LeftOut). Passes the row over if it refuses.
     ///
     /// # Errors
-    /// [`StoreError::Rejected`] for the present call if the row shows the worker's id, which a constraint can have refused, or if a
-    /// trigger has rolled the transaction back. In the latter case the operation runs again without the row. The given error if it is of
-    /// another kind.
-    pub(super) fn note_refusal(
+    /// Those of the change. A [`StoreError::Rejected`] names the present call.
+    pub(super) fn unless_refused<T>(
         &mut self,
         key: &Key,
-        error: rusqlite::Error,
-    ) -> Result<(), StoreError> {
-        let Some(problem) = broken_constraint(&error) else {
-            return Err(error.into());
-        };
-        let is_rolled_back = self.connection.is_autocommit();
-        if !is_rolled_back && !self.queue.spec.shows_worker() {
-            self.pass_over(key, problem);
-            return Ok(());
+        changed: Result<Result<T, Problem>, StoreError>,
+    ) -> Result<Option<T>, StoreError> {
+        match changed {
+            Ok(Ok(changed)) => Ok(Some(changed)),
+            Ok(Err(problem)) => {
+                self.pass_over(key, problem);
+                Ok(None)
+            }
+            Err(StoreError::Rejected(Rejection { problem, .. })) => {
+                self.warn(key, &problem);
+                let rejection = Rejection::of_item(self.call_index, None, problem);
+                Err(StoreError::Rejected(rejection))
+            }
+            Err(error) => Err(error),
         }
-        let mut left_out = self.left_out();
-        if is_rolled_back && left_out.len() < MAX_PASSED_OVER {
-            self.warn(key, &problem);
-            left_out.push((key.clone(), problem.clone()));
-            self.context.run_again();
-        }
-        let rejection = Rejection::of_item(self.call_index, None, problem);
-        Err(StoreError::Rejected(rejection))
     }
 
     pub(super) fn pass_over(&mut self, key: &Key, problem: Problem) {
-        self.warn(key, &problem);
+        if !self.queue.spec.shows_worker() {
+            self.warn(key, &problem);
+        }
         self.refused.push((key.clone(), problem));
+    }
+
+    /// Warns of the rows that were passed over in a queue whose rows show the worker's id. The call has got another row, so they do not
+    /// refuse the id. Without this, each claim with an id that a constraint refuses would fill the log.
+    pub(super) fn warn_of_other_than_worker(&self) {
+        if self.queue.spec.shows_worker() {
+            for (key, problem) in &self.refused {
+                self.warn(key, problem);
+            }
+        }
     }
 
     fn warn(&self, key: &Key, problem: &Problem) {

@@ -9,9 +9,11 @@ use crate::contract::restore_runs;
 use crate::item_size::{FULL_COUNTER_TEXT, too_large_text};
 use crate::sqlite::error::unchanged_row;
 use crate::sqlite::ready_item::{Picked, ReadyItem, read_leased, read_run, read_size};
+use crate::sqlite::row_error::{RowError, change_row};
 use crate::sqlite::statement::{Token, bind, bind_key};
 use crate::{
-    ClaimCall, Claimed, ClaimedItem, MAX_PASSED_OVER, MAX_TOO_LARGE, StoreError, TooLargeItem,
+    ClaimCall, Claimed, ClaimedItem, MAX_PASSED_OVER, MAX_TOO_LARGE, Rejection, StoreError,
+    TooLargeItem,
 };
 
 /// The maximum number of items that one claim makes dead because of their size. SQLite writes the whole row each time.
@@ -51,13 +53,29 @@ impl ClaimStatements<'_> {
         bind(statement, 4, &[&Token(&call.token), &self.now])?;
         let mut rows = statement.raw_query();
         let mut claimed = Claimed::default();
-        while let Some(row) = rows.next()? {
+        let failure = loop {
+            let row = match rows.next() {
+                Ok(Some(row)) => row,
+                Ok(None) => break None,
+                Err(failure) => break Some(failure),
+            };
             let mut item = read_leased(self.queue, call, row, self.now)?;
             if self.queue.sql.runs.is_some() {
                 item.run = read_run(self.queue, row)?;
             }
             claimed.bytes += self.queue.item_size.of(&item);
             claimed.items.push(item);
+        };
+        drop(rows);
+        if let Some(failure) = failure {
+            // A row cannot be read any more. It concerns this call alone.
+            let statement = &self.find_retried_leases;
+            let problem = match RowError::new(self.connection, statement, &failure) {
+                RowError::Refused(problem) => problem,
+                RowError::Store(error) => return Err(error),
+            };
+            let rejection = Rejection::of_item(self.call_index, None, problem);
+            return Err(StoreError::Rejected(rejection));
         }
         claimed.is_repeated = !claimed.items.is_empty();
         restore_runs(call, &mut claimed.items);
@@ -250,13 +268,13 @@ impl ClaimStatements<'_> {
             })
         })?;
         claimed.has_more |= looked_at == limit && fitting.len() < call.max_items;
+        self.refused = refused;
         for (key, size_bytes) in oversized {
             let error = too_large_text(size_bytes, self.queue.spec.max_item_bytes);
-            let is_changed = self.set_aside(&self.queue.sql.set_aside, &key, &error)?;
-            claimed.made_dead += usize::from(is_changed);
+            let is_changed = self.set_aside(&queue.sql.set_aside, &key, &error)?;
+            claimed.made_dead += usize::from(is_changed == Some(true));
         }
-        let first_refused = refused.len();
-        self.refused = refused;
+        let first_refused = self.refused.len();
         self.lease_each(call, fitting, claimed, |_, _| true)?;
         for (key, _) in &self.refused[first_refused..] {
             claimed.bytes -= read_size(connection, queue, key)?;
@@ -264,14 +282,20 @@ impl ClaimStatements<'_> {
         Ok(())
     }
 
-    /// Makes an item dead that cannot be leased, with a section of `claim.sql`. Returns whether the section has changed it.
-    fn set_aside(&self, sql: &str, key: &Key, error: &str) -> Result<bool, StoreError> {
+    /// Makes an item dead that cannot be leased, with a section of `claim.sql`. Returns whether the section has changed it, or `None`
+    /// if the database refuses that too.
+    fn set_aside(&mut self, sql: &str, key: &Key, error: &str) -> Result<Option<bool>, StoreError> {
         let null = rusqlite::types::Null;
         let values: &[&dyn rusqlite::ToSql] = &[&null, &self.now, &null, &null, &null, &error];
-        let mut statement = self.connection.prepare_cached(sql)?;
+        let connection = self.connection;
+        let mut statement = connection.prepare_cached(sql)?;
         bind(&mut statement, 4, values)?;
         bind_key(&mut statement, key)?;
-        Ok(statement.raw_execute()? > 0)
+        let changed = self
+            .left_out
+            .change(self.context, key, || change_row(connection, &mut statement));
+        let changed = self.unless_refused(key, changed)?;
+        Ok(changed.map(|rows| rows > 0))
     }
 
     /// Binds the parameters of `lease_row` that all rows of a call have.
@@ -299,34 +323,54 @@ impl ClaimStatements<'_> {
         call: &ClaimCall,
         ready: ReadyItem,
     ) -> Result<Option<ClaimedItem>, StoreError> {
-        bind_key(&mut self.lease_row, ready.key())?;
-        let leased = match self.lease_row.raw_execute() {
-            Ok(changed) => changed > 0,
-            Err(error) => {
-                self.note_refusal(ready.key(), error)?;
-                return Ok(None);
-            }
+        let key = ready.key().clone();
+        let (left_out, context) = (self.left_out, self.context);
+        let leased = if self.computes_columns {
+            left_out.change_in_savepoint(context, &key, || self.change_and_read(call, ready))
+        } else {
+            left_out.change(context, &key, || self.change_and_read(call, ready))
         };
+        let Some(item) = self.unless_refused(&key, leased)? else {
+            return Ok(None);
+        };
+        if item.is_none()
+            && self.set_aside(&self.queue.sql.set_full_aside, &key, FULL_COUNTER_TEXT)?
+                == Some(false)
+        {
+            self.pass_over(&key, unchanged_row());
+        }
+        Ok(item)
+    }
+
+    /// Returns `None` if the row is not changed, or is gone.
+    fn change_and_read(
+        &mut self,
+        call: &ClaimCall,
+        ready: ReadyItem,
+    ) -> Result<Option<ClaimedItem>, RowError> {
+        bind_key(&mut self.lease_row, ready.key())?;
+        if change_row(self.connection, &mut self.lease_row)? == 0 {
+            return Ok(None);
+        }
         let run = ready.run;
         let key = match ready.picked {
-            Picked::Item(item) if leased => return Ok(Some(ClaimedItem { run, ..item })),
-            Picked::Item(item) => item.lease.key,
+            Picked::Item(item) => return Ok(Some(ClaimedItem { run, ..item })),
             Picked::Key(key) => key,
         };
-        if leased {
-            bind_key(&mut self.read_lease, &key)?;
-            let mut rows = self.read_lease.raw_query();
-            if let Some(row) = rows.next()? {
+        bind_key(&mut self.read_lease, &key)?;
+        let mut rows = self.read_lease.raw_query();
+        let failure = match rows.next() {
+            Ok(None) => return Ok(None),
+            Ok(Some(row)) => {
                 let mut item = read_leased(self.queue, call, row, self.now)?;
                 (item.ready_time, item.run) = (ready.ready_time, run);
                 return Ok(Some(item));
             }
-        }
-        if self.set_aside(&self.queue.sql.set_full_aside, &key, FULL_COUNTER_TEXT)? {
-            return Ok(None);
-        }
-        self.pass_over(&key, unchanged_row());
-        Ok(None)
+            Err(failure) => failure,
+        };
+        drop(rows);
+        let error = RowError::new(self.connection, &self.read_lease, &failure);
+        Err(error)
     }
 }
 
