@@ -108,15 +108,21 @@ func (s *scriptedBroker) ReleaseClaims(_ context.Context, request *pb.ReleaseCla
 	return &pb.ReleaseClaimsResponse{}, nil
 }
 
+func newScripted() *scriptedBroker {
+	broker := &scriptedBroker{timeLeft: 10 * time.Second, calls: map[string]int{}}
+	broker.heartbeat = func(int, *pb.Renewal) *pb.HeartbeatResult {
+		return &pb.HeartbeatResult{Outcome: pb.Outcome_OUTCOME_APPLIED, TimeLeft: durationpb.New(broker.timeLeft)}
+	}
+	return broker
+}
+
 func startScripted(t *testing.T, options ...grpc.ServerOption) *scriptedBroker {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	broker := &scriptedBroker{address: listener.Addr().String(), timeLeft: 10 * time.Second, calls: map[string]int{}}
-	broker.heartbeat = func(int, *pb.Renewal) *pb.HeartbeatResult {
-		return &pb.HeartbeatResult{Outcome: pb.Outcome_OUTCOME_APPLIED, TimeLeft: durationpb.New(broker.timeLeft)}
-	}
+	broker := newScripted()
+	broker.address = listener.Addr().String()
 	server := grpc.NewServer(options...)
 	pb.RegisterLeaseServiceServer(server, broker)
 	go func() { _ = server.Serve(listener) }()

@@ -520,3 +520,19 @@ async fn pollers_release_abandoned_claims_at_the_same_time() {
     }
     assert_eq!(state.lock().abandoned, ["c"]);
 }
+
+#[tokio::test]
+async fn settlement_that_a_proxy_finds_too_large_fails_its_item() {
+    let broker = Broker::default();
+    let text = "grpc-status header missing, mapped from HTTP status code 413";
+    let error = Status::unknown(text);
+    broker.errors.lock().expect("no panic").push_back(error);
+    let worker = Worker::new(broker.serve().to_string(), "work")
+        .max_items(1)
+        .start(|_, _| async { Ok(Done::new()) })
+        .expect("a worker");
+    worker.wait().await.expect("all items are settled");
+    let failures = broker.failures.lock().expect("no panic").clone();
+    assert_eq!(failures[0].error_message, format!("Refused: {text}"));
+    assert_eq!(count(&worker, EventName::Retry), 0);
+}
