@@ -267,11 +267,18 @@ impl Caller {
             })?;
             request.metadata_mut().insert("authorization", value);
         }
-        let left = timeout.saturating_sub(begun.elapsed());
-        let timeout = left.max(Duration::from_millis(1));
+        let left = || {
+            let left = timeout.saturating_sub(begun.elapsed());
+            left.max(Duration::from_millis(1))
+        };
+        let route = tokio::time::timeout(left(), self.transport.route()).await;
+        let route = route.unwrap_or_else(|_| Err(format!("no address within {timeout:?}")));
+        let route = route.map_err(|error| Failure {
+            applied: Applied::No,
+            ..Failure::new(Code::Unavailable, error)
+        })?;
+        let timeout = left();
         request.set_timeout(timeout);
-        let route = self.transport.route().await;
-        let route = route.map_err(|error| Failure::new(Code::Unavailable, error))?;
         let sent = R::send(route.client.clone(), request);
         let failure = match tokio::time::timeout(timeout, sent).await {
             Ok(Ok(response)) => {
