@@ -141,12 +141,14 @@ class Caller {
     Transport.Broker broker;
     try {
       broker = transport.route();
-      if (!broker.awaitConnection(timeoutNanos)) {
+      if (!broker.awaitConnection(timeoutNanos, abort)) {
         transport.noteFailure(broker, true);
         return failed(Failure.of(Status.Code.UNAVAILABLE, "no connection in time", Failure.APPLIED_NO), abort);
       }
     } catch (IOException unknown) {
       return failed(Failure.of(Status.Code.UNAVAILABLE, "the name of the broker is unknown: " + unknown.getMessage(), Failure.APPLIED_NO), abort);
+    } catch (Abort.Aborted stopped) {
+      return failed(Failure.of(Status.Code.CANCELLED, "the call was ended", Failure.APPLIED_NO), abort);
     } catch (InterruptedException interrupted) {
       Thread.currentThread().interrupt();
       return failed(Failure.of(Status.Code.CANCELLED, "the thread was interrupted", Failure.APPLIED_NO), abort);
