@@ -79,6 +79,9 @@ type callOptions struct {
 	attemptTimeout time.Duration
 	// onRetry is called before the request is sent again.
 	onRetry func()
+	// givesUp takes each failure after which the request can be sent again. It returns true if that is of no use. Nil: it always is
+	// of use.
+	givesUp func(*failure) bool
 }
 
 // answer is the response to a request.
@@ -133,6 +136,8 @@ func call[Request proto.Message, Response any](
 		case failure.code == codes.Unauthenticated && !failure.asksToWait() && c.token != nil && !fresh:
 			fresh = true
 		case !failure.mayPass():
+			return result, failure.error(rpc)
+		case options.givesUp != nil && options.givesUp(failure):
 			return result, failure.error(rpc)
 		case failure.asksToWait():
 			wait = *failure.pushback
@@ -326,5 +331,6 @@ func readFailure(err error, trailer metadata.MD) *failure {
 		wait := time.Duration(milliseconds) * time.Millisecond
 		result.pushback = &wait
 	}
+	result.readContentTooLarge()
 	return result
 }

@@ -114,7 +114,7 @@ func (p *poller) claim(ctx context.Context, slots int) error {
 }
 
 // releaseAbandoned releases the items of claims whose response was not read. A worker that stops calls it twice: the first
-// request may reach one broker before another has run the claim.
+// request may reach one broker before another has run the claim. Several pollers can call it at the same time, with the same claims.
 func (p *poller) releaseAbandoned(ctx context.Context, forget bool) {
 	p.state.mu.Lock()
 	ids := slices.Clone(p.state.abandoned)
@@ -131,7 +131,8 @@ func (p *poller) releaseAbandoned(ctx context.Context, forget bool) {
 		return
 	}
 	if forget {
-		p.state.update(func() { p.state.abandoned = p.state.abandoned[len(ids):] })
+		isReleased := func(id string) bool { return slices.Contains(ids, id) }
+		p.state.update(func() { p.state.abandoned = slices.DeleteFunc(p.state.abandoned, isReleased) })
 	}
 }
 

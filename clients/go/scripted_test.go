@@ -51,6 +51,8 @@ type scriptedBroker struct {
 
 	mu    sync.Mutex
 	calls map[string]int
+	// isFrozen is true if ReleaseClaims is not answered.
+	isFrozen atomic.Bool
 	// released has the request ids of ReleaseClaims.
 	released []string
 }
@@ -101,11 +103,22 @@ func (s *scriptedBroker) Heartbeat(_ context.Context, request *pb.HeartbeatReque
 	return &pb.HeartbeatResponse{Results: []*pb.HeartbeatResult{s.heartbeat(s.count("Heartbeat"), request.Renewals[0])}}, nil
 }
 
-func (s *scriptedBroker) ReleaseClaims(_ context.Context, request *pb.ReleaseClaimsRequest) (*pb.ReleaseClaimsResponse, error) {
+func (s *scriptedBroker) ReleaseClaims(ctx context.Context, request *pb.ReleaseClaimsRequest) (*pb.ReleaseClaimsResponse, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.released = append(s.released, request.RequestIds...)
+	s.mu.Unlock()
+	if s.isFrozen.Load() {
+		<-ctx.Done()
+	}
 	return &pb.ReleaseClaimsResponse{}, nil
+}
+
+func newScripted() *scriptedBroker {
+	broker := &scriptedBroker{timeLeft: 10 * time.Second, calls: map[string]int{}}
+	broker.heartbeat = func(int, *pb.Renewal) *pb.HeartbeatResult {
+		return &pb.HeartbeatResult{Outcome: pb.Outcome_OUTCOME_APPLIED, TimeLeft: durationpb.New(broker.timeLeft)}
+	}
+	return broker
 }
 
 func startScripted(t *testing.T, options ...grpc.ServerOption) *scriptedBroker {
@@ -113,10 +126,8 @@ func startScripted(t *testing.T, options ...grpc.ServerOption) *scriptedBroker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	broker := &scriptedBroker{address: listener.Addr().String(), timeLeft: 10 * time.Second, calls: map[string]int{}}
-	broker.heartbeat = func(int, *pb.Renewal) *pb.HeartbeatResult {
-		return &pb.HeartbeatResult{Outcome: pb.Outcome_OUTCOME_APPLIED, TimeLeft: durationpb.New(broker.timeLeft)}
-	}
+	broker := newScripted()
+	broker.address = listener.Addr().String()
 	server := grpc.NewServer(options...)
 	pb.RegisterLeaseServiceServer(server, broker)
 	go func() { _ = server.Serve(listener) }()
@@ -683,6 +694,30 @@ func TestStopInAnObserverEnds(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Error("Stop has not returned after 30 s")
 	}
+}
+
+func TestStopBesideAFrozenBrokerKeepsItsLimit(t *testing.T) {
+	t.Parallel()
+	broker := startScripted(t)
+	broker.timeLeft = time.Minute
+	settling := make(chan struct{}, 100)
+	broker.complete = func(ctx context.Context, _ int, _ *pb.CompleteRequest) (*pb.CompleteResponse, error) {
+		broker.isFrozen.Store(true)
+		settling <- struct{}{}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	worker, events := broker.work(t, func(context.Context, *item) (*result, error) { return nil, nil })
+	<-settling
+	begun := time.Now()
+	if err := worker.Stop(0); err != nil {
+		t.Error(err)
+	}
+	// Handlers and settlements have 5 s each. The release of the claim in `next` would take 2 s more.
+	if took := time.Since(begun); took > 11*time.Second {
+		t.Errorf("the stop takes %s", took)
+	}
+	events.wait(leasebroker.EventUnknown, 1)
 }
 
 func TestGraceWithoutAnEndStillSettles(t *testing.T) {

@@ -112,28 +112,33 @@ func (s *settler) settle(ctx context.Context, parts [][]*ending, slots int) int 
 	}
 	var others sync.WaitGroup
 	for _, part := range parts[1:] {
-		others.Go(func() { s.send(ctx, part, 0) })
+		others.Go(func() { s.send(ctx, part, 0, s.wayOf(part)) })
 	}
-	s.send(ctx, parts[0], claimed)
+	s.send(ctx, parts[0], claimed, s.wayOf(parts[0]))
 	others.Wait()
 	return slots - claimed
 }
 
 // send settles endings of one kind, and claims for `slots` slots.
-func (s *settler) send(ctx context.Context, group []*ending, slots int) {
+func (s *settler) send(ctx context.Context, group []*ending, slots int, way *way) {
 	var next *pb.NextClaim
 	if slots > 0 {
 		next = s.nextClaim(slots)
 	}
-	answer, err := s.call(ctx, group, next)
+	answer, err := s.call(ctx, group, next, way)
 	var refused *CallError
-	if errors.As(err, &refused) && refused.refusesRequest() {
-		s.state.update(func() { s.state.returnSlots(slots) })
+	if errors.As(err, &refused) && (way.refuses || refused.refusesRequest()) {
+		s.state.update(func() {
+			if next != nil && refused.Applied != appliedNo {
+				s.state.abandoned = append(s.state.abandoned, next.RequestId)
+			}
+			s.state.returnSlots(slots)
+		})
 		if refused.isAboutNext() {
 			// A poller claims for the slots, and takes the error of its own claim.
-			s.send(ctx, group, 0)
+			s.send(ctx, group, 0, s.wayOf(group))
 		} else {
-			s.sendAlone(ctx, group, refused)
+			s.sendAlone(ctx, group, refused, way)
 		}
 		return
 	}
@@ -179,22 +184,32 @@ func (s *settler) claimFailed(failure *failure, requestID string, slots int) {
 }
 
 // sendAlone settles the endings of a refused call one by one, so that only the malformed one fails.
-func (s *settler) sendAlone(ctx context.Context, group []*ending, refused *CallError) {
+func (s *settler) sendAlone(ctx context.Context, group []*ending, refused *CallError, way *way) {
+	if refused.Reason == "" {
+		const text = "a settlement is refused on the way to the broker: its items are settled one by one, or failed"
+		s.state.options.logger.Warn(text, "queue", s.state.options.queue, "items", len(group), "error", refused)
+	}
 	if len(group) == 1 {
 		s.state.update(func() { s.refuse(group[0], "", refused.Message) })
 		return
 	}
 	for i := range group {
-		s.send(ctx, group[i:i+1], 0)
+		s.send(ctx, group[i:i+1], 0, way.of(group[i:i+1]))
 	}
 }
 
+// wayOf returns the judge of the attempts of a settlement.
+func (s *settler) wayOf(group []*ending) *way { return &way{state: s.state, group: group} }
+
 // call sends the settling call of a group until the last of its leases ends.
-func (s *settler) call(ctx context.Context, group []*ending, next *pb.NextClaim) (answer[settlement], error) {
+func (s *settler) call(
+	ctx context.Context, group []*ending, next *pb.NextClaim, way *way,
+) (answer[settlement], error) {
 	options := callOptions{
 		attemptTimeout: settleTimeout(s.state, group),
 		until:          func() time.Time { return lastDeadline(s.state, group) },
 		onRetry:        func() { s.state.update(func() { s.noteRetry(group) }) },
+		givesUp:        way.note,
 	}
 	queue, client := s.state.options.queue, s.transport.client
 	switch {

@@ -233,7 +233,8 @@ func (w *Worker) stop(grace time.Duration) {
 	w.keeps.cancel()
 	w.keeps.wait(until)
 	<-released
-	w.poller.releaseAbandoned(context.Background(), true)
+	// Settlements that no broker has answered leave no time.
+	w.poller.releaseAbandoned(w.settles.ctx, true)
 	w.settles.cancel()
 	w.health.close()
 	w.connection.close()

@@ -118,6 +118,8 @@ pub(super) struct CallOptions<'a> {
     pub(super) attempt_timeout: Option<Duration>,
     /// Is called before the request is sent again.
     pub(super) on_retry: Option<&'a (dyn Fn() + Sync)>,
+    /// Receives each failure after which the request can be sent again. Returns true if that is of no use.
+    pub(super) gives_up: Option<&'a (dyn Fn(&Failure) -> bool + Sync)>,
 }
 
 /// The response to a request.
@@ -197,7 +199,7 @@ impl Caller {
             let wait = if asks_for_token && self.token.is_some() {
                 fresh = true;
                 Duration::ZERO
-            } else if !failure.may_pass() {
+            } else if !failure.may_pass() || options.gives_up.is_some_and(|judge| judge(&failure)) {
                 return Err(failure.into_error(R::NAME));
             } else if let Pushback::Wait(wait) = failure.pushback {
                 wait
@@ -265,11 +267,18 @@ impl Caller {
             })?;
             request.metadata_mut().insert("authorization", value);
         }
-        let left = timeout.saturating_sub(begun.elapsed());
-        let timeout = left.max(Duration::from_millis(1));
+        let left = || {
+            let left = timeout.saturating_sub(begun.elapsed());
+            left.max(Duration::from_millis(1))
+        };
+        let route = tokio::time::timeout(left(), self.transport.route()).await;
+        let route = route.unwrap_or_else(|_| Err(format!("no address within {timeout:?}")));
+        let route = route.map_err(|error| Failure {
+            applied: Applied::No,
+            ..Failure::new(Code::Unavailable, error)
+        })?;
+        let timeout = left();
         request.set_timeout(timeout);
-        let route = self.transport.route().await;
-        let route = route.map_err(|error| Failure::new(Code::Unavailable, error))?;
         let sent = R::send(route.client.clone(), request);
         let failure = match tokio::time::timeout(timeout, sent).await {
             Ok(Ok(response)) => {

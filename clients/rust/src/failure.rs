@@ -82,12 +82,27 @@ impl Failure {
             let fields = request.field_violations.into_iter();
             fields.map(|violation| violation.field).collect()
         });
-        Self {
+        let failure = Self {
             reason,
             fields: fields.unwrap_or_default(),
             pushback: pushback(status),
             applied,
             ..Self::new(status.code(), message)
+        };
+        failure.with_content_too_large()
+    }
+
+    /// Gives the HTTP status 413 of a proxy the code that gRPC has for a request that is too large. The broker never has the
+    /// whole request.
+    fn with_content_too_large(self) -> Self {
+        let is_of_proxy = self.code == Code::Unknown && self.reason.is_empty();
+        if !is_of_proxy || !self.message.ends_with("HTTP status code 413") {
+            return self;
+        }
+        Self {
+            code: Code::ResourceExhausted,
+            applied: Applied::No,
+            ..self
         }
     }
 
@@ -114,6 +129,12 @@ impl Failure {
             Code::ResourceExhausted => self.reason == "OVERLOADED",
             _ => false,
         }
+    }
+
+    /// Returns whether something between this program and the broker has answered.
+    pub(super) fn is_of_the_way(&self) -> bool {
+        let is_answer = matches!(self.code, Code::Unknown | Code::Internal | Code::Cancelled);
+        is_answer && self.reason.is_empty() && self.pushback == Pushback::Unknown
     }
 
     /// Returns whether another connection, or another broker, is worth trying.

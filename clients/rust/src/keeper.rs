@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use super::calls::Caller;
+use super::calls::{ATTEMPT_TIMEOUT, Caller};
 use super::context::Cause;
 use super::endings::{Ending, time_limit_text};
 use super::errors::CallError;
@@ -62,6 +62,12 @@ impl Alarm {
 impl Keeper {
     /// Keeps the leases until the token is cancelled.
     pub(super) async fn run(self, stop: CancellationToken) {
+        if self.state.options.heartbeat {
+            let connect = stop
+                .clone()
+                .run_until_cancelled_owned(self.clone().connect());
+            tokio::spawn(connect);
+        }
         loop {
             let (heartbeats, wake_at) = look(&self.state);
             for heartbeat in heartbeats {
@@ -73,6 +79,16 @@ impl Keeper {
                 () = tokio::time::sleep_until(wake_at.into()) => {}
             }
         }
+    }
+
+    /// Connects by a heartbeat without leases. The first lease may be short, or the name of the broker slow to resolve.
+    async fn connect(self) {
+        let request = proto::HeartbeatRequest {
+            queue: self.state.options.queue.clone(),
+            ..proto::HeartbeatRequest::default()
+        };
+        // The heartbeats of leases deal with errors.
+        let _ = self.caller.attempt(request, ATTEMPT_TIMEOUT, false).await;
     }
 
     /// Sends a heartbeat once. If it fails, the next one comes soon.

@@ -60,6 +60,7 @@ mod transport;
 mod values;
 #[cfg(test)]
 mod vectors;
+mod way;
 mod worker;
 
 pub use self::connection::Connection;

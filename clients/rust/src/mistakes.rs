@@ -7,11 +7,19 @@ use std::time::Duration;
 
 use lease_broker_proto::lease_service_server::{LeaseService, LeaseServiceServer};
 use lease_broker_proto::{self as proto, Outcome};
+use tokio::sync::Barrier;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Code, Request, Response, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
+use super::calls::Caller;
+use super::events::EventLog;
+use super::health::ConnectionHealth;
+use super::options::Options;
+use super::poller::Poller;
+use super::state::State;
+use super::transport::{Addresses, Transport};
 use super::*;
 
 /// A broker that records its calls. The first claim gets up to two leases of 30 s. Later claims are never answered, or with an error.
@@ -25,6 +33,8 @@ struct Broker {
     completes: Arc<Mutex<Vec<proto::CompleteRequest>>>,
     failures: Arc<Mutex<Vec<proto::Failure>>>,
     wakes: Arc<Mutex<Vec<String>>>,
+    /// Each ReleaseClaims waits here twice before its answer.
+    releases: Option<Arc<Barrier>>,
 }
 
 impl Broker {
@@ -140,6 +150,10 @@ impl LeaseService for Broker {
         &self,
         _: Request<proto::ReleaseClaimsRequest>,
     ) -> Result<Response<proto::ReleaseClaimsResponse>, Status> {
+        if let Some(barrier) = &self.releases {
+            barrier.wait().await;
+            barrier.wait().await;
+        }
         Ok(Response::new(proto::ReleaseClaimsResponse::default()))
     }
 
@@ -470,4 +484,55 @@ async fn option_of_zero_is_refused() {
             "{text}"
         );
     }
+}
+
+#[tokio::test]
+async fn pollers_release_abandoned_claims_at_the_same_time() {
+    let barrier = Arc::new(Barrier::new(3));
+    let broker = Broker {
+        releases: Some(barrier.clone()),
+        ..Broker::default()
+    };
+    let address = broker.serve().to_string();
+    let options = Arc::new(Options::new(address.clone(), "work".to_owned()));
+    let events = Arc::new(EventLog::new("work".to_owned(), None));
+    let state = Arc::new(State::new(options, events.clone(), Box::new(|_, _| {})));
+    state.lock().abandoned = vec!["a".to_owned(), "b".to_owned()];
+    let addresses = Addresses::parse(&address, Credentials::plaintext()).expect("an address");
+    let poller = Poller {
+        state: state.clone(),
+        caller: Caller {
+            transport: Arc::new(Transport::new(addresses)),
+            token: None,
+            on_attempt: Arc::new(|_| {}),
+            on_retry: Arc::new(|_, _| {}),
+        },
+        health: Arc::new(ConnectionHealth::new(events)),
+    };
+    let releases = [poller.clone(), poller]
+        .map(|poller| tokio::spawn(async move { poller.release_abandoned(true).await }));
+    barrier.wait().await;
+    // Another claim is abandoned while the calls run.
+    state.lock().abandoned.push("c".to_owned());
+    barrier.wait().await;
+    for release in releases {
+        release.await.expect("no panic");
+    }
+    assert_eq!(state.lock().abandoned, ["c"]);
+}
+
+#[tokio::test]
+async fn settlement_that_a_proxy_finds_too_large_fails_its_item() {
+    let broker = Broker::default();
+    let text = "grpc-status header missing, mapped from HTTP status code 413";
+    let error = Status::unknown(text);
+    broker.errors.lock().expect("no panic").push_back(error);
+    let worker = Worker::new(broker.serve().to_string(), "work")
+        .max_items(1)
+        .start(|_, _| async { Ok(Done::new()) })
+        .expect("a worker");
+    worker.wait().await.expect("all items are settled");
+    let failures = broker.failures.lock().expect("no panic").clone();
+    assert_eq!(failures[0].error_message, format!("Refused: {text}"));
+    assert_eq!(count(&worker, EventName::Retry), 0);
 }

@@ -152,17 +152,16 @@ impl Poller {
     }
 
     /// Releases the items of claims whose response was not read. A worker that stops calls it twice: the first request may
-    /// reach one broker before another has run the claim.
+    /// reach one broker before another has run the claim. Several pollers can call it at the same time, with the same claims.
     pub(super) async fn release_abandoned(&self, forget: bool) {
         let ids = self.state.lock().abandoned.clone();
         if ids.is_empty() {
             return;
         }
-        let count = ids.len();
         let request = proto::ReleaseClaimsRequest {
             queue: self.state.options.queue.clone(),
             worker_id: self.state.options.worker_id.clone(),
-            request_ids: ids,
+            request_ids: ids.clone(),
         };
         let until = after(Instant::now(), RELEASE_TIMEOUT);
         let options = CallOptions {
@@ -170,7 +169,7 @@ impl Poller {
             ..CallOptions::default()
         };
         match self.caller.call(request, options).await {
-            Ok(_) if forget => drop(self.state.lock().abandoned.drain(..count)),
+            Ok(_) if forget => self.state.lock().abandoned.retain(|id| !ids.contains(id)),
             Ok(_) => {}
             Err(error) => {
                 tracing::warn!(%error, "items of abandoned claims may stay leased until they expire");

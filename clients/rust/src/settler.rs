@@ -1,6 +1,6 @@
 //! The settler: tells the broker how items have ended, in groups, and claims the next items by the same call.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::{BoxFuture, join_all};
@@ -16,6 +16,7 @@ use super::options::MAX_ITEMS_PER_CALL;
 use super::poller::{MAX_RESPONSE_BYTES, warn_of_too_large};
 use super::state::{Reserved, Shared, State};
 use super::values::duration_to_proto;
+use super::way::Way;
 use lease_broker_proto::{self as proto, Outcome};
 
 /// The limits of one call: follow-ups of all items, and bytes, below the broker's 4 MiB.
@@ -75,7 +76,7 @@ impl Settler {
             join_all(
                 parts
                     .into_iter()
-                    .map(|(reserved, part)| self.send(part, reserved)),
+                    .map(|(reserved, part)| self.send(Way::of(&part), part, reserved)),
             )
             .await;
             self.state.update(|shared| end_group(shared, unused));
@@ -123,11 +124,11 @@ impl Settler {
     }
 
     /// Sends endings of one kind, and claims for the slots.
-    fn send(&self, group: Vec<Ending>, reserved: Reserved) -> BoxFuture<'_, ()> {
+    fn send(&self, mut way: Way, group: Vec<Ending>, reserved: Reserved) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let next = (reserved.slots > 0).then(|| self.next_claim(reserved));
             let request_id = next.as_ref().map(|next| next.request_id.clone());
-            let error = match self.call(&group, next).await {
+            let error = match self.call(&mut way, &group, next).await {
                 Ok(answer) => {
                     let times = answer.times;
                     let resent = times.attempts > 1;
@@ -148,31 +149,48 @@ impl Settler {
                 }
                 Err(error) => error,
             };
-            self.state.update(|shared| shared.return_slots(reserved));
+            self.state.update(|shared| {
+                if error.applied != Applied::No {
+                    shared.abandoned.extend(request_id);
+                }
+                shared.return_slots(reserved);
+            });
             if reserved.slots > 0 && error.refuses_next() {
                 // Nothing is wrong with the endings. A poller claims for the slots, and reports the error.
-                return self.send(group, Reserved::default()).await;
+                let way = Way::of(&group);
+                return self.send(way, group, Reserved::default()).await;
             }
-            if error.refuses_request() {
-                // Only the malformed ending shall fail.
-                if let [ending] = &*group {
-                    return self
-                        .state
-                        .update(|shared| refuse(shared, ending, "", &error.message));
-                }
-                for ending in group {
-                    self.send(vec![ending], Reserved::default()).await;
-                }
-                return;
+            if way.refuses || error.refuses_request() {
+                return self.send_alone(&way, group, &error).await;
             }
-            self.state.update(|shared| {
-                shared.abandoned.extend(request_id);
-                note_no_answer(shared, &group, &error.to_string());
-            });
+            self.state
+                .update(|shared| note_no_answer(shared, &group, &error.to_string()));
             if error.refuses_caller() {
                 (self.on_fatal)(error);
             }
         })
+    }
+
+    /// Settles the endings of a refused call one by one, so that only the malformed one fails.
+    async fn send_alone(&self, way: &Way, group: Vec<Ending>, error: &CallError) {
+        if error.reason.is_empty() {
+            let (queue, items) = (&self.state.options.queue, group.len());
+            tracing::warn!(
+                queue,
+                items,
+                %error,
+                "a settlement is refused on the way to the broker: its items are settled one by one, or failed"
+            );
+        }
+        if let [ending] = &*group {
+            return self
+                .state
+                .update(|shared| refuse(shared, ending, "", &error.message));
+        }
+        for ending in group {
+            let way = way.of_part(&ending);
+            self.send(way, vec![ending], Reserved::default()).await;
+        }
     }
 
     /// Acts on the failure of the claim in `next` as on that of a call of its own. Its slots rest for as long as the
@@ -207,6 +225,7 @@ impl Settler {
     /// Sends the settling call of a group until the last of its leases ends.
     async fn call(
         &self,
+        way: &mut Way,
         group: &[Ending],
         next: Option<proto::NextClaim>,
     ) -> Result<Answer<Settlement>, CallError> {
@@ -216,10 +235,16 @@ impl Settler {
             self.state.update(|shared| note_retry(shared, group));
             self.state.signals.clock.notify_one();
         };
+        let way = Mutex::new(way);
+        let gives_up = |failure: &Failure| {
+            let mut way = way.lock().unwrap_or_else(PoisonError::into_inner);
+            way.note(&self.state.lock(), failure)
+        };
         let options = CallOptions {
             until: Some(&until),
             attempt_timeout: Some(settle_timeout(&self.state, group)),
             on_retry: Some(&on_retry),
+            gives_up: Some(&gives_up),
         };
         let queue = &self.state.options.queue;
         match group.first().map(|ending| &ending.message) {

@@ -3,10 +3,12 @@
 //! Each broker has a channel of its own, and calls use the brokers in turn. tonic's own balancer is not used: it prefers
 //! the broker that answers fastest, which is the one that refuses every call.
 
-use std::net::Ipv6Addr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::io;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures_util::future::{BoxFuture, FutureExt as _, Shared};
 use tonic::transport::{Channel, Endpoint};
 
 use super::credentials::{Credentials, FILE_INTERVAL};
@@ -135,18 +137,31 @@ fn host(authority: &str) -> &str {
         .map_or(authority, |(host, _)| host)
 }
 
+/// Returns the addresses of a host and port.
+type Resolver = fn(String) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>>;
+
+fn resolve(name: String) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
+    async move { Ok(tokio::net::lookup_host(name).await?.collect()) }.boxed()
+}
+
 /// The connections of one thread. They belong to the runtime that makes the first call.
 pub(super) struct Transport {
-    state: Mutex<Brokers>,
+    state: Arc<Mutex<Brokers>>,
 }
+
+/// A resolution of the name that runs. It goes on when the attempts that wait for it have ended.
+type Resolution = Shared<BoxFuture<'static, Result<(), String>>>;
 
 struct Brokers {
     addresses: Addresses,
+    /// [`resolve`], except in a test.
+    resolver: Resolver,
     /// The time at which the files of the credentials were read.
     read_at: Instant,
     all: Vec<Broker>,
     next: usize,
     resolved_at: Option<Instant>,
+    resolution: Option<Resolution>,
 }
 
 struct Broker {
@@ -170,24 +185,29 @@ impl Transport {
     pub(super) fn new(addresses: Addresses) -> Self {
         let state = Mutex::new(Brokers {
             addresses,
+            resolver: resolve,
             read_at: Instant::now(),
             all: Vec::new(),
             next: 0,
             resolved_at: None,
+            resolution: None,
         });
+        let state = Arc::new(state);
         Self { state }
     }
 
     fn lock(&self) -> MutexGuard<'_, Brokers> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
-    /// Returns the connection for the next attempt.
+    /// Returns the connection for the next attempt. Waits only for the first resolution of a name.
     ///
     /// # Errors
     /// The name has no address.
     pub(super) async fn route(&self) -> Result<Route, String> {
-        self.resolve().await?;
+        if let Some(resolution) = self.resolve() {
+            resolution.await?;
+        }
         let mut brokers = self.lock();
         brokers.read_files();
         let count = brokers.all.len();
@@ -245,41 +265,60 @@ impl Transport {
         }
     }
 
-    /// Sets the list of brokers at the first call. The addresses of a name are resolved again when calls fail.
-    async fn resolve(&self) -> Result<(), String> {
-        let name = {
-            let mut brokers = self.lock();
-            let Some(name) = brokers.addresses.name.clone() else {
-                if brokers.all.is_empty() {
-                    let authorities = brokers.addresses.authorities.clone();
-                    brokers.set(authorities);
-                }
-                return Ok(());
-            };
-            let is_fresh = brokers
-                .resolved_at
-                .is_some_and(|at| at.elapsed() < RESOLVE_INTERVAL);
-            let is_up = brokers.all.iter().all(|broker| broker.down_until.is_none());
-            if !brokers.all.is_empty() && (is_fresh || is_up) {
-                return Ok(());
-            }
-            name
-        };
-        let found = tokio::net::lookup_host(name.as_str()).await;
+    /// Sets the list of brokers at the first call. The addresses of a name are resolved again when calls fail. Returns the
+    /// resolution if there is no broker before it.
+    fn resolve(&self) -> Option<Resolution> {
         let mut brokers = self.lock();
-        brokers.resolved_at = Some(Instant::now());
-        match found {
-            Ok(found) => {
-                let mut authorities: Vec<_> = found.map(|address| address.to_string()).collect();
-                authorities.sort_unstable();
-                authorities.dedup();
+        let Some(name) = brokers.addresses.name.clone() else {
+            if brokers.all.is_empty() {
+                let authorities = brokers.addresses.authorities.clone();
                 brokers.set(authorities);
-                Ok(())
             }
-            Err(error) if brokers.all.is_empty() => Err(format!("{name}: {error}")),
-            // The addresses that were found before may work again.
-            Err(_) => Ok(()),
+            return None;
+        };
+        let is_fresh = brokers
+            .resolved_at
+            .is_some_and(|at| at.elapsed() < RESOLVE_INTERVAL);
+        let is_up = brokers.all.iter().all(|broker| broker.down_until.is_none());
+        let is_needed = brokers.all.is_empty() || !(is_fresh || is_up);
+        if is_needed && brokers.resolution.is_none() {
+            let resolution = resolve_in(self.state.clone(), name, brokers.resolver);
+            let resolution = tokio::spawn(resolution)
+                .map(|ended| ended.unwrap_or_else(|error| Err(error.to_string())));
+            brokers.resolution = Some(resolution.boxed().shared());
         }
+        let resolution = brokers.resolution.clone();
+        resolution.filter(|_| brokers.all.is_empty())
+    }
+}
+
+fn lock(brokers: &Mutex<Brokers>) -> MutexGuard<'_, Brokers> {
+    brokers.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Resolves the name of the brokers. Keeps the old addresses if that fails: they may work again.
+///
+/// # Errors
+/// There are no old addresses.
+async fn resolve_in(
+    brokers: Arc<Mutex<Brokers>>,
+    name: String,
+    resolver: Resolver,
+) -> Result<(), String> {
+    let found = resolver(name.clone()).await;
+    let mut brokers = lock(&brokers);
+    brokers.resolved_at = Some(Instant::now());
+    brokers.resolution = None;
+    match found {
+        Ok(found) => {
+            let mut authorities: Vec<_> = found.iter().map(SocketAddr::to_string).collect();
+            authorities.sort_unstable();
+            authorities.dedup();
+            brokers.set(authorities);
+            Ok(())
+        }
+        Err(error) if brokers.all.is_empty() => Err(format!("{name}: {error}")),
+        Err(_) => Ok(()),
     }
 }
 
@@ -348,8 +387,16 @@ impl Brokers {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::{Cell, RefCell};
+
+    use lease_broker_proto as proto;
+    use tokio::sync::oneshot;
+    use tonic::Code;
+
     use super::*;
+    use crate::calls::Caller;
     use crate::credentials::TlsFiles;
+    use crate::errors::Applied;
 
     fn refusal(address: &str, credentials: Credentials) -> String {
         let refused = Addresses::parse(address, credentials).err();
@@ -420,6 +467,79 @@ mod tests {
         transport.note_answer(&refusing);
         let route = transport.route().await.expect("a connection");
         assert_eq!(route.authority, silent.authority);
+    }
+
+    thread_local! {
+        /// The number of resolutions of a name. Each test has its own thread.
+        static RESOLUTIONS: Cell<usize> = const { Cell::new(0) };
+        /// The answer of the first resolution. The others are never answered.
+        static ANSWER: RefCell<Option<oneshot::Receiver<Vec<SocketAddr>>>> = const { RefCell::new(None) };
+    }
+
+    fn resolve_once(_: String) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
+        RESOLUTIONS.set(RESOLUTIONS.get() + 1);
+        let answer = ANSWER.take();
+        async move {
+            match answer {
+                Some(answer) => Ok(answer.await.expect("an answer")),
+                None => std::future::pending().await,
+            }
+        }
+        .boxed()
+    }
+
+    /// Returns connections to a name, and the sender of the name's addresses.
+    fn to_a_name() -> (Arc<Transport>, oneshot::Sender<Vec<SocketAddr>>) {
+        let (send, answer) = oneshot::channel();
+        ANSWER.set(Some(answer));
+        let addresses = Addresses::parse("dns:///localhost:1", Credentials::plaintext());
+        let transport = Transport::new(addresses.expect("a name"));
+        transport.lock().resolver = resolve_once;
+        (Arc::new(transport), send)
+    }
+
+    fn two_addresses() -> Vec<SocketAddr> {
+        let hosts = [[127, 0, 0, 1], [127, 0, 0, 2]];
+        hosts.map(|host| SocketAddr::from((host, 1))).to_vec()
+    }
+
+    #[tokio::test]
+    async fn resolver_without_an_answer_delays_no_call_to_known_brokers() {
+        let (transport, resolved) = to_a_name();
+        resolved.send(two_addresses()).expect("a resolution");
+        let failed = transport.route().await.expect("a connection");
+        transport.note_failure(&failed, false, false);
+        transport.lock().resolved_at = Instant::now().checked_sub(RESOLVE_INTERVAL);
+        for _ in 0..2 {
+            let route = transport.route().now_or_never().expect("no wait");
+            let route = route.expect("a connection");
+            assert_ne!(route.authority, failed.authority);
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(RESOLUTIONS.get(), 2);
+    }
+
+    #[tokio::test]
+    async fn attempt_ends_in_its_time_while_a_name_is_resolved() {
+        let (transport, resolved) = to_a_name();
+        let caller = Caller {
+            transport: transport.clone(),
+            token: None,
+            on_attempt: Arc::new(|_| {}),
+            on_retry: Arc::new(|_, _| {}),
+        };
+        let request = proto::WakeRequest::default();
+        let attempt = caller.attempt(request, Duration::from_millis(10), false);
+        let ended = tokio::time::timeout(Duration::from_secs(5), attempt).await;
+        let failure = ended.expect("an end").expect_err("no address");
+        assert_eq!(
+            (failure.code, failure.applied),
+            (Code::Unavailable, Applied::No)
+        );
+        // The next attempt uses the answer that was too late for this one.
+        resolved.send(two_addresses()).expect("a resolution");
+        transport.route().await.expect("a connection");
+        assert_eq!(RESOLUTIONS.get(), 1);
     }
 
     const PEM: &str = "\

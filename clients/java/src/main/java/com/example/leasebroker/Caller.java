@@ -13,6 +13,7 @@ import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import java.util.function.LongSupplier;
+import java.util.function.Predicate;
 
 /**
  * The one place where requests are sent again. gRPC's own retries are off: they stop after about three seconds, while a
@@ -54,8 +55,13 @@ class Caller {
    * @param attemptTimeout the deadline of each attempt, in nanoseconds
    * @param abort ends the call
    * @param onRetry runs before the request is sent again
+   * @param givesUp takes each failure after which the request can be sent again. True: that is of no use
    */
-  record Limits(LongSupplier until, long attemptTimeout, Abort abort, Runnable onRetry) {
+  record Limits(LongSupplier until, long attemptTimeout, Abort abort, Runnable onRetry, Predicate<Failure> givesUp) {
+    Limits(LongSupplier until, long attemptTimeout, Abort abort, Runnable onRetry) {
+      this(until, attemptTimeout, abort, onRetry, failure -> false);
+    }
+
     static Limits until(long moment) {
       return new Limits(() -> moment, ATTEMPT_TIMEOUT, new Abort(), () -> {});
     }
@@ -107,7 +113,7 @@ class Caller {
       long wait = 0;
       if (failure.code() == Status.Code.UNAUTHENTICATED && !failure.asksToWait() && token != null && !fresh) {
         fresh = true;
-      } else if (!failure.mayPass()) {
+      } else if (!failure.mayPass() || limits.givesUp().test(failure)) {
         throw new LeaseBrokerException(rpc, failure);
       } else if (failure.asksToWait()) {
         wait = failure.pushbackNanos();
@@ -135,12 +141,14 @@ class Caller {
     Transport.Broker broker;
     try {
       broker = transport.route();
-      if (!broker.awaitConnection(timeoutNanos)) {
+      if (!broker.awaitConnection(timeoutNanos, abort)) {
         transport.noteFailure(broker, true);
         return failed(Failure.of(Status.Code.UNAVAILABLE, "no connection in time", Failure.APPLIED_NO), abort);
       }
     } catch (IOException unknown) {
       return failed(Failure.of(Status.Code.UNAVAILABLE, "the name of the broker is unknown: " + unknown.getMessage(), Failure.APPLIED_NO), abort);
+    } catch (Abort.Aborted stopped) {
+      return failed(Failure.of(Status.Code.CANCELLED, "the call was ended", Failure.APPLIED_NO), abort);
     } catch (InterruptedException interrupted) {
       Thread.currentThread().interrupt();
       return failed(Failure.of(Status.Code.CANCELLED, "the thread was interrupted", Failure.APPLIED_NO), abort);

@@ -96,7 +96,17 @@ record Failure(Status.Code code, String reason, String message, List<String> fie
       // The further lines are about gRPC's own parts.
       message = message.isEmpty() ? cause : message.lines().findFirst().orElse("") + ": " + cause;
     }
-    return new Failure(status.getCode(), reason, message, List.copyOf(fields), applied, pushback);
+    return new Failure(status.getCode(), reason, message, List.copyOf(fields), applied, pushback).withContentTooLarge();
+  }
+
+  /**
+   * Gives the HTTP status 413 of a proxy the code that gRPC has for a request that is too large. The broker never has the whole
+   * request.
+   */
+  private Failure withContentTooLarge() {
+    boolean isOfProxy = code == Status.Code.UNKNOWN && reason.isEmpty() && message.startsWith("HTTP status code 413");
+    // The further lines are about the body.
+    return isOfProxy ? of(Status.Code.RESOURCE_EXHAUSTED, message.lines().findFirst().orElse(""), APPLIED_NO) : this;
   }
 
   /** Returns the text of the innermost cause, in one line. An outer text that repeats it, such as with the address, is better. */
@@ -133,6 +143,12 @@ record Failure(Status.Code code, String reason, String message, List<String> fie
   /** True if the next call needs another broker, because the connection or the broker does not work. */
   boolean isOfConnection() {
     return code == Status.Code.UNAVAILABLE || reason.isEmpty() && mayPass();
+  }
+
+  /** True if something between this program and the broker has answered. */
+  boolean isOfTheWay() {
+    boolean isAnswer = code == Status.Code.UNKNOWN || code == Status.Code.INTERNAL || code == Status.Code.CANCELLED;
+    return isAnswer && reason.isEmpty() && pushbackNanos == null;
   }
 
   /** True if there was no answer in time. */

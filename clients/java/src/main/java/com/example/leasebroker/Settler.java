@@ -35,7 +35,7 @@ final class Settler {
   record Settlement(List<SettleResult> results, ClaimBatchResponse next, CallError nextError) {}
 
   /** A call that settles endings of one kind, and claims items for `slots` slots. `next` is null without slots. */
-  record Call(List<Ending> group, int slots, NextClaim next) {}
+  record Call(List<Ending> group, int slots, NextClaim next, Way way) {}
 
   /** The order decides which of the calls of a group claims the next items. */
   private static final List<Predicate<Ending>> KINDS =
@@ -135,7 +135,7 @@ final class Settler {
           for (Predicate<Ending> kind : KINDS) {
             List<Ending> part = group.stream().filter(kind).toList();
             if (!part.isEmpty()) {
-              settling.add(new Call(part, slots, slots > 0 ? nextClaim(slots) : null));
+              settling.add(new Call(part, slots, slots > 0 ? nextClaim(slots) : null, new Way(state, part)));
               slots = 0;
             }
           }
@@ -156,7 +156,7 @@ final class Settler {
   private void send(Call call) {
     Caller.Answer<Settlement> answer;
     try {
-      answer = call(call.group, call.next);
+      answer = call(call.group, call.next, call.way);
     } catch (LeaseBrokerException error) {
       note(call, error);
       return;
@@ -169,13 +169,19 @@ final class Settler {
 
   /** Takes the error of a call. */
   void note(Call call, LeaseBrokerException error) {
-    if (error.refusesRequest()) {
-      state.update(() -> state.returnSlots(call.slots));
+    if (call.way.refuses() || error.refusesRequest()) {
+      state.update(
+          () -> {
+            if (call.next != null && !error.applied().equals(Failure.APPLIED_NO)) {
+              state.abandoned.add(call.next.getRequestId());
+            }
+            state.returnSlots(call.slots);
+          });
       if (call.next != null && error.refusesNext()) {
         // Nothing is wrong with the endings. A poller claims for the slots, and reports the error.
-        send(new Call(call.group, 0, null));
+        send(new Call(call.group, 0, null, new Way(state, call.group)));
       } else {
-        sendAlone(call.group, error);
+        sendAlone(call.group, error, call.way);
       }
       return;
     }
@@ -235,20 +241,25 @@ final class Settler {
   }
 
   /** Settles the endings of a refused call one by one, so that only the malformed one fails. */
-  private void sendAlone(List<Ending> group, LeaseBrokerException refused) {
+  private void sendAlone(List<Ending> group, LeaseBrokerException refused, Way way) {
+    if (refused.reason().isEmpty()) {
+      String text = "a settlement of {0} items is refused on the way to the broker: they are settled one by one, or failed: {1}";
+      state.options.logger().log(System.Logger.Level.WARNING, text, group.size(), refused.getMessage());
+    }
     if (group.size() == 1) {
       state.update(() -> refuse(group.get(0), "", refused.description()));
       return;
     }
     for (Ending ending : group) {
-      send(new Call(List.of(ending), 0, null));
+      List<Ending> part = List.of(ending);
+      send(new Call(part, 0, null, way.of(part)));
     }
   }
 
   /** Sends the settling call of a group until the last of its leases ends. */
-  private Caller.Answer<Settlement> call(List<Ending> group, NextClaim next) {
+  private Caller.Answer<Settlement> call(List<Ending> group, NextClaim next, Way way) {
     Caller.Limits limits =
-        new Caller.Limits(() -> lastDeadline(group), attemptTimeout(group), abort, () -> keepLeases(group));
+        new Caller.Limits(() -> lastDeadline(group), attemptTimeout(group), abort, () -> keepLeases(group), way::note);
     String queue = state.options.queue();
     if (group.get(0).completion() != null) {
       CompleteRequest.Builder request = CompleteRequest.newBuilder().setQueue(queue);

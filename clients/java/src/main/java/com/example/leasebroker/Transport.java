@@ -58,13 +58,13 @@ final class Transport {
     }
 
     /** Waits for a connection while one is made. Returns false if that takes too long. */
-    boolean awaitConnection(long timeout) throws InterruptedException {
+    boolean awaitConnection(long timeout, Abort abort) throws InterruptedException {
       long until = Clock.now() + CONNECT_TIMEOUT;
       ConnectivityState state = channel.getState(true);
       while (timeout > CONNECT_TIMEOUT && (state == ConnectivityState.IDLE || state == ConnectivityState.CONNECTING)) {
         CountDownLatch changed = new CountDownLatch(1);
         channel.notifyWhenStateChanged(state, changed::countDown);
-        if (!changed.await(until - Clock.now(), TimeUnit.NANOSECONDS)) {
+        if (!abort.await(changed, until - Clock.now())) {
           return false;
         }
         state = channel.getState(false);

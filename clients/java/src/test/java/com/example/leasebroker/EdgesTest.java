@@ -12,6 +12,9 @@ import com.example.leasebroker.v1.Lease;
 import io.grpc.InsecureServerCredentials;
 import io.opentelemetry.api.trace.Span;
 import java.io.IOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -19,8 +22,10 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.ResourceBundle;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BooleanSupplier;
@@ -193,6 +198,27 @@ class EdgesTest {
       transport.close();
       assertEquals(6, broker.wakes.get());
       assertEquals(1, frozen.wakes.get());
+    }
+  }
+
+  @Test
+  void abortEndsTheWaitForAConnection() throws Exception {
+    // Connections are accepted and never answered, as by a process that is stopped.
+    try (ServerSocket silent = new ServerSocket(0, 10, InetAddress.getLoopbackAddress())) {
+      Transport transport = new Transport(List.of("127.0.0.1:" + silent.getLocalPort()), Credentials.plaintext(), text -> {});
+      Caller caller = new Caller(transport, null, failure -> {}, retry -> {});
+      var request = com.example.leasebroker.v1.WakeRequest.getDefaultInstance();
+      Abort abort = new Abort();
+      Caller.Limits limits = new Caller.Limits(() -> Clock.NEVER, Caller.ATTEMPT_TIMEOUT, abort, () -> {});
+      CompletableFuture<?> call =
+          CompletableFuture.supplyAsync(() -> caller.call("Wake", (stub, wake) -> stub.wake(wake), request, limits));
+      try (Socket connection = silent.accept()) {
+        assertTrue(connection.isConnected());
+        abort.cancel();
+        Throwable end = assertThrows(ExecutionException.class, () -> call.get(2, TimeUnit.SECONDS)).getCause();
+        assertEquals(Abort.Aborted.class, end.getClass());
+      }
+      transport.close();
     }
   }
 
