@@ -7,15 +7,14 @@ import type { Events } from "./events.js";
 import { Gathering } from "./gathering.js";
 import type { Keeper } from "./keeper.js";
 import { HeldLease, Run } from "./leases.js";
-import { MAX_ITEMS_PER_CALL, type Options } from "./options.js";
+import { MAX_BYTES_PER_CALL, MAX_ITEMS_PER_CALL, type Options } from "./options.js";
 import type { Lease } from "./v1.js";
 
 /** The largest checkpoint that a queue can allow, in bytes. */
 const MAX_CHECKPOINT_BYTES = 65_536;
 
-/** The limits of one call: follow-ups of all items, and bytes, below the broker's default of 4 MiB. */
+/** The largest number of follow-ups of all items in one call. */
 const MAX_FOLLOW_UPS = 1_000;
-const MAX_REQUEST_BYTES = 3 << 20;
 /** The milliseconds that a handler has to return after its time limit. */
 const TIME_LIMIT_GRACE = 5_000;
 
@@ -184,7 +183,7 @@ export class State {
       if (ending.lease.phase === "done") {
         followUps += ending.kind === "complete" ? ending.message.followUps.length : 0;
         bytes += ending.size;
-        if (group.length > 0 && (group.length === MAX_ITEMS_PER_CALL || followUps > MAX_FOLLOW_UPS || bytes > MAX_REQUEST_BYTES)) break;
+        if (group.length > 0 && (group.length === MAX_ITEMS_PER_CALL || followUps > MAX_FOLLOW_UPS || bytes > MAX_BYTES_PER_CALL)) break;
         ending.lease.phase = "settling";
         this.parts.keeper.forget(ending.lease);
         group.push(ending);

@@ -9,8 +9,8 @@ import { Caller } from "../src/calls.js";
 import { now } from "../src/clock.js";
 import { Heartbeats } from "../src/heartbeats.js";
 import { Client, type Item, type Middleware, plaintext, Worker } from "../src/index.js";
-import { rpcs, Transport } from "../src/transport.js";
-import { type EnqueueRequest, Outcome, WakeRequestSchema } from "../src/v1.js";
+import { type Broker, rpcs, Transport } from "../src/transport.js";
+import { type EnqueueRequest, type HeartbeatRequest, Outcome, WakeRequestSchema } from "../src/v1.js";
 import { startServer } from "./support/scripted_server.js";
 import { quiet } from "./support/work.js";
 
@@ -88,6 +88,23 @@ test("the timer of a heartbeat in two months is not too long", async () => {
   heartbeats.close();
   process.off("warning", onWarning);
   assert.deepEqual(warnings, []);
+});
+
+test("heartbeats of more than 3 MiB are several calls", async () => {
+  const calls: number[] = [];
+  const send = (_rpc: unknown, { renewals }: HeartbeatRequest) => {
+    calls.push(renewals.length);
+    return { response: new Promise(() => undefined) };
+  };
+  const transport = { route: () => Promise.resolve({ send } as unknown as Broker), note: () => undefined };
+  const heartbeats = new Heartbeats("work", { transport, token: null }, () => undefined);
+  const ids = Array.from({ length: 100 }, (_, index) => `lease-${index}`);
+  const update = { type: "update", needsBeat: true, atOnce: false, forget: "" } as const;
+  heartbeats.handle({ ...update, keep: ids.join(" "), duration: 60_000, deadline: now() + 60_000 });
+  for (const id of ids) heartbeats.handle({ type: "checkpoint", id, bytes: new Uint8Array(65_536) });
+  await until(() => calls.length > 0);
+  heartbeats.close();
+  assert.deepEqual(calls, [47, 47, 6]);
 });
 
 test("the name of a file is no token", () => {
