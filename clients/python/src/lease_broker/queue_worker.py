@@ -14,6 +14,7 @@ from lease_broker.events import Events
 from lease_broker.handlers import is_async, wrap
 from lease_broker.health import CallHealth
 from lease_broker.keeper import Keeper
+from lease_broker.latch import Latch
 from lease_broker.options import Options
 from lease_broker.poller import Poller
 from lease_broker.runners import AsyncRunner, Runner, ThreadRunner
@@ -108,7 +109,7 @@ class QueueWorker:
         has_threads = not self.state.takes_items or all(t.is_alive() for t in self._threads.values())
         return self.state.stuck <= self.options.allowed_stuck and has_threads
 
-    def stop(self, grace: float, hurry: threading.Event) -> None:
+    def stop(self, grace: float, hurry: Latch) -> None:
         """Stops in order. `hurry` cancels the handlers at once."""
         state = self.state
         self.events.emit("stopping")
@@ -144,7 +145,7 @@ class QueueWorker:
             self.options.logger.warning(text, name)
         return not thread.is_alive()
 
-    def _wait_for_handlers(self, limit: float, stop_early: threading.Event | None = None) -> None:
+    def _wait_for_handlers(self, limit: float, stop_early: Latch | None = None) -> None:
         """Waits until all handlers have returned."""
         until = self.state.now() + limit
         with self.state.lock:

@@ -20,6 +20,7 @@ from lease_broker.credentials import Credentials, Token, TokenSource, check_plai
 from lease_broker.errors import check_seconds, seconds
 from lease_broker.handlers import AnyHandler, HandlerT
 from lease_broker.health import CallHealth
+from lease_broker.latch import Latch
 from lease_broker.options import Options, QueueOptions, default_worker_id
 from lease_broker.queue_worker import STOP_SECONDS, Connections, QueueWorker
 from lease_broker.transport import Transport
@@ -70,12 +71,12 @@ class Worker:
         self._queues: list[QueueWorker] = []
         self._health = CallHealth(address, self._logger, self._on_connection)
         self._error: Exception | None = None
-        self._stopping = threading.Event()
+        self._stopping = Latch()
         self._start_lock = threading.Lock()
         self._connections: Connections | None = None
         self._stop_lock = threading.Lock()
         self._stopped = False
-        self._hurry = threading.Event()
+        self._hurry = Latch()
         self._process = os.getpid()
         self._add(queue, handler, options)
 
