@@ -161,8 +161,20 @@ export class State {
     if (run.startedAt !== null) this.gathering.note(now() - run.startedAt);
     for (const ending of endings) this.settle(ending);
     if (run.isStuck) this.stuck -= 1;
-    if (!run.slotReplaced) this.freeSlots += 1;
+    if (!run.slotReplaced) {
+      this.freeSlots += 1;
+    } else {
+      // One more of those that are stuck can be replaced now.
+      const without = [...this.runs].find((other) => other.isStuck && !other.slotReplaced);
+      if (without !== undefined) this.replace(without);
+    }
     this.changed();
+  }
+
+  /** Makes room for another handler, because that of the run is stuck. */
+  replace(run: Run): void {
+    run.slotReplaced = true;
+    this.freeSlots += 1;
   }
 
   /** Adds an ending to those that the settler takes, unless the lease has ended. */

@@ -11,6 +11,7 @@ import { Heartbeats } from "../src/heartbeats.js";
 import { Client, type Item, type Middleware, plaintext, Worker } from "../src/index.js";
 import { type Broker, rpcs, Transport } from "../src/transport.js";
 import { type EnqueueRequest, type HeartbeatRequest, Outcome, WakeRequestSchema } from "../src/v1.js";
+import { Journal } from "./support/journal.js";
 import { startServer } from "./support/scripted_server.js";
 import { quiet } from "./support/work.js";
 
@@ -88,6 +89,26 @@ test("the timer of a heartbeat in two months is not too long", async () => {
   heartbeats.close();
   process.off("warning", onWarning);
   assert.deepEqual(warnings, []);
+});
+
+test("a handler that hangs is replaced when another one ends", async (t) => {
+  const claims = ["1", "2", "3"].map(claimed);
+  const server = await startServer(t, { claimBatch: [...claims, "never"], complete: [applied], fail: [applied], releaseClaims: [nothing] });
+  const ends = new Map<string, () => void>();
+  const journal = new Journal();
+  const handler = async ({ key }: Item) => {
+    if (key !== "3") await new Promise<void>((resolve) => ends.set(key, resolve));
+  };
+  const times = { timeLimit: 100, stuckAfter: 100 };
+  const worker = new Worker(server.address, "work", handler, { ...times, logger: quiet, onEvent: journal.observe });
+  await worker.start();
+  await journal.waitFor("stuck", 2);
+  assert.equal(worker.health(), false);
+  ends.get("1")?.();
+  await journal.waitFor("completed");
+  assert.equal(worker.health(), true);
+  ends.get("2")?.();
+  await worker.stop();
 });
 
 test("heartbeats of more than 3 MiB are several calls", async () => {

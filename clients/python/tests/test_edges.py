@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -102,6 +104,43 @@ def test_on_cancel_does_not_stop_the_heartbeats(server: ScriptedServer, kind: st
     released.set()
     worker.stop()
     assert worker.counters()["completed"] == 2
+
+
+@pytest.mark.parametrize("kind", ["thread", "task"])
+def test_handler_that_hangs_is_replaced_when_another_one_ends(server: ScriptedServer, kind: str) -> None:
+    keys = iter("123")
+
+    def claim(_request: Any, _context: Any) -> v1.ClaimBatchResponse:
+        return v1.ClaimBatchResponse(leases=[lease(key, 30) for key in itertools.islice(keys, 1)])
+
+    server.answer("ClaimBatch", claim)
+    ends = {"1": threading.Event(), "2": threading.Event()}
+
+    def hang(item: Item) -> None:
+        if item.key in ends:
+            ends[item.key].wait(30)
+
+    async def hang_in_task(item: Item) -> None:
+        while item.key in ends and not ends[item.key].is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+
+    handler = hang if kind == "thread" else hang_in_task
+    worker = Worker(server.address, "work", handler, time_limit=0.1, stuck_after=0.1, wait=0.1)
+
+    def work() -> None:
+        until(lambda: worker.counters().get("stuck") == 2)
+        assert not worker.health()
+        ends["1"].set()
+        until(lambda: worker.counters().get("completed"))
+        assert worker.health()
+        ends["2"].set()
+        worker.request_stop()
+
+    async def main() -> None:
+        await asyncio.gather(worker.run_async(), asyncio.to_thread(work))
+
+    asyncio.run(main())
 
 
 def test_observer_that_blocks_does_not_stop_the_worker(server: ScriptedServer) -> None:

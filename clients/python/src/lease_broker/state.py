@@ -166,6 +166,9 @@ class State:
             self.stuck -= 1
         if not run._slot_replaced:
             self.return_slots(1)
+        elif without := next((other for other in self.runs if other._is_stuck and not other._slot_replaced), None):
+            # One more of those that are stuck can be replaced now.
+            self._replace(without)
         if not self.takes_items:
             self.all_ended.notify_all()
 
@@ -307,9 +310,13 @@ class State:
                 self.drop(lease)
             self.events.emit("stuck", lease.item, cause=run._cause, stack=stacks())
         if self.stuck <= self.options.allowed_stuck:
-            run._slot_replaced = True
-            self.replace_slot()
-            self.return_slots(1)
+            self._replace(run)
+
+    def _replace(self, run: Context) -> None:
+        """Makes room for another handler, because that of the run is stuck."""
+        run._slot_replaced = True
+        self.replace_slot()
+        self.return_slots(1)
 
     def note_too_large(self, items: Iterable[v1.TooLargeItem]) -> None:
         """Logs items that the broker cannot send because of their size, each once."""
