@@ -30,7 +30,10 @@ from lease_broker import (
     v1,
 )
 from lease_broker.calls import Caller
+from lease_broker.events import Events
 from lease_broker.handlers import Returned
+from lease_broker.options import Options
+from lease_broker.state import State
 
 
 def fail(request: v1.FailRequest, _context: Any) -> v1.FailResponse:
@@ -141,6 +144,24 @@ def test_handler_that_hangs_is_replaced_when_another_one_ends(server: ScriptedSe
         await asyncio.gather(worker.run_async(), asyncio.to_thread(work))
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(("observer", "count"), [(print, 1), (None, 0)])
+def test_stacks_are_taken_once_for_all_stuck_handlers(
+    monkeypatch: pytest.MonkeyPatch, observer: Callable[[Event], None] | None, count: int
+) -> None:
+    taken: list[None] = []
+    monkeypatch.setattr("lease_broker.state.stacks", lambda: taken.append(None))
+    options = Options("work", concurrency=2, batch=3, time_limit=1, stuck_after=1)
+    state = State(options, Events("work", observer, options.logger), lambda: 1.0)
+    with state.lock:
+        state.accept([lease(key) for key in "123456"], state.reserve_slots(), 1.0)
+        for run in state.runs:
+            state.begin(run)
+            run._cancel("time_limit", 1.0)
+        state.watch(2.0)
+    assert (state.stuck, len(taken)) == (2, count)
+    assert state.events.counters()["stuck"] == 6
 
 
 def test_observer_that_blocks_does_not_stop_the_worker(server: ScriptedServer) -> None:
