@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 import pytest
 from scripted import ScriptedServer, error, ok
-from test_settler import complete, extend, lease
+from test_settler import complete, extend, fail, lease
 
 from lease_broker import (
     AsyncClient,
@@ -34,10 +34,6 @@ from lease_broker.events import Events
 from lease_broker.handlers import Returned
 from lease_broker.options import Options
 from lease_broker.state import State
-
-
-def fail(request: v1.FailRequest, _context: Any) -> v1.FailResponse:
-    return v1.FailResponse(results=[v1.SettleResult(outcome=v1.OUTCOME_APPLIED) for _ in request.failures])
 
 
 def release(request: v1.ReleaseRequest, _context: Any) -> v1.ReleaseResponse:

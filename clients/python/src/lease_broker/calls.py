@@ -227,10 +227,10 @@ class Caller:
                 future = broker.start(rpc, request, timeout, metadata)
                 abort.watch(future)
                 message = future.result()
-        except ValueError:
-            # gRPC's error of a channel that was closed since.
+        except ValueError as error:
+            # gRPC's error of a channel that was closed since. The next attempt has another one, unless all are closed.
             self._transport.route()
-            raise
+            return CallFailure(grpc.StatusCode.UNAVAILABLE, None, str(error), None, applied="no")
         except grpc.FutureCancelledError:
             return CallFailure(grpc.StatusCode.CANCELLED, None, "cancelled", None)
         except grpc.RpcError as error:

@@ -14,7 +14,7 @@ from lease_broker.calls import ATTEMPT_TIMEOUT, Answer, Caller, check_count, fai
 from lease_broker.endings import Ending, Rpc
 from lease_broker.errors import LeaseBrokerError
 from lease_broker.events import EventName
-from lease_broker.leases import RESENDING, SETTLING
+from lease_broker.leases import ENDED, RESENDING, SETTLING
 from lease_broker.poller import MAX_BYTES
 from lease_broker.state import State
 from lease_broker.values import duration
@@ -48,7 +48,7 @@ class Settlement:
 class Settler:
     """Settles endings until it is closed and the last one is settled."""
 
-    def __init__(self, state: State, caller: Caller, on_fatal: Callable[[LeaseBrokerError], None]) -> None:
+    def __init__(self, state: State, caller: Caller, on_fatal: Callable[[Exception], None]) -> None:
         self._state = state
         self._caller = caller
         self._on_fatal = on_fatal
@@ -69,16 +69,27 @@ class Settler:
             with state.lock:
                 calls = self.take()
             try:
-                threads = [threading.Thread(target=self._send, args=(call,), daemon=True) for call in calls[1:]]
-                for thread in threads:
-                    thread.start()
-                for call in calls[:1]:
-                    self._send(call)
-                for thread in threads:
-                    thread.join()
+                self._send_all(calls)
             finally:
                 with state.lock:
                     self.finish()
+
+    def _send_all(self, calls: list[Settlement]) -> None:
+        """Sends calls at the same time, and waits for their answers."""
+        here, threads = calls[:1], []
+        for call in calls[1:]:
+            thread = threading.Thread(target=self._send, args=(call,), daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                # The system starts no more threads.
+                here.append(call)
+            else:
+                threads.append(thread)
+        for call in here:
+            self._send(call)
+        for thread in threads:
+            thread.join()
 
     def _wait_for_endings(self) -> bool:
         with self._state.lock:
@@ -133,6 +144,15 @@ class Settler:
         return Settlement(rpc, group, slots, request)
 
     def _send(self, call: Settlement) -> None:
+        """Sends a call. An error that it does not expect stops the worker, and its leases are not kept."""
+        try:
+            self._send_until_the_end(call)
+        except Exception as error:
+            self._state.options.logger.exception("a settlement has failed")
+            self.note_error(call, LeaseBrokerError(call.rpc, "UNKNOWN", None, repr(error)))
+            self._on_fatal(error)
+
+    def _send_until_the_end(self, call: Settlement) -> None:
         """Sends a call until the last of its leases ends."""
         state, group = self._state, call.group
         # A connection that has died is noticed while there is time for a retry.
@@ -216,8 +236,9 @@ class Settler:
                 state.refuse(call.group[0], v1.Refusal(message=error.message))
                 return
             for ending in call.group:
-                state.events.emit("unknown", ending.lease.item, error=str(error))
-                state.drop(ending.lease)
+                if ending.lease.phase != ENDED:
+                    state.events.emit("unknown", ending.lease.item, error=str(error))
+                    state.drop(ending.lease)
         state.options.logger.warning("%d items may not be settled: %s", len(call.group), error)
         if error.code in _FATAL and not error.temporary:
             self._on_fatal(error)
