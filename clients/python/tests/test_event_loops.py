@@ -163,3 +163,40 @@ def test_awaitable_after_the_end_of_the_loop_runs_in_its_own(server: ScriptedSer
     until(lambda: worker.counters().get("completed"))
     worker.stop()
     assert ran.is_set()
+
+
+class WithLock:
+    """A handler that shares a lock of asyncio between items, which belongs to the first loop that waits for it."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.loops: set[asyncio.AbstractEventLoop] = set()
+
+    async def __call__(self, _item: Item) -> None:
+        self.loops.add(asyncio.get_running_loop())
+        async with self.lock:
+            await asyncio.sleep(0.01)
+
+
+class Inherited(WithLock):
+    """Inherits its call."""
+
+
+@pytest.mark.parametrize("behind", ["a plain function", "a subclass"])
+def test_async_handlers_run_in_one_loop(server: ScriptedServer, behind: str) -> None:
+    leases(server, "1", "2", "3", "4")
+    handler = Inherited()
+    worker = Worker(server.address, "work", wait=0, concurrency=4)
+    for decorate in (worker.handler, worker.queue("others", wait=0, concurrency=4)):
+        if behind == "a subclass":
+            decorate(handler)
+        else:
+            decorate(lambda item: handler(item))
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    until(lambda: sum(worker.counters().get(name, 0) for name in ("completed", "failed")) == 8)
+    worker.request_stop()
+    thread.join(10)
+    assert worker.counters()["completed"] == 8
+    assert len(handler.loops) == 1
+    assert all(loop.is_closed() for loop in handler.loops)

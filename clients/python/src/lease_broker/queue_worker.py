@@ -16,6 +16,7 @@ from lease_broker.health import CallHealth
 from lease_broker.keeper import Keeper
 from lease_broker.latch import Latch
 from lease_broker.options import Options
+from lease_broker.own_loop import OwnLoop
 from lease_broker.poller import Poller
 from lease_broker.runners import AsyncRunner, Runner, ThreadRunner
 from lease_broker.settler import Settler
@@ -82,14 +83,14 @@ class QueueWorker:
                 raise RuntimeError(text) from None
         self._wrapped = wrap(self.handler, self.options.middleware)
 
-    def start(self, connections: Connections, on_fatal: Callable[[Exception], None]) -> None:
-        """Starts the threads, after `prepare`."""
+    def start(self, connections: Connections, own_loop: OwnLoop, on_fatal: Callable[[Exception], None]) -> None:
+        """Starts the threads, after `prepare`. `own_loop`: for awaitables, if the program has no event loop."""
         state, handler, loop = self.state, self._wrapped, self._loop
         self._runner: Runner
         if self.is_async and loop is not None:
             self._runner = AsyncRunner(state, handler, loop, on_fatal)
         else:
-            self._runner = ThreadRunner(state, handler, loop)
+            self._runner = ThreadRunner(state, handler, loop, own_loop)
         state.start_runs, state.replace_slot = self._runner.start_runs, self._runner.replace_slot
         state.watch_runner = self._runner.watch
         self._on_fatal = on_fatal

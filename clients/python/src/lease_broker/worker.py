@@ -22,6 +22,7 @@ from lease_broker.handlers import AnyHandler, HandlerT
 from lease_broker.health import CallHealth
 from lease_broker.latch import Latch
 from lease_broker.options import Options, QueueOptions, default_worker_id
+from lease_broker.own_loop import OwnLoop
 from lease_broker.queue_worker import STOP_SECONDS, Connections, QueueWorker
 from lease_broker.transport import Transport
 
@@ -74,6 +75,7 @@ class Worker:
         self._stopping = Latch()
         self._start_lock = threading.Lock()
         self._connections: Connections | None = None
+        self._own_loop = OwnLoop()
         self._stop_lock = threading.Lock()
         self._stopped = False
         self._hurry = Latch()
@@ -199,7 +201,7 @@ class Worker:
                 self._connections = Connections(calls, heartbeats, self._health, self._token)
                 self._health.start()
                 for part in self._queues:
-                    part.start(self._connections, self._on_fatal)
+                    part.start(self._connections, self._own_loop, self._on_fatal)
 
     def stop(self, grace: timedelta | float | None = None) -> None:
         """Stops in order: claims nothing more, waits for handlers up to `grace`, cancels them, settles all endings.
@@ -225,6 +227,7 @@ class Worker:
                     each.join(max(until - time.monotonic(), 0.0))
                 if any(each.is_alive() for each in stops):
                     self._logger.warning("the worker does not wait any longer: has the token function returned?")
+                self._own_loop.close()
                 connections.close()
             self._stopped = True
         if self._error is not None:
