@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -102,6 +105,34 @@ def test_loop_that_is_closed_under_run_async_stops_the_worker(
     odd: Any = task
     odd.get_coro().close()
     odd._log_destroy_pending = False
+
+
+LOOP_THAT_ENDS = """
+import asyncio, logging, sys
+from lease_broker import Worker
+
+async def main():
+    task = asyncio.create_task(worker.run_async())
+    while not worker.counters().get("started"):
+        await asyncio.sleep(0.01)
+
+async def handle(item):
+    await asyncio.sleep(0.1)
+
+logging.basicConfig()
+worker = Worker(sys.argv[1], "work", handle, wait=0.1, grace=0.1)
+loop = asyncio.new_event_loop()
+loop.run_until_complete(main())
+"""
+
+
+def test_program_whose_loop_has_ended_and_is_not_closed_ends(server: ScriptedServer) -> None:
+    leases(server, "1")
+    command = [sys.executable, "-c", LOOP_THAT_ENDS, server.address]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, env=environment)
+    assert ended.returncode == 0
+    assert "the worker stops: the event loop has ended" in ended.stderr
 
 
 def test_worker_that_was_stopped_is_healthy(server: ScriptedServer) -> None:

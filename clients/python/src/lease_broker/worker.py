@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-# Seconds after which an event loop that was closed under its worker is noticed.
+# Seconds after which an event loop that has ended under its worker is noticed.
 _LOOP_INTERVAL = 1.0
 
 
@@ -144,6 +144,8 @@ class Worker:
                 # Otherwise this thread would keep a program that has ended.
                 if loop.is_closed():
                     self._on_fatal(RuntimeError("the event loop is closed: stop the worker before the loop ends"))
+                elif not loop.is_running() and not threading.main_thread().is_alive():
+                    self._on_fatal(RuntimeError("the event loop has ended: stop the worker before"))
             stop()
 
         # The thread also stops the worker, because a handler can block the loop.
