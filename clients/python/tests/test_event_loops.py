@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -231,3 +232,43 @@ def test_async_handlers_run_in_one_loop(server: ScriptedServer, behind: str) -> 
     assert worker.counters()["completed"] == 8
     assert len(handler.loops) == 1
     assert all(loop.is_closed() for loop in handler.loops)
+
+
+def run_four(server: ScriptedServer, handler: Any, factory: str | None) -> None:
+    """Runs four handlers together, in a loop with this task factory. Checks that no task is left."""
+    leases(server, "1", "2", "3", "4")
+    worker = Worker(server.address, "work", handler, wait=0, concurrency=4)
+
+    async def main() -> None:
+        if factory is not None:
+            asyncio.get_running_loop().set_task_factory(getattr(asyncio, factory))
+        worker.start()
+        while worker.counters().get("completed", 0) < 4:
+            await asyncio.sleep(0.01)
+        runner: Any = worker._queues[0]._runner
+        assert runner._tasks == set()
+        await asyncio.to_thread(worker.stop)
+
+    asyncio.run(main())
+
+
+# Python 3.12 has brought eager tasks. Without a factory the worker itself starts them.
+FACTORIES = [None, "eager_task_factory"] if sys.version_info >= (3, 12) else [None]
+
+
+@pytest.mark.parametrize("factory", FACTORIES)
+def test_handlers_that_do_not_wait_leave_no_task(server: ScriptedServer, factory: str | None) -> None:
+    run_four(server, handle, factory)
+
+
+@pytest.mark.parametrize("factory", FACTORIES)
+def test_context_variable_of_a_handler_is_not_seen_by_the_next(server: ScriptedServer, factory: str | None) -> None:
+    customer: ContextVar[str | None] = ContextVar("customer", default=None)
+    seen: list[str | None] = []
+
+    async def handler(item: Item) -> None:
+        seen.append(customer.get())
+        customer.set(item.key)
+
+    run_four(server, handler, factory)
+    assert seen == [None] * 4
