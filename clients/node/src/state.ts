@@ -105,10 +105,12 @@ export class State {
   /** Claims nothing for some milliseconds, because a claim has failed. */
   pauseClaims(milliseconds: number): void {
     clearTimeout(this.#claimPause ?? undefined);
+    // A worker that stops claims nothing anyway, and the timer would keep its process.
+    if (!this.takesItems) return;
     this.#claimPause = setTimeout(() => {
       this.#claimPause = null;
       this.changed();
-    }, Math.min(milliseconds, MAX_DELAY)).unref();
+    }, Math.min(milliseconds, MAX_DELAY));
   }
 
   /** Accepts the leases of a claim, for which `slots` slots were reserved, and starts their handlers. */
@@ -243,6 +245,7 @@ export class State {
   /** Takes no further items. */
   stop(): void {
     this.takesItems = false;
+    clearTimeout(this.#claimPause ?? undefined);
     this.releaseWaiting();
     this.changed();
   }
