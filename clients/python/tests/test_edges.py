@@ -525,3 +525,48 @@ def test_handler_runs_in_the_trace_of_a_sampled_lease(server: ScriptedServer, fl
     until(lambda: traces)
     worker.stop()
     assert traces == [trace_id]
+
+
+class PipeWithoutReader:
+    """A standard output that nobody reads."""
+
+    def flush(self) -> None:
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("stdout", [None, PipeWithoutReader()])
+def test_process_without_an_output_ends_although_handlers_hang(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, stdout: object
+) -> None:
+    codes: list[int] = []
+    monkeypatch.setattr("os._exit", codes.append)
+    monkeypatch.setattr("logging.shutdown", lambda: None)
+    monkeypatch.setattr("lease_broker.queue_worker.CANCEL_GRACE", 0)
+    leases(server, "1")
+    released = threading.Event()
+
+    def handler(_item: Item) -> None:
+        released.wait(30)
+
+    worker = Worker(server.address, "work", handler, wait=0, grace=0)
+    worker.start()
+    until(lambda: worker.counters().get("started"))
+    monkeypatch.setattr("sys.stdout", stdout)
+    worker._stop_or_exit()
+    released.set()
+    assert codes == [1]
+
+
+def test_child_of_a_fork_uses_neither_worker_nor_client(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases(server)
+    worker, client = Worker(server.address, "work", lambda _item: None, wait=0), Client(server.address)
+    worker.start()
+    with monkeypatch.context() as child:
+        child.setattr("os.getpid", lambda: -1)
+        for use in (worker.stop, worker.request_stop, worker.wait, client.close):
+            with pytest.raises(RuntimeError, match="the process has forked"):
+                use()
+    worker.stop()
+    client.close()

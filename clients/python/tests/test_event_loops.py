@@ -272,3 +272,19 @@ def test_context_variable_of_a_handler_is_not_seen_by_the_next(server: ScriptedS
 
     run_four(server, handler, factory)
     assert seen == [None] * 4
+
+
+def test_stop_in_the_loop_of_the_handlers_is_refused(server: ScriptedServer) -> None:
+    leases(server, "1")
+    worker = Worker(server.address, "work", handle, wait=0)
+
+    async def main() -> None:
+        worker.start()
+        with pytest.raises(RuntimeError, match="stop would block the loop of the handlers"):
+            worker.stop()
+        await asyncio.to_thread(worker.stop)
+        # It has stopped, and blocks nothing.
+        worker.stop()
+
+    asyncio.run(main())
+    assert worker.counters()["stopped"] == 1

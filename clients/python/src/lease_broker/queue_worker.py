@@ -70,6 +70,13 @@ class QueueWorker:
         """True if the handler needs an event loop."""
         return self.handler is not None and is_async(self.handler)
 
+    def needs_this_loop(self) -> bool:
+        """Returns True in the event loop that runs the handlers as tasks."""
+        try:
+            return self.is_async and asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
+
     def prepare(self) -> None:
         """Checks the handler. Starts nothing. Raises an error if `start` cannot succeed."""
         if self.handler is None:

@@ -147,8 +147,7 @@ class Transport:
         """Returns the broker for the next call. Raises `OSError` if its name is unknown, or `ClosedError`."""
         if self._closed:
             raise ClosedError
-        if os.getpid() != self._process:
-            raise RuntimeError("the process has forked since the connection was made: make a new one in the child")
+        self._check_process()
         now = time.monotonic()
         if now - self._looked_at >= FILE_INTERVAL:
             self._look_at_files(now)
@@ -163,6 +162,11 @@ class Transport:
             index = next((index for index in in_turn if brokers[index].free_at <= now), in_turn[0])
             self._next = index + 1
             return brokers[index]
+
+    def _check_process(self) -> None:
+        # In a child, gRPC has none of its threads, and would wait for them.
+        if os.getpid() != self._process:
+            raise RuntimeError("the process has forked since the connection was made: make a new one in the child")
 
     def note(self, broker: Broker, *, failed: bool, silent: bool = False) -> None:
         """Notes the end of a call. `failed`: the next call needs another broker. `silent`: there was no answer in time.
@@ -248,6 +252,7 @@ class Transport:
 
     def close(self) -> None:
         """Ends all calls and closes the connections."""
+        self._check_process()
         with self._lock:
             self._closed = True
             brokers = self._brokers + [broker for _, broker in self._old]

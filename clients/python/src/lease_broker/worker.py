@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import logging
 import os
 import signal
@@ -163,16 +164,14 @@ class Worker:
             self.stop()
         finally:
             if self.left_handlers:
-                logging.shutdown()
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(1)
+                exit_with_handlers()
 
     def request_stop(self, grace: timedelta | float | None = None) -> None:
         """Makes `run`, `run_async` and `wait` end, and returns immediately. A second call cancels the handlers.
 
         A signal handler can call it. `grace` replaces the option.
         """
+        self._check_process()
         if grace is not None:
             self._grace = check_seconds("grace", seconds(grace))
         if self._stopping.is_set():
@@ -184,6 +183,7 @@ class Worker:
 
         For a program that has called `start`. Returns False if `timeout` seconds pass first.
         """
+        self._check_process()
         return self._stopping.wait(timeout)
 
     def start(self) -> None:
@@ -194,8 +194,7 @@ class Worker:
         with self._start_lock:
             if self._connections is not None:
                 raise RuntimeError("the worker was started before: make another one")
-            if os.getpid() != self._process:
-                raise RuntimeError("the worker was made before the process has forked: make it in the child")
+            self._check_process()
             if not self._stopping.is_set():
                 for part in self._queues:
                     part.prepare()
@@ -209,9 +208,14 @@ class Worker:
         """Stops in order: claims nothing more, waits for handlers up to `grace`, cancels them, settles all endings.
 
         Returns when the worker has stopped, also if another thread stops it. A handler must not call it, because it
-        would wait for itself: `request_stop` is for that. Raises `LeaseBrokerError` if the broker
-        has refused the worker.
+        would wait for itself: `request_stop` is for that. Raises `RuntimeError` in the event loop of the handlers,
+        which could not end either, and `LeaseBrokerError` if the broker has refused the worker.
         """
+        self._check_process()
+        if not self._stopped and any(part.needs_this_loop() for part in self._queues):
+            raise RuntimeError(
+                "stop would block the loop of the handlers: call it by asyncio.to_thread, or use run_async"
+            )
         limit = None if grace is None else check_seconds("grace", seconds(grace))
         self._stopping.set()
         with self._stop_lock:
@@ -234,6 +238,10 @@ class Worker:
             self._stopped = True
         if self._error is not None:
             raise self._error
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise RuntimeError("the worker was made before the process has forked: make it in the child")
 
     def health(self) -> bool:
         """Returns False if more than `max_stuck` handlers are stuck, if the broker refuses the worker, if a thread has
@@ -286,6 +294,17 @@ class Worker:
             self.request_stop()
 
         return {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+
+
+def exit_with_handlers() -> None:
+    """Ends the process with code 1, although handlers run. Its output may be closed, or a pipe that nobody reads."""
+    try:
+        logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+    finally:
+        os._exit(1)
 
 
 def in_thread(function: Callable[[], object]) -> asyncio.Future[object]:
