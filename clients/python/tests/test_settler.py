@@ -13,7 +13,13 @@ import pytest
 from scripted import Answer, ScriptedServer, error, ok
 
 from lease_broker import Context, Event, Item, LeaseBrokerError, Retry, Worker, v1
+from lease_broker.calls import CallFailure
+from lease_broker.events import Events
+from lease_broker.leases import HeldLease
+from lease_broker.options import Options
+from lease_broker.state import State
 from lease_broker.transport import Broker
+from lease_broker.way import Way
 
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 APPLIED, REFUSED = v1.OUTCOME_APPLIED, v1.OUTCOME_REFUSED
@@ -283,3 +289,48 @@ def test_group_is_settled_if_no_thread_can_be_started(server: ScriptedServer, mo
     events = work(server, handler, lambda events: {"completed", "failed"} <= set(names(events)), concurrency=2)
     assert refused
     assert "unknown" not in names(events)
+
+
+@pytest.mark.parametrize(
+    ("text", "retries"), [("Received http2 header with status: 413", False), ("a page of the proxy", True)]
+)
+def test_settlement_that_a_proxy_refuses_fails_its_item(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, text: str, retries: bool
+) -> None:
+    def refuse(_request: Any, context: grpc.ServicerContext) -> Any:
+        context.abort(grpc.StatusCode.UNKNOWN, text)
+
+    monkeypatch.setattr("lease_broker.way.PATIENCE", 0.3)
+    server.answer("ClaimBatch", *claims(lease("1", 2)))
+    server.answer("Heartbeat", extend)
+    server.answer("Complete", refuse)
+    server.answer("Fail", fail)
+    events = work(server, lambda _item: None, lambda events: "failed" in names(events))
+    assert ("retry" in names(events)) is retries
+    assert [event.details["error"] for event in events if event.name == "failed"] == [f"Refused: {text}"]
+
+
+def attempts(codes: str, answered: str, seconds: list[float]) -> list[bool]:
+    """Judges attempts at these moments. `answered`: for each, whether a heartbeat is answered after it."""
+    clock = [0.0]
+    options = Options("work")
+    state = State(options, Events("work", None, options.logger), lambda: clock[0])
+    held = HeldLease("1", lease("1"), 0.0, 0.0)
+    held.last_answer = -1.0
+    way, judged = Way(state, [held]), []
+    for code, beat, now in zip(codes, answered, seconds, strict=True):
+        clock[0] = now
+        status = {"I": grpc.StatusCode.INTERNAL, "U": grpc.StatusCode.UNAVAILABLE}[code]
+        judged.append(way.note(CallFailure(status, None, "", None)))
+        if beat == "+":
+            held.last_answer = now
+    return judged
+
+
+def test_way_refuses_if_heartbeats_are_answered_meanwhile() -> None:
+    assert attempts("IIII", "++++", [0, 1, 10, 11]) == [False, False, False, True]
+    # An outage, the end of one, one in between, and a broker that is away.
+    assert not any(attempts("III", "---", [0, 1, 60]))
+    assert not any(attempts("IIII", "-+++", [0, 60, 61, 70]))
+    assert not any(attempts("IIII", "+-++", [0, 1, 9, 12]))
+    assert not any(attempts("UUU", "+++", [0, 1, 60]))

@@ -18,6 +18,7 @@ from lease_broker.leases import ENDED, RESENDING, SETTLING
 from lease_broker.poller import MAX_BYTES
 from lease_broker.state import State
 from lease_broker.values import duration
+from lease_broker.way import Way
 
 # Handlers that end together share a call if the settler waits a moment.
 _YIELD_SECONDS = 0.0001
@@ -143,16 +144,16 @@ class Settler:
                 claim.lease_duration.CopyFrom(duration(options.lease))
         return Settlement(rpc, group, slots, request)
 
-    def _send(self, call: Settlement) -> None:
+    def _send(self, call: Settlement, way: Way | None = None) -> None:
         """Sends a call. An error that it does not expect stops the worker, and its leases are not kept."""
         try:
-            self._send_until_the_end(call)
+            self._send_until_the_end(call, way or Way(self._state, [ending.lease for ending in call.group]))
         except Exception as error:
             self._state.options.logger.exception("a settlement has failed")
             self.note_error(call, LeaseBrokerError(call.rpc, "UNKNOWN", None, repr(error)))
             self._on_fatal(error)
 
-    def _send_until_the_end(self, call: Settlement) -> None:
+    def _send_until_the_end(self, call: Settlement, way: Way) -> None:
         """Sends a call until the last of its leases ends."""
         state, group = self._state, call.group
         # A connection that has died is noticed while there is time for a retry.
@@ -164,6 +165,7 @@ class Settler:
                 until=lambda: min(max(ending.lease.deadline for ending in group), state.settle_until),
                 attempt_timeout=min(timeout, ATTEMPT_TIMEOUT),
                 on_retry=lambda: self.note_resent(call),
+                gives_up=way.note,
             )
             check_count(call.rpc, answer.message.results, group)
         except LeaseBrokerError as error:
@@ -172,15 +174,26 @@ class Settler:
                 with state.lock:
                     self._abandon(call)
                 self._send(self._settlement(call.rpc, group, 0))
-            elif error.reason in _PERMANENT and len(group) > 1:
-                with state.lock:
-                    self._abandon(call)
-                for ending in group:
-                    self._send(self._settlement(call.rpc, [ending], 0))
+            elif way.refuses or is_refusal(error):
+                self._send_alone(call, error, way)
             else:
                 self.note_error(call, error)
         else:
             self.note_answer(call, answer)
+
+    def _send_alone(self, call: Settlement, error: LeaseBrokerError, way: Way) -> None:
+        """Settles the endings of a refused call one by one, so that only the refused one fails."""
+        state, group = self._state, call.group
+        if error.reason is None:
+            text = "a settlement is refused on the way to the broker: %d items are settled one by one, or fail: %s"
+            state.options.logger.warning(text, len(group), error)
+        with state.lock:
+            self._abandon(call)
+            if len(group) == 1:
+                state.refuse(group[0], v1.Refusal(message=error.message))
+                return
+        for ending in group:
+            self._send(self._settlement(call.rpc, [ending], 0), way.of(ending.lease))
 
     def note_resent(self, call: Settlement) -> None:
         """Notes that a call is sent again. From now on heartbeats keep the leases, as it may take a while."""
@@ -232,9 +245,6 @@ class Settler:
         state = self._state
         with state.lock:
             self._abandon(call)
-            if error.reason in _PERMANENT:
-                state.refuse(call.group[0], v1.Refusal(message=error.message))
-                return
             for ending in call.group:
                 if ending.lease.phase != ENDED:
                     state.events.emit("unknown", ending.lease.item, error=str(error))
@@ -249,6 +259,11 @@ class Settler:
             self._state.abandoned_requests.append(call.request.next.request_id)
             self._state.return_slots(call.slots)
             call.slots = 0
+
+
+def is_refusal(error: LeaseBrokerError) -> bool:
+    """Returns True for an error of a whole call that the same call meets again. A proxy gives no reason."""
+    return error.reason in _PERMANENT or (error.code == "RESOURCE_EXHAUSTED" and error.reason is None)
 
 
 def outcome_event(ending: Ending, outcome: v1.Outcome, answer: Answer) -> EventName:
