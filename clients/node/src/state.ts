@@ -209,9 +209,9 @@ export class State {
     return group;
   }
 
-  /** Records that endings are sent again. From now on heartbeats keep the leases, as it may take a while. */
+  /** Records that endings are sent again. From now on heartbeats keep the leases, as it may take a while. One is sent at once. */
   resend(endings: readonly Ending[]): void {
-    const leases = endings.map(({ lease }) => lease).filter(({ phase }) => phase === "settling");
+    const leases = endings.map(({ lease }) => lease).filter(({ phase }) => phase === "settling" || phase === "resending");
     for (const lease of leases) lease.phase = "resending";
     if (leases.length > 0) this.parts.keeper.keep(leases, true);
   }
