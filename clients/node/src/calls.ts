@@ -56,6 +56,8 @@ export interface CallOptions {
   readonly signal?: AbortSignal;
   /** Is called before the request is sent again. It can change the request. */
   readonly beforeRetry?: () => void;
+  /** Takes each failure after which the request can be sent again. Returns true if that is of no use. */
+  readonly givesUp?: (failure: Failure) => boolean;
 }
 
 /** The call was ended by its signal. */
@@ -81,7 +83,7 @@ export class Caller {
   async call<I extends DescMessage, O extends DescMessage>(
     rpc: DescMethodUnary<I, O>,
     request: MessageShape<I>,
-    { until = () => Infinity, attemptTimeout = ATTEMPT_TIMEOUT, signal, beforeRetry }: CallOptions = {},
+    { until = () => Infinity, attemptTimeout = ATTEMPT_TIMEOUT, signal, beforeRetry, givesUp }: CallOptions = {},
   ): Promise<Answer<MessageShape<O>>> {
     let backoff = MIN_WAIT;
     let freshToken = false;
@@ -106,7 +108,7 @@ export class Caller {
       let wait = 0;
       if (failure.code === status.UNAUTHENTICATED && !asksToWait(failure) && this.token !== null && !freshToken) {
         freshToken = true;
-      } else if (mayRetry(failure)) {
+      } else if (mayRetry(failure) && !givesUp?.(failure)) {
         wait = waitOf(failure, backoff);
         backoff = Math.min(backoff * 2, MAX_WAIT);
       } else {

@@ -9,16 +9,14 @@ import { type Duration, milliseconds, now } from "./clock.js";
 import { type Credentials, plaintext, Token, type TokenSource } from "./credentials.js";
 import { afterRows, LeaseBrokerError } from "./errors.js";
 import { newItem } from "./item.js";
-import { DEFAULT_LOGGER, MAX_ITEMS_PER_CALL } from "./options.js";
+import { DEFAULT_LOGGER, MAX_BYTES_PER_CALL, MAX_ITEMS_PER_CALL } from "./options.js";
 import { loadTracing } from "./tracing.js";
 import { rpcs, Transport } from "./transport.js";
 import { EnqueueRequestSchema, type NewItem, NewItemSchema, WakeRequestSchema } from "./v1.js";
 import type { Row } from "./values.js";
 
-/** The size of the rows of one call, below the broker's default of 4 MiB. */
-const MAX_CALL_BYTES = 3 << 20;
 /** A value counts as at least this size, because a call has at most 65,536 values. */
-const MIN_VALUE_BYTES = MAX_CALL_BYTES / 65_536;
+const MIN_VALUE_BYTES = MAX_BYTES_PER_CALL / 65_536;
 
 /** The options of a client. */
 export interface ClientOptions {
@@ -110,7 +108,7 @@ function splitIntoCalls(items: readonly NewItem[]): NewItem[][] {
   let bytes = 0;
   for (const item of items) {
     const size = Math.max(toBinary(NewItemSchema, item).length, MIN_VALUE_BYTES * Object.keys(item.columns).length);
-    if (part.length === 0 || part.length === MAX_ITEMS_PER_CALL || bytes + size > MAX_CALL_BYTES) {
+    if (part.length === 0 || part.length === MAX_ITEMS_PER_CALL || bytes + size > MAX_BYTES_PER_CALL) {
       part = [];
       parts.push(part);
       bytes = 0;

@@ -29,13 +29,19 @@ export interface Failure {
 export function readFailure(error: ServiceError): Failure {
   const { retryAfter, ...details } = readDetails(error.metadata.get("grpc-status-details-bin")[0]);
   const pushback = error.metadata.get("grpc-retry-pushback-ms")[0];
-  return {
+  const failure: Failure = {
     code: error.code,
     message: error.details,
     pushback: pushback === undefined ? retryAfter : readPushback(String(pushback)),
     ...details,
   };
+  if (failure.code !== status.UNKNOWN || failure.reason !== null || !STATUS_413.test(failure.message)) return failure;
+  // The answer of a proxy has the code of gRPC for a request that is too large. No broker has got the request.
+  return { ...failure, code: status.RESOURCE_EXHAUSTED, applied: "no" };
 }
+
+/** The text of gRPC for a response with the HTTP status 413, Content Too Large. */
+const STATUS_413 = /\bHTTP status code 413\b/;
 
 /** Returns the status of a claim in a `next` that failed. */
 export function failureOfNext({ code: number, message, reason, metadata, retryDelay }: CallError): Failure {

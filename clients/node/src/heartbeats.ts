@@ -9,12 +9,14 @@ import type { Credentials } from "./credentials.js";
 import { readFailure } from "./details.js";
 import { LeaseBrokerError } from "./errors.js";
 import type { FailedAttempt } from "./health.js";
-import { MAX_ITEMS_PER_CALL } from "./options.js";
+import { MAX_BYTES_PER_CALL, MAX_ITEMS_PER_CALL } from "./options.js";
 import { type Broker, rpcs, Transport } from "./transport.js";
 import { HeartbeatRequestSchema, type HeartbeatResponse, Outcome, RenewalSchema } from "./v1.js";
 
 /** The shortest time between two heartbeats, in milliseconds. */
 const MIN_PERIOD = 250;
+/** The bytes that a renewal takes beside its lease id and its checkpoint, at most. */
+const PLAIN_SIZE = 16;
 
 /** A lease as the keeper knows it. Times are milliseconds of the monotonic clock. */
 export interface KeptLease {
@@ -196,10 +198,26 @@ export class Heartbeats {
     if (leases.length === 0) return;
     const period = leases.reduce((shortest, lease) => Math.min(shortest, periodOf(lease.duration)), Infinity);
     this.#schedule(time + period);
-    for (let first = 0; first < leases.length; first += MAX_ITEMS_PER_CALL) {
-      void this.#send(leases.slice(first, first + MAX_ITEMS_PER_CALL), period);
-    }
+    for (const group of this.#groups(leases)) void this.#send(group, period);
   };
+
+  /** Returns the leases in groups that one call can carry. */
+  #groups(leases: readonly KeptLease[]): KeptLease[][] {
+    let group: KeptLease[] = [];
+    let bytes = 0;
+    const groups = [group];
+    for (const lease of leases) {
+      const size = lease.id.length + (this.#checkpoints.get(lease.id)?.length ?? 0) + PLAIN_SIZE;
+      if (group.length > 0 && (group.length === MAX_ITEMS_PER_CALL || bytes + size > MAX_BYTES_PER_CALL)) {
+        group = [];
+        bytes = 0;
+        groups.push(group);
+      }
+      group.push(lease);
+      bytes += size;
+    }
+    return groups;
+  }
 
   async #send(leases: readonly KeptLease[], period: number): Promise<void> {
     const checkpoints = leases.map((lease) => this.#checkpoints.get(lease.id));

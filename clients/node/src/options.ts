@@ -11,6 +11,8 @@ import type { Middleware } from "./runner.js";
 
 /** The largest number of items in one call. */
 export const MAX_ITEMS_PER_CALL = 1_000;
+/** The largest number of bytes in one call: below the broker's default of 4 MiB. */
+export const MAX_BYTES_PER_CALL = 3 << 20;
 
 const MAX_WORKER_ID = 128;
 const MAX_GROUPS = 100;

@@ -26,6 +26,7 @@ import {
   ReleaseRequestSchema,
   type SettleResult,
 } from "./v1.js";
+import { Way } from "./way.js";
 
 const EVENTS: Record<Ending["kind"], EventName> = { complete: "completed", fail: "failed", release: "released" };
 
@@ -93,11 +94,13 @@ export class Settler {
   }
 
   /** Sends the endings of one kind until the last of their leases ends. Claims items for `slots` slots. */
-  async #send<K extends Kind>(kind: K, group: readonly EndingOf<K>[], slots: number): Promise<void> {
+  async #send<K extends Kind>(kind: K, group: readonly EndingOf<K>[], slots: number, partOf?: Way): Promise<void> {
     const { state } = this;
     const leases = group.map((ending) => ending.lease);
     const next = slots > 0 ? this.#nextClaim(slots) : null;
     const { keeper } = state.parts;
+    const [first] = leases;
+    const way = partOf !== undefined && first !== undefined ? partOf.of(first) : new Way(leases, keeper);
     const lastDeadline = () => Math.max(...leases.map((lease) => lease.deadline));
     const options: CallOptions = {
       // An attempt whose response is lost leaves time for another one.
@@ -110,6 +113,7 @@ export class Settler {
       beforeRetry: () => {
         state.resend(group);
       },
+      givesUp: way.note,
     };
     let nextLeases: Lease[] = [];
     let sentAt = now();
@@ -121,7 +125,7 @@ export class Settler {
       if (next !== null) nextLeases = this.#readNext(next, answer.message);
     } catch (error) {
       if (next !== null) this.#abandon(next);
-      await this.#readError(kind, group, error);
+      await this.#readError(kind, group, error, way);
     }
     if (slots > 0) state.accept(nextLeases, slots, sentAt);
   }
@@ -205,12 +209,16 @@ export class Settler {
     }
   }
 
-  async #readError<K extends Kind>(kind: K, group: readonly EndingOf<K>[], error: unknown): Promise<void> {
+  async #readError<K extends Kind>(kind: K, group: readonly EndingOf<K>[], error: unknown, way: Way): Promise<void> {
     const { state } = this;
-    if (isRefusal(error)) {
+    if (error instanceof LeaseBrokerError && (way.refuses || isRefusal(error))) {
       const [only] = group;
+      if (error.reason === null) {
+        const text = "a settlement is refused on the way to the broker";
+        state.options.logger.warn(`${text}: ${group.length} items are settled one by one, or fail`, error);
+      }
       // One ending of the group or the claim is refused, and the broker has applied none of them.
-      if (group.length > 1 || error.field?.startsWith("next")) for (const ending of group) await this.#send(kind, [ending], 0);
+      if (group.length > 1 || error.field?.startsWith("next")) for (const ending of group) await this.#send(kind, [ending], 0, way);
       else if (only !== undefined) state.settleInstead(only, { field: "", message: error.details });
       return;
     }
@@ -227,10 +235,11 @@ export class Settler {
   }
 }
 
-/** Returns true for an error about a field or the size of the request. */
-function isRefusal(error: unknown): error is LeaseBrokerError {
-  if (!(error instanceof LeaseBrokerError)) return false;
-  return error.code === "INVALID_ARGUMENT" || (error.code === "RESOURCE_EXHAUSTED" && error.reason === "LIMIT_EXCEEDED");
+/** Returns true for an error about a field or the size of the request. A proxy gives no reason. */
+function isRefusal({ code, reason, applied }: LeaseBrokerError): boolean {
+  if (code === "INVALID_ARGUMENT") return true;
+  // Without a reason it can also be the limit of this program, for a response. Then the broker may have applied the request.
+  return code === "RESOURCE_EXHAUSTED" && (reason === "LIMIT_EXCEEDED" || (reason === null && applied === "no"));
 }
 
 /** Returns true for an error that every further call has too. */

@@ -7,15 +7,14 @@ import type { Events } from "./events.js";
 import { Gathering } from "./gathering.js";
 import type { Keeper } from "./keeper.js";
 import { HeldLease, Run } from "./leases.js";
-import { MAX_ITEMS_PER_CALL, type Options } from "./options.js";
+import { MAX_BYTES_PER_CALL, MAX_ITEMS_PER_CALL, type Options } from "./options.js";
 import type { Lease } from "./v1.js";
 
 /** The largest checkpoint that a queue can allow, in bytes. */
 const MAX_CHECKPOINT_BYTES = 65_536;
 
-/** The limits of one call: follow-ups of all items, and bytes, below the broker's default of 4 MiB. */
+/** The largest number of follow-ups of all items in one call. */
 const MAX_FOLLOW_UPS = 1_000;
-const MAX_REQUEST_BYTES = 3 << 20;
 /** The milliseconds that a handler has to return after its time limit. */
 const TIME_LIMIT_GRACE = 5_000;
 
@@ -106,10 +105,12 @@ export class State {
   /** Claims nothing for some milliseconds, because a claim has failed. */
   pauseClaims(milliseconds: number): void {
     clearTimeout(this.#claimPause ?? undefined);
+    // A worker that stops claims nothing anyway, and the timer would keep its process.
+    if (!this.takesItems) return;
     this.#claimPause = setTimeout(() => {
       this.#claimPause = null;
       this.changed();
-    }, Math.min(milliseconds, MAX_DELAY)).unref();
+    }, Math.min(milliseconds, MAX_DELAY));
   }
 
   /** Accepts the leases of a claim, for which `slots` slots were reserved, and starts their handlers. */
@@ -162,8 +163,20 @@ export class State {
     if (run.startedAt !== null) this.gathering.note(now() - run.startedAt);
     for (const ending of endings) this.settle(ending);
     if (run.isStuck) this.stuck -= 1;
-    if (!run.slotReplaced) this.freeSlots += 1;
+    if (!run.slotReplaced) {
+      this.freeSlots += 1;
+    } else {
+      // One more of those that are stuck can be replaced now.
+      const without = [...this.runs].find((other) => other.isStuck && !other.slotReplaced);
+      if (without !== undefined) this.replace(without);
+    }
     this.changed();
+  }
+
+  /** Makes room for another handler, because that of the run is stuck. */
+  replace(run: Run): void {
+    run.slotReplaced = true;
+    this.freeSlots += 1;
   }
 
   /** Adds an ending to those that the settler takes, unless the lease has ended. */
@@ -184,7 +197,7 @@ export class State {
       if (ending.lease.phase === "done") {
         followUps += ending.kind === "complete" ? ending.message.followUps.length : 0;
         bytes += ending.size;
-        if (group.length > 0 && (group.length === MAX_ITEMS_PER_CALL || followUps > MAX_FOLLOW_UPS || bytes > MAX_REQUEST_BYTES)) break;
+        if (group.length > 0 && (group.length === MAX_ITEMS_PER_CALL || followUps > MAX_FOLLOW_UPS || bytes > MAX_BYTES_PER_CALL)) break;
         ending.lease.phase = "settling";
         this.parts.keeper.forget(ending.lease);
         group.push(ending);
@@ -196,9 +209,9 @@ export class State {
     return group;
   }
 
-  /** Records that endings are sent again. From now on heartbeats keep the leases, as it may take a while. */
+  /** Records that endings are sent again. From now on heartbeats keep the leases, as it may take a while. One is sent at once. */
   resend(endings: readonly Ending[]): void {
-    const leases = endings.map(({ lease }) => lease).filter(({ phase }) => phase === "settling");
+    const leases = endings.map(({ lease }) => lease).filter(({ phase }) => phase === "settling" || phase === "resending");
     for (const lease of leases) lease.phase = "resending";
     if (leases.length > 0) this.parts.keeper.keep(leases, true);
   }
@@ -232,6 +245,7 @@ export class State {
   /** Takes no further items. */
   stop(): void {
     this.takesItems = false;
+    clearTimeout(this.#claimPause ?? undefined);
     this.releaseWaiting();
     this.changed();
   }

@@ -110,10 +110,7 @@ export class Watchdog {
     }
     const keys = run.leases.map((lease) => lease.item.key).join(", ");
     state.options.logger.error(`the handler of ${keys} does not stop (${run.cancelled?.message ?? ""})`);
-    if (!state.tooManyStuck) {
-      run.slotReplaced = true;
-      state.freeSlots += 1;
-    }
+    if (!state.tooManyStuck) state.replace(run);
     state.changed();
   }
 }

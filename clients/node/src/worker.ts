@@ -126,8 +126,10 @@ export class Worker {
     try {
       await this.start();
       await this.#stopRequested;
-      // Timers and sockets of handlers that do not stop would keep the process.
-      if (!(await this.stop())) process.exit(1);
+      this.#stopping ??= this.#stop(this.#grace);
+      // Timers and sockets of handlers that do not stop would keep the process. An error of the broker was logged.
+      if (!(await this.#stopping)) process.exit(1);
+      await this.stop();
     } finally {
       process.off("SIGTERM", onSignal).off("SIGINT", onSignal);
     }

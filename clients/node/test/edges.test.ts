@@ -9,8 +9,9 @@ import { Caller } from "../src/calls.js";
 import { now } from "../src/clock.js";
 import { Heartbeats } from "../src/heartbeats.js";
 import { Client, type Item, type Middleware, plaintext, Worker } from "../src/index.js";
-import { rpcs, Transport } from "../src/transport.js";
-import { type EnqueueRequest, Outcome, WakeRequestSchema } from "../src/v1.js";
+import { type Broker, rpcs, Transport } from "../src/transport.js";
+import { type EnqueueRequest, type HeartbeatRequest, Outcome, WakeRequestSchema } from "../src/v1.js";
+import { Journal } from "./support/journal.js";
 import { startServer } from "./support/scripted_server.js";
 import { quiet } from "./support/work.js";
 
@@ -88,6 +89,43 @@ test("the timer of a heartbeat in two months is not too long", async () => {
   heartbeats.close();
   process.off("warning", onWarning);
   assert.deepEqual(warnings, []);
+});
+
+test("a handler that hangs is replaced when another one ends", async (t) => {
+  const claims = ["1", "2", "3"].map(claimed);
+  const server = await startServer(t, { claimBatch: [...claims, "never"], complete: [applied], fail: [applied], releaseClaims: [nothing] });
+  const ends = new Map<string, () => void>();
+  const journal = new Journal();
+  const handler = async ({ key }: Item) => {
+    if (key !== "3") await new Promise<void>((resolve) => ends.set(key, resolve));
+  };
+  const times = { timeLimit: 100, stuckAfter: 100 };
+  const worker = new Worker(server.address, "work", handler, { ...times, logger: quiet, onEvent: journal.observe });
+  await worker.start();
+  await journal.waitFor("stuck", 2);
+  assert.equal(worker.health(), false);
+  ends.get("1")?.();
+  await journal.waitFor("completed");
+  assert.equal(worker.health(), true);
+  ends.get("2")?.();
+  await worker.stop();
+});
+
+test("heartbeats of more than 3 MiB are several calls", async () => {
+  const calls: number[] = [];
+  const send = (_rpc: unknown, { renewals }: HeartbeatRequest) => {
+    calls.push(renewals.length);
+    return { response: new Promise(() => undefined) };
+  };
+  const transport = { route: () => Promise.resolve({ send } as unknown as Broker), note: () => undefined };
+  const heartbeats = new Heartbeats("work", { transport, token: null }, () => undefined);
+  const ids = Array.from({ length: 100 }, (_, index) => `lease-${index}`);
+  const update = { type: "update", needsBeat: true, atOnce: false, forget: "" } as const;
+  heartbeats.handle({ ...update, keep: ids.join(" "), duration: 60_000, deadline: now() + 60_000 });
+  for (const id of ids) heartbeats.handle({ type: "checkpoint", id, bytes: new Uint8Array(65_536) });
+  await until(() => calls.length > 0);
+  heartbeats.close();
+  assert.deepEqual(calls, [47, 47, 6]);
 });
 
 test("the name of a file is no token", () => {

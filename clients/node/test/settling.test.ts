@@ -94,6 +94,14 @@ test("a refused group is settled one by one", async (t) => {
   assert.equal(journal.count("refused"), 1);
 });
 
+test("a settlement that a proxy finds too large fails its item", async (t) => {
+  const refused = { error: { code: status.UNKNOWN, text: "Received HTTP status code 413" } };
+  const script = { complete: [refused], fail: [results(Outcome.APPLIED)] };
+  const { journal } = await settle(t, [lease("a")], script, () => undefined, (journal) => journal.waitFor("failed"));
+  assert.equal(journal.count("retry"), 0);
+  assert.equal(journal.of("failed")[0]?.error, "Refused: Received HTTP status code 413");
+});
+
 test("retries of a settlement keep the request id of the next claim", async (t) => {
   const next = { message: { results: [{ outcome: Outcome.APPLIED }], next: { leases: [lease("b")] } } };
   const script = { complete: [unavailable, next, results(Outcome.APPLIED)], heartbeat: [unavailable] };

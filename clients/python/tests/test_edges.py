@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +15,7 @@ from typing import Any
 import grpc
 import pytest
 from scripted import ScriptedServer, error, ok
-from test_settler import complete, extend, lease
+from test_settler import complete, extend, fail, lease
 
 from lease_broker import (
     AsyncClient,
@@ -28,11 +30,10 @@ from lease_broker import (
     v1,
 )
 from lease_broker.calls import Caller
+from lease_broker.events import Events
 from lease_broker.handlers import Returned
-
-
-def fail(request: v1.FailRequest, _context: Any) -> v1.FailResponse:
-    return v1.FailResponse(results=[v1.SettleResult(outcome=v1.OUTCOME_APPLIED) for _ in request.failures])
+from lease_broker.options import Options
+from lease_broker.state import State
 
 
 def release(request: v1.ReleaseRequest, _context: Any) -> v1.ReleaseResponse:
@@ -102,6 +103,61 @@ def test_on_cancel_does_not_stop_the_heartbeats(server: ScriptedServer, kind: st
     released.set()
     worker.stop()
     assert worker.counters()["completed"] == 2
+
+
+@pytest.mark.parametrize("kind", ["thread", "task"])
+def test_handler_that_hangs_is_replaced_when_another_one_ends(server: ScriptedServer, kind: str) -> None:
+    keys = iter("123")
+
+    def claim(_request: Any, _context: Any) -> v1.ClaimBatchResponse:
+        return v1.ClaimBatchResponse(leases=[lease(key, 30) for key in itertools.islice(keys, 1)])
+
+    server.answer("ClaimBatch", claim)
+    ends = {"1": threading.Event(), "2": threading.Event()}
+
+    def hang(item: Item) -> None:
+        if item.key in ends:
+            ends[item.key].wait(30)
+
+    async def hang_in_task(item: Item) -> None:
+        while item.key in ends and not ends[item.key].is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+
+    handler = hang if kind == "thread" else hang_in_task
+    worker = Worker(server.address, "work", handler, time_limit=0.1, stuck_after=0.1, wait=0.1)
+
+    def work() -> None:
+        until(lambda: worker.counters().get("stuck") == 2)
+        assert not worker.health()
+        ends["1"].set()
+        until(lambda: worker.counters().get("completed"))
+        assert worker.health()
+        ends["2"].set()
+        worker.request_stop()
+
+    async def main() -> None:
+        await asyncio.gather(worker.run_async(), asyncio.to_thread(work))
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("observer", "count"), [(print, 1), (None, 0)])
+def test_stacks_are_taken_once_for_all_stuck_handlers(
+    monkeypatch: pytest.MonkeyPatch, observer: Callable[[Event], None] | None, count: int
+) -> None:
+    taken: list[None] = []
+    monkeypatch.setattr("lease_broker.state.stacks", lambda: taken.append(None))
+    options = Options("work", concurrency=2, batch=3, time_limit=1, stuck_after=1)
+    state = State(options, Events("work", observer, options.logger), lambda: 1.0)
+    with state.lock:
+        state.accept([lease(key) for key in "123456"], state.reserve_slots(), 1.0)
+        for run in state.runs:
+            state.begin(run)
+            run._cancel("time_limit", 1.0)
+        state.watch(2.0)
+    assert (state.stuck, len(taken)) == (2, count)
+    assert state.events.counters()["stuck"] == 6
 
 
 def test_observer_that_blocks_does_not_stop_the_worker(server: ScriptedServer) -> None:
@@ -469,3 +525,48 @@ def test_handler_runs_in_the_trace_of_a_sampled_lease(server: ScriptedServer, fl
     until(lambda: traces)
     worker.stop()
     assert traces == [trace_id]
+
+
+class PipeWithoutReader:
+    """A standard output that nobody reads."""
+
+    def flush(self) -> None:
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("stdout", [None, PipeWithoutReader()])
+def test_process_without_an_output_ends_although_handlers_hang(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, stdout: object
+) -> None:
+    codes: list[int] = []
+    monkeypatch.setattr("os._exit", codes.append)
+    monkeypatch.setattr("logging.shutdown", lambda: None)
+    monkeypatch.setattr("lease_broker.queue_worker.CANCEL_GRACE", 0)
+    leases(server, "1")
+    released = threading.Event()
+
+    def handler(_item: Item) -> None:
+        released.wait(30)
+
+    worker = Worker(server.address, "work", handler, wait=0, grace=0)
+    worker.start()
+    until(lambda: worker.counters().get("started"))
+    monkeypatch.setattr("sys.stdout", stdout)
+    worker._stop_or_exit()
+    released.set()
+    assert codes == [1]
+
+
+def test_child_of_a_fork_uses_neither_worker_nor_client(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases(server)
+    worker, client = Worker(server.address, "work", lambda _item: None, wait=0), Client(server.address)
+    worker.start()
+    with monkeypatch.context() as child:
+        child.setattr("os.getpid", lambda: -1)
+        for use in (worker.stop, worker.request_stop, worker.wait, client.close):
+            with pytest.raises(RuntimeError, match="the process has forked"):
+                use()
+    worker.stop()
+    client.close()

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -104,6 +108,34 @@ def test_loop_that_is_closed_under_run_async_stops_the_worker(
     odd._log_destroy_pending = False
 
 
+LOOP_THAT_ENDS = """
+import asyncio, logging, sys
+from lease_broker import Worker
+
+async def main():
+    task = asyncio.create_task(worker.run_async())
+    while not worker.counters().get("started"):
+        await asyncio.sleep(0.01)
+
+async def handle(item):
+    await asyncio.sleep(0.1)
+
+logging.basicConfig()
+worker = Worker(sys.argv[1], "work", handle, wait=0.1, grace=0.1)
+loop = asyncio.new_event_loop()
+loop.run_until_complete(main())
+"""
+
+
+def test_program_whose_loop_has_ended_and_is_not_closed_ends(server: ScriptedServer) -> None:
+    leases(server, "1")
+    command = [sys.executable, "-c", LOOP_THAT_ENDS, server.address]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, env=environment)
+    assert ended.returncode == 0
+    assert "the worker stops: the event loop has ended" in ended.stderr
+
+
 def test_worker_that_was_stopped_is_healthy(server: ScriptedServer) -> None:
     server.answer("ClaimBatch", lambda _request, _context: v1.ClaimBatchResponse())
     worker = Worker(server.address, "work", lambda _item: None, wait=0)
@@ -163,3 +195,96 @@ def test_awaitable_after_the_end_of_the_loop_runs_in_its_own(server: ScriptedSer
     until(lambda: worker.counters().get("completed"))
     worker.stop()
     assert ran.is_set()
+
+
+class WithLock:
+    """A handler that shares a lock of asyncio between items, which belongs to the first loop that waits for it."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.loops: set[asyncio.AbstractEventLoop] = set()
+
+    async def __call__(self, _item: Item) -> None:
+        self.loops.add(asyncio.get_running_loop())
+        async with self.lock:
+            await asyncio.sleep(0.01)
+
+
+class Inherited(WithLock):
+    """Inherits its call."""
+
+
+@pytest.mark.parametrize("behind", ["a plain function", "a subclass"])
+def test_async_handlers_run_in_one_loop(server: ScriptedServer, behind: str) -> None:
+    leases(server, "1", "2", "3", "4")
+    handler = Inherited()
+    worker = Worker(server.address, "work", wait=0, concurrency=4)
+    for decorate in (worker.handler, worker.queue("others", wait=0, concurrency=4)):
+        if behind == "a subclass":
+            decorate(handler)
+        else:
+            decorate(lambda item: handler(item))
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    until(lambda: sum(worker.counters().get(name, 0) for name in ("completed", "failed")) == 8)
+    worker.request_stop()
+    thread.join(10)
+    assert worker.counters()["completed"] == 8
+    assert len(handler.loops) == 1
+    assert all(loop.is_closed() for loop in handler.loops)
+
+
+def run_four(server: ScriptedServer, handler: Any, factory: str | None) -> None:
+    """Runs four handlers together, in a loop with this task factory. Checks that no task is left."""
+    leases(server, "1", "2", "3", "4")
+    worker = Worker(server.address, "work", handler, wait=0, concurrency=4)
+
+    async def main() -> None:
+        if factory is not None:
+            asyncio.get_running_loop().set_task_factory(getattr(asyncio, factory))
+        worker.start()
+        while worker.counters().get("completed", 0) < 4:
+            await asyncio.sleep(0.01)
+        runner: Any = worker._queues[0]._runner
+        assert runner._tasks == set()
+        await asyncio.to_thread(worker.stop)
+
+    asyncio.run(main())
+
+
+# Python 3.12 has brought eager tasks. Without a factory the worker itself starts them.
+FACTORIES = [None, "eager_task_factory"] if sys.version_info >= (3, 12) else [None]
+
+
+@pytest.mark.parametrize("factory", FACTORIES)
+def test_handlers_that_do_not_wait_leave_no_task(server: ScriptedServer, factory: str | None) -> None:
+    run_four(server, handle, factory)
+
+
+@pytest.mark.parametrize("factory", FACTORIES)
+def test_context_variable_of_a_handler_is_not_seen_by_the_next(server: ScriptedServer, factory: str | None) -> None:
+    customer: ContextVar[str | None] = ContextVar("customer", default=None)
+    seen: list[str | None] = []
+
+    async def handler(item: Item) -> None:
+        seen.append(customer.get())
+        customer.set(item.key)
+
+    run_four(server, handler, factory)
+    assert seen == [None] * 4
+
+
+def test_stop_in_the_loop_of_the_handlers_is_refused(server: ScriptedServer) -> None:
+    leases(server, "1")
+    worker = Worker(server.address, "work", handle, wait=0)
+
+    async def main() -> None:
+        worker.start()
+        with pytest.raises(RuntimeError, match="stop would block the loop of the handlers"):
+            worker.stop()
+        await asyncio.to_thread(worker.stop)
+        # It has stopped, and blocks nothing.
+        worker.stop()
+
+    asyncio.run(main())
+    assert worker.counters()["stopped"] == 1

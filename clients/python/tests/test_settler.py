@@ -13,6 +13,13 @@ import pytest
 from scripted import Answer, ScriptedServer, error, ok
 
 from lease_broker import Context, Event, Item, LeaseBrokerError, Retry, Worker, v1
+from lease_broker.calls import CallFailure
+from lease_broker.events import Events
+from lease_broker.leases import HeldLease
+from lease_broker.options import Options
+from lease_broker.state import State
+from lease_broker.transport import Broker
+from lease_broker.way import Way
 
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 APPLIED, REFUSED = v1.OUTCOME_APPLIED, v1.OUTCOME_REFUSED
@@ -51,6 +58,10 @@ def extend(request: v1.HeartbeatRequest, _context: Any) -> v1.HeartbeatResponse:
 
 def complete(request: v1.CompleteRequest, _context: Any) -> v1.CompleteResponse:
     return v1.CompleteResponse(results=[v1.SettleResult(outcome=APPLIED) for _ in request.completions])
+
+
+def fail(request: v1.FailRequest, _context: Any) -> v1.FailResponse:
+    return v1.FailResponse(results=[v1.SettleResult(outcome=APPLIED) for _ in request.failures])
 
 
 def work(
@@ -218,3 +229,108 @@ def test_claim_that_a_stopping_broker_answers_is_followed_by_a_pause(server: Scr
     # A claim that does not wait is never answered early.
     work(server, lambda item: None, lambda _events: len(claimed_at) >= 4)
     assert all(later - earlier >= 0.045 for earlier, later in pairwise(claimed_at))
+
+
+def test_unexpected_error_of_a_settlement_leaves_its_item_unknown(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.answer("ClaimBatch", *claims(lease("1"), lease("2")))
+    server.answer("Heartbeat", extend)
+    server.answer("Complete", complete)
+    both = threading.Barrier(2)
+    call = Broker.call
+
+    def fail_unexpectedly(broker: Broker, rpc: str, *arguments: Any) -> Any:
+        if rpc == "Fail":
+            raise MemoryError
+        return call(broker, rpc, *arguments)
+
+    def handler(item: Item) -> None:
+        both.wait(10)
+        if item.key == "1":
+            raise Retry
+
+    monkeypatch.setattr(Broker, "call", fail_unexpectedly)
+    events: list[Event] = []
+    worker = Worker(server.address, "work", handler, wait=0, concurrency=2, on_event=events.append)
+    worker.start()
+    assert worker.wait(10)
+    with pytest.raises(MemoryError):
+        worker.stop()
+    assert [event.key for event in events if event.name == "completed"] == ["2"]
+    assert [(e.key, e.details["error"]) for e in events if e.name == "unknown"] == [
+        ("1", "Fail: UNKNOWN: MemoryError()")
+    ]
+
+
+def test_group_is_settled_if_no_thread_can_be_started(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.answer("ClaimBatch", *claims(lease("1"), lease("2")))
+    server.answer("Heartbeat", extend)
+    server.answer("Complete", complete)
+    server.answer("Fail", fail)
+    both = threading.Barrier(2)
+    start = threading.Thread.start
+    refused: list[threading.Thread] = []
+
+    def refuse(thread: threading.Thread) -> None:
+        if threading.current_thread().name == "lease-broker-settler":
+            refused.append(thread)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    def handler(item: Item) -> None:
+        both.wait(10)
+        if item.key == "1":
+            raise Retry
+
+    # They end together, and share a group.
+    monkeypatch.setattr("lease_broker.settler._YIELD_SECONDS", 0.2)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    events = work(server, handler, lambda events: {"completed", "failed"} <= set(names(events)), concurrency=2)
+    assert refused
+    assert "unknown" not in names(events)
+
+
+@pytest.mark.parametrize(
+    ("text", "retries"), [("Received http2 header with status: 413", False), ("a page of the proxy", True)]
+)
+def test_settlement_that_a_proxy_refuses_fails_its_item(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, text: str, retries: bool
+) -> None:
+    def refuse(_request: Any, context: grpc.ServicerContext) -> Any:
+        context.abort(grpc.StatusCode.UNKNOWN, text)
+
+    monkeypatch.setattr("lease_broker.way.PATIENCE", 0.3)
+    server.answer("ClaimBatch", *claims(lease("1", 2)))
+    server.answer("Heartbeat", extend)
+    server.answer("Complete", refuse)
+    server.answer("Fail", fail)
+    events = work(server, lambda _item: None, lambda events: "failed" in names(events))
+    assert ("retry" in names(events)) is retries
+    assert [event.details["error"] for event in events if event.name == "failed"] == [f"Refused: {text}"]
+
+
+def attempts(codes: str, answered: str, seconds: list[float]) -> list[bool]:
+    """Judges attempts at these moments. `answered`: for each, whether a heartbeat is answered after it."""
+    clock = [0.0]
+    options = Options("work")
+    state = State(options, Events("work", None, options.logger), lambda: clock[0])
+    held = HeldLease("1", lease("1"), 0.0, 0.0)
+    held.last_answer = -1.0
+    way, judged = Way(state, [held]), []
+    for code, beat, now in zip(codes, answered, seconds, strict=True):
+        clock[0] = now
+        status = {"I": grpc.StatusCode.INTERNAL, "U": grpc.StatusCode.UNAVAILABLE}[code]
+        judged.append(way.note(CallFailure(status, None, "", None)))
+        if beat == "+":
+            held.last_answer = now
+    return judged
+
+
+def test_way_refuses_if_heartbeats_are_answered_meanwhile() -> None:
+    assert attempts("IIII", "++++", [0, 1, 10, 11]) == [False, False, False, True]
+    # An outage, the end of one, one in between, and a broker that is away.
+    assert not any(attempts("III", "---", [0, 1, 60]))
+    assert not any(attempts("IIII", "-+++", [0, 60, 61, 70]))
+    assert not any(attempts("IIII", "+-++", [0, 1, 9, 12]))
+    assert not any(attempts("UUU", "+++", [0, 1, 60]))

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import grpc._channel
 import pytest
+from scripted import ScriptedServer, ok
 
-from lease_broker import Client, LeaseBrokerError, Worker, plaintext
+from lease_broker import Client, LeaseBrokerError, Worker, plaintext, v1
+from lease_broker.calls import Caller, RetryEvent
 from lease_broker.transport import Broker, Transport
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    """A server that answers as the test says."""
+    server = ScriptedServer()
+    yield server
+    server.close()
 
 
 @pytest.mark.parametrize(
@@ -61,6 +72,37 @@ def test_silent_broker_is_called_again_when_the_other_one_fails() -> None:
     # It is no longer passed over: the wait before a retry can be longer.
     refusing.free_at = time.monotonic()
     assert transport.route().target == silent.target
+    transport.close()
+
+
+def test_address_that_has_left_the_name_answers_calls_that_have_it(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.answer("Wake", ok(v1.WakeResponse()))
+    port = server.address.rpartition(":")[2]
+    numbers = ["127.0.0.1", "127.0.0.9"]
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_, **_options: [(0, 0, 0, "", (numbers.pop(0), port))])
+    transport = Transport(f"dns:///broker.example:{port}", plaintext(allow_plaintext=True))
+    broker = transport.route()
+    transport._resolve()
+    assert transport.route() is not broker
+    broker.call("Wake", v1.WakeRequest(queue="work"), 10, [])
+    transport.close()
+
+
+def test_closed_channel_is_an_outage(server: ScriptedServer) -> None:
+    server.answer("Wake", ok(v1.WakeResponse()))
+    transport = Transport(server.address, plaintext())
+    broker = transport.route()
+    events: list[RetryEvent] = []
+
+    def replace(event: RetryEvent) -> None:
+        events.append(event)
+        transport._replace(broker)
+
+    broker.channel.close()
+    Caller(transport, on_retry=replace).call("Wake", v1.WakeRequest(queue="work"))
+    assert [event.code for event in events] == ["UNAVAILABLE"]
     transport.close()
 
 

@@ -7,6 +7,7 @@ sending until its lease ends, and they can be neither observed nor stopped.
 from __future__ import annotations
 
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sized
@@ -27,6 +28,8 @@ _DOMAIN = "leasebroker"
 _CODES: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
 _MIN_WAIT, _MAX_WAIT = 0.1, 5.0
 _PAUSE_STEP = 0.1
+# The text of gRPC for an answer with the HTTP status 413, Content Too Large.
+_STATUS_413 = re.compile(r"\bhttp2? header with status: 413\b", re.IGNORECASE)
 ATTEMPT_TIMEOUT = 10.0
 """The seconds after which an attempt without a wait of its own is given up."""
 
@@ -147,11 +150,13 @@ class Caller:
         attempt_timeout: float = ATTEMPT_TIMEOUT,
         abort: Abort | None = None,
         on_retry: Callable[[], None] | None = None,
+        gives_up: Callable[[CallFailure], bool] | None = None,
     ) -> Answer:
         """Returns the answer. Sends the request again until the moment `until` of the monotonic clock.
 
         `until` can be a function, because heartbeats can move the moment while the request is sent again. `on_retry` is
-        called before each retry. Raises `LeaseBrokerError` if a retry cannot help or the time is over, and `Aborted`
+        called before each retry. `gives_up` takes each failure after which the request can be sent again, and returns
+        True if that is of no use. Raises `LeaseBrokerError` if a retry cannot help or the time is over, and `Aborted`
         after `abort.cancel`.
         """
         end = until if callable(until) else lambda: until
@@ -184,7 +189,7 @@ class Caller:
                 and self._token
             ):
                 fresh_token, pause = True, 0.0
-            elif not may_retry(failure):
+            elif not may_retry(failure) or (gives_up is not None and gives_up(failure)):
                 raise as_error(rpc, failure)
             elif failure.wait is not None:
                 pause = failure.wait
@@ -227,10 +232,10 @@ class Caller:
                 future = broker.start(rpc, request, timeout, metadata)
                 abort.watch(future)
                 message = future.result()
-        except ValueError:
-            # gRPC's error of a channel that was closed since.
+        except ValueError as error:
+            # gRPC's error of a channel that was closed since. The next attempt has another one, unless all are closed.
             self._transport.route()
-            raise
+            return CallFailure(grpc.StatusCode.UNAVAILABLE, None, str(error), None, applied="no")
         except grpc.FutureCancelledError:
             return CallFailure(grpc.StatusCode.CANCELLED, None, "cancelled", None)
         except grpc.RpcError as error:
@@ -309,7 +314,11 @@ def read_failure(error: grpc.RpcError) -> CallFailure:
             pushback = int(metadata["grpc-retry-pushback-ms"]) / 1000
         except ValueError:
             pushback = -1.0
-    return CallFailure(error.code(), reason, error.details() or "", pushback, field, applied)
+    failure = CallFailure(error.code(), reason, error.details() or "", pushback, field, applied)
+    if failure.code is grpc.StatusCode.UNKNOWN and reason is None and _STATUS_413.search(failure.message):
+        # The answer of a proxy has the code of gRPC for a request that is too large. No broker has got the request.
+        return replace(failure, code=grpc.StatusCode.RESOURCE_EXHAUSTED, applied="no")
+    return failure
 
 
 def _read_details(value: bytes) -> tuple[str | None, float | None, str | None, Applied]:

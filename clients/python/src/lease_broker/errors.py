@@ -49,6 +49,9 @@ class LeaseBrokerError(Exception):
         self.temporary = temporary
         self.keys: list[str] = []
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reduce(self)
+
     def _after_rows(self, keys: list[str]) -> None:
         """Makes the error of a call that of an `enqueue` whose earlier calls have added rows with these keys."""
         if not keys:
@@ -60,6 +63,18 @@ class LeaseBrokerError(Exception):
         # The same rows again would add the first ones twice.
         self.temporary = False
         self.args = (_error_text(self.rpc, self.code, self.reason, self.message),)
+
+
+def _reduce(error: Exception) -> tuple[Any, ...]:
+    """Lets `pickle` make an exception whose arguments are not those of its `__init__`.
+
+    Otherwise it cannot be read again, which breaks the pool of processes in which a function has raised it.
+    """
+    return _without_init, (type(error), error.args), vars(error)
+
+
+def _without_init(kind: type[Exception], arguments: tuple[Any, ...]) -> Exception:
+    return kind.__new__(kind, *arguments)
 
 
 def _error_text(rpc: str, code: str, reason: str | None, message: str) -> str:
@@ -97,6 +112,9 @@ class BatchError(Exception):
     def __init__(self, errors: Mapping[Item, BaseException]) -> None:
         super().__init__(f"{len(errors)} items failed")
         self.errors = dict(errors)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reduce(self)
 
 
 class Cancelled(Exception):

@@ -61,4 +61,5 @@ def wrap(handler: Callable[..., Any], middleware: Sequence[Middleware]) -> Calla
 
 def is_async(handler: Callable[..., Any]) -> bool:
     """Returns True for an `async def`, and for an object whose `__call__` is one."""
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(vars(type(handler)).get("__call__"))
+    # Not for a plain function around one: it may itself run the coroutine in a loop, as `asyncio.run` does.
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)

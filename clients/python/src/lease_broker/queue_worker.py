@@ -14,7 +14,9 @@ from lease_broker.events import Events
 from lease_broker.handlers import is_async, wrap
 from lease_broker.health import CallHealth
 from lease_broker.keeper import Keeper
+from lease_broker.latch import Latch
 from lease_broker.options import Options
+from lease_broker.own_loop import OwnLoop
 from lease_broker.poller import Poller
 from lease_broker.runners import AsyncRunner, Runner, ThreadRunner
 from lease_broker.settler import Settler
@@ -68,6 +70,13 @@ class QueueWorker:
         """True if the handler needs an event loop."""
         return self.handler is not None and is_async(self.handler)
 
+    def needs_this_loop(self) -> bool:
+        """Returns True in the event loop that runs the handlers as tasks."""
+        try:
+            return self.is_async and asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
+
     def prepare(self) -> None:
         """Checks the handler. Starts nothing. Raises an error if `start` cannot succeed."""
         if self.handler is None:
@@ -81,14 +90,14 @@ class QueueWorker:
                 raise RuntimeError(text) from None
         self._wrapped = wrap(self.handler, self.options.middleware)
 
-    def start(self, connections: Connections, on_fatal: Callable[[Exception], None]) -> None:
-        """Starts the threads, after `prepare`."""
+    def start(self, connections: Connections, own_loop: OwnLoop, on_fatal: Callable[[Exception], None]) -> None:
+        """Starts the threads, after `prepare`. `own_loop`: for awaitables, if the program has no event loop."""
         state, handler, loop = self.state, self._wrapped, self._loop
         self._runner: Runner
         if self.is_async and loop is not None:
             self._runner = AsyncRunner(state, handler, loop, on_fatal)
         else:
-            self._runner = ThreadRunner(state, handler, loop)
+            self._runner = ThreadRunner(state, handler, loop, own_loop)
         state.start_runs, state.replace_slot = self._runner.start_runs, self._runner.replace_slot
         state.watch_runner = self._runner.watch
         self._on_fatal = on_fatal
@@ -108,7 +117,7 @@ class QueueWorker:
         has_threads = not self.state.takes_items or all(t.is_alive() for t in self._threads.values())
         return self.state.stuck <= self.options.allowed_stuck and has_threads
 
-    def stop(self, grace: float, hurry: threading.Event) -> None:
+    def stop(self, grace: float, hurry: Latch) -> None:
         """Stops in order. `hurry` cancels the handlers at once."""
         state = self.state
         self.events.emit("stopping")
@@ -144,7 +153,7 @@ class QueueWorker:
             self.options.logger.warning(text, name)
         return not thread.is_alive()
 
-    def _wait_for_handlers(self, limit: float, stop_early: threading.Event | None = None) -> None:
+    def _wait_for_handlers(self, limit: float, stop_early: Latch | None = None) -> None:
         """Waits until all handlers have returned."""
         until = self.state.now() + limit
         with self.state.lock:

@@ -15,6 +15,7 @@ from lease_broker import endings, tracing
 from lease_broker.endings import Ending
 from lease_broker.errors import BatchError, DeadLetter, Release, Retry
 from lease_broker.leases import Context, HeldLease
+from lease_broker.own_loop import OwnLoop
 from lease_broker.state import State
 
 
@@ -60,12 +61,13 @@ class ThreadRunner:
     """
 
     def __init__(
-        self, state: State, handler: Callable[..., object], loop: asyncio.AbstractEventLoop | None = None
+        self, state: State, handler: Callable[..., object], loop: asyncio.AbstractEventLoop | None, own_loop: OwnLoop
     ) -> None:
         """`loop`: the program's event loop, if it has one, for a handler that returns an awaitable."""
         self._state = state
         self._handler = handler
         self._loop = loop
+        self._own_loop = own_loop
         self._changed = threading.Condition(state.lock)
         self._waiting: deque[Context] = deque()
         self._idle = 0
@@ -145,7 +147,7 @@ class ThreadRunner:
             self._changed.notify()
 
     def _wait_for(self, run: Context, work: Awaitable[object]) -> object:
-        """Runs an awaitable in the program's event loop, or in one of this thread, and waits for its result."""
+        """Runs an awaitable in the program's event loop, or in that of the worker, and waits for its result."""
 
         async def as_task() -> object:
             task = asyncio.current_task()
@@ -153,10 +155,9 @@ class ThreadRunner:
             run._set_task(task)
             return await work
 
-        if self._loop is None or self._loop.is_closed():
-            return asyncio.run(as_task())
+        loop = self._own_loop.get() if self._loop is None or self._loop.is_closed() else self._loop
         try:
-            return asyncio.run_coroutine_threadsafe(as_task(), self._loop).result()
+            return asyncio.run_coroutine_threadsafe(as_task(), loop).result()
         except concurrent.futures.CancelledError:
             raise asyncio.CancelledError from None
 

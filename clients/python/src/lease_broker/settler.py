@@ -14,10 +14,11 @@ from lease_broker.calls import ATTEMPT_TIMEOUT, Answer, Caller, check_count, fai
 from lease_broker.endings import Ending, Rpc
 from lease_broker.errors import LeaseBrokerError
 from lease_broker.events import EventName
-from lease_broker.leases import RESENDING, SETTLING
+from lease_broker.leases import ENDED, RESENDING, SETTLING
 from lease_broker.poller import MAX_BYTES
 from lease_broker.state import State
 from lease_broker.values import duration
+from lease_broker.way import Way
 
 # Handlers that end together share a call if the settler waits a moment.
 _YIELD_SECONDS = 0.0001
@@ -48,7 +49,7 @@ class Settlement:
 class Settler:
     """Settles endings until it is closed and the last one is settled."""
 
-    def __init__(self, state: State, caller: Caller, on_fatal: Callable[[LeaseBrokerError], None]) -> None:
+    def __init__(self, state: State, caller: Caller, on_fatal: Callable[[Exception], None]) -> None:
         self._state = state
         self._caller = caller
         self._on_fatal = on_fatal
@@ -69,16 +70,27 @@ class Settler:
             with state.lock:
                 calls = self.take()
             try:
-                threads = [threading.Thread(target=self._send, args=(call,), daemon=True) for call in calls[1:]]
-                for thread in threads:
-                    thread.start()
-                for call in calls[:1]:
-                    self._send(call)
-                for thread in threads:
-                    thread.join()
+                self._send_all(calls)
             finally:
                 with state.lock:
                     self.finish()
+
+    def _send_all(self, calls: list[Settlement]) -> None:
+        """Sends calls at the same time, and waits for their answers."""
+        here, threads = calls[:1], []
+        for call in calls[1:]:
+            thread = threading.Thread(target=self._send, args=(call,), daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                # The system starts no more threads.
+                here.append(call)
+            else:
+                threads.append(thread)
+        for call in here:
+            self._send(call)
+        for thread in threads:
+            thread.join()
 
     def _wait_for_endings(self) -> bool:
         with self._state.lock:
@@ -132,7 +144,16 @@ class Settler:
                 claim.lease_duration.CopyFrom(duration(options.lease))
         return Settlement(rpc, group, slots, request)
 
-    def _send(self, call: Settlement) -> None:
+    def _send(self, call: Settlement, way: Way | None = None) -> None:
+        """Sends a call. An error that it does not expect stops the worker, and its leases are not kept."""
+        try:
+            self._send_until_the_end(call, way or Way(self._state, [ending.lease for ending in call.group]))
+        except Exception as error:
+            self._state.options.logger.exception("a settlement has failed")
+            self.note_error(call, LeaseBrokerError(call.rpc, "UNKNOWN", None, repr(error)))
+            self._on_fatal(error)
+
+    def _send_until_the_end(self, call: Settlement, way: Way) -> None:
         """Sends a call until the last of its leases ends."""
         state, group = self._state, call.group
         # A connection that has died is noticed while there is time for a retry.
@@ -144,6 +165,7 @@ class Settler:
                 until=lambda: min(max(ending.lease.deadline for ending in group), state.settle_until),
                 attempt_timeout=min(timeout, ATTEMPT_TIMEOUT),
                 on_retry=lambda: self.note_resent(call),
+                gives_up=way.note,
             )
             check_count(call.rpc, answer.message.results, group)
         except LeaseBrokerError as error:
@@ -152,15 +174,26 @@ class Settler:
                 with state.lock:
                     self._abandon(call)
                 self._send(self._settlement(call.rpc, group, 0))
-            elif error.reason in _PERMANENT and len(group) > 1:
-                with state.lock:
-                    self._abandon(call)
-                for ending in group:
-                    self._send(self._settlement(call.rpc, [ending], 0))
+            elif way.refuses or is_refusal(error):
+                self._send_alone(call, error, way)
             else:
                 self.note_error(call, error)
         else:
             self.note_answer(call, answer)
+
+    def _send_alone(self, call: Settlement, error: LeaseBrokerError, way: Way) -> None:
+        """Settles the endings of a refused call one by one, so that only the refused one fails."""
+        state, group = self._state, call.group
+        if error.reason is None:
+            text = "a settlement is refused on the way to the broker: %d items are settled one by one, or fail: %s"
+            state.options.logger.warning(text, len(group), error)
+        with state.lock:
+            self._abandon(call)
+            if len(group) == 1:
+                state.refuse(group[0], v1.Refusal(message=error.message))
+                return
+        for ending in group:
+            self._send(self._settlement(call.rpc, [ending], 0), way.of(ending.lease))
 
     def note_resent(self, call: Settlement) -> None:
         """Notes that a call is sent again. From now on heartbeats keep the leases, as it may take a while."""
@@ -212,12 +245,10 @@ class Settler:
         state = self._state
         with state.lock:
             self._abandon(call)
-            if error.reason in _PERMANENT:
-                state.refuse(call.group[0], v1.Refusal(message=error.message))
-                return
             for ending in call.group:
-                state.events.emit("unknown", ending.lease.item, error=str(error))
-                state.drop(ending.lease)
+                if ending.lease.phase != ENDED:
+                    state.events.emit("unknown", ending.lease.item, error=str(error))
+                    state.drop(ending.lease)
         state.options.logger.warning("%d items may not be settled: %s", len(call.group), error)
         if error.code in _FATAL and not error.temporary:
             self._on_fatal(error)
@@ -228,6 +259,11 @@ class Settler:
             self._state.abandoned_requests.append(call.request.next.request_id)
             self._state.return_slots(call.slots)
             call.slots = 0
+
+
+def is_refusal(error: LeaseBrokerError) -> bool:
+    """Returns True for an error of a whole call that the same call meets again. A proxy gives no reason."""
+    return error.reason in _PERMANENT or (error.code == "RESOURCE_EXHAUSTED" and error.reason is None)
 
 
 def outcome_event(ending: Ending, outcome: v1.Outcome, answer: Answer) -> EventName:

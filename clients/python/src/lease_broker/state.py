@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 import time
@@ -166,6 +167,9 @@ class State:
             self.stuck -= 1
         if not run._slot_replaced:
             self.return_slots(1)
+        elif without := next((other for other in self.runs if other._is_stuck and not other._slot_replaced), None):
+            # One more of those that are stuck can be replaced now.
+            self._replace(without)
         if not self.takes_items:
             self.all_ended.notify_all()
 
@@ -251,11 +255,13 @@ class State:
     def watch(self, now: float) -> float:
         """Acts on the times of all leases and handlers. Returns the moment to look again."""
         wake = _NEVER
+        # They are taken with the lock, and take long: once for all handlers that are stuck now.
+        stack = functools.cache(stacks if self.events.is_observed else lambda: None)
         self.watch_runner()
         for lease in list(self.held.values()):
             wake = min(wake, self._watch_lease(lease, now))
         for run in list(self.runs):
-            wake = min(wake, self._watch_run(run, now))
+            wake = min(wake, self._watch_run(run, now, stack))
         return wake
 
     def _watch_lease(self, lease: HeldLease, now: float) -> float:
@@ -278,7 +284,7 @@ class State:
             self.events.emit("heartbeat_missed", lease.item)
         return lost_at
 
-    def _watch_run(self, run: Context, now: float) -> float:
+    def _watch_run(self, run: Context, now: float, stack: Callable[[], str | None]) -> float:
         limit = self.options.time_limit
         if all(lease.phase == WAITING for lease in run._leases) or run._is_stuck:
             return _NEVER
@@ -295,21 +301,25 @@ class State:
         stuck_at = run._cancelled_at + self.options.stuck_after
         if now < stuck_at:
             return min(run._fail_at, stuck_at)
-        self._give_up(run)
+        self._give_up(run, stack)
         return _NEVER
 
-    def _give_up(self, run: Context) -> None:
+    def _give_up(self, run: Context, stack: Callable[[], str | None]) -> None:
         """Drops the leases of a handler that does not stop, and makes room for another handler."""
         run._is_stuck = True
         self.stuck += 1
         for lease in run._leases:
             if lease.phase in (WAITING, RUNNING):
                 self.drop(lease)
-            self.events.emit("stuck", lease.item, cause=run._cause, stack=stacks())
+            self.events.emit("stuck", lease.item, cause=run._cause, stack=stack())
         if self.stuck <= self.options.allowed_stuck:
-            run._slot_replaced = True
-            self.replace_slot()
-            self.return_slots(1)
+            self._replace(run)
+
+    def _replace(self, run: Context) -> None:
+        """Makes room for another handler, because that of the run is stuck."""
+        run._slot_replaced = True
+        self.replace_slot()
+        self.return_slots(1)
 
     def note_too_large(self, items: Iterable[v1.TooLargeItem]) -> None:
         """Logs items that the broker cannot send because of their size, each once."""

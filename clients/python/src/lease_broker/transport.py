@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import grpc
@@ -127,7 +127,7 @@ class Transport:
         self._closed = False
         self._next = 0
         self._old: list[tuple[float, Broker]] = []
-        """Brokers whose channels were replaced, with the moment from which no call needs them."""
+        """Brokers that get no more calls, with the moment from which no call needs them."""
         self._versions = self._refused_versions = credentials.versions()
         self._looked_at = self._resolved_at = time.monotonic()
         self._channel_credentials = credentials.read()
@@ -147,8 +147,7 @@ class Transport:
         """Returns the broker for the next call. Raises `OSError` if its name is unknown, or `ClosedError`."""
         if self._closed:
             raise ClosedError
-        if os.getpid() != self._process:
-            raise RuntimeError("the process has forked since the connection was made: make a new one in the child")
+        self._check_process()
         now = time.monotonic()
         if now - self._looked_at >= FILE_INTERVAL:
             self._look_at_files(now)
@@ -163,6 +162,11 @@ class Transport:
             index = next((index for index in in_turn if brokers[index].free_at <= now), in_turn[0])
             self._next = index + 1
             return brokers[index]
+
+    def _check_process(self) -> None:
+        # In a child, gRPC has none of its threads, and would wait for them.
+        if os.getpid() != self._process:
+            raise RuntimeError("the process has forked since the connection was made: make a new one in the child")
 
     def note(self, broker: Broker, *, failed: bool, silent: bool = False) -> None:
         """Notes the end of a call. `failed`: the next call needs another broker. `silent`: there was no answer in time.
@@ -194,7 +198,11 @@ class Transport:
                     new = self._connect(broker.target)
                     new.free_at = broker.free_at
                     self._brokers[self._brokers.index(broker)] = new
-            self._old += [(time.monotonic() + _CLOSE_AFTER, broker) for broker in old]
+            self._retire(old)
+
+    def _retire(self, brokers: Iterable[Broker]) -> None:
+        """Closes channels when no call can have them any more."""
+        self._old += [(time.monotonic() + _CLOSE_AFTER, broker) for broker in brokers]
 
     def _look_at_files(self, now: float) -> None:
         """Reads certificates again that have changed, and closes old channels."""
@@ -238,11 +246,13 @@ class Transport:
         with self._lock:
             known = {broker.target: broker for broker in self._brokers}
             self._brokers = [known.pop(target) if target in known else self._connect(target) for target in targets]
-        for broker in known.values():
-            broker.close()
+            for broker in known.values():
+                broker.connect(False)
+            self._retire(known.values())
 
     def close(self) -> None:
         """Ends all calls and closes the connections."""
+        self._check_process()
         with self._lock:
             self._closed = True
             brokers = self._brokers + [broker for _, broker in self._old]

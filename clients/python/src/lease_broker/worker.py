@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import logging
 import os
 import signal
@@ -20,7 +21,9 @@ from lease_broker.credentials import Credentials, Token, TokenSource, check_plai
 from lease_broker.errors import check_seconds, seconds
 from lease_broker.handlers import AnyHandler, HandlerT
 from lease_broker.health import CallHealth
+from lease_broker.latch import Latch
 from lease_broker.options import Options, QueueOptions, default_worker_id
+from lease_broker.own_loop import OwnLoop
 from lease_broker.queue_worker import STOP_SECONDS, Connections, QueueWorker
 from lease_broker.transport import Transport
 
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-# Seconds after which an event loop that was closed under its worker is noticed.
+# Seconds after which an event loop that has ended under its worker is noticed.
 _LOOP_INTERVAL = 1.0
 
 
@@ -70,12 +73,13 @@ class Worker:
         self._queues: list[QueueWorker] = []
         self._health = CallHealth(address, self._logger, self._on_connection)
         self._error: Exception | None = None
-        self._stopping = threading.Event()
+        self._stopping = Latch()
         self._start_lock = threading.Lock()
         self._connections: Connections | None = None
+        self._own_loop = OwnLoop()
         self._stop_lock = threading.Lock()
         self._stopped = False
-        self._hurry = threading.Event()
+        self._hurry = Latch()
         self._process = os.getpid()
         self._add(queue, handler, options)
 
@@ -141,6 +145,8 @@ class Worker:
                 # Otherwise this thread would keep a program that has ended.
                 if loop.is_closed():
                     self._on_fatal(RuntimeError("the event loop is closed: stop the worker before the loop ends"))
+                elif not loop.is_running() and not threading.main_thread().is_alive():
+                    self._on_fatal(RuntimeError("the event loop has ended: stop the worker before"))
             stop()
 
         # The thread also stops the worker, because a handler can block the loop.
@@ -158,16 +164,14 @@ class Worker:
             self.stop()
         finally:
             if self.left_handlers:
-                logging.shutdown()
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(1)
+                exit_with_handlers()
 
     def request_stop(self, grace: timedelta | float | None = None) -> None:
         """Makes `run`, `run_async` and `wait` end, and returns immediately. A second call cancels the handlers.
 
         A signal handler can call it. `grace` replaces the option.
         """
+        self._check_process()
         if grace is not None:
             self._grace = check_seconds("grace", seconds(grace))
         if self._stopping.is_set():
@@ -179,6 +183,7 @@ class Worker:
 
         For a program that has called `start`. Returns False if `timeout` seconds pass first.
         """
+        self._check_process()
         return self._stopping.wait(timeout)
 
     def start(self) -> None:
@@ -189,8 +194,7 @@ class Worker:
         with self._start_lock:
             if self._connections is not None:
                 raise RuntimeError("the worker was started before: make another one")
-            if os.getpid() != self._process:
-                raise RuntimeError("the worker was made before the process has forked: make it in the child")
+            self._check_process()
             if not self._stopping.is_set():
                 for part in self._queues:
                     part.prepare()
@@ -198,15 +202,20 @@ class Worker:
                 self._connections = Connections(calls, heartbeats, self._health, self._token)
                 self._health.start()
                 for part in self._queues:
-                    part.start(self._connections, self._on_fatal)
+                    part.start(self._connections, self._own_loop, self._on_fatal)
 
     def stop(self, grace: timedelta | float | None = None) -> None:
         """Stops in order: claims nothing more, waits for handlers up to `grace`, cancels them, settles all endings.
 
         Returns when the worker has stopped, also if another thread stops it. A handler must not call it, because it
-        would wait for itself: `request_stop` is for that. Raises `LeaseBrokerError` if the broker
-        has refused the worker.
+        would wait for itself: `request_stop` is for that. Raises `RuntimeError` in the event loop of the handlers,
+        which could not end either, and `LeaseBrokerError` if the broker has refused the worker.
         """
+        self._check_process()
+        if not self._stopped and any(part.needs_this_loop() for part in self._queues):
+            raise RuntimeError(
+                "stop would block the loop of the handlers: call it by asyncio.to_thread, or use run_async"
+            )
         limit = None if grace is None else check_seconds("grace", seconds(grace))
         self._stopping.set()
         with self._stop_lock:
@@ -224,10 +233,15 @@ class Worker:
                     each.join(max(until - time.monotonic(), 0.0))
                 if any(each.is_alive() for each in stops):
                     self._logger.warning("the worker does not wait any longer: has the token function returned?")
+                self._own_loop.close()
                 connections.close()
             self._stopped = True
         if self._error is not None:
             raise self._error
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise RuntimeError("the worker was made before the process has forked: make it in the child")
 
     def health(self) -> bool:
         """Returns False if more than `max_stuck` handlers are stuck, if the broker refuses the worker, if a thread has
@@ -280,6 +294,17 @@ class Worker:
             self.request_stop()
 
         return {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+
+
+def exit_with_handlers() -> None:
+    """Ends the process with code 1, although handlers run. Its output may be closed, or a pipe that nobody reads."""
+    try:
+        logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+    finally:
+        os._exit(1)
 
 
 def in_thread(function: Callable[[], object]) -> asyncio.Future[object]:
