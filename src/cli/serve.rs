@@ -41,9 +41,8 @@ use crate::telemetry::{SpanCounters, Telemetry};
 /// Without a configuration it serves the queue `default`, which has one text column `payload`, from ./lease-broker.db on
 /// 127.0.0.1:50051. On SIGTERM or SIGINT the service drains: it reports that it is not healthy, answers waiting claims,
 /// and finishes the calls in flight. A second signal ends the process immediately. So does the first one while the service starts.
-/// On SIGHUP it reads certificates, tokens and the
-/// configuration again. Identities, roles, queues, their limits and log.level take effect, all or none of them; other
-/// settings need a restart.
+/// On SIGHUP it reads certificates, tokens and the configuration again. Identities, roles, queues, their limits and log.level take
+/// effect, all or none of them; other settings need a restart.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -335,11 +334,11 @@ fn start_telemetry(
 }
 
 /// The parts of a service that may have to be waited for. The last one is an item for the announcement, which is shorter without it.
-type Opened = (Arc<dyn Store>, TcpListener, Option<Vec<(String, String)>>);
+type StartParts = (Arc<dyn Store>, TcpListener, Option<Vec<(String, String)>>);
 
 /// Opens the store and the port. A thread for blocking work does it, because a SQLite file blocks the thread that opens it. If the future
 /// is dropped, the process can end at once: until the port is open nothing is served.
-async fn open_in_background(config: &Config) -> Result<Opened, CommandError> {
+async fn open_in_background(config: &Config) -> Result<StartParts, CommandError> {
     let config = config.clone();
     let open = async move || {
         let store = open_store(&config).await?;

@@ -33,7 +33,7 @@ struct Broker {
     completes: Arc<Mutex<Vec<proto::CompleteRequest>>>,
     failures: Arc<Mutex<Vec<proto::Failure>>>,
     wakes: Arc<Mutex<Vec<String>>>,
-    /// Each ReleaseClaims waits here twice before its answer.
+    /// Each `ReleaseClaims` waits here twice before its answer.
     releases: Option<Arc<Barrier>>,
 }
 
