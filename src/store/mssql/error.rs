@@ -399,7 +399,7 @@ fn constraint_of(number: u32, message: &str) -> Option<String> {
 /// - "… Truncated value: 'abc'." (2628)
 /// - "Arithmetic overflow error for data type tinyint, value = 256." (220, 232)
 /// - "Conversion failed when converting the varchar value 'abc' to data type int." (245)
-/// - "XML Validation: Invalid simple type value: 'abc'. Location: /*:a[1]" (6926)
+/// - "XML Validation: Invalid simple type value: 'abc'. Location: /*:a\[1\]" (6926)
 /// - Babelfish: "invalid input syntax for type integer: "abc"", "value "300" is out of range for type smallint"
 fn without_value(message: &str) -> String {
     const BEFORE_LAST_VALUE: [&str; 5] = [

@@ -168,7 +168,7 @@ impl FileStamp {
 }
 
 /// Reads the file's journal mode from its header ("The Database File Format", section 1.3.3).
-fn is_in_wal_mode(path: &Path) -> io::Result<bool> {
+pub(super) fn is_in_wal_mode(path: &Path) -> io::Result<bool> {
     let mut header = [0; 20];
     match File::open(path)?.read_exact(&mut header) {
         Ok(()) => Ok(header.starts_with(b"SQLite format 3\0") && header[18..] == [2, 2]),

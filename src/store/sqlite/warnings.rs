@@ -6,6 +6,7 @@ use rusqlite::Connection;
 use super::catalogue::Table;
 use super::foreign_keys;
 use super::placeholders;
+use super::read_connection::is_in_wal_mode;
 use super::soft_lock_types::queue_columns;
 use super::types::ColumnType;
 use crate::StoreError;
@@ -98,8 +99,11 @@ fn null_key(
 /// Warns of the change of the file's journal mode.
 fn journal_mode(connection: &Connection) -> Result<Option<String>, StoreError> {
     let mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
-    // A plan for a file that does not exist has a database in memory.
-    let changes = mode != "wal" && mode != "memory";
+    // A file that is read alone shows another mode than it has. A plan for a file that does not exist has a database in memory.
+    let has_wal = connection
+        .path()
+        .is_some_and(|path| is_in_wal_mode(path.as_ref()).unwrap_or(false));
+    let changes = mode != "wal" && mode != "memory" && !has_wal;
     Ok(changes.then(|| {
         format!(
             "the broker changes the journal mode of the file from {mode} to WAL, for all programs: while no broker runs, a program that \
