@@ -111,7 +111,7 @@ impl Login {
         used.own.is_some() || !used.tokens.is_empty()
     }
 
-    /// Returns what is known of credentials that a call on this connection has used, valid still or not.
+    /// Returns the remembered result for credentials that a call on this connection has used, valid still or not.
     pub(super) fn known(&self, token: Option<&[u8]>) -> Option<Verified> {
         let mut used = self.lock();
         match token {
@@ -132,7 +132,7 @@ impl Login {
         }
     }
 
-    /// Replaces what is known of credentials that are remembered.
+    /// Replaces the remembered result for credentials.
     pub(super) fn renew(&self, token: Option<&[u8]>, verified: Verified) {
         let mut used = self.lock();
         let known = match token {

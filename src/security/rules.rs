@@ -30,8 +30,8 @@ struct Entry {
 }
 
 impl Rules {
-    /// Reads the files that the configuration names. `former`: the rules until now. Its identities keep what they have used of
-    /// their limits, and keys that were fetched from the same address stay in use.
+    /// Reads the files that the configuration names. `former`: the rules until now. The used parts of
+    /// its identities' limits stay used, and keys that were fetched from the same address stay in use.
     ///
     /// # Errors
     /// A text with the setting, the file, and the reason why it cannot be used.

@@ -165,7 +165,7 @@ async fn tokens_that_do_not_answer_keep_no_broker_from_ending() {
     assert!(broker.process.wait().success());
 }
 
-/// Replaces a file by a pipe to which nobody writes.
+/// Replaces a file by a pipe without a writer, so that reading it never ends.
 fn make_pipe(files: &Files, name: &str) -> PathBuf {
     let path = files.file(name);
     std::fs::remove_file(&path).expect("removed");

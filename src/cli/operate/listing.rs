@@ -92,8 +92,8 @@ async fn print_some<L: Listing>(
     Ok(())
 }
 
-/// Prints all entries, page by page, so that the command needs no memory for them. Ends when they cannot be written any more, because
-/// the further pages would be read for nobody.
+/// Prints all entries, page by page, so that the command needs no memory for them. Ends when the output cannot be written any
+/// more: no program reads it.
 async fn print_all<L: Listing>(
     mut pages: Pages<'_, L>,
     output: OutputFormat,

@@ -42,8 +42,8 @@ pub(super) async fn follow(
     ended
 }
 
-/// Waits for a signal, and returns the error that says how the operation goes on. For a service it waits for ever and lets the signal end
-/// this process, because brokers run the operation.
+/// Waits for a signal. Returns an error with the commands that continue or cancel the operation. For a service it waits for ever and lets
+/// the signal end this process, because brokers run the operation.
 async fn interruption(admin: &Admin, operation_id: &str) -> CommandError {
     if !admin.runs_operations() {
         return pending().await;

@@ -1,4 +1,4 @@
-//! Opens what a new configuration needs, in the background: files, keys and databases that do not answer delay nothing else.
+//! Opens the files, keys and databases of a new configuration in the background. One that does not answer delays no other work.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use super::reload::Way;
 use crate::config::{Change, Config};
 use crate::security::{Access, Rules, Security, ServerTls};
 
-/// The task that opens what a new configuration needs.
+/// The task that opens the files, keys and databases of a new configuration.
 pub(super) type Opening = JoinHandle<Result<Opened, CommandError>>;
 
-/// A new configuration with what it needs. Nothing has changed yet.
+/// A new configuration with its files, keys and databases open. The running layers have not changed yet.
 pub(super) struct Opened {
     pub(super) changes: Vec<Change>,
     /// The identities for the running layers. `None`: they have not changed.
@@ -32,7 +32,7 @@ pub(super) enum Next {
     New(Parts),
 }
 
-/// Starts to open what a new configuration needs.
+/// Starts the task that opens the files, keys and databases of a new configuration.
 pub(super) fn start(config: Config, changes: Vec<Change>, way: Way, running: &Layers) -> Opening {
     let (access, tls) = (running.access.clone(), running.tls.clone());
     spawn_blocking(move || Handle::current().block_on(open(config, changes, way, access, tls)))
