@@ -1,8 +1,9 @@
 //! The span of the call that a task serves. Log lines name it, so that a line leads to the trace and back.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use lease_broker_model::trace_context::Span;
+use parking_lot::Mutex;
 use tokio::task::futures::TaskLocalFuture;
 
 tokio::task_local! {
@@ -42,16 +43,13 @@ impl RecordedCall {
     /// Adds a statement that served the call together with others, and whose span is not a child of the call's.
     pub fn add_statement(&self, statement: Span) {
         let statements = self.statements.lock();
-        let mut statements = statements.unwrap_or_else(PoisonError::into_inner);
+        let mut statements = statements;
         statements.push(statement);
     }
 
     /// Takes the statements that were added.
     pub fn take_statements(&self) -> Vec<Span> {
-        let mut statements = self
-            .statements
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut statements = self.statements.lock();
         std::mem::take(&mut *statements)
     }
 }

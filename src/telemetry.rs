@@ -27,7 +27,7 @@ mod status_instruments;
 pub use self::span_counters::SpanCounters;
 
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use lease_broker_model::queue::QueueSpec;
@@ -38,6 +38,7 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
 use opentelemetry_sdk::metrics::exporter::PushMetricExporter as _;
 use opentelemetry_sdk::trace::SpanExporter as _;
+use parking_lot::Mutex;
 use prometheus::{Registry, TextEncoder};
 use uuid::Uuid;
 
@@ -172,8 +173,7 @@ impl Telemetry {
     /// Sends the metrics to the collector once more, for at most `telemetry.flush_timeout`, and then no more. Others can then send
     /// metrics of the same process.
     pub async fn stop_metrics(&self) {
-        let push = self.metric_push.lock();
-        let push = push.unwrap_or_else(PoisonError::into_inner).take();
+        let push = self.metric_push.lock().take();
         if let Some(push) = push {
             push.stop(self.flush_timeout).await;
         }

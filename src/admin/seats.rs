@@ -6,11 +6,12 @@
 //! the identity that has the most goes, unless the further one is of this identity too: then it is refused.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::http::Extensions;
 use lease_broker_model::network::network;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -63,7 +64,7 @@ impl Seats {
             at: Instant::now(),
             end: CancellationToken::new(),
         });
-        let mut places = self.lock();
+        let mut places = self.0.lock();
         let seats = &mut places.visitors;
         let is_neighbour = |seat: &Arc<Taken>| seat.network == taken.network;
         if seats.iter().filter(|seat| is_neighbour(seat)).count() >= MAX_PER_ADDRESS {
@@ -81,17 +82,13 @@ impl Seats {
 
     /// Tells the connections to end, except those whose request is being answered.
     pub(super) fn end_idle(&self) {
-        let places = self.lock();
+        let places = self.0.lock();
         let is_silent = |seat: &&Arc<Taken>| !seat.has_request.load(Ordering::Relaxed);
         let silent = places.visitors.iter().filter(is_silent);
         let viewers = places.viewers.iter().map(|(_, seat)| seat);
         for seat in silent.chain(viewers) {
             seat.end.cancel();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Places> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -127,7 +124,7 @@ impl Seat {
     /// Gives the connection the place of one that follows a live page. Returns false, and changes nothing, if all of them are taken and
     /// no identity has more of them than this one.
     pub(super) fn follow(&self, identity: &str) -> bool {
-        let mut places = self.seats.lock();
+        let mut places = self.seats.0.lock();
         if places.viewers.len() >= MAX_VIEWERS && !places.end_viewer_of_another(identity) {
             return false;
         }
@@ -139,7 +136,7 @@ impl Seat {
 
     /// Returns whether the connection follows a live page.
     pub(super) fn follows(&self) -> bool {
-        let places = self.seats.lock();
+        let places = self.seats.0.lock();
         let mut viewers = places.viewers.iter();
         viewers.any(|(_, seat)| Arc::ptr_eq(seat, &self.taken))
     }
@@ -183,7 +180,7 @@ impl Places {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.seats.lock().remove(&self.taken);
+        self.seats.0.lock().remove(&self.taken);
     }
 }
 

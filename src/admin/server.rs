@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use parking_lot::{Mutex, RwLock};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -132,9 +133,8 @@ impl AdminPort {
         let tls = state.tls.clone();
         let router = router(Arc::new(state), self.allow_changes, hosts, replaced.clone());
         let service = Service { router, tls };
-        *self.shared.write().unwrap_or_else(PoisonError::into_inner) = service;
-        let mut former = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *former, replaced).cancel();
+        *self.shared.write() = service;
+        std::mem::replace(&mut *self.replaced.lock(), replaced).cancel();
     }
 }
 
@@ -176,7 +176,7 @@ async fn serve(
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {
-                let service = shared.read().unwrap_or_else(PoisonError::into_inner);
+                let service = shared.read();
                 let (seat, service) = (Arc::new(seats.take(address.ip())), service.clone());
                 answers.spawn(async move {
                     tokio::select! {

@@ -1,10 +1,11 @@
 //! Events per second of each queue at this broker, over about 30 seconds.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lease_broker_store::{Activity, QueueIndex};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::operation_metrics::OperationMetrics;
@@ -36,7 +37,7 @@ impl ActivityHistory {
         for (queue, activity) in brokers.flatten() {
             *sums.entry(queue).or_default() += *activity;
         }
-        let mut history = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut history = self.0.lock();
         for (queue, activity) in sums {
             let samples = history.entry(queue.clone()).or_default();
             samples.push_back(activity);
@@ -48,7 +49,7 @@ impl ActivityHistory {
 
     /// Returns the samples of a queue, the oldest first.
     pub fn of(&self, queue: &str) -> Vec<Activity> {
-        let history = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let history = self.0.lock();
         let samples = history.get(queue);
         samples.into_iter().flatten().copied().collect()
     }

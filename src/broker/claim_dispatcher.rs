@@ -13,11 +13,12 @@ mod pending_claim;
 mod series;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lease_broker_store::{ClaimCall, Leases, TooLargeItem};
+use parking_lot::Mutex;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use tokio::sync::{mpsc, oneshot};

@@ -1,9 +1,9 @@
 //! The reasons why a claim gets no lease.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use lease_broker_store::{Claimed, Limited};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// Why a claim gets no lease.
@@ -85,13 +85,13 @@ impl LastReason {
         // The rate of a group holds only this group back. Another can have items before.
         let known = wait.filter(|_| held_back == HeldBack::Rate);
         let until = known.and_then(|wait| Instant::now().checked_add(wait));
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (held_back, until);
+        *self.0.lock() = (held_back, until);
         wait
     }
 
     /// Returns the reason, and the time to wait before the next claim, if it is known.
     pub(super) fn get(&self) -> (HeldBack, Option<Duration>) {
-        let (held_back, until) = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (held_back, until) = *self.0.lock();
         (held_back, until.map(|until| until - Instant::now()))
     }
 }

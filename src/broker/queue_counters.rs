@@ -4,11 +4,11 @@
 //! relaxed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::lease_trace::ReleaseReason;
 use lease_broker_store::{Cancelled, EndedLease, Ending, Reaped, Settled, Settlement};
+use parking_lot::Mutex;
 
 use super::held_back::HeldBack;
 use super::shortest_lease::ShortestLease;
@@ -98,14 +98,12 @@ pub struct QueueCounters {
 impl QueueCounters {
     /// Returns why the last run of the queue's reaper failed, or could not end each lease. `None`: it ended all that were due.
     pub fn reaper_error(&self) -> Option<String> {
-        let error = self.reaper_error.lock();
-        error.unwrap_or_else(PoisonError::into_inner).clone()
+        self.reaper_error.lock().clone()
     }
 
     /// Notes the outcome of the reaper's last run.
     pub(super) fn set_reaper_error(&self, error: Option<String>) {
-        let last = self.reaper_error.lock();
-        *last.unwrap_or_else(PoisonError::into_inner) = error;
+        *self.reaper_error.lock() = error;
     }
 }
 

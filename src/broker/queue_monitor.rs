@@ -4,7 +4,7 @@
 //! has the task. It uses the store directly: a slow count must not make the store unhealthy.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,6 +12,7 @@ use lease_broker_model::item_state::State;
 use lease_broker_store::{
     Browse, FoundGroups, GroupSearch, Inspect, ListedItem, QueueIndex, Stats, StoreError,
 };
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -66,7 +67,7 @@ pub(super) struct LastRefresh(Mutex<Option<Refresh>>);
 impl LastRefresh {
     /// Returns the status. `None`: no refresh has succeeded yet.
     pub(super) fn status(&self) -> Option<QueueStatus> {
-        let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = *self.0.lock();
         last.map(|last| QueueStatus {
             stats: last.stats,
             age: last.at.elapsed(),
@@ -76,7 +77,7 @@ impl LastRefresh {
     }
 
     fn set(&self, refresh: Refresh) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(refresh);
+        *self.0.lock() = Some(refresh);
     }
 }
 

@@ -1,8 +1,8 @@
 //! The store operations that run now, so that one that hangs can be seen while it hangs.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// The operations that run now.
@@ -59,7 +59,7 @@ impl RunningOperations {
     }
 
     fn with<T>(&self, use_operations: impl FnOnce(&mut Operations) -> T) -> T {
-        use_operations(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        use_operations(&mut self.0.lock())
     }
 }
 

@@ -1,10 +1,11 @@
 //! The task that reads the secrets of lease ids again, so that a broker knows those that an operator has added.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lease_broker_store::{Store, StoreError};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -48,7 +49,7 @@ impl SecretReader {
         stop.run_until_cancelled(async {
             loop {
                 let _ = tokio::time::timeout(INTERVAL, self.wanted.notified()).await;
-                let asked = std::mem::take(&mut self.lock().asked);
+                let asked = std::mem::take(&mut self.unknown.lock().asked);
                 match self.store.read_secrets().await {
                     Ok(()) => self.note_missing(asked),
                     Err(error) => {
@@ -65,7 +66,7 @@ impl SecretReader {
     /// Returns true if the secrets will be read soon, because the broker does not know the one with this number. Returns false
     /// if a read has just found that it does not exist.
     pub(super) fn reads_soon(&self, number: u8) -> bool {
-        let mut unknown = self.lock();
+        let mut unknown = self.unknown.lock();
         let read = unknown.missing.get(&number);
         if read.is_some_and(|read| read.elapsed() < MISSING_TIME) {
             return false;
@@ -79,12 +80,9 @@ impl SecretReader {
     fn note_missing(&self, asked: BTreeSet<u8>) {
         let (secrets, now) = (self.store.signing_secrets(), Instant::now());
         let missing = asked.into_iter().filter(|number| !secrets.accepts(*number));
-        self.lock()
+        self.unknown
+            .lock()
             .missing
             .extend(missing.map(|number| (number, now)));
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Unknown> {
-        self.unknown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

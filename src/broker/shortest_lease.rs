@@ -1,9 +1,9 @@
 //! The shortest lease in use: the shortest one that this broker gave or extended in the last minute or two. The watch of the
 //! store's clock must notice a step that passes it. Leases of a minute or more do not matter to it.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// A lease that is at least this long does not count.
@@ -26,7 +26,7 @@ impl ShortestLease {
     /// Notes a lease that was given or extended now.
     pub(super) fn note(&self, duration: Duration, now: Instant) {
         if duration < LONG {
-            let mut minutes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut minutes = self.0.lock();
             let mut noted = minutes.unwrap_or_else(|| Minutes::new(now)).at(now);
             noted.present = noted.present.min(duration);
             *minutes = Some(noted);
@@ -35,7 +35,7 @@ impl ShortestLease {
 
     /// Returns the shortest lease in use, at most [`LONG`].
     pub(super) fn get(&self, now: Instant) -> Duration {
-        let minutes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let minutes = self.0.lock();
         minutes.map_or(LONG, |minutes| {
             let Minutes { present, last, .. } = minutes.at(now);
             present.min(last)

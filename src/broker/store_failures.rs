@@ -1,10 +1,10 @@
 //! The failures of the store: the last one, and their number by cause.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use lease_broker_store::{OutageCause, StoreError};
+use parking_lot::Mutex;
 
 /// A failure of the store.
 #[derive(Clone, Debug)]
@@ -48,13 +48,12 @@ impl StoreFailures {
             cause,
             time: SystemTime::now(),
         };
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+        *self.last.lock() = Some(failure);
     }
 
     /// Returns the last failure. `None`: there was none.
     pub(super) fn last(&self) -> Option<StoreFailure> {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        last.clone()
+        self.last.lock().clone()
     }
 
     /// Returns the number of failures of a kind.

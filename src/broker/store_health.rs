@@ -11,10 +11,11 @@
 //! that fail at once.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use lease_broker_store::{Leases, Outage, OutageCause, StoreError, Upkeep};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -118,7 +119,7 @@ impl StoreHealth {
 
     /// Returns the state of the store.
     pub(super) fn status(&self) -> StoreStatus {
-        let (since, _) = *self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        let (since, _) = *self.since.lock();
         StoreStatus {
             up: *self.healthy.borrow(),
             since,
@@ -237,7 +238,7 @@ impl StoreHealth {
             return;
         }
         let now = (SystemTime::now(), Instant::now());
-        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut since = self.since.lock();
         let (_, before) = std::mem::replace(&mut *since, now);
         drop(since);
         if healthy {

@@ -2,9 +2,9 @@
 //!
 //! Without them, both tasks would learn of a change only at their next poll of the store.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -42,7 +42,7 @@ impl DueTimer {
     /// Sets the timer to fire after `delay`, whether that is earlier or later than before. Only the task that waits may
     /// call this, because it does not wake the waiting task.
     pub(super) fn set(&self, delay: Duration) {
-        *self.due.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + delay);
+        *self.due.lock() = Some(Instant::now() + delay);
     }
 
     /// Makes the timer fire after `delay` at the latest.
@@ -50,7 +50,7 @@ impl DueTimer {
         let Some(wanted) = Instant::now().checked_add(delay) else {
             return;
         };
-        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut due = self.due.lock();
         if due.is_none_or(|due| wanted < due) {
             *due = Some(wanted);
             drop(due);
@@ -61,7 +61,7 @@ impl DueTimer {
     /// Waits until the timer fires.
     pub(super) async fn wait(&self) {
         loop {
-            let due = *self.due.lock().unwrap_or_else(PoisonError::into_inner);
+            let due = *self.due.lock();
             let advanced = self.advanced.notified();
             match due {
                 None => advanced.await,

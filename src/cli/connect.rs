@@ -2,9 +2,9 @@
 
 use std::convert::Infallible;
 use std::io::{self, Write as _};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::transport::{Channel, Endpoint};
 
@@ -117,7 +117,7 @@ impl Addresses {
             let is_over = attempts == Attempts::One || begun.elapsed() + PAUSE >= limit;
             match (passing, lasting) {
                 (Some(failure), _) if !is_over => {
-                    *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+                    *last.lock() = Some(failure);
                 }
                 (Some(failure), _) | (None, Some(failure)) => return Err(failure),
                 (None, None) => return Err(Failure::no_address()),
@@ -134,7 +134,7 @@ impl Addresses {
             sleep(pause).await;
             pause = WARNING_INTERVAL;
             let address = &self.text;
-            let cause = match &*last.lock().unwrap_or_else(PoisonError::into_inner) {
+            let cause = match &*last.lock() {
                 Some(failure) => failure.cause.clone(),
                 None => "no answer".to_owned(),
             };

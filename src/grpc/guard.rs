@@ -3,11 +3,12 @@
 //! A server without the section `auth` has no guard. The refusal of a call is the same for every cause that the caller must
 //! not learn. The cause is in the log only.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, Request};
 use lease_broker_model::text::log_field;
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
@@ -42,7 +43,7 @@ impl Guard {
     }
 
     fn check_connections(&self) {
-        let connections = self.lock().clone();
+        let connections = self.connections.lock().clone();
         for connection in connections.iter().filter_map(Weak::upgrade) {
             let Some(lost) = self.access.check_again(&connection.login) else {
                 continue;
@@ -71,17 +72,11 @@ impl Guard {
         if connection.login.is_watched() {
             return;
         }
-        let mut connections = self.lock();
+        let mut connections = self.connections.lock();
         if connections.len() == connections.capacity() {
             connections.retain(|connection| connection.strong_count() > 0);
         }
         connections.push(Arc::downgrade(connection));
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Connection>>> {
-        self.connections
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Admits a call of the API whose caller has the needed role on some queue. The handler checks the queue of the call.

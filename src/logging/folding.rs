@@ -23,10 +23,10 @@ use std::fmt::{self, Write as _};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use lease_broker_model::network::network;
+use parking_lot::Mutex;
 use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -154,7 +154,7 @@ impl Folding {
     /// Returns whether the line is written.
     fn admit(&self, place: Place, subject: Subject, line: Line, now: Instant) -> bool {
         let hash = line.hash.finish();
-        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut windows = self.windows.lock();
         let windows = windows.entry(place).or_default();
         let is_new_network =
             matches!(subject, Subject::Network(_)) && !windows.contains_key(&subject);
@@ -196,7 +196,7 @@ impl Folding {
     ///
     /// Lines that were repeated in a window stay known in the next one. The others are written again when they come.
     pub(super) fn end_windows(&self, now: Instant) -> Vec<Summary> {
-        let mut places = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut places = self.windows.lock();
         let mut summaries = Vec::new();
         places.retain(|(_, level), windows| {
             windows.retain(|subject, window| {
@@ -220,7 +220,7 @@ impl Folding {
 
     /// Returns the summaries of the windows that are not over yet, for the end of the process.
     pub(super) fn last_summaries(&self) -> Vec<Summary> {
-        let places = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        let places = self.windows.lock();
         let mut summaries = Vec::new();
         for ((_, level), windows) in places.iter() {
             let open = windows.iter();

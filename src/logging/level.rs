@@ -1,8 +1,8 @@
 //! The level of the log, and its changes at run time.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
 /// The levels of targets outside this program, unless the configured level names them.
@@ -75,7 +75,7 @@ impl LogLevel {
 
     /// Returns the level in effect, as text.
     pub fn current(&self) -> String {
-        self.lock().current.clone()
+        self.state.lock().current.clone()
     }
 
     /// Changes the level. After `duration` the configured level takes effect again. `None`: the change stays until the
@@ -85,7 +85,7 @@ impl LogLevel {
     /// A message if the text is not a level. The level then stays as it was.
     pub fn set(&self, level: &str, duration: Option<Duration>) -> Result<(), String> {
         let filter = parse(level, self.has_audit_file)?;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let is_new = state.current != level;
         if is_new {
             // Before the change, which can hide this line.
@@ -116,23 +116,19 @@ impl LogLevel {
     /// The same as [`Self::set`].
     pub fn set_configured(&self, level: &str) -> Result<(), String> {
         self.set(level, None)?;
-        level.clone_into(&mut self.lock().configured);
+        level.clone_into(&mut self.state.lock().configured);
         Ok(())
     }
 
     /// Returns to the configured level if the time of a temporary level is over.
     pub(super) fn end_temporary_level(&self, now: Instant) {
-        let state = self.lock();
+        let state = self.state.lock();
         if state.until.is_some_and(|until| until <= now) {
             let configured = state.configured.clone();
             drop(state);
             // The configured level has been in effect before, so it is valid.
             let _ = self.set(&configured, None);
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, LevelState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

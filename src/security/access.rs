@@ -10,11 +10,12 @@
 
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use lru::LruCache;
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 
@@ -352,7 +353,7 @@ impl Access {
             return Err(invalid("unknown token"));
         };
         let hash: [u8; 32] = Sha256::digest(token).into();
-        let earlier = self.lock_jwts().get(&hash).cloned();
+        let earlier = self.verified_jwts.lock().get(&hash).cloned();
         if let Some(verified) = &earlier
             && verified.is_current(generation)
         {
@@ -373,7 +374,7 @@ impl Access {
         });
         match checked {
             Ok(verified) => {
-                self.lock_jwts().put(hash, verified.clone());
+                self.verified_jwts.lock().put(hash, verified.clone());
                 if let Sender::At(address) = sender {
                     self.rate.has_logged_in(address);
                 }
@@ -383,7 +384,7 @@ impl Access {
                 retry_after: RETRY_DELAY,
             }),
             Err(cause) => {
-                self.lock_jwts().pop(&hash);
+                self.verified_jwts.lock().pop(&hash);
                 Err(invalid(cause))
             }
         }
@@ -400,11 +401,6 @@ impl Access {
     fn start_generation(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
         self.changed.send_replace(());
-    }
-
-    fn lock_jwts(&self) -> std::sync::MutexGuard<'_, LruCache<[u8; 32], Verified>> {
-        let jwts = self.verified_jwts.lock();
-        jwts.unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -7,12 +7,13 @@
 use std::error::Error as _;
 use std::fmt::Write as _;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use lease_broker_model::text::visible;
+use parking_lot::RwLock;
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client};
 use tokio::sync::Notify;
@@ -77,7 +78,9 @@ impl PublishedKeys {
         let trusted = authorities.as_ref().map(WatchedFile::current);
         let client = client(is_local, trusted.as_deref().map(String::as_str))?;
         let former = former.filter(|former| former.url == url);
-        let current = former.map(Self::lock_current).unwrap_or_default();
+        let current = former
+            .map(|former| former.current.read().clone())
+            .unwrap_or_default();
         let quota = Quota::with_period(RATION_INTERVAL).unwrap_or(Quota::per_hour(RATION));
         Ok(Self {
             client: RwLock::new(client),
@@ -100,7 +103,7 @@ impl PublishedKeys {
         };
         match client(self.is_local, Some(&authorities.current())) {
             Ok(client) => {
-                *self.client.write().unwrap_or_else(PoisonError::into_inner) = client;
+                *self.client.write() = client;
                 self.is_coming.store(true, Ordering::Release);
                 self.wanted.notify_one();
             }
@@ -113,7 +116,7 @@ impl PublishedKeys {
 
     /// Returns the keys of the last good set.
     pub(super) fn current(&self) -> Arc<Keys> {
-        self.lock_current().keys.clone()
+        self.current.read().keys.clone()
     }
 
     /// Returns the numbers of fetches that brought a good set, and of all others.
@@ -199,8 +202,7 @@ impl PublishedKeys {
 
     async fn download(&self) -> Result<Vec<u8>, String> {
         let failed = |error: reqwest::Error| causes(&error.without_url());
-        let client = self.client.read();
-        let client = client.unwrap_or_else(PoisonError::into_inner).clone();
+        let client = self.client.read().clone();
         let mut response = client.get(&self.url).send().await.map_err(failed)?;
         if response.status() != http::StatusCode::OK {
             return Err(format!("the answer has the status {}", response.status()));
@@ -217,7 +219,7 @@ impl PublishedKeys {
 
     /// Uses a set from now on. Returns true if it verifies other tokens than the one before.
     fn replace(&self, text: Vec<u8>) -> Result<bool, String> {
-        if self.lock_current().text == text {
+        if self.current.read().text == text {
             return Ok(false);
         }
         let parsed = str::from_utf8(&text).map_err(|error| error.to_string());
@@ -231,14 +233,8 @@ impl PublishedKeys {
             );
             keys.log_skipped(SETTING);
         }
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        *current = Arc::new(Published { text, keys });
+        *self.current.write() = Arc::new(Published { text, keys });
         Ok(is_new)
-    }
-
-    fn lock_current(&self) -> Arc<Published> {
-        let current = self.current.read();
-        current.unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -1,11 +1,12 @@
 //! The login of a connection: the client's certificate, and the credentials that calls on the connection have used.
 
 use std::hash::RandomState;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use lru::LruCache;
+use parking_lot::Mutex;
 
 use super::certificate_names::CertificateNames;
 use super::identity::Identity;
@@ -107,13 +108,13 @@ impl Login {
 
     /// Returns whether a call on this connection had valid credentials.
     pub fn has_succeeded(&self) -> bool {
-        let used = self.lock();
+        let used = self.used.lock();
         used.own.is_some() || !used.tokens.is_empty()
     }
 
     /// Returns the remembered result for credentials that a call on this connection has used, valid still or not.
     pub(super) fn known(&self, token: Option<&[u8]>) -> Option<Verified> {
-        let mut used = self.lock();
+        let mut used = self.used.lock();
         match token {
             None => used.own.clone(),
             Some(token) => used.tokens.get(token).cloned(),
@@ -122,7 +123,7 @@ impl Login {
 
     /// Remembers credentials that were verified.
     pub(super) fn remember(&self, token: Option<&[u8]>, verified: Verified, clients: Clients) {
-        let mut used = self.lock();
+        let mut used = self.used.lock();
         match token {
             None => used.own = Some(verified),
             Some(token) => {
@@ -134,7 +135,7 @@ impl Login {
 
     /// Replaces the remembered result for credentials.
     pub(super) fn renew(&self, token: Option<&[u8]>, verified: Verified) {
-        let mut used = self.lock();
+        let mut used = self.used.lock();
         let known = match token {
             None => used.own.as_mut(),
             Some(token) => used.tokens.peek_mut(token),
@@ -146,7 +147,7 @@ impl Login {
 
     /// Forgets credentials that are not valid any more.
     pub(super) fn forget(&self, token: Option<&[u8]>) {
-        let mut used = self.lock();
+        let mut used = self.used.lock();
         match token {
             None => used.own = None,
             Some(token) => used.remove(token),
@@ -155,7 +156,7 @@ impl Login {
 
     /// Returns the credentials that were verified before this generation of the rules.
     pub(super) fn used_before(&self, generation: u64) -> Vec<Credential> {
-        let used = self.lock();
+        let used = self.used.lock();
         let own = used.own.iter().map(|verified| (None, verified));
         let tokens = used.tokens.iter();
         let tokens = tokens.map(|(token, verified)| (Some(token), verified));
@@ -171,7 +172,7 @@ impl Login {
 
     /// Returns whether calls can be running whose credentials are not remembered.
     pub(super) fn has_forgotten_calls(&self, now: Instant) -> bool {
-        let forgotten = self.lock().forgotten;
+        let forgotten = self.used.lock().forgotten;
         forgotten.is_some_and(|time| now < time + LONGEST_CALL)
     }
 
@@ -180,10 +181,6 @@ impl Login {
         self.failures
             .fetch_add(1, Ordering::Relaxed)
             .saturating_add(1)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Used> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

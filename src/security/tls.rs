@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::NoServerSessionStorage;
@@ -113,7 +114,7 @@ impl ServerTls {
         let now = UnixTime::now();
         let contents = Contents::read(&self.settings);
         let hash = hash(&contents, now);
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         if *last == hash {
             return;
         }

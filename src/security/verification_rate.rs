@@ -4,11 +4,11 @@
 
 use std::net::IpAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
-use std::sync::{Mutex, PoisonError};
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use lease_broker_model::network::network;
 use lru::LruCache;
+use parking_lot::Mutex;
 
 /// Verifications per second, and as many at once: for all strangers, and for all clients behind listed proxies.
 const IN_ALL: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
@@ -61,10 +61,7 @@ impl VerificationRate {
     }
 
     fn of_address<T>(&self, address: IpAddr, change: impl FnOnce(&mut FromAddress) -> T) -> T {
-        let mut by_address = self
-            .by_address
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut by_address = self.by_address.lock();
         change(by_address.get_or_insert_mut(network(address), || {
             let quota = Quota::per_second(PER_ADDRESS).allow_burst(PER_ADDRESS_AT_ONCE);
             FromAddress {

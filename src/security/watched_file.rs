@@ -3,8 +3,9 @@
 //! The content decides, not the modification time: Kubernetes replaces a symbolic link.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, RwLock};
 use sha2::{Digest as _, Sha256};
 
 /// A file, and the value that its last usable content stands for.
@@ -45,7 +46,7 @@ impl<T: PartialEq> WatchedFile<T> {
     /// Returns the value in use.
     pub(super) fn current(&self) -> Arc<T> {
         let current = self.current.read();
-        current.unwrap_or_else(PoisonError::into_inner).clone()
+        current.clone()
     }
 
     /// Reads the file again. Returns true if the value has changed. A content that cannot be used is reported once, and the
@@ -53,7 +54,7 @@ impl<T: PartialEq> WatchedFile<T> {
     pub(super) fn read(&self) -> bool {
         let content = std::fs::read_to_string(&self.path).map_err(|error| error.to_string());
         let hash = hash(&content);
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         if *last == hash {
             return false;
         }
@@ -63,7 +64,7 @@ impl<T: PartialEq> WatchedFile<T> {
         match content.and_then(|text| (self.parse)(&text)) {
             Ok(value) => {
                 tracing::info!(target: "lease_broker::audit", setting, %file, "file read again");
-                let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+                let mut current = self.current.write();
                 let is_new = **current != value;
                 *current = Arc::new(value);
                 is_new

@@ -168,6 +168,14 @@ impl Refusal {
         }
     }
 
+    /// Returns the refusal of a change by the row itself, for example by a trigger or a constraint.
+    pub const fn of_row(problem: Problem) -> Self {
+        Self {
+            field: None,
+            problem,
+        }
+    }
+
     /// Returns the refusal of a settlement whose lease belongs to a run in which an earlier item is leased.
     pub fn out_of_order() -> Self {
         Self {

@@ -39,6 +39,7 @@ mod operation_batch;
 mod operation_rows;
 mod operations;
 mod partitions;
+mod parts;
 mod pause;
 mod pause_parts;
 mod placeholders;

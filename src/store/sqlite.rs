@@ -340,10 +340,9 @@ impl Leases for SqliteStore {
             match outcome.map_err(StoreError::maybe_applied) {
                 Err(StoreError::Rejected(rejection)) => {
                     settled.owners.push(None);
-                    settled.results.push(Settled::Refused(Refusal {
-                        field: None,
-                        problem: rejection.problem,
-                    }));
+                    settled
+                        .results
+                        .push(Settled::Refused(Refusal::of_row(rejection.problem)));
                 }
                 outcome => {
                     let outcome = outcome?;

@@ -7,11 +7,12 @@
 
 use std::num::NonZeroU32;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use opentelemetry_sdk::trace::SpanExporter;
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -84,8 +85,7 @@ impl ExportQueue {
 
     /// Sends the spans that wait, for at most `limit`. Spans that are left then, and all later ones, are dropped.
     pub(super) async fn close(&self, limit: Duration) {
-        let closing = self.closing.lock();
-        let closing = closing.unwrap_or_else(PoisonError::into_inner).take();
+        let closing = self.closing.lock().take();
         if let Some(Closing { deadline, task }) = closing {
             let _ = deadline.send(Instant::now() + limit);
             let _ = task.await;

@@ -6,10 +6,11 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -54,7 +55,7 @@ where
 
     /// Follows a page. A change is seen from the next reading on.
     pub(super) fn follow(self: &Arc<Self>, page: P) -> Snapshots<C> {
-        let mut pages = self.lock();
+        let mut pages = self.pages.lock();
         let sender = pages.entry(page.clone()).or_insert_with(|| {
             tokio::spawn(self.clone().keep_fresh(page));
             watch::Sender::new(None)
@@ -74,7 +75,7 @@ where
             let content = (self.read)(page.clone()).await;
             *turn += 1;
             let number = *turn;
-            if let Some(sender) = self.lock().get(&page) {
+            if let Some(sender) = self.pages.lock().get(&page) {
                 sender.send_replace(Some(Arc::new(Snapshot { number, content })));
             }
             tokio::time::sleep(begin.elapsed()).await;
@@ -83,7 +84,7 @@ where
 
     /// Returns whether somebody looks at a page. Otherwise the page is forgotten.
     fn is_followed(&self, page: &P) -> bool {
-        let mut pages = self.lock();
+        let mut pages = self.pages.lock();
         let is_followed = pages
             .get(page)
             .is_some_and(|sender| sender.receiver_count() > 0);
@@ -91,10 +92,6 @@ where
             pages.remove(page);
         }
         is_followed
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<P, Sender<C>>> {
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -140,7 +137,7 @@ mod tests {
         drop(feed.follow("queues"));
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert_eq!(readings.load(Ordering::Relaxed), 0);
-        assert!(feed.lock().is_empty());
+        assert!(feed.pages.lock().is_empty());
         let mut viewer = feed.follow("queues");
         viewer.changed().await.expect("a reading");
         assert_eq!(newest(&mut viewer), Some(1));

@@ -2,10 +2,10 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use data_encoding::HEXLOWER;
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
@@ -46,13 +46,9 @@ fn random() -> String {
 }
 
 impl Sessions {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Session>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Begins a session of an identity with a token that was verified. Returns its id.
     pub(super) fn begin(&self, identity: &str, token: &[u8]) -> String {
-        let mut sessions = self.lock();
+        let mut sessions = self.sessions.lock();
         let now = Instant::now();
         sessions.retain(|_, session| session.end > now);
         if sessions.len() >= MAX_SESSIONS {
@@ -79,12 +75,12 @@ impl Sessions {
 
     /// Ends a session.
     pub(super) fn end(&self, id: &str) {
-        self.lock().remove(id);
+        self.sessions.lock().remove(id);
     }
 
     /// Returns the token and the form token of a session.
     pub(super) fn find(&self, id: &str) -> Option<(Vec<u8>, String)> {
-        let sessions = self.lock();
+        let sessions = self.sessions.lock();
         let session = sessions
             .get(id)
             .filter(|session| session.end > Instant::now())?;
@@ -120,6 +116,6 @@ mod tests {
         }
         assert!(sessions.find(&admin).is_some());
         assert!(sessions.find(&first).is_none());
-        assert_eq!(sessions.lock().len(), MAX_SESSIONS);
+        assert_eq!(sessions.sessions.lock().len(), MAX_SESSIONS);
     }
 }

@@ -3,9 +3,10 @@
 //! A call that ends or extends leases takes a place among the settlements. A call that starts work takes one among the
 //! working calls. A claim that has found no item gives its place back and takes one among the waiting claims.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use lease_broker_model::call_source::SharedBudget;
+use parking_lot::Mutex;
 
 use super::budget::{Budget, Held};
 use super::overload::Overload;
@@ -98,7 +99,7 @@ enum Place {
 impl ClaimPlace {
     /// Changes to a place among the waiting claims. Returns false, and keeps the place, if there is none.
     pub(in crate::broker) fn start_waiting(&self, budgets: &Budgets) -> bool {
-        let mut place = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = self.0.lock();
         if let Place::Working(working) = &*place {
             match budgets.waiting_claims.take_place(working.source()) {
                 Some(waiting) => *place = Place::Waiting(waiting),
@@ -110,7 +111,7 @@ impl ClaimPlace {
 
     /// Returns the place. The caller of the claim has its answer, or has gone away.
     pub(in crate::broker) fn give_back(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Place::Returned;
+        *self.0.lock() = Place::Returned;
     }
 }
 

@@ -10,12 +10,13 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use lease_broker_model::call_source::{CallSource, SharedBudget};
 use lease_broker_model::network::network;
 use lru::LruCache;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -100,7 +101,7 @@ impl Ledger {
     /// Opens the account of a connection. If there is no place for it, the oldest connection that is not trusted gives its place:
     /// of the same address if that has its share. `None`: there is no such connection.
     pub fn open(self: &Arc<Self>, peer: SocketAddr, is_proxy: bool) -> Option<OpenAccount> {
-        let mut accounts = self.lock();
+        let mut accounts = self.accounts.lock();
         let address = accounts
             .addresses
             .get_or_insert(network(peer.ip()), Address::new)
@@ -143,12 +144,12 @@ impl Ledger {
 
     /// Returns the accounts of the open connections, the oldest first.
     pub fn accounts(&self) -> Vec<Arc<Account>> {
-        self.lock().open.values().cloned().collect()
+        self.accounts.lock().open.values().cloned().collect()
     }
 
     /// Returns the number of open connections.
     pub fn open_connections(&self) -> usize {
-        self.lock().open.len()
+        self.accounts.lock().open.len()
     }
 
     /// Ends the connection that holds most memory, and returns it. `None`: none holds much.
@@ -161,10 +162,6 @@ impl Ledger {
             heaviest
         })
     }
-
-    fn lock(&self) -> MutexGuard<'_, Accounts> {
-        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Accounts {
@@ -176,7 +173,7 @@ impl Accounts {
         share: Option<&Arc<CallSource>>,
     ) -> Option<Held> {
         let give = |account: &Account| {
-            let place = account.lock_place().take()?;
+            let place = account.place.lock().take()?;
             account.end.cancel();
             drop(place);
             places.take_place(share.cloned())
@@ -199,19 +196,13 @@ impl Address {
             last_login: Mutex::default(),
         })
     }
-
-    fn lock_last_login(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.last_login
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Account {
     /// Notes that the client is trusted.
     pub fn trust(&self) {
         if !self.is_trusted.swap(true, Ordering::Relaxed) {
-            *self.address.lock_last_login() = Some(Instant::now());
+            *self.address.last_login.lock() = Some(Instant::now());
         }
     }
 
@@ -234,7 +225,7 @@ impl Account {
 
     /// Returns whether a connection of this address was trusted in the last ten minutes.
     pub fn has_recent_login(&self) -> bool {
-        let last = *self.address.lock_last_login();
+        let last = *self.address.last_login.lock();
         last.is_some_and(|last| last.elapsed() < RECENT_LOGIN)
     }
 
@@ -290,11 +281,7 @@ impl Account {
 
     /// Returns whether another connection has got the place.
     pub fn has_lost_its_place(&self) -> bool {
-        self.lock_place().is_none()
-    }
-
-    fn lock_place(&self) -> MutexGuard<'_, Option<Held>> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+        self.place.lock().is_none()
     }
 }
 
@@ -307,8 +294,8 @@ impl OpenAccount {
 
 impl Drop for OpenAccount {
     fn drop(&mut self) {
-        self.ledger.lock().open.remove(&self.number);
-        *self.account.lock_place() = None;
+        self.ledger.accounts.lock().open.remove(&self.number);
+        *self.account.place.lock() = None;
     }
 }
 

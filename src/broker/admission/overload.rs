@@ -1,8 +1,8 @@
 //! The delay after which the caller of a refused call sends it again. It grows while the overload lasts.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::broker::error::{Error, OverloadCause};
@@ -37,7 +37,7 @@ impl Overload {
     }
 
     fn refuse_because(&self, cause: OverloadCause) -> Error {
-        let mut level = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut level = self.0.lock();
         let level = level.after_refusal(Instant::now());
         // Callers that are refused together must not come back together.
         let delay = MIN_DELAY * 2u32.pow(level);
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn delay_has_a_maximum() {
         let overload = Overload::default();
-        overload.0.lock().expect("a lock").level = MAX_LEVEL;
+        overload.0.lock().level = MAX_LEVEL;
         for _ in 0..100 {
             match overload.refuse("settlements") {
                 Error::Overloaded { retry_after, .. } => {

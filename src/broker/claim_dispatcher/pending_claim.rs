@@ -1,11 +1,12 @@
 //! A claim that has not been answered, and the part of it that its caller sees.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lease_broker_model::call_source::{CallSource, SourceNumber};
 use lease_broker_store::{Beginning, ClaimCall, Claimed, Limited, TooLargeItem};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -49,10 +50,7 @@ pub(super) struct ClaimStatus {
 
 impl ClaimStatus {
     pub(super) fn set_too_large(&self, too_large: Vec<TooLargeItem>) {
-        *self
-            .too_large
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = too_large;
+        *self.too_large.lock() = too_large;
     }
 
     /// Notes the result of a store operation.
@@ -75,8 +73,7 @@ impl ClaimStatus {
     }
 
     pub(super) fn take_too_large(&self) -> Vec<TooLargeItem> {
-        let last = self.too_large.lock();
-        std::mem::take(&mut *last.unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.too_large.lock())
     }
 }
 

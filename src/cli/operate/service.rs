@@ -1,8 +1,7 @@
 //! A running service that commands for operators call, at one address or at several.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use lease_broker_proto::admin_service_client::AdminServiceClient;
+use parking_lot::Mutex;
 
 use crate::cli::client_args::ClientArgs;
 use crate::cli::command_error::CommandError;
@@ -31,22 +30,18 @@ impl Service {
 
     /// Returns the client for the next call.
     pub(super) async fn client(&self) -> Result<Client, CommandError> {
-        if let Some(client) = &*self.lock() {
+        if let Some(client) = &*self.client.lock() {
             return Ok(client.clone());
         }
         let client = self.args.connect_admin(Attempts::One).await?;
-        *self.lock() = Some(client.clone());
+        *self.client.lock() = Some(client.clone());
         Ok(client)
     }
 
     /// Notes that a call has failed because of an outage. A connection to a single address is made again by itself.
     pub(super) fn note_outage(&self) {
         if self.args.has_several_addresses() {
-            *self.lock() = None;
+            *self.client.lock() = None;
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Client>> {
-        self.client.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

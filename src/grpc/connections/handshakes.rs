@@ -5,11 +5,11 @@
 //! a client has logged in recently get every second handshake, if they want it.
 
 use std::num::NonZeroU32;
-use std::sync::{Mutex, PoisonError};
 
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use lease_broker_model::call_source::SourceNumber;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -82,7 +82,7 @@ impl Handshakes {
     }
 
     fn push(&self, handshake: Handshake, is_known: bool) {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         let queue = if is_known {
             &mut waiting.known
         } else {
@@ -97,7 +97,7 @@ impl Handshakes {
     pub(super) async fn run(&self, stop: CancellationToken) {
         let run = async {
             loop {
-                let next = self.lock().pop();
+                let next = self.waiting.lock().pop();
                 match next {
                     None => self.arrived.notified().await,
                     // The client has not gone away.
@@ -117,10 +117,6 @@ impl Handshakes {
             let delay = full.wait_time_from(DefaultClock::default().now());
             tokio::time::sleep(delay).await;
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -145,7 +141,7 @@ mod tests {
             push(known, true);
         }
         let order: Vec<u32> = (0..7)
-            .filter_map(|_| handshakes.lock().pop())
+            .filter_map(|_| handshakes.waiting.lock().pop())
             .map(|handshake| handshake.address.0)
             .collect();
         assert_eq!(order, [3, ATTACKER, 4, 2, 4, ATTACKER, ATTACKER]);

@@ -2,9 +2,10 @@
 
 use std::io;
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use rustls::server::Acceptor;
 use tokio::net::TcpStream;
@@ -79,7 +80,7 @@ impl TlsPort {
 
     /// Adds a connection whose client has certificates. They are checked again while the connection lasts.
     pub(super) fn watch(&self, connection: &Arc<Connection>) {
-        self.lock().push(Arc::downgrade(connection));
+        self.clients.lock().push(Arc::downgrade(connection));
     }
 
     /// Closes the connections whose certificates have ended or whose authority was removed, until `stop` is cancelled.
@@ -94,7 +95,7 @@ impl TlsPort {
                 }
             }
             let valid = self.tls.state();
-            let clients = std::mem::take(&mut *self.lock());
+            let clients = std::mem::take(&mut *self.clients.lock());
             let mut left = Vec::with_capacity(clients.len());
             for (index, client) in clients.into_iter().enumerate() {
                 let Some(connection) = client.upgrade() else {
@@ -116,11 +117,7 @@ impl TlsPort {
                     tokio::task::yield_now().await;
                 }
             }
-            self.lock().append(&mut left);
+            self.clients.lock().append(&mut left);
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Connection>>> {
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

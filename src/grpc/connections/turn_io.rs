@@ -5,10 +5,11 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::streams::{NOT_YET, ReadAllowance};
@@ -54,7 +55,7 @@ impl<IO> TurnIo<IO> {
 
 /// Only the task of the connection locks it.
 fn lock<IO>(shared: &Mutex<Shared<IO>>) -> MutexGuard<'_, Shared<IO>> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
+    shared.lock()
 }
 
 impl<IO: AsyncWrite + Unpin> TurnEnd<IO> {

@@ -5,10 +5,11 @@
 //! that it is older than a second.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lease_broker_model::call_source::{CallSource, SharedBudget};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -54,7 +55,7 @@ impl Incomplete {
 
     /// Takes a place. `None`: there is none for this caller.
     pub(super) fn take(self: &Arc<Self>, source: &Arc<CallSource>) -> Option<Place> {
-        let mut places = self.lock();
+        let mut places = self.places.lock();
         let take = || self.budget.take_place(Some(source.clone()));
         let place = take().or_else(|| {
             let taken = self.place_to_lose(&places, source)?;
@@ -89,10 +90,6 @@ impl Incomplete {
         let lost = greedy.or_else(|| places.taken.first_key_value().filter(is_old));
         lost.map(|(number, _)| *number)
     }
-
-    fn lock(&self) -> MutexGuard<'_, Places> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Place {
@@ -104,7 +101,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.incomplete.lock().taken.remove(&self.number);
+        self.incomplete.places.lock().taken.remove(&self.number);
     }
 }
 

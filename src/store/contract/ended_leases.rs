@@ -60,12 +60,12 @@ pub enum Cancelled {
     NotHeld(State),
     /// There is no row with this key, or the value in its column of the state is not a state.
     NoRow,
-    /// The key is malformed. Nothing was changed.
+    /// The key is malformed, or the row refuses the change. Nothing was changed.
     Refused(Refusal),
 }
 
 impl Cancelled {
-    /// Returns the present state of the item. `None`: there is no row with the key, or the key is malformed.
+    /// Returns the present state of the item. `None`: there is no row with the key, or the entry is refused.
     pub const fn state(&self) -> Option<State> {
         match self {
             Self::Ended { state, .. } | Self::Repeated { state, .. } | Self::NotHeld(state) => {

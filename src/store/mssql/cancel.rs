@@ -11,13 +11,16 @@ use super::error::RetrySafety;
 use super::list_parameters::{ListEntry, ListParameters};
 use super::new_item::insert_delay;
 use super::operations::MssqlOperations;
+use super::parts::Parts;
 use super::queue_statements::QueueStatements;
 use super::settle::MAX_ERROR_UNITS;
 use super::types::{self, ColumnType};
 use super::utf16::cut;
 use super::value_limits;
 use crate::key_text::{self, KeyKind};
-use crate::{CancelResults, Cancellation, Cancelled, CancelledLease, QueueIndex, StoreError};
+use crate::{
+    CancelResults, Cancellation, Cancelled, CancelledLease, QueueIndex, Refusal, StoreError,
+};
 
 impl MssqlOperations {
     pub(super) async fn cancel(
@@ -27,19 +30,54 @@ impl MssqlOperations {
         cancellation: &Cancellation,
     ) -> Result<CancelResults, StoreError> {
         let queue = self.queue(queue)?;
-        let list = queue.cancelled_entries(leases);
-        let parameters = ListParameters::new(vec![list, vec![entry_of(queue, cancellation)]]);
-        let results = self
-            .pool
-            .query(
-                &queue.sql.cancel,
-                &parameters.parameters(),
-                RetrySafety::AtMostOnce,
-            )
-            .await?;
         let mut cancelled = CancelResults {
             results: vec![Cancelled::NoRow; leases.len()],
             ..CancelResults::default()
+        };
+        let possible = |index: &usize| queue.can_have_key(&leases[*index].key);
+        let mut parts = Parts::of((0..leases.len()).filter(possible).collect());
+        while let Some(part) = parts.next() {
+            let entry = |index: &usize| {
+                let CancelledLease { key, fence } = &leases[*index];
+                QueueStatements::cancelled_entry(*index, key, *fence)
+            };
+            let list = part.iter().map(entry).collect();
+            let lists = ListParameters::new(vec![list, vec![entry_of(queue, cancellation)]]);
+            if let Err(error) = self
+                .cancel_part(queue, leases, &lists, &mut cancelled)
+                .await
+            {
+                match parts.divide(part, error) {
+                    Ok(None) => {}
+                    Ok(Some((index, rejection))) => {
+                        let refusal = Refusal::of_row(rejection.problem);
+                        cancelled.results[index] = Cancelled::Refused(refusal);
+                    }
+                    // Earlier batches have ended leases.
+                    Err(error) if !cancelled.ended.is_empty() => return Err(error.maybe_applied()),
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(cancelled)
+    }
+
+    /// Cancels the leases of a list in one batch, and sets their results.
+    async fn cancel_part(
+        &self,
+        queue: &QueueStatements,
+        leases: &[CancelledLease],
+        lists: &ListParameters,
+        cancelled: &mut CancelResults,
+    ) -> Result<(), StoreError> {
+        let sql = &queue.sql.cancel;
+        let results = self
+            .pool
+            .query(sql, &lists.parameters(), RetrySafety::AtMostOnce)
+            .await;
+        let results = match results {
+            Ok(results) => results,
+            Err(failure) => return Err(self.refusal_of_entries(failure, sql, lists).await),
         };
         for row in decode::result_set(&results, 0)? {
             let index = decode::request_index(row, 0, leases.len())?;
@@ -64,7 +102,7 @@ impl MssqlOperations {
                 _ => Cancelled::NotHeld(state),
             };
         }
-        Ok(cancelled)
+        Ok(())
     }
 }
 
@@ -85,18 +123,13 @@ pub(super) fn entry_of(queue: &QueueStatements, cancellation: &Cancellation) -> 
 }
 
 impl QueueStatements {
-    /// Returns the entries of the first list (cancel.sql names the fields).
-    pub(super) fn cancelled_entries(&self, leases: &[CancelledLease]) -> Vec<ListEntry> {
-        let leases = leases.iter().enumerate();
-        let leases = leases.filter(|(_, lease)| self.can_have_key(&lease.key));
-        let entry = |(index, lease): (usize, &CancelledLease)| {
-            let mut entry = ListEntry::default();
-            entry.insert("i", json!(index));
-            Self::insert_key(&mut entry, &lease.key);
-            entry.insert("f", json!(lease.fence));
-            entry
-        };
-        leases.map(entry).collect()
+    /// Returns the entry of a lease in the first list (cancel.sql names the fields).
+    pub(super) fn cancelled_entry(index: usize, key: &Key, fence: Option<i64>) -> ListEntry {
+        let mut entry = ListEntry::default();
+        entry.insert("i", json!(index));
+        Self::insert_key(&mut entry, key);
+        entry.insert("f", json!(fence));
+        entry
     }
 
     /// Parses the text form of a key. See [`Inspect::parse_key`](crate::Inspect::parse_key).

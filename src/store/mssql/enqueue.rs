@@ -84,8 +84,7 @@ impl MssqlOperations {
         if let Some(pause) = pause_of(&failure) {
             return pause;
         }
-        let empty = lists.without_entries();
-        self.refusal(failure, sql, &empty.parameters()).await
+        self.refusal_of_entries(failure, sql, lists).await
     }
 
     /// Finds the first item that the database refuses, by binary search. Each try inserts the first n items and rolls

@@ -1,9 +1,9 @@
 //! Epochs of a database: what each process knows of the present one, and the beginning of a new one after a restore.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
+use parking_lot::Mutex;
 use tiberius::Row;
 
 use super::catalogue::Table;
@@ -75,12 +75,12 @@ struct Latest {
 impl LatestMoment {
     /// Forgets everything, for a store that opens. It serves the database as it finds it.
     pub(super) fn forget(&self) {
-        *self.lock() = Latest::default();
+        *self.0.lock() = Latest::default();
     }
 
     /// Returns the latest moment. `None`: the store is not open yet.
     pub(super) fn known(&self) -> Option<Moment> {
-        self.lock().moment
+        self.0.lock().moment
     }
 
     /// Takes over a moment that was read. `known`: the latest before the read began. Reads of several connections can end in another
@@ -89,7 +89,7 @@ impl LatestMoment {
     /// # Errors
     /// [`StoreError::Io`] if it is earlier than `known`.
     pub(super) fn see(&self, known: Option<Moment>, found: Moment) -> Result<(), StoreError> {
-        let mut latest = self.lock();
+        let mut latest = self.0.lock();
         if let Some(known) = known.filter(|known| *known > found) {
             latest.went_back = true;
             return Err(went_back("the database", known, found));
@@ -118,13 +118,9 @@ impl LatestMoment {
         self.see(known, Moment::read(decode::single_row(&results, 0)?)?)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Latest> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns whether the last moment that was read is earlier than one before.
     pub(super) fn went_back(&self) -> bool {
-        self.lock().went_back
+        self.0.lock().went_back
     }
 }
 

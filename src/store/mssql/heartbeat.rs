@@ -8,11 +8,12 @@ use serde_json::json;
 
 use super::decode;
 use super::error::RetrySafety;
-use super::list_parameters::ListParameters;
+use super::list_parameters::{ListEntry, ListParameters};
 use super::operations::MssqlOperations;
+use super::parts::Parts;
 use super::queue_statements::QueueStatements;
 use super::written_columns::stored_checkpoint;
-use crate::{LeaseExpiry, QueueIndex, Renewal, Renewed, StoreError};
+use crate::{LeaseExpiry, QueueIndex, Refusal, Renewal, Renewed, StoreError};
 
 impl MssqlOperations {
     pub(super) async fn heartbeat(
@@ -33,46 +34,33 @@ impl MssqlOperations {
         let checkpoints: HashMap<_, &[u8]> = checkpoints
             .filter_map(|(identity, renewal)| Some((identity, renewal.checkpoint.as_deref()?)))
             .collect();
-        let mut list = Vec::new();
-        for (index, renewal) in renewals.iter().enumerate() {
-            let lease = &renewal.lease;
-            if last_index[&identities[index]] == index && queue.can_have_key(&lease.key) {
-                let mut entry = QueueStatements::lease_entry(index, lease);
+        let decisive = |index: &usize| {
+            last_index[&identities[*index]] == *index
+                && queue.can_have_key(&renewals[*index].lease.key)
+        };
+        let mut renewed = vec![Renewed::UNKNOWN; renewals.len()];
+        let mut parts = Parts::of((0..renewals.len()).filter(decisive).collect());
+        while let Some(part) = parts.next() {
+            let entry = |index: &usize| {
+                let renewal = &renewals[*index];
+                let mut entry = QueueStatements::lease_entry(*index, &renewal.lease);
                 entry.insert("d", json!(millis_rounded_up(renewal.duration)));
-                if let Some(checkpoint) = checkpoints.get(&identities[index]) {
+                if let Some(checkpoint) = checkpoints.get(&identities[*index]) {
                     entry.insert("h", json!(1));
                     entry.insert("c", stored_checkpoint(checkpoint));
                 }
-                list.push(entry);
-            }
-        }
-        let parameters = ListParameters::new(vec![list]);
-        let results = self
-            .pool
-            .query(
-                match &queue.sql.extend_with_checkpoints {
-                    Some(sql) if !checkpoints.is_empty() => sql,
-                    _ => &queue.sql.extend,
-                },
-                &parameters.parameters(),
-                RetrySafety::Idempotent,
-            )
-            .await?;
-        let mut renewed = vec![Renewed::UNKNOWN; renewals.len()];
-        for row in decode::result_set(&results, 0)? {
-            let index = decode::request_index(row, 0, renewals.len())?;
-            renewed[index] = Renewed::Extended(decode::lease_expiry(row, 1, 2)?);
-        }
-        // If leases are lost, a second result set has the rows of those.
-        for row in results.get(1).into_iter().flatten() {
-            let index = decode::request_index(row, 0, renewals.len())?;
-            renewed[index] = Renewed::Lost {
-                state: decode::stored_state(row, 1)?,
-                cancel_reason: match decode::integer(row, 2)? {
-                    0 => None,
-                    _ => decode::optional_text(row, 3)?,
-                },
+                entry
             };
+            let list = part.iter().map(entry).collect();
+            let sql = match &queue.sql.extend_with_checkpoints {
+                Some(sql) if !checkpoints.is_empty() => sql,
+                _ => &queue.sql.extend,
+            };
+            if let Err(error) = self.extend(sql, list, &mut renewed).await
+                && let Some((index, rejection)) = parts.divide(part, error)?
+            {
+                renewed[index] = Renewed::Refused(Refusal::of_row(rejection.problem));
+            }
         }
         for (index, renewal) in renewals.iter().enumerate() {
             let decisive = last_index[&identities[index]];
@@ -90,6 +78,40 @@ impl MssqlOperations {
             }
         }
         Ok(renewed)
+    }
+
+    /// Extends the leases of a list in one batch, and sets their results.
+    async fn extend(
+        &self,
+        sql: &str,
+        list: Vec<ListEntry>,
+        renewed: &mut [Renewed],
+    ) -> Result<(), StoreError> {
+        let parameters = ListParameters::new(vec![list]);
+        let results = self
+            .pool
+            .query(sql, &parameters.parameters(), RetrySafety::Idempotent)
+            .await;
+        let results = match results {
+            Ok(results) => results,
+            Err(failure) => return Err(self.refusal_of_entries(failure, sql, &parameters).await),
+        };
+        for row in decode::result_set(&results, 0)? {
+            let index = decode::request_index(row, 0, renewed.len())?;
+            renewed[index] = Renewed::Extended(decode::lease_expiry(row, 1, 2)?);
+        }
+        // If leases are lost, a second result set has the rows of those.
+        for row in results.get(1).into_iter().flatten() {
+            let index = decode::request_index(row, 0, renewed.len())?;
+            renewed[index] = Renewed::Lost {
+                state: decode::stored_state(row, 1)?,
+                cancel_reason: match decode::integer(row, 2)? {
+                    0 => None,
+                    _ => decode::optional_text(row, 3)?,
+                },
+            };
+        }
+        Ok(())
     }
 }
 

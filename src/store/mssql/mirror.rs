@@ -47,7 +47,7 @@ fn value(table: &Table, mirror: &Mirror, worker: &str) -> String {
         (MirrorValue::Literal(value), _) => literal(value),
         (MirrorValue::Worker, _) => worker.to_owned(),
         (MirrorValue::Now, Some(ColumnType::Int(..))) => {
-            "DATEDIFF(second, '1970-01-01', @now)".to_owned()
+            "DATEDIFF_BIG(second, '1970-01-01', @now)".to_owned()
         }
         // Style 126 is ISO 8601.
         (MirrorValue::Now, Some(ColumnType::Text)) => "CONVERT(nvarchar(33), @now, 126)".to_owned(),

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
 use lease_broker_sql::LeaseSql;
 use serde_json::json;
 use tiberius::ToSql;
@@ -23,8 +24,7 @@ use super::utf16::cut;
 use crate::adoption::with;
 use crate::template::{Placeholders, render};
 use crate::{
-    AppliedBatch, CancelledLease, Checkpoints, ItemChange, OperationBatch, OperationState,
-    QueueIndex, StoreError,
+    AppliedBatch, Checkpoints, ItemChange, OperationBatch, OperationState, QueueIndex, StoreError,
 };
 
 /// The parameters of a batch.
@@ -45,7 +45,7 @@ impl<'a> BatchParameters<'a> {
         let end = batch.end.map_or(0, OperationState::code);
         Self {
             lists: ListParameters::new(vec![
-                queue.cancelled_entries(&items_of(batch)),
+                item_entries(queue, batch),
                 vec![change_entry(queue, &batch.change)],
             ]),
             id: batch.id.to_string(),
@@ -114,16 +114,15 @@ impl MssqlOperations {
     }
 }
 
-/// Returns the items of a batch. A statement may name a row only once.
-fn items_of(batch: &OperationBatch) -> Vec<CancelledLease> {
+/// Returns the entries of the items of a batch. A statement may name a row only once.
+fn item_entries(queue: &QueueStatements, batch: &OperationBatch) -> Vec<ListEntry> {
     let mut seen = HashSet::new();
     let items = batch.items.iter();
-    let items = items.filter(|(key, _)| seen.insert(key.to_string()));
-    let item = items.map(|(key, fence)| CancelledLease {
-        key: key.clone(),
-        fence: Some(*fence),
-    });
-    item.collect()
+    let items = items.filter(|(key, _)| queue.can_have_key(key) && seen.insert(key.to_string()));
+    let entry = |(index, (key, fence)): (usize, &(Key, i64))| {
+        QueueStatements::cancelled_entry(index, key, Some(*fence))
+    };
+    items.enumerate().map(entry).collect()
 }
 
 /// Returns the entry that describes the change (operation.sql names the fields).

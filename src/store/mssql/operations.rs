@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tiberius::ToSql;
 
 use super::error::{OperationFailure, RetrySafety, into_refusal};
+use super::list_parameters::ListParameters;
 use super::pool::Pool;
 use super::queue_statements::QueueStatements;
 use crate::{QueueIndex, StoreError};
@@ -43,6 +44,17 @@ impl MssqlOperations {
             }
         }
         into_refusal(failure)
+    }
+
+    /// Converts the failure of a batch with lists, as [`MssqlOperations::refusal`] does.
+    pub(super) async fn refusal_of_entries(
+        &self,
+        failure: OperationFailure,
+        sql: &str,
+        lists: &ListParameters,
+    ) -> StoreError {
+        let empty = lists.without_entries();
+        self.refusal(failure, sql, &empty.parameters()).await
     }
 
     /// Runs an operation in a new task. The operation runs to its end even if the caller drops this future.

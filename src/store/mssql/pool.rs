@@ -1,14 +1,15 @@
 //! Pool of connections, and the retry loop of operations. The pool opens connections on demand, replaces old ones, and
 //! never hands out a connection whose last reply was not read to its end.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use deadpool::managed::{
     self, Manager, Metrics, Object, PoolError, QueueMode, RecycleError, RecycleResult,
 };
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use secrecy::SecretString;
 use tiberius::{Config, Row, ToSql};
 use tokio::sync::Semaphore;
@@ -65,7 +66,7 @@ impl ConnectionManager {
     }
 
     fn server(&self) -> Arc<Server> {
-        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        let server = self.server.lock();
         server.clone()
     }
 
@@ -98,7 +99,7 @@ impl ConnectionManager {
         let config = Settings::server_of(&connection_string)?;
         let connection = Connection::open(&config, settings).await?;
         tracing::info!("connected with the changed connection string");
-        let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut server = self.server.lock();
         *server = Arc::new(Server {
             connection_string,
             config,
@@ -108,10 +109,7 @@ impl ConnectionManager {
 
     /// Records that a connection is broken. Each other connection is then checked before its next use.
     fn record_failure(&self) {
-        let mut last_failure = self
-            .last_failure
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut last_failure = self.last_failure.lock();
         *last_failure = Some(Instant::now());
     }
 
@@ -139,10 +137,7 @@ impl Manager for ConnectionManager {
         if self.is_old(connection) {
             return Err(RecycleError::message("the connection is too old"));
         }
-        let last_failure = *self
-            .last_failure
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let last_failure = *self.last_failure.lock();
         let reset = connection.reset(last_failure).await;
         reset.map_err(RecycleError::message)
     }

@@ -10,6 +10,7 @@ use super::error::RetrySafety;
 use super::list_parameters::{ListEntry, ListParameters};
 use super::new_item::insert_delay;
 use super::operations::MssqlOperations;
+use super::parts::Parts;
 use super::queue_statements::QueueStatements;
 use super::statement_parts::roll_back_on_error;
 use super::utf16::cut;
@@ -92,9 +93,6 @@ impl MssqlOperations {
     }
 
     /// Settles the settlements at `indexes`, each of another key, and sets their results.
-    ///
-    /// If the server refuses a batch, it refuses one of its settlements, and the batch is split in two. So n settlements
-    /// take at most 2n - 1 batches, and one refused settlement among n takes about 2 log2(n).
     async fn settle_keys(
         &self,
         queue: &QueueStatements,
@@ -102,32 +100,32 @@ impl MssqlOperations {
         indexes: Vec<usize>,
         settled: &mut SettleResults,
     ) -> Result<(), StoreError> {
-        let mut batches = vec![indexes];
-        while let Some(mut batch) = batches.pop() {
-            match self.run_batch(queue, settlements, &batch, COMMIT).await {
-                Err(StoreError::Rejected(_)) if batch.len() > 1 => {
-                    let second = batch.split_off(batch.len() / 2);
-                    batches.extend([second, batch]);
-                }
-                Err(StoreError::Rejected(rejection)) => {
-                    let settlement = &settlements[batch[0]];
-                    let refusal = self.find_refused_part(queue, settlement, rejection).await;
-                    settled.results[batch[0]] = Settled::Refused(refusal);
-                }
-                // Earlier batches may have ended leases.
-                Err(error) if settled.time.is_some() => return Err(error.maybe_applied()),
-                outcome => {
-                    let outcome = outcome?;
-                    settled.time = outcome.time.or(settled.time);
-                    for (index, result) in outcome.results {
-                        settled.results[index] = result;
+        let mut parts = Parts::of(indexes);
+        while let Some(part) = parts.next() {
+            let outcome = match self.run_batch(queue, settlements, &part, COMMIT).await {
+                Ok(outcome) => outcome,
+                Err(error) => {
+                    let refused = match parts.divide(part, error) {
+                        // Earlier batches may have ended leases.
+                        Err(error) if settled.time.is_some() => return Err(error.maybe_applied()),
+                        refused => refused?,
+                    };
+                    if let Some((index, rejection)) = refused {
+                        let settlement = &settlements[index];
+                        let refusal = self.find_refused_part(queue, settlement, rejection).await;
+                        settled.results[index] = Settled::Refused(refusal);
                     }
-                    for (index, owner) in outcome.owners {
-                        settled.owners[index] = owner;
-                    }
-                    settled.released.extend(outcome.released);
+                    continue;
                 }
+            };
+            settled.time = outcome.time.or(settled.time);
+            for (index, result) in outcome.results {
+                settled.results[index] = result;
             }
+            for (index, owner) in outcome.owners {
+                settled.owners[index] = owner;
+            }
+            settled.released.extend(outcome.released);
         }
         Ok(())
     }
@@ -151,8 +149,7 @@ impl MssqlOperations {
         let answer = match answer {
             Ok(answer) => answer,
             Err(failure) => {
-                let empty = parameters.without_entries();
-                return Err(self.refusal(failure, &sql, &empty.parameters()).await);
+                return Err(self.refusal_of_entries(failure, &sql, &parameters).await);
             }
         };
         // The first result set has the leases that this batch ended. A second one has those that an earlier settlement

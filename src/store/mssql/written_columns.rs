@@ -162,10 +162,7 @@ impl QueueStatements {
         {
             return Refusal::of_column(&column, problem);
         }
-        Refusal {
-            field: None,
-            problem,
-        }
+        Refusal::of_row(problem)
     }
 }
 

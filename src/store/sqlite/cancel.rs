@@ -87,11 +87,7 @@ pub(super) fn cancel(
             match released {
                 Ok(released) => cancelled.released.extend(released),
                 Err(problem) => {
-                    let refusal = Refusal {
-                        field: None,
-                        problem,
-                    };
-                    cancelled.results[index] = Cancelled::Refused(refusal);
+                    cancelled.results[index] = Cancelled::Refused(Refusal::of_row(problem));
                     continue;
                 }
             }

@@ -45,10 +45,7 @@ impl ItemError {
         };
         Ok(Settled::Refused(match follow_up {
             Some(index) => Refusal::of_follow_up(index, column.as_deref(), problem),
-            None => Refusal {
-                field: None,
-                problem,
-            },
+            None => Refusal::of_row(problem),
         }))
     }
 }

@@ -12,7 +12,7 @@ use super::row_error::change_row;
 use super::soft_lock_value::{integer, text};
 use super::statement::{Token, bind, bind_key, stored_checkpoint};
 use super::writer::WriteContext;
-use crate::{Problem, QueueIndex, Refusal, Renewal, Renewed, StoreError};
+use crate::{QueueIndex, Refusal, Renewal, Renewed, StoreError};
 
 /// Extends each lease that is still held. See [`Leases::heartbeat`](crate::Leases::heartbeat).
 pub(super) fn heartbeat(
@@ -61,16 +61,9 @@ pub(super) fn heartbeat(
                     _ => Renewed::Extended(lease_expiry(expiry, now)),
                 })
             })?;
-            Ok(renewed.unwrap_or_else(refused))
+            Ok(renewed.unwrap_or_else(|problem| Renewed::Refused(Refusal::of_row(problem))))
         })
         .collect()
-}
-
-const fn refused(problem: Problem) -> Renewed {
-    Renewed::Refused(Refusal {
-        field: None,
-        problem,
-    })
 }
 
 /// Reads the row of a lease that is not held.

@@ -8,7 +8,9 @@ use std::io;
 use std::ops::Deref;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 /// The files that this process holds. A file that is open keeps its inode.
 static HELD: Mutex<Vec<(Identity, Arc<File>)>> = Mutex::new(Vec::new());
@@ -23,7 +25,7 @@ impl HeldFile {
     pub(super) fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref();
         let found = fs::metadata(path)?;
-        let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = HELD.lock();
         let identity = (found.dev(), found.ino());
         if let Some((_, file)) = held.iter().find(|(known, _)| *known == identity) {
             return Ok(Self(file.clone()));

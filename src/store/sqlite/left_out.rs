@@ -3,9 +3,8 @@
 //! A refusal undoes the change of its row only. But a trigger can roll back the whole transaction. Then the operation runs again, and
 //! leaves the row out.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use lease_broker_model::key::Key;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::row_error::RowError;
 use super::writer::{WriteContext, execute};
@@ -35,7 +34,7 @@ impl LeftOut {
     }
 
     pub(super) fn rows(&self) -> MutexGuard<'_, Vec<(Key, Problem)>> {
-        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+        self.rows.lock()
     }
 
     /// Returns the problem of a row that is left out.

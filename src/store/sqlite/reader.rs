@@ -1,7 +1,7 @@
 //! The reads of the store: the second connection of a store that writes, or a store that only reads.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,6 +9,7 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_sql::sqlite::LEASE_SQL;
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use uuid::Uuid;
 
@@ -101,7 +102,7 @@ impl SqliteReader {
     ) -> Result<T, StoreError> {
         let now = (self.clock)();
         self.run_blocking(move |reader| {
-            let mut connection = reader.connection();
+            let mut connection = reader.connection.lock();
             let found = connection.read(|connection| read(connection, now))?;
             if let Some(log) = &reader.log {
                 connection.flush_seen(log)?;
@@ -135,11 +136,6 @@ impl SqliteReader {
         let task = tokio::task::spawn_blocking(move || work(&reader));
         task.await
             .map_err(|error| StoreError::Bug(format!("a read operation panicked: {error}")))?
-    }
-
-    fn connection(&self) -> MutexGuard<'_, ReadConnection> {
-        let connection = self.connection.lock();
-        connection.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -180,7 +176,7 @@ impl Inspect for SqliteReader {
         let mut facts = self.read(queue, collect).await?;
         if facts.row.is_some() {
             let find = |reader: &Self| {
-                let is_shared = reader.connection().is_shared();
+                let is_shared = reader.connection.lock().is_shared();
                 Ok(is_shared.then(|| why::find_lock(&reader.path)).flatten())
             };
             facts.lock = self.run_blocking(find).await?;

@@ -9,10 +9,11 @@
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
@@ -168,9 +169,7 @@ impl Drop for Writer {
     /// Waits until the thread has closed the file. Another program that opens the file afterwards is alone with it.
     fn drop(&mut self) {
         self.operations = None;
-        let closed = self.closed.get_mut();
-        let closed = closed.unwrap_or_else(PoisonError::into_inner);
-        let _ = closed.recv_timeout(CLOSE_TIMEOUT);
+        let _ = self.closed.get_mut().recv_timeout(CLOSE_TIMEOUT);
     }
 }
 

@@ -72,10 +72,7 @@ impl QueueStatements {
         });
         Settled::Refused(match column {
             Some(column) => Refusal::of_column(&column, problem),
-            None => Refusal {
-                field: None,
-                problem,
-            },
+            None => Refusal::of_row(problem),
         })
     }
 }
