@@ -152,12 +152,17 @@ impl fmt::Display for Mutation {
 
 /// Checks that the replay finds each of these mistakes, except those that are equivalent.
 pub(super) async fn find<D: Database>(mutations: &[Mutation]) {
+    // Without a database too, so that a changed statement is noticed.
+    let statements: Vec<LeaseSql> = mutations
+        .iter()
+        .map(|mutation| mutation.apply(D::LEASE_SQL))
+        .collect();
     if !crate::harness::can_run::<D::Harness>() {
         return;
     }
     let mut replays: Vec<Replay<D>> = Vec::new();
     let mut wrong = Vec::new();
-    for mutation in mutations {
+    for (mutation, sql) in mutations.iter().zip(&statements) {
         let same = |replay: &Replay<D>| replay.queue.on_complete == mutation.on_complete;
         let at = if let Some(at) = replays.iter().position(same) {
             at
@@ -166,8 +171,7 @@ pub(super) async fn find<D: Database>(mutations: &[Mutation]) {
             replays.len() - 1
         };
         let replay = &mut replays[at];
-        let sql = mutation.apply(D::LEASE_SQL);
-        replay.store = replay.database.open(&replay.queue, &sql).await;
+        replay.store = replay.database.open(&replay.queue, sql).await;
         let found = first_difference(replay, mutation.file).await;
         match (&found, mutation.equivalent) {
             (Some(difference), _) if is_refused(difference) => {

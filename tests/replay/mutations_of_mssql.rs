@@ -218,9 +218,9 @@ fn releases_of_claims() -> Vec<Mutation> {
 
 fn reaps() -> Vec<Mutation> {
     vec![
-        without(Reap, "pick_due", " AND t.{lease_due_time} <= @now"),
+        without(Reap, "pick_due", " AND t.{lease_due_time} <= @until"),
         // Leases and delays end early.
-        change(Reap, "pick_due", "<= @now", "<= DATEADD(hour, 2, @now)").and(
+        change(Reap, "pick_due", "<= @until", "<= DATEADD(hour, 2, @until)").and(
             "update_due",
             "<= @now",
             "<= DATEADD(hour, 2, @now)",
