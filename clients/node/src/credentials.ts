@@ -7,6 +7,7 @@ import { readFile } from "node:fs/promises";
 import { type ChannelCredentials, credentials as grpcCredentials } from "@grpc/grpc-js";
 
 import { isLoopback } from "./addresses.js";
+import { inOwnContext } from "./async_context.js";
 import { now } from "./clock.js";
 
 /** The security of a connection. Create it with `plaintext` or `tls`. It can be sent to another thread. */
@@ -125,7 +126,7 @@ export class Token {
 
   async #read(fresh: boolean): Promise<string> {
     if (typeof this.source === "string") return this.source;
-    if (typeof this.source === "function") return this.source();
+    if (typeof this.source === "function") return inOwnContext(this.source);
     if (fresh || now() - this.#readAt >= FILE_INTERVAL) {
       this.#text = await readFile(this.source.file, "utf8");
       this.#readAt = now();
