@@ -79,6 +79,15 @@ test("a settlement without a response until the lease ends is unknown", async (t
   assert.match(journal.of("unknown")[0]?.error ?? "", /^Complete: UNAVAILABLE/);
 });
 
+test("a worker that stops sends a settlement again for 10 s", async (t) => {
+  const script = { complete: [{ error: { code: status.UNAVAILABLE, pushback: "9000" } }, results(Outcome.APPLIED)] };
+  const handler: Handler = (_item, { signal }) => new Promise((resolve) => {
+    signal.addEventListener("abort", () => { resolve(); });
+  });
+  const { journal } = await settle(t, [lease("a")], script, handler, (journal) => journal.waitFor("started"));
+  assert.deepEqual([journal.count("completed"), journal.count("unknown")], [1, 0]);
+});
+
 test("a refused group is settled one by one", async (t) => {
   const refused = { error: { code: status.RESOURCE_EXHAUSTED, reason: "LIMIT_EXCEEDED" } };
   const script = { fail: [refused, results(Outcome.APPLIED), refused, results(Outcome.APPLIED)] };
