@@ -235,11 +235,9 @@ export class Settler {
   }
 }
 
-/** Returns true for an error about a field or the size of the request. A proxy gives no reason. */
-function isRefusal({ code, reason, applied }: LeaseBrokerError): boolean {
-  if (code === "INVALID_ARGUMENT") return true;
-  // Without a reason it can also be the limit of this program, for a response. Then the broker may have applied the request.
-  return code === "RESOURCE_EXHAUSTED" && (reason === "LIMIT_EXCEEDED" || (reason === null && applied === "no"));
+/** Returns true for an error about a field or the size of the request. It comes from the broker or from a proxy. */
+function isRefusal({ code, temporary }: LeaseBrokerError): boolean {
+  return !temporary && (code === "INVALID_ARGUMENT" || code === "RESOURCE_EXHAUSTED");
 }
 
 /** Returns true for an error that every further call has too. */

@@ -111,6 +111,19 @@ test("a settlement that a proxy finds too large fails its item", async (t) => {
   assert.equal(journal.of("failed")[0]?.error, "Refused: Received HTTP status code 413");
 });
 
+for (const [name, error] of [
+  ["HTTP 413", { code: status.UNKNOWN, text: "Received HTTP status code 413" }],
+  ["RESOURCE_EXHAUSTED", { code: status.RESOURCE_EXHAUSTED, text: "the message is larger than 4194304" }],
+] as const) {
+  test(`${name} of a proxy after an attempt without an answer fails its item`, async (t) => {
+    const script = { complete: [unavailable, { error }], fail: [results(Outcome.APPLIED)], heartbeat: [unavailable] };
+    const { journal } = await settle(t, [lease("a")], script, () => undefined, async (journal) => {
+      await Promise.race([journal.waitFor("failed"), journal.waitFor("unknown")]);
+    });
+    assert.equal(journal.of("failed")[0]?.error, `Refused: ${error.text}`);
+  });
+}
+
 test("retries of a settlement keep the request id of the next claim", async (t) => {
   const next = { message: { results: [{ outcome: Outcome.APPLIED }], next: { leases: [lease("b")] } } };
   const script = { complete: [unavailable, next, results(Outcome.APPLIED)], heartbeat: [unavailable] };
