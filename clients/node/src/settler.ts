@@ -5,7 +5,7 @@ import { randomUUID } from "node:crypto";
 import { create } from "@bufbuild/protobuf";
 
 import type { AbandonedClaims } from "./abandoned.js";
-import { type Answer, ATTEMPT_TIMEOUT, type CallOptions, type Caller, checkCount } from "./calls.js";
+import { type Answer, ATTEMPT_TIMEOUT, type CallOptions, type Caller, checkCount, hasChangedNothing } from "./calls.js";
 import { durationMessage, now } from "./clock.js";
 import { failureOfNext } from "./details.js";
 import type { Ending } from "./endings.js";
@@ -124,7 +124,7 @@ export class Settler {
       this.#readResults(group, answer);
       if (next !== null) nextLeases = this.#readNext(next, answer.message);
     } catch (error) {
-      if (next !== null) this.#abandon(next);
+      if (next !== null && !hasChangedNothing(error)) this.#abandon(next);
       await this.#readError(kind, group, error, way);
     }
     if (slots > 0) state.accept(nextLeases, slots, sentAt);

@@ -149,6 +149,23 @@ test("a worker that stops releases its waiting claim twice, the last call", asyn
   }
 });
 
+test("a claim that was not sent is not released", async (t) => {
+  const server = await startServer(t, { claimBatch: ["never"], releaseClaims: [{ message: {} }] });
+  const journal = new Journal();
+  const worker = new Worker(server.address, "work", () => undefined, {
+    logger: quiet,
+    token: () => {
+      if (journal.count("stopping") === 0) throw new Error("the identity service is down");
+      return "token";
+    },
+    onEvent: journal.observe,
+  });
+  await worker.start();
+  await journal.waitFor("retry");
+  await worker.stop();
+  assert.equal(server.arrivals.length, 0);
+});
+
 // A claim that does not wait is never answered early, so that only the reason tells that the broker stops.
 for (const [name, wait, response] of [
   ["an empty response that comes early", "20s", {}],
