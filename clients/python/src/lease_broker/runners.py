@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from lease_broker import endings, tracing
 from lease_broker.endings import Ending
-from lease_broker.errors import BatchError, DeadLetter, Release, Retry
+from lease_broker.errors import BatchError, DeadLetter, Release, Retry, error_text
 from lease_broker.leases import Context, HeldLease
 from lease_broker.own_loop import OwnLoop
 from lease_broker.state import State
@@ -49,7 +49,7 @@ def endings_of_error(state: State, run: Context, leases: list[HeldLease], error:
         return endings.of_raise(leases, error, run.cause, state.options.time_limit)
     except BaseException as odd:
         # The exception is the user's, and so are its methods. Without an ending the lease would be kept for ever.
-        return [endings.failed(lease, endings.error_text(odd)) for lease in leases]
+        return [endings.failed(lease, error_text(odd)) for lease in leases]
 
 
 class ThreadRunner:

@@ -232,7 +232,7 @@ class Worker:
                 for each in stops:
                     each.join(max(until - time.monotonic(), 0.0))
                 if any(each.is_alive() for each in stops):
-                    self._logger.warning("the worker does not wait any longer: has the token function returned?")
+                    self._logger.warning("the worker does not wait any longer: a thread may wait for the token")
                 self._own_loop.close()
                 connections.close()
             self._stopped = True
