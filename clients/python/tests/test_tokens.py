@@ -113,7 +113,7 @@ class OddError(BaseException):
         raise AttributeError("text")
 
 
-@pytest.mark.parametrize("error", [OSError, OddError, asyncio.CancelledError, GeneratorExit, SystemExit])
+@pytest.mark.parametrize("error", [OSError, OddError, asyncio.CancelledError, SystemExit, KeyboardInterrupt])
 def test_claim_without_a_token_waits_and_is_not_released(server: ScriptedServer, error: type[BaseException]) -> None:
     server.answer("ClaimBatch", ok(v1.ClaimBatchResponse()))
     stops = threading.Event()

@@ -6,6 +6,7 @@ import os
 import re
 import ssl
 import stat
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -169,10 +170,10 @@ class Token:
             return self._read(fresh)
         except IllegalTokenError as error:
             raise IllegalTokenError(f"{place}{error}") from None
-        except KeyboardInterrupt:
-            # A client can be in the main thread.
-            raise
         except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                # Ctrl-C, while a client in the main thread asks for the token.
+                raise
             raise TokenError(f"no token: {place}{error_text(error)}") from error
 
     def _read(self, fresh: bool) -> str:

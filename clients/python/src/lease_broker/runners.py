@@ -150,17 +150,24 @@ class ThreadRunner:
     def _wait_for(self, run: Context, work: Awaitable[object]) -> object:
         """Runs an awaitable in the program's event loop, or in that of the worker, and waits for its result."""
 
-        async def as_task() -> object:
+        async def as_task() -> tuple[object, BaseException | None]:
             task = asyncio.current_task()
             assert task is not None
             run._set_task(task)
-            return await work
+            try:
+                return await work, None
+            except (KeyboardInterrupt, SystemExit) as error:
+                # A task that raises one of them ends the loop.
+                return None, error
 
         loop = self._own_loop.get() if self._loop is None or self._loop.is_closed() else self._loop
         try:
-            return asyncio.run_coroutine_threadsafe(as_task(), loop).result()
+            result, error = asyncio.run_coroutine_threadsafe(as_task(), loop).result()
         except concurrent.futures.CancelledError:
             raise asyncio.CancelledError from None
+        if error is not None:
+            raise error
+        return result
 
 
 class AsyncRunner:

@@ -122,9 +122,12 @@ class Worker:
                 asyncio.run(self._run_in_loop(self._stop_or_exit))
             else:
                 self.start()
-                while not self.wait(0.5):
-                    pass
-                self._stop_or_exit()
+                try:
+                    while not self.wait(0.5):
+                        pass
+                finally:
+                    # The handler of another signal can raise.
+                    self._stop_or_exit()
         finally:
             for number, action in previous.items():
                 signal.signal(number, action)
