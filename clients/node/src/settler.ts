@@ -211,14 +211,19 @@ export class Settler {
 
   async #readError<K extends Kind>(kind: K, group: readonly EndingOf<K>[], error: unknown, way: Way): Promise<void> {
     const { state } = this;
+    if (error instanceof LeaseBrokerError && isRefusal(error) && error.field?.startsWith("next")) {
+      // The claim is refused and not the endings. The poller's next claim meets the error itself.
+      await this.#send(kind, group, 0);
+      return;
+    }
     if (error instanceof LeaseBrokerError && (way.refuses || isRefusal(error))) {
       const [only] = group;
       if (error.reason === null) {
         const text = "a settlement is refused on the way to the broker";
         state.options.logger.warn(`${text}: ${group.length} items are settled one by one, or fail`, error);
       }
-      // One ending of the group or the claim is refused, and the broker has applied none of them.
-      if (group.length > 1 || error.field?.startsWith("next")) for (const ending of group) await this.#send(kind, [ending], 0, way);
+      // One ending of the group is refused, and the broker has applied none of them.
+      if (group.length > 1) for (const ending of group) await this.#send(kind, [ending], 0, way);
       else if (only !== undefined) state.settleInstead(only, { field: "", message: error.details });
       return;
     }

@@ -324,6 +324,15 @@ for (const [name, error, expected] of afterFirstRows) {
   });
 }
 
+test("rows that are no iterable are refused", async () => {
+  using client = new Client("127.0.0.1:1");
+  // eslint-disable-next-line @typescript-eslint/require-await -- It has the rows of a program that reads them from somewhere.
+  const later = (async function* () { yield {}; })();
+  for (const rows of [later, {}, null, 5]) {
+    await assert.rejects(client.enqueue("work", rows as unknown as Row[]), { name: "TypeError", message: /^rows must be an iterable of objects/ });
+  }
+});
+
 test("a value that cannot be sent adds no row", async (t) => {
   const server = await startServer(t, { enqueue: [added] });
   using client = new Client(server.address);

@@ -103,6 +103,14 @@ test("a refused group is settled one by one", async (t) => {
   assert.equal(journal.count("refused"), 1);
 });
 
+test("a group whose next claim is refused is sent again without it", async (t) => {
+  const refused = { error: { code: status.INVALID_ARGUMENT, reason: "INVALID_FIELD", field: "next.lease_duration", applied: "no" } };
+  const script = { complete: [refused, results(Outcome.APPLIED, Outcome.APPLIED)] };
+  const { server } = await settle(t, [lease("a"), lease("b")], script, () => undefined, (journal) => journal.waitFor("completed", 2));
+  const sent = server.of("Complete").map(({ request }) => request as CompleteRequest);
+  assert.deepEqual(sent.map(({ completions, next }) => [completions.length, next === undefined]), [[2, false], [2, true]]);
+});
+
 test("a settlement that a proxy finds too large fails its item", async (t) => {
   const refused = { error: { code: status.UNKNOWN, text: "Received HTTP status code 413" } };
   const script = { complete: [refused], fail: [results(Outcome.APPLIED)] };
