@@ -261,7 +261,7 @@ test("the error of a token that cannot be read tells its source", async (t) => {
   ];
   for (const [source, text] of sources) {
     const { caller: calls } = await caller(t, {}, source);
-    await assert.rejects(calls.call(rpcs.wake, request, { until: () => 0 }), (error: LeaseBrokerError) => {
+    await assert.rejects(calls.call(rpcs.wake, request, { givesUp: () => true }), (error: LeaseBrokerError) => {
       assert.deepEqual([error.code, error.details], ["UNAVAILABLE", text]);
       return true;
     });
