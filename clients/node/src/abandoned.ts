@@ -27,14 +27,14 @@ export class AbandonedClaims {
 
   /**
    * Releases the leases of all added claims. Called twice when the worker stops, and only the second time with `forget`: the
-   * first call can reach a broker before the claim does.
+   * first call can reach a broker before the claim does. `limit` is the time of the monotonic clock at which it must end.
    */
-  async release({ forget }: { forget: boolean }): Promise<void> {
+  async release({ forget, limit = Infinity }: { forget: boolean; limit?: number }): Promise<void> {
     if (this.#requestIds.size === 0) return;
     const { queue, workerId, logger } = this.options;
     const request = create(ReleaseClaimsRequestSchema, { queue, workerId, requestIds: [...this.#requestIds] });
     if (forget) this.#requestIds.clear();
-    const until = now() + LIMIT;
+    const until = Math.min(now() + LIMIT, limit);
     try {
       await this.caller.call(rpcs.releaseClaims, request, { until: () => until });
     } catch (error) {

@@ -63,6 +63,13 @@ export interface CallOptions {
 /** The call was ended by its signal. */
 export class Aborted extends Error {
   override name = "Aborted";
+
+  constructor(
+    /** As in `LeaseBrokerError`. */
+    readonly applied: Failure["applied"] = "unknown",
+  ) {
+    super();
+  }
 }
 
 /** Sends requests, and sends them again while that can help. */
@@ -92,7 +99,7 @@ export class Caller {
     let applied: Failure["applied"] = "no";
     const firstSentAt = now();
     for (let attempt = 1; ; attempt++) {
-      if (signal?.aborted) throw new Aborted();
+      if (signal?.aborted) throw new Aborted(applied);
       if (this.transport.isClosed) throw new LeaseBrokerError(rpc.name, "FAILED_PRECONDITION", null, "the client is closed", null, applied);
       const sentAt = now();
       const timeout = Math.max(Math.min(attemptTimeout, until() - sentAt), 1);
@@ -103,7 +110,7 @@ export class Caller {
       }
       const failure = result;
       if (failure.applied === "unknown") applied = "unknown";
-      if (signal?.aborted) throw new Aborted();
+      if (signal?.aborted) throw new Aborted(applied);
       this.health.note(failure);
       let wait = 0;
       if (failure.code === status.UNAUTHENTICATED && !asksToWait(failure) && this.token !== null && !freshToken) {
@@ -123,7 +130,8 @@ export class Caller {
       const { reason, message } = failure;
       this.onRetry({ rpc: rpc.name, code: status[failure.code], reason, error: message, attempt, wait });
       beforeRetry?.();
-      await pause(wait, signal);
+      // The abort of the signal is seen by the next attempt.
+      await pause(wait, signal).catch(() => undefined);
     }
   }
 
@@ -190,6 +198,11 @@ export function noteFailure(transport: Pick<Transport, "note">, broker: Broker, 
 export function unavailable(error: unknown): Failure {
   const message = error instanceof Error ? error.message : String(error);
   return { code: status.UNAVAILABLE, message, reason: null, pushback: null, field: null, applied: "no" };
+}
+
+/** Returns true for the error of a call that has changed nothing. */
+export function hasChangedNothing(error: unknown): boolean {
+  return (error instanceof Aborted || error instanceof LeaseBrokerError) && error.applied === "no";
 }
 
 /** Throws a `LeaseBrokerError` if a response has not one result for each entry of the request. */

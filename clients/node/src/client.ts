@@ -54,10 +54,14 @@ export class Client implements Disposable {
   /**
    * Adds rows and returns their keys, in order. Further calls send the rows after the first 1,000, or after 3 MiB.
    *
-   * Adds no row if the value of one cannot be sent. Rejects with a `LeaseBrokerError` if the broker refuses a row. The rows of
+   * Reads all rows first, and adds no row if the value of one cannot be sent. Rejects with a `LeaseBrokerError` if the broker refuses a row. The rows of
    * that call are then not added. The error has the `keys` of the rows that earlier calls have added.
    */
   async enqueue(queue: string, rows: Iterable<Row>, { delay, traceParent }: EnqueueOptions = {}): Promise<string[]> {
+    // `Array.from` would take an async generator for an empty list.
+    if (typeof (rows as Partial<Iterable<Row>> | null)?.[Symbol.iterator] !== "function") {
+      throw new TypeError("rows must be an iterable of objects, such as an array");
+    }
     const context = traceParent ?? (await loadTracing()).current();
     const items = Array.from(rows, (row) => newItem(row, delay, context));
     const keys: string[] = [];

@@ -2,12 +2,14 @@
 
 import { X509Certificate } from "node:crypto";
 import { existsSync, readFileSync, statSync } from "node:fs";
-import { readFile } from "node:fs/promises";
+import { readFile, stat } from "node:fs/promises";
 
 import { type ChannelCredentials, credentials as grpcCredentials } from "@grpc/grpc-js";
 
 import { isLoopback } from "./addresses.js";
+import { inOwnContext } from "./async_context.js";
 import { now } from "./clock.js";
+import { errorText } from "./errors.js";
 
 /** The security of a connection. Create it with `plaintext` or `tls`. It can be sent to another thread. */
 export type Credentials =
@@ -103,6 +105,8 @@ export class TokenError extends Error {
 export class Token {
   #text = "";
   #readAt = -Infinity;
+  /** The read of the file that runs. There is never another one: each that hangs takes one of Node's four threads for files. */
+  #reading: Promise<void> | null = null;
 
   /** Throws a `TypeError` if a text is the name of a file: the name would be sent as the token. */
   constructor(private readonly source: TokenSource) {
@@ -113,10 +117,16 @@ export class Token {
 
   /**
    * Returns the token without white space around it. A file is read again every 10 s, or if `fresh` is true. Rejects with a
-   * `TokenError` if a header cannot carry the token.
+   * `TokenError` if a header cannot carry the token, and with another error if there is none now.
    */
   async text(fresh = false): Promise<string> {
-    const text: unknown = await this.#read(fresh);
+    let text: unknown;
+    try {
+      text = await this.#read(fresh);
+    } catch (error) {
+      // Otherwise the error would seem to be that of the call which needs the token.
+      throw new Error(`no token: ${errorText(error)}`, { cause: error });
+    }
     if (typeof text !== "string") throw new TokenError("the token is not a text");
     const token = text.trim();
     if (!/^[\x20-\x7e]*$/.test(token)) throw new TokenError("the token has a control character or one that is not ASCII");
@@ -125,11 +135,23 @@ export class Token {
 
   async #read(fresh: boolean): Promise<string> {
     if (typeof this.source === "string") return this.source;
-    if (typeof this.source === "function") return this.source();
+    if (typeof this.source === "function") return inOwnContext(this.source);
     if (fresh || now() - this.#readAt >= FILE_INTERVAL) {
-      this.#text = await readFile(this.source.file, "utf8");
-      this.#readAt = now();
+      this.#reading ??= this.#readFile(this.source.file).finally(() => {
+        this.#reading = null;
+      });
+      await this.#reading;
     }
     return this.#text;
+  }
+
+  async #readFile(file: string): Promise<void> {
+    // The read of a pipe would wait for a program that writes.
+    if (!(await stat(file)).isFile()) throw new Error(`${file} is not a regular file`);
+    const text = await readFile(file, "utf8");
+    // A program that replaces the file empties it first.
+    if (text.trim() === "") throw new Error(`${file} is empty`);
+    this.#text = text;
+    this.#readAt = now();
   }
 }

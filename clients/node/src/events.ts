@@ -1,5 +1,6 @@
 /** Events of a worker, their observers, and the counters of events. */
 
+import { inOwnContext } from "./async_context.js";
 import type { Cause } from "./errors.js";
 import type { Item } from "./item.js";
 import { type Logger, logThrown } from "./options.js";
@@ -100,7 +101,7 @@ export class Events {
       this.#drop(observer, error);
     };
     try {
-      const returned = observer(event);
+      const returned = inOwnContext(() => observer(event));
       if (returned instanceof Promise) returned.catch(onError);
     } catch (error) {
       onError(error);

@@ -1,5 +1,6 @@
 /** A lease as its worker holds it, the run of a handler, and the context that the handler gets. */
 
+import { inOwnContext } from "./async_context.js";
 import { durationMilliseconds, now } from "./clock.js";
 import type { Cancelled, Cause } from "./errors.js";
 import { type Item, readItem } from "./item.js";
@@ -98,7 +99,8 @@ export class Run {
     if (this.cancelled !== null) return false;
     this.cancelled = reason;
     this.cancelledAt = now();
-    this.#controller?.abort(reason);
+    // The listeners of the signal are called now.
+    inOwnContext(() => this.#controller?.abort(reason));
     return true;
   }
 

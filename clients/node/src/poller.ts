@@ -5,7 +5,7 @@ import { randomUUID } from "node:crypto";
 import { create } from "@bufbuild/protobuf";
 
 import type { AbandonedClaims } from "./abandoned.js";
-import { Aborted, type Caller, pause } from "./calls.js";
+import { Aborted, type Caller, hasChangedNothing, pause } from "./calls.js";
 import { durationMessage, durationMilliseconds, now } from "./clock.js";
 import { LeaseBrokerError } from "./errors.js";
 import type { CallHealth } from "./health.js";
@@ -106,7 +106,7 @@ export class Poller {
 
   /** Handles the error of a claim. Returns the milliseconds until the next claim. */
   #fail(error: unknown, requestId: string): number {
-    this.abandoned.add(requestId);
+    if (!hasChangedNothing(error)) this.abandoned.add(requestId);
     if (error instanceof Aborted) return Infinity;
     if (error instanceof LeaseBrokerError && error.code === "RESOURCE_EXHAUSTED" && error.reason === null) {
       // The limit of this program: the same claim would bring the same response again.

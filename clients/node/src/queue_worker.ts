@@ -21,8 +21,8 @@ import { Watchdog } from "./watchdog.js";
 
 /** The milliseconds that a cancelled handler has to end when the worker stops. */
 const CANCEL_GRACE = 5_000;
-/** The milliseconds after that for which settlements are sent again. */
-const SETTLE_GRACE = 3_000;
+/** The milliseconds after that for which settlements are sent again. Then the stop ends. */
+const SETTLE_GRACE = 5_000;
 
 /** What the queues of a worker share. */
 export interface Connections {
@@ -90,14 +90,13 @@ export class QueueWorker {
     await poller.stop();
     const released = abandoned.release({ forget: false });
     await state.waitFor(() => state.runs.size === 0 || hurry(), grace - (now() - begun));
-    state.settleUntil = Math.min(state.settleUntil, now() + CANCEL_GRACE + SETTLE_GRACE);
     state.cancelAll();
     await state.waitFor(() => state.runs.size === 0, CANCEL_GRACE);
     const left = state.leaveHandlers();
     await state.waitFor(() => state.endings.length === 0 && !state.settling, state.settleUntil - now());
     watchdog.close();
     await released;
-    await abandoned.release({ forget: true });
+    await abandoned.release({ forget: true, limit: state.settleUntil });
     return !left;
   }
 

@@ -1,5 +1,6 @@
 /** Runs handlers and turns their results into endings. */
 
+import { inOwnContext } from "./async_context.js";
 import { now } from "./clock.js";
 import { type Ending, failed, ofReturn, ofThrow } from "./endings.js";
 import { BatchError, DeadLetter, errorText, Release, Retry } from "./errors.js";
@@ -70,7 +71,7 @@ export class Runner {
     const items = state.options.isBatch ? leases.map((lease) => lease.item) : first.item;
     let endings: Ending[];
     try {
-      const value = await this.tracing.run(run.context.traceParent, () => this.#handler(items, run.context));
+      const value = await inOwnContext(() => this.tracing.run(run.context.traceParent, () => this.#handler(items, run.context)));
       endings = ofReturn(leases, state.options.isBatch, value);
     } catch (error) {
       endings = endingsOf(run, leases, error, state.options.timeLimit);

@@ -5,7 +5,7 @@ import { randomUUID } from "node:crypto";
 import { create } from "@bufbuild/protobuf";
 
 import type { AbandonedClaims } from "./abandoned.js";
-import { type Answer, ATTEMPT_TIMEOUT, type CallOptions, type Caller, checkCount } from "./calls.js";
+import { type Answer, ATTEMPT_TIMEOUT, type CallOptions, type Caller, checkCount, hasChangedNothing } from "./calls.js";
 import { durationMessage, now } from "./clock.js";
 import { failureOfNext } from "./details.js";
 import type { Ending } from "./endings.js";
@@ -124,7 +124,7 @@ export class Settler {
       this.#readResults(group, answer);
       if (next !== null) nextLeases = this.#readNext(next, answer.message);
     } catch (error) {
-      if (next !== null) this.#abandon(next);
+      if (next !== null && !hasChangedNothing(error)) this.#abandon(next);
       await this.#readError(kind, group, error, way);
     }
     if (slots > 0) state.accept(nextLeases, slots, sentAt);
@@ -211,14 +211,19 @@ export class Settler {
 
   async #readError<K extends Kind>(kind: K, group: readonly EndingOf<K>[], error: unknown, way: Way): Promise<void> {
     const { state } = this;
+    if (error instanceof LeaseBrokerError && isRefusal(error) && error.field?.startsWith("next")) {
+      // The claim is refused and not the endings. The poller's next claim meets the error itself.
+      await this.#send(kind, group, 0);
+      return;
+    }
     if (error instanceof LeaseBrokerError && (way.refuses || isRefusal(error))) {
       const [only] = group;
       if (error.reason === null) {
         const text = "a settlement is refused on the way to the broker";
         state.options.logger.warn(`${text}: ${group.length} items are settled one by one, or fail`, error);
       }
-      // One ending of the group or the claim is refused, and the broker has applied none of them.
-      if (group.length > 1 || error.field?.startsWith("next")) for (const ending of group) await this.#send(kind, [ending], 0, way);
+      // One ending of the group is refused, and the broker has applied none of them.
+      if (group.length > 1) for (const ending of group) await this.#send(kind, [ending], 0, way);
       else if (only !== undefined) state.settleInstead(only, { field: "", message: error.details });
       return;
     }
@@ -235,11 +240,9 @@ export class Settler {
   }
 }
 
-/** Returns true for an error about a field or the size of the request. A proxy gives no reason. */
-function isRefusal({ code, reason, applied }: LeaseBrokerError): boolean {
-  if (code === "INVALID_ARGUMENT") return true;
-  // Without a reason it can also be the limit of this program, for a response. Then the broker may have applied the request.
-  return code === "RESOURCE_EXHAUSTED" && (reason === "LIMIT_EXCEEDED" || (reason === null && applied === "no"));
+/** Returns true for an error about a field or the size of the request. It comes from the broker or from a proxy. */
+function isRefusal({ code, temporary }: LeaseBrokerError): boolean {
+  return !temporary && (code === "INVALID_ARGUMENT" || code === "RESOURCE_EXHAUSTED");
 }
 
 /** Returns true for an error that every further call has too. */

@@ -1,7 +1,9 @@
 /** Calls with a scripted server: retries, waits, tokens, details of errors. */
 
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { type Stats, statSync, writeFileSync } from "node:fs";
+import files from "node:fs/promises";
 import { mkdtempSync } from "node:fs";
 import { type AddressInfo, createConnection, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
@@ -243,6 +245,42 @@ test("a token file is read again after a refusal", async (t) => {
   assert.deepEqual(headers, ["Bearer old", "Bearer old", "Bearer new"]);
 });
 
+test("the error of a token that cannot be read tells its source", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "lease-broker-"));
+  const [empty, fifo] = [join(folder, "empty"), join(folder, "fifo")];
+  writeFileSync(empty, "\n");
+  execFileSync("mkfifo", [fifo]);
+  const sources: [TokenSource, string][] = [
+    [{ file: `${folder}/missing` }, `no token: Error: ENOENT: no such file or directory, stat '${folder}/missing'`],
+    [{ file: folder }, `no token: Error: ${folder} is not a regular file`],
+    [{ file: fifo }, `no token: Error: ${fifo} is not a regular file`],
+    [{ file: empty }, `no token: Error: ${empty} is empty`],
+    // eslint-disable-next-line @typescript-eslint/prefer-promise-reject-errors -- A program can reject with anything.
+    [() => Promise.reject(undefined), "no token: undefined: undefined"],
+    [() => { throw new TypeError("fetch failed"); }, "no token: TypeError: fetch failed"],
+  ];
+  for (const [source, text] of sources) {
+    const { caller: calls } = await caller(t, {}, source);
+    await assert.rejects(calls.call(rpcs.wake, request, { givesUp: () => true }), (error: LeaseBrokerError) => {
+      assert.deepEqual([error.code, error.details], ["UNAVAILABLE", text]);
+      return true;
+    });
+  }
+});
+
+test("a token file that hangs takes one of Node's threads for files", async (t) => {
+  let resolve: (found: Stats) => void = () => undefined;
+  const promise = new Promise<Stats>((given) => { resolve = given; });
+  const stat = t.mock.method(files, "stat", () => promise);
+  const file = join(mkdtempSync(join(tmpdir(), "lease-broker-")), "token");
+  const token = new Token({ file });
+  const texts = Array.from({ length: 5 }, () => token.text(true));
+  assert.equal(stat.mock.callCount(), 1);
+  writeFileSync(file, "late");
+  resolve(statSync(file));
+  assert.deepEqual(await Promise.all(texts), Array(5).fill("late"));
+});
+
 test("a retried Enqueue has the same request id, the next one another", async (t) => {
   const keys = { message: { results: [{ key: "1" }] } };
   const server = await startServer(t, { enqueue: [{ error: { code: status.UNAVAILABLE } }, keys] });
@@ -285,6 +323,15 @@ for (const [name, error, expected] of afterFirstRows) {
     assert.match(message, /; the first 1000 rows were added$/);
   });
 }
+
+test("rows that are no iterable are refused", async () => {
+  using client = new Client("127.0.0.1:1");
+  // eslint-disable-next-line @typescript-eslint/require-await -- It has the rows of a program that reads them from somewhere.
+  const later = (async function* () { yield {}; })();
+  for (const rows of [later, {}, null, 5]) {
+    await assert.rejects(client.enqueue("work", rows as unknown as Row[]), { name: "TypeError", message: /^rows must be an iterable of objects/ });
+  }
+});
 
 test("a value that cannot be sent adds no row", async (t) => {
   const server = await startServer(t, { enqueue: [added] });

@@ -1,6 +1,7 @@
 /** What handlers throw and return: each value ends items, and none ends the process. With a scripted server. */
 
 import assert from "node:assert/strict";
+import { AsyncLocalStorage } from "node:async_hooks";
 import { test, type TestContext } from "node:test";
 
 import { BatchError, type BatchHandler, type Context, type Item, type Logger, Release, Retry, Worker } from "../src/index.js";
@@ -14,11 +15,12 @@ const apply = (field: string) => (request: unknown) => ({
   results: (request as Record<string, unknown[]>)[field]?.map(() => ({ outcome: Outcome.APPLIED })) ?? [],
 });
 
+const timeLeft = { seconds: 60n, nanos: 0 };
+const leaseOf = (key: string) => ({ leaseId: key, item: { key, columns: {} }, attempt: 1, fencingToken: 1n, timeLeft });
+
 function startQueue(t: TestContext, keys: readonly string[]) {
-  const timeLeft = { seconds: 60n, nanos: 0 };
-  const leases = keys.map((key) => ({ leaseId: key, item: { key, columns: {} }, attempt: 1, fencingToken: 1n, timeLeft }));
   return startServer(t, {
-    claimBatch: [{ message: { leases } }, "never"],
+    claimBatch: [{ message: { leases: keys.map(leaseOf) } }, "never"],
     complete: [apply("completions")],
     fail: [apply("failures")],
     release: [apply("releases")],
@@ -120,4 +122,39 @@ test("a checkpoint that has no bytes or no item fails its item", async (t) => {
     "TypeError: checkpoint: pass a Uint8Array, and not a string",
     "TypeError: checkpoint: the handler has no such item",
   ]);
+});
+
+test("the async context of a function of the program stays its own", async (t) => {
+  const answers = ["1", "2", "3"].map((key) => ({ message: { leases: [leaseOf(key)] } }));
+  const server = await startServer(t, {
+    claimBatch: [...answers, { message: { leases: ["4", "5"].map(leaseOf) } }, "never"],
+    complete: [apply("completions")],
+    releaseClaims: [{ message: {} }],
+  });
+  const storage = new AsyncLocalStorage<string>();
+  const seen: (string | undefined)[] = [];
+  const enter = (name: string) => {
+    seen.push(storage.getStore());
+    storage.enterWith(name);
+  };
+  const journal = new Journal();
+  const worker = new Worker(server.address, "work", async ({ key }) => {
+    enter(key);
+    await Promise.resolve();
+    assert.equal(storage.getStore(), key);
+  }, {
+    concurrency: 2,
+    token: () => {
+      enter("token");
+      return "token";
+    },
+    onEvent: (event) => {
+      enter(event.name);
+      journal.observe(event);
+    },
+  });
+  await worker.start();
+  await journal.waitFor("completed", 5);
+  await worker.stop();
+  assert.deepEqual(seen.filter((name) => name !== undefined), []);
 });

@@ -79,6 +79,15 @@ test("a settlement without a response until the lease ends is unknown", async (t
   assert.match(journal.of("unknown")[0]?.error ?? "", /^Complete: UNAVAILABLE/);
 });
 
+test("a worker that stops sends a settlement again for 10 s", async (t) => {
+  const script = { complete: [{ error: { code: status.UNAVAILABLE, pushback: "9000" } }, results(Outcome.APPLIED)] };
+  const handler: Handler = (_item, { signal }) => new Promise((resolve) => {
+    signal.addEventListener("abort", () => { resolve(); });
+  });
+  const { journal } = await settle(t, [lease("a")], script, handler, (journal) => journal.waitFor("started"));
+  assert.deepEqual([journal.count("completed"), journal.count("unknown")], [1, 0]);
+});
+
 test("a refused group is settled one by one", async (t) => {
   const refused = { error: { code: status.RESOURCE_EXHAUSTED, reason: "LIMIT_EXCEEDED" } };
   const script = { fail: [refused, results(Outcome.APPLIED), refused, results(Outcome.APPLIED)] };
@@ -94,6 +103,14 @@ test("a refused group is settled one by one", async (t) => {
   assert.equal(journal.count("refused"), 1);
 });
 
+test("a group whose next claim is refused is sent again without it", async (t) => {
+  const refused = { error: { code: status.INVALID_ARGUMENT, reason: "INVALID_FIELD", field: "next.lease_duration", applied: "no" } };
+  const script = { complete: [refused, results(Outcome.APPLIED, Outcome.APPLIED)] };
+  const { server } = await settle(t, [lease("a"), lease("b")], script, () => undefined, (journal) => journal.waitFor("completed", 2));
+  const sent = server.of("Complete").map(({ request }) => request as CompleteRequest);
+  assert.deepEqual(sent.map(({ completions, next }) => [completions.length, next === undefined]), [[2, false], [2, true]]);
+});
+
 test("a settlement that a proxy finds too large fails its item", async (t) => {
   const refused = { error: { code: status.UNKNOWN, text: "Received HTTP status code 413" } };
   const script = { complete: [refused], fail: [results(Outcome.APPLIED)] };
@@ -101,6 +118,19 @@ test("a settlement that a proxy finds too large fails its item", async (t) => {
   assert.equal(journal.count("retry"), 0);
   assert.equal(journal.of("failed")[0]?.error, "Refused: Received HTTP status code 413");
 });
+
+for (const [name, error] of [
+  ["HTTP 413", { code: status.UNKNOWN, text: "Received HTTP status code 413" }],
+  ["RESOURCE_EXHAUSTED", { code: status.RESOURCE_EXHAUSTED, text: "the message is larger than 4194304" }],
+] as const) {
+  test(`${name} of a proxy after an attempt without an answer fails its item`, async (t) => {
+    const script = { complete: [unavailable, { error }], fail: [results(Outcome.APPLIED)], heartbeat: [unavailable] };
+    const { journal } = await settle(t, [lease("a")], script, () => undefined, async (journal) => {
+      await Promise.race([journal.waitFor("failed"), journal.waitFor("unknown")]);
+    });
+    assert.equal(journal.of("failed")[0]?.error, `Refused: ${error.text}`);
+  });
+}
 
 test("retries of a settlement keep the request id of the next claim", async (t) => {
   const next = { message: { results: [{ outcome: Outcome.APPLIED }], next: { leases: [lease("b")] } } };
@@ -125,6 +155,23 @@ test("a worker that stops releases its waiting claim twice, the last call", asyn
     const { workerId, requestIds } = request as ReleaseClaimsRequest;
     assert.deepEqual([workerId, requestIds], ["w", [claim.requestId]]);
   }
+});
+
+test("a claim that was not sent is not released", async (t) => {
+  const server = await startServer(t, { claimBatch: ["never"], releaseClaims: [{ message: {} }] });
+  const journal = new Journal();
+  const worker = new Worker(server.address, "work", () => undefined, {
+    logger: quiet,
+    token: () => {
+      if (journal.count("stopping") === 0) throw new Error("the identity service is down");
+      return "token";
+    },
+    onEvent: journal.observe,
+  });
+  await worker.start();
+  await journal.waitFor("retry");
+  await worker.stop();
+  assert.equal(server.arrivals.length, 0);
 });
 
 // A claim that does not wait is never answered early, so that only the reason tells that the broker stops.

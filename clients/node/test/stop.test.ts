@@ -99,8 +99,8 @@ test("a worker stops in time if no broker answers", async (t) => {
   await broker.kill();
   await journal.waitFor("retry");
   const begun = performance.now();
-  assert.equal(await worker.stop("1s"), true);
-  assert.ok(performance.now() - begun < 9_000);
+  assert.equal(await worker.stop(0), true);
+  assert.ok(performance.now() - begun < 11_000);
   assert.equal(journal.count("unknown"), 1);
 });
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -163,12 +164,35 @@ def test_token_that_cannot_be_read_is_asked_for_again(tmp_path: Path) -> None:
             client.enqueue("work", [{}])
         with (
             Client(server.address, token=tmp_path / "missing", timeout=0.3) as client,
-            pytest.raises(LeaseBrokerError, match="no token: FileNotFoundError"),
+            pytest.raises(LeaseBrokerError, match=r"no token: the file .*/missing: FileNotFoundError"),
         ):
             client.enqueue("work", [{}])
     finally:
         server.close()
     assert [headers["authorization"] for headers in server.headers] == ["Bearer good"]
+
+
+def test_error_of_a_token_file_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("\n")
+    (tmp_path / "binary").write_bytes(b"\xff")
+    (tmp_path / "two lines").write_text("sec\nret")
+    os.mkfifo(tmp_path / "fifo")
+    for name, text in (
+        ("missing", "No such file or directory"),
+        (".", "it is not a regular file"),
+        ("fifo", "it is not a regular file"),
+        ("empty", "it is empty"),
+        ("binary", "codec can't decode byte 0xff"),
+        ("two lines", "the token has a character"),
+    ):
+        with (
+            Client("127.0.0.1:1", token=tmp_path / name, timeout=0.1) as client,
+            pytest.raises(LeaseBrokerError) as failed,
+        ):
+            client.wake("work")
+        assert f"the file {tmp_path / name}: " in str(failed.value)
+        assert text in str(failed.value)
+        assert "ret" not in str(failed.value)
 
 
 @pytest.mark.parametrize("kind", ["text", "file", "function"])

@@ -371,6 +371,51 @@ def test_async_handler_behind_a_plain_decorator_is_cancelled(server: ScriptedSer
     assert server.requests["Fail"][0].failures[0].error_message == "time limit of 0.2 s"
 
 
+@pytest.mark.parametrize("has_loop", [True, False])
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_awaitable_that_raises_does_not_end_the_loop(
+    server: ScriptedServer, error: type[BaseException], has_loop: bool
+) -> None:
+    leases(server, "1", "2", "3")
+
+    async def work(item: Item) -> None:
+        if item.key != "work-3":
+            raise error
+
+    worker = Worker(server.address, "work", lambda item: work(item), wait=0)
+
+    def ends() -> bool:
+        return sum(worker.counters().get(name, 0) for name in ("completed", "failed")) == 3
+
+    async def main() -> None:
+        worker.start()
+        await asyncio.to_thread(until, ends)
+        await asyncio.to_thread(worker.stop)
+
+    if has_loop:
+        asyncio.run(main())
+    else:
+        worker.start()
+        until(ends)
+        worker.stop()
+    assert (worker.counters()["completed"], worker.counters()["failed"]) == (1, 2)
+
+
+def test_run_stops_the_worker_if_the_handler_of_a_signal_raises(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases(server)
+    worker = Worker(server.address, "work", lambda _: None, wait=0)
+
+    def wait(_timeout: float) -> bool:
+        raise TimeoutError
+
+    monkeypatch.setattr(worker, "wait", wait)
+    with pytest.raises(TimeoutError):
+        worker.run()
+    assert worker.counters()["stopped"] == 1
+
+
 def test_mapping_is_written_into_columns(server: ScriptedServer) -> None:
     leases(server, "1")
 

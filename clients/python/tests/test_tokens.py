@@ -1,16 +1,20 @@
-"""Token functions that do not return, against a scripted server."""
+"""Tokens that do not arrive, against a scripted server."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
-from scripted import ScriptedServer
+from scripted import ScriptedServer, ok
 from test_edges import leases, settling_server, until
 
-from lease_broker import Context, Item, Worker, queue_worker
+from lease_broker import Context, Event, Item, Worker, credentials, queue_worker, v1
+from lease_broker.events import EventName
 
 
 @pytest.fixture
@@ -42,7 +46,14 @@ def tokens() -> Iterator[Tokens]:
     tokens.released.set()
 
 
-def test_token_function_that_hangs_delays_no_cancellation(server: ScriptedServer, tokens: Tokens) -> None:
+@pytest.mark.parametrize("source", ["function", "file"])
+def test_token_that_does_not_arrive_delays_no_cancellation(
+    server: ScriptedServer, tokens: Tokens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    (tmp_path / "token").touch()
+    # A file system that does not answer.
+    monkeypatch.setattr(Path, "read_text", lambda _path: tokens())
+    monkeypatch.setattr(credentials, "FILE_INTERVAL", 0.0)
     leases(server, "1", seconds=3)
     cancelled = threading.Event()
 
@@ -52,7 +63,9 @@ def test_token_function_that_hangs_delays_no_cancellation(server: ScriptedServer
         if context.cancelled.wait(10) and context.cause == "lease_lost":
             cancelled.set()
 
-    worker = Worker(server.address, "work", handler, token=tokens, wait=0)
+    worker = Worker(
+        server.address, "work", handler, token=tokens if source == "function" else tmp_path / "token", wait=0
+    )
     worker.start()
     assert cancelled.wait(15)
     assert worker.counters()["heartbeat_missed"] == 1
@@ -91,3 +104,44 @@ def test_claim_whose_token_arrives_after_the_stop_is_not_sent(server: ScriptedSe
         thread.join(10)
         assert not thread.is_alive()
     assert not server.requests["ClaimBatch"]
+
+
+class OddError(BaseException):
+    """An error without a text."""
+
+    def __str__(self) -> str:
+        raise AttributeError("text")
+
+
+@pytest.mark.parametrize("error", [OSError, OddError, asyncio.CancelledError, SystemExit, KeyboardInterrupt])
+def test_claim_without_a_token_waits_and_is_not_released(server: ScriptedServer, error: type[BaseException]) -> None:
+    server.answer("ClaimBatch", ok(v1.ClaimBatchResponse()))
+    stops = threading.Event()
+    retried = threading.Event()
+
+    def token() -> str:
+        if not stops.is_set():
+            raise error
+        return "token"
+
+    def on_event(event: Event) -> None:
+        if event.name == "retry":
+            retried.set()
+
+    worker = Worker(server.address, "work", lambda _: None, token=token, on_event=on_event, wait=0)
+    worker._queues[0].events.emit = emit_and(stops, worker._queues[0].events.emit)  # type: ignore[method-assign]
+    worker.start()
+    assert retried.wait(10)
+    worker.stop()
+    assert not server.headers
+
+
+def emit_and(stops: threading.Event, emit: Callable[..., None]) -> Callable[..., None]:
+    """Returns a function that reports an event. It sets `stops` if the worker stops."""
+
+    def emit_event(name: EventName, *about: Any, **details: Any) -> None:
+        if name == "stopping":
+            stops.set()
+        emit(name, *about, **details)
+
+    return emit_event

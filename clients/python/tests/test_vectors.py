@@ -212,7 +212,7 @@ class Machine:
                 results = of_raise(held, Cancelled(run.cause or "shutdown"), run.cause, self.options.time_limit)
             case kind:
                 results = [failed(lease, step["text"], dead=kind == "dead_letter") for lease in held]
-        self.state.end(run, results)
+        self.state.end([(run, results)])
 
     def checkpoint(self, step: dict[str, Any]) -> None:
         runs = [*self.runs, *self.returned]

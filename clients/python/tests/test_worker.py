@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
 from typing import Any
 
@@ -441,6 +441,39 @@ def test_number_that_is_none_is_refused() -> None:
     for value in (float("nan"), Decimal("NaN"), Decimal("-Infinity")):
         with pytest.raises(ValueError, match="column 'c'"):
             to_message("c", value)
+
+
+class NoOffset(tzinfo):
+    """A time zone that tells nothing."""
+
+    def utcoffset(self, _moment: datetime | None) -> None:
+        """Returns no offset."""
+
+    def tzname(self, _moment: datetime | None) -> None:
+        """Returns no name."""
+
+    dst = utcoffset
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        (
+            {"at": datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))},
+            "column 'at': .* outside the years",
+        ),
+        ({"at": datetime.max.replace(tzinfo=timezone(-timedelta(hours=1)))}, "column 'at': .* outside the years"),
+        ({"at": datetime(2026, 1, 1)}, "column 'at': the datetime has no time zone"),
+        ({"at": datetime(2026, 1, 1, tzinfo=NoOffset())}, "column 'at': the datetime has no time zone"),
+        ({"name": "half \ud83d"}, "column 'name': the text has half of a character"),
+        ({"half \ud83d": 1}, "the name .* of a column: the text has half"),
+        ({5: "five"}, "the name of a column is int and not a str"),
+        (["name"], "a row is a mapping of values by column and not a list"),
+    ],
+)
+def test_error_of_a_row_names_the_column(row: Any, text: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=text), Client("127.0.0.1:1") as client:
+        client.enqueue("work", [{}, row])
 
 
 def test_value_of_an_unknown_kind_raises_when_it_is_read() -> None:

@@ -112,7 +112,11 @@ class Abort:
 
 
 class Aborted(Exception):
-    """The call was ended by `Abort.cancel`."""
+    """The call was ended by `Abort.cancel`. `applied` is as in `LeaseBrokerError`."""
+
+    def __init__(self, applied: Applied) -> None:
+        super().__init__()
+        self.applied = applied
 
 
 class Caller:
@@ -131,9 +135,9 @@ class Caller:
         self._on_retry = on_retry or (lambda _event: None)
 
     @property
-    def has_token_function(self) -> bool:
-        """True if `metadata` calls a function of the user, which may not return."""
-        return self._token is not None and self._token.is_function
+    def token_may_block(self) -> bool:
+        """True if `metadata` may not return, because it calls a function of the user or reads a file."""
+        return self._token is not None and self._token.may_block
 
     def metadata(self, fresh: bool = False) -> list[tuple[str, str]]:
         """Returns the headers of a request. Raises `TokenError` if there is no token."""
@@ -180,7 +184,7 @@ class Caller:
                 applied = "unknown"
             failure = replace(result, applied=applied)
             if abort is not None and abort.is_set:
-                raise Aborted
+                raise Aborted(applied)
             self._health.note(failure)
             if (
                 failure.code is grpc.StatusCode.UNAUTHENTICATED
@@ -210,7 +214,7 @@ class Caller:
                 if abort is None:
                     time.sleep(step)
                 elif abort.wait(step):
-                    raise Aborted
+                    raise Aborted(applied)
 
     def _attempt(self, rpc: str, request: Any, timeout: float, fresh_token: bool, abort: Abort | None) -> Any:
         """Sends a request once. Returns the message of the answer, or the failure."""

@@ -56,9 +56,9 @@ class Client:
         """Adds rows and returns their keys, in order. Rows beyond 1,000, or beyond 3 MiB, are sent by further calls.
 
         Each call carries a request id, so that a retry does not add its rows twice. The items continue the W3C trace
-        context `trace_parent`, without it that of OpenTelemetry's current span. Adds no row if the value of one cannot
-        be sent. Raises `LeaseBrokerError` if the broker refuses a row. The rows of that call are then not added. The
-        error has the `keys` of the rows that earlier calls have added.
+        context `trace_parent`, without it that of OpenTelemetry's current span. Reads all rows first, and adds none if
+        the value of one cannot be sent. Raises `LeaseBrokerError` if the broker refuses a row. The rows of that call
+        are then not added. The error has the `keys` of the rows that earlier calls have added.
         """
         trace_parent = current_trace_parent() if trace_parent is None else trace_parent
         items = [new_item(row, delay, trace_parent) for row in rows]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import ssl
+import stat
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ from pathlib import Path
 import grpc
 
 from lease_broker.addresses import is_loopback
+from lease_broker.errors import error_text
 
 TokenSource = str | Path | Callable[[], str]
 """A bearer token: the text itself, the `Path` of a file that holds it, or a function that returns it."""
@@ -152,7 +155,8 @@ class Token:
         elif not callable(source) and not isinstance(source, Path):
             raise TypeError(f"token is {type(source).__name__}; it must be a str, a Path or a function")
         self._source = source
-        self.is_function = callable(source)
+        self.may_block = not isinstance(source, str)
+        """True if a function, or a file system that does not answer, can keep `text` from returning."""
         self._text = ""
         self._read_at = float("-inf")
 
@@ -161,13 +165,16 @@ class Token:
 
         Raises `TokenError`, and `IllegalTokenError` if it cannot be sent.
         """
+        place = f"the file {self._source}: " if isinstance(self._source, Path) else ""
         try:
             return self._read(fresh)
-        except IllegalTokenError:
-            raise
-        except (Exception, SystemExit) as error:
-            # Not KeyboardInterrupt: a client can be in the main thread.
-            raise TokenError(f"no token: {type(error).__name__}: {error}") from error
+        except IllegalTokenError as error:
+            raise IllegalTokenError(f"{place}{error}") from None
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                # Ctrl-C, while a client in the main thread asks for the token.
+                raise
+            raise TokenError(f"no token: {place}{error_text(error)}") from error
 
     def _read(self, fresh: bool) -> str:
         if callable(self._source):
@@ -176,6 +183,12 @@ class Token:
             return self._source
         now = time.monotonic()
         if fresh or now - self._read_at >= FILE_INTERVAL:
-            self._text = check_token(self._source.read_text())
-            self._read_at = now
+            if not stat.S_ISREG(os.stat(self._source).st_mode):
+                # The read of a pipe would wait for a program that writes.
+                raise OSError("it is not a regular file")
+            text = check_token(self._source.read_text())
+            if not text:
+                # A program that replaces the file empties it first.
+                raise OSError("it is empty")
+            self._text, self._read_at = text, now
         return self._text

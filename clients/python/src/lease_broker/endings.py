@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from lease_broker import v1
-from lease_broker.errors import BatchError, Cancelled, Cause, DeadLetter, Release, Retry
+from lease_broker.errors import BatchError, Cancelled, Cause, DeadLetter, Release, Retry, error_text
 from lease_broker.item import Result
 from lease_broker.leases import HeldLease
 from lease_broker.values import duration, row_to_messages
@@ -131,15 +131,6 @@ def of_error(lease: HeldLease, error: BaseException, cause: Cause | None, time_l
     if cause == "time_limit" and isinstance(error, (Cancelled, asyncio.CancelledError)):
         return failed(lease, time_limit_text(time_limit))
     return failed(lease, error_text(error))
-
-
-def error_text(error: BaseException) -> str:
-    """Returns the text of an error that is stored on the row."""
-    try:
-        message = str(error)
-    except BaseException:
-        message = ""
-    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def time_limit_text(time_limit: float | None) -> str:

@@ -39,7 +39,7 @@ class LeaseBrokerError(Exception):
         applied: Applied = "unknown",
         temporary: bool = False,
     ) -> None:
-        super().__init__(_error_text(rpc, code, reason, message))
+        super().__init__(_call_text(rpc, code, reason, message))
         self.rpc = rpc
         self.code = code
         self.reason = reason
@@ -62,7 +62,7 @@ class LeaseBrokerError(Exception):
         self.applied = "partly" if self.applied == "no" else "unknown"
         # The same rows again would add the first ones twice.
         self.temporary = False
-        self.args = (_error_text(self.rpc, self.code, self.reason, self.message),)
+        self.args = (_call_text(self.rpc, self.code, self.reason, self.message),)
 
 
 def _reduce(error: Exception) -> tuple[Any, ...]:
@@ -77,7 +77,7 @@ def _without_init(kind: type[Exception], arguments: tuple[Any, ...]) -> Exceptio
     return kind.__new__(kind, *arguments)
 
 
-def _error_text(rpc: str, code: str, reason: str | None, message: str) -> str:
+def _call_text(rpc: str, code: str, reason: str | None, message: str) -> str:
     return f"{rpc}: {code}{f' ({reason})' if reason else ''}: {message}"
 
 
@@ -145,3 +145,12 @@ def check_seconds(name: str, value: Any) -> float:
 def seconds(duration: timedelta | float | None) -> float | None:
     """Returns a duration in seconds."""
     return duration.total_seconds() if isinstance(duration, timedelta) else duration
+
+
+def error_text(error: BaseException) -> str:
+    """Returns the text of an error, as it is stored on the row. Raises nothing, however odd the error is."""
+    try:
+        message = str(error)
+    except BaseException:
+        message = ""
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__

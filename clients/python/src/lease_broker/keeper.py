@@ -1,8 +1,8 @@
 """The keeper: sends heartbeats, and watches the times of leases and handlers.
 
 It has its own thread and its own connection. Neither a handler nor a waiting claim delays a heartbeat. It never waits
-for an answer: answers arrive in a thread of gRPC. It sends without the worker's lock, and calls a token function in
-another thread, because the function may not return.
+for an answer: answers arrive in a thread of gRPC. It sends without the worker's lock, and asks for the token in
+another thread if its function, or the read of its file, may not return.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Keeper:
         self._needs_fresh_token = False
         self._due: list[Beat] = []
         self._sender: threading.Thread | None = None
-        """The thread that calls the token function."""
+        """The thread that asks for the token, if that may block."""
 
     def close(self) -> None:
         """Makes `run` return. No further heartbeat is sent."""
@@ -112,13 +112,13 @@ class Keeper:
             beats, self._due = self._due, []
         if not beats:
             return
-        if not self._caller.has_token_function:
+        if not self._caller.token_may_block:
             self._send(beats)
         elif self._sender is None or not self._sender.is_alive():
             self._sender = threading.Thread(target=self._send, args=(beats,), name="lease-broker-beat", daemon=True)
             self._sender.start()
         else:
-            text = "the token function has not returned since the last heartbeat"
+            text = "the token has not arrived since the last heartbeat"
             self._note_failure(CallFailure(grpc.StatusCode.UNAVAILABLE, None, text, None), beats[0].period)
 
     def _send(self, beats: list[Beat]) -> None:

@@ -127,9 +127,10 @@ class Poller:
             if answer.message.HasField("retry_after"):
                 retry_after = duration_seconds(answer.message.retry_after)
             state.note_too_large(answer.message.too_large)
-        except BaseException:
-            with state.lock:
-                state.abandoned_requests.append(request.request_id)
+        except BaseException as error:
+            if getattr(error, "applied", None) != "no":
+                with state.lock:
+                    state.abandoned_requests.append(request.request_id)
             raise
         finally:
             with state.lock:

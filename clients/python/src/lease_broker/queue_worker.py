@@ -28,9 +28,9 @@ CANCEL_GRACE = 5.0
 LAST_SETTLE_SECONDS = 5.0
 """The seconds that remain afterwards for settlements that no broker answers."""
 JOIN_SECONDS = 1.0
-"""The seconds for the end of a thread that has nothing more to do. Only a token function can take longer."""
+"""The seconds for the end of a thread that has nothing more to do. Only the token can take longer."""
 STOP_SECONDS = CANCEL_GRACE + LAST_SETTLE_SECONDS + JOIN_SECONDS
-"""The seconds after the grace in which a stop ends, also if a token function does not return."""
+"""The seconds after the grace in which a stop ends, also if the token does not arrive."""
 _RESTART_SECONDS = 0.5
 
 
@@ -149,7 +149,7 @@ class QueueWorker:
         thread = self._threads[name]
         thread.join(max(limit, 0.1))
         if thread.is_alive():
-            text = "the worker does not wait for its thread %s any longer: has the token function returned?"
+            text = "the worker does not wait for its thread %s any longer: it may wait for the token"
             self.options.logger.warning(text, name)
         return not thread.is_alive()
 

@@ -9,11 +9,12 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
+from types import CoroutineType
 from typing import Any, Protocol
 
 from lease_broker import endings, tracing
 from lease_broker.endings import Ending
-from lease_broker.errors import BatchError, DeadLetter, Release, Retry
+from lease_broker.errors import BatchError, DeadLetter, Release, Retry, error_text
 from lease_broker.leases import Context, HeldLease
 from lease_broker.own_loop import OwnLoop
 from lease_broker.state import State
@@ -49,7 +50,7 @@ def endings_of_error(state: State, run: Context, leases: list[HeldLease], error:
         return endings.of_raise(leases, error, run.cause, state.options.time_limit)
     except BaseException as odd:
         # The exception is the user's, and so are its methods. Without an ending the lease would be kept for ever.
-        return [endings.failed(lease, endings.error_text(odd)) for lease in leases]
+        return [endings.failed(lease, error_text(odd)) for lease in leases]
 
 
 class ThreadRunner:
@@ -102,7 +103,7 @@ class ThreadRunner:
             # One section for the end of a run and the begin of the next: a lock costs as much as a short handler.
             with state.lock:
                 if run is not None:
-                    state.end(run, results)
+                    state.end([(run, results)])
                     if run._slot_replaced:
                         return
                 run = self._take()
@@ -149,17 +150,24 @@ class ThreadRunner:
     def _wait_for(self, run: Context, work: Awaitable[object]) -> object:
         """Runs an awaitable in the program's event loop, or in that of the worker, and waits for its result."""
 
-        async def as_task() -> object:
+        async def as_task() -> tuple[object, BaseException | None]:
             task = asyncio.current_task()
             assert task is not None
             run._set_task(task)
-            return await work
+            try:
+                return await work, None
+            except (KeyboardInterrupt, SystemExit) as error:
+                # A task that raises one of them ends the loop.
+                return None, error
 
         loop = self._own_loop.get() if self._loop is None or self._loop.is_closed() else self._loop
         try:
-            return asyncio.run_coroutine_threadsafe(as_task(), loop).result()
+            result, error = asyncio.run_coroutine_threadsafe(as_task(), loop).result()
         except concurrent.futures.CancelledError:
             raise asyncio.CancelledError from None
+        if error is not None:
+            raise error
+        return result
 
 
 class AsyncRunner:
@@ -175,6 +183,7 @@ class AsyncRunner:
         self._on_fatal = on_fatal
         self._state = state
         self._handler = handler
+        self._is_batch = state.options.batch is not None
         self._loop = loop
         self._tasks: set[asyncio.Task[None]] = set()
         self._ended: list[tuple[Context, list[Ending]]] = []
@@ -196,8 +205,7 @@ class AsyncRunner:
         if not self._loop.is_closed() or not (state.takes_items or state.runs):
             return
         state.takes_items = False
-        for run in list(state.runs):
-            state.end(run, [endings.released(lease) for lease in run._leases])
+        state.end([(run, [endings.released(lease) for lease in run._leases]) for run in state.runs])
         self._on_fatal(RuntimeError("the event loop of the handlers is closed: stop the worker before the loop ends"))
 
     def close(self) -> None:
@@ -209,7 +217,7 @@ class AsyncRunner:
             begun = [(run, self._state.begin(run)) for run in runs]
         for run, leases in begun:
             if leases:
-                task = _start(self._loop, self._handle(run, leases))
+                task = self._start(self._handle(run, leases))
                 if not task.done():
                     # The loop itself holds only weak references to tasks.
                     self._tasks.add(task)
@@ -217,21 +225,20 @@ class AsyncRunner:
                 self._end(run, [])
 
     async def _handle(self, run: Context, leases: list[HeldLease]) -> None:
-        state, task = self._state, asyncio.current_task(self._loop)
-        is_batch = state.options.batch is not None
+        task = asyncio.current_task(self._loop)
         assert task is not None
         # Only now, because a task that is cancelled before its first step never runs.
         run._set_task(task)
         try:
             if tracing.IS_INSTALLED:
                 tracing.attach(run.trace_parent)
-            result = self._handler(input_of(is_batch, leases), run)
-            if inspect.isawaitable(result):
+            result = self._handler(input_of(self._is_batch, leases), run)
+            if type(result) is CoroutineType or inspect.isawaitable(result):
                 result = await result
-            results = endings.of_return(leases, is_batch, result)
+            results = endings.of_return(leases, self._is_batch, result)
         except BaseException as error:
             # SystemExit would end the loop, and with it the worker.
-            results = endings_of_error(state, run, leases, error)
+            results = endings_of_error(self._state, run, leases, error)
         self._tasks.discard(task)
         self._end(run, results)
 
@@ -247,13 +254,13 @@ class AsyncRunner:
     def _end_all(self) -> None:
         ended, self._ended = self._ended, []
         with self._state.lock:
-            for run, results in ended:
-                self._state.end(run, results, wake=False)
-            self._state.wake_settler()
+            self._state.end(ended)
 
-
-def _start(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """Starts a task on the loop that calls this. From Python 3.12 on, it runs at once as far as its first wait."""
-    if sys.version_info >= (3, 12) and loop.get_task_factory() is None:
-        return asyncio.Task(work, loop=loop, eager_start=True)
-    return loop.create_task(work)
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Starts a task. From Python 3.12 on, it runs at once as far as its first wait."""
+        if self._loop.get_task_factory() is not None:
+            return self._loop.create_task(work)
+        if sys.version_info >= (3, 12):
+            return asyncio.Task(work, loop=self._loop, eager_start=True)
+        # It costs less than `create_task`, which does the same without a factory.
+        return asyncio.Task(work, loop=self._loop)

@@ -172,7 +172,7 @@ class Settler:
             if call.slots > 0 and (error.field or "").startswith("next"):
                 # The claim is refused and not the endings. The poller's next claim meets the error itself.
                 with state.lock:
-                    self._abandon(call)
+                    self._abandon(call, error)
                 self._send(self._settlement(call.rpc, group, 0))
             elif way.refuses or is_refusal(error):
                 self._send_alone(call, error, way)
@@ -188,7 +188,7 @@ class Settler:
             text = "a settlement is refused on the way to the broker: %d items are settled one by one, or fail: %s"
             state.options.logger.warning(text, len(group), error)
         with state.lock:
-            self._abandon(call)
+            self._abandon(call, error)
             if len(group) == 1:
                 state.refuse(group[0], v1.Refusal(message=error.message))
                 return
@@ -244,7 +244,7 @@ class Settler:
         """Deals with a call that failed as a whole."""
         state = self._state
         with state.lock:
-            self._abandon(call)
+            self._abandon(call, error)
             for ending in call.group:
                 if ending.lease.phase != ENDED:
                     state.events.emit("unknown", ending.lease.item, error=str(error))
@@ -253,10 +253,11 @@ class Settler:
         if error.code in _FATAL and not error.temporary:
             self._on_fatal(error)
 
-    def _abandon(self, call: Settlement) -> None:
-        """Gives back the slots of a claim without an answer."""
+    def _abandon(self, call: Settlement, error: LeaseBrokerError) -> None:
+        """Gives back the slots of a claim that has failed."""
         if call.slots > 0:
-            self._state.abandoned_requests.append(call.request.next.request_id)
+            if error.applied != "no":
+                self._state.abandoned_requests.append(call.request.next.request_id)
             self._state.return_slots(call.slots)
             call.slots = 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import sys
 import threading
 import time
@@ -31,6 +32,7 @@ _PLAIN_SIZE = 8
 # Seconds after which the item of a handler that was cancelled for its time limit is failed.
 _TIME_LIMIT_GRACE = 5.0
 _NEVER = float("inf")
+_DURATION = operator.attrgetter("duration")
 
 
 class State:
@@ -127,7 +129,8 @@ class State:
         self.return_slots(slots - len(runs))
         if leases:
             self.lease_seconds = leases[0].duration
-            next_beat = now + min(0.0 if lease.needs_beat else beat_period(lease) for lease in leases)
+            shortest = min(leases, key=_DURATION)
+            next_beat = now + (0.0 if shortest.needs_beat else beat_period(shortest))
             if next_beat < self.next_beat or not self.options.heartbeat:
                 self.next_beat = next_beat
                 self.clock.notify()
@@ -152,28 +155,27 @@ class State:
             self.clock.notify()
         return leases
 
-    def end(self, run: Context, results: list[Ending], wake: bool = True) -> None:
-        """Notes that the handler has returned. Ignores the endings of leases that have ended meanwhile.
-
-        Without `wake` the caller notifies the settler later.
-        """
-        self.runs.discard(run)
-        now = self.now()
-        if run._started_at:
-            self.gathering.note(now - run._started_at)
-        for ending in results:
-            self.settle(ending, now, wake)
-        if run._is_stuck:
-            self.stuck -= 1
-        if not run._slot_replaced:
-            self.return_slots(1)
-        elif without := next((other for other in self.runs if other._is_stuck and not other._slot_replaced), None):
-            # One more of those that are stuck can be replaced now.
-            self._replace(without)
+    def end(self, ended: Iterable[tuple[Context, list[Ending]]]) -> None:
+        """Notes that handlers have returned. Ignores the endings of leases that have ended meanwhile."""
+        now, slots = self.now(), 0
+        for run, results in ended:
+            self.runs.discard(run)
+            if run._started_at:
+                self.gathering.note(now - run._started_at)
+            for ending in results:
+                self.settle(ending, now)
+            if run._is_stuck:
+                self.stuck -= 1
+            if not run._slot_replaced:
+                slots += 1
+            elif without := next((other for other in self.runs if other._is_stuck and not other._slot_replaced), None):
+                # One more of those that are stuck can be replaced now.
+                self._replace(without)
+        self.return_slots(slots)
         if not self.takes_items:
             self.all_ended.notify_all()
 
-    def settle(self, ending: Ending, now: float, wake: bool = True) -> None:
+    def settle(self, ending: Ending, now: float) -> None:
         """Passes an ending to the settler, unless the lease has ended already."""
         lease = ending.lease
         if lease.phase == RUNNING or lease.phase == WAITING:
@@ -183,7 +185,7 @@ class State:
                 return
             lease.phase = DONE
             self.endings.append(ending)
-            if wake and self.settler_waits:
+            if self.settler_waits:
                 self.wake_settler()
 
     def wake_settler(self) -> None:

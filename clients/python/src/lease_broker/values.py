@@ -55,13 +55,16 @@ class Columns(dict[str, "ColumnValue"]):
 
 _LONGEST = 366 * 24 * 3_600
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MICROSECOND = timedelta(microseconds=1)
+_FIRST, _LAST = ((end.replace(tzinfo=timezone.utc) - _EPOCH) // _MICROSECOND for end in (datetime.min, datetime.max))
+"""The moments that a message can hold, in microseconds."""
 
 
 def to_message(column: str, value: ColumnValue) -> v1.ColumnValue:
     """Returns the message for a value. `column` is the name for the text of an error.
 
-    Raises `TypeError` for a type that no column has, and `ValueError` for a datetime without a time zone and for a
-    number that is none.
+    Raises `TypeError` for a type that no column has, and `ValueError` for a value that cannot be sent: a number that is
+    none, a text that is no Unicode, or a datetime without a time zone or outside the years 0001 to 9999 in UTC.
     """
     if value is None:
         return v1.ColumnValue(null_value=0)  # type: ignore[arg-type]
@@ -76,7 +79,7 @@ def to_message(column: str, value: ColumnValue) -> v1.ColumnValue:
             raise ValueError(f"column {column!r}: NaN is not a number")
         return v1.ColumnValue(double_value=value)
     if isinstance(value, str):
-        return v1.ColumnValue(string_value=value)
+        return v1.ColumnValue(string_value=check_text(f"column {column!r}", value))
     if isinstance(value, (bytes, bytearray, memoryview)):
         return v1.ColumnValue(bytes_value=bytes(value))
     if isinstance(value, Decimal):
@@ -84,19 +87,39 @@ def to_message(column: str, value: ColumnValue) -> v1.ColumnValue:
             raise ValueError(f"column {column!r}: {value} is not a decimal number")
         return v1.ColumnValue(decimal_value=format(value, "f"))
     if isinstance(value, datetime):
-        if value.tzinfo is None:
+        if value.utcoffset() is None:
             raise ValueError(f"column {column!r}: the datetime has no time zone")
         message = v1.ColumnValue()
-        microseconds = (value - _EPOCH) // timedelta(microseconds=1)
+        microseconds = (value - _EPOCH) // _MICROSECOND
+        if not _FIRST <= microseconds <= _LAST:
+            raise ValueError(f"column {column!r}: {value} is outside the years 0001 to 9999 in UTC")
         message.timestamp_value.seconds, rest = divmod(microseconds, 1_000_000)
         message.timestamp_value.nanos = rest * 1000
         return message
     raise TypeError(f"column {column!r}: {type(value).__name__} is not a type of a column")
 
 
+def check_text(name: str, text: str) -> str:
+    """Returns a text. Raises `ValueError` with its name if a message cannot hold it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{name}: the text has half of a character (a lone surrogate)") from None
+    return text
+
+
 def row_to_messages(row: Row) -> dict[str, v1.ColumnValue]:
-    """Returns the messages for the columns of a row."""
-    return {column: to_message(column, value) for column, value in row.items()}
+    """Returns the messages for the columns of a row. Raises `TypeError` or `ValueError`, which names the column."""
+    if not hasattr(row, "items"):
+        raise TypeError(f"a row is a mapping of values by column and not a {type(row).__name__}")
+    return {check_name(column): to_message(column, value) for column, value in row.items()}
+
+
+def check_name(column: str) -> str:
+    """Returns the name of a column. Raises `TypeError` or `ValueError` if a message cannot hold it."""
+    if not isinstance(column, str):
+        raise TypeError(f"the name of a column is {type(column).__name__} and not a str")
+    return check_text(f"the name {column!r} of a column", column)
 
 
 def columns_from_messages(messages: Mapping[str, v1.ColumnValue]) -> Columns:

@@ -122,9 +122,12 @@ class Worker:
                 asyncio.run(self._run_in_loop(self._stop_or_exit))
             else:
                 self.start()
-                while not self.wait(0.5):
-                    pass
-                self._stop_or_exit()
+                try:
+                    while not self.wait(0.5):
+                        pass
+                finally:
+                    # The handler of another signal can raise.
+                    self._stop_or_exit()
         finally:
             for number, action in previous.items():
                 signal.signal(number, action)
@@ -232,7 +235,7 @@ class Worker:
                 for each in stops:
                     each.join(max(until - time.monotonic(), 0.0))
                 if any(each.is_alive() for each in stops):
-                    self._logger.warning("the worker does not wait any longer: has the token function returned?")
+                    self._logger.warning("the worker does not wait any longer: a thread may wait for the token")
                 self._own_loop.close()
                 connections.close()
             self._stopped = True
