@@ -18,7 +18,6 @@ mod enqueue;
 mod enqueue_once;
 mod epoch;
 mod error;
-mod exact_times;
 mod example_item;
 mod full_counters;
 pub(super) mod fuzzing;
