@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use data_encoding::HEXLOWER;
 use lease_broker_value::Value;
 
 /// The identity of a row: the values of the queue's key columns, in their order.
@@ -66,15 +67,7 @@ pub fn rfc3339_of_millis(millis: i64) -> String {
 
 /// Formats bytes in lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-
-    let digit = |value: u8| char::from(DIGITS[usize::from(value & 15)]);
-    let pairs = bytes
-        .iter()
-        .flat_map(|byte| [digit(byte >> 4), digit(*byte)]);
-    let mut text = String::with_capacity(bytes.len() * 2);
-    text.extend(pairs);
-    text
+    HEXLOWER.encode(bytes)
 }
 
 #[cfg(test)]

@@ -216,6 +216,13 @@ pub enum OnComplete {
     Recur(Duration),
 }
 
+impl OnComplete {
+    /// Returns whether a completion removes the row from the table.
+    pub const fn removes_row(&self) -> bool {
+        matches!(self, Self::Delete | Self::Archive(_))
+    }
+}
+
 /// A rule that sets one column of the table whenever an item enters a state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mirror {

@@ -18,7 +18,6 @@ mod enqueue;
 mod enqueue_once;
 mod epoch;
 mod error;
-mod exact_times;
 mod example_item;
 mod full_counters;
 pub(super) mod fuzzing;
@@ -93,7 +92,7 @@ use lease_broker_sql::mssql::LEASE_SQL;
 use uuid::Uuid;
 
 pub use self::adopt::MssqlSchema;
-use self::operations::MssqlOperations;
+use self::operations::{MssqlOperations, run};
 pub use self::pool::Pool;
 use self::queue_statements::QueueStatements;
 pub use self::reader::MssqlReader;
@@ -220,18 +219,6 @@ impl MssqlStore {
             reader: MssqlReader { operations },
         })
     }
-
-    /// Runs an operation. See [`MssqlOperations::run`].
-    async fn run<T, Run>(
-        &self,
-        operation: impl FnOnce(MssqlOperations) -> Run,
-    ) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        Run: Future<Output = Result<T, StoreError>> + Send + 'static,
-    {
-        self.reader.operations.run(operation).await
-    }
 }
 
 inspect_by_field!(MssqlStore, reader);
@@ -267,8 +254,7 @@ impl Facts for MssqlStore {
         &self,
         queue: QueueIndex,
     ) -> Result<Option<Vec<(String, String)>>, StoreError> {
-        self.run(async move |operations: MssqlOperations| operations.example_item(queue).await)
-            .await
+        run!(self.reader.operations, example_item(queue))
     }
 }
 
@@ -288,10 +274,7 @@ impl Leases for MssqlStore {
         calls: Arc<[ClaimCall]>,
         max_bytes: usize,
     ) -> Result<Vec<Claimed>, StoreError> {
-        self.run(async move |operations: MssqlOperations| {
-            operations.claim(queue, &calls, max_bytes).await
-        })
-        .await
+        run!(self.reader.operations, claim(queue, &calls, max_bytes))
     }
 
     async fn heartbeat(
@@ -299,10 +282,7 @@ impl Leases for MssqlStore {
         queue: QueueIndex,
         renewals: Arc<[Renewal]>,
     ) -> Result<Vec<Renewed>, StoreError> {
-        self.run(async move |operations: MssqlOperations| {
-            operations.heartbeat(queue, &renewals).await
-        })
-        .await
+        run!(self.reader.operations, heartbeat(queue, &renewals))
     }
 
     async fn settle(
@@ -310,10 +290,7 @@ impl Leases for MssqlStore {
         queue: QueueIndex,
         settlements: Arc<[Settlement]>,
     ) -> Result<SettleResults, StoreError> {
-        self.run(async move |operations: MssqlOperations| {
-            operations.settle(queue, &settlements).await
-        })
-        .await
+        run!(self.reader.operations, settle(queue, &settlements))
     }
 
     async fn release_claims(
@@ -321,10 +298,7 @@ impl Leases for MssqlStore {
         queue: QueueIndex,
         tokens: Arc<[Uuid]>,
     ) -> Result<ReleasedClaims, StoreError> {
-        self.run(async move |operations: MssqlOperations| {
-            operations.release_claims(queue, &tokens).await
-        })
-        .await
+        run!(self.reader.operations, release_claims(queue, &tokens))
     }
 
     async fn note_traces(
@@ -332,10 +306,7 @@ impl Leases for MssqlStore {
         queue: QueueIndex,
         notes: Arc<[TraceNote]>,
     ) -> Result<(), StoreError> {
-        self.run(async move |operations: MssqlOperations| {
-            operations.note_traces(queue, &notes).await
-        })
-        .await
+        run!(self.reader.operations, note_traces(queue, &notes))
     }
 
     async fn find_expired_untraced(
@@ -343,10 +314,7 @@ impl Leases for MssqlStore {
         queue: QueueIndex,
         limit: usize,
     ) -> Result<(Vec<LeaseRef>, i64), StoreError> {
-        self.run(async move |operations: MssqlOperations| {
-            operations.find_expired_untraced(queue, limit).await
-        })
-        .await
+        run!(self.reader.operations, find_expired_untraced(queue, limit))
     }
 
     async fn find_leased_untraced(
@@ -354,10 +322,7 @@ impl Leases for MssqlStore {
         queue: QueueIndex,
         keys: Arc<[Key]>,
     ) -> Result<Vec<LeaseRef>, StoreError> {
-        self.run(async move |operations: MssqlOperations| {
-            operations.find_leased_untraced(queue, &keys).await
-        })
-        .await
+        run!(self.reader.operations, find_leased_untraced(queue, &keys))
     }
 
     async fn cancel(
@@ -366,10 +331,10 @@ impl Leases for MssqlStore {
         leases: Arc<[CancelledLease]>,
         cancellation: Cancellation,
     ) -> Result<CancelResults, StoreError> {
-        self.run(async move |operations: MssqlOperations| {
-            operations.cancel(queue, &leases, &cancellation).await
-        })
-        .await
+        run!(
+            self.reader.operations,
+            cancel(queue, &leases, &cancellation)
+        )
     }
 
     async fn reap(
@@ -379,10 +344,7 @@ impl Leases for MssqlStore {
         latest: Option<LatestTime>,
         until: Option<i64>,
     ) -> Result<Reaped, StoreError> {
-        self.run(async move |operations: MssqlOperations| {
-            operations.reap(queue, limit, latest, until).await
-        })
-        .await
+        run!(self.reader.operations, reap(queue, limit, latest, until))
     }
 
     async fn enqueue(
@@ -390,8 +352,7 @@ impl Leases for MssqlStore {
         queue: QueueIndex,
         items: Arc<[NewItem]>,
     ) -> Result<Vec<Key>, StoreError> {
-        self.run(async move |operations: MssqlOperations| operations.enqueue(queue, &items).await)
-            .await
+        run!(self.reader.operations, enqueue(queue, &items))
     }
 
     async fn enqueue_once(
@@ -399,23 +360,18 @@ impl Leases for MssqlStore {
         queue: QueueIndex,
         request: Arc<EnqueueOnce>,
     ) -> Result<EnqueuedOnce, StoreError> {
-        self.run(async move |operations: MssqlOperations| {
-            operations.enqueue_once(queue, &request).await
-        })
-        .await
+        run!(self.reader.operations, enqueue_once(queue, &request))
     }
 }
 
 #[async_trait]
 impl Operate for MssqlStore {
     async fn pause(&self, queue: QueueIndex, pause: NewPause) -> Result<QueuePause, StoreError> {
-        self.run(async move |operations: MssqlOperations| operations.pause(queue, &pause).await)
-            .await
+        run!(self.reader.operations, pause(queue, &pause))
     }
 
     async fn resume(&self, queue: QueueIndex) -> Result<Option<QueuePause>, StoreError> {
-        self.run(async move |operations: MssqlOperations| operations.resume(queue).await)
-            .await
+        run!(self.reader.operations, resume(queue))
     }
 
     async fn set_limits(
@@ -423,10 +379,7 @@ impl Operate for MssqlStore {
         queue: QueueIndex,
         change: LimitChange,
     ) -> Result<QueueLimitValues, StoreError> {
-        self.run(async move |operations: MssqlOperations| {
-            operations.set_limits(queue, change).await
-        })
-        .await
+        run!(self.reader.operations, set_limits(queue, change))
     }
 
     async fn pause_group(
@@ -435,10 +388,7 @@ impl Operate for MssqlStore {
         group: Key,
         pause: NewGroupPause,
     ) -> Result<Option<GroupPause>, StoreError> {
-        self.run(async move |operations: MssqlOperations| {
-            operations.pause_group(queue, group, pause).await
-        })
-        .await
+        run!(self.reader.operations, pause_group(queue, group, pause))
     }
 
     async fn resume_group(
@@ -446,10 +396,7 @@ impl Operate for MssqlStore {
         queue: QueueIndex,
         group: Key,
     ) -> Result<Option<GroupPause>, StoreError> {
-        self.run(async move |operations: MssqlOperations| {
-            operations.resume_group(queue, group).await
-        })
-        .await
+        run!(self.reader.operations, resume_group(queue, group))
     }
 
     async fn start_operation(
@@ -457,10 +404,7 @@ impl Operate for MssqlStore {
         queue: QueueIndex,
         operation: NewOperation,
     ) -> Result<StartedOperation, StoreError> {
-        self.run(async move |operations: MssqlOperations| {
-            operations.start_operation(queue, &operation).await
-        })
-        .await
+        run!(self.reader.operations, start_operation(queue, &operation))
     }
 
     async fn cancel_operation(
@@ -469,10 +413,7 @@ impl Operate for MssqlStore {
         actor: &str,
     ) -> Result<Option<Operation>, StoreError> {
         let actor = actor.to_owned();
-        self.run(async move |operations: MssqlOperations| {
-            operations.cancel_operation(id, &actor).await
-        })
-        .await
+        run!(self.reader.operations, cancel_operation(id, &actor))
     }
 
     async fn take_operation(
@@ -482,10 +423,10 @@ impl Operate for MssqlStore {
         duration: Duration,
     ) -> Result<Option<Operation>, StoreError> {
         let queues = queues.to_vec();
-        self.run(async move |operations: MssqlOperations| {
-            operations.take_operation(&queues, broker, duration).await
-        })
-        .await
+        run!(
+            self.reader.operations,
+            take_operation(&queues, broker, duration)
+        )
     }
 
     async fn apply_batch(
@@ -493,15 +434,11 @@ impl Operate for MssqlStore {
         queue: QueueIndex,
         batch: OperationBatch,
     ) -> Result<AppliedBatch, StoreError> {
-        self.run(async move |operations: MssqlOperations| {
-            operations.apply_batch(queue, &batch).await
-        })
-        .await
+        run!(self.reader.operations, apply_batch(queue, &batch))
     }
 
     async fn request_drain(&self, broker: Uuid) -> Result<bool, StoreError> {
-        self.run(async move |operations: MssqlOperations| operations.request_drain(broker).await)
-            .await
+        run!(self.reader.operations, request_drain(broker))
     }
 
     async fn read_orders(
@@ -510,37 +447,27 @@ impl Operate for MssqlStore {
         queues: &[String],
     ) -> Result<BrokerOrders, StoreError> {
         let queues = queues.to_vec();
-        self.run(async move |operations: MssqlOperations| {
-            operations.read_orders(broker, &queues).await
-        })
-        .await
+        run!(self.reader.operations, read_orders(broker, &queues))
     }
 }
 
 #[async_trait]
 impl Upkeep for MssqlStore {
     async fn read_secrets(&self) -> Result<(), StoreError> {
-        let stored = self
-            .run(async move |operations: MssqlOperations| operations.read_secrets().await)
-            .await?;
+        let stored = run!(self.reader.operations, read_secrets())?;
         replace_secrets(&self.signing_secrets, &stored)
     }
 
     async fn rotate_secrets(&self, accept_old_for: Duration) -> Result<u8, StoreError> {
-        self.run(async move |operations: MssqlOperations| {
-            operations.rotate_secrets(accept_old_for).await
-        })
-        .await
+        run!(self.reader.operations, rotate_secrets(accept_old_for))
     }
 
     async fn forget_requests(&self, limit: usize) -> Result<usize, StoreError> {
-        self.run(async move |operations: MssqlOperations| operations.forget_requests(limit).await)
-            .await
+        run!(self.reader.operations, forget_requests(limit))
     }
 
     async fn purge(&self, queue: QueueIndex, step: PurgeStep) -> Result<Purged, StoreError> {
-        self.run(async move |operations: MssqlOperations| operations.purge(queue, &step).await)
-            .await
+        run!(self.reader.operations, purge(queue, &step))
     }
 
     async fn purge_archive(
@@ -549,10 +476,7 @@ impl Upkeep for MssqlStore {
         age: Duration,
         limit: usize,
     ) -> Result<usize, StoreError> {
-        self.run(async move |operations: MssqlOperations| {
-            operations.purge_archive(queue, age, limit).await
-        })
-        .await
+        run!(self.reader.operations, purge_archive(queue, age, limit))
     }
 
     async fn count_old_archived(
@@ -560,10 +484,7 @@ impl Upkeep for MssqlStore {
         queue: QueueIndex,
         age: Duration,
     ) -> Result<u64, StoreError> {
-        self.run(async move |operations: MssqlOperations| {
-            operations.count_old_archived(queue, age).await
-        })
-        .await
+        run!(self.reader.operations, count_old_archived(queue, age))
     }
 
     async fn take_retention_turn(
@@ -572,17 +493,14 @@ impl Upkeep for MssqlStore {
         broker: Uuid,
         duration: Duration,
     ) -> Result<RetentionTurn, StoreError> {
-        self.run(async move |operations: MssqlOperations| {
-            operations
-                .take_retention_turn(queue, broker, duration)
-                .await
-        })
-        .await
+        run!(
+            self.reader.operations,
+            take_retention_turn(queue, broker, duration)
+        )
     }
 
     async fn announce(&self, instance: Arc<Instance>) -> Result<Vec<Instance>, StoreError> {
-        self.run(async move |operations: MssqlOperations| operations.announce(&instance).await)
-            .await
+        run!(self.reader.operations, announce(&instance))
     }
 
     async fn probe(&self) -> Result<(), StoreError> {

@@ -378,11 +378,7 @@ pub fn step<O: Clone>(
         },
         RowOperation::Settle(lease, ending) if row.is_held(*lease, now) => {
             let settled = row.settle(queue, now, *ending);
-            let removes = matches!(
-                queue.on_complete,
-                OnComplete::Delete | OnComplete::Archive(_)
-            );
-            let is_removed = row.state == State::Completed && removes;
+            let is_removed = row.state == State::Completed && queue.on_complete.removes_row();
             let row = (!is_removed).then_some(row);
             return (row, RowOutcome::Settled(settled));
         }

@@ -187,7 +187,7 @@ impl MssqlOperations {
         // passed over.
         let mut answer = ClaimAnswer::default();
         for row in results.iter().flatten() {
-            if is_named(row, "lb_made_dead") {
+            if decode::is_named(row, "lb_made_dead") {
                 made_dead += decode::integer_as::<usize>(row, 0)?;
             } else if suspects::is_held_back(row) {
                 answer.is_held_back = true;
@@ -199,7 +199,7 @@ impl MssqlOperations {
                 if let Some(first) = indexes.first() {
                     claimed[*first].turn.add(answer.limits.cost);
                 }
-            } else if is_named(row, "lb_o") {
+            } else if decode::is_named(row, "lb_o") {
                 let index = decode::request_index(row, 0, calls.len())?;
                 read_passed_over(queue, row, &mut claimed[index])?;
             } else if let Some(index) = with_token.get(&decode::token(row, 0)?) {
@@ -261,12 +261,6 @@ fn all_fit(queue: &QueueStatements, calls: &[&ClaimCall], max_bytes: usize) -> b
             .all(|call| row.saturating_mul(call.max_items) <= call.max_bytes)
 }
 
-/// Returns whether the first column of a row has this name. It tells which part of the batch has returned the row.
-fn is_named(row: &Row, name: &str) -> bool {
-    let first = row.columns().first();
-    first.is_some_and(|column| column.name() == name)
-}
-
 /// Returns whether a row is a lease that a call with the same request id has got before.
 fn is_again(row: &Row) -> bool {
     let last = row.columns().last();
@@ -288,9 +282,6 @@ fn read_passed_over(
     }
     Ok(())
 }
-
-/// The time that `adopt.sql` gives to rows that were there before: 2000-01-01T00:00:00Z, in milliseconds since 1970.
-const UNKNOWN_SINCE: i64 = 946_684_800_000;
 
 /// The ways to send a claim. A batch commits before it reads the leases, so an error does not tell whether it has leased
 /// items (`claim.sql`).
@@ -381,7 +372,7 @@ impl Attempt {
         }
         let tokens: HashSet<Uuid> = without_id.map(|call| call.token).collect();
         let leases = results.iter().flatten();
-        for row in leases.filter(|row| is_named(row, "lb_t")) {
+        for row in leases.filter(|row| decode::is_named(row, "lb_t")) {
             if tokens.contains(&decode::token(row, 0)?) {
                 return Ok(results);
             }
@@ -426,7 +417,6 @@ fn read_item(
             row.len()
         )));
     }
-    let ready_time = types::millis_since_1970(row.get_column_data(since)?)?;
     let columns = data.map(|column| types::decode(row.get_column_data(column)?));
     Ok(ClaimedItem {
         lease: LeaseRef {
@@ -436,7 +426,7 @@ fn read_item(
             attempt: decode::attempts(row, fence + 1)?,
         },
         expiry: decode::lease_expiry(row, 1, fence + 2)?,
-        ready_time: ready_time.filter(|millis| *millis > UNKNOWN_SINCE),
+        ready_time: decode::state_time(row, since)?,
         columns: columns.collect::<Result<_, StoreError>>()?,
         trace_parent: decode::optional_text(row, fence + 3)?,
         checkpoint: if has_checkpoints {

@@ -97,6 +97,12 @@ fn optional<'a, T: FromSql<'a>>(row: &'a Row, column: usize) -> Result<Option<T>
     Ok(row.try_get(column)?)
 }
 
+/// Returns whether the first column of a row has this name. It tells which part of the batch has returned the row.
+pub(super) fn is_named(row: &Row, name: &str) -> bool {
+    let first = row.columns().first();
+    first.is_some_and(|column| column.name() == name)
+}
+
 /// Reads a time, in milliseconds since 1970-01-01T00:00:00Z.
 pub(super) fn time(row: &Row, column: usize) -> Result<i64, StoreError> {
     let time = optional_time(row, column)?;

@@ -75,27 +75,34 @@ impl MssqlOperations {
 }
 
 impl QueueStatements {
-    /// Reads the result of a listing. The columns are the server's time, the key, owner, time of the last change, due time, attempts,
-    /// fence and error.
+    /// Reads the result of a listing. The columns are the server's time, the key, and those of [`QueueStatements::read_listed`].
     fn read_list(&self, results: &[Vec<Row>]) -> Result<Vec<ListedItem>, StoreError> {
-        let owner = 1 + self.key.len();
-        let read_item = |row: &Row| -> Result<ListedItem, StoreError> {
-            let now = decode::time(row, 0)?;
-            let since = decode::state_time(row, owner + 1)?;
-            let due = decode::optional_time(row, owner + 2)?;
-            Ok(ListedItem {
-                key: self.read_key(row, 1)?,
-                owner: decode::optional_text(row, owner)?,
-                age: since.map(|since| duration_between(since, now)),
-                state_time: since,
-                due_in: due.map(|due| duration_between(now, due)),
-                due_time: due,
-                attempt: decode::attempts(row, owner + 3)?,
-                fence: decode::integer(row, owner + 4)?,
-                error: decode::optional_text(row, owner + 5)?,
-            })
-        };
-        let rows = decode::result_set(results, 0)?;
-        rows.iter().map(read_item).collect()
+        let rows = decode::result_set(results, 0)?.iter();
+        rows.map(|row| self.read_listed(row, 1, 1 + self.key.len(), decode::time(row, 0)?))
+            .collect()
+    }
+
+    /// Reads an item whose key begins at the column `key`. At the column `owner` begin owner, time of the last change, due time,
+    /// attempts, fence and error.
+    pub(super) fn read_listed(
+        &self,
+        row: &Row,
+        key: usize,
+        owner: usize,
+        now: i64,
+    ) -> Result<ListedItem, StoreError> {
+        let since = decode::state_time(row, owner + 1)?;
+        let due = decode::optional_time(row, owner + 2)?;
+        Ok(ListedItem {
+            key: self.read_key(row, key)?,
+            owner: decode::optional_text(row, owner)?,
+            age: since.map(|since| duration_between(since, now)),
+            state_time: since,
+            due_in: due.map(|due| duration_between(now, due)),
+            due_time: due,
+            attempt: decode::attempts(row, owner + 3)?,
+            fence: decode::integer(row, owner + 4)?,
+            error: decode::optional_text(row, owner + 5)?,
+        })
     }
 }

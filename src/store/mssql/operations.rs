@@ -57,7 +57,7 @@ impl MssqlOperations {
         self.refusal(failure, sql, &empty.parameters()).await
     }
 
-    /// Runs an operation in a new task. The operation runs to its end even if the caller drops this future.
+    /// Runs an operation in a new task. [`run!`] writes the closure. The operation runs to its end even if the caller drops this future.
     pub(super) async fn run<T, Run>(
         &self,
         operation: impl FnOnce(MssqlOperations) -> Run,
@@ -71,3 +71,13 @@ impl MssqlOperations {
             .map_err(|error| StoreError::Bug(format!("an operation ended early: {error}")))?
     }
 }
+
+/// Runs one of the operations of [`MssqlOperations`] by [`MssqlOperations::run`].
+macro_rules! run {
+    ($operations:expr, $operation:ident($($argument:expr),*)) => {
+        $operations
+            .run(async move |operations: MssqlOperations| operations.$operation($($argument),*).await)
+            .await
+    };
+}
+pub(super) use run;

@@ -2,6 +2,7 @@
 
 use tiberius::Row;
 
+use super::decode;
 use crate::template::{Placeholders, render};
 
 const PAUSE: &str = lease_broker_sql::mssql::PAUSE;
@@ -19,6 +20,5 @@ pub(super) fn set_placeholders(placeholders: &mut Placeholders) {
 
 /// Returns whether the row comes from `tell_pause`: the queue is paused.
 pub(super) fn is_pause(row: &Row) -> bool {
-    let first = row.columns().first();
-    first.is_some_and(|column| column.name() == "lb_paused")
+    decode::is_named(row, "lb_paused")
 }

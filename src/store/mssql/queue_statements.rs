@@ -15,7 +15,6 @@ use tiberius::Row;
 use super::catalogue::{Column, Table};
 use super::connection::Connection;
 use super::decode::unexpected;
-use super::exact_times::exact_times;
 use super::item_bytes::ItemBytes;
 use super::key_source::KeySource;
 use super::list_parameters::{ListEntry, ListParameters};
@@ -276,16 +275,16 @@ impl QueueStatements {
                 .map(|column| (column.name.clone(), column))
                 .collect()
         };
+        let names_of = |is_wanted: &dyn Fn(&Column) -> bool| {
+            let wanted = table.columns.iter().filter(|column| is_wanted(column));
+            wanted.map(|column| column.name.clone()).collect()
+        };
         Self {
             spec: spec.clone(),
             columns: names,
             item_size,
             max_row_bytes,
-            column_names: table
-                .columns
-                .iter()
-                .map(|column| column.name.clone())
-                .collect(),
+            column_names: names_of(&|_| true),
             key: columns.key,
             key_source,
             group: columns.group,
@@ -302,7 +301,7 @@ impl QueueStatements {
             insertable: by_name(columns.insertable),
             writable: by_name(columns.writable),
             filterable: by_name(columns.filterable),
-            exact_times: exact_times(&table.columns),
+            exact_times: names_of(&|column| column.declared == "datetime2(3)"),
             checkpoint: checkpoint.cloned(),
             placeholders,
             has_triggers,

@@ -11,7 +11,7 @@ use lease_broker_sql::mssql::LEASE_SQL;
 use uuid::Uuid;
 
 use super::inspect::CountMethod;
-use super::operations::MssqlOperations;
+use super::operations::{MssqlOperations, run};
 use super::queue_statements::QueueStatements;
 use super::{Pool, Settings, adopt};
 use crate::adoption::Unfit;
@@ -82,17 +82,12 @@ impl Inspect for MssqlReader {
 
     async fn timed_stats(&self, queue: QueueIndex) -> Result<(Stats, Duration), StoreError> {
         let method = CountMethod::Statistics;
-        self.operations
-            .run(async move |operations| operations.stats(queue, method).await)
-            .await
+        run!(self.operations, stats(queue, method))
     }
 
     async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
         let method = CountMethod::Scan;
-        let (stats, _) = self
-            .operations
-            .run(async move |operations| operations.stats(queue, method).await)
-            .await?;
+        let (stats, _) = run!(self.operations, stats(queue, method))?;
         Ok(stats)
     }
 
@@ -102,15 +97,11 @@ impl Inspect for MssqlReader {
         state: State,
         limit: usize,
     ) -> Result<Vec<ListedItem>, StoreError> {
-        self.operations
-            .run(async move |operations| operations.list(queue, state, limit).await)
-            .await
+        run!(self.operations, list(queue, state, limit))
     }
 
     async fn item_facts(&self, queue: QueueIndex, key: Key) -> Result<ItemFacts, StoreError> {
-        self.operations
-            .run(async move |operations| operations.item_facts(queue, &key).await)
-            .await
+        run!(self.operations, item_facts(queue, &key))
     }
 }
 
@@ -121,9 +112,7 @@ impl Browse for MssqlReader {
         queue: QueueIndex,
         search: ItemSearch,
     ) -> Result<FoundItems, StoreError> {
-        self.operations
-            .run(async move |operations| operations.find_items(queue, &search).await)
-            .await
+        run!(self.operations, find_items(queue, &search))
     }
 
     async fn find_keys(
@@ -131,9 +120,7 @@ impl Browse for MssqlReader {
         queue: QueueIndex,
         keys: Arc<[Key]>,
     ) -> Result<FoundItems, StoreError> {
-        self.operations
-            .run(async move |operations| operations.find_keys(queue, &keys).await)
-            .await
+        run!(self.operations, find_keys(queue, &keys))
     }
 
     async fn read_item(
@@ -141,9 +128,7 @@ impl Browse for MssqlReader {
         queue: QueueIndex,
         key: Key,
     ) -> Result<Option<ItemRecord>, StoreError> {
-        self.operations
-            .run(async move |operations| operations.read_item(queue, &key).await)
-            .await
+        run!(self.operations, read_item(queue, &key))
     }
 
     async fn find_groups(
@@ -151,21 +136,15 @@ impl Browse for MssqlReader {
         queue: QueueIndex,
         search: GroupSearch,
     ) -> Result<FoundGroups, StoreError> {
-        self.operations
-            .run(async move |operations| operations.find_groups(queue, &search).await)
-            .await
+        run!(self.operations, find_groups(queue, &search))
     }
 
     async fn pauses(&self) -> Result<Vec<QueuePause>, StoreError> {
-        self.operations
-            .run(async move |operations| operations.pauses().await)
-            .await
+        run!(self.operations, pauses())
     }
 
     async fn operation(&self, id: Uuid) -> Result<Option<Operation>, StoreError> {
-        self.operations
-            .run(async move |operations| operations.operation(id).await)
-            .await
+        run!(self.operations, operation(id))
     }
 
     async fn operations(
@@ -175,18 +154,13 @@ impl Browse for MssqlReader {
         before: Option<Uuid>,
         limit: usize,
     ) -> Result<Vec<Operation>, StoreError> {
-        self.operations
-            .run(async move |operations| {
-                operations
-                    .list_operations(&queues, only_running, before, limit)
-                    .await
-            })
-            .await
+        run!(
+            self.operations,
+            list_operations(&queues, only_running, before, limit)
+        )
     }
 
     async fn brokers(&self) -> Result<BrokerList, StoreError> {
-        self.operations
-            .run(async move |operations| operations.brokers().await)
-            .await
+        run!(self.operations, brokers())
     }
 }

@@ -5,7 +5,6 @@ use std::slice;
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
-use lease_broker_model::millis::duration_between;
 use lease_broker_value::Value;
 use tiberius::{Row, ToSql};
 
@@ -18,7 +17,7 @@ use super::queue_statements::QueueStatements;
 use super::search_statements::FilterColumn;
 use super::types::{self, ColumnType, sql_time};
 use crate::{
-    FoundItem, FoundItems, ItemFilter, ItemRecord, ItemSearch, ListedItem, MAX_PAGE_BYTES, Problem,
+    FoundItem, FoundItems, ItemFilter, ItemRecord, ItemSearch, MAX_PAGE_BYTES, Problem,
     ProblemKind, QueueIndex, Rejection, SearchPosition, StoreError,
 };
 
@@ -188,21 +187,9 @@ impl QueueStatements {
     /// Reads an item from the columns that begin at `first`: the key and [`ITEM_COLUMNS`].
     fn read_found(&self, row: &Row, first: usize, now: i64) -> Result<FoundItem, StoreError> {
         let state = first + self.key.len();
-        let since = decode::state_time(row, state + 2)?;
-        let due = decode::optional_time(row, state + 3)?;
         Ok(FoundItem {
             state: decode::stored_state(row, state)?,
-            listed: ListedItem {
-                key: self.read_key(row, first)?,
-                owner: decode::optional_text(row, state + 1)?,
-                age: since.map(|since| duration_between(since, now)),
-                state_time: since,
-                due_in: due.map(|due| duration_between(now, due)),
-                due_time: due,
-                attempt: decode::attempts(row, state + 4)?,
-                fence: decode::integer(row, state + 5)?,
-                error: decode::optional_text(row, state + 6)?,
-            },
+            listed: self.read_listed(row, first, state + 1, now)?,
         })
     }
 

@@ -28,20 +28,9 @@ pub(super) async fn survey(
     let Some(table) = Table::read(connection, name).await? else {
         return Ok(None);
     };
-    let object = quote_table(name);
-    // The number in the catalogue costs nothing. Babelfish has none there.
-    let count = if connection.server_info.babelfish {
-        format!("SELECT COUNT_BIG(*) FROM {object}")
-    } else {
-        format!(
-            "SELECT SUM(p.rows) FROM sys.partitions AS p WHERE p.object_id = OBJECT_ID({}) AND p.index_id IN (0, 1)",
-            text_literal(&object)
-        )
-    };
-    let results = connection.batch(&count).await?;
-    let rows = decode::integer(decode::single_row(&results, 0)?, 0)?;
+    let rows = count_rows(connection, name).await?;
     let added = added_parts::read(connection, name).await?;
-    Ok(Some(Survey::new(&table, &added, rows.unsigned_abs())))
+    Ok(Some(Survey::new(&table, &added, rows)))
 }
 
 /// Returns up to `limit` different values of a column as text, from the first 100,000 rows.

@@ -63,8 +63,7 @@ pub(super) fn pick_share(placeholders: &Placeholders, sql: &LeaseSql, pick: Stri
 
 /// Returns whether a row of a claim's answer says that suspects were kept from a call.
 pub(super) fn is_held_back(row: &Row) -> bool {
-    let first = row.columns().first();
-    first.is_some_and(|column| column.name() == "lb_held_back")
+    decode::is_named(row, "lb_held_back")
 }
 
 /// Reads such a row. Returns the reason for a call that gets nothing, if suspects are the reason.

@@ -1,7 +1,7 @@
 //! `schema check --triggers`: lists the triggers that changes of a queue's rows run, and runs them by changes of 0, 1 and 2 rows that
 //! are rolled back (`triggers.sql`).
 
-use lease_broker_model::queue::{OnComplete, QueueSpec};
+use lease_broker_model::queue::QueueSpec;
 use tiberius::error::Error;
 
 use super::catalogue::{Table, no_table};
@@ -83,11 +83,7 @@ pub(super) async fn triggers(
 
 fn removes_rows(queue: &QueueSpec) -> bool {
     let ages = &queue.keep_for;
-    matches!(
-        queue.on_complete,
-        OnComplete::Delete | OnComplete::Archive(_)
-    ) || ages.completed.is_some()
-        || ages.dead.is_some()
+    queue.on_complete.removes_row() || ages.completed.is_some() || ages.dead.is_some()
 }
 
 /// Runs the triggers.

@@ -28,8 +28,7 @@ pub(super) struct LimitAnswer {
 
 /// Reads a row of `tell_limits`. `None`: it is another row.
 pub(super) fn limit_answer(row: &Row) -> Option<Result<LimitAnswer, StoreError>> {
-    let first = row.columns().first()?;
-    (first.name() == "lb_limited").then(|| {
+    decode::is_named(row, "lb_limited").then(|| {
         let limit = decode::optional_text(row, 0)?;
         let micros = |column| {
             let micros = decode::integer(row, column)?.max(0).unsigned_abs();

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::millis::duration_between;
-use rusqlite::{Connection, Rows};
+use rusqlite::{Connection, Row};
 
 use super::queue_statements::QueueStatements;
 use super::soft_lock_value::{attempts, integer, text};
@@ -69,31 +69,31 @@ pub(super) fn list(
 ) -> Result<Vec<ListedItem>, StoreError> {
     let mut statement = connection.prepare_cached(&queue.sql.list[state as usize])?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    read_list(statement.query([limit])?, queue, now)
+    let rows =
+        statement.query_and_then([limit], |row| read_listed(queue, row, queue.key_len, now))?;
+    rows.collect()
 }
 
-fn read_list(
-    mut rows: Rows<'_>,
+/// Reads an item whose key is in the first columns. At the column `owner` begin owner, time of the last change, due time, attempts,
+/// fence and error.
+pub(super) fn read_listed(
     queue: &QueueStatements,
+    row: &Row<'_>,
+    owner: usize,
     now: i64,
-) -> Result<Vec<ListedItem>, StoreError> {
-    let first = queue.key_len;
-    let mut items = Vec::new();
-    while let Some(row) = rows.next()? {
-        // 0 is the default of the column: another program inserted the row.
-        let since = integer(row, first + 1)?.filter(|since| *since > 0);
-        let due = integer(row, first + 2)?;
-        items.push(ListedItem {
-            key: queue.read_key(row)?,
-            owner: text(row, first)?,
-            age: since.map(|since| duration_between(since, now)),
-            state_time: since,
-            due_in: due.map(|due| duration_between(now, due)),
-            due_time: due,
-            attempt: attempts(row, first + 3)?,
-            fence: integer(row, first + 4)?.unwrap_or(0),
-            error: text(row, first + 5)?,
-        });
-    }
-    Ok(items)
+) -> Result<ListedItem, StoreError> {
+    // 0 is the default of the column: another program inserted the row.
+    let since = integer(row, owner + 1)?.filter(|since| *since > 0);
+    let due = integer(row, owner + 2)?;
+    Ok(ListedItem {
+        key: queue.read_key(row)?,
+        owner: text(row, owner)?,
+        age: since.map(|since| duration_between(since, now)),
+        state_time: since,
+        due_in: due.map(|due| duration_between(now, due)),
+        due_time: due,
+        attempt: attempts(row, owner + 3)?,
+        fence: integer(row, owner + 4)?.unwrap_or(0),
+        error: text(row, owner + 5)?,
+    })
 }

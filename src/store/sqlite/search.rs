@@ -4,21 +4,21 @@ use std::collections::HashSet;
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
-use lease_broker_model::millis::duration_between;
 use lease_broker_model::queue::Order;
 use lease_broker_value::Value;
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, Row};
 
 use super::column_value::{Stored, read, read_column, store};
+use super::inspect::read_listed;
 use super::queue_statements::QueueStatements;
-use super::soft_lock_value::{attempts, integer, text};
+use super::soft_lock_value::{integer, text};
 use super::statement::{bind, bind_key};
 use crate::adoption::with;
 use crate::template::render;
 use crate::{
-    FoundItem, FoundItems, ItemRecord, ItemSearch, ListedItem, MAX_PAGE_BYTES, Problem,
-    ProblemKind, Rejection, SearchPosition, StoreError,
+    FoundItem, FoundItems, ItemRecord, ItemSearch, MAX_PAGE_BYTES, Problem, ProblemKind, Rejection,
+    SearchPosition, StoreError,
 };
 
 const SEARCH: &str = lease_broker_sql::sqlite::SEARCH;
@@ -290,22 +290,8 @@ pub(super) fn read_item(
 /// Reads an item: key, state, owner, time of the state, due time, attempts, fence and error.
 fn read_found(queue: &QueueStatements, row: &Row<'_>, now: i64) -> Result<FoundItem, StoreError> {
     let first = queue.key_len;
-    // 0 is the default of the column: another program inserted the row.
-    let since = integer(row, first + 2)?;
-    let since = since.filter(|since| *since > 0);
-    let due = integer(row, first + 3)?;
     Ok(FoundItem {
         state: integer(row, first)?.and_then(State::from_code),
-        listed: ListedItem {
-            key: queue.read_key(row)?,
-            owner: text(row, first + 1)?,
-            age: since.map(|since| duration_between(since, now)),
-            state_time: since,
-            due_in: due.map(|due| duration_between(now, due)),
-            due_time: due,
-            attempt: attempts(row, first + 4)?,
-            fence: integer(row, first + 5)?.unwrap_or(0),
-            error: text(row, first + 6)?,
-        },
+        listed: read_listed(queue, row, first + 1, now)?,
     })
 }

@@ -1,6 +1,6 @@
 //! Properties of a table and of its file that `schema plan`, `schema check` and `adopt` warn of.
 
-use lease_broker_model::queue::{OnComplete, QueueSpec};
+use lease_broker_model::queue::QueueSpec;
 use rusqlite::Connection;
 
 use super::catalogue::Table;
@@ -33,14 +33,6 @@ pub(super) fn all(connection: &Connection, queue: &QueueSpec) -> Result<Vec<Stri
     Ok(all)
 }
 
-/// Returns whether completions remove the rows of the queue.
-const fn completions_remove(queue: &QueueSpec) -> bool {
-    matches!(
-        queue.on_complete,
-        OnComplete::Delete | OnComplete::Archive(_)
-    )
-}
-
 /// Warns of a key that SQLite gives again when the broker has removed its row.
 fn reused_number(
     connection: &Connection,
@@ -49,7 +41,7 @@ fn reused_number(
 ) -> Result<Option<String>, StoreError> {
     let keep_for = &queue.keep_for;
     let removes =
-        completions_remove(queue) || keep_for.completed.is_some() || keep_for.dead.is_some();
+        queue.on_complete.removes_row() || keep_for.completed.is_some() || keep_for.dead.is_some();
     let [key] = &*columns.key else {
         return Ok(None);
     };
@@ -120,7 +112,7 @@ pub(super) fn deletion_problem(
     table: &Table,
     columns: &QueueColumns<ColumnType>,
 ) -> Result<Option<String>, StoreError> {
-    if !completions_remove(queue) {
+    if !queue.on_complete.removes_row() {
         return Ok(None);
     }
     let placeholders = placeholders::of_table(queue, table, columns);
