@@ -514,6 +514,14 @@ impl Shared {
         }
     }
 
+    /// Reports and drops the leases whose settlement has no answer when the worker stops. Those of handlers were dropped before.
+    pub(super) fn leave_endings(&mut self) {
+        for lease in std::mem::take(&mut self.held).into_values() {
+            let event = Event::of_item(EventName::Unknown, &lease.item);
+            self.emit(event.with_error("the worker has stopped"));
+        }
+    }
+
     /// Drops the future of a handler that was cancelled.
     pub(super) fn drop_handler(&mut self, number: RunNumber) {
         if let Some(run) = self.runs.get(&number) {
