@@ -197,6 +197,9 @@ func (c *caller) readToken(ctx context.Context, fresh bool) (string, *failure) {
 		return &failure{code: codes.Unavailable, message: fmt.Sprintf("the token cannot be read: %v", cause), applied: appliedNo}
 	}
 	token, err := c.token.ask(ctx, fresh)
+	if errors.Is(err, errTokenIsFile) {
+		return "", &failure{code: codes.Unauthenticated, message: err.Error(), applied: appliedNo}
+	}
 	if err != nil {
 		// Its file is being replaced, or an identity service is away.
 		return "", unreadable(err)

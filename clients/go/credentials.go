@@ -183,9 +183,20 @@ func (s TokenSource) ask(ctx context.Context, fresh bool) (string, error) {
 	}
 }
 
-// TokenText is a token that never changes.
+// errTokenIsFile is the error of TokenText for the name of a file. It does not pass, so calls do not wait for its end.
+var errTokenIsFile = errors.New("the token is the name of a file: use TokenFile")
+
+// TokenText is a token that never changes. If the text is the name of a file, every call fails with the code UNAUTHENTICATED.
+// Otherwise the name would be sent as the token. TokenFile reads a file.
 func TokenText(token string) TokenSource {
-	return func(context.Context, bool) (string, error) { return token, nil }
+	info, err := os.Stat(token)
+	isFile := err == nil && info.Mode().IsRegular()
+	return func(context.Context, bool) (string, error) {
+		if isFile {
+			return "", errTokenIsFile
+		}
+		return token, nil
+	}
 }
 
 // TokenFile is a token in a file, which is read again every 10 s, and after the broker has refused the token.

@@ -595,6 +595,19 @@ func TestTokenWithAnIllegalCharacterIsRefusedAndNotShown(t *testing.T) {
 	}
 }
 
+func TestNameOfAFileIsNotSentAsAToken(t *testing.T) {
+	broker := startScripted(t)
+	path := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(path, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := broker.client(t, leasebroker.Token(leasebroker.TokenText(path))).Wake(context.Background(), "work")
+	var refused *leasebroker.CallError
+	if !errors.As(err, &refused) || refused.Code != codes.Unauthenticated || !strings.Contains(refused.Message, "use TokenFile") {
+		t.Error(err)
+	}
+}
+
 func TestTokenThatCannotBeReadIsReadAgain(t *testing.T) {
 	broker := startScripted(t)
 	broker.complete = applied

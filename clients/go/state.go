@@ -214,11 +214,22 @@ func (s *state) end(run *run, endings []*ending) {
 	if run.stuck {
 		s.stuck--
 	}
-	if !run.slotReplaced {
+	if !run.slotReplaced || s.replaceStuck() {
 		s.freeSlots++
 	}
 	s.wakePollers()
 	notify(s.changed)
+}
+
+// replaceStuck notes that another handler takes the place of one that is stuck and has no replacement. False: there is none.
+func (s *state) replaceStuck() bool {
+	for run := range s.runs {
+		if run.stuck && !run.slotReplaced {
+			run.slotReplaced = true
+			return true
+		}
+	}
+	return false
 }
 
 // settle passes an ending to the settler, unless the lease has ended already.

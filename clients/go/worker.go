@@ -27,6 +27,7 @@ type Worker struct {
 	handler BatchHandler
 	events  *eventLog
 	state   *state
+	runners *runners
 	health  *connectionHealth
 
 	connection            *Connection
@@ -102,8 +103,8 @@ func newWorker(connection *Connection, queue string, batch int, handler BatchHan
 		state: newState(o, events), health: newConnectionHealth(o, events.emit),
 		stopping: make(chan struct{}), hurry: make(chan struct{}), stopped: make(chan struct{}),
 	}
-	runners := &runners{state: w.state, handler: handler, next: make(chan *run), stopped: w.stopped}
-	w.state.handle = runners.start
+	w.runners = &runners{state: w.state, handler: handler, next: make(chan *run), stopped: w.stopped}
+	w.state.handle = w.runners.start
 	return w, nil
 }
 
@@ -165,8 +166,13 @@ func (w *Worker) Start() error {
 }
 
 // Stop stops in order: it claims no more items, lets handlers end within the grace, cancels the others, and settles all.
-// It returns what Run returns. Later calls wait for the first one.
+// It returns what Run returns. Later calls wait for the first one. In the goroutine of a handler it returns nil immediately, and
+// the worker stops in the background, because it waits for the handler.
 func (w *Worker) Stop(grace time.Duration) error {
+	if w.runners.isCaller() {
+		go func() { _ = w.Stop(grace) }()
+		return nil
+	}
 	// The time for cancelled handlers and settlements is added to it.
 	grace = min(max(grace, 0), math.MaxInt64-cancelGrace-settleGrace)
 	w.stopInOrder.Do(func() {

@@ -370,6 +370,20 @@ func TestStoppingWorkerLeavesHandlersThatIgnoreIt(t *testing.T) {
 	}
 }
 
+func TestStopInAHandlerDoesNotWaitForTheHandler(t *testing.T) {
+	b := newBroker(t)
+	b.enqueue("work", payloads(1)...)
+	workers := make(chan *leasebroker.Worker, 1)
+	worker, events := b.work(func(context.Context, *item) (*result, error) {
+		return nil, (<-workers).Stop(time.Minute)
+	})
+	workers <- worker
+	events.wait(leasebroker.EventStopped, 1)
+	if completed := worker.Counters()[leasebroker.EventCompleted]; completed != 1 {
+		t.Errorf("%d items are completed", completed)
+	}
+}
+
 func TestHeartbeatStoresTheCheckpoint(t *testing.T) {
 	b := newBroker(t)
 	b.enqueue("work", payloads(1)...)

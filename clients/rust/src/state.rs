@@ -425,8 +425,16 @@ impl Shared {
             self.settle(ending);
         }
         self.stuck -= usize::from(run.stuck);
-        self.free_slots(usize::from(!run.slot_replaced));
+        let is_free = !run.slot_replaced || self.replace_stuck();
+        self.free_slots(usize::from(is_free));
         Some(run)
+    }
+
+    /// Notes that another handler takes the place of one that is stuck and has no replacement. False: there is none.
+    fn replace_stuck(&mut self) -> bool {
+        let mut runs = self.runs.values_mut();
+        let without = runs.find(|run| run.stuck && !run.slot_replaced);
+        without.map(|run| run.slot_replaced = true).is_some()
     }
 
     /// Releases the items of a run whose task was dropped, because the runtime of the handlers has ended. The worker stops: it
@@ -503,6 +511,14 @@ impl Shared {
             if lease.is_some_and(|lease| lease.phase == Phase::Running) {
                 self.held.remove(&item.lease());
             }
+        }
+    }
+
+    /// Reports and drops the leases whose settlement has no answer when the worker stops. Those of handlers were dropped before.
+    pub(super) fn leave_endings(&mut self) {
+        for lease in std::mem::take(&mut self.held).into_values() {
+            let event = Event::of_item(EventName::Unknown, &lease.item);
+            self.emit(event.with_error("the worker has stopped"));
         }
     }
 

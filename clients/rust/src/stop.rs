@@ -70,7 +70,10 @@ impl Calls {
         let settler_stop = settler.abort_handle();
         tokio::select! {
             _ = settler => {}
-            () = sleep_until(settle_until) => settler_stop.abort(),
+            () = sleep_until(settle_until) => {
+                settler_stop.abort();
+                state.update(Shared::leave_endings);
+            }
         }
         self.stop_keeper.cancel();
         self.keeper_ended.cancelled().await;

@@ -257,11 +257,22 @@ final class State {
     if (run.stuck) {
       stuck--;
     }
-    if (!run.slotReplaced) {
+    if (!run.slotReplaced || replaceStuck()) {
       freeSlots++;
     }
     wakePollers();
     changed.signalAll();
+  }
+
+  /** Notes that another handler takes the place of one that is stuck and has no replacement. False: there is none. */
+  private boolean replaceStuck() {
+    for (Run run : runs) {
+      if (run.stuck && !run.slotReplaced) {
+        run.slotReplaced = true;
+        return true;
+      }
+    }
+    return false;
   }
 
   /** Passes an ending to the settler, unless the lease has ended already. */
