@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lease_broker_store::QueueIndex;
 use opentelemetry::KeyValue;
-use opentelemetry::metrics::{BoundHistogram, Meter};
+use opentelemetry::metrics::{BoundHistogram, Histogram, Meter};
 
 use super::instruments::{ITEM_WAIT, LEASE_HELD, REAP_DELAY, TURN_WAIT};
 use super::queue_labels::QueueLabels;
@@ -37,8 +37,9 @@ struct LeaseDurations {
     histograms: Vec<QueueHistograms>,
     /// False: all queues share the first of `histograms`.
     tells_apart: bool,
-    /// The histogram of each queue. A queue without groups and limits records nothing in it.
-    turns: Vec<BoundHistogram<f64>>,
+    /// Not bound: a queue without groups and limits has no turns, and so no series.
+    turns: Histogram<f64>,
+    turn_labels: Vec<Vec<KeyValue>>,
 }
 
 /// Creates the histograms. The returned observer records durations in them.
@@ -46,7 +47,6 @@ pub(super) fn observer(meter: &Meter, queues: &QueueLabels) -> Arc<dyn LeaseObse
     let held = LEASE_HELD.histogram(meter, &HELD);
     let waited = ITEM_WAIT.histogram(meter, &WAITED);
     let reaped = REAP_DELAY.histogram(meter, &REAPED);
-    let waited_for_turn = TURN_WAIT.histogram(meter, &TURNS);
     let outcomes =
         LeaseEnd::ALL.map(|end| vec![KeyValue::new(attribute::LEASE_OUTCOME, end.name())]);
     // All three tell the same queues apart.
@@ -58,14 +58,12 @@ pub(super) fn observer(meter: &Meter, queues: &QueueLabels) -> Arc<dyn LeaseObse
         waited: waited.bind(&plain.series[0]),
         reaped: reaped.bind(&plain.series[0]),
     });
-    let turns = queues.groups(TURN_WAIT, &[Vec::new()]);
-    let turns = turns
-        .iter()
-        .map(|turn| waited_for_turn.bind(&turn.series[0]));
+    let turns = queues.groups(TURN_WAIT, &[Vec::new()]).into_iter();
     Arc::new(LeaseDurations {
         histograms: histograms.collect(),
         tells_apart: queues.are_on(LEASE_HELD),
-        turns: turns.collect(),
+        turns: TURN_WAIT.histogram(meter, &TURNS),
+        turn_labels: turns.flat_map(|turn| turn.series).collect(),
     })
 }
 
@@ -89,6 +87,7 @@ impl LeaseObserver for LeaseDurations {
     }
 
     fn waited_for_turn(&self, queue: QueueIndex, duration: Duration) {
-        self.turns[queue.0].record(duration.as_secs_f64());
+        let labels = &self.turn_labels[queue.0];
+        self.turns.record(duration.as_secs_f64(), labels);
     }
 }

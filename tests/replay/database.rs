@@ -41,6 +41,9 @@ pub(super) trait Database: Sized {
     /// The statements of the broker.
     const LEASE_SQL: LeaseSql;
 
+    /// The name in `docs/proof.md`.
+    const NAME: &str;
+
     /// Opens a store on the database, with these statements.
     async fn open(&self, queue: &QueueSpec, sql: &LeaseSql) -> Arc<dyn Store>;
 
@@ -132,6 +135,7 @@ impl Database for Sqlite {
     const CAN_BE_EXACT: bool = true;
 
     const LEASE_SQL: LeaseSql = lease_broker_sql::sqlite::LEASE_SQL;
+    const NAME: &str = "SQLite";
 
     async fn start(table: &Table, queue: &QueueSpec) -> Self {
         let harness = SqliteHarness::start().await;
@@ -193,6 +197,7 @@ impl Database for Mssql {
     const CAN_BE_EXACT: bool = false;
 
     const LEASE_SQL: LeaseSql = lease_broker_sql::mssql::LEASE_SQL;
+    const NAME: &str = "T-SQL on Babelfish";
 
     async fn start(table: &Table, queue: &QueueSpec) -> Self {
         let harness = MssqlHarness::start().await;

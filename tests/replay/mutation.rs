@@ -150,8 +150,19 @@ impl fmt::Display for Mutation {
     }
 }
 
-/// Checks that the replay finds each of these mistakes, except those that are equivalent.
+/// The page that has the numbers of mistakes.
+const PAGE: &str = include_str!("../../docs/proof.md");
+
+/// Checks that the replay finds each of these mistakes, except those that are equivalent, and that the page has their numbers.
 pub(super) async fn find<D: Database>(mutations: &[Mutation]) {
+    let equivalent = mutations.iter().filter(|one| one.equivalent.is_some());
+    let (count, equivalent) = (mutations.len(), equivalent.count());
+    let row = format!(
+        "| {} | {count} | {} | {equivalent} |",
+        D::NAME,
+        count - equivalent
+    );
+    assert!(PAGE.contains(&row), "docs/proof.md has not the line {row}");
     // Without a database too, so that a changed statement is noticed.
     let statements: Vec<LeaseSql> = mutations
         .iter()
@@ -188,9 +199,6 @@ pub(super) async fn find<D: Database>(mutations: &[Mutation]) {
             }
         }
     }
-    let equivalent = mutations.iter().filter(|one| one.equivalent.is_some());
-    let (count, equivalent) = (mutations.len(), equivalent.count());
-    eprintln!("{count} mutations, {equivalent} of them equivalent");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 

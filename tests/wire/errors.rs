@@ -12,6 +12,11 @@ fn failed_reply(rows: Tokens) -> Reply {
     Reply::Answer(rows.error(9_999, "Unheard of."))
 }
 
+/// The answers to a batch, and to the same batch without entries.
+fn twice(rows: Tokens) -> Vec<Reply> {
+    vec![failed_reply(rows), failed_reply(Tokens::new())]
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_before_an_error_are_discarded() {
     let fixture = Fixture::start().await;
@@ -19,7 +24,7 @@ async fn rows_before_an_error_are_discarded() {
         .server
         .on(OPERATION, vec![failed_reply(claimed(1..=3))]);
     fixture.claim().await.expect_err("the claim fails");
-    fixture.server.on(OPERATION, vec![failed_reply(held(1))]);
+    fixture.server.on(OPERATION, twice(held(1)));
     fixture.heartbeat(1).await.expect_err("the heartbeat fails");
     fixture
         .server
@@ -45,7 +50,7 @@ async fn error_after_a_complete_result_set_fails_the_call() {
     let fixture = Fixture::start().await;
     let row = held_row(0);
     let two = held(1).columns(&row).row(&row).end_of_statement();
-    fixture.server.on(OPERATION, vec![failed_reply(two)]);
+    fixture.server.on(OPERATION, twice(two));
     fixture.heartbeat(1).await.expect_err("the heartbeat fails");
 }
 
