@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `tls.rs` | the broker's certificate, and the files of TLS |
 //! | `client_verifier.rs`, `authorities.rs` | the check of clients' certificates |
-//! | `revocation_lists.rs` | the lists of certificates that were revoked |
+//! | `revocation_lists.rs`, `list_age.rs` | the lists of certificates that were revoked |
 //! | `pem.rs`, `validity.rs` | certificates and keys in files, and the times of a certificate |
 //! | `certificate_names.rs`, `spiffe.rs` | the names in a client's certificate |
 //! | `shown_certificate.rs` | the certificate of a client of the admin port |
@@ -27,6 +27,7 @@ mod issuer;
 mod jwks;
 mod jwks_url;
 mod jwt;
+mod list_age;
 mod login;
 mod patterns;
 pub(crate) mod pem;
