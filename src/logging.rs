@@ -2,7 +2,7 @@
 //!
 //! An event passes three parts on its way:
 //!
-//! 1. the level filter, which can be changed while the process runs (`level.rs`)
+//! 1. the level, which can be changed while the process runs, and which hides no line of the audit (`level.rs`)
 //! 2. the folding of repeated lines (`folding.rs`)
 //! 3. a queue of 8,192 lines to a thread that writes them. If the reader of standard error stalls, the queue
 //!    fills, and further lines are dropped and counted. No call ever waits for the reader. Lines of the audit also
@@ -18,6 +18,8 @@ mod maintenance;
 mod rejected_spans;
 mod standard_error;
 mod trace_ids;
+#[cfg(test)]
+mod written_lines;
 
 pub use self::counters::LogCounters;
 pub use self::level::LogLevel;
@@ -28,9 +30,9 @@ use std::sync::Arc;
 use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
 use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{FilterExt as _, Targets};
 use tracing_subscriber::fmt::writer::MakeWriterExt as _;
-use tracing_subscriber::layer::{Layer, Layered, SubscriberExt as _};
+use tracing_subscriber::layer::{Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
@@ -62,9 +64,8 @@ pub struct Logging {
 /// A message if the level is invalid, if the file of the audit cannot be opened, or if logging has been started before.
 pub fn start(log: &Log) -> Result<Logging, String> {
     let has_audit_file = !log.audit_file.as_os_str().is_empty();
-    let (filter, handle) = reload::Layer::new(
-        level::parse(&log.level, has_audit_file)
-            .map_err(|reason| format!("log.level: {reason}"))?,
+    let (level, handle) = reload::Layer::new(
+        level::parse(&log.level).map_err(|reason| format!("log.level: {reason}"))?,
     );
     let standard_error = StandardError::default();
     let unwritten = standard_error.lost();
@@ -108,13 +109,11 @@ pub fn start(log: &Log) -> Result<Logging, String> {
             .flatten_event(true)
             .map_event_format(JsonWithIds)
     });
-    let lines = lines
-        .and_then(audit)
-        .with_filter(folding::Filter(folding.clone()));
-    subscriber(filter, lines, rejected_spans)
+    let lines = lines.and_then(audit);
+    subscriber(level, folding.clone(), lines, rejected_spans)
         .try_init()
         .map_err(|error| error.to_string())?;
-    let level = Arc::new(LogLevel::new(handle, log.level.clone(), has_audit_file));
+    let level = Arc::new(LogLevel::new(handle, log.level.clone()));
     Ok(Logging {
         _maintenance: Maintenance::start(folding, counters.clone(), level.clone()),
         level,
@@ -123,21 +122,20 @@ pub fn start(log: &Log) -> Result<Logging, String> {
     })
 }
 
-type LevelLayer = reload::Layer<EnvFilter, Registry>;
-
 /// Returns the parts through which an event passes.
 ///
-/// Each layer but the level filter says which events it wants. If one did not, every library would ask all layers about each event
-/// that the level hides, and a call makes many of these.
+/// Each layer says which events it wants. If one did not, every library would ask all layers about each event that the level hides,
+/// and a call makes many of these.
 fn subscriber(
-    level: LevelLayer,
-    lines: impl Layer<Layered<LevelLayer, Registry>> + Send + Sync,
+    level: reload::Layer<EnvFilter, Registry>,
+    folding: Arc<Folding>,
+    lines: impl Layer<Registry> + Send + Sync,
     rejected_spans: RejectedSpans,
 ) -> impl Subscriber + Send + Sync {
+    let filter = level::filter(level).and(folding::Filter(folding));
     let of_exporter = Targets::new().with_target(rejected_spans::TARGET, LevelFilter::WARN);
     tracing_subscriber::registry()
-        .with(level)
-        .with(lines)
+        .with(lines.with_filter(filter))
         .with(rejected_spans.with_filter(of_exporter))
 }
 
@@ -152,14 +150,49 @@ fn queue(thread: &str, writer: impl std::io::Write + Send + 'static) -> (NonBloc
 
 #[cfg(test)]
 mod tests {
+    use super::written_lines::WrittenLines;
     use super::*;
 
     #[test]
     fn levels_that_are_off_are_known_before_an_event_is_made() {
-        let level = level::parse("info", false).expect("a level");
+        let level = level::parse("info").expect("a level");
         let (level, _handle) = reload::Layer::new(level);
-        let lines = fmt::layer().with_filter(folding::Filter(Arc::default()));
-        let subscriber = subscriber(level, lines, RejectedSpans::default());
+        let subscriber = subscriber(
+            level,
+            Arc::default(),
+            fmt::layer(),
+            RejectedSpans::default(),
+        );
         assert_eq!(subscriber.max_level_hint(), Some(LevelFilter::INFO));
+    }
+
+    #[test]
+    fn no_level_hides_a_line_of_the_audit() {
+        for level in [
+            "off",
+            "off,lease_broker::audit=off",
+            "lease_broker::audit[{event}]=off",
+            "lease_broker::audit[{peer}]=off",
+            "lease_broker::audit::summary=off,lease_broker::logging=off",
+        ] {
+            let written = WrittenLines::default();
+            let lines = fmt::layer().with_writer(written.writers()).with_ansi(false);
+            let filter = level::parse(level).expect("a level");
+            let (filter, _handle) = reload::Layer::new(filter);
+            let subscriber = subscriber(filter, Arc::default(), lines, RejectedSpans::default());
+            tracing::subscriber::with_default(subscriber, || {
+                tracing::error!("hidden");
+                tracing::info!(target: "lease_broker::audit", event = "e", peer = "p", "changed");
+                tracing::warn!(target: "lease_broker::audit::summary", "left out");
+                tracing::warn!(target: "lease_broker::logging", "lost");
+            });
+            let written = written.text();
+            let messages = written.lines().map(|line| {
+                let (_, message) = line.split_once(": ").expect("a target");
+                message.split(" event=").next().unwrap_or_default()
+            });
+            let messages: Vec<&str> = messages.collect();
+            assert_eq!(messages, ["changed", "left out", "lost"], "{level}");
+        }
     }
 }

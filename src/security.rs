@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `tls.rs` | the broker's certificate, and the files of TLS |
 //! | `client_verifier.rs`, `authorities.rs` | the check of clients' certificates |
-//! | `revocation_lists.rs` | the lists of certificates that were revoked |
+//! | `revocation_lists.rs`, `list_age.rs` | the lists of certificates that were revoked |
 //! | `pem.rs`, `validity.rs` | certificates and keys in files, and the times of a certificate |
 //! | `certificate_names.rs`, `spiffe.rs` | the names in a client's certificate |
 //! | `shown_certificate.rs` | the certificate of a client of the admin port |
@@ -27,6 +27,7 @@ mod issuer;
 mod jwks;
 mod jwks_url;
 mod jwt;
+mod list_age;
 mod login;
 mod patterns;
 pub(crate) mod pem;
@@ -44,7 +45,7 @@ mod watched_file;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::access::Lost;
@@ -70,8 +71,8 @@ pub struct Security {
     pub tls: Option<Arc<ServerTls>>,
     /// Identities and roles.
     pub access: Option<Arc<Access>>,
-    /// Notified when the files must be read now.
-    read_now: Arc<Notify>,
+    /// Sends when the files must be read now.
+    read_now: watch::Sender<()>,
 }
 
 impl Security {
@@ -85,7 +86,7 @@ impl Security {
         Ok(Self {
             tls: tls.transpose()?.map(Arc::new),
             access: access.transpose()?.map(Arc::new),
-            read_now: Arc::default(),
+            read_now: watch::Sender::default(),
         })
     }
 
@@ -107,44 +108,89 @@ impl Security {
         Ok(Self {
             tls,
             access: access.map(Arc::new),
-            read_now: Arc::default(),
+            read_now: watch::Sender::default(),
         })
     }
 
-    /// Returns a handle that makes the server read the files again when it is notified.
-    pub fn read_now(&self) -> Arc<Notify> {
+    /// Returns a sender that makes the server read the files again.
+    pub fn read_now(&self) -> watch::Sender<()> {
         self.read_now.clone()
     }
 
-    /// Reads the files again at intervals until `stop` is cancelled.
+    /// Reads the files again at intervals, and keeps the keys of the issuer, until `stop` is cancelled.
     pub(crate) async fn watch_files(self, stop: CancellationToken) {
-        if self.tls.is_none() && self.access.is_none() {
-            return;
-        }
-        let access = self.access.clone();
-        let mut fetching = std::pin::pin!(async {
-            match access {
-                Some(access) => access.keep_keys().await,
-                None => std::future::pending().await,
+        let keep_keys = async {
+            if let Some(access) = &self.access {
+                access.keep_keys().await;
             }
-        });
+        };
+        let work = async {
+            tokio::join!(
+                keep_keys,
+                self.read_again(self.access.as_ref(), Access::read_files),
+                self.read_again(self.tls.as_ref(), ServerTls::read_files),
+            );
+        };
+        stop.run_until_cancelled(work).await;
+    }
+
+    /// Reads some of the files again at intervals. If one hangs, the others are still read.
+    async fn read_again<T: Send + Sync + 'static>(&self, files: Option<&Arc<T>>, read: fn(&T)) {
+        let Some(files) = files else { return };
+        let mut read_now = self.read_now.subscribe();
+        // A file can have changed since it was opened.
+        read_now.mark_changed();
         loop {
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = &mut fetching => {}
-                () = tokio::time::sleep(READ_INTERVAL) => {}
-                () = self.read_now.notified() => {}
-            }
-            let (tls, access) = (self.tls.clone(), self.access.clone());
-            let read = tokio::task::spawn_blocking(move || {
-                if let Some(access) = access {
-                    access.read_files();
-                }
-                if let Some(tls) = tls {
-                    tls.read_files();
-                }
-            });
-            let _ = read.await;
+            // An interval that has passed is no error. The sender lives as long as `self`.
+            let _ = tokio::time::timeout(READ_INTERVAL, read_now.changed()).await;
+            let files = files.clone();
+            let _ = tokio::task::spawn_blocking(move || read(&files)).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+
+    use rcgen::generate_simple_self_signed;
+    use rustix::fs::{FileType, Mode};
+
+    use super::*;
+    use crate::config::Sources;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn tokens_file_that_hangs_does_not_keep_certificates_from_being_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [tokens, certificate, key] =
+            ["tokens", "tls.crt", "tls.key"].map(|name| folder.path().join(name));
+        let write_certificate = || {
+            let signed = generate_simple_self_signed(["localhost".to_owned()]).expect("signed");
+            fs::write(&certificate, signed.cert.pem()).expect("written");
+            fs::write(&key, signed.signing_key.serialize_pem()).expect("written");
+        };
+        write_certificate();
+        fs::write(&tokens, "").expect("written");
+        let [tokens_text, certificate_text, key_text] =
+            [&tokens, &certificate, &key].map(|path| path.display());
+        let config = Sources::default().load_text(&format!(
+            "auth = {{ tokens_file = '{tokens_text}', anonymous = ['worker'] }}
+            server.tls = {{ certificate = '{certificate_text}', key = '{key_text}' }}
+            queues.work.managed_columns = {{ payload = 'text' }}"
+        ));
+        let security = Security::open(&config.expect("valid")).expect("usable files");
+        // A reader of a pipe waits for a writer.
+        fs::remove_file(&tokens).expect("removed");
+        rustix::fs::mknodat(rustix::fs::CWD, &tokens, FileType::Fifo, Mode::RWXU, 0).expect("made");
+        write_certificate();
+        let mut changes = security.tls.as_ref().expect("TLS").changes();
+        let stop = CancellationToken::new();
+        let watching = tokio::spawn(security.watch_files(stop.clone()));
+        let read = tokio::time::timeout(2 * READ_INTERVAL, changes.changed()).await;
+        // The blocked reader must end, because the runtime waits for it.
+        drop(File::options().write(true).open(&tokens).expect("opened"));
+        stop.cancel();
+        watching.await.expect("stopped");
+        read.expect("in time").expect("the state has changed");
     }
 }

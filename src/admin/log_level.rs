@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Query, State};
-use axum::http::StatusCode;
+use axum::http::{Extensions, StatusCode};
 use serde::Deserialize;
 
+use super::seats::peer;
 use super::state::AdminState;
 
 /// The parameters of a change.
@@ -27,6 +28,7 @@ pub(super) async fn read(State(state): State<Arc<AdminState>>) -> String {
 pub(super) async fn change(
     State(state): State<Arc<AdminState>>,
     Query(change): Query<Change>,
+    extensions: Extensions,
     level: String,
 ) -> (StatusCode, String) {
     let parse = |text: String| -> Result<Duration, String> {
@@ -34,7 +36,9 @@ pub(super) async fn change(
             .map_err(|error| format!("for: {text:?} is not a duration such as \"10m\": {error}"))
     };
     let duration = change.duration.map(parse).transpose();
-    let changed = duration.and_then(|duration| state.log_level.set(level.trim(), duration));
+    let peer = peer(&extensions);
+    let set = |duration| state.log_level.set(level.trim(), duration, peer);
+    let changed = duration.and_then(set);
     match changed {
         Ok(()) => (StatusCode::OK, state.log_level.current()),
         Err(problem) => (StatusCode::BAD_REQUEST, problem),

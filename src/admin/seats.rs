@@ -1,10 +1,11 @@
-//! The places of the admin port's connections. A further connection is always accepted: if there are too many, the one goes
-//! that has waited longest, and first of all one that has sent no request. So clients that are silent, or that do not read,
-//! keep no probe out.
+//! The places of the admin port's connections. A further connection is always accepted: if there are too many, one of the address that
+//! has the most goes. It is the one that has waited longest, and first of all one that has sent no request. So clients that are silent,
+//! or that do not read, keep no probe out.
 //!
 //! A connection that follows a live page has another place, for as long as the page is open. If all of these are taken, the oldest of
 //! the identity that has the most goes, unless the further one is of this identity too: then it is refused.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,11 +67,16 @@ impl Seats {
         });
         let mut places = self.0.lock();
         let seats = &mut places.visitors;
-        let is_neighbour = |seat: &Arc<Taken>| seat.network == taken.network;
-        if seats.iter().filter(|seat| is_neighbour(seat)).count() >= MAX_PER_ADDRESS {
-            end_oldest(seats, is_neighbour);
+        // With the new one.
+        let mut numbers = HashMap::from([(taken.network, 1)]);
+        for seat in &*seats {
+            *numbers.entry(seat.network).or_default() += 1;
+        }
+        if numbers[&taken.network] > MAX_PER_ADDRESS {
+            end_oldest(seats, |seat| seat.network == taken.network);
         } else if seats.len() >= MAX {
-            end_oldest(seats, |_| true);
+            let most = seats.iter().map(|seat| numbers[&seat.network]).max();
+            end_oldest(seats, |seat| Some(numbers[&seat.network]) == most);
         }
         seats.push(taken.clone());
         drop(places);
@@ -221,6 +227,20 @@ mod tests {
         assert_eq!(ended(&taken), [0; 0]);
         taken.extend((0..2).map(|_| seats.take(address(1))));
         assert_eq!(ended(&taken), [1, 2]);
+    }
+
+    #[test]
+    fn addresses_with_many_connections_harm_no_address_with_one() {
+        let seats = Arc::new(Seats::default());
+        let one = seats.take(address(0));
+        // Each further connection of these addresses takes the place of one of their own.
+        let greedy = (0..2 * MAX).map(|number| seats.take(address(1 + number % 6)));
+        let greedy: Vec<Seat> = greedy.collect();
+        greedy.iter().for_each(Seat::has_request);
+        let newcomer = seats.take(address(7));
+        let again = seats.take(address(1));
+        assert_eq!(ended(&[one, newcomer, again]), [0; 0]);
+        assert_eq!(ended(&greedy).len(), MAX + 3);
     }
 
     #[test]

@@ -196,7 +196,7 @@ impl Serve {
                     break;
                 }
                 Some(()) = hangup.recv(), if is_loaded => {
-                    layers.read_files.notify_one();
+                    layers.read_files.send_replace(());
                     let serve = self.clone();
                     loading = Some(spawn_blocking(move || serve.load()));
                 }
@@ -238,7 +238,7 @@ impl Serve {
                     match applied {
                         Ok(changes) => {
                             // Files can have changed since they were opened.
-                            layers.read_files.notify_one();
+                            layers.read_files.send_replace(());
                             report_changed(logging, &layers.config, &changes);
                         }
                         Err(problem) => report_refused(&problem.to_string()),

@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, Request};
+use lease_broker_model::call_source::CallSource;
 use lease_broker_model::text::log_field;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -100,7 +101,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Admits a call of a service that callers with any role may use.
+    /// Admits a call of a service that callers with any role may use. Returns the source of the call.
     ///
     /// # Errors
     /// The status for the caller.
@@ -108,13 +109,14 @@ impl Guard {
         &self,
         connection: &Arc<Connection>,
         request: &Request<B>,
-    ) -> Result<(), Status> {
+    ) -> Result<Arc<CallSource>, Status> {
         let service = "ServerReflection";
         let caller = self.caller(connection, request.headers(), service)?;
         if caller.identity.rights.is_empty() {
             return Err(status::role_missing(service, service, "any role"));
         }
-        Ok(())
+        let source = caller.identity.source.as_ref();
+        Ok(source.unwrap_or(&connection.account.source).clone())
     }
 
     fn caller(

@@ -125,11 +125,12 @@ impl StandardServices {
         request: Request<Incoming>,
         connection: &Arc<Connection>,
     ) -> Result<(Response<Body>, Held), Status> {
-        if let Some(guard) = &self.intake.guard {
-            guard.admit_any_role(connection, &request)?;
-        }
+        let source = match &self.intake.guard {
+            Some(guard) => guard.admit_any_role(connection, &request)?,
+            None => connection.account.source.clone(),
+        };
         let budget = &connection.budgets.reflection_streams;
-        let place = budget.take_place(Some(connection.account.source.clone()));
+        let place = budget.take_place(Some(source));
         let place = place
             .ok_or_else(|| Status::resource_exhausted("too many reflection streams are open"))?;
         connection.limit_response(REFLECTION_TIME);

@@ -29,6 +29,7 @@ use lease_broker_model::network::network;
 use parking_lot::Mutex;
 use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{self, Context};
 
@@ -57,6 +58,11 @@ pub(super) struct Filter(pub(super) std::sync::Arc<Folding>);
 impl<S: Subscriber> layer::Filter<S> for Filter {
     fn enabled(&self, _: &Metadata<'_>, _: &Context<'_, S>) -> bool {
         true
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        // Without a hint, that of the level would not count.
+        Some(LevelFilter::TRACE)
     }
 
     fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {

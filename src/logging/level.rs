@@ -1,28 +1,32 @@
 //! The level of the log, and its changes at run time.
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tracing::level_filters::LevelFilter;
+use tracing::{Level, Metadata, Subscriber};
+use tracing_subscriber::filter::{FilterExt as _, filter_fn};
+use tracing_subscriber::layer::Filter;
 use tracing_subscriber::{EnvFilter, Registry, reload};
+
+use super::folding::{AUDIT_SUMMARY_TARGET, AUDIT_TARGET, OWN_TARGET};
 
 /// The levels of targets outside this program, unless the configured level names them.
 ///
 /// h2 writes a line for each unexpected frame of a client. tiberius writes a line for each error of the server and for
-/// each connection. The broker writes its own lines about both, without values from the database. Warnings of the exporter
-/// of spans are needed to count rejected spans, and are not written either.
-const FOREIGN_TARGETS: &str = "h2=error,hyper=error,reqwest=error,rustls=error,tiberius=off,opentelemetry=error,opentelemetry-otlp=warn";
+/// each connection. The broker writes its own lines about both, without values from the database.
+const FOREIGN_TARGETS: &str =
+    "h2=error,hyper=error,reqwest=error,rustls=error,tiberius=off,opentelemetry=error";
 
 /// The names of levels.
 const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 
-/// The level of the audit if it has a file: everything.
-const AUDIT: &str = "lease_broker::audit=info";
-
-/// Parses a level, such as `info` or `info,lease_broker=debug`. `has_audit_file`: the level does not hide lines of the audit.
+/// Parses a level, such as `info` or `info,lease_broker=debug`.
 ///
 /// # Errors
 /// A message that quotes the level.
-pub(super) fn parse(level: &str, has_audit_file: bool) -> Result<EnvFilter, String> {
+pub(super) fn parse(level: &str) -> Result<EnvFilter, String> {
     // The parser takes empty text and numbers for levels, and a single word that is no level for the name of a target.
     let is_known = |word: &str| {
         let (_, named) = word.rsplit_once('=').unwrap_or(("", word));
@@ -37,13 +41,22 @@ pub(super) fn parse(level: &str, has_audit_file: bool) -> Result<EnvFilter, Stri
     let parse = |text: &str| EnvFilter::builder().parse(text);
     // Parsed alone first, so that the message is about the user's text.
     parse(level).map_err(|error| format!("{level:?} is not a log level: {error}"))?;
-    let audit = if has_audit_file { AUDIT } else { "" };
-    parse(&format!("{FOREIGN_TARGETS},{level},{audit}")).map_err(|error| error.to_string())
+    parse(&format!("{FOREIGN_TARGETS},{level}")).map_err(|error| error.to_string())
+}
+
+/// Returns the filter of lines: a level, which hides no line of the audit and none about lines that are missing.
+///
+/// These lines never reach the level's own filter, so no text of a level can hide them.
+pub(super) fn filter<S: Subscriber>(level: impl Filter<S>) -> impl Filter<S> {
+    let kept = [AUDIT_TARGET, AUDIT_SUMMARY_TARGET, OWN_TARGET];
+    let is_kept =
+        move |line: &Metadata<'_>| *line.level() <= Level::INFO && kept.contains(&line.target());
+    let kept = filter_fn(is_kept).with_max_level_hint(LevelFilter::INFO);
+    kept.or(level)
 }
 
 /// The level in effect.
 pub struct LogLevel {
-    has_audit_file: bool,
     handle: reload::Handle<EnvFilter, Registry>,
     state: Mutex<LevelState>,
 }
@@ -56,18 +69,13 @@ struct LevelState {
 }
 
 impl LogLevel {
-    pub(super) fn new(
-        handle: reload::Handle<EnvFilter, Registry>,
-        configured: String,
-        has_audit_file: bool,
-    ) -> Self {
+    pub(super) fn new(handle: reload::Handle<EnvFilter, Registry>, configured: String) -> Self {
         let state = LevelState {
             current: configured.clone(),
             configured,
             until: None,
         };
         Self {
-            has_audit_file,
             handle,
             state: Mutex::new(state),
         }
@@ -79,19 +87,28 @@ impl LogLevel {
     }
 
     /// Changes the level. After `duration` the configured level takes effect again. `None`: the change stays until the
-    /// next one.
+    /// next one. `peer`: the address of the client that demands it.
     ///
     /// # Errors
     /// A message if the text is not a level. The level then stays as it was.
-    pub fn set(&self, level: &str, duration: Option<Duration>) -> Result<(), String> {
-        let filter = parse(level, self.has_audit_file)?;
+    pub fn set(&self, level: &str, duration: Option<Duration>, peer: IpAddr) -> Result<(), String> {
+        self.change(level, duration, Some(peer))
+    }
+
+    fn change(
+        &self,
+        level: &str,
+        duration: Option<Duration>,
+        peer: Option<IpAddr>,
+    ) -> Result<(), String> {
+        let filter = parse(level)?;
         let mut state = self.state.lock();
         let is_new = state.current != level;
         if is_new {
-            // Before the change, which can hide this line.
+            let peer = peer.map(tracing::field::display);
             tracing::info!(
                 target: "lease_broker::audit",
-                event = "log.level", level, before = state.current, "log level changed"
+                event = "log.level", peer, before = state.current, after = level, "log level changed"
             );
         }
         self.handle
@@ -107,7 +124,7 @@ impl LogLevel {
     /// # Errors
     /// The same as [`Self::set`].
     pub fn check(&self, level: &str) -> Result<(), String> {
-        parse(level, self.has_audit_file).map(drop)
+        parse(level).map(drop)
     }
 
     /// Changes the configured level, and makes it the level in effect.
@@ -115,7 +132,7 @@ impl LogLevel {
     /// # Errors
     /// The same as [`Self::set`].
     pub fn set_configured(&self, level: &str) -> Result<(), String> {
-        self.set(level, None)?;
+        self.change(level, None, None)?;
         level.clone_into(&mut self.state.lock().configured);
         Ok(())
     }
@@ -127,7 +144,7 @@ impl LogLevel {
             let configured = state.configured.clone();
             drop(state);
             // The configured level has been in effect before, so it is valid.
-            let _ = self.set(&configured, None);
+            let _ = self.change(&configured, None, None);
         }
     }
 }
@@ -137,15 +154,15 @@ mod tests {
     use super::*;
 
     fn level() -> (LogLevel, reload::Layer<EnvFilter, Registry>) {
-        let (layer, handle) = reload::Layer::new(parse("info", false).expect("valid"));
+        let (layer, handle) = reload::Layer::new(parse("info").expect("valid"));
         // The handle works as long as its layer exists.
-        (LogLevel::new(handle, "info".to_owned(), false), layer)
+        (LogLevel::new(handle, "info".to_owned()), layer)
     }
 
     #[test]
     fn temporary_level_ends_at_its_time() {
         let (level, _layer) = level();
-        let change = level.set("debug", Some(Duration::from_secs(60)));
+        let change = level.change("debug", Some(Duration::from_secs(60)), None);
         assert_eq!(change, Ok(()));
         let now = Instant::now();
         level.end_temporary_level(now);
@@ -165,7 +182,7 @@ mod tests {
             "info,",
             "info,lease_broker=",
         ] {
-            let refused = level.set(wrong, None).expect_err("not a level");
+            let refused = level.change(wrong, None, None).expect_err("not a level");
             assert!(refused.contains("is not a log level"), "{refused}");
         }
         assert_eq!(level.current(), "info");
@@ -173,19 +190,8 @@ mod tests {
 
     #[test]
     fn user_can_turn_foreign_targets_on() {
-        let filter = parse("info,tiberius=debug", false)
-            .expect("valid")
-            .to_string();
+        let filter = parse("info,tiberius=debug").expect("valid").to_string();
         assert!(filter.contains("tiberius=debug"), "{filter}");
         assert!(!filter.contains("tiberius=off"), "{filter}");
-    }
-
-    #[test]
-    fn audit_with_a_file_is_not_hidden() {
-        for level in ["off", "error", "info,lease_broker::audit=off"] {
-            let filter = parse(level, true).expect("valid").to_string();
-            assert!(filter.contains("lease_broker::audit=info"), "{filter}");
-            assert!(!filter.contains("lease_broker::audit=off"), "{filter}");
-        }
     }
 }

@@ -123,51 +123,33 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-    use std::sync::{Arc, Mutex};
-
     use tracing_subscriber::fmt;
     use tracing_subscriber::layer::{Layer, SubscriberExt as _};
 
+    use super::super::written_lines::WrittenLines;
     use super::*;
-
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().expect("not poisoned").extend(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
 
     const NASTY: &str = "a\u{1b}[2J\u{7}\r\nforged\u{9b}\u{202e}\u{200b}";
 
     /// Writes one line with a hostile text in each kind of field.
     fn line<L: Layer<tracing_subscriber::Registry> + Send + Sync>(
-        layer: impl FnOnce(Lines) -> L,
+        layer: impl FnOnce(&WrittenLines) -> L,
     ) -> String {
-        let lines = Lines::default();
-        let subscriber = tracing_subscriber::registry().with(layer(lines.clone()));
+        let lines = WrittenLines::default();
+        let subscriber = tracing_subscriber::registry().with(layer(&lines));
         tracing::subscriber::with_default(subscriber, || {
             let long = "x".repeat(5_000);
             tracing::warn!(plain = NASTY, shown = %NASTY, long, "message {NASTY}");
         });
-        let bytes = lines.0.lock().expect("not poisoned").clone();
-        String::from_utf8(bytes).expect("UTF-8")
+        lines.text()
     }
 
     #[test]
     fn human_line_has_no_control_character() {
         let line = line(|lines| {
-            let make = move || lines.clone();
             fmt::layer()
                 .with_ansi(false)
-                .with_writer(make)
+                .with_writer(lines.writers())
                 .fmt_fields(FieldsWithIds)
         });
         let (line, rest) = line.split_once('\n').expect("a line");
@@ -186,8 +168,8 @@ mod tests {
     #[test]
     fn json_line_has_no_control_character() {
         let line = line(|lines| {
-            let make = move || lines.clone();
-            let layer = fmt::layer().json().flatten_event(true).with_writer(make);
+            let layer = fmt::layer().json().flatten_event(true);
+            let layer = layer.with_writer(lines.writers());
             layer.map_event_format(JsonWithIds)
         });
         let (line, rest) = line.split_once('\n').expect("a line");

@@ -1,12 +1,15 @@
 //! Lists of revoked certificates (CRLs), and the selections of them with which a certificate is checked.
 //!
 //! rustls uses the first list of an authority's name and part, and no other. But a file can have several of them: a newer list
-//! was added to an older one, or the authority was renewed, so that its old and its new key each have a list. A certificate is
-//! therefore checked with each selection that has one of them.
+//! was added to an older one, or the authority was renewed, so that its old and its new key each have a list. Only the newest lists
+//! of a key count. A certificate is checked with each selection that has one list of each name and part.
+
+use std::collections::HashMap;
 
 use rustls::pki_types::CertificateRevocationListDer;
 use webpki::{CertRevocationList, OwnedCertRevocationList};
 
+use super::list_age::ListAge;
 use super::pem;
 
 /// The largest number of selections. A certificate is checked with each of them.
@@ -43,7 +46,8 @@ impl RevocationLists {
             }
         }
         let mut selections = vec![Vec::new()];
-        for (_, lists) in groups {
+        for (_, mut lists) in groups {
+            remove_replaced(&mut lists);
             let with_each = |selection: &Vec<Der>| {
                 let with = |list: &Der| [&selection[..], std::slice::from_ref(list)].concat();
                 lists.iter().map(with).collect::<Vec<_>>()
@@ -65,6 +69,19 @@ impl RevocationLists {
     }
 }
 
+/// Removes the lists that a newer one of the same key replaces. Those that do not name their key stay.
+fn remove_replaced(lists: &mut Vec<Der>) {
+    let all = lists.clone();
+    let mut newest: HashMap<&[u8], String> = HashMap::new();
+    for ListAge { key, time } in all.iter().filter_map(|list| ListAge::of(list)) {
+        let newest = newest.entry(key).or_default();
+        if time > *newest {
+            *newest = time;
+        }
+    }
+    lists.retain(|list| ListAge::of(list).is_none_or(|age| newest[age.key] == age.time));
+}
+
 #[cfg(test)]
 mod tests {
     use rcgen::{
@@ -74,22 +91,30 @@ mod tests {
 
     use super::*;
 
-    /// Signs a list of an authority with this name.
+    /// Signs a list of a new authority with this name.
     fn list(name: &str) -> String {
+        list_of(&authority(name), 2020)
+    }
+
+    fn authority(name: &str) -> CertifiedIssuer<'static, KeyPair> {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, name);
         let key = KeyPair::generate().expect("a key");
-        let authority = CertifiedIssuer::self_signed(params, key).expect("an authority");
+        CertifiedIssuer::self_signed(params, key).expect("an authority")
+    }
+
+    /// Signs a list at the start of this year.
+    fn list_of(authority: &CertifiedIssuer<'_, KeyPair>, year: i32) -> String {
         let list = CertificateRevocationListParams {
-            this_update: date_time_ymd(2020, 1, 1),
+            this_update: date_time_ymd(year, 1, 1),
             next_update: date_time_ymd(2100, 1, 1),
             crl_number: SerialNumber::from(1),
             issuing_distribution_point: None,
             revoked_certs: Vec::new(),
             key_identifier_method: KeyIdMethod::Sha256,
         };
-        let list = list.signed_by(&authority).expect("a list");
+        let list = list.signed_by(authority).expect("a list");
         list.pem().expect("PEM")
     }
 
@@ -107,6 +132,22 @@ mod tests {
         assert_eq!(parse(&many), Ok(vec![1; MAX_SELECTIONS]));
         let refused = parse(&[&many[..], &[&*a]].concat()).expect_err("too many");
         assert!(refused.contains("remove the lists"), "{refused}");
+    }
+
+    #[test]
+    fn only_the_newest_list_of_each_key_counts() {
+        // The old and the new key of one name. Later years are written in another form.
+        let keys = ["a", "a"].map(authority);
+        let every_year = (2030..2060).flat_map(|year| keys.iter().map(move |key| (key, year)));
+        let lists: Vec<String> = every_year.map(|(key, year)| list_of(key, year)).collect();
+        let [old, new] = [0, 1].map(|key| lists[lists.len() - 2 + key].clone());
+        let newest = RevocationLists::parse((old + &new).as_bytes()).expect("two lists");
+        let reversed: String = lists.iter().rev().cloned().collect();
+        for (pem, order) in [(lists.concat(), [0, 1]), (reversed, [1, 0])] {
+            let parsed = RevocationLists::parse(pem.as_bytes()).expect("many lists");
+            let expected = order.map(|index| newest.selections[index].clone());
+            assert_eq!(parsed.selections, expected);
+        }
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl Tokens {
     /// # Errors
     /// The number of the first line that cannot be used, and the reason. The text does not contain the line.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let lines = text.lines().map(str::trim).enumerate();
+        let lines = text.lines().map(trim).enumerate();
         let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
         let tokens = lines.map(|(index, line)| {
             let token = parse_line(line);
@@ -87,7 +87,7 @@ impl Tokens {
     ) -> Result<(String, usize), String> {
         Self::parse(text)?;
         let lines = || text.split_inclusive('\n');
-        let stays = |line: &&str| !parse_line(line.trim()).is_ok_and(|token| is_removed(&token));
+        let stays = |line: &&str| !parse_line(trim(line)).is_ok_and(|token| is_removed(&token));
         let left: String = lines().filter(stays).collect();
         let removed = lines().count() - left.split_inclusive('\n').count();
         Ok((left, removed))
@@ -97,6 +97,11 @@ impl Tokens {
     pub fn iter(&self) -> impl Iterator<Item = &Token> {
         self.0.iter()
     }
+}
+
+/// Removes the blanks around a line, and the byte order mark that some editors write at the start of a file.
+fn trim(line: &str) -> &str {
+    line.trim_start_matches('\u{feff}').trim()
 }
 
 fn parse_line(line: &str) -> Result<Token, &'static str> {
@@ -142,6 +147,16 @@ mod tests {
         assert_eq!(found(&other).expect("known").name, "loader");
         assert_eq!(found(&token[..45]), None);
         assert_eq!(found(""), None);
+    }
+
+    #[test]
+    fn byte_order_mark_is_no_part_of_the_first_name() {
+        let token = new_token();
+        let text = format!("\u{feff}loader:{}\r\n", hash_of_token(&token));
+        let tokens = Tokens::parse(&text).expect("a file");
+        assert_eq!(tokens.find(token.as_bytes()).expect("known").name, "loader");
+        let removed = Tokens::remove(&text, |line| line.name == "loader");
+        assert_eq!(removed, Ok((String::new(), 1)));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use tonic::Code;
 use tonic::transport::Endpoint;
 
 use crate::security::fixture::{Files, call};
+use crate::support::http::send;
 use crate::support::process::BrokerProcess;
 use crate::support::timeout::wait_until;
 
@@ -72,12 +73,52 @@ async fn refusals_of_one_identity_hide_none_of_another() {
     expect_chain(&std::fs::read_to_string(audit).expect("a file"));
 }
 
+#[tokio::test]
+async fn log_level_hides_no_line_of_the_audit() {
+    let files = Files::new();
+    let quiet = files.add_token("quiet");
+    let audit = files.file("audit.jsonl");
+    let settings = files.plain_text_settings(AUTH);
+    let settings = format!("log.audit_file = '{}'\n{settings}", audit.display());
+    files.write("config.toml", &settings);
+    let mut broker = BrokerProcess::serve(&files.file("queues.db"), &files.file("config.toml"));
+    let level = "off,lease_broker::audit[{event}]=off";
+    let changed = send(broker.admin_address(), "PUT", "/log/level", level);
+    assert_eq!(changed.status, 200, "{changed:?}");
+    let endpoint = Endpoint::from_shared(broker.url()).expect("a URL");
+    let channel = endpoint.connect_lazy();
+    let refused = call(&channel, Some(&quiet), "ClaimBatch", "hidden").await;
+    refused.expect_err("no role");
+    broker.signal("TERM");
+    broker.wait();
+    assert!(broker.log().contains("auth.denied"), "{}", broker.log());
+    let text = std::fs::read_to_string(audit).expect("a file");
+    let events: Vec<Json> = text.lines().map(parse_line).collect();
+    let of = |name: &str| events.iter().find(|event| event["event"] == name);
+    assert!(of("auth.denied").is_some(), "{text}");
+    let change = of("log.level").expect("a line");
+    assert_eq!(change["before"], "info");
+    assert_eq!(change["after"], level);
+    assert_eq!(change["peer"], "127.0.0.1");
+}
+
+/// Returns the members of an object whose names are unique.
+fn parse_line(line: &str) -> Json {
+    let fields: Json = serde_json::from_str(line).expect("JSON");
+    let names = fields.as_object().expect("an object").keys();
+    for name in names {
+        let name = format!("\"{name}\":");
+        assert_eq!(line.matches(&name).count(), 1, "{name} in {line}");
+    }
+    fields
+}
+
 /// Expects the lines of the audit, each with the hash of the one before.
 fn expect_chain(text: &str) {
     let mut previous = hash(b"");
     let mut events = Vec::new();
     for line in text.lines() {
-        let fields: Json = serde_json::from_str(line).expect("JSON");
+        let fields = parse_line(line);
         assert_eq!(fields["previous"], previous, "{line}");
         assert!(
             fields["target"]

@@ -348,3 +348,33 @@ async fn health_needs_no_credentials_and_reflection_a_role() {
     assert_api_error(refused, Code::Unauthenticated, "CREDENTIALS_MISSING", false);
     reflect(Some(&token)).await.expect("a role");
 }
+
+#[tokio::test]
+async fn one_identity_leaves_reflection_streams_to_others() {
+    use tonic_reflection::pb::v1::ServerReflectionRequest;
+    use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+
+    let files = Files::new();
+    let loader = files.add_token("loader");
+    let people = files.sign(&user("groups", json!("on-call")));
+    let server = files.start(AUTH).await;
+    let open = async |token: &str| {
+        let mut request = tonic::Request::new(tokio_stream::pending::<ServerReflectionRequest>());
+        *request.metadata_mut() = crate::security::fixture::authorization(token);
+        let channel = files.connect(&server, None).await;
+        let mut client = ServerReflectionClient::new(channel);
+        client.server_reflection_info(request).await
+    };
+    let mut streams = Vec::new();
+    let refused = with_timeout(async {
+        loop {
+            match open(&loader).await {
+                Ok(stream) => streams.push(stream),
+                Err(refused) => return refused,
+            }
+        }
+    });
+    assert_eq!(refused.await.code(), Code::ResourceExhausted);
+    open(&people).await.expect("a place is left");
+    drop(streams);
+}

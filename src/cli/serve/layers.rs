@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use lease_broker_store::Store;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use super::super::CommandError;
 use super::memory_limit;
@@ -32,8 +32,8 @@ pub(super) struct Layers {
     pub(super) access: Option<Arc<Access>>,
     /// The certificate of the server. `None`: it speaks no TLS.
     pub(super) tls: Option<Arc<ServerTls>>,
-    /// Notified when the files of certificates, tokens and keys must be read again.
-    pub(super) read_files: Arc<Notify>,
+    /// Sends when the files of certificates, tokens and keys must be read again.
+    pub(super) read_files: watch::Sender<()>,
 }
 
 impl Layers {
