@@ -489,11 +489,6 @@ impl Broker {
         self.store.pool_status()
     }
 
-    /// Returns the number of queues. Their indexes start at 0.
-    pub fn queue_count(&self) -> usize {
-        self.queues.len()
-    }
-
     /// Returns the counters of one kind of operation on all queues since the broker started.
     pub fn operation_count(&self, operation: Operation) -> OperationCount {
         let queues = (0..self.queues.len()).map(QueueIndex);

@@ -185,8 +185,6 @@ impl QueueCounters {
                 Settled::Repeated(_) => self.repeated[call as usize].add(1),
                 Settled::Gone => self.gone.add(1),
                 Settled::Refused(_) => self.refused[call as usize].add(1),
-                // An unknown id is a lease without a key here. It has been counted already.
-                Settled::Lost if settlement.lease.key.0.is_empty() => {}
                 Settled::Lost => self.add_lost(call, 1),
             }
         }
