@@ -143,10 +143,10 @@ pub struct Broker {
     secret_reader: Arc<SecretReader>,
     operator: Arc<Operator>,
     activity_history: Arc<ActivityHistory>,
-    /// True when an operator has told this broker to drain.
-    told_to_drain: watch::Sender<bool>,
-    /// Whether the broker will stop giving leases.
-    drain_is_announced: watch::Sender<bool>,
+    /// Cancelled when an operator has told this broker to drain.
+    told_to_drain: CancellationToken,
+    /// Cancelled when the broker will stop giving leases.
+    drain_announced: CancellationToken,
     /// The number of queues whose settings differ from those of another broker.
     differing_queues: Arc<AtomicUsize>,
     /// Whether a broker of another version runs.
@@ -302,7 +302,7 @@ impl Broker {
         let mut broker = Self {
             operator: Arc::new(operator),
             activity_history: Arc::default(),
-            told_to_drain: watch::Sender::new(false),
+            told_to_drain: CancellationToken::new(),
             store,
             lease_operations,
             limits: RequestLimits(config.limits),
@@ -313,7 +313,7 @@ impl Broker {
             store_health,
             metrics,
             leases,
-            drain_is_announced: watch::Sender::new(false),
+            drain_announced: CancellationToken::new(),
             differing_queues: Arc::default(),
             other_version_runs: Arc::default(),
             secret_reader,
@@ -489,11 +489,6 @@ impl Broker {
         self.store.pool_status()
     }
 
-    /// Returns the number of queues. Their indexes start at 0.
-    pub fn queue_count(&self) -> usize {
-        self.queues.len()
-    }
-
     /// Returns the counters of one kind of operation on all queues since the broker started.
     pub fn operation_count(&self, operation: Operation) -> OperationCount {
         let queues = (0..self.queues.len()).map(QueueIndex);
@@ -554,8 +549,7 @@ impl Broker {
 
     /// Waits until an operator tells this broker to drain.
     pub async fn told_to_drain(&self) {
-        let mut told = self.told_to_drain.subscribe();
-        let _ = told.wait_for(|told| *told).await;
+        self.told_to_drain.cancelled().await;
     }
 
     /// Lists this broker in the database every 5 s, until it stops, and compares its settings with those of the others. Also runs
@@ -577,7 +571,7 @@ impl Broker {
             self.store_health.clone(),
             identity,
             self.queues.iter().map(|queue| &queue.spec),
-            self.drain_is_announced.subscribe(),
+            self.drain_announced.clone(),
             (
                 self.differing_queues.clone(),
                 self.other_version_runs.clone(),
@@ -612,19 +606,17 @@ impl Broker {
 
     /// Returns true after [`Broker::announce_drain`] or [`Broker::drain`].
     pub fn is_draining(&self) -> bool {
-        *self.drain_is_announced.borrow() || self.draining.is_cancelled()
+        self.drain_announced.is_cancelled() || self.draining.is_cancelled()
     }
 
     /// Waits until [`Broker::announce_drain`] is called.
     pub async fn drain_announced(&self) {
-        // The broker holds the sender, so waiting does not fail.
-        let mut announced = self.drain_is_announced.subscribe();
-        let _ = announced.wait_for(|announced| *announced).await;
+        self.drain_announced.cancelled().await;
     }
 
     /// Says that [`Broker::drain`] follows. Until then every call is served as before.
     pub fn announce_drain(&self) {
-        self.drain_is_announced.send_replace(true);
+        self.drain_announced.cancel();
     }
 
     /// Stops giving leases. Waiting claims are answered without leases, and new claims fail with [`Error::Draining`].

@@ -12,7 +12,6 @@ mod caught;
 mod connection_counts;
 mod connections;
 mod deadline;
-mod error_layer;
 pub(crate) mod fuzzing;
 mod guard;
 mod health;
@@ -29,6 +28,7 @@ mod server;
 mod service;
 mod standard_services;
 mod status;
+mod tonic_errors;
 
 pub use self::admin::{AdminApi, AdminCaller};
 pub use self::call_metrics::{CODE_NAMES, CallMetrics, error_type};

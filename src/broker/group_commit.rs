@@ -64,7 +64,7 @@ where
     I: Clone + Send + Sync + 'static,
     R: Send + 'static,
 {
-    /// Starts the task. `concurrency`: of the store's operations.
+    /// Starts the task. `concurrency`: of the store's operations. With `budgets`, calls that have waited too long are refused.
     ///
     /// The task stops taking calls when `close` is cancelled or every handle is dropped. It ends when the calls that it
     /// has taken are answered.
@@ -73,40 +73,13 @@ where
         close: &CancellationToken,
         concurrency: Concurrency,
         spans: StatementSpans,
-        operation: impl Fn(Arc<[I]>) -> BoxFuture<'static, Result<Vec<R>, StoreError>>
-        + Send
-        + Sync
-        + 'static,
-    ) -> Self {
-        let operation: StoreOperation<I, R> = Box::new(operation);
-        Self::start(tasks, close, concurrency, spans, operation, None)
-    }
-
-    /// Does the same as [`Self::spawn`], and refuses calls that have waited too long.
-    pub(super) fn spawn_shedding(
-        tasks: &TaskTracker,
-        close: &CancellationToken,
-        concurrency: Concurrency,
-        spans: StatementSpans,
-        budgets: Arc<Budgets>,
-        operation: impl Fn(Arc<[I]>) -> BoxFuture<'static, Result<Vec<R>, StoreError>>
-        + Send
-        + Sync
-        + 'static,
-    ) -> Self {
-        let operation: StoreOperation<I, R> = Box::new(operation);
-        let budgets = Some(budgets);
-        Self::start(tasks, close, concurrency, spans, operation, budgets)
-    }
-
-    fn start(
-        tasks: &TaskTracker,
-        close: &CancellationToken,
-        concurrency: Concurrency,
-        spans: StatementSpans,
-        operation: StoreOperation<I, R>,
         budgets: Option<Arc<Budgets>>,
+        operation: impl Fn(Arc<[I]>) -> BoxFuture<'static, Result<Vec<R>, StoreError>>
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
+        let operation: StoreOperation<I, R> = Box::new(operation);
         let (calls, inbox) = mpsc::unbounded_channel();
         let arrivals = Arrivals::default();
         let backlog = budgets.map(|budgets| Backlog::new(Shedding::new(arrivals.clone(), budgets)));
@@ -336,31 +309,21 @@ mod tests {
 
     type Groups = Arc<Mutex<Vec<Vec<u32>>>>;
 
-    /// Starts a group commit whose operation doubles each number and runs alone.
+    /// Operations that run one after the other.
+    const ALONE: Concurrency = Concurrency::Parallel(1);
+
+    /// Starts a group commit whose operation doubles each number.
     ///
     /// The operation records its items, then waits for a permit, then rejects the first 13 among its items.
-    fn doubling(tasks: &TaskTracker) -> (GroupCommit<u32, u32>, Arc<Semaphore>, Groups) {
-        doubling_concurrently(Concurrency::Parallel(1), tasks)
-    }
-
-    /// As [`doubling`], with operations at the same time.
-    fn doubling_concurrently(
+    fn doubling(
         concurrency: Concurrency,
-        tasks: &TaskTracker,
-    ) -> (GroupCommit<u32, u32>, Arc<Semaphore>, Groups) {
-        doubling_and_shedding(concurrency, tasks, None)
-    }
-
-    /// As [`doubling_concurrently`]. With `budgets`, calls that have waited too long are refused.
-    fn doubling_and_shedding(
-        concurrency: Concurrency,
-        tasks: &TaskTracker,
         budgets: Option<Arc<Budgets>>,
+        tasks: &TaskTracker,
     ) -> (GroupCommit<u32, u32>, Arc<Semaphore>, Groups) {
         let permits = Arc::new(Semaphore::new(0));
         let groups = Arc::new(Mutex::new(Vec::new()));
         let (gate, started) = (permits.clone(), groups.clone());
-        let operation: StoreOperation<u32, u32> = Box::new(move |items: Arc<[u32]>| {
+        let operation = move |items: Arc<[u32]>| {
             let (gate, started) = (gate.clone(), started.clone());
             async move {
                 started.lock().expect("not poisoned").push(items.to_vec());
@@ -376,16 +339,16 @@ mod tests {
                 }
             }
             .boxed()
-        });
+        };
         let (close, spans) = (CancellationToken::new(), QueueSpans::none());
         let spans = spans.of(Operation::Other);
-        let numbers = GroupCommit::start(tasks, &close, concurrency, spans, operation, budgets);
+        let numbers = GroupCommit::spawn(tasks, &close, concurrency, spans, budgets, operation);
         (numbers, permits, groups)
     }
 
     #[tokio::test]
     async fn calls_during_an_operation_share_the_next_one() {
-        let (numbers, permits, groups) = doubling(&TaskTracker::new());
+        let (numbers, permits, groups) = doubling(ALONE, None, &TaskTracker::new());
         let first = numbers.send(&CallContext::default(), vec![1]);
         tokio::task::yield_now().await;
         let rest = [
@@ -403,7 +366,7 @@ mod tests {
 
     #[tokio::test]
     async fn rejected_calls_leave_their_group_together() {
-        let (numbers, permits, groups) = doubling(&TaskTracker::new());
+        let (numbers, permits, groups) = doubling(ALONE, None, &TaskTracker::new());
         let first = numbers.send(&CallContext::default(), vec![1]);
         tokio::task::yield_now().await;
         let calls =
@@ -425,7 +388,7 @@ mod tests {
 
     #[tokio::test]
     async fn rejections_behind_a_call_of_several_items_do_not_count() {
-        let (numbers, permits, groups) = doubling(&TaskTracker::new());
+        let (numbers, permits, groups) = doubling(ALONE, None, &TaskTracker::new());
         let first = numbers.send(&CallContext::default(), vec![1]);
         tokio::task::yield_now().await;
         let calls = [vec![2, 13], vec![13], vec![3]]
@@ -444,7 +407,7 @@ mod tests {
     #[tokio::test]
     async fn large_group_starts_early_and_small_group_waits() {
         let (numbers, permits, groups) =
-            doubling_concurrently(Concurrency::Parallel(2), &TaskTracker::new());
+            doubling(Concurrency::Parallel(2), None, &TaskTracker::new());
         let started = || groups.lock().expect("not poisoned").clone();
         let first = numbers.send(&CallContext::default(), vec![1]);
         tokio::task::yield_now().await;
@@ -474,7 +437,7 @@ mod tests {
     #[tokio::test]
     async fn small_groups_overlap_while_the_device_keeps_the_last() {
         let (numbers, permits, groups) =
-            doubling_concurrently(Concurrency::Pipelined, &TaskTracker::new());
+            doubling(Concurrency::Pipelined, None, &TaskTracker::new());
         let started = || groups.lock().expect("not poisoned").clone();
         let mut calls = Vec::new();
         for number in 1..=5 {
@@ -494,7 +457,7 @@ mod tests {
 
     #[tokio::test]
     async fn call_that_does_not_fit_begins_the_next_group() {
-        let (numbers, permits, groups) = doubling(&TaskTracker::new());
+        let (numbers, permits, groups) = doubling(ALONE, None, &TaskTracker::new());
         let first = numbers.send(&CallContext::default(), vec![1]);
         tokio::task::yield_now().await;
         let half = numbers.send(&CallContext::default(), vec![2; MAX_GROUP_ITEMS / 2]);
@@ -519,8 +482,7 @@ mod tests {
     async fn calls_that_operations_leave_behind_are_refused() {
         let budgets = Arc::new(Budgets::with_one_place());
         let tasks = TaskTracker::new();
-        let (numbers, permits, groups) =
-            doubling_and_shedding(Concurrency::Parallel(1), &tasks, Some(budgets));
+        let (numbers, permits, groups) = doubling(ALONE, Some(budgets), &tasks);
         let calls: Vec<_> = (0..30)
             .map(|number| {
                 numbers.send(&CallContext::default(), vec![100 + number; MAX_GROUP_ITEMS])
@@ -544,7 +506,7 @@ mod tests {
         let expected: Vec<_> = (0..30).map(|call| call < 16).collect();
         assert_eq!(served, expected);
         assert_eq!(groups.lock().expect("not poisoned").len(), 16);
-        // The lane has recovered.
+        // A call that arrives later is served.
         let answer = numbers
             .send(&CallContext::default(), vec![7])
             .await
@@ -554,7 +516,7 @@ mod tests {
 
     #[tokio::test]
     async fn rejected_call_fails_alone_with_its_own_item_index() {
-        let (numbers, permits, _) = doubling(&TaskTracker::new());
+        let (numbers, permits, _) = doubling(ALONE, None, &TaskTracker::new());
         let calls = [
             numbers.send(&CallContext::default(), vec![1, 2]),
             numbers.send(&CallContext::default(), vec![5, 13]),
@@ -575,7 +537,7 @@ mod tests {
     #[tokio::test]
     async fn task_ends_after_the_calls_of_dropped_handles() {
         let tasks = TaskTracker::new();
-        let (numbers, permits, groups) = doubling(&tasks);
+        let (numbers, permits, groups) = doubling(ALONE, None, &tasks);
         numbers.submit_detached(vec![1]);
         drop(numbers);
         permits.add_permits(1);

@@ -2,60 +2,33 @@
 
 use std::time::Duration;
 
+use lease_broker_model::named_enum;
 use lease_broker_store::{Claimed, Limited};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Why a claim gets no lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeldBack {
-    /// No item is ready.
-    NothingReady,
-    /// The ready items that the claim looked at are larger than its response may be.
-    TooLarge,
-    /// The queue is paused.
-    Paused,
-    /// The broker stops.
-    Stopping,
-    /// The claim was ended by a release of its request id.
-    Released,
-    /// Items are ready, and their groups hold them back.
-    GroupsBusy,
-    /// The queue has as many leases as it may have.
-    MaxLeases,
-    /// The rate of the queue is used up.
-    Rate,
-    /// The worker holds an item whose last lease expired, or it holds leases while such an item waits.
-    Suspects,
-}
-
-impl HeldBack {
-    /// Every reason, in the order of declaration.
-    pub const ALL: [Self; 9] = [
-        Self::NothingReady,
-        Self::TooLarge,
-        Self::Paused,
-        Self::Stopping,
-        Self::Released,
-        Self::GroupsBusy,
-        Self::MaxLeases,
-        Self::Rate,
-        Self::Suspects,
-    ];
-
-    /// Returns the name in lower case.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::NothingReady => "nothing_ready",
-            Self::TooLarge => "too_large",
-            Self::Paused => "paused",
-            Self::Stopping => "stopping",
-            Self::Released => "released",
-            Self::GroupsBusy => "groups_busy",
-            Self::MaxLeases => "max_leases",
-            Self::Rate => "rate",
-            Self::Suspects => "suspects",
-        }
+named_enum! {
+    /// Why a claim gets no lease.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum HeldBack {
+        /// No item is ready.
+        NothingReady = "nothing_ready",
+        /// The ready items that the claim looked at are larger than its response may be.
+        TooLarge = "too_large",
+        /// The queue is paused.
+        Paused = "paused",
+        /// The broker stops.
+        Stopping = "stopping",
+        /// The claim was ended by a release of its request id.
+        Released = "released",
+        /// Items are ready, and their groups hold them back.
+        GroupsBusy = "groups_busy",
+        /// The queue has as many leases as it may have.
+        MaxLeases = "max_leases",
+        /// The rate of the queue is used up.
+        Rate = "rate",
+        /// The worker holds an item whose last lease expired, or it holds leases while such an item waits.
+        Suspects = "suspects",
     }
 }
 

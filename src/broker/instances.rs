@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_store::{Instance, SettingsDifference, SettingsHash, StoreError, Upkeep};
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -27,8 +26,8 @@ pub(super) struct Instances {
     store: Arc<dyn Upkeep>,
     health: Arc<StoreHealth>,
     own: Instance,
-    /// True when the broker will stop soon.
-    draining: watch::Receiver<bool>,
+    /// Cancelled when the broker will stop soon.
+    draining: CancellationToken,
     /// The number of queues whose settings differ from those of another broker.
     differing_queues: Arc<AtomicUsize>,
     /// Whether a broker of another version runs.
@@ -57,7 +56,7 @@ impl Instances {
         health: Arc<StoreHealth>,
         identity: Identity,
         queues: impl Iterator<Item = &'a QueueSpec>,
-        draining: watch::Receiver<bool>,
+        draining: CancellationToken,
         (differing_queues, other_version_runs): (Arc<AtomicUsize>, Arc<AtomicBool>),
         (activity, history): (ActivityMeter, Arc<ActivityHistory>),
     ) -> Self {
@@ -89,7 +88,7 @@ impl Instances {
     pub(super) async fn run(mut self, stop: CancellationToken) {
         stop.run_until_cancelled(async {
             loop {
-                self.own.draining = *self.draining.borrow_and_update();
+                self.own.draining = self.draining.is_cancelled();
                 self.own.activity = self.activity.measure();
                 match self.announce().await {
                     Ok(others) => {
@@ -101,11 +100,12 @@ impl Instances {
                     }
                     Err(error) => self.report(&error),
                 }
-                // A change to draining is announced immediately.
-                let changed = tokio::time::timeout(INTERVAL, self.draining.changed()).await;
-                if matches!(changed, Ok(Err(_))) {
-                    // The broker is gone.
-                    return;
+                let interval = tokio::time::sleep(INTERVAL);
+                if self.own.draining {
+                    interval.await;
+                } else {
+                    // A change to draining is announced immediately.
+                    self.draining.run_until_cancelled(interval).await;
                 }
             }
         })

@@ -7,48 +7,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use lease_broker_model::named_enum;
 use lease_broker_store::{QueueIndex, StoreError};
 
 use super::queue_counters::QueueCounters;
 
-/// A kind of store operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
-    /// Leases items.
-    Claim,
-    /// Extends leases.
-    Heartbeat,
-    /// Ends leases: completions, failures and releases.
-    Settle,
-    /// Adds items.
-    Enqueue,
-    /// Ends expired leases and makes due items ready. The broker starts it, so it has no calls.
-    Reap,
-    /// Retention, and operators' commands: statistics, listings, redrives.
-    Other,
-}
-
-impl Operation {
-    /// Every kind, in the order of declaration.
-    pub const ALL: [Self; 6] = [
-        Self::Claim,
-        Self::Heartbeat,
-        Self::Settle,
-        Self::Enqueue,
-        Self::Reap,
-        Self::Other,
-    ];
-
-    /// Returns the kind's name in lower case.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Claim => "claim",
-            Self::Heartbeat => "heartbeat",
-            Self::Settle => "settle",
-            Self::Enqueue => "enqueue",
-            Self::Reap => "reap",
-            Self::Other => "other",
-        }
+named_enum! {
+    /// A kind of store operation.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Operation {
+        /// Leases items.
+        Claim = "claim",
+        /// Extends leases.
+        Heartbeat = "heartbeat",
+        /// Ends leases: completions, failures and releases.
+        Settle = "settle",
+        /// Adds items.
+        Enqueue = "enqueue",
+        /// Ends expired leases and makes due items ready. The broker starts it, so it has no calls.
+        Reap = "reap",
+        /// Retention, and operators' commands: statistics, listings, redrives.
+        Other = "other",
     }
 }
 

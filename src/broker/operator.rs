@@ -15,7 +15,7 @@ mod queues;
 mod runner;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_store::{Browse, QueueIndex, Store, StoreError};
@@ -51,8 +51,8 @@ pub struct Operator {
     index_by_name: HashMap<String, QueueIndex>,
     /// The wake-ups of this broker's queues. Empty: no broker runs in this process.
     wakeups: Arc<[Arc<Wakeups>]>,
-    /// The id of this broker. Nil: it has not announced itself.
-    pub(super) broker_id: Arc<std::sync::OnceLock<Uuid>>,
+    /// The id of this broker. Empty: it has not announced itself.
+    pub(super) broker_id: OnceLock<Uuid>,
 }
 
 impl Operator {
@@ -89,7 +89,7 @@ impl Operator {
                 .map(|(index, queue)| (queue.name.clone(), QueueIndex(index)))
                 .collect(),
             wakeups,
-            broker_id: Arc::default(),
+            broker_id: OnceLock::new(),
         }
     }
 

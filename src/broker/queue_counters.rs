@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::lease_trace::ReleaseReason;
+use lease_broker_model::named_enum;
 use lease_broker_store::{Cancelled, EndedLease, Ending, Reaped, Settled, Settlement};
 use parking_lot::Mutex;
 
@@ -107,68 +108,35 @@ impl QueueCounters {
     }
 }
 
-/// The way in which a lease ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeaseEnd {
-    /// A worker completed its item.
-    Completed,
-    /// A worker failed its item.
-    Failed,
-    /// It was released.
-    Released,
-    /// It expired.
-    Expired,
-    /// It was cancelled.
-    Cancelled,
-}
-
-impl LeaseEnd {
-    /// Every way, in the order of declaration.
-    pub const ALL: [Self; 5] = [
-        Self::Completed,
-        Self::Failed,
-        Self::Released,
-        Self::Expired,
-        Self::Cancelled,
-    ];
-
-    /// Returns the name in lower case.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Released => "released",
-            Self::Expired => "expired",
-            Self::Cancelled => "cancelled",
-        }
+named_enum! {
+    /// The way in which a lease ended.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum LeaseEnd {
+        /// A worker completed its item.
+        Completed = "completed",
+        /// A worker failed its item.
+        Failed = "failed",
+        /// It was released.
+        Released = "released",
+        /// It expired.
+        Expired = "expired",
+        /// It was cancelled.
+        Cancelled = "cancelled",
     }
 }
 
-/// A call that names a lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeaseCall {
-    /// A completion.
-    Complete,
-    /// A failure.
-    Fail,
-    /// A release.
-    Release,
-    /// A heartbeat.
-    Heartbeat,
-}
-
-impl LeaseCall {
-    /// Every call, in the order of declaration.
-    pub const ALL: [Self; 4] = [Self::Complete, Self::Fail, Self::Release, Self::Heartbeat];
-
-    /// Returns the name in lower case.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Complete => "complete",
-            Self::Fail => "fail",
-            Self::Release => "release",
-            Self::Heartbeat => "heartbeat",
-        }
+named_enum! {
+    /// A call that names a lease.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum LeaseCall {
+        /// A completion.
+        Complete = "complete",
+        /// A failure.
+        Fail = "fail",
+        /// A release.
+        Release = "release",
+        /// A heartbeat.
+        Heartbeat = "heartbeat",
     }
 }
 
@@ -217,8 +185,6 @@ impl QueueCounters {
                 Settled::Repeated(_) => self.repeated[call as usize].add(1),
                 Settled::Gone => self.gone.add(1),
                 Settled::Refused(_) => self.refused[call as usize].add(1),
-                // An unknown id is a lease without a key here. It has been counted already.
-                Settled::Lost if settlement.lease.key.0.is_empty() => {}
                 Settled::Lost => self.add_lost(call, 1),
             }
         }

@@ -56,6 +56,7 @@ pub(super) fn heartbeat(
         &tasks.close,
         store.concurrency(),
         spans.of(Operation::Heartbeat),
+        None,
         move |renewals| {
             let store = store.clone();
             async move { store.heartbeat(queue, renewals).await }.boxed()
@@ -77,6 +78,7 @@ pub(super) fn release_claims(
         &tasks.close,
         store.concurrency(),
         spans.of(Operation::Settle),
+        None,
         move |tokens: Arc<[Uuid]>| {
             let (store, wakeups) = (store.clone(), wakeups.clone());
             async move {
@@ -100,12 +102,12 @@ pub(super) fn enqueue(
     spans: &QueueSpans,
     budgets: Arc<Budgets>,
 ) -> GroupCommit<NewItem, Key> {
-    GroupCommit::spawn_shedding(
+    GroupCommit::spawn(
         &tasks.tasks,
         &tasks.close,
         store.concurrency(),
         spans.of(Operation::Enqueue),
-        budgets,
+        Some(budgets),
         move |items: Arc<[NewItem]>| {
             let (store, wakeups) = (store.clone(), wakeups.clone());
             async move {
@@ -136,6 +138,7 @@ pub(super) fn enqueue_once(
         &tasks.close,
         Concurrency::Parallel(1),
         spans.of(Operation::Enqueue),
+        None,
         move |requests: Arc<[Arc<EnqueueOnce>]>| {
             let (store, wakeups) = (store.clone(), wakeups.clone());
             async move {
@@ -177,6 +180,7 @@ pub(super) fn settle(
         &tasks.close,
         store.concurrency(),
         spans.of(Operation::Settle),
+        None,
         move |settlements: Arc<[Settlement]>| {
             let (store, wakeups, on_complete) =
                 (store.clone(), wakeups.clone(), on_complete.clone());

@@ -406,7 +406,6 @@ fn start_admin_port(
     })
 }
 
-/// Returns what the admin port reports on. It reports on the broker once `broker` is set.
 /// The parts of the dashboard that outlive a configuration, and those who may see it.
 struct Pages {
     access: Option<Arc<Access>>,
@@ -414,6 +413,7 @@ struct Pages {
     sessions: Arc<admin::Sessions>,
 }
 
+/// Returns what the admin port reports on. It reports on the broker once `broker` is set.
 fn admin_state(
     config: &Config,
     telemetry: &Arc<Telemetry>,

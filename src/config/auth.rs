@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 
+use lease_broker_model::named_enum;
 use serde::Deserialize;
 
 use super::error::InvalidSetting;
@@ -28,41 +29,21 @@ pub struct Auth {
     pub identities: Vec<Identity>,
 }
 
-/// A set of rpcs that a caller may send. The table is in `docs/security.md`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// Claims items, and extends and settles leases.
-    Worker,
-    /// Adds items.
-    Producer,
-    /// Looks at queues.
-    Observer,
-    /// Looks at queues and operates them: pauses, redrives, cancels leases.
-    Operator,
-    /// Everything.
-    Admin,
-}
-
-impl Role {
-    /// All roles.
-    pub const ALL: [Self; 5] = [
-        Self::Worker,
-        Self::Producer,
-        Self::Observer,
-        Self::Operator,
-        Self::Admin,
-    ];
-
-    /// Returns the role's name in the configuration.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Worker => "worker",
-            Self::Producer => "producer",
-            Self::Observer => "observer",
-            Self::Operator => "operator",
-            Self::Admin => "admin",
-        }
+named_enum! {
+    /// A set of rpcs that a caller may send. The table is in `docs/security.md`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Role {
+        /// Claims items, and extends and settles leases.
+        Worker = "worker",
+        /// Adds items.
+        Producer = "producer",
+        /// Looks at queues.
+        Observer = "observer",
+        /// Looks at queues and operates them: pauses, redrives, cancels leases.
+        Operator = "operator",
+        /// Everything.
+        Admin = "admin",
     }
 }
 

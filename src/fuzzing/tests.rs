@@ -64,29 +64,31 @@ fn run(target: &str, entry_point: impl Fn(&[u8])) {
     }
 }
 
-#[test]
-fn lease_ids_withstand_random_input() {
-    run("lease_ids", super::lease_ids);
+/// Writes the tests of the entry points that take only the input.
+macro_rules! tests {
+    ($($test:ident($target:ident),)*) => {$(
+        #[test]
+        fn $test() {
+            run(stringify!($target), super::$target);
+        }
+    )*};
 }
 
-#[test]
-fn configuration_withstands_random_input() {
-    run("configuration", super::configuration);
-}
-
-#[test]
-fn values_withstand_random_input() {
-    run("values", super::values);
-}
-
-#[test]
-fn json_import_withstands_random_input() {
-    run("json_import", super::json_import);
-}
-
-#[test]
-fn csv_import_withstands_random_input() {
-    run("csv_import", super::csv_import);
+tests! {
+    lease_ids_withstand_random_input(lease_ids),
+    configuration_withstands_random_input(configuration),
+    values_withstand_random_input(values),
+    json_import_withstands_random_input(json_import),
+    csv_import_withstands_random_input(csv_import),
+    split_requests_withstand_random_input(split_requests),
+    message_counter_withstands_random_input(message_counter),
+    grpc_timeout_withstands_random_input(grpc_timeout),
+    traceparent_withstands_random_input(traceparent),
+    jwks_withstand_random_input(jwks),
+    jwt_withstands_random_input(jwt),
+    tokens_file_withstands_random_input(tokens_file),
+    spiffe_names_withstand_random_input(spiffe_names),
+    connection_string_withstands_random_input(connection_string),
 }
 
 #[test]
@@ -97,51 +99,6 @@ fn requests_withstand_random_input() {
 fn peak(work: &mut dyn FnMut()) -> usize {
     let bytes = allocation_counter::measure(work).bytes_max;
     usize::try_from(bytes).expect("a size")
-}
-
-#[test]
-fn split_requests_withstand_random_input() {
-    run("split_requests", super::split_requests);
-}
-
-#[test]
-fn message_counter_withstands_random_input() {
-    run("message_counter", super::message_counter);
-}
-
-#[test]
-fn grpc_timeout_withstands_random_input() {
-    run("grpc_timeout", super::grpc_timeout);
-}
-
-#[test]
-fn traceparent_withstands_random_input() {
-    run("traceparent", super::traceparent);
-}
-
-#[test]
-fn jwks_withstand_random_input() {
-    run("jwks", super::jwks);
-}
-
-#[test]
-fn jwt_withstands_random_input() {
-    run("jwt", super::jwt);
-}
-
-#[test]
-fn tokens_file_withstands_random_input() {
-    run("tokens_file", super::tokens_file);
-}
-
-#[test]
-fn spiffe_names_withstand_random_input() {
-    run("spiffe_names", super::spiffe_names);
-}
-
-#[test]
-fn connection_string_withstands_random_input() {
-    run("connection_string", super::connection_string);
 }
 
 /// Returns the names of the files or folders in a folder of `fuzz/`, without their endings.
@@ -166,13 +123,15 @@ fn every_target_has_a_corpus_a_test_and_a_line() {
     let targets = names("fuzz_targets");
     assert_eq!(targets, names("corpus"));
     let manifest = include_str!("../../fuzz/Cargo.toml");
+    let tests = include_str!("tests.rs");
     for target in targets {
         assert!(
             manifest.contains(&format!("name = \"{target}\"\n")),
             "{target} is not built"
         );
         assert!(
-            include_str!("tests.rs").contains(&format!("run(\"{target}\"")),
+            tests.contains(&format!("_random_input({target}),\n"))
+                || tests.contains(&format!("run(\"{target}\"")),
             "{target} has no test"
         );
         assert!(

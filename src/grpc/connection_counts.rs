@@ -3,34 +3,23 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use lease_broker_model::named_enum;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// The time between two reports of refused connections.
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Why a connection was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RefusedConnection {
-    /// `server.max_connections` were open.
-    Full,
-    /// Its TLS handshake failed, or was not complete in time.
-    Handshake,
-    /// It had made no call yet, and another connection needed its place.
-    Displaced,
-}
-
-impl RefusedConnection {
-    /// Every reason.
-    pub const ALL: [Self; 3] = [Self::Full, Self::Handshake, Self::Displaced];
-
-    /// Returns the word for metrics and the log.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Full => "max_connections",
-            Self::Handshake => "handshake",
-            Self::Displaced => "displaced",
-        }
+named_enum! {
+    /// Why a connection was refused. Metrics have the names.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum RefusedConnection {
+        /// `server.max_connections` were open.
+        Full = "max_connections",
+        /// Its TLS handshake failed, or was not complete in time.
+        Handshake = "handshake",
+        /// It had made no call yet, and another connection needed its place.
+        Displaced = "displaced",
     }
 }
 

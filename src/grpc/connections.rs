@@ -81,9 +81,8 @@ pub(super) struct Connections<M> {
     services: M,
     budgets: Arc<Budgets>,
     ledger: Arc<Ledger>,
-    http: HttpLimits,
+    settings: config::Server,
     limits: LifetimeLimits,
-    trusted_proxies: Vec<std::net::IpAddr>,
     counts: Arc<ConnectionCounts>,
     /// `None`: plain text.
     tls: Option<TlsPort>,
@@ -109,9 +108,8 @@ impl<M: MakeService> Connections<M> {
             services,
             budgets,
             ledger,
-            http: HttpLimits::from(settings),
+            settings: settings.clone(),
             limits: LifetimeLimits::from(settings),
-            trusted_proxies: settings.trusted_proxies.clone(),
             counts: Arc::default(),
             tls: tls.map(|tls| TlsPort::new(tls, settings.handshakes_per_second)),
             stop,
@@ -175,7 +173,8 @@ impl<M: MakeService> Connections<M> {
 
     /// Starts to serve a connection. If there is no place for it, closes it.
     fn accept(self: &Arc<Self>, stream: TcpStream, address: SocketAddr) {
-        let is_proxy = self.trusted_proxies.contains(&address.ip().to_canonical());
+        let proxies = &self.settings.trusted_proxies;
+        let is_proxy = proxies.contains(&address.ip().to_canonical());
         let Some(open) = self.ledger.open(address, is_proxy) else {
             // A connection that is closed at once tells the client to try another broker. One that is left in the queue
             // of the listener makes it wait until its deadline. A reset leaves no socket behind.
@@ -206,42 +205,22 @@ impl<M: MakeService> Connections<M> {
             drop(open);
         });
     }
-}
 
-/// The limits of HTTP/2 that the configuration has.
-struct HttpLimits {
-    max_streams: Option<u32>,
-    max_header_bytes: u32,
-    keepalive_interval: Duration,
-    keepalive_timeout: Duration,
-}
-
-impl From<&config::Server> for HttpLimits {
-    fn from(settings: &config::Server) -> Self {
-        Self {
-            max_streams: u32::try_from(settings.max_streams).ok(),
-            max_header_bytes: u32::try_from(settings.max_header_bytes).unwrap_or(u32::MAX),
-            keepalive_interval: settings.keepalive_interval,
-            keepalive_timeout: settings.keepalive_timeout,
-        }
-    }
-}
-
-impl HttpLimits {
     /// Creates the builder of a connection.
-    fn builder(&self, streams: StreamExecutor) -> Builder<StreamExecutor> {
+    fn http(&self, streams: StreamExecutor) -> Builder<StreamExecutor> {
+        let settings = &self.settings;
         let mut http = Builder::new(streams);
         http.timer(TokioTimer::new())
             .auto_date_header(false)
-            .max_concurrent_streams(self.max_streams)
+            .max_concurrent_streams(u32::try_from(settings.max_streams).ok())
             .max_local_error_reset_streams(MAX_LOCAL_ERROR_RESETS)
             .max_pending_accept_reset_streams(MAX_PENDING_RESETS)
-            .max_header_list_size(self.max_header_bytes)
+            .max_header_list_size(u32::try_from(settings.max_header_bytes).unwrap_or(u32::MAX))
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_send_buf_size(MAX_SEND_BUFFER)
-            .keep_alive_interval(self.keepalive_interval)
-            .keep_alive_timeout(self.keepalive_timeout);
+            .keep_alive_interval(settings.keepalive_interval)
+            .keep_alive_timeout(settings.keepalive_timeout);
         http
     }
 }

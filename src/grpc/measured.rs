@@ -1,34 +1,19 @@
-//! Tower layer that measures each call of the API with [`CallMetrics`].
+//! Measures each call of the API with [`CallMetrics`].
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use tower::{Layer, Service};
+use tower::Service;
 
 use super::answered::AnsweredFuture;
 use super::call_metrics::{CallMetrics, MeasuredCall};
 use crate::security::Rpc;
 
-/// Wraps a service in a [`MeasuredService`].
-#[derive(Clone)]
-pub(super) struct MeasureLayer(pub(super) Arc<CallMetrics>);
-
 /// A service whose calls are measured.
 #[derive(Clone)]
 pub(super) struct MeasuredService<S> {
-    inner: S,
-    metrics: Arc<CallMetrics>,
-}
-
-impl<S> Layer<S> for MeasureLayer {
-    type Service = MeasuredService<S>;
-
-    fn layer(&self, inner: S) -> MeasuredService<S> {
-        MeasuredService {
-            inner,
-            metrics: self.0.clone(),
-        }
-    }
+    pub(super) inner: S,
+    pub(super) metrics: Arc<CallMetrics>,
 }
 
 impl<S, B, R> Service<http::Request<B>> for MeasuredService<S>

@@ -1,52 +1,36 @@
 //! The reasons of failed calls, which clients read in `google.rpc.ErrorInfo`. `lease_broker.proto` explains them.
 
-/// Writes the enum, its list and its names from one list.
-macro_rules! reasons {
-    ($($reason:ident = $name:literal,)*) => {
-        /// Why a call has failed.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(super) enum Reason {
-            $($reason,)*
-        }
+use lease_broker_model::named_enum;
 
-        impl Reason {
-            pub(super) const ALL: [Self; [$($name),*].len()] = [$(Self::$reason),*];
-
-            /// Returns the name that clients read, such as `LEASE_ID_TOO_NEW`.
-            pub(super) fn name(self) -> &'static str {
-                match self {
-                    $(Self::$reason => $name,)*
-                }
-            }
-        }
-    };
-}
-
-reasons! {
-    InvalidField = "INVALID_FIELD",
-    LimitExceeded = "LIMIT_EXCEEDED",
-    QueueNotFound = "QUEUE_NOT_FOUND",
-    RequestIncomplete = "REQUEST_INCOMPLETE",
-    CompressionUnsupported = "COMPRESSION_UNSUPPORTED",
-    Overloaded = "OVERLOADED",
-    CredentialsMissing = "CREDENTIALS_MISSING",
-    CredentialsInvalid = "CREDENTIALS_INVALID",
-    RoleMissing = "ROLE_MISSING",
-    IdentityLimit = "IDENTITY_LIMIT",
-    StoreUnavailable = "STORE_UNAVAILABLE",
-    StoreMisconfigured = "STORE_MISCONFIGURED",
-    LeaseIdTooNew = "LEASE_ID_TOO_NEW",
-    Draining = "DRAINING",
-    DeadlineExceeded = "DEADLINE_EXCEEDED",
-    AlreadyExists = "ALREADY_EXISTS",
-    QueuePaused = "QUEUE_PAUSED",
-    OperationRunning = "OPERATION_RUNNING",
-    PurgeNotAllowed = "PURGE_NOT_ALLOWED",
-    ItemNotFound = "ITEM_NOT_FOUND",
-    OperationNotFound = "OPERATION_NOT_FOUND",
-    BrokerNotFound = "BROKER_NOT_FOUND",
-    RpcUnknown = "RPC_UNKNOWN",
-    Internal = "INTERNAL",
+named_enum! {
+    /// Why a call has failed. Clients read the name, such as `LEASE_ID_TOO_NEW`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(super) enum Reason {
+        InvalidField = "INVALID_FIELD",
+        LimitExceeded = "LIMIT_EXCEEDED",
+        QueueNotFound = "QUEUE_NOT_FOUND",
+        RequestIncomplete = "REQUEST_INCOMPLETE",
+        CompressionUnsupported = "COMPRESSION_UNSUPPORTED",
+        Overloaded = "OVERLOADED",
+        CredentialsMissing = "CREDENTIALS_MISSING",
+        CredentialsInvalid = "CREDENTIALS_INVALID",
+        RoleMissing = "ROLE_MISSING",
+        IdentityLimit = "IDENTITY_LIMIT",
+        StoreUnavailable = "STORE_UNAVAILABLE",
+        StoreMisconfigured = "STORE_MISCONFIGURED",
+        LeaseIdTooNew = "LEASE_ID_TOO_NEW",
+        Draining = "DRAINING",
+        DeadlineExceeded = "DEADLINE_EXCEEDED",
+        AlreadyExists = "ALREADY_EXISTS",
+        QueuePaused = "QUEUE_PAUSED",
+        OperationRunning = "OPERATION_RUNNING",
+        PurgeNotAllowed = "PURGE_NOT_ALLOWED",
+        ItemNotFound = "ITEM_NOT_FOUND",
+        OperationNotFound = "OPERATION_NOT_FOUND",
+        BrokerNotFound = "BROKER_NOT_FOUND",
+        RpcUnknown = "RPC_UNKNOWN",
+        Internal = "INTERNAL",
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Tower layer that makes a span of each call that is recorded, and tells the log which span a call has.
+//! Makes a span of each call that is recorded, and tells the log which span a call has.
 //!
 //! The parent of the span is the caller's, from the header `traceparent`. A claim that returns no lease is not recorded:
 //! workers that wait would fill a trace view with calls in which nothing happened.
@@ -11,7 +11,7 @@ use lease_broker_model::sampling::Sampler;
 use lease_broker_model::trace_context::{Span, TraceContext};
 use tokio::task::futures::TaskLocalFuture;
 use tonic::{Code, Status};
-use tower::{Layer, Service};
+use tower::Service;
 
 use super::answered::{AnsweredFuture, RunningCall};
 use super::call_metrics::{CallMetrics, code_index, code_name, error_type};
@@ -24,15 +24,23 @@ use crate::span::{AttributeValue, FinishedSpan, SpanKind, SpanLink, Spans};
 #[derive(Clone, Copy)]
 pub(super) struct NoLeases;
 
-/// Wraps a service in a [`TracedService`].
+/// A service whose calls have spans.
 #[derive(Clone)]
-pub(super) struct SpanLayer {
+pub(super) struct TracedService<S> {
+    pub(super) inner: S,
+    pub(super) spans: CallSpans,
+}
+
+/// Decides which calls have a span, and begins it.
+#[derive(Clone)]
+pub(super) struct CallSpans {
     spans: Spans,
     sampler: Sampler,
+    /// The names of the API's methods, and last the name of all others.
     methods: Arc<[String]>,
 }
 
-impl SpanLayer {
+impl CallSpans {
     pub(super) fn new(spans: Spans, sampler: Sampler) -> Self {
         Self {
             spans,
@@ -40,62 +48,9 @@ impl SpanLayer {
             methods: CallMetrics::method_names().into(),
         }
     }
-}
 
-/// A service whose calls have spans.
-#[derive(Clone)]
-pub(super) struct TracedService<S> {
-    inner: S,
-    spans: Spans,
-    sampler: Sampler,
-    /// The names of the API's methods, and last the name of all others.
-    methods: Arc<[String]>,
-}
-
-impl<S> Layer<S> for SpanLayer {
-    type Service = TracedService<S>;
-
-    fn layer(&self, inner: S) -> TracedService<S> {
-        TracedService {
-            inner,
-            spans: self.spans.clone(),
-            sampler: self.sampler,
-            methods: self.methods.clone(),
-        }
-    }
-}
-
-impl<S, B, R> Service<http::Request<B>> for TracedService<S>
-where
-    S: Service<http::Request<B>, Response = http::Response<R>>,
-{
-    type Response = http::Response<R>;
-    type Error = S::Error;
-    type Future = AnsweredFuture<TaskLocalFuture<Option<CallTrace>, S::Future>, Recording>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, mut request: http::Request<B>) -> Self::Future {
-        let parent = request.headers().get("traceparent");
-        let parent = parent.and_then(|text| TraceContext::parse(text.to_str().ok()?));
-        let recording = self.record(parent, request.extensions().get::<Rpc>().copied());
-        let call = match &recording {
-            Some(recording) => {
-                request.extensions_mut().insert(recording.call.clone());
-                Some(CallTrace::Recorded(recording.call.clone()))
-            }
-            None => parent.map(|parent| CallTrace::Caller(parent.span)),
-        };
-        let response = call_trace::in_call(call, self.inner.call(request));
-        AnsweredFuture::new(response, recording)
-    }
-}
-
-impl<S> TracedService<S> {
     /// Begins the span of a call. `None`: the call is not recorded.
-    fn record(&self, parent: Option<TraceContext>, rpc: Option<Rpc>) -> Option<Recording> {
+    fn begin(&self, parent: Option<TraceContext>, rpc: Option<Rpc>) -> Option<Recording> {
         if !self.spans.are_wanted() {
             return None;
         }
@@ -115,6 +70,36 @@ impl<S> TracedService<S> {
             start: SystemTime::now(),
             code: Some(Code::Cancelled),
         })
+    }
+}
+
+impl<S, B, R> Service<http::Request<B>> for TracedService<S>
+where
+    S: Service<http::Request<B>, Response = http::Response<R>>,
+{
+    type Response = http::Response<R>;
+    type Error = S::Error;
+    type Future = AnsweredFuture<TaskLocalFuture<Option<CallTrace>, S::Future>, Recording>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: http::Request<B>) -> Self::Future {
+        let parent = request.headers().get("traceparent");
+        let parent = parent.and_then(|text| TraceContext::parse(text.to_str().ok()?));
+        let recording = self
+            .spans
+            .begin(parent, request.extensions().get::<Rpc>().copied());
+        let call = match &recording {
+            Some(recording) => {
+                request.extensions_mut().insert(recording.call.clone());
+                Some(CallTrace::Recorded(recording.call.clone()))
+            }
+            None => parent.map(|parent| CallTrace::Caller(parent.span)),
+        };
+        let response = call_trace::in_call(call, self.inner.call(request));
+        AnsweredFuture::new(response, recording)
     }
 }
 

@@ -9,21 +9,21 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::service::Routes;
-use tower::{BoxError, Layer as _};
+use tower::BoxError;
 
 use super::api::Api;
 use super::call_metrics::CallMetrics;
 use super::caller::Checks;
 use super::connections::{Connection, Connections, MakeService};
-use super::error_layer::{ErrorLayer, ErrorService};
 use super::guard::Guard;
 use super::health;
 use super::intake::{Incomplete, Intake, IntakeLimits};
-use super::measured::{MeasureLayer, MeasuredService};
+use super::measured::MeasuredService;
 use super::router::Router;
-use super::rpc_spans::{SpanLayer, TracedService};
+use super::rpc_spans::{CallSpans, TracedService};
 use super::service::Service;
 use super::standard_services::{MAX_MESSAGE_BYTES, StandardServices};
+use super::tonic_errors::{ErrorService, with_api_errors};
 use crate::broker::Broker;
 use crate::config::{self, Config, Reflection};
 use crate::security::Security;
@@ -140,9 +140,9 @@ pub fn serve_observed(
         .add_service(v1.max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(v1alpha.max_decoding_message_size(MAX_MESSAGE_BYTES));
     let services = Services {
-        api: ErrorLayer.layer(api),
-        measure: MeasureLayer(observers.metrics),
-        spans: SpanLayer::new(observers.spans, observers.sampler),
+        api: with_api_errors(api),
+        metrics: observers.metrics,
+        spans: CallSpans::new(observers.spans, observers.sampler),
         standard: Arc::new(StandardServices {
             routes: routes.prepare(),
             intake: intake.clone(),
@@ -178,8 +178,8 @@ pub fn serve_observed(
 /// Creates the services of a connection.
 struct Services {
     api: ErrorService<Api>,
-    measure: MeasureLayer,
-    spans: SpanLayer,
+    metrics: Arc<CallMetrics>,
+    spans: CallSpans,
     standard: Arc<StandardServices>,
     intake: Arc<IntakeLimits>,
     response_timeout: Duration,
@@ -195,7 +195,13 @@ impl MakeService for Services {
             connection: connection.clone(),
         };
         Router {
-            api: self.measure.layer(self.spans.layer(intake)),
+            api: MeasuredService {
+                inner: TracedService {
+                    inner: intake,
+                    spans: self.spans.clone(),
+                },
+                metrics: self.metrics.clone(),
+            },
             standard: self.standard.clone(),
             connection,
             response_timeout: self.response_timeout,

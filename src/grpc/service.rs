@@ -219,9 +219,63 @@ impl LeaseService for Service {
     }
 }
 
-#[tonic::async_trait]
-impl AdminService for Service {
-    async fn cancel_leases(
+/// Writes the handlers of `AdminService`. An rpc of the list runs the method of [`AdminApi`] that has its name.
+macro_rules! admin_service {
+    ($($rpc:ident($request:ident) -> $response:ident;)*) => {
+        #[tonic::async_trait]
+        impl AdminService for Service {
+            async fn cancel_leases(
+                &self,
+                request: Request<proto::CancelLeasesRequest>,
+            ) -> RpcResult<proto::CancelLeasesResponse> {
+                self.cancel(request).await
+            }
+
+            $(async fn $rpc(
+                &self,
+                request: Request<proto::$request>,
+            ) -> RpcResult<proto::$response> {
+                self.operate(request, async |admin, caller, request| {
+                    admin.$rpc(caller, request).await
+                })
+                .await
+            })*
+        }
+    };
+}
+
+admin_service! {
+    list_queues(ListQueuesRequest) -> ListQueuesResponse;
+    list_items(ListItemsRequest) -> ListItemsResponse;
+    get_item(GetItemRequest) -> GetItemResponse;
+    pause_queue(PauseQueueRequest) -> PauseQueueResponse;
+    resume_queue(ResumeQueueRequest) -> ResumeQueueResponse;
+    set_queue_limits(SetQueueLimitsRequest) -> SetQueueLimitsResponse;
+    list_groups(ListGroupsRequest) -> ListGroupsResponse;
+    pause_group(PauseGroupRequest) -> PauseGroupResponse;
+    resume_group(ResumeGroupRequest) -> ResumeGroupResponse;
+    start_operation(StartOperationRequest) -> StartOperationResponse;
+    get_operation(GetOperationRequest) -> GetOperationResponse;
+    list_operations(ListOperationsRequest) -> ListOperationsResponse;
+    cancel_operation(CancelOperationRequest) -> CancelOperationResponse;
+    list_brokers(ListBrokersRequest) -> ListBrokersResponse;
+    drain_broker(DrainBrokerRequest) -> DrainBrokerResponse;
+}
+
+/// The largest encoded result of a settlement that is not refused, in bytes.
+const RESULT_BYTES: usize = 16;
+
+/// The parts of the response to a settlement with a claim beside it.
+struct Answer {
+    results: Vec<proto::SettleResult>,
+    next: Option<proto::ClaimBatchResponse>,
+    next_error: Option<proto::CallError>,
+    unsent: Unsent,
+}
+
+impl Service {
+    /// Serves a call that cancels leases. It names one queue, so it is checked in the way of the calls of workers.
+    async fn cancel(
         &self,
         request: Request<proto::CancelLeasesRequest>,
     ) -> RpcResult<proto::CancelLeasesResponse> {
@@ -248,169 +302,6 @@ impl AdminService for Service {
         outcome.map_err(|error| status::unless_repeatable(error, can_be_repeated))
     }
 
-    async fn list_queues(
-        &self,
-        request: Request<proto::ListQueuesRequest>,
-    ) -> RpcResult<proto::ListQueuesResponse> {
-        self.operate(request, async |admin, caller, request| {
-            admin.list_queues(caller, request).await
-        })
-        .await
-    }
-
-    async fn list_items(
-        &self,
-        request: Request<proto::ListItemsRequest>,
-    ) -> RpcResult<proto::ListItemsResponse> {
-        self.operate(request, async |admin, caller, request| {
-            admin.list_items(caller, request).await
-        })
-        .await
-    }
-
-    async fn get_item(
-        &self,
-        request: Request<proto::GetItemRequest>,
-    ) -> RpcResult<proto::GetItemResponse> {
-        self.operate(request, async |admin, caller, request| {
-            admin.get_item(caller, request).await
-        })
-        .await
-    }
-
-    async fn pause_queue(
-        &self,
-        request: Request<proto::PauseQueueRequest>,
-    ) -> RpcResult<proto::PauseQueueResponse> {
-        self.operate(request, async |admin, caller, request| {
-            admin.pause_queue(caller, request).await
-        })
-        .await
-    }
-
-    async fn resume_queue(
-        &self,
-        request: Request<proto::ResumeQueueRequest>,
-    ) -> RpcResult<proto::ResumeQueueResponse> {
-        self.operate(request, async |admin, caller, request| {
-            admin.resume_queue(caller, request).await
-        })
-        .await
-    }
-
-    async fn set_queue_limits(
-        &self,
-        request: Request<proto::SetQueueLimitsRequest>,
-    ) -> RpcResult<proto::SetQueueLimitsResponse> {
-        self.operate(request, async |admin, caller, request| {
-            admin.set_queue_limits(caller, request).await
-        })
-        .await
-    }
-
-    async fn list_groups(
-        &self,
-        request: Request<proto::ListGroupsRequest>,
-    ) -> RpcResult<proto::ListGroupsResponse> {
-        self.operate(request, async |admin, caller, request| {
-            admin.list_groups(caller, request).await
-        })
-        .await
-    }
-
-    async fn pause_group(
-        &self,
-        request: Request<proto::PauseGroupRequest>,
-    ) -> RpcResult<proto::PauseGroupResponse> {
-        self.operate(request, async |admin, caller, request| {
-            admin.pause_group(caller, request).await
-        })
-        .await
-    }
-
-    async fn resume_group(
-        &self,
-        request: Request<proto::ResumeGroupRequest>,
-    ) -> RpcResult<proto::ResumeGroupResponse> {
-        self.operate(request, async |admin, caller, request| {
-            admin.resume_group(caller, request).await
-        })
-        .await
-    }
-
-    async fn start_operation(
-        &self,
-        request: Request<proto::StartOperationRequest>,
-    ) -> RpcResult<proto::StartOperationResponse> {
-        self.operate(request, async |admin, caller, request| {
-            admin.start_operation(caller, request).await
-        })
-        .await
-    }
-
-    async fn get_operation(
-        &self,
-        request: Request<proto::GetOperationRequest>,
-    ) -> RpcResult<proto::GetOperationResponse> {
-        self.operate(request, async |admin, caller, request| {
-            admin.get_operation(caller, request).await
-        })
-        .await
-    }
-
-    async fn list_operations(
-        &self,
-        request: Request<proto::ListOperationsRequest>,
-    ) -> RpcResult<proto::ListOperationsResponse> {
-        self.operate(request, async |admin, caller, request| {
-            admin.list_operations(caller, request).await
-        })
-        .await
-    }
-
-    async fn cancel_operation(
-        &self,
-        request: Request<proto::CancelOperationRequest>,
-    ) -> RpcResult<proto::CancelOperationResponse> {
-        self.operate(request, async |admin, caller, request| {
-            admin.cancel_operation(caller, request).await
-        })
-        .await
-    }
-
-    async fn list_brokers(
-        &self,
-        request: Request<proto::ListBrokersRequest>,
-    ) -> RpcResult<proto::ListBrokersResponse> {
-        self.operate(request, async |admin, caller, request| {
-            admin.list_brokers(caller, request).await
-        })
-        .await
-    }
-
-    async fn drain_broker(
-        &self,
-        request: Request<proto::DrainBrokerRequest>,
-    ) -> RpcResult<proto::DrainBrokerResponse> {
-        self.operate(request, async |admin, caller, request| {
-            admin.drain_broker(caller, request).await
-        })
-        .await
-    }
-}
-
-/// The largest encoded result of a settlement that is not refused, in bytes.
-const RESULT_BYTES: usize = 16;
-
-/// The parts of the response to a settlement with a claim beside it.
-struct Answer {
-    results: Vec<proto::SettleResult>,
-    next: Option<proto::ClaimBatchResponse>,
-    next_error: Option<proto::CallError>,
-    unsent: Unsent,
-}
-
-impl Service {
     /// Serves a call of an operator, which takes a place as other calls do.
     async fn operate<Req, Res>(
         &self,

@@ -1,6 +1,7 @@
 //! Facts for the span of a lease, on their way from the call that names the lease to the operation that ends it.
 
 use crate::lease_id::LeaseOrigin;
+use crate::named_enum;
 use crate::trace_context::{Span, TraceContext};
 
 /// Facts for the span of a lease, besides the lease itself.
@@ -38,27 +39,15 @@ impl LeaseTrace {
     }
 }
 
-/// The reason why the broker releases a lease that no worker has received.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReleaseReason {
-    /// The caller of the claim is gone.
-    CallerGone,
-    /// The response has no room for the lease.
-    ResponseFull,
-    /// The store answered after the broker had failed the claim.
-    Abandoned,
-}
-
-impl ReleaseReason {
-    /// Every reason, in the order of declaration.
-    pub const ALL: [Self; 3] = [Self::CallerGone, Self::ResponseFull, Self::Abandoned];
-
-    /// Returns the name, as spans and metrics have it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::CallerGone => "caller_gone",
-            Self::ResponseFull => "response_full",
-            Self::Abandoned => "abandoned",
-        }
+named_enum! {
+    /// The reason why the broker releases a lease that no worker has received. Spans and metrics have the names.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum ReleaseReason {
+        /// The caller of the claim is gone.
+        CallerGone = "caller_gone",
+        /// The response has no room for the lease.
+        ResponseFull = "response_full",
+        /// The store answered after the broker had failed the claim.
+        Abandoned = "abandoned",
     }
 }

@@ -12,6 +12,7 @@ pub mod key_bytes;
 pub mod lease_id;
 pub mod lease_trace;
 pub mod millis;
+mod named_enum;
 pub mod network;
 pub mod queue;
 pub mod rate;

@@ -87,8 +87,11 @@ type OperationField = fn(OperationCount) -> u64;
 /// Reads a number from the counters of a queue.
 type QueueField = fn(&QueueCounters) -> u64;
 
+/// Reads the number of the series with this index.
+type SeriesField = fn(&QueueCounters, usize) -> u64;
+
 /// A series of an instrument: its labels besides the queue, and the counter that it shows.
-type Series = (Vec<KeyValue>, fn(&QueueCounters, usize) -> u64);
+type Series = (Vec<KeyValue>, SeriesField);
 
 impl Queues {
     /// Returns the function that observes an instrument. `series`: its labels besides the queue. `read`: the number of a queue for the
@@ -158,11 +161,30 @@ fn register_queues(meter: &Meter, queues: &Queues) {
         broker.queue_counters(queue).waiting.get()
     });
     CLAIMS_WAITING.gauge(meter, waiting);
+    let ended = LeaseEnd::ALL.map(LeaseEnd::name);
+    let ended = label_series(attribute::LEASE_OUTCOME, ended, |counters, index| {
+        counters.ended[index].get()
+    });
+    let undelivered = ReleaseReason::ALL.map(ReleaseReason::name);
+    let undelivered = label_series(attribute::RELEASE_REASON, undelivered, |counters, index| {
+        counters.undelivered[index].get()
+    });
+    let held_back = HeldBack::ALL.map(HeldBack::name);
+    let held_back = label_series(attribute::HELD_BACK_REASON, held_back, |counters, index| {
+        counters.held_back[index].get()
+    });
+    // A heartbeat is not a settlement, so it cannot be repeated in this sense.
+    let repeated = [LeaseCall::Complete, LeaseCall::Fail, LeaseCall::Release].map(LeaseCall::name);
+    let repeated = label_series(
+        attribute::SETTLEMENT_OPERATION,
+        repeated,
+        |counters, index| counters.repeated[index].get(),
+    );
     for (instrument, series) in [
-        (LEASES_ENDED, ended_series()),
-        (LEASES_UNDELIVERED, undelivered_series()),
-        (CLAIMS_HELD_BACK, held_back_series()),
-        (SETTLEMENTS_REPEATED, repeated_series()),
+        (LEASES_ENDED, ended),
+        (LEASES_UNDELIVERED, undelivered),
+        (CLAIMS_HELD_BACK, held_back),
+        (SETTLEMENTS_REPEATED, repeated),
         (SETTLEMENTS_REFUSED, refused_series()),
         (ITEMS_DEAD, dead_series()),
     ] {
@@ -174,38 +196,14 @@ fn register_queues(meter: &Meter, queues: &Queues) {
     }
 }
 
-fn ended_series() -> Vec<Series> {
-    let series = LeaseEnd::ALL.into_iter().map(|end| -> Series {
-        let labels = vec![KeyValue::new(attribute::LEASE_OUTCOME, end.name())];
-        (labels, |counters, index| counters.ended[index].get())
-    });
-    series.collect()
-}
-
-fn undelivered_series() -> Vec<Series> {
-    let series = ReleaseReason::ALL.into_iter().map(|reason| -> Series {
-        let labels = vec![KeyValue::new(attribute::RELEASE_REASON, reason.name())];
-        (labels, |counters, index| counters.undelivered[index].get())
-    });
-    series.collect()
-}
-
-fn held_back_series() -> Vec<Series> {
-    let series = HeldBack::ALL.into_iter().map(|reason| -> Series {
-        let labels = vec![KeyValue::new(attribute::HELD_BACK_REASON, reason.name())];
-        (labels, |counters, index| counters.held_back[index].get())
-    });
-    series.collect()
-}
-
-/// A heartbeat is not a settlement, so it cannot be repeated in this sense.
-fn repeated_series() -> Vec<Series> {
-    let calls = [LeaseCall::Complete, LeaseCall::Fail, LeaseCall::Release];
-    let series = calls.into_iter().map(|call| -> Series {
-        let labels = vec![KeyValue::new(attribute::SETTLEMENT_OPERATION, call.name())];
-        (labels, |counters, index| counters.repeated[index].get())
-    });
-    series.collect()
+/// Returns a series for each value of a label.
+fn label_series<const N: usize>(
+    label: &'static str,
+    values: [&'static str; N],
+    field: SeriesField,
+) -> Vec<Series> {
+    let series = values.map(|value| (vec![KeyValue::new(label, value)], field));
+    series.into()
 }
 
 fn refused_series() -> Vec<Series> {

@@ -12,14 +12,9 @@ pub(super) fn register(meter: &Meter, counters: &LogCounters) {
     let counters = counters.clone();
     let [dropped, folded, audit_folded] = ["dropped", "folded", "audit_folded"]
         .map(|result| [KeyValue::new(attribute::LOG_RESULT, result)]);
-    meter
-        .u64_observable_counter(LOG_LINES.name)
-        .with_unit(LOG_LINES.unit)
-        .with_description(LOG_LINES.description)
-        .with_callback(move |observer| {
-            observer.observe(counters.dropped(), &dropped);
-            observer.observe(counters.folded(), &folded);
-            observer.observe(counters.audit_folded(), &audit_folded);
-        })
-        .build();
+    LOG_LINES.counter(meter, move |observer| {
+        observer.observe(counters.dropped(), &dropped);
+        observer.observe(counters.folded(), &folded);
+        observer.observe(counters.audit_folded(), &audit_folded);
+    });
 }

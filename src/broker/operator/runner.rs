@@ -11,7 +11,6 @@ use lease_broker_store::{
     AppliedBatch, ItemSearch, Operation, OperationBatch, OperationState, QueueIndex,
     SearchPosition, Store, StoreError,
 };
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -43,8 +42,8 @@ pub(in crate::broker) struct OperationRunner {
     pub(in crate::broker) leases: Option<Arc<LeaseRecorder>>,
     /// The id of this broker.
     pub(in crate::broker) broker: Uuid,
-    /// Set to true when an operator tells this broker to drain.
-    pub(in crate::broker) drain: watch::Sender<bool>,
+    /// Cancelled when an operator tells this broker to drain.
+    pub(in crate::broker) drain: CancellationToken,
 }
 
 impl Definition {
@@ -90,7 +89,7 @@ impl OperationRunner {
                     continue;
                 };
                 if orders.drain {
-                    self.drain.send_replace(true);
+                    self.drain.cancel();
                 }
                 if orders.has_operation {
                     self.run_operations(&queues).await;
@@ -393,7 +392,7 @@ impl Operator {
             store: self.store()?.clone(),
             leases: None,
             broker: Uuid::new_v4(),
-            drain: watch::Sender::new(false),
+            drain: CancellationToken::new(),
         };
         let queues: Vec<String> = self.queue_names().map(str::to_owned).collect();
         runner.run_operations(&queues).await;

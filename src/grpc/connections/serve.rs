@@ -73,7 +73,7 @@ impl<M: MakeService> Connections<M> {
         let (mut streams, executor, allowance) = Streams::new(connection.clone());
         let (io, turn_end) = TurnIo::new(stream, allowance);
         let service = self.services.service(connection.clone());
-        let builder = self.http.builder(executor);
+        let builder = self.http(executor);
         let mut http = pin!(builder.serve_connection(TokioIo::new(io), service));
         let (mut lifetime, first_look) = Lifetime::new(self.limits, accepted_at);
         let mut timer = pin!(tokio::time::sleep_until(first_look));

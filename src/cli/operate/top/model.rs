@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lease_broker_model::named_enum;
 use lease_broker_proto::{self as proto, ItemState};
 
 use crate::cli::CommandError;
@@ -96,41 +97,21 @@ pub(super) fn count_of(queue: &proto::QueueSummary, state: ItemState) -> proto::
     found.copied().unwrap_or_default()
 }
 
-/// The column by which the queues are sorted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sort {
-    Name,
-    Ready,
-    Leased,
-    Dead,
-    OldestReady,
-    OldestLease,
-    Completed,
+named_enum! {
+    /// The column by which the queues are sorted.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(super) enum Sort {
+        Name = "queue",
+        Ready = "ready",
+        Leased = "leased",
+        Dead = "dead",
+        OldestReady = "oldest ready",
+        OldestLease = "oldest lease",
+        Completed = "completed/s",
+    }
 }
 
 impl Sort {
-    const ALL: [Self; 7] = [
-        Self::Name,
-        Self::Ready,
-        Self::Leased,
-        Self::Dead,
-        Self::OldestReady,
-        Self::OldestLease,
-        Self::Completed,
-    ];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Name => "queue",
-            Self::Ready => "ready",
-            Self::Leased => "leased",
-            Self::Dead => "dead",
-            Self::OldestReady => "oldest ready",
-            Self::OldestLease => "oldest lease",
-            Self::Completed => "completed/s",
-        }
-    }
-
     fn sort(self, queues: &mut [proto::QueueSummary]) {
         let by_count = |state| {
             move |queue: &proto::QueueSummary| std::cmp::Reverse(count_of(queue, state).count)
