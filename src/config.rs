@@ -414,8 +414,8 @@ impl Server {
                 ));
             }
         }
+        check_between("server.threads", self.threads, 0, 1_024)?;
         for (key, value, max) in [
-            ("threads", self.threads.max(1), 1_024),
             ("max_connections", self.max_connections, 1 << 20),
             ("max_streams", self.max_streams, 1 << 20),
             ("max_message_bytes", self.max_message_bytes, 1 << 30),
