@@ -45,6 +45,7 @@ pub use self::jwt::Jwt;
 pub use self::layer::Flag;
 pub use self::otel_variables::{OtelVariables, pairs};
 use self::queue::QueueConfig;
+pub(crate) use self::queue_check::MAX_KEY_COLUMNS;
 use self::range::{DAY, MILLISECOND, MINUTE, check_between, check_count, check_duration};
 pub use self::sources::{Sources, is_setting};
 pub use self::store::{Store, StoreKind};
@@ -414,8 +415,8 @@ impl Server {
                 ));
             }
         }
+        check_between("server.threads", self.threads, 0, 1_024)?;
         for (key, value, max) in [
-            ("threads", self.threads.max(1), 1_024),
             ("max_connections", self.max_connections, 1 << 20),
             ("max_streams", self.max_streams, 1 << 20),
             ("max_message_bytes", self.max_message_bytes, 1 << 30),

@@ -25,7 +25,7 @@ use super::config_args::{SchemaAccess, open_schema};
 use super::confirm::{confirm_in_terminal, is_terminal};
 use super::output::{self, plural, print_line};
 use super::schema::{PaceArgs, apply_step};
-use crate::config::{Config, Sources};
+use crate::config::{Config, MAX_KEY_COLUMNS, Sources};
 
 /// Make an existing table a queue: write its configuration, and add the soft-lock columns and indexes
 ///
@@ -116,8 +116,9 @@ impl Adopt {
         for file in [&config, &undo] {
             if file.exists() {
                 return Err(CommandError::usage(format!(
-                    "{} already exists: remove it, or name another file (--config, --undo)",
-                    file.display()
+                    "{} already exists: remove it, or name another file (--config, --undo); {}",
+                    file.display(),
+                    after_failure(&config, &spec)
                 )));
             }
         }
@@ -140,17 +141,14 @@ impl Adopt {
         drop(schema);
         let mut schema = self.open(SchemaAccess::Change)?;
         write_new(&config, &text)?;
-        schema.create_broker_tables()?;
-        let mut applied = Ok(());
-        for step in &steps {
-            applied = apply_step(schema.as_mut(), &spec, step, self.pace.pace);
-            if applied.is_err() {
-                break;
-            }
-        }
-        // After a failure too: the file undoes the steps that were applied.
-        write_undo(schema.as_mut(), &spec, &undo)?;
-        applied?;
+        self.change_table(schema.as_mut(), &spec, &steps, &undo)
+            .map_err(|error| {
+                error.with_hint(&format!(
+                    "{} is written: {}",
+                    config.display(),
+                    after_failure(&config, &spec)
+                ))
+            })?;
         let config = config.display().to_string();
         print_line!(
             "wrote {config}, and {}, which removes the change again while no broker runs",
@@ -171,6 +169,23 @@ impl Adopt {
             address_flag("http", listen)
         );
         Ok(())
+    }
+
+    /// Makes the changes to the table, and writes the SQL that undoes them.
+    fn change_table(
+        &self,
+        schema: &mut dyn Schema,
+        spec: &QueueSpec,
+        steps: &[Step],
+        undo: &Path,
+    ) -> Result<(), CommandError> {
+        schema.create_broker_tables()?;
+        let applied = steps
+            .iter()
+            .try_for_each(|step| apply_step(schema, spec, step, self.pace.pace));
+        // After a failure too: the file undoes the steps that were applied.
+        let written = write_undo(schema, spec, undo);
+        applied.and(written)
     }
 
     fn database(&self) -> Database<'_> {
@@ -251,12 +266,7 @@ impl Adopt {
         asks: bool,
     ) -> Result<Proposal, CommandError> {
         let key = match &*self.key {
-            [] => proposal::key(survey).ok_or_else(|| {
-                CommandError::usage(format!(
-                    "table {table:?} has no primary key and no unique index whose columns are NOT NULL: add one, because the broker \
-                     has to tell rows apart; or name the columns of a key that has no NULL with --key"
-                ))
-            })?,
+            [] => proposal::key(survey).ok_or_else(|| no_key(&table, survey))?,
             key => key.to_vec(),
         };
         let mut queue = self
@@ -319,6 +329,39 @@ impl Adopt {
             None => format!("the database has no table {table:?}; it has {tables}"),
         })
     }
+}
+
+/// Returns the error for a table whose rows nothing tells apart.
+fn no_key(table: &str, survey: &Survey) -> CommandError {
+    CommandError::usage(match survey.nullable_keys.first() {
+        Some(key) => {
+            let columns = key.join(", ");
+            let named = if key.len() <= MAX_KEY_COLUMNS {
+                let flag = text::shell_word(&key.join(","));
+                format!(", or give --key {flag} if no row has NULL in them")
+            } else {
+                String::new()
+            };
+            format!(
+                "table {table:?}: the columns of its key ({columns}) can be NULL, and NULL does not tell rows apart: declare them NOT \
+                 NULL{named}"
+            )
+        }
+        None => format!(
+            "table {table:?} has no primary key and no unique index whose columns are NOT NULL: add one, because the broker has to tell \
+             rows apart; or name the columns of a key that has no NULL with --key"
+        ),
+    })
+}
+
+/// Returns the commands that continue and undo an adoption that failed after its configuration was written.
+fn after_failure(config: &Path, spec: &QueueSpec) -> String {
+    let config = config.display().to_string();
+    let (config, queue) = (text::shell_word(&config), text::shell_word(&spec.name));
+    format!(
+        "`lease-broker schema apply --config {config}` continues an adoption that failed, and `lease-broker schema drop --config {config} \
+         {queue} --run` undoes it"
+    )
 }
 
 /// Loads a configuration file's text, without the environment.
@@ -465,10 +508,13 @@ fn print_plan(
     Ok(())
 }
 
-/// Writes a file that must not exist yet.
+/// Writes a file that must not exist yet. If it cannot be written in full, it is removed again.
 fn write_new(path: &Path, text: &str) -> Result<(), CommandError> {
     let file = OpenOptions::new().write(true).create_new(true).open(path);
-    let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+    let written = file.and_then(|mut file| {
+        let written = file.write_all(text.as_bytes());
+        written.inspect_err(|_| drop(std::fs::remove_file(path)))
+    });
     written.map_err(|error| CommandError::io(format!("{}: {error}", path.display())))
 }
 

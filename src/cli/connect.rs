@@ -23,7 +23,7 @@ const ATTEMPT_LIMIT: Duration = Duration::from_secs(5);
 pub struct Addresses {
     /// The addresses as the user gave them.
     pub(super) text: String,
-    /// At least one.
+    /// At least one. Each has a port.
     pub(super) endpoints: Vec<Endpoint>,
 }
 
@@ -41,9 +41,7 @@ impl Addresses {
     pub(super) fn authorities(&self) -> String {
         let authority = |endpoint: &Endpoint| {
             let uri = endpoint.uri();
-            let is_secure = uri.scheme_str() == Some("https");
-            let default = if is_secure { 443 } else { 80 };
-            let port = uri.port_u16().unwrap_or(default);
+            let port = uri.port_u16().unwrap_or_default();
             format!("{}:{port}", uri.host().unwrap_or_default())
         };
         let authorities: Vec<_> = self.endpoints.iter().map(authority).collect();

@@ -70,7 +70,7 @@ pub(super) async fn explain(
         return failure.with_expected_protocol();
     }
     let host = uri.host().unwrap_or_default();
-    let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+    let port = uri.port_u16().unwrap_or_default();
     let protocol = match port_protocol::find(host.trim_matches(['[', ']']), port).await {
         Ok(protocol) => protocol,
         Err(Unreachable::NoAddress(error)) => {

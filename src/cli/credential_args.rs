@@ -83,7 +83,7 @@ impl CredentialArgs {
     /// the first one starts with `https://`, all have TLS.
     ///
     /// # Errors
-    /// An address is malformed, or it is that of another host, has no TLS, and `--plaintext` is not set.
+    /// An address is malformed or has no port, or it is that of another host, has no TLS, and `--plaintext` is not set.
     pub fn addresses(&self, text: &str) -> Result<Addresses, CommandError> {
         let problem = |address: &str, problem: &dyn std::fmt::Display| {
             CommandError::usage(format!("--address {address}: {problem}"))
@@ -107,6 +107,16 @@ impl CredentialArgs {
                 let cause = std::error::Error::source(&error).map(ToString::to_string);
                 problem(address, &cause.unwrap_or_else(|| error.to_string()))
             })?;
+            // Without this check, a port that is no number would mean the port of web servers, and the token would go there.
+            if endpoint.uri().port_u16().is_none() {
+                return Err(problem(
+                    address,
+                    &format!(
+                        "the address needs a port from 1 to 65535 at its end, such as {scheme}://{}:50051",
+                        endpoint.uri().host().unwrap_or("127.0.0.1")
+                    ),
+                ));
+            }
             let is_readable = tls.is_none() && !is_this_host(&endpoint);
             if is_readable && !self.plaintext {
                 return Err(problem(

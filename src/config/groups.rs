@@ -1,11 +1,14 @@
 //! The settings `group`, `max_leases` and `rate` of a queue: as they are written, and their checks.
 
+use std::fmt;
 use std::time::Duration;
 
 use lease_broker_model::group::{GroupOrder, Groups, QueueLimits};
 use lease_broker_model::queue::{OnComplete, Order, QueueSpec};
 use lease_broker_model::rate::Rate;
-use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::duration;
 use super::error::InvalidSetting;
@@ -13,15 +16,37 @@ use super::queue_columns::check_name;
 use super::range::{check_between, check_duration};
 
 /// The setting `group`: the column, or the column with the rules of the groups.
-#[derive(Deserialize)]
-#[serde(
-    untagged,
-    expecting = "expected a column such as \"Customer_ID\", or { column = \"Customer_ID\", order = \"none\", max_leases = 5 }; the \
-                 settings of a group are column, order, max_leases, burst, rate, on_dead and run"
-)]
 pub(super) enum GroupConfig {
     Column(String),
     Rules(GroupRules),
+}
+
+impl<'de> Deserialize<'de> for GroupConfig {
+    /// Deserializes each form by itself. The error of serde's `untagged` would not name the part of the rules that is wrong.
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        input.deserialize_any(GroupVisitor)
+    }
+}
+
+struct GroupVisitor;
+
+impl<'de> Visitor<'de> for GroupVisitor {
+    type Value = GroupConfig;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(
+            "a column such as \"Customer_ID\", or { column = \"Customer_ID\", order = \"none\", max_leases = 5 }; the settings of a \
+             group are column, order, max_leases, burst, rate, on_dead and run",
+        )
+    }
+
+    fn visit_str<E: serde::de::Error>(self, column: &str) -> Result<GroupConfig, E> {
+        Ok(GroupConfig::Column(column.to_owned()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, rules: A) -> Result<GroupConfig, A::Error> {
+        GroupRules::deserialize(MapAccessDeserializer::new(rules)).map(GroupConfig::Rules)
+    }
 }
 
 #[derive(Deserialize)]

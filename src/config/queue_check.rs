@@ -11,15 +11,15 @@ use super::queue::{
     BackoffConfig, CheckpointConfig, CheckpointLimit, KeepForConfig, Names, QueueConfig,
 };
 use super::queue_columns::{
-    MAX_NAME_CHARACTERS, check_mirrors, check_name, check_writable, managed_columns, mirrors,
-    soft_lock_names,
+    MAX_NAME_CHARACTERS, check_columns, check_name, managed_columns, mirrors, soft_lock_names,
 };
 use super::range::{MINUTE, check_duration};
 
 /// The range of lease durations that a queue can allow. The API promises it in `lease_broker.proto`.
 const MIN_LEASE: Duration = Duration::from_secs(1);
 const MAX_LEASE: Duration = Duration::from_secs(12 * 3_600);
-const MAX_KEY_COLUMNS: usize = 3;
+/// The largest number of columns of a key.
+pub(crate) const MAX_KEY_COLUMNS: usize = 3;
 /// The maximum of `enqueue_memory`.
 const MAX_ENQUEUE_MEMORY: Duration = Duration::from_secs(366 * 86_400);
 /// Size of a checkpoint if the configuration only turns checkpoints on, and the largest size that it can allow.
@@ -153,8 +153,7 @@ impl QueueConfig {
             keep_for,
             allows_purge,
         };
-        check_mirrors(&spec, &key_path)?;
-        check_writable(&spec, &key_path("writable"))?;
+        check_columns(&spec, &key_path)?;
         check_groups(&spec, &key_path)?;
         Ok(spec)
     }

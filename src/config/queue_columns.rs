@@ -145,6 +145,42 @@ fn is_column_type(text: &str) -> bool {
         && !text.contains("--")
 }
 
+/// Checks the columns that the settings of a queue declare, show and let workers write.
+pub(super) fn check_columns(
+    queue: &QueueSpec,
+    key_path: &dyn Fn(&str) -> String,
+) -> Result<(), InvalidSetting> {
+    check_managed(queue, key_path)?;
+    check_mirrors(queue, key_path)?;
+    check_writable(queue, &key_path("writable"))
+}
+
+/// Checks the names of a managed table's columns. The broker adds the key and the soft-lock columns itself.
+fn check_managed(
+    queue: &QueueSpec,
+    key_path: &dyn Fn(&str) -> String,
+) -> Result<(), InvalidSetting> {
+    let columns = queue.managed_columns.as_deref().unwrap_or_default();
+    for (index, (name, sql_type)) in columns.iter().enumerate() {
+        let is_same = |other: &str| other.eq_ignore_ascii_case(name);
+        let mut words = sql_type.split_ascii_whitespace();
+        let reason = if queue.key.is_empty() && is_same("id") {
+            "the broker adds this column itself, as the key: leave it out, or name the key of the table with key = \"id\""
+        } else if queue.soft_lock.contains(name) {
+            "is a soft-lock column, which the broker adds itself: leave it out"
+        } else if columns[..index].iter().any(|(other, _)| is_same(other)) {
+            "is declared twice: a database ignores the case of letters in names"
+        } else if words.any(|word| word.eq_ignore_ascii_case("primary")) {
+            "the broker declares the primary key itself: leave the words out, and name the columns of the key with key = [\"Column\"]"
+        } else {
+            continue;
+        };
+        let path = key_path(&format!("managed_columns.{name}"));
+        return Err(InvalidSetting::new(path, reason));
+    }
+    Ok(())
+}
+
 /// Refuses a name that cannot be the name of a table or column.
 pub(super) fn check_name(key: String, name: &str) -> Result<(), InvalidSetting> {
     if name.is_empty() || name.contains('\0') || name.chars().count() > MAX_NAME_CHARACTERS {
@@ -157,7 +193,7 @@ pub(super) fn check_name(key: String, name: &str) -> Result<(), InvalidSetting> 
 }
 
 /// Checks the columns that show the state of an item. They must not be columns by which the broker knows it.
-pub(super) fn check_mirrors(
+fn check_mirrors(
     queue: &QueueSpec,
     key_path: &dyn Fn(&str) -> String,
 ) -> Result<(), InvalidSetting> {
@@ -182,7 +218,7 @@ pub(super) fn check_mirrors(
 
 /// Checks the columns that settlements may write. They must not be columns that decide which row is claimed next, or that
 /// the broker itself sets.
-pub(super) fn check_writable(queue: &QueueSpec, path: &str) -> Result<(), InvalidSetting> {
+fn check_writable(queue: &QueueSpec, path: &str) -> Result<(), InvalidSetting> {
     let invalid = |problem: String| Err(InvalidSetting::new(path.to_owned(), problem));
     if !queue.writable.is_empty() && queue.on_complete == OnComplete::Delete {
         return invalid(

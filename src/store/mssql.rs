@@ -4,6 +4,7 @@
 mod added_parts;
 mod adopt;
 mod adopt_sql;
+mod authority_file;
 mod backfill;
 mod cancel;
 mod cascades;
@@ -31,6 +32,7 @@ mod instance;
 mod item_bytes;
 mod key_source;
 mod list_parameters;
+mod login_error;
 mod migrations;
 mod mirror;
 mod new_item;

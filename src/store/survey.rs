@@ -10,6 +10,8 @@ pub struct Survey {
     pub columns: Vec<SurveyedColumn>,
     /// Lists of columns that identify a row and are never NULL. The primary key is first, if the table has one.
     pub keys: Vec<Vec<String>>,
+    /// As `keys`, but some of the columns can be NULL. In `SQLite` the columns of a primary key can.
+    pub nullable_keys: Vec<Vec<String>>,
     /// Whether the configuration need not name the key: the first unique index, usually the primary key, can serve.
     pub has_default_key: bool,
     /// The number of rows. An estimate on SQL Server.
@@ -76,14 +78,16 @@ impl Survey {
             writable: column.readable && !column.generated,
             added: is_recorded && added.has_column(&column.name),
         });
-        let never_null = |key: &&Vec<String>| {
+        let never_null = |key: &Vec<String>| {
             let mut columns = key.iter().filter_map(|name| table.column(name));
             columns.all(|column| !column.nullable)
         };
+        let (keys, nullable_keys) = table.unique.iter().cloned().partition(never_null);
         Self {
             columns: columns.collect(),
-            keys: table.unique.iter().filter(never_null).cloned().collect(),
-            has_default_key: table.unique.first().as_ref().is_some_and(never_null),
+            keys,
+            nullable_keys,
+            has_default_key: table.unique.first().is_some_and(never_null),
             rows,
         }
     }

@@ -1,5 +1,7 @@
 //! Tests of `adopt`, which makes an existing table a queue.
 
+use std::process::{Command, Output};
+
 use crate::command_line::terminal::Terminal;
 use crate::command_line::workspace::Workspace;
 use crate::support::database;
@@ -266,6 +268,65 @@ fn interrupted_adoption_is_finished_by_the_next_one() {
     let dropped = workspace.run("schema drop --config again.toml orders --run");
     assert_eq!(dropped.code, 0, "{dropped:?}");
     assert_eq!(state(&workspace, "Orders"), before);
+}
+
+/// Runs the adoption with a limit of the size of each file, in blocks of 512 bytes. A write beyond it fails as one on a full disk does.
+fn adopt_with_small_files(workspace: &Workspace, blocks: u32) -> Output {
+    let command = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" {ADOPT} --yes");
+    Command::new("sh")
+        .args(["-c", &command, env!("CARGO_BIN_EXE_lease-broker")])
+        .current_dir(workspace.folder.path())
+        .output()
+        .expect("the shell starts")
+}
+
+#[test]
+fn failed_adoption_names_the_command_that_continues() {
+    // The first limit stops the adoption before it changes the table, the second among its steps.
+    for blocks in [100, 300] {
+        let workspace = with_table(ORDERS);
+        let before = state(&workspace, "Orders");
+        let failed = adopt_with_small_files(&workspace, blocks);
+        let error = String::from_utf8_lossy(&failed.stderr);
+        assert_eq!(failed.status.code(), Some(74), "{failed:?}");
+        let next = "schema apply --config orders.toml";
+        let undo = "schema drop --config orders.toml orders --run";
+        for command in [next, undo] {
+            assert!(
+                error.contains(&format!("`lease-broker {command}`")),
+                "{error}"
+            );
+        }
+        let again = workspace.run(&format!("{ADOPT} --yes"));
+        assert!(again.err.contains(next), "{again:?}");
+        for command in [next, undo] {
+            let done = workspace.run(command);
+            assert_eq!(done.code, 0, "{done:?}");
+        }
+        assert_eq!(state(&workspace, "Orders"), before);
+    }
+}
+
+#[test]
+fn primary_key_that_can_be_null_is_named() {
+    let workspace = with_table(
+        "CREATE TABLE one (k TEXT PRIMARY KEY, v TEXT);
+        CREATE TABLE four (a INT, b INT, c INT, d INT, PRIMARY KEY (a, b, c, d))",
+    );
+    let one = workspace.run("adopt --store q.db --table one --yes");
+    let four = workspace.run("adopt --store q.db --table four --yes");
+    for (refused, parts) in [
+        (&one, &["(k) can be NULL", "NOT NULL", "--key k"][..]),
+        (&four, &["(a, b, c, d) can be NULL", "NOT NULL"]),
+    ] {
+        assert_eq!(refused.code, 64, "{refused:?}");
+        for part in parts {
+            assert!(refused.err.contains(part), "{part}: {refused:?}");
+        }
+    }
+    assert!(!four.err.contains("--key"), "{four:?}");
+    let named = workspace.run("adopt --store q.db --table one --key k --yes");
+    assert_eq!(named.code, 0, "{named:?}");
 }
 
 #[test]

@@ -103,3 +103,23 @@ fn longest_wait_is_no_overflow() {
     let failed = workspace.run(&command);
     assert_eq!(failed.code, 69, "{failed:?}");
 }
+
+#[test]
+fn address_without_a_valid_port_is_refused() {
+    let workspace = Workspace::with(QUEUES);
+    for address in [
+        "127.0.0.1:500511",
+        "127.0.0.1",
+        "http://127.0.0.1:",
+        "https://localhost",
+        "[::1]",
+        "127.0.0.1:1,127.0.0.1:65536",
+    ] {
+        let command = format!("claim work --timeout 1s --address {address}");
+        let refused = workspace.run(&command);
+        assert_eq!(refused.code, 64, "{address}: {refused:?}");
+        for part in ["--address", "port", ":50051"] {
+            assert!(refused.err.contains(part), "{address}: {refused:?}");
+        }
+    }
+}

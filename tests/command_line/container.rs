@@ -1,6 +1,8 @@
 //! The container image, as far as it can be tested without a container engine: `deploy/Dockerfile` is read, and its commands
 //! are run as the image would run them.
 
+use std::fs;
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use crate::command_line::workspace::{QUEUES, Workspace};
@@ -32,6 +34,37 @@ fn instruction(name: &str) -> String {
 /// Returns the words of a JSON array of texts.
 fn words(array: &str) -> Vec<String> {
     serde_json::from_str(array.trim()).expect("an array of texts")
+}
+
+/// Copies a file or the contents of a folder, as COPY does.
+fn copy(source: &Path, target: &Path) {
+    if source.is_file() {
+        fs::create_dir_all(target.parent().expect("a folder")).expect("created");
+        fs::copy(source, target).expect("copied");
+        return;
+    }
+    for entry in fs::read_dir(source).expect("a source of COPY") {
+        let path = entry.expect("an entry").path();
+        copy(&path, &target.join(path.file_name().expect("a name")));
+    }
+}
+
+/// Copies the sources that the first stage of the Dockerfile copies.
+fn copy_sources(target: &Path) {
+    let project = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (stage, _) = DOCKERFILE.rsplit_once("\nFROM ").expect("two stages");
+    for copied in stage.lines().filter_map(|line| line.strip_prefix("COPY ")) {
+        let words: Vec<&str> = copied.split_whitespace().collect();
+        let (destination, sources) = words.split_last().expect("a destination");
+        for source in sources {
+            let place = if destination.ends_with('/') {
+                target.join(destination).join(source)
+            } else {
+                target.join(destination)
+            };
+            copy(&project.join(source), &place);
+        }
+    }
 }
 
 /// A folder in the role of the container, and the environment of its processes.
@@ -160,4 +193,30 @@ fn image_runs_a_stripped_program_as_a_user_without_rights() {
 fn compose_file_passes_its_settings_to_the_health_check() {
     assert!(COMPOSE.contains("LEASE_BROKER_CONFIG: /etc/lease-broker/compose.toml"));
     assert!(!COMPOSE.contains("\"--config\""));
+}
+
+#[test]
+fn image_copies_each_package_of_the_workspace() {
+    let folder = tempfile::tempdir().expect("a folder");
+    copy_sources(folder.path());
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1"])
+        .args(["--locked", "--offline", "--no-deps"])
+        .current_dir(folder.path())
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{output:?}");
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let packages = metadata["packages"].as_array().expect("packages");
+    let dependencies = packages
+        .iter()
+        .filter_map(|package| package["dependencies"].as_array());
+    for dependency in dependencies.flatten() {
+        if let Some(path) = dependency["path"].as_str() {
+            let manifest = Path::new(path).join("Cargo.toml");
+            assert!(manifest.is_file(), "{}", manifest.display());
+        }
+    }
+    // The lock file and the manifest of each package that no other package needs, such as the fuzz targets, are there too.
+    assert!(folder.path().join("Cargo.lock").is_file());
 }

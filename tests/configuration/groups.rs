@@ -197,3 +197,33 @@ fn settings_that_contradict_each_other_are_refused() {
         );
     }
 }
+
+#[test]
+fn wrong_part_of_a_group_is_named() {
+    for (text, key, reason) in [
+        (
+            "[queues.a]\ngroup = { column = 'a', order = 'fast' }",
+            "queues.a.group.order",
+            "expected `strict` or `none`",
+        ),
+        (
+            "[queues.a]\ngroup = { column = 'a', rate = { items = 5 } }",
+            "queues.a.group.rate",
+            "missing field `per`",
+        ),
+        (
+            "[queues.a]\ngroup = { column = 'a', ordr = 'none' }",
+            "queues.a.group.ordr",
+            "unknown field",
+        ),
+        (
+            "[queues.a]\ngroup = 5",
+            "queues.a.group",
+            "expected a column such as \"Customer_ID\"",
+        ),
+    ] {
+        let error = from_file(text).expect_err(text);
+        assert_eq!(error.key, key, "{error}");
+        assert!(error.reason.contains(reason), "{error}");
+    }
+}

@@ -178,6 +178,12 @@ fn value_out_of_range_is_explained() {
 }
 
 #[test]
+fn range_of_threads_includes_the_default() {
+    let reason = "5000 is not between 0 and 1024";
+    assert_rejected("[server]\nthreads = 5000", "server.threads", 2, reason);
+}
+
+#[test]
 fn address_of_traces_is_a_web_address_with_the_id() {
     for wrong in [
         "abc",

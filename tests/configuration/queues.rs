@@ -370,6 +370,45 @@ fn managed_column_type_cannot_contain_sql() {
 }
 
 #[test]
+fn managed_columns_are_not_those_of_the_broker() {
+    for (text, key, reason) in [
+        (
+            "[queues.a]\nmanaged_columns = { ID = 'text' }",
+            "managed_columns.ID",
+            "leave it out",
+        ),
+        (
+            "[queues.a]\nmanaged_columns = { Lease_State = 'text' }",
+            "managed_columns.Lease_State",
+            "soft-lock column",
+        ),
+        (
+            "[queues.a]\nsoft_lock = { lease_state = 'mine' }\nmanaged_columns.mine = 'text'",
+            "managed_columns.mine",
+            "soft-lock column",
+        ),
+        (
+            "[queues.a]\nmanaged_columns = { a = 'text', A = 'text' }",
+            "managed_columns.",
+            "twice",
+        ),
+        (
+            "[queues.a]\nmanaged_columns = { a = 'text Primary  Key' }",
+            "managed_columns.a",
+            "key = ",
+        ),
+    ] {
+        let error = from_file(text).expect_err(text);
+        assert!(error.key.starts_with(&format!("queues.a.{key}")), "{error}");
+        assert!(location(&error).starts_with("given.toml:"), "{error}");
+        assert!(error.reason.contains(reason), "{error}");
+    }
+    // A configured key replaces the key of the broker.
+    queue("[queues.a]\nkey = 'k'\nmanaged_columns = { k = 'text', id = 'text' }");
+    queue("[queues.a]\nkey = 'id'\nmanaged_columns = { id = 'text' }");
+}
+
+#[test]
 fn writable_columns_are_kept_as_given() {
     for on_complete in ["'keep'", "{ archive = 'Old' }", "{ recur = '1m' }"] {
         let text =

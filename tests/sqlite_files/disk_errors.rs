@@ -1,12 +1,13 @@
 //! Full and read-only disks.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_store::sqlite::{SqliteStore, back_up, restore, system_clock};
-use lease_broker_store::{Applied, Store, StoreError};
+use lease_broker_store::{Applied, OutageCause, Store, StoreError};
 use lease_broker_value::Value;
 
 use crate::harness::fixture::{Broker, new_item, queue};
@@ -61,6 +62,27 @@ async fn full_disk_loses_nothing_and_the_store_recovers() {
     let lease = &items[0].lease;
     assert_eq!(broker.complete(lease).await, Some(State::Completed));
     assert_eq!(broker.store.probe().await, Ok(()));
+}
+
+#[test]
+fn start_on_a_full_disk_names_the_cause() {
+    let Some(disk) = SmallDisk::mount("1m") else {
+        skipped("full disk: this machine does not permit mounting a small file system");
+        return;
+    };
+    let path = disk.path().join("queue.db");
+    let database = rusqlite::Connection::open(&path).expect("a file");
+    database
+        .execute_batch("PRAGMA journal_mode = wal; CREATE TABLE other (id INTEGER PRIMARY KEY)")
+        .expect("a table");
+    drop(database);
+    let mut filler = std::fs::File::create(disk.path().join("filler")).expect("a file");
+    while filler.write_all(&[1; 4096]).is_ok() {}
+    let Err(StoreError::Unavailable(outage)) = open(&path).map(drop) else {
+        panic!("the disk is not full");
+    };
+    assert_eq!(outage.cause, OutageCause::NoSpace, "{outage:?}");
+    assert!(outage.reason.contains("no space is left"), "{outage:?}");
 }
 
 #[tokio::test]

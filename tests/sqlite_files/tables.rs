@@ -33,6 +33,21 @@ async fn problems(sql: &str, spec: &QueueSpec) -> Vec<String> {
     problems
 }
 
+#[tokio::test]
+async fn refused_type_of_a_managed_column_names_the_queue() {
+    let harness = SqliteHarness::start().await;
+    let spec = QueueSpec {
+        managed_columns: Some(vec![("payload".to_owned(), "text default".to_owned())]),
+        ..queue("item")
+    };
+    let Err(StoreError::Misconfigured(text)) = harness.open(&[spec]).await else {
+        panic!("not refused");
+    };
+    assert!(text.starts_with("queue \"item\": "), "{text}");
+    assert!(text.contains("managed_columns"), "{text}");
+    assert!(!text.contains("CREATE TABLE"), "{text}");
+}
+
 fn keyed_by(column: &str) -> QueueSpec {
     QueueSpec {
         key: vec![column.to_owned()],

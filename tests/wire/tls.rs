@@ -106,6 +106,62 @@ async fn certificate_for_another_host_is_refused() {
     assert!(text.contains("certificate"), "{text}");
 }
 
+/// Asserts that a refused certificate is reported with the address and the keywords that help, and without those of the driver.
+fn assert_names_the_remedy(text: &str, server: &Server) {
+    assert!(text.contains(&server.address.to_string()), "{text}");
+    for keyword in [
+        "TrustServerCertificateCA=FILE",
+        "HostNameInCertificate=NAME",
+        "TrustServerCertificate=true",
+        "store.connection_string",
+    ] {
+        assert!(text.contains(keyword), "{keyword}: {text}");
+    }
+    assert!(
+        !text.contains("Config::") && !text.contains("tiberius"),
+        "{text}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refused_certificate_is_reported_with_the_keywords() {
+    let authority = Authority::new();
+    let (option, _file) = trusting(&authority);
+    let own = server(Identity::self_signed(&[HERE])).await;
+    let other_host = server(authority.sign(&["db.example.com"])).await;
+    for (server, options) in [(own, ""), (other_host, &*option)] {
+        let text = assert_refused(&server, options).await;
+        assert_names_the_remedy(&text, &server);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn file_of_an_authority_that_cannot_be_used_is_named() {
+    let server = server(Identity::self_signed(&[HERE])).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, content) in [
+        ("absent.pem", None),
+        ("authority.toml", Some("")),
+        ("empty.pem", Some("")),
+        ("empty.der", Some("")),
+        ("half.crt", Some("-----BEGIN CERTIFICATE-----\nMIIB")),
+    ] {
+        let path = folder.path().join(name);
+        if let Some(content) = content {
+            std::fs::write(&path, content).expect("written");
+        }
+        let path = path.display();
+        let option = format!("TrustServerCertificateCA={path}");
+        let text = assert_refused(&server, &option).await;
+        for part in ["store.connection_string", "TrustServerCertificateCA"] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert!(text.contains(&path.to_string()), "{text}");
+    }
+    let connections = server.count(|event| matches!(event, Event::Accepted));
+    assert_eq!(connections, 0);
+}
+
 async fn strict_server(identity: Identity) -> Server {
     let encryption = Encryption::Strict(identity);
     Server::start(encryption, Login::Accept, database::answer).await

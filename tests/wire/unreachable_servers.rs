@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lease_broker_store::StoreError;
+use lease_broker_store::{OutageCause, StoreError};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::timeout;
 
@@ -40,6 +40,34 @@ async fn silent_address_is_unavailable_in_time() {
         return;
     };
     assert_unavailable(listener.local_addr().expect("an address")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn closed_connection_is_reported_with_the_address() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    // Ends each connection in one of two ways: with the data that the broker has sent, and with data that was not read.
+    let closing = tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.expect("a connection");
+            let _ = stream.readable().await;
+            let _ = stream.try_read(&mut [0; 4096]);
+            drop(stream);
+            let (stream, _) = listener.accept().await.expect("a connection");
+            let _ = stream.readable().await;
+            drop(stream);
+        }
+    });
+    for _ in 0..2 {
+        let opened = open_with(address, LONG_LIMITS, PLAIN).await.map(drop);
+        let Err(StoreError::Unavailable(outage)) = opened else {
+            panic!("no outage: {opened:?}");
+        };
+        let expected = format!("{address}: the server closed the connection during the login");
+        assert!(outage.reason.starts_with(&expected), "{outage:?}");
+        assert_eq!(outage.cause, OutageCause::NoConnection);
+    }
+    closing.abort();
 }
 
 /// Returns a listener whose queue is full, and the connections that fill it. `None`: it accepts every connection.

@@ -251,6 +251,7 @@ mod tests {
     fn survey(columns: Vec<SurveyedColumn>) -> Survey {
         Survey {
             keys: vec![vec![columns[0].name.clone()]],
+            nullable_keys: Vec::new(),
             has_default_key: true,
             columns,
             rows: 0,

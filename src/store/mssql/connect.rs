@@ -1,6 +1,7 @@
 //! Opens sessions on a server: TCP, TLS and login, and the redirects that a server can answer a login with.
 
 use std::io::{Error as IoError, ErrorKind};
+use std::path::Path;
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
@@ -12,7 +13,9 @@ use tokio::time::timeout;
 use tokio_util::compat::{Compat, TokioAsyncWriteCompatExt as _};
 
 use super::Settings;
-use super::error::in_own_words;
+use super::error::while_connecting;
+use super::login_error::of_login;
+use crate::StoreError;
 
 /// A session after its login.
 pub(super) type Session = Client<Compat<TcpStream>>;
@@ -43,28 +46,19 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 pub(super) async fn connect(
     server: &Config,
     settings: &Settings,
-) -> Result<(Session, Socket), Error> {
+) -> Result<(Session, Socket), StoreError> {
     let mut config = server.clone();
     config.handshake_timeout(Some(settings.handshake_timeout));
     config.command_timeout(Some(settings.try_timeout()));
     if let Some(path) = &settings.access_token_file {
-        // Read for each connection, because another program renews the token by writing the file.
-        let token = tokio::fs::read_to_string(path).await.map_err(|error| {
-            let path = path.display();
-            IoError::new(
-                error.kind(),
-                format!("cannot read the access token file {path}: {error}"),
-            )
-        })?;
+        let token = access_token(path).await;
+        let token = token.map_err(|error| while_connecting(&error))?;
         config.authentication(AuthMethod::aad_token(token.trim()));
     }
     let mut redirects = 0;
     loop {
-        let stream = connect_tcp(&config, settings.connect_timeout)
-            .await?
-            .into_std()?;
-        let socket = Socket(stream.try_clone()?);
-        let stream = TcpStream::from_std(stream)?;
+        let opened = open_socket(&config, settings.connect_timeout).await;
+        let (stream, socket) = opened.map_err(|error| while_connecting(&error))?;
         let login = Client::connect(config.clone(), stream.compat_write());
         // The driver's futures are large. On the heap they do not enlarge the futures of all callers.
         match Box::pin(login).await {
@@ -74,20 +68,31 @@ pub(super) async fn connect(
                 config.port(port);
             }
             Err(error) => {
-                let no_login = || login_timed_out(settings.handshake_timeout);
-                return Err(in_own_words(error, no_login));
+                let timeout = settings.handshake_timeout;
+                return Err(of_login(error, &config.get_addr(), timeout));
             }
             Ok(session) => return Ok((session, socket)),
         }
     }
 }
 
-/// Returns the error for a server that accepted the connection and did not finish the login within the timeout.
-fn login_timed_out(timeout: Duration) -> Error {
-    let timeout = humantime::format_duration(timeout);
-    let message =
-        format!("no TLS and login within {timeout}, the value of store.handshake_timeout");
-    IoError::new(ErrorKind::TimedOut, message).into()
+/// Reads the access token. It is read for each connection, because another program renews it by writing the file.
+async fn access_token(path: &Path) -> Result<String, Error> {
+    let token = tokio::fs::read_to_string(path).await.map_err(|error| {
+        let path = path.display();
+        IoError::new(
+            error.kind(),
+            format!("cannot read the access token file {path}: {error}"),
+        )
+    })?;
+    Ok(token)
+}
+
+/// Opens a TCP connection, with a second handle of its socket.
+async fn open_socket(config: &Config, timeout: Duration) -> Result<(TcpStream, Socket), Error> {
+    let stream = connect_tcp(config, timeout).await?.into_std()?;
+    let socket = Socket(stream.try_clone()?);
+    Ok((TcpStream::from_std(stream)?, socket))
 }
 
 /// Opens a TCP connection to the first of the server's addresses that accepts. The addresses are tried one after the

@@ -53,8 +53,7 @@ enum ConnectionState {
 impl Connection {
     /// Connects, logs in, sets the session's options and reads the server's properties.
     pub(super) async fn open(server: &Config, settings: &Settings) -> Result<Self, StoreError> {
-        let connected = connect(server, settings).await;
-        let (session, socket) = connected.map_err(|error| while_connecting(&error))?;
+        let (session, socket) = connect(server, settings).await?;
         let lock_timeout = settings.lock_timeout().as_millis();
         let options = format!("{SESSION_OPTIONS} SET LOCK_TIMEOUT {lock_timeout};");
         let set_up = format!("{options} {SERVER_INFO_SQL};");

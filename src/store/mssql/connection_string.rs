@@ -109,13 +109,24 @@ pub(super) fn parse(text: &str) -> Result<Config, String> {
 
 /// Returns the database that a connection string names. `None`: it names none, so the login has a default one.
 pub(super) fn database(text: &str) -> Option<String> {
+    last_value(text, &["database", "initialcatalog"]).filter(|name| !name.is_empty())
+}
+
+/// Returns the file with certificates of authorities that a connection string names.
+pub(super) fn authority(text: &str) -> Option<String> {
+    last_value(text, &["trustservercertificateca"])
+}
+
+/// Returns the last value of a keyword, which is the one that counts. `names` has its spellings.
+fn last_value(text: &str, names: &[&str]) -> Option<String> {
     let pairs = split_pairs(text).ok()?;
-    let mut databases = pairs.into_iter().filter_map(|(keyword, value)| {
+    let mut values = pairs.into_iter().filter_map(|(keyword, value)| {
         let name: String = keyword.chars().filter(|c| !c.is_whitespace()).collect();
-        let is_database = ["database", "initialcatalog"].contains(&&*name.to_ascii_lowercase());
-        is_database.then_some(value)
+        names
+            .contains(&&*name.to_ascii_lowercase())
+            .then_some(value)
     });
-    databases.next_back().filter(|name| !name.is_empty())
+    values.next_back()
 }
 
 /// Returns the login with the Kerberos ticket of the process.

@@ -316,7 +316,7 @@ pub(super) fn in_own_words(error: Error, own: impl FnOnce() -> Error) -> Error {
 fn text_of(error: &Error) -> String {
     match error {
         Error::Server(token) => format!("{} (error {})", token.message(), token.code()),
-        Error::Io { message, .. } => message.clone(),
+        Error::Io { message, .. } | Error::Tls(message) => message.clone(),
         other => other.to_string(),
     }
 }

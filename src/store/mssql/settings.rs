@@ -6,7 +6,7 @@ use std::time::Duration;
 use secrecy::{ExposeSecret as _, SecretString};
 use tiberius::Config;
 
-use super::connection_string;
+use super::{authority_file, connection_string};
 use crate::StoreError;
 
 /// Maximum duration of a statement of a command that an operator runs, with its retry.
@@ -119,10 +119,13 @@ impl Settings {
 
     /// As [`Self::server`], for another connection string.
     pub(super) fn server_of(connection_string: &SecretString) -> Result<Config, StoreError> {
-        let server = connection_string::parse(connection_string.expose_secret());
-        let mut server = server.map_err(|problem| {
-            StoreError::Misconfigured(format!("store.connection_string: {problem}"))
-        })?;
+        let text = connection_string.expose_secret();
+        let misconfigured =
+            |problem| StoreError::Misconfigured(format!("store.connection_string: {problem}"));
+        let mut server = connection_string::parse(text).map_err(misconfigured)?;
+        if let Some(file) = connection_string::authority(text) {
+            authority_file::check(&file).map_err(misconfigured)?;
+        }
         // SQL Server stores nvarchar unchecked. Half of a surrogate pair becomes U+FFFD. Without this option the driver would
         // refuse the whole answer, and the items of a claim would be leased to no worker.
         server.lossy_utf16_decoding(true);

@@ -120,9 +120,7 @@ impl Schema for SqliteSchema {
         if Table::read(&self.connection, &queue.table)?.is_none() {
             let create = create_table(queue).ok_or_else(|| no_table(queue))?;
             // The rest of the plan needs the table's description. A copy in memory gives it before the table exists.
-            let connection = Connection::open_in_memory()?;
-            connection.execute_batch(&create.sql)?;
-            future = Some(connection);
+            future = Some(created_in_memory(queue, &create)?);
             steps.push(create);
         }
         let connection = future.as_ref().unwrap_or(&self.connection);
@@ -493,6 +491,25 @@ fn create_table(queue: &QueueSpec) -> Option<Step> {
         ],
     );
     Some(step(create_table_purpose(queue), "create", &placeholders))
+}
+
+/// Runs the step that creates a managed queue's table on an empty database in memory.
+///
+/// # Errors
+/// The broker wrote the step, except for the types of the columns. So SQLite refuses a type.
+fn created_in_memory(queue: &QueueSpec, create: &Step) -> Result<Connection, StoreError> {
+    let connection = Connection::open_in_memory()?;
+    connection.execute_batch(&create.sql).map_err(|error| {
+        let problem = match error {
+            rusqlite::Error::SqlInputError { msg, .. } => msg,
+            other => other.to_string(),
+        };
+        StoreError::Misconfigured(format!(
+            "queue {:?}: SQLite refuses the columns in managed_columns: {problem}; check their types",
+            queue.name
+        ))
+    })?;
+    Ok(connection)
 }
 
 /// Plans the archive: the table's columns, and the soft-lock columns that tell how the item ended.

@@ -66,7 +66,9 @@ fn open_with(
         let path = path.display();
         match error {
             StoreError::Io(text) => StoreError::Io(format!("{path}: {text}")),
-            StoreError::Unavailable(outage) => StoreError::unavailable(format!("{path}: {outage}")),
+            StoreError::Unavailable(outage) => {
+                StoreError::outage(outage.cause, format!("{path}: {outage}"))
+            }
             other => other,
         }
     })

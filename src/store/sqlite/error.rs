@@ -18,12 +18,11 @@ pub(super) fn classify(error: &rusqlite::Error) -> StoreError {
             OutageCause::Busy,
             format!("another process holds the file's write lock ({text})"),
         ),
-        ErrorCode::DiskFull => StoreError::outage(
-            OutageCause::NoSpace,
-            format!(
-                "no space is left on the device ({text}); free some, no committed data is lost"
-            ),
-        ),
+        ErrorCode::DiskFull => no_space(&text),
+        // The file beside the database whose name ends with -shm cannot grow.
+        ErrorCode::SystemIoFailure if failure.extended_code == ffi::SQLITE_IOERR_SHMSIZE => {
+            no_space(&text)
+        }
         ErrorCode::SystemIoFailure => StoreError::outage(
             OutageCause::File,
             format!("reading or writing the file failed ({text})"),
@@ -49,6 +48,13 @@ pub(super) fn classify(error: &rusqlite::Error) -> StoreError {
         }
         _ => StoreError::Bug(text),
     }
+}
+
+fn no_space(text: &str) -> StoreError {
+    StoreError::outage(
+        OutageCause::NoSpace,
+        format!("no space is left on the device ({text}); free some, no committed data is lost"),
+    )
 }
 
 /// Returns the problem if the row that a statement writes breaks a constraint, has a value of a wrong type or is too large.
