@@ -11,7 +11,7 @@
 --   group how many items it can give beyond its limit, and `exceed_limits` takes them if no group can give more within its own. In
 --   the claim of a call that names groups, `declare_given`, `begin_given` and `next_given` stand in their place: it visits these
 --   groups and takes no turn. While there are suspects, a walk leaves them out, and with `except_heads` also strict groups that begin
---   with one. `suspect_is_free` and `suspect_is_given` are conditions of suspects.sql. `set_policy`, in adopt.sql,
+--   with one. `suspect_is_free`, which contains `or_overdue` if groups may burst, and `suspect_is_given` are conditions of suspects.sql. `set_policy`, in adopt.sql,
 --   `fill_row` and `set_limits` are batches of their own: the broker runs `fill_row` when it starts, and `set_limits` is the change
 --   of an operator. Both contain `read_row`.
 -- Parameters: those of claim.sql. `declare_given`: @P7: JSON array of groups, {n: number, g: group as text}. `fill_row`: @P1:
@@ -422,11 +422,14 @@ SELECT @limited AS lb_limited, CASE @limited WHEN 'busy' THEN COALESCE(@group_wa
     @turn_wait AS lb_turn_wait;
 
 -- :: suspect_is_free
- AND (t.{group} IS NULL OR 1 = CASE WHEN ({suspect_size})
+ AND (t.{group} IS NULL OR 1 = CASE WHEN ({suspect_size}{or_overdue})
         AND NOT EXISTS (SELECT 1 FROM @paused_group AS u WHERE u.lb_group = t.{group})
         AND NOT EXISTS (SELECT 1 FROM lease_broker_group_rate AS r
             WHERE @group_latest > 0 AND r.queue = {queue_literal} AND r.group_hash = {hash_of_row} AND r.arrival > @clock
                 AND ((r.arrival - @clock) * @group_rate_items + @group_rate_micros - 1) / @group_rate_micros >= @group_rate_burst) THEN 1 END)
+
+-- :: or_overdue
+ OR d.ready_time <= DATEADD(millisecond, -{patience}, @now)
 
 -- :: strict_suspect
 NOT EXISTS (SELECT 1 FROM {table} AS b WITH (ROWLOCK{busy_hint})

@@ -77,6 +77,19 @@ pub(crate) async fn paused_group_has_no_burst<H: Harness>() {
     assert_eq!(keys(&fixture.claim(9).await), ["4", "5"]);
 }
 
+pub(crate) async fn overdue_suspect_is_leased_in_a_burst<H: Harness>() {
+    let fixture = items::<H>(grouped(bursting(1)), &["a"; 4]).await;
+    assert_eq!(keys(&fixture.claim_for(1, SECOND).await), ["1"]);
+    assert_eq!(keys(&fixture.claim_by(call("busy", 1)).await), ["2"]);
+    fixture.advance(MINUTE / 2).await;
+    assert_eq!(fixture.reap(9).await.expired.len(), 1);
+    assert_eq!(keys(&fixture.claim_by(call("other", 1)).await), ["3"]);
+    fixture.advance(2 * MINUTE).await;
+    assert_eq!(keys(&fixture.claim_by(of(&["a"], 9)).await), [""; 0]);
+    assert_eq!(keys(&fixture.claim_by(call("free", 9)).await), ["1"]);
+    assert_eq!(keys(&fixture.claim_by(call("busy", 9)).await), ["4"]);
+}
+
 /// Such a claim does not look at the other groups, so it cannot know that none of them can give an item.
 pub(crate) async fn claim_of_named_groups_has_no_burst<H: Harness>() {
     let fixture = items::<H>(grouped(bursting(2)), &["a"; 4]).await;

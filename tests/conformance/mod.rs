@@ -311,6 +311,7 @@ macro_rules! conformance {
                     suspect_does_not_make_another_group_burst
                     burst_obeys_the_rate_of_the_group
                     paused_group_has_no_burst
+                    overdue_suspect_is_leased_in_a_burst
                     claim_of_named_groups_has_no_burst
                 }
                 runs {

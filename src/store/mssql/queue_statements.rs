@@ -236,8 +236,8 @@ impl QueueStatements {
         };
         placeholders.insert("claim_lock", claim_lock);
         run_parts::set_placeholders(&mut placeholders, sql, spec);
-        turn_parts::set_placeholders(&mut placeholders, sql, spec);
         suspects::set_placeholders(&mut placeholders, sql, spec);
+        turn_parts::set_placeholders(&mut placeholders, sql, spec);
         let lease_columns = render(sql.claim, "lease_columns", &placeholders);
         placeholders.insert("lease_columns", lease_columns);
         let has_triggers = table.has_triggers

@@ -297,6 +297,10 @@ fn set_walk_placeholders(placeholders: &mut Placeholders, sql: &LeaseSql, groups
     let of_row = format!("t.{}", placeholders["group"]);
     first_of_group(placeholders, of_row);
     placeholders.insert("suspect_size", section(placeholders, suspect));
+    placeholders.insert("or_overdue", String::new());
+    if groups.bursts() {
+        placeholders.insert("or_overdue", section(placeholders, "or_overdue"));
+    }
     placeholders.insert("suspect_is_free", section(placeholders, "suspect_is_free"));
     if groups.bursts() {
         append(placeholders, "size", &section(placeholders, "begin_burst"));
@@ -320,7 +324,9 @@ pub(super) fn set_given_groups(placeholders: &mut Placeholders, sql: &LeaseSql) 
     let declare = section(placeholders, "declare_given");
     let hold = format!("{}\n{declare}", placeholders["hold_claims"]);
     let suspect = section(placeholders, "suspect_is_given");
-    let is_free = format!("{}{suspect}", placeholders["suspect_is_free"]);
+    // It never exceeds the limits, because it looks at no other group.
+    placeholders.insert("or_overdue", String::new());
+    let is_free = section(placeholders, "suspect_is_free") + &suspect;
     for (part, text) in [
         ("hold_claims", hold),
         ("suspect_is_free", is_free),

@@ -60,7 +60,14 @@ pub(super) fn choose_share(
     let sql = &queue.sql.suspects;
     let values: &[&dyn ToSql] = &[&queue.spec.name, &now, &call.worker];
     let mut too_large = Vec::new();
-    let waiting = find_waiting(connection, queue, (call, walk), &mut too_large)?;
+    let patience = millis_rounded_up(queue.spec.lease.default);
+    let overdue_since = now.saturating_sub(patience);
+    let waiting = find_waiting(
+        connection,
+        queue,
+        (call, walk, overdue_since),
+        &mut too_large,
+    )?;
     let holding = if finds(connection, &sql.find_held, values)? {
         Holding::Suspect
     } else if waiting.is_some() && finds(connection, &sql.holds_lease, values)? {
@@ -69,8 +76,7 @@ pub(super) fn choose_share(
         // If no suspect waits, it does not matter whether the worker holds other items.
         Holding::Nothing
     };
-    let patience = millis_rounded_up(queue.spec.lease.default);
-    let is_overdue = |waiting: &WaitingSuspect| now.saturating_sub(waiting.ready_time) >= patience;
+    let is_overdue = |waiting: &WaitingSuspect| waiting.ready_time <= overdue_since;
     let share = match share_of(holding, waiting.as_ref().map(is_overdue)) {
         // Suspects that this call cannot lease may wait. They must not be leased together with others.
         Share::All if walk.is_some() || !too_large.is_empty() => Share::Others,
@@ -134,7 +140,7 @@ pub(super) fn forget(connection: &Connection, queue: &QueueStatements) -> Result
 fn find_waiting(
     connection: &Connection,
     queue: &QueueStatements,
-    (call, walk): (&ClaimCall, Option<&Walk<'_>>),
+    (call, walk, overdue_since): (&ClaimCall, Option<&Walk<'_>>, i64),
     too_large: &mut Vec<TooLargeItem>,
 ) -> Result<Option<WaitingSuspect>, StoreError> {
     let mut statement = connection.prepare_cached(&queue.sql.suspects.find_waiting)?;
@@ -142,7 +148,9 @@ fn find_waiting(
     let mut rows = statement.raw_query();
     while let Some(row) = rows.next()? {
         let key = queue.read_key(row)?;
-        if !walk.map_or(Ok(true), |walk| walk.can_lease(call, &key))? {
+        let ready_time = row.get(queue.key_len + 1)?;
+        let is_overdue = ready_time <= overdue_since;
+        if !walk.map_or(Ok(true), |walk| walk.can_lease(call, &key, is_overdue))? {
             continue;
         }
         let size_bytes = read_size(connection, queue, &key)?;
@@ -154,7 +162,7 @@ fn find_waiting(
         return Ok(Some(WaitingSuspect {
             key,
             entry: row.get(queue.key_len)?,
-            ready_time: row.get(queue.key_len + 1)?,
+            ready_time,
         }));
     }
     Ok(None)

@@ -403,8 +403,13 @@ impl<'a> Walk<'a> {
         Ok(group.transpose()?)
     }
 
-    /// Returns whether the call may lease the item, as far as its group is concerned.
-    pub(super) fn can_lease(&self, call: &ClaimCall, key: &Key) -> Result<bool, StoreError> {
+    /// Returns whether the call may lease the item, as far as its group is concerned. A burst leases an overdue item too.
+    pub(super) fn can_lease(
+        &self,
+        call: &ClaimCall,
+        key: &Key,
+        is_overdue: bool,
+    ) -> Result<bool, StoreError> {
         let Some(group) = self.group_of(key)? else {
             return Ok(false);
         };
@@ -418,7 +423,13 @@ impl<'a> Walk<'a> {
             return Ok(false);
         };
         let is_next = visit.head == *key || self.sql.is_first.is_none();
-        Ok(is_next && self.room(&visit)?.within_limit > 0)
+        let room = self.room(&visit)?;
+        let size = if is_overdue && call.groups.is_empty() {
+            room.with_burst
+        } else {
+            room.within_limit
+        };
+        Ok(is_next && size > 0)
     }
 
     /// Returns whether the item belongs to one of these groups.
