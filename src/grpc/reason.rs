@@ -80,7 +80,6 @@ mod tests {
                 "_PERMANENT = (.*)",
             ),
             ("clients/node/src/details.ts", "reason === (.*)"),
-            ("clients/node/src/settler.ts", "reason === (.*)"),
             ("clients/go/calls.go", "reason == (.*)"),
             (
                 "clients/java/src/main/java/com/example/leasebroker/Failure.java",
