@@ -1,4 +1,4 @@
-// Chooses the broker of each call: all brokers in turn, except those that have not answered lately.
+// Chooses the broker of each call: all brokers in turn, except those whose calls have failed lately.
 
 package leasebroker
 
@@ -12,54 +12,74 @@ import (
 	"google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/balancer/base"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
 const (
 	balancerName = "lease_broker_in_turn"
-	// passOver is the time for which a broker is passed over after a call that it has not answered. A broker that is frozen still has
-	// its connections. If there is no other broker, it is called all the same.
-	passOver = 30 * time.Second
+	// passOver is the time for which a broker is passed over after a call that has failed. If there is no other broker, it is called
+	// all the same.
+	passOver = time.Second
+	// passOverSilent is that time if the broker has not answered. A broker that is frozen still has its connections.
+	passOverSilent = 30 * time.Second
 )
 
 func init() {
 	balancer.Register(base.NewBalancerBuilder(balancerName, pickerBuilder{}, base.Config{HealthCheck: true}))
 }
 
-// silence knows the brokers that have not answered lately. The context of a call carries it to the picker.
-type silence struct {
+// outages knows the brokers whose calls have failed lately. The context of a call carries it to the picker.
+type outages struct {
 	mu    sync.Mutex
 	until map[string]time.Time
 }
 
-type silenceKey struct{}
+type outagesKey struct{}
 
 // context returns a context for a call.
-func (s *silence) context(ctx context.Context) context.Context {
-	return context.WithValue(ctx, silenceKey{}, s)
+func (o *outages) context(ctx context.Context) context.Context {
+	return context.WithValue(ctx, outagesKey{}, o)
 }
 
-func (s *silence) has(address string) bool {
-	if s == nil {
+func (o *outages) has(address string) bool {
+	if o == nil {
 		return false
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return time.Now().Before(s.until[address])
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return time.Now().Before(o.until[address])
 }
 
 // note takes the end of a call.
-func (s *silence) note(address string, done balancer.DoneInfo) {
-	isSilent := status.Code(done.Err) == codes.DeadlineExceeded && !done.BytesReceived
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (o *outages) note(address string, done balancer.DoneInfo) {
+	length := outageAfter(done)
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	switch {
-	case isSilent && s.until == nil:
-		s.until = map[string]time.Time{address: time.Now().Add(passOver)}
-	case isSilent:
-		s.until[address] = time.Now().Add(passOver)
+	case length > 0 && o.until == nil:
+		o.until = map[string]time.Time{address: time.Now().Add(length)}
+	case length > 0:
+		o.until[address] = time.Now().Add(length)
 	case done.BytesReceived:
-		delete(s.until, address)
+		delete(o.until, address)
+	}
+}
+
+// outageAfter returns the time for which the broker of a call is passed over. 0: it is not.
+func outageAfter(done balancer.DoneInfo) time.Duration {
+	if done.Err == nil {
+		return 0
+	}
+	failure := readFailure(done.Err, done.Trailer)
+	switch {
+	case failure.code == codes.Canceled:
+		// This program has ended the call.
+		return 0
+	case failure.code == codes.DeadlineExceeded && !done.BytesReceived:
+		return passOverSilent
+	case failure.code == codes.Unavailable || failure.reason == "" && failure.mayPass():
+		return passOver
+	default:
+		return 0
 	}
 }
 
@@ -89,16 +109,16 @@ func (pickerBuilder) Build(info base.PickerBuildInfo) balancer.Picker {
 }
 
 func (p *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
-	silence, _ := info.Ctx.Value(silenceKey{}).(*silence)
+	outages, _ := info.Ctx.Value(outagesKey{}).(*outages)
 	count := uint32(len(p.brokers))
 	first := p.next.Add(1)
 	chosen := p.brokers[first%count]
-	for i := uint32(1); i < count && silence.has(chosen.address); i++ {
+	for i := uint32(1); i < count && outages.has(chosen.address); i++ {
 		chosen = p.brokers[(first+i)%count]
 	}
 	result := balancer.PickResult{SubConn: chosen.connection}
-	if silence != nil {
-		result.Done = func(done balancer.DoneInfo) { silence.note(chosen.address, done) }
+	if outages != nil {
+		result.Done = func(done balancer.DoneInfo) { outages.note(chosen.address, done) }
 	}
 	return result, nil
 }

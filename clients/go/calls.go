@@ -46,7 +46,7 @@ type caller struct {
 	// onAttempt is called with the result of each attempt, nil if it was answered.
 	onAttempt func(*failure)
 	onRetry   func(retry)
-	silence   silence
+	outages   outages
 	// closed is true if the program has closed the client.
 	closed atomic.Bool
 }
@@ -162,7 +162,7 @@ func call[Request proto.Message, Response any](
 func attempt[Request proto.Message, Response any](
 	ctx context.Context, c *caller, send method[Request, Response], request Request, timeout time.Duration, fresh bool,
 ) (Response, *failure) {
-	attemptCtx, cancel := context.WithTimeout(c.silence.context(ctx), timeout)
+	attemptCtx, cancel := context.WithTimeout(c.outages.context(ctx), timeout)
 	defer cancel()
 	if c.token != nil {
 		token, failure := c.readToken(attemptCtx, fresh)

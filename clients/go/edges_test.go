@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"example.com/lease-broker/clients/go"
@@ -100,6 +101,28 @@ func TestFrozenBrokerIsPassedOver(t *testing.T) {
 	}
 	if frozen.count("Wake") == 1 {
 		t.Error("the frozen broker was never called")
+	}
+}
+
+func TestBrokerThatAnswersUnavailableIsPassedOverForASecond(t *testing.T) {
+	failing, healthy := startScripted(t), startScripted(t)
+	failing.wake = func(context.Context, int) error { return withApplied(codes.Unavailable, "STORE_UNAVAILABLE", "no") }
+	healthy.wake = func(context.Context, int) error { return nil }
+	client, err := leasebroker.NewClient(failing.address + "," + healthy.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	begun := time.Now()
+	for range 40 {
+		if err := client.Wake(context.Background(), "work"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The first calls may be made before the healthy broker is connected.
+	most := 5 + int(time.Since(begun).Seconds())
+	if calls := failing.count("Wake") - 1; calls == 0 || calls > most {
+		t.Errorf("%d calls were sent to the failing broker", calls)
 	}
 }
 

@@ -3,13 +3,10 @@
 package leasebroker
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"runtime/debug"
-	"sync"
 )
 
 // Handler works on one item. Its error says how the item ends: see Retry, DeadLetter and Release. Without an error the item
@@ -44,8 +41,6 @@ type runners struct {
 	next chan *run
 	// stopped is closed when there will be no further run.
 	stopped <-chan struct{}
-	// goroutines has the numbers of the goroutines in which handlers run.
-	goroutines sync.Map
 }
 
 func (r *runners) start(run *run) {
@@ -57,9 +52,6 @@ func (r *runners) start(run *run) {
 }
 
 func (r *runners) work(run *run) {
-	goroutine := goroutineNumber()
-	r.goroutines.Store(goroutine, nil)
-	defer r.goroutines.Delete(goroutine)
 	for {
 		runHandler(r.state, r.handler, run)
 		select {
@@ -68,19 +60,6 @@ func (r *runners) work(run *run) {
 			return
 		}
 	}
-}
-
-// isCaller is true if a handler has called this function.
-func (r *runners) isCaller() bool {
-	_, runs := r.goroutines.Load(goroutineNumber())
-	return runs
-}
-
-// goroutineNumber returns the number of this goroutine. Only the first line of its stack has it: "goroutine 18 [running]:".
-func goroutineNumber() string {
-	line := make([]byte, 64)
-	line = line[:runtime.Stack(line, false)]
-	return string(bytes.Fields(line)[1])
 }
 
 // errGoexit stays if a function of the program, or a method of its error, ends the goroutine.

@@ -166,29 +166,33 @@ func (w *Worker) Start() error {
 }
 
 // Stop stops in order: it claims no more items, lets handlers end within the grace, cancels the others, and settles all.
-// It returns what Run returns. Later calls wait for the first one. In the goroutine of a handler it returns nil immediately, and
-// the worker stops in the background, because it waits for the handler.
+// It returns what Run returns. Later calls wait for the first one. Do not call it in a handler, because it waits for the handler:
+// RequestStop is for that.
 func (w *Worker) Stop(grace time.Duration) error {
-	if w.runners.isCaller() {
-		go func() { _ = w.Stop(grace) }()
-		return nil
-	}
-	// The time for cancelled handlers and settlements is added to it.
-	grace = min(max(grace, 0), math.MaxInt64-cancelGrace-settleGrace)
-	w.stopInOrder.Do(func() {
-		defer close(w.stopped)
-		w.requestStop()
-		if w.isStarted() {
-			w.stop(grace)
-		}
-	})
+	w.RequestStop(grace)
 	<-w.stopped
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err
 }
 
-// Done is closed when the broker has refused the worker, or Stop was called.
+// RequestStop begins to stop as Stop does, and returns immediately. It is for handlers and observers, for which Stop would wait. Run
+// waits for the end, and so does a later Stop.
+func (w *Worker) RequestStop(grace time.Duration) {
+	// The time for cancelled handlers and settlements is added to it.
+	grace = min(max(grace, 0), math.MaxInt64-cancelGrace-settleGrace)
+	w.stopInOrder.Do(func() {
+		w.markStopping()
+		go func() {
+			defer close(w.stopped)
+			if w.isStarted() {
+				w.stop(grace)
+			}
+		}()
+	})
+}
+
+// Done is closed when the broker has refused the worker, or Stop or RequestStop was called.
 func (w *Worker) Done() <-chan struct{} { return w.stopping }
 
 // Health is false if no call was answered for the time of a lease, if too many handlers are stuck, or if the broker has
@@ -274,13 +278,13 @@ func (w *Worker) waitForHandlers(limit time.Duration, hurry <-chan struct{}) {
 	}
 }
 
-func (w *Worker) requestStop() { w.stopOnce.Do(func() { close(w.stopping) }) }
+func (w *Worker) markStopping() { w.stopOnce.Do(func() { close(w.stopping) }) }
 
 // onFatal ends the worker, because the broker refuses its calls.
 func (w *Worker) onFatal(err error) {
 	w.setError(err)
 	w.options.logger.Error("worker stops", "queue", w.options.queue, "error", err)
-	w.requestStop()
+	w.markStopping()
 }
 
 // setError keeps the first error.

@@ -370,17 +370,21 @@ func TestStoppingWorkerLeavesHandlersThatIgnoreIt(t *testing.T) {
 	}
 }
 
-func TestStopInAHandlerDoesNotWaitForTheHandler(t *testing.T) {
+func TestRequestStopInAHandlerDoesNotWaitForTheHandler(t *testing.T) {
 	b := newBroker(t)
 	b.enqueue("work", payloads(1)...)
 	workers := make(chan *leasebroker.Worker, 1)
-	worker, events := b.work(func(context.Context, *item) (*result, error) {
-		return nil, (<-workers).Stop(time.Minute)
+	worker, events := b.work(func(ctx context.Context, _ *item) (*result, error) {
+		(<-workers).RequestStop(time.Minute)
+		return nil, ctx.Err()
 	})
 	workers <- worker
 	events.wait(leasebroker.EventStopped, 1)
 	if completed := worker.Counters()[leasebroker.EventCompleted]; completed != 1 {
 		t.Errorf("%d items are completed", completed)
+	}
+	if err := worker.Stop(0); err != nil {
+		t.Errorf("Stop returns %v", err)
 	}
 }
 

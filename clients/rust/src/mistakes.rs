@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lease_broker_proto::lease_service_server::{LeaseService, LeaseServiceServer};
 use lease_broker_proto::{self as proto, Outcome};
-use tokio::sync::Barrier;
+use tokio::sync::{Barrier, Notify};
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Code, Request, Response, Status};
@@ -22,6 +22,12 @@ use super::state::State;
 use super::transport::{Addresses, Transport};
 use super::*;
 
+/// The time that a lease has left after each claim and heartbeat.
+const LEASE: prost_types::Duration = prost_types::Duration {
+    seconds: 30,
+    nanos: 0,
+};
+
 /// A broker that records its calls. The first claim gets up to two leases of 30 s. Later claims are never answered, or with an error.
 #[derive(Clone, Default)]
 struct Broker {
@@ -35,6 +41,8 @@ struct Broker {
     wakes: Arc<Mutex<Vec<String>>>,
     /// Each `ReleaseClaims` waits here twice before its answer.
     releases: Option<Arc<Barrier>>,
+    /// Each `Complete` notifies this, and is never answered.
+    unanswered: Option<Arc<Notify>>,
 }
 
 impl Broker {
@@ -95,10 +103,7 @@ impl LeaseService for Broker {
                 key: id.to_owned(),
                 ..proto::Item::default()
             }),
-            time_left: Some(prost_types::Duration {
-                seconds: 30,
-                nanos: 0,
-            }),
+            time_left: Some(LEASE),
             ..proto::Lease::default()
         };
         Ok(Response::new(proto::ClaimBatchResponse {
@@ -115,6 +120,10 @@ impl LeaseService for Broker {
         &self,
         request: Request<proto::CompleteRequest>,
     ) -> Result<Response<proto::CompleteResponse>, Status> {
+        if let Some(unanswered) = &self.unanswered {
+            unanswered.notify_one();
+            std::future::pending::<()>().await;
+        }
         self.error()?;
         let results = applied(request.get_ref().completions.len());
         let mut completes = self.completes.lock().expect("no panic");
@@ -163,6 +172,7 @@ impl LeaseService for Broker {
     ) -> Result<Response<proto::HeartbeatResponse>, Status> {
         let result = proto::HeartbeatResult {
             outcome: Outcome::Applied.into(),
+            time_left: Some(LEASE),
             ..proto::HeartbeatResult::default()
         };
         let results = vec![result; request.into_inner().renewals.len()];
@@ -535,4 +545,19 @@ async fn settlement_that_a_proxy_finds_too_large_fails_its_item() {
     let failures = broker.failures.lock().expect("no panic").clone();
     assert_eq!(failures[0].error_message, format!("Refused: {text}"));
     assert_eq!(count(&worker, EventName::Retry), 0);
+}
+
+#[tokio::test]
+async fn settlement_that_a_stop_gives_up_is_unknown() {
+    let settling = Arc::new(Notify::new());
+    let broker = Broker {
+        unanswered: Some(settling.clone()),
+        ..Broker::default()
+    };
+    let worker = Worker::new(broker.serve().to_string(), "work")
+        .start(|_, _| async { Ok(Done::new()) })
+        .expect("a worker");
+    settling.notified().await;
+    worker.stop(Duration::ZERO).await.expect("no error");
+    assert_eq!(count(&worker, EventName::Unknown), 1);
 }

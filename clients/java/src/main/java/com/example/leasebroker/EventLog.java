@@ -33,7 +33,8 @@ final class EventLog {
       observer = null;
       ErrorLog.log(logger, "the observer threw an exception and is not called again", error);
     } finally {
-      observing.remove();
+      // To remove the value and make another one would cost more than the rest of the event.
+      observing.set(false);
     }
   }
 

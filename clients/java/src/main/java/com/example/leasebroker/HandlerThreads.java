@@ -10,8 +10,9 @@ import java.util.function.BiConsumer;
 import java.util.function.Consumer;
 
 /**
- * The threads of handlers. They wake each other one after the other, and a thread that is free takes the next handler by
- * itself. So a few threads run all handlers that are shorter than the waking of a thread, and longer ones run side by side.
+ * The threads in which handlers run, or are passed to the executor of the program. They wake each other one after the other,
+ * and a thread that is free takes the next handler by itself. So a few threads run all handlers that are shorter than the waking
+ * of a thread, and longer ones run side by side.
  */
 final class HandlerThreads {
   private final ExecutorService threads = Executors.newCachedThreadPool(Threads.factory("lease-broker-handler"));

@@ -113,8 +113,9 @@ public final class Queue {
   }
 
   /**
-   * Runs the handlers. If it refuses one, the item is released. If it was shut down, the worker stops with an error. Default: a
-   * pool with one daemon thread per running handler. With Java 21, an executor with a virtual thread per task is another choice.
+   * Runs the handlers. If it refuses one, the item is released. If it was shut down, the worker stops with an error. If it runs a
+   * handler in the thread that calls it, that is a thread of the default pool, so no other handler waits for it. Default: a pool
+   * with one daemon thread per running handler. With Java 21, an executor with a virtual thread per task is another choice.
    */
   public Queue executor(Executor value) {
     executor = value;

@@ -60,8 +60,9 @@ final class QueueWorker {
   void start(Connections connections, Consumer<RuntimeException> fatal) {
     onFatal = fatal;
     calls = Executors.newCachedThreadPool(Threads.factory("lease-broker-call"));
-    handlers = new HandlerThreads(runner::run, this::refuseStart);
-    state.start = options.executor() == null ? handlers::start : runs -> runs.forEach(run -> start(run, options.executor()));
+    // An executor too is called in these threads, because it may run the handler in the thread that calls it.
+    handlers = new HandlerThreads(options.executor() == null ? runner::run : run -> start(run, options.executor()), this::refuseStart);
+    state.start = handlers::start;
     Caller caller = new Caller(connections.calls, connections.token, connections.health::note, this::onRetry);
     Caller keeperCaller = new Caller(connections.heartbeats, connections.token, connections.health::note, this::onRetry);
     poller = new Poller(state, caller, connections.health, onFatal);

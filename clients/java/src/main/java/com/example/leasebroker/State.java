@@ -86,13 +86,15 @@ final class State {
 
   /** Makes a change under the lock, and then runs its effects. Must not be called with the lock. */
   void update(Runnable change) {
-    List<Runnable> follow;
+    List<Runnable> follow = List.of();
     lock.lock();
     try {
       change.run();
     } finally {
-      follow = effects;
-      effects = new ArrayList<>();
+      if (!effects.isEmpty()) {
+        follow = effects;
+        effects = new ArrayList<>();
+      }
       lock.unlock();
     }
     for (Runnable effect : follow) {

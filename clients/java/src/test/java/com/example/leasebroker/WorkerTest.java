@@ -99,6 +99,23 @@ class WorkerTest {
   }
 
   @Test
+  void executorThatRunsHandlersInItsCallersThreadDelaysNoOtherHandler() throws Exception {
+    CountDownLatch running = new CountDownLatch(2);
+    broker.addWork(2);
+    Handler handler =
+        (item, context) -> {
+          running.countDown();
+          if (!running.await(10, TimeUnit.SECONDS)) {
+            throw new IllegalStateException("the other handler has not begun");
+          }
+          return null;
+        };
+    broker.start(worker(handler).concurrency(2).executor(Runnable::run), events);
+    events.await(Event.Name.COMPLETED, 2);
+    assertEquals(0, events.count(Event.Name.FAILED));
+  }
+
+  @Test
   void errorOfAHandlerFailsTheItem() throws Exception {
     broker.addWork(1);
     broker.start(
