@@ -27,7 +27,6 @@ type Worker struct {
 	handler BatchHandler
 	events  *eventLog
 	state   *state
-	runners *runners
 	health  *connectionHealth
 
 	connection            *Connection
@@ -103,8 +102,8 @@ func newWorker(connection *Connection, queue string, batch int, handler BatchHan
 		state: newState(o, events), health: newConnectionHealth(o, events.emit),
 		stopping: make(chan struct{}), hurry: make(chan struct{}), stopped: make(chan struct{}),
 	}
-	w.runners = &runners{state: w.state, handler: handler, next: make(chan *run), stopped: w.stopped}
-	w.state.handle = w.runners.start
+	runners := &runners{state: w.state, handler: handler, next: make(chan *run), stopped: w.stopped}
+	w.state.handle = runners.start
 	return w, nil
 }
 
