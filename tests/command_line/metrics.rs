@@ -173,7 +173,10 @@ async fn metrics_are_those_of_the_documentation() {
         .filter(|(name, _)| *name != "target_info")
         .map(|(name, kind)| (name.to_owned(), kind.to_owned()))
         .collect();
-    assert_eq!(exported, documented());
+    let mut documented = documented();
+    // No claim on SQLite waits for its turn, so the histogram has no series.
+    documented.remove("lease_broker_claim_turn_wait_duration_seconds");
+    assert_eq!(exported, documented);
 }
 
 #[tokio::test]
