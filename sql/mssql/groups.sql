@@ -11,9 +11,9 @@
 --   group how many items it can give beyond its limit, and `exceed_limits` takes them if no group can give more within its own. In
 --   the claim of a call that names groups, `declare_given`, `begin_given` and `next_given` stand in their place: it visits these
 --   groups and takes no turn. While there are suspects, a walk leaves them out, and with `except_heads` also strict groups that begin
---   with one. `suspect_is_free`, which contains `or_overdue` if groups may burst, and `suspect_is_given` are conditions of suspects.sql. `set_policy`, in adopt.sql,
---   `fill_row` and `set_limits` are batches of their own: the broker runs `fill_row` when it starts, and `set_limits` is the change
---   of an operator. Both contain `read_row`.
+--   with one. `suspect_is_free`, which contains `or_overdue` if groups may burst, and `suspect_is_given` are conditions of
+--   suspects.sql. `set_policy`, in adopt.sql, `fill_row` and `set_limits` are batches of their own: the broker runs `fill_row` when
+--   it starts, and `set_limits` is the change of an operator. Both contain `read_row`.
 -- Parameters: those of claim.sql. `declare_given`: @P7: JSON array of groups, {n: number, g: group as text}. `fill_row`: @P1:
 --   queue. @P2: policy. @P3 to @P10: limits as text; empty: missing. `set_limits`: @P1: queue. @P2 to @P9: limits; empty: not
 --   changed.

@@ -413,7 +413,7 @@ struct Pages {
     sessions: Arc<admin::Sessions>,
 }
 
-/// Returns what the admin port reports on. It reports on the broker once `broker` is set.
+/// Returns the state that the admin port shows. It shows the broker once `broker` is set.
 fn admin_state(
     config: &Config,
     telemetry: &Arc<Telemetry>,

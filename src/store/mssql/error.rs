@@ -334,11 +334,11 @@ pub(super) fn into_rejection(failure: OperationFailure) -> StoreError {
 /// make sure that the batch succeeds without entries, or the broker would blame its own mistake on them.
 pub(super) fn into_refusal(failure: OperationFailure) -> StoreError {
     match &failure.cause {
-        Cause::Statement(Error::Server(token))
+        Cause::Statement(error @ Error::Server(token))
             if failure.remedy() == Some(Remedy::Refuse) || failure.is_unlisted() =>
         {
             let mut rejection = rejection_of(token.code(), token.message());
-            if failure.runs_triggers && remedy(&Error::Server(token.clone())) == Remedy::Bug {
+            if failure.runs_triggers && remedy(error) == Remedy::Bug {
                 rejection.problem.kind = ProblemKind::Trigger;
             }
             StoreError::Rejected(rejection)

@@ -38,6 +38,10 @@ impl MssqlOperations {
             last_index[&identities[*index]] == *index
                 && queue.can_have_key(&renewals[*index].lease.key)
         };
+        let sql = match &queue.sql.extend_with_checkpoints {
+            Some(sql) if !checkpoints.is_empty() => sql,
+            _ => &queue.sql.extend,
+        };
         let mut renewed = vec![Renewed::UNKNOWN; renewals.len()];
         let mut parts = Parts::of((0..renewals.len()).filter(decisive).collect());
         while let Some(part) = parts.next() {
@@ -52,10 +56,6 @@ impl MssqlOperations {
                 entry
             };
             let list = part.iter().map(entry).collect();
-            let sql = match &queue.sql.extend_with_checkpoints {
-                Some(sql) if !checkpoints.is_empty() => sql,
-                _ => &queue.sql.extend,
-            };
             if let Err(error) = self.extend(sql, list, &mut renewed).await
                 && let Some((index, rejection)) = parts.divide(part, error)?
             {

@@ -1,5 +1,5 @@
-//! Words for the errors of TLS and login: the server's address, what happened, and the setting that helps. The driver's own words name
-//! its methods as the remedy, and no address.
+//! Texts for the errors of TLS and login: the server's address, the event, and the setting that helps. The driver's texts name its
+//! methods as the remedy, and no address.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tiberius::error::Error;
 use super::error::{in_own_words, while_connecting};
 use crate::StoreError;
 
-/// The end of the driver's message about a certificate: what a program that uses the driver can do.
+/// The beginning of the advice in the driver's message about a certificate. It names methods of the driver, which only a program can call.
 const ADVICE_OF_DRIVER: &str = " To connect anyway";
 const CERTIFICATE_REMEDY: &str = "in store.connection_string, set TrustServerCertificateCA=FILE to trust the authority that signed it, \
     HostNameInCertificate=NAME if it is for another name than that of the server, or, only on a trusted network, \
