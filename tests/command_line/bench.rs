@@ -318,7 +318,7 @@ fn a_broker_that_does_not_answer_or_start_is_reported() {
 #[test]
 fn overload_run_counts_refusals_and_judges_each_bar() {
     let workspace = Workspace::with(QUEUES);
-    let printed = bench(&workspace, "--overload 3 --duration 3s --json -");
+    let printed = bench(&workspace, "--overload 3 --duration 1s --json -");
     // The checks depend on the machine. The exit code must say the same as the checks.
     let results: Json = serde_json::from_str(&printed.out).expect("JSON");
     let checks = results["checks"].as_array().expect("a list");

@@ -39,8 +39,9 @@ fn run(language: &str, tools: &[&str]) {
     }
     if language == "java" {
         let repository = clone.join("target/ci/java/repository");
-        let option = format!("-Dmaven.repo.local={}", repository.display());
-        reader.set_variable("MAVEN_OPTS", PathBuf::from(option));
+        let given = std::env::var("MAVEN_OPTS").unwrap_or_default();
+        let options = format!("{given} -Dmaven.repo.local={}", repository.display());
+        reader.set_variable("MAVEN_OPTS", PathBuf::from(options));
     }
     reader.run(&section(
         "clients/README.md",

@@ -55,7 +55,7 @@ async function produce() {
     const payloads = Array.from({ length: 5 }, () => randomUUID());
     const items = payloads.map((payload) => ({ columns: { payload: { stringValue: payload } } }));
     if (await call("Enqueue", { items, requestId: randomUUID() })) seen.added.push(...payloads);
-    await sleep(20);
+    await sleep(100);
   }
 }
 

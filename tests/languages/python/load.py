@@ -56,7 +56,7 @@ def produce():
         items = [pb.NewItem(columns={"payload": pb.ColumnValue(string_value=payload)}) for payload in payloads]
         if call("Enqueue", pb.EnqueueRequest(queue="work", items=items, request_id=str(uuid.uuid4()))):
             added.extend(payloads)
-        time.sleep(0.02)
+        time.sleep(0.1)
 
 
 def work(name):

@@ -104,7 +104,7 @@ func produce(client pb.LeaseServiceClient) {
 			result.Added = append(result.Added, payloads...)
 			lock.Unlock()
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
 	}
 }
 

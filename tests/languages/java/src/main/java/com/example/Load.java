@@ -91,7 +91,7 @@ public final class Load {
                     added.addAll(payloads);
                 }
             }
-            sleep(20);
+            sleep(100);
         }
     }
 
