@@ -7,6 +7,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::transport::{Channel, Endpoint};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
 
 use super::CommandError;
 use super::connection_failure::{Failure, explain};
@@ -100,7 +102,7 @@ impl Addresses {
                     1 => left,
                     _ => left.min(ATTEMPT_LIMIT),
                 };
-                let failure = match timeout(left, endpoint.connect()).await {
+                let failure = match timeout(left, self.connect_to(endpoint)).await {
                     Ok(Ok(channel)) => return Ok((channel, endpoint.clone())),
                     Ok(Err(error)) => explain(endpoint, &error).await,
                     Err(elapsed) => explain(endpoint, &elapsed).await,
@@ -122,6 +124,17 @@ impl Addresses {
             }
             sleep(PAUSE).await;
         }
+    }
+
+    /// Connects to an address. With several, also waits for an answer: the kernel accepts connections for a broker that is frozen.
+    async fn connect_to(&self, endpoint: &Endpoint) -> Result<Channel, tonic::transport::Error> {
+        let channel = endpoint.connect().await?;
+        if self.endpoints.len() > 1 {
+            // Any answer will do, also an error.
+            let mut health = HealthClient::new(channel.clone());
+            let _ = health.check(HealthCheckRequest::default()).await;
+        }
+        Ok(channel)
     }
 
     /// Warns on standard error for as long as it runs.

@@ -50,6 +50,17 @@ fn command_waits_for_a_service_that_starts_later() {
 }
 
 #[test]
+fn frozen_broker_is_passed_over_if_there_is_another() {
+    let mut workspace = Workspace::with(QUEUES);
+    workspace.serve();
+    let (kept, _streams) = std::sync::mpsc::channel();
+    let frozen = server(move |stream| drop(kept.send(stream)));
+    let broker = workspace.process.as_ref().expect("a service").address;
+    let stats = workspace.run(&format!("stats --address {frozen},{broker} --timeout 30s"));
+    assert_eq!(stats.code, 0, "{stats:?}");
+}
+
+#[test]
 fn wrong_protocol_of_a_port_is_named_with_a_remedy() {
     let mut workspace = Workspace::with(&format!("[admin]\nlisten = '127.0.0.1:0'\n{QUEUES}"));
     workspace.serve();
