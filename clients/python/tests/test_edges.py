@@ -153,7 +153,7 @@ def test_stacks_are_taken_once_for_all_stuck_handlers(
     with state.lock:
         state.accept([lease(key) for key in "123456"], state.reserve_slots(), 1.0)
         for run in state.runs:
-            state.begin(run)
+            state.begin((run,))
             run._cancel("time_limit", 1.0)
         state.watch(2.0)
     assert (state.stuck, len(taken)) == (2, count)

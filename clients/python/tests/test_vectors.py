@@ -154,7 +154,7 @@ class Machine:
         """Starts the handlers. They hear of a cancellation as a task does."""
         for run in runs:
             self.runs.append(run)
-            leases = self.state.begin(run)
+            ((_, leases),) = self.state.begin((run,))
             name = ids((lease.id, b"") for lease in leases)
             self.actions.append(f"start {name}")
             run._set_task(Task(self, run, name))  # type: ignore[arg-type]

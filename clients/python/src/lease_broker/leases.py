@@ -25,19 +25,33 @@ is settled, lost or dropped."""
 
 
 class HeldLease:
-    """A lease. Its fields are guarded by the worker's lock. Those with a value here are set when it changes."""
+    """A lease. Its fields are guarded by the worker's lock."""
 
-    phase = WAITING
-    run: Context | None = None
-    """The run of the handler for it."""
-    in_doubt = False
-    """True if no heartbeat has been answered for half of the lease."""
-    new_checkpoint: bytes | None = None
-    """A checkpoint that no heartbeat has stored yet."""
-    needs_beat = False
-    """True if the claim has waited. The moment at which the lease began is then not known until a heartbeat."""
+    # Without a dictionary an object costs half.
+    __slots__ = (
+        "deadline",
+        "duration",
+        "id",
+        "in_doubt",
+        "item",
+        "last_answer",
+        "lost_at",
+        "needs_beat",
+        "new_checkpoint",
+        "phase",
+        "run",
+    )
 
     def __init__(self, lease_id: str, message: v1.Lease, sent_at: float, now: float) -> None:
+        self.phase = WAITING
+        self.run: Context | None = None
+        """The run of the handler for it."""
+        self.in_doubt = False
+        """True if no heartbeat has been answered for half of the lease."""
+        self.new_checkpoint: bytes | None = None
+        """A checkpoint that no heartbeat has stored yet."""
+        self.needs_beat = False
+        """True if the claim has waited. The moment at which the lease began is then not known until a heartbeat."""
         self.id = lease_id
         self.item: Item = read_item(message)
         left = message.time_left
@@ -76,6 +90,8 @@ class Shared:
         """A size in bytes. The queue refuses larger checkpoints. Its own limit may be lower."""
 
 
+_NEVER = float("inf")
+
 # One for all contexts: it is held for moments only, and a lock for each handler costs more.
 _CONTEXT_LOCK = threading.Lock()
 
@@ -83,17 +99,33 @@ _CONTEXT_LOCK = threading.Lock()
 class Context:
     """The run of a handler: whether it was cancelled, and how long its lease holds."""
 
-    _cause: Cause | None = None
-    _event: threading.Event | None = None
-    _on_cancel: tuple[Callable[[], None], ...] = ()
-    _task: asyncio.Task[Any] | None = None
-    """The task of the handler, if it has one."""
-    _is_stuck = _slot_replaced = False
-    _started_at = 0.0
-    _cancelled_at = _fail_at = float("inf")
+    # An object costs less if only attributes that the program adds are in its dictionary.
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "_cancelled_at",
+        "_cause",
+        "_event",
+        "_fail_at",
+        "_is_stuck",
+        "_leases",
+        "_on_cancel",
+        "_shared",
+        "_slot_replaced",
+        "_started_at",
+        "_task",
+    )
 
     def __init__(self, leases: Sequence[HeldLease] = (), shared: Shared | None = None) -> None:
         """Without arguments: a context for the test of a handler."""
+        self._cause: Cause | None = None
+        self._event: threading.Event | None = None
+        self._on_cancel: tuple[Callable[[], None], ...] = ()
+        self._task: asyncio.Task[Any] | None = None
+        """The task of the handler, if it has one."""
+        self._is_stuck = self._slot_replaced = False
+        self._started_at = 0.0
+        self._cancelled_at = self._fail_at = _NEVER
         self._leases = leases
         self._shared = shared or Shared(logging.getLogger("lease_broker"))
 

@@ -28,6 +28,8 @@ _PERMANENT = ("INVALID_FIELD", "LIMIT_EXCEEDED")
 # Errors after which no call of this worker succeeds.
 _FATAL = ("UNAUTHENTICATED", "PERMISSION_DENIED", "NOT_FOUND")
 
+_APPLIED = v1.OUTCOME_APPLIED
+
 # The order decides which of the calls of a group claims the next items.
 _RPCS: dict[Rpc, tuple[type[Any], str, EventName]] = {
     "Complete": (v1.CompleteRequest, "completions", "completed"),
@@ -209,10 +211,11 @@ class Settler:
         """Notes the outcome of each ending, and starts handlers for the next items."""
         state, message = self._state, answer.message
         completed = []
+        applied = _RPCS[call.rpc][2]
         with state.lock:
             for ending, result in zip(call.group, message.results, strict=True):
-                lease = ending.lease
-                name = outcome_event(ending, result.outcome, answer)
+                lease, outcome = ending.lease, result.outcome
+                name = applied if outcome == _APPLIED else outcome_event(ending, outcome, answer)
                 if name == "completed":
                     completed.append(lease)
                 elif name == "refused":
@@ -268,9 +271,7 @@ def is_refusal(error: LeaseBrokerError) -> bool:
 
 
 def outcome_event(ending: Ending, outcome: v1.Outcome, answer: Answer) -> EventName:
-    """Returns the name of the event for an outcome."""
-    if outcome == v1.OUTCOME_APPLIED:
-        return _RPCS[ending.rpc][2]
+    """Returns the name of the event for an outcome that is not APPLIED."""
     if outcome == v1.OUTCOME_REFUSED:
         return "refused"
     if outcome == v1.OUTCOME_GONE:

@@ -136,24 +136,29 @@ class State:
                 self.clock.notify()
             self.start_runs(runs)
 
-    def begin(self, run: Context) -> list[HeldLease]:
-        """Notes that the handler begins. Returns the leases that it works on: an empty list if all have ended."""
-        run._started_at = now = self.now()
-        leases = []
-        for lease in run._leases:
-            if lease.phase != WAITING:
-                continue
-            # `lost_at` is the earlier of both moments that the call can return.
-            if now >= lease.lost_at and now >= self.lost_at(lease):
-                # The process has slept since the claim.
-                self.lose(lease, self.ended_reason)
-                continue
-            lease.phase = RUNNING
-            leases.append(lease)
-        self.events.emit_all("started", leases)
+    def begin(self, runs: Iterable[Context]) -> list[tuple[Context, list[HeldLease]]]:
+        """Notes that handlers begin. Returns each run with the leases that it works on: none if all have ended."""
+        now = self.now()
+        begun, started = [], []
+        for run in runs:
+            run._started_at = now
+            leases = []
+            for lease in run._leases:
+                if lease.phase != WAITING:
+                    continue
+                # `lost_at` is the earlier of both moments that the call can return.
+                if now >= lease.lost_at and now >= self.lost_at(lease):
+                    # The process has slept since the claim.
+                    self.lose(lease, self.ended_reason)
+                    continue
+                lease.phase = RUNNING
+                leases.append(lease)
+            begun.append((run, leases))
+            started += leases
+        self.events.emit_all("started", started)
         if self.options.time_limit is not None:
             self.clock.notify()
-        return leases
+        return begun
 
     def end(self, ended: Iterable[tuple[Context, list[Ending]]]) -> None:
         """Notes that handlers have returned. Ignores the endings of leases that have ended meanwhile."""

@@ -72,7 +72,7 @@ final class ConnectionHealth {
     }
     if (changed) {
       events.accept(
-          answered ? Event.of(Event.Name.CONNECTED) : Event.of(Event.Name.DISCONNECTED).withError(failure.message()));
+          answered ? Event.of(Event.Name.CONNECTED, null, null) : Event.of(Event.Name.DISCONNECTED, null, null).withError(failure.message()));
     }
   }
 

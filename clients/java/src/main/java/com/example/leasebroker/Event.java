@@ -73,12 +73,8 @@ public record Event(
    */
   public record Retrying(String rpc, String code, int attempt, Duration pause) {}
 
-  static Event of(Name name) {
-    return of(name, null);
-  }
-
-  static Event of(Name name, Item item) {
-    return new Event(name, null, item, null, null, null, 0, null, null);
+  static Event of(Name name, String queue, Item item) {
+    return new Event(name, queue, item, null, null, null, 0, null, null);
   }
 
   Event withQueue(String queue) {

@@ -10,13 +10,26 @@ final class EventLog {
   private final String queue;
   private final System.Logger logger;
   private final AtomicLongArray counters = new AtomicLongArray(Event.Name.values().length);
-  private final ThreadLocal<Boolean> observing = ThreadLocal.withInitial(() -> false);
+
+  /** True at its only index while the observer runs in the thread. To read the thread's variable costs less than to set it. */
+  private final ThreadLocal<boolean[]> observing = ThreadLocal.withInitial(() -> new boolean[1]);
+
   private volatile Consumer<Event> observer;
 
   EventLog(String queue, Consumer<Event> observer, System.Logger logger) {
     this.queue = queue;
     this.observer = observer;
     this.logger = logger;
+  }
+
+  /** Makes an event of the queue. */
+  Event of(Event.Name name) {
+    return of(name, null);
+  }
+
+  /** Makes an event about an item. */
+  Event of(Event.Name name, Item item) {
+    return Event.of(name, queue, item);
   }
 
   /** Reports an event. Must be called without the worker's lock: the observer may wait for another thread that needs it. */
@@ -26,21 +39,21 @@ final class EventLog {
     if (current == null) {
       return;
     }
-    observing.set(true);
+    boolean[] flag = observing.get();
+    flag[0] = true;
     try {
-      current.accept(event.withQueue(queue));
+      current.accept(event);
     } catch (Throwable error) {
       observer = null;
       ErrorLog.log(logger, "the observer threw an exception and is not called again", error);
     } finally {
-      // To remove the value and make another one would cost more than the rest of the event.
-      observing.set(false);
+      flag[0] = false;
     }
   }
 
   /** True if the observer has called this method. */
   boolean isObserving() {
-    return observing.get();
+    return observing.get()[0];
   }
 
   Map<Event.Name, Long> counts() {

@@ -10,24 +10,13 @@ import java.util.TreeSet;
 
 /** A leased row. */
 public final class Item {
-  private final String key;
-  private final Map<String, Object> columns;
-  private final int attempt;
-  private final int maxAttempts;
-  private final long fencingToken;
-  private final Instant readyTime;
-  private final byte[] checkpoint;
-  private final String traceParent;
+  private final Lease lease;
+
+  /** Null until the handler reads a column. Two threads may both translate the columns: the maps are equal. */
+  private Map<String, Object> columns;
 
   Item(Lease lease) {
-    key = lease.getItem().getKey();
-    columns = Values.fromProto(lease.getItem().getColumnsMap());
-    attempt = lease.getAttempt();
-    maxAttempts = lease.getMaxAttempts();
-    fencingToken = lease.getFencingToken();
-    readyTime = lease.hasReadyTime() ? Values.instant(lease.getReadyTime()) : null;
-    checkpoint = lease.hasCheckpoint() ? lease.getCheckpoint().toByteArray() : null;
-    traceParent = lease.getTraceParent();
+    this.lease = lease;
   }
 
   /** Makes an item for the test of a handler. Its first attempt has the fencing token 1. */
@@ -43,7 +32,7 @@ public final class Item {
 
   /** Returns the identity of the row, as the broker writes it. */
   public String key() {
-    return key;
+    return lease.getItem().getKey();
   }
 
   /**
@@ -52,37 +41,42 @@ public final class Item {
    * newer API, which is an object of another type here.
    */
   public Map<String, Object> columns() {
-    return columns;
+    Map<String, Object> known = columns;
+    if (known == null) {
+      known = Values.fromProto(lease.getItem().getColumnsMap());
+      columns = known;
+    }
+    return known;
   }
 
   /** Returns the number of this attempt, 1 for the first. */
   public int attempt() {
-    return attempt;
+    return lease.getAttempt();
   }
 
   /** Returns the number of attempts after which a failure makes the item dead. 0: no limit. */
   public int maxAttempts() {
-    return maxAttempts;
+    return lease.getMaxAttempts();
   }
 
   /** Returns a number that grows with every lease of this row. Systems that you write to can refuse a smaller one. */
   public long fencingToken() {
-    return fencingToken;
+    return lease.getFencingToken();
   }
 
   /** Returns the time at which the item became ready, by the database's clock. Empty: not known. */
   public Optional<Instant> readyTime() {
-    return Optional.ofNullable(readyTime);
+    return lease.hasReadyTime() ? Optional.of(Values.instant(lease.getReadyTime())) : Optional.empty();
   }
 
   /** Returns the checkpoint that an earlier lease of this item saved last, if there is one. */
   public Optional<byte[]> checkpoint() {
-    return Optional.ofNullable(checkpoint).map(byte[]::clone);
+    return lease.hasCheckpoint() ? Optional.of(lease.getCheckpoint().toByteArray()) : Optional.empty();
   }
 
   /** Returns the W3C trace context of the lease. */
   public String traceParent() {
-    return traceParent;
+    return lease.getTraceParent();
   }
 
   /** True if the column is NULL. An unknown column is an error, here and in the methods below. */
@@ -126,11 +120,12 @@ public final class Item {
   }
 
   private Object value(String column) {
-    if (!columns.containsKey(column)) {
+    Map<String, Object> row = columns();
+    if (!row.containsKey(column)) {
       throw new NoSuchElementException(
-          "no column \"" + column + "\"; the item has " + String.join(", ", new TreeSet<>(columns.keySet())));
+          "no column \"" + column + "\"; the item has " + String.join(", ", new TreeSet<>(row.keySet())));
     }
-    Object value = columns.get(column);
+    Object value = row.get(column);
     if (value instanceof Values.NewerValue) {
       throw new IllegalStateException(value.toString());
     }

@@ -149,7 +149,7 @@ final class Keeper {
       lookAt(lease.doubtAt());
     } else if (state.options.heartbeat()) {
       lease.inDoubt = true;
-      state.emit(Event.of(Event.Name.HEARTBEAT_MISSED, lease.item));
+      state.emit(state.events.of(Event.Name.HEARTBEAT_MISSED, lease.item));
     } else {
       state.cancel(lease.run, Cause.TIME_LIMIT, null);
     }
@@ -194,7 +194,7 @@ final class Keeper {
       if (lease.phase == HeldLease.Phase.RUNNING) {
         state.drop(lease);
       }
-      Event event = Event.of(Event.Name.STUCK, lease.item).withCause(run.cause);
+      Event event = state.events.of(Event.Name.STUCK, lease.item).withCause(run.cause);
       state.follow(() -> state.events.emit(event.withStack(run.context.stack())));
     }
     if (stuck <= state.options.maxStuck()) {
@@ -304,7 +304,7 @@ final class Keeper {
         state.lose(lease, result.getCancelReason());
       }
     }
-    state.emit(Event.of(Event.Name.HEARTBEAT).withCount(extended));
+    state.emit(state.events.of(Event.Name.HEARTBEAT).withCount(extended));
     state.wakeKeeper();
   }
 }

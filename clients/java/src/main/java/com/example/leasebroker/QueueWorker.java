@@ -88,7 +88,7 @@ final class QueueWorker {
   /** Stops in order. `hurry` cancels the handlers at once. */
   void stop(long grace, BooleanSupplier hurry) {
     long settleUntil = Clock.now() + grace + CANCEL_GRACE + SETTLE_GRACE;
-    events.emit(Event.of(Event.Name.STOPPING));
+    events.emit(events.of(Event.Name.STOPPING));
     state.update(state::stop);
     CompletableFuture.delayedExecutor(grace + CANCEL_GRACE + SETTLE_GRACE, TimeUnit.NANOSECONDS, Runnable::run).execute(settler::giveUp);
     poller.stop();
@@ -110,7 +110,7 @@ final class QueueWorker {
     poller.releaseAbandoned(true, settleUntil);
     calls.shutdown();
     handlers.shutdown();
-    events.emit(Event.of(Event.Name.STOPPED));
+    events.emit(events.of(Event.Name.STOPPED));
   }
 
   /** Starts a handler in the executor of the program. */
@@ -184,7 +184,7 @@ final class QueueWorker {
     String reason = failure.reason().isEmpty() ? null : failure.reason();
     Duration wait = Duration.ofNanos(retry.waitNanos());
     events.emit(
-        Event.of(Event.Name.RETRY)
+        events.of(Event.Name.RETRY)
             .withReason(reason)
             .withError(failure.message())
             .withRetry(new Event.Retrying(retry.rpc(), failure.code().name(), retry.attempt(), wait)));

@@ -21,6 +21,9 @@ final class Run {
   Run(State state, List<HeldLease> leases) {
     this.leases = leases;
     this.context = new Context(state, this);
+    for (HeldLease lease : leases) {
+      lease.run = this;
+    }
   }
 
   boolean hasBegun() {

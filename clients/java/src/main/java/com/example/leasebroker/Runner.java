@@ -43,9 +43,7 @@ final class Runner {
   /** Runs the handler in this thread, and passes the endings of its items to the state. Does nothing if its leases are gone. */
   @SuppressWarnings("try") // The scope is only opened and closed.
   void run(Run run) {
-    boolean[] begins = new boolean[1];
-    state.update(() -> begins[0] = state.begin(run));
-    if (!begins[0]) {
+    if (!state.begin(run)) {
       return;
     }
     Map<Item, Result> results = null;
@@ -58,8 +56,7 @@ final class Runner {
       error = thrown;
     }
     run.context.end();
-    List<Ending> endings = endings(run, results, error);
-    state.update(() -> state.end(run, endings));
+    state.end(run, endings(run, results, error));
   }
 
   private List<Ending> endings(Run run, Map<Item, Result> results, Throwable error) {
@@ -94,7 +91,7 @@ final class Runner {
     if (error != null && cause == null && !(error instanceof BatchException)) {
       log(error, run.items());
     }
-    List<Ending> endings = new ArrayList<>();
+    List<Ending> endings = new ArrayList<>(run.leases.size());
     for (HeldLease lease : run.leases) {
       Throwable itemError = error instanceof BatchException batch ? batch.errors().get(lease.item) : error;
       if (itemError == null) {

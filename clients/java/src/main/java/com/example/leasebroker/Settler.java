@@ -233,7 +233,7 @@ final class Settler {
             state.abandoned.add(call.next.getRequestId());
           }
           for (Ending ending : call.group) {
-            state.emit(Event.of(Event.Name.UNKNOWN, ending.lease().item).withError(error));
+            state.emit(state.events.of(Event.Name.UNKNOWN, ending.lease().item).withError(error));
             state.drop(ending.lease());
           }
           state.returnSlots(call.slots);
@@ -340,18 +340,18 @@ final class Settler {
             case OUTCOME_REFUSED -> null;
             case OUTCOME_APPLIED -> {
               if (ending.completion() != null) {
-                yield Event.of(Event.Name.COMPLETED, item);
+                yield state.events.of(Event.Name.COMPLETED, item);
               } else if (ending.failure() != null) {
-                yield Event.of(Event.Name.FAILED, item).withError(ending.failure().getErrorMessage());
+                yield state.events.of(Event.Name.FAILED, item).withError(ending.failure().getErrorMessage());
               }
-              yield Event.of(Event.Name.RELEASED, item);
+              yield state.events.of(Event.Name.RELEASED, item);
             }
             // If the request was sent before, while the lease held, that one has removed the row.
             case OUTCOME_GONE ->
-                Event.of(
+                state.events.of(
                     answer.attempts() > 1 && answer.firstSentAt() < ending.lease().deadline ? Event.Name.COMPLETED : Event.Name.UNKNOWN,
                     item);
-            default -> Event.of(Event.Name.LOST, item);
+            default -> state.events.of(Event.Name.LOST, item);
           };
       if (event == null) {
         refuse(ending, result.getRefusal().getField(), refusalText(result.getRefusal()));
@@ -368,7 +368,7 @@ final class Settler {
    */
   private void refuse(Ending ending, String field, String problem) {
     HeldLease lease = ending.lease();
-    state.emit(Event.of(Event.Name.REFUSED, lease.item).withReason(problem));
+    state.emit(state.events.of(Event.Name.REFUSED, lease.item).withReason(problem));
     Ending instead;
     if (ending.completion() != null) {
       instead = Ending.failed(lease, "Refused: " + problem);

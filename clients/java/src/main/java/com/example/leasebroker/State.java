@@ -86,17 +86,22 @@ final class State {
 
   /** Makes a change under the lock, and then runs its effects. Must not be called with the lock. */
   void update(Runnable change) {
-    List<Runnable> follow = List.of();
     lock.lock();
     try {
       change.run();
     } finally {
-      if (!effects.isEmpty()) {
-        follow = effects;
-        effects = new ArrayList<>();
-      }
-      lock.unlock();
+      unlock();
     }
+  }
+
+  /** Releases the lock after a change, and then runs the effects of the change. */
+  private void unlock() {
+    List<Runnable> follow = List.of();
+    if (!effects.isEmpty()) {
+      follow = effects;
+      effects = new ArrayList<>();
+    }
+    lock.unlock();
     for (Runnable effect : follow) {
       try {
         effect.run();
@@ -121,7 +126,15 @@ final class State {
   }
 
   void emit(Event event) {
-    effects.add(() -> events.emit(event));
+    effects.add(new Emission(events, event));
+  }
+
+  /** Reports an event. Each item has several, and without an optimizing compiler an object of a class costs less than a lambda. */
+  private record Emission(EventLog events, Event event) implements Runnable {
+    @Override
+    public void run() {
+      events.emit(event);
+    }
   }
 
   /** Lets the keeper look at all times again, unless it will have looked by this moment. */
@@ -170,11 +183,10 @@ final class State {
     List<HeldLease> leases = new ArrayList<>();
     long now = Clock.now();
     for (Lease message : messages) {
+      HeldLease lease = new HeldLease(message, sentAt, arrivedAt);
       // A repeated response can have a lease that the worker holds already.
-      if (!held.containsKey(message.getLeaseId())) {
-        HeldLease lease = new HeldLease(message, sentAt, arrivedAt);
-        held.put(lease.id, lease);
-        emit(Event.of(Event.Name.CLAIMED, lease.item));
+      if (held.putIfAbsent(lease.id, lease) == null) {
+        emit(events.of(Event.Name.CLAIMED, lease.item));
         if (now >= lostAt(lease)) {
           // The process was suspended since the response arrived.
           lose(lease, endedReason());
@@ -193,8 +205,8 @@ final class State {
     int size = options.slotSize();
     List<Run> started = new ArrayList<>();
     for (int first = 0; first < leases.size(); first += size) {
-      Run run = new Run(this, List.copyOf(leases.subList(first, Math.min(first + size, leases.size()))));
-      run.leases.forEach(lease -> lease.run = run);
+      int last = Math.min(first + size, leases.size());
+      Run run = new Run(this, size == 1 ? List.of(leases.get(first)) : List.copyOf(leases.subList(first, last)));
       runs.add(run);
       started.add(run);
     }
@@ -202,16 +214,26 @@ final class State {
     returnSlots(slots - started.size());
   }
 
-  /** Begins a run in the thread of its handler. False: its leases were lost or released while it waited for the thread. */
+  /**
+   * Begins a run in the thread of its handler. False: its leases were lost or released while it waited for the thread. Must not be
+   * called with the lock.
+   */
   boolean begin(Run run) {
-    if (!runs.contains(run)) {
-      returnSlots(1);
-      return false;
+    lock.lock();
+    try {
+      if (!runs.contains(run)) {
+        returnSlots(1);
+        return false;
+      }
+      run.startedAt = Clock.now();
+      if (options.timeLimit() != null) {
+        wakeKeeper(run.startedAt + Values.nanos(options.timeLimit()));
+      }
+    } finally {
+      lock.unlock();
     }
-    run.startedAt = Clock.now();
-    run.leases.forEach(lease -> emit(Event.of(Event.Name.STARTED, lease.item)));
-    if (options.timeLimit() != null) {
-      wakeKeeper(run.startedAt + Values.nanos(options.timeLimit()));
+    for (HeldLease lease : run.leases) {
+      events.emit(events.of(Event.Name.STARTED, lease.item));
     }
     return true;
   }
@@ -243,8 +265,20 @@ final class State {
     changed.signalAll();
   }
 
-  /** Takes the endings of a handler that has returned. Endings of leases that are done already are dropped. */
+  /**
+   * Takes the endings of a handler that has returned. Endings of leases that are done already are dropped. Must not be called with
+   * the lock.
+   */
   void end(Run run, List<Ending> results) {
+    lock.lock();
+    try {
+      ended(run, results);
+    } finally {
+      unlock();
+    }
+  }
+
+  private void ended(Run run, List<Ending> results) {
     // First, because a handler that has returned is not cancelled.
     runs.remove(run);
     long now = Clock.now();
@@ -255,7 +289,9 @@ final class State {
       }
     }
     gathering.note(now - run.startedAt);
-    results.forEach(this::settle);
+    for (Ending result : results) {
+      settle(result);
+    }
     if (run.stuck) {
       stuck--;
     }
@@ -308,7 +344,7 @@ final class State {
   /** Drops a lease that was lost, and cancels its handler if it has no other lease. */
   void lose(HeldLease lease, String reason) {
     String known = reason.isEmpty() ? null : reason;
-    emit(Event.of(Event.Name.LOST, lease.item).withReason(known));
+    emit(events.of(Event.Name.LOST, lease.item).withReason(known));
     drop(lease);
     Run run = lease.run;
     if (run != null && runs.contains(run) && run.leases.stream().allMatch(other -> other.phase == HeldLease.Phase.DONE)) {
@@ -328,7 +364,7 @@ final class State {
     run.cause = cause;
     run.cancelledAt = Clock.now();
     for (HeldLease lease : run.leases) {
-      emit(Event.of(Event.Name.CANCELLED, lease.item).withCause(cause).withReason(reason));
+      emit(events.of(Event.Name.CANCELLED, lease.item).withCause(cause).withReason(reason));
     }
     effects.add(() -> run.context.cancel(cause));
     wakeKeeper();

@@ -45,7 +45,7 @@ public final class Worker {
     token = builder.token;
     grace = builder.grace;
     logger = builder.logger;
-    health = new ConnectionHealth(String.join(", ", addresses), logger, event -> queues.forEach(queue -> queue.events.emit(event)));
+    health = new ConnectionHealth(String.join(", ", addresses), logger, this::emit);
   }
 
   /**
@@ -146,6 +146,11 @@ public final class Worker {
   /** Returns how often each event has happened in one queue. */
   public Map<Event.Name, Long> counters(String queue) {
     return queues.stream().filter(each -> each.options.queue().equals(queue)).findFirst().orElseThrow().events.counts();
+  }
+
+  /** Reports an event of the connections in each queue. */
+  private void emit(Event event) {
+    queues.forEach(queue -> queue.events.emit(event.withQueue(queue.options.queue())));
   }
 
   private void stopAll(long limit) {

@@ -137,7 +137,7 @@ class VectorsTest {
     }
 
     private void start(Run run) {
-      state.update(() -> state.begin(run));
+      state.begin(run);
       runs.add(run);
       String name = run.leases.stream().map(lease -> lease.id).collect(Collectors.joining(" "));
       actions.add("start " + name);
@@ -202,7 +202,7 @@ class VectorsTest {
           Run run = runs.stream().filter(each -> each.leases.stream().map(lease -> lease.id).toList().equals(ids)).findFirst().orElseThrow();
           runs.remove(run);
           List<Ending> endings = run.leases.stream().map(lease -> ending(run, lease, step, state.options.timeLimit())).toList();
-          state.update(() -> state.end(run, endings));
+          state.end(run, endings);
         }
         case "checkpoint" -> {
           HeldLease lease = state.held.get(step.get("lease").getAsString());
