@@ -97,16 +97,21 @@ async fn new_item_on_which_a_trigger_fails_is_named() {
 
 #[tokio::test]
 async fn heartbeat_of_a_row_that_refuses_concerns_it_only() {
-    for action in ["ABORT, 'stay'", "FAIL, 'stay'", "ROLLBACK, 'stay'"] {
+    for (time, action) in [
+        ("BEFORE", "ABORT, 'stay'"),
+        ("BEFORE", "FAIL, 'stay'"),
+        ("AFTER", "FAIL, 'stay'"),
+        ("BEFORE", "ROLLBACK, 'stay'"),
+    ] {
         let fixture = four_rows().await;
         let items = fixture.claim(9).await;
         let trigger = format!(
-            "CREATE TRIGGER frozen BEFORE UPDATE ON item WHEN old.id IN (2, 3)
+            "CREATE TRIGGER frozen {time} UPDATE ON item WHEN old.id IN (2, 3)
              BEGIN SELECT RAISE({action}); END"
         );
         run(&fixture, &trigger);
         let renewals = items.iter();
-        let renewals = renewals.map(|item| Renewal::new(item.lease.clone(), HOUR));
+        let renewals = renewals.map(|item| Renewal::new(item.lease.clone(), 2 * HOUR));
         let renewed = fixture.store.heartbeat(fixture.queue, renewals.collect());
         let renewed = renewed.await.expect(action);
         let has_refused = |renewed: &Renewed| match renewed {
@@ -120,6 +125,9 @@ async fn heartbeat_of_a_row_that_refuses_concerns_it_only() {
             fixture.complete(&items[0].lease).await,
             Some(State::Completed)
         );
+        // The leases of the refused rows were not extended.
+        fixture.advance(HOUR).await;
+        assert_eq!(fixture.reap(9).await.refused.len(), 2, "{time} {action}");
     }
 }
 

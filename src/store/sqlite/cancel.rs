@@ -6,7 +6,7 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 
 use super::held_lease::HELD_COLUMNS;
-use super::left_out::LeftOut;
+use super::left_out::{LeftOut, UndoneBy};
 use super::queue_statements::QueueStatements;
 use super::row_error::change_row;
 use super::runs::{self, Run};
@@ -77,13 +77,14 @@ pub(super) fn cancel(
         };
         if let (Cancelled::Ended { state, .. }, Some(next)) = (&result, next) {
             let run = Run::find(context, queue, key)?;
-            let released = left_out.change_in_savepoint(context, &ended.lease.key, || {
-                bind_key(&mut cancel, key)?;
-                let reason = &cancellation.reason;
-                bind(&mut cancel, 4, &[&next.due, &now, &state.code(), reason])?;
-                change_row(&context.connection, &mut cancel)?;
-                runs::release(context, queue, run.map(Run::later).unwrap_or_default())
-            })?;
+            let released =
+                left_out.change(context, &ended.lease.key, UndoneBy::Savepoint, || {
+                    bind_key(&mut cancel, key)?;
+                    let reason = &cancellation.reason;
+                    bind(&mut cancel, 4, &[&next.due, &now, &state.code(), reason])?;
+                    change_row(&context.connection, &mut cancel)?;
+                    runs::release(context, queue, run.map(Run::later).unwrap_or_default())
+                })?;
             match released {
                 Ok(released) => cancelled.released.extend(released),
                 Err(problem) => {

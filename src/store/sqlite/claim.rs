@@ -11,7 +11,7 @@ use lease_broker_model::key::Key;
 use rusqlite::{CachedStatement, Connection};
 
 use super::epoch;
-use super::left_out::LeftOut;
+use super::left_out::{LeftOut, UndoneBy};
 use super::pause;
 use super::queue_statements::QueueStatements;
 use super::statement::bind_key;
@@ -41,7 +41,7 @@ pub(super) fn claim(
     let effects = context.lease_effects.of(&context.connection, queue)?;
     let picks_keys = reads_sizes || effects.reach_data;
     let mut statements = ClaimStatements::new(context, queue, picks_keys, left_out)?;
-    statements.computes_columns = effects.compute_columns;
+    statements.undone_by = effects.undone_by();
     let is_paused = pause::is_held(&context.connection, &queue.spec.name, statements.now)?;
     let has_suspects = suspects::has_any(&context.connection, queue)?;
     let mut turn = Turn::begin(&context.connection, queue, calls, statements.now)?;
@@ -140,8 +140,8 @@ struct ClaimStatements<'a> {
     epoch_fence: i64,
     /// Whether `pick_ready` returns only keys and times.
     picks_keys: bool,
-    /// Whether a row can fail to be read, so that its lease has to be undone.
-    computes_columns: bool,
+    /// The part that undoes the lease of a row that refuses it, or that cannot be read.
+    undone_by: UndoneBy,
     /// The items from which the present call picks, if a walk over groups has found them.
     heads: Option<Vec<FoundItem>>,
     find_retried_leases: CachedStatement<'a>,
@@ -175,7 +175,7 @@ impl<'a> ClaimStatements<'a> {
             now: context.now(),
             epoch_fence: epoch::read_fence(&context.connection, &queue.sql.read_fence)?,
             picks_keys,
-            computes_columns: false,
+            undone_by: UndoneBy::Savepoint,
             heads: None,
             find_retried_leases: statement(&queue.sql.find_retried_leases)?,
             pick_ready: statement(pick_ready)?,

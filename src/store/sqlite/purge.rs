@@ -11,7 +11,7 @@ use rusqlite::types::{Value as SqlValue, ValueRef};
 use uuid::Uuid;
 
 use super::error::unchanged_row;
-use super::left_out::LeftOut;
+use super::left_out::{LeftOut, UndoneBy};
 use super::purge_statements::ArchiveStatements;
 use super::queue_statements::QueueStatements;
 use super::row_error::change_row;
@@ -133,7 +133,7 @@ pub(super) fn delete_archived(
         let known = refused.len();
         for row in found {
             let key = Key(Box::new([Value::Int(row)]));
-            let changed = left_out.change(context, &key, || {
+            let changed = left_out.change(context, &key, UndoneBy::Savepoint, || {
                 delete.raw_bind_parameter(1, row)?;
                 change_row(connection, &mut delete)
             })?;

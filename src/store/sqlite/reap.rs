@@ -8,7 +8,7 @@ use rusqlite::CachedStatement;
 
 use super::error::unchanged_row;
 use super::held_lease::HELD_COLUMNS;
-use super::left_out::LeftOut;
+use super::left_out::{LeftOut, UndoneBy};
 use super::queue_statements::QueueStatements;
 use super::row_error::{RowError, change_row};
 use super::runs::{self, Run};
@@ -72,7 +72,7 @@ pub(super) fn reap(
         let known = refused.len();
         for row in due {
             let key = row.key().clone();
-            match left_out.change_in_savepoint(context, &key, || run.end(row))? {
+            match left_out.change(context, &key, UndoneBy::Savepoint, || run.end(row))? {
                 Ok(ended) => {
                     reaped.expired.extend(ended.expired);
                     reaped.released.extend(ended.released);
