@@ -95,7 +95,7 @@ IF @share = 'others'
     SELECT DISTINCT {d_key_columns}, d.fence
     FROM (SELECT s.fence, {s_key_as_names} FROM lease_broker_suspect AS s
             WHERE s.queue = {queue_literal} AND s.worker IS NULL) AS d{waiting_that_fit};
-SET @is_held_back = CASE WHEN @share = 'all' THEN 0 WHEN @share = 'nothing' OR EXISTS (SELECT 1 FROM @suspect) THEN 2 ELSE 1 END;
+SET @is_held_back = CASE WHEN @share = 'all' THEN 0 WHEN @share = 'nothing' OR EXISTS (SELECT 1 FROM @suspect) THEN 2 ELSE 1 END;{tell_busy_suspects}
 
 -- :: suspect_fits
 

@@ -229,7 +229,7 @@ impl<'a> ClaimStatements<'a> {
             let share = choice.share;
             let mut served = Served::default();
             if share != Share::Nothing {
-                let by_share = self.serve_share(call, turn.as_deref_mut(), share, bytes)?;
+                let by_share = self.serve_share(call, turn.as_deref_mut(), &choice, bytes)?;
                 let Some(by_share) = by_share else {
                     return Ok(None);
                 };
@@ -265,9 +265,10 @@ impl<'a> ClaimStatements<'a> {
         &mut self,
         call: &ClaimCall,
         mut turn: Option<&mut Turn<'_>>,
-        share: Share,
+        choice: &Choice,
         bytes: Bytes,
     ) -> Result<Option<Served>, StoreError> {
+        let share = choice.share;
         let mut served = Served::default();
         let most_refused = self.refused.len() + MAX_PASSED_OVER;
         loop {
@@ -279,7 +280,10 @@ impl<'a> ClaimStatements<'a> {
             };
             let walk = turn.as_mut().and_then(|turn| turn.walk.as_mut());
             let walk = walk.filter(|_| share != Share::Suspect);
-            let found = self.find_heads(walk, &rest, share, bytes.are_read)?;
+            let mut found = self.find_heads(walk, &rest, share, bytes.are_read)?;
+            if let Some(found) = &mut found {
+                found.has_busy_group |= choice.has_busy_group;
+            }
             let claimed = &mut served.claimed;
             served.none_ready = if bytes.are_read {
                 self.claim_within_bytes(&rest, bytes, claimed)?;
