@@ -167,6 +167,25 @@ async fn row_whose_generated_column_fails_is_passed_over() {
 }
 
 #[tokio::test]
+async fn item_is_shown_without_a_generated_column_that_fails() {
+    let harness = SqliteHarness::start().await;
+    let table = "CREATE TABLE item (id INTEGER PRIMARY KEY, payload TEXT);
+        INSERT INTO item (payload) VALUES ('oops');
+        ALTER TABLE item ADD COLUMN total AS (json_extract(payload, '$.total'));
+        ALTER TABLE item ADD COLUMN length AS (length(payload))";
+    harness.connect().execute_batch(table).expect(table);
+    let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
+    let key = || fixture.store.parse_key(fixture.queue, "1").expect("a key");
+    let shown = fixture.store.read_item(fixture.queue, key()).await;
+    let columns = shown.expect("an answer").expect("an item").columns;
+    let names: Vec<&str> = columns.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(names, ["id", "payload", "length"]);
+    let facts = fixture.store.item_facts(fixture.queue, key()).await;
+    let row = facts.expect("facts").row.expect("a row");
+    assert_eq!((row.state, row.size_bytes), (Some(State::Ready), None));
+}
+
+#[tokio::test]
 async fn trigger_that_does_not_fit_the_schema_refuses_no_row() {
     let fixture = four_rows().await;
     run(&fixture, AUDIT);
