@@ -6,13 +6,14 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 
 use super::held_lease::HELD_COLUMNS;
-use super::left_out::{LeftOut, UndoneBy};
+use super::left_out::LeftOut;
 use super::queue_statements::QueueStatements;
 use super::row_error::change_row;
 use super::runs::{self, Run};
 use super::soft_lock_value::integer;
 use super::statement::{bind, bind_key};
 use super::types::ColumnType;
+use super::undone_by::UndoneBy;
 use super::writer::WriteContext;
 use crate::key_text::{self, KeyKind};
 use crate::{

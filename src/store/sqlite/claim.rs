@@ -11,13 +11,14 @@ use lease_broker_model::key::Key;
 use rusqlite::{CachedStatement, Connection};
 
 use super::epoch;
-use super::left_out::{LeftOut, UndoneBy};
+use super::left_out::LeftOut;
 use super::pause;
 use super::queue_statements::QueueStatements;
 use super::statement::bind_key;
 use super::suspect_statements::PickStatements;
 use super::suspects::{self, Choice};
 use super::turn::Turn;
+use super::undone_by::UndoneBy;
 use super::walk::{Found, FoundItem, Walk};
 use super::writer::WriteContext;
 use crate::{

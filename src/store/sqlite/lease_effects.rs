@@ -7,8 +7,8 @@ use std::collections::HashMap;
 
 use rusqlite::Connection;
 
-use super::left_out::UndoneBy;
 use super::queue_statements::QueueStatements;
+use super::undone_by::UndoneBy;
 
 /// The answers for the queues' tables, kept until the schema of the database changes.
 #[derive(Default)]

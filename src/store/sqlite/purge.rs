@@ -11,11 +11,12 @@ use rusqlite::types::{Value as SqlValue, ValueRef};
 use uuid::Uuid;
 
 use super::error::unchanged_row;
-use super::left_out::{LeftOut, UndoneBy};
+use super::left_out::LeftOut;
 use super::purge_statements::ArchiveStatements;
 use super::queue_statements::QueueStatements;
 use super::row_error::change_row;
 use super::statement::{Token, bind, bind_key};
+use super::undone_by::UndoneBy;
 use super::writer::WriteContext;
 use crate::{Problem, PurgePosition, PurgeStep, QueueIndex, RetentionTurn, StoreError};
 

@@ -8,12 +8,13 @@ use rusqlite::CachedStatement;
 
 use super::error::unchanged_row;
 use super::held_lease::HELD_COLUMNS;
-use super::left_out::{LeftOut, UndoneBy};
+use super::left_out::LeftOut;
 use super::queue_statements::QueueStatements;
 use super::row_error::{RowError, change_row};
 use super::runs::{self, Run};
 use super::statement::{bind, bind_key};
 use super::suspects;
+use super::undone_by::UndoneBy;
 use super::writer::WriteContext;
 use crate::{
     EndedLease, LatestTime, QueueIndex, Reaped, RowOperation, RowOutcome, StoreError, step,
