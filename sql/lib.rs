@@ -15,6 +15,8 @@ pub struct LeaseSql {
     pub heartbeat: &'static str,
     /// `leases.sql`. Empty for SQLite, which has no such file.
     pub leases: &'static str,
+    /// `left_out.sql`. Empty for SQLite, which has no such file.
+    pub left_out: &'static str,
     /// `operation.sql`
     pub operation: &'static str,
     /// `reap.sql`
@@ -38,6 +40,7 @@ pub mod mssql {
         groups: GROUPS,
         heartbeat: HEARTBEAT,
         leases: LEASES,
+        left_out: LEFT_OUT,
         operation: OPERATION,
         reap: REAP,
         release_claims: RELEASE_CLAIMS,
@@ -70,6 +73,8 @@ pub mod mssql {
     pub const INSTANCE: &str = include_str!("mssql/instance.sql");
     /// `mssql/leases.sql`
     pub const LEASES: &str = include_str!("mssql/leases.sql");
+    /// `mssql/left_out.sql`
+    pub const LEFT_OUT: &str = include_str!("mssql/left_out.sql");
     /// `mssql/list.sql`
     pub const LIST: &str = include_str!("mssql/list.sql");
     /// `mssql/migrations/0001_broker.sql`
@@ -117,6 +122,7 @@ pub mod sqlite {
         groups: GROUPS,
         heartbeat: HEARTBEAT,
         leases: "",
+        left_out: "",
         operation: OPERATION,
         reap: REAP,
         release_claims: RELEASE_CLAIMS,

@@ -46,7 +46,7 @@ type options struct {
 	logger      *slog.Logger
 }
 
-// WorkerID names the worker for people who look for the holder of a lease. 1 to 128 characters. Default: the host, the
+// WorkerID names the worker for people who look for the holder of a lease. 1 to 128 UTF-16 units. Default: the host, the
 // process id and random digits.
 func WorkerID(id string) Option { return func(o *options) { o.workerID = id } }
 

@@ -6,7 +6,7 @@ pub struct ClaimBatchRequest {
     #[prost(string, tag = "1")]
     pub queue: ::prost::alloc::string::String,
     /// The name of the worker, for people who look for the holder of a lease: host and process, for example. 1 to 128
-    /// characters. Required.
+    /// UTF-16 units: a character beyond U+FFFF, such as an emoji, counts as two. Required.
     #[prost(string, tag = "2")]
     pub worker_id: ::prost::alloc::string::String,
     /// The maximum number of items, 1 to 1,000. Required. Fewer are leased if max_bytes has no room for more.

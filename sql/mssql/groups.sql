@@ -12,7 +12,7 @@
 --   the claim of a call that names groups, `declare_given`, `begin_given` and `next_given` stand in their place: it visits these
 --   groups and takes no turn. While there are suspects, a walk leaves them out, and with `except_heads` also strict groups that begin
 --   with one. `suspect_is_free`, which contains `or_overdue` if groups may burst, and `suspect_is_given` are conditions of
---   suspects.sql. `set_policy`, in adopt.sql, `fill_row` and `set_limits` are batches of their own: the broker runs `fill_row` when
+--   suspects.sql. `tell_busy_suspects` stands at the end of its `choose_share`: if no suspect is free, groups can be the reason. `set_policy`, in adopt.sql, `fill_row` and `set_limits` are batches of their own: the broker runs `fill_row` when
 --   it starts, and `set_limits` is the change of an operator. Both contain `read_row`.
 -- Parameters: those of claim.sql. `declare_given`: @P7: JSON array of groups, {n: number, g: group as text}. `fill_row`: @P1:
 --   queue. @P2: policy. @P3 to @P10: limits as text; empty: missing. `set_limits`: @P1: queue. @P2 to @P9: limits; empty: not
@@ -427,6 +427,16 @@ SELECT @limited AS lb_limited, CASE @limited WHEN 'busy' THEN COALESCE(@group_wa
         AND NOT EXISTS (SELECT 1 FROM lease_broker_group_rate AS r
             WHERE @group_latest > 0 AND r.queue = {queue_literal} AND r.group_hash = {hash_of_row} AND r.arrival > @clock
                 AND ((r.arrival - @clock) * @group_rate_items + @group_rate_micros - 1) / @group_rate_micros >= @group_rate_burst) THEN 1 END)
+
+-- :: tell_busy_suspects
+
+IF @limited = '' AND @share = 'others' AND NOT EXISTS (SELECT 1 FROM @suspect) AND EXISTS (
+        SELECT 1
+        FROM (SELECT s.fence, s.ready_time, {s_key_as_names} FROM lease_broker_suspect AS s
+                WHERE s.queue = {queue_literal} AND s.worker IS NULL) AS d
+            INNER JOIN {table} AS t WITH (READUNCOMMITTED{key_hint}) ON {join_due_on_key}
+        WHERE t.{lease_state} = 0 AND t.{lease_fence} = d.fence{suspect_is_given} AND 0 = CASE WHEN 1 = 1{suspect_is_free} THEN 1 ELSE 0 END)
+    SET @limited = 'busy';
 
 -- :: or_overdue
  OR d.ready_time <= DATEADD(millisecond, -{patience}, @now)

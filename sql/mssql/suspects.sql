@@ -5,6 +5,7 @@
 --   contains `remember`. It begins with `forget` as a transaction of its own. If the items can be larger than the responses,
 --   `choose_share` contains `suspect_fits` and `waiting_that_fit`: a suspect that is too large for the call is one like other items for
 --   it, so the call passes over it.
+--   It also contains `leave_out` of left_out.sql: rows that refuse their leases are kept from the claim as suspects are.
 -- Parameters: those of claim.sql and reap.sql. The list of `choose_share` has one call.
 -- Results: a row with the column lb_held_back if suspects can have been kept from a call. It is 2 if a suspect waits that the call
 --   does not get, or if the worker holds one.
@@ -60,6 +61,7 @@ DECLARE @is_held_back int = 0, @share varchar(8) = 'all', @holding varchar(8) = 
 EXEC @suspects_lock_result = sp_getapplock @Resource = @suspects_lock_name, @LockMode = 'Exclusive', @LockTimeout = @suspects_lock_wait;
 IF @suspects_lock_result < 0 THROW 51222, N'other claims have held the application lock of the suspects of this queue for 5 s', 1;
 SET @now = SYSUTCDATETIME();
+{leave_out}
 DECLARE @worker nvarchar(128) = (SELECT TOP (1) TRANSLATE(j.w COLLATE Latin1_General_100_BIN2, @P1, @P2)
     FROM OPENJSON(@P6) WITH (w nvarchar(max) '$.w') AS j);
 DECLARE @call_bytes bigint = (SELECT MIN(j.b) FROM OPENJSON(@P6) WITH (b bigint '$.b') AS j);
@@ -69,7 +71,7 @@ SELECT TOP (1) {d_key_columns}, d.id, d.fence, d.ready_time
 FROM (SELECT s.id, s.fence, s.ready_time, {s_key_as_names} FROM lease_broker_suspect AS s
         WHERE s.queue = {queue_literal} AND s.worker IS NULL) AS d
     INNER JOIN {table} AS t WITH (UPDLOCK, {by_key}{skip_locked}) ON {join_due_on_key}
-WHERE t.{lease_state} = 0 AND t.{lease_fence} = d.fence{suspect_is_free}{suspect_fits}
+WHERE t.{lease_state} = 0 AND t.{lease_fence} = d.fence{suspect_is_free}{suspect_fits} AND NOT {is_left_out}
 ORDER BY d.ready_time, d.id
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN);
 IF EXISTS (SELECT 1 FROM @suspect) AND EXISTS (
@@ -89,13 +91,18 @@ SET @share = CASE
     WHEN @holding = 'nothing' THEN 'suspect'
     WHEN EXISTS (SELECT 1 FROM @suspect WHERE lb_ready <= DATEADD(millisecond, -{patience}, @now)) THEN 'nothing'
     ELSE 'others' END;
+IF @has_left_out = 1 AND @share = 'all' SET @share = 'others';
 DECLARE @waiting TABLE ({key_declarations}, lb_f bigint NOT NULL, PRIMARY KEY NONCLUSTERED ({key_names}, lb_f));
 IF @share = 'others'
     INSERT @waiting ({key_names}, lb_f)
     SELECT DISTINCT {d_key_columns}, d.fence
     FROM (SELECT s.fence, {s_key_as_names} FROM lease_broker_suspect AS s
             WHERE s.queue = {queue_literal} AND s.worker IS NULL) AS d{waiting_that_fit};
-SET @is_held_back = CASE WHEN @share = 'all' THEN 0 WHEN @share = 'nothing' OR EXISTS (SELECT 1 FROM @suspect) THEN 2 ELSE 1 END;
+IF @share = 'others'
+    INSERT @waiting ({key_names}, lb_f)
+    SELECT {d_key_columns}, d.lb_f FROM @left_out AS d
+    WHERE NOT EXISTS (SELECT 1 FROM @waiting AS w WHERE {same_key_as_waiting} AND w.lb_f = d.lb_f);
+SET @is_held_back = CASE WHEN @share = 'all' THEN 0 WHEN @share = 'nothing' OR EXISTS (SELECT 1 FROM @suspect) THEN 2 ELSE 1 END;{tell_busy_suspects}
 
 -- :: suspect_fits
 
@@ -108,7 +115,7 @@ SET @is_held_back = CASE WHEN @share = 'all' THEN 0 WHEN @share = 'nothing' OR E
     OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN)
 
 -- :: except_suspects
- AND (@share = 'all' OR NOT (t.{lease_attempt} > 0 AND t.{lease_owner} IS NULL AND t.{lease_token} IS NULL
+ AND (@share = 'all' OR NOT ((@has_left_out = 1 OR t.{lease_attempt} > 0 AND t.{lease_owner} IS NULL AND t.{lease_token} IS NULL)
         AND EXISTS (SELECT 1 FROM @waiting AS d WHERE {join_due_on_key} AND d.lb_f = t.{lease_fence})))
 
 -- :: pick_share

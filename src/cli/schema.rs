@@ -329,12 +329,11 @@ impl QueueArgs {
         let (mut schema, queues) = self.open(SchemaAccess::Change)?;
         schema.create_broker_tables()?;
         for queue in queues {
-            let steps = schema.plan(&queue)?;
-            if steps.is_empty() {
+            let lacked_changes = schema::apply_missing(schema.as_mut(), &queue, |schema, step| {
+                apply_step(schema, &queue, step, pace)
+            })?;
+            if !lacked_changes {
                 print_line!("{}: nothing is missing", queue.name);
-            }
-            for step in steps {
-                apply_step(schema.as_mut(), &queue, &step, pace)?;
             }
         }
         Ok(())

@@ -184,7 +184,6 @@ impl Serve {
         let mut former = JoinSet::new();
         let mut is_told_to_drain = false;
         loop {
-            let is_loaded = loading.is_none() && opening.is_none();
             let loaded = OptionFuture::from(loading.as_mut());
             let opened = OptionFuture::from(opening.as_mut());
             tokio::select! {
@@ -195,7 +194,11 @@ impl Serve {
                     is_told_to_drain = true;
                     break;
                 }
-                Some(()) = hangup.recv(), if is_loaded => {
+                Some(()) = hangup.recv() => {
+                    // An earlier configuration whose files do not answer must not keep this one from taking effect.
+                    if loading.take().is_some() || opening.take().is_some() {
+                        tracing::warn!("configuration is read again before the last reading has ended, which has no effect now");
+                    }
                     layers.read_files.send_replace(());
                     let serve = self.clone();
                     loading = Some(spawn_blocking(move || serve.load()));

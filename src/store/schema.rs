@@ -1,5 +1,7 @@
 //! The contract of schema changes: planning, checking and making the changes that turn a table into a queue, and back.
 
+use std::collections::VecDeque;
+
 use lease_broker_model::queue::QueueSpec;
 
 use super::{BrokerList, StoreError, Survey};
@@ -98,6 +100,32 @@ pub trait Schema: Send {
 
     /// Returns the reasons for which `serve` would refuse the queue, one sentence each. Empty if `serve` would accept it.
     fn check(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError>;
+}
+
+/// Makes the changes that a queue lacks: runs each step of its plan by `apply`. Returns whether changes were missing.
+///
+/// Other programs can make the same changes at the same time. If a step fails and a new plan does not contain it any more, another
+/// program has made it, and the new plan goes on.
+///
+/// # Errors
+/// Those of [`Schema::plan`], and the error of the first step that fails and is still missing.
+pub fn apply_missing<E: From<StoreError>>(
+    schema: &mut dyn Schema,
+    queue: &QueueSpec,
+    mut apply: impl FnMut(&mut dyn Schema, &Step) -> Result<(), E>,
+) -> Result<bool, E> {
+    let mut steps = VecDeque::from(schema.plan(queue)?);
+    let lacked_changes = !steps.is_empty();
+    while let Some(step) = steps.pop_front() {
+        let Err(error) = apply(schema, &step) else {
+            continue;
+        };
+        steps = match schema.plan(queue) {
+            Ok(left) if left.iter().all(|other| other.purpose != step.purpose) => left.into(),
+            _ => return Err(error),
+        };
+    }
+    Ok(lacked_changes)
 }
 
 /// The progress of a step that runs repeatedly.

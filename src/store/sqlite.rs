@@ -77,6 +77,7 @@ mod trace;
 mod turn;
 mod turn_statements;
 mod types;
+mod undone_by;
 mod walk;
 mod warnings;
 mod why;

@@ -245,6 +245,28 @@ pub(crate) async fn suspect_behind_a_delayed_item_stops_nobody<H: Harness>() {
     assert_eq!(leased, [vec!["2"], vec!["4"], vec![]]);
 }
 
+pub(crate) async fn suspect_of_a_full_group_is_told_as_busy<H: Harness>() {
+    let one = GroupOrder::Parallel {
+        max_leases: Some(1),
+        bursts: false,
+    };
+    let fixture = suspects_beside_a_busy_worker::<H>(one, &["a", "b"], 1).await;
+    insert(&fixture, 3, "a").await;
+    assert_eq!(keys(&fixture.claim_by(call("busy", 9)).await), ["3"]);
+    let of = |group: &str| ClaimCall {
+        groups: vec![Key([text(group)].into())],
+        ..call("idle", 9)
+    };
+    let calls = vec![call("idle", 9), of("a"), of("b")];
+    let told = fixture.results(calls).await;
+    let told: Vec<_> = told
+        .iter()
+        .map(|claimed| (claimed.items.len(), claimed.limited))
+        .collect();
+    let busy = Some(Limited::GroupsBusy { wait: None });
+    assert_eq!(told, [(0, busy), (0, busy), (0, None)]);
+}
+
 /// Lets the leases of the first items of groups expire, while the worker `busy` holds another.
 async fn suspects_beside_a_busy_worker<H: Harness>(
     order: GroupOrder,

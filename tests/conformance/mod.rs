@@ -374,6 +374,7 @@ macro_rules! conformance {
                     row_inserted_ahead_waits_for_the_lease
                     expired_item_is_the_head_of_its_group_again
                     suspect_behind_a_delayed_item_stops_nobody
+                    suspect_of_a_full_group_is_told_as_busy
                     suspects_at_the_head_hide_no_item_of_an_unordered_group
                     strict_groups_behind_suspects_leave_the_turn_to_others
                     call_behind_one_that_got_items_learns_of_busy_groups

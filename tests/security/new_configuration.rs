@@ -165,6 +165,22 @@ async fn tokens_that_do_not_answer_keep_no_broker_from_ending() {
     assert!(broker.process.wait().success());
 }
 
+#[tokio::test]
+async fn tokens_that_do_not_answer_keep_no_later_sighup_from_effect() {
+    let broker = Broker::start();
+    broker.files.write("pipe", "");
+    let pipe = make_pipe(&broker.files, "pipe");
+    let text = settings(&broker.files, AUTH, QUEUE);
+    let tokens = broker.files.file("tokens").display().to_string();
+    let text = text.replace(&tokens, &pipe.display().to_string());
+    broker.files.write("config.toml", &text);
+    broker.process.signal("HUP");
+    let _writer = wait_until_read(&pipe).await;
+    let more = AUTH.replace("['work']", "['work', 'more']");
+    let logged = "changes=\"auth.identities.fleet.roles.admin\"";
+    broker.reload(&more, QUEUE, logged).await;
+}
+
 /// Replaces a file by a pipe without a writer, so that reading it never ends.
 fn make_pipe(files: &Files, name: &str) -> PathBuf {
     let path = files.file(name);

@@ -26,6 +26,7 @@ mod permissions;
 mod plans;
 mod random_load;
 mod readers;
+mod refused_claims;
 mod refused_leases;
 mod refused_settlements;
 mod refused_values;

@@ -97,16 +97,21 @@ async fn new_item_on_which_a_trigger_fails_is_named() {
 
 #[tokio::test]
 async fn heartbeat_of_a_row_that_refuses_concerns_it_only() {
-    for action in ["ABORT, 'stay'", "FAIL, 'stay'", "ROLLBACK, 'stay'"] {
+    for (time, action) in [
+        ("BEFORE", "ABORT, 'stay'"),
+        ("BEFORE", "FAIL, 'stay'"),
+        ("AFTER", "FAIL, 'stay'"),
+        ("BEFORE", "ROLLBACK, 'stay'"),
+    ] {
         let fixture = four_rows().await;
         let items = fixture.claim(9).await;
         let trigger = format!(
-            "CREATE TRIGGER frozen BEFORE UPDATE ON item WHEN old.id IN (2, 3)
+            "CREATE TRIGGER frozen {time} UPDATE ON item WHEN old.id IN (2, 3)
              BEGIN SELECT RAISE({action}); END"
         );
         run(&fixture, &trigger);
         let renewals = items.iter();
-        let renewals = renewals.map(|item| Renewal::new(item.lease.clone(), HOUR));
+        let renewals = renewals.map(|item| Renewal::new(item.lease.clone(), 2 * HOUR));
         let renewed = fixture.store.heartbeat(fixture.queue, renewals.collect());
         let renewed = renewed.await.expect(action);
         let has_refused = |renewed: &Renewed| match renewed {
@@ -120,6 +125,9 @@ async fn heartbeat_of_a_row_that_refuses_concerns_it_only() {
             fixture.complete(&items[0].lease).await,
             Some(State::Completed)
         );
+        // The leases of the refused rows were not extended.
+        fixture.advance(HOUR).await;
+        assert_eq!(fixture.reap(9).await.refused.len(), 2, "{time} {action}");
     }
 }
 
@@ -156,6 +164,25 @@ async fn row_whose_generated_column_fails_is_passed_over() {
             "{refused:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn item_is_shown_without_a_generated_column_that_fails() {
+    let harness = SqliteHarness::start().await;
+    let table = "CREATE TABLE item (id INTEGER PRIMARY KEY, payload TEXT);
+        INSERT INTO item (payload) VALUES ('oops');
+        ALTER TABLE item ADD COLUMN total AS (json_extract(payload, '$.total'));
+        ALTER TABLE item ADD COLUMN length AS (length(payload))";
+    harness.connect().execute_batch(table).expect(table);
+    let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
+    let key = || fixture.store.parse_key(fixture.queue, "1").expect("a key");
+    let shown = fixture.store.read_item(fixture.queue, key()).await;
+    let columns = shown.expect("an answer").expect("an item").columns;
+    let names: Vec<&str> = columns.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(names, ["id", "payload", "length"]);
+    let facts = fixture.store.item_facts(fixture.queue, key()).await;
+    let row = facts.expect("facts").row.expect("a row");
+    assert_eq!((row.state, row.size_bytes), (Some(State::Ready), None));
 }
 
 #[tokio::test]

@@ -94,6 +94,10 @@ async fn claim_passes_over_a_row_that_a_trigger_does_not_lease() {
             &["1", "3", "5"],
         ),
         (
+            "AFTER UPDATE ON item WHEN old.id = 2 BEGIN SELECT RAISE(FAIL, 'no'); END",
+            &["1", "3", "4"],
+        ),
+        (
             "AFTER UPDATE ON item WHEN old.id = 2 BEGIN DELETE FROM item WHERE id = 2; END",
             &["1", "3", "4"],
         ),
@@ -107,6 +111,7 @@ async fn claim_passes_over_a_row_that_a_trigger_does_not_lease() {
         let connection = fixture.harness.connect();
         connection.execute_batch(&create).expect(&create);
         assert_eq!(keys(&fixture.claim(3).await), leased, "{trigger}");
+        assert_eq!(fixture.counts().await[1], 3, "{trigger}");
     }
 }
 

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{Mirror, MirrorValue, OnComplete, QueueSpec};
 use lease_broker_store::StoreError;
-use lease_broker_store::schema::{Progress, Schema as _, Step};
+use lease_broker_store::schema::{Progress, Schema as _, Step, apply_missing};
 use lease_broker_store::sqlite::SqliteSchema;
 use lease_broker_value::Value;
 
@@ -385,4 +385,34 @@ async fn plan_finds_a_taken_name_before_the_table_exists() {
         text.contains("item_lease_due for an index, and another table has it"),
         "{text}"
     );
+}
+
+#[tokio::test]
+async fn steps_that_another_program_makes_meanwhile_do_not_fail() {
+    let steps = {
+        let harness = SqliteHarness::start().await;
+        harness.connect().execute_batch(ORDERS).expect("a table");
+        let mut schema = SqliteSchema::open(&harness.path()).expect("open");
+        schema.plan(&spec()).expect("a plan").len()
+    };
+    // The other program is faster at each of the steps.
+    for faster_at in 0..steps {
+        let harness = SqliteHarness::start().await;
+        harness.connect().execute_batch(ORDERS).expect("a table");
+        let mut schema = SqliteSchema::open(&harness.path()).expect("open");
+        let mut other = SqliteSchema::open(&harness.path()).expect("open");
+        schema.create_broker_tables().expect("created");
+        let mut applied = 0;
+        let missing = apply_missing(&mut schema, &spec(), |schema, step| {
+            if applied == faster_at {
+                for step in other.plan(&spec())? {
+                    other.apply(&step, &mut |_| ())?;
+                }
+            }
+            applied += 1;
+            schema.apply(step, &mut |_| ())
+        });
+        assert_eq!(missing, Ok(true), "{faster_at}");
+        assert_eq!(schema.plan(&spec()), Ok(Vec::new()), "{faster_at}");
+    }
 }

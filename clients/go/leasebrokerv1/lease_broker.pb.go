@@ -89,7 +89,7 @@
 // Limits
 //
 // At most 1,000 items per call, 1,024 columns per item, 65,536 values of columns per call, leases of 1 second to 12
-// hours, waits of up to 60 seconds, worker ids of up to 128 characters, names of up to 512 bytes. The configuration of
+// hours, waits of up to 60 seconds, worker ids of up to 128 UTF-16 units, names of up to 512 bytes. The configuration of
 // the service can set lower limits. Every rpc refuses a request with a longer name or id, or with too many columns, as a
 // whole, with LIMIT_EXCEEDED and a field such as queue, request_id, items.columns or completions.follow_ups.queue. A lease
 // id has at most 4,096 characters. It has about 60 if the key is a number, and grows with the key. If your keys are long
@@ -429,7 +429,7 @@ type ClaimBatchRequest struct {
 	// The name of the queue, as configured. Required.
 	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
 	// The name of the worker, for people who look for the holder of a lease: host and process, for example. 1 to 128
-	// characters. Required.
+	// UTF-16 units: a character beyond U+FFFF, such as an emoji, counts as two. Required.
 	WorkerId string `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	// The maximum number of items, 1 to 1,000. Required. Fewer are leased if max_bytes has no room for more.
 	MaxItems int32 `protobuf:"varint,3,opt,name=max_items,json=maxItems,proto3" json:"max_items,omitempty"`

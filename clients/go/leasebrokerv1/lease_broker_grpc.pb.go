@@ -89,7 +89,7 @@
 // Limits
 //
 // At most 1,000 items per call, 1,024 columns per item, 65,536 values of columns per call, leases of 1 second to 12
-// hours, waits of up to 60 seconds, worker ids of up to 128 characters, names of up to 512 bytes. The configuration of
+// hours, waits of up to 60 seconds, worker ids of up to 128 UTF-16 units, names of up to 512 bytes. The configuration of
 // the service can set lower limits. Every rpc refuses a request with a longer name or id, or with too many columns, as a
 // whole, with LIMIT_EXCEEDED and a field such as queue, request_id, items.columns or completions.follow_ups.queue. A lease
 // id has at most 4,096 characters. It has about 60 if the key is a number, and grows with the key. If your keys are long

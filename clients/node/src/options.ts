@@ -57,7 +57,7 @@ export interface BatchQueueOptions extends QueueOptions {
 
 /** The options of a worker and of its first queue. */
 export interface WorkerOptions extends QueueOptions {
-  /** The name of the worker, up to 128 characters. Default: host, process and random digits. */
+  /** The name of the worker, up to 128 UTF-16 units. Default: host, process and random digits. */
   readonly workerId?: string;
   /** The time that handlers have to end when the worker stops. Default: 15 s. */
   readonly grace?: Duration;

@@ -12,7 +12,7 @@ use super::middleware::Next;
 use super::worker::Worker;
 
 impl Worker {
-    /// Sets the name of the worker, for people who look for the holder of a lease. 1 to 128 characters. Default: host,
+    /// Sets the name of the worker, for people who look for the holder of a lease. 1 to 128 UTF-16 units. Default: host,
     /// process id and random digits.
     pub fn worker_id(mut self, id: impl Into<String>) -> Self {
         self.options.worker_id = id.into();

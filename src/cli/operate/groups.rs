@@ -5,6 +5,7 @@ use clap_complete::ArgValueCandidates;
 use lease_broker_proto as proto;
 use prost_types::Timestamp;
 
+use super::admin::Admin;
 use super::audit_args::AuditArgs;
 use super::complete;
 use super::group_list::ListGroups;
@@ -12,7 +13,7 @@ use super::pause_parts::{PauseParts, with_pause};
 use super::place_args::{PlaceArgs, with_place};
 use super::time_args::parse_future;
 use crate::cli::CommandError;
-use crate::cli::output::Row;
+use crate::cli::output::{Row, note};
 
 /// List the groups of a queue, and pause single ones
 #[derive(Debug, Subcommand)]
@@ -35,7 +36,7 @@ impl Groups {
 /// Pause a group: give no more leases for its items
 ///
 /// The pause is stored in the database. It counts for all brokers, and survives restarts. Other groups go on, and so do the workers
-/// that hold leases. A group that is paused already gets the new pause.
+/// that hold leases. A group that is paused already gets the new pause. So does one that has no items yet.
 #[derive(Debug, Args)]
 #[command(after_help = with_place("\
 Examples:
@@ -74,8 +75,42 @@ impl PauseGroup {
         let pause = admin.pause_group(request).await?.pause.unwrap_or_default();
         let row = pause_row(&self.queue, &pause.group, Some(&pause));
         self.place.output().print_result(&pause_text(&pause), &row);
+        if has_items(&admin, &pause).await == Some(false) {
+            note(&format!(
+                "no ready, leased or delayed item has the group {} now; the pause counts for items that come",
+                pause.group
+            ));
+        }
         Ok(())
     }
+}
+
+/// Returns whether the list of groups has an item of a paused group. `None`: it is not known, because the list is not available, or too
+/// long to look through.
+async fn has_items(admin: &Admin, pause: &proto::GroupPause) -> Option<bool> {
+    const MAX_PAGES: usize = 10;
+
+    let mut request = proto::ListGroupsRequest {
+        queue: pause.queue.clone(),
+        state: proto::GroupState::Paused.into(),
+        page_size: 1_000,
+        page_token: String::new(),
+    };
+    for _ in 0..MAX_PAGES {
+        let page = admin.list_groups(request.clone()).await.ok()?;
+        let is_paused = |group: &&proto::GroupSummary| {
+            let other = group.pause.as_ref();
+            other.is_some_and(|other| other.group == pause.group)
+        };
+        if let Some(group) = page.groups.iter().find(is_paused) {
+            return Some(group.head.is_some());
+        }
+        if page.next_page_token.is_empty() {
+            return None;
+        }
+        request.page_token = page.next_page_token;
+    }
+    None
 }
 
 /// End the pause of a group

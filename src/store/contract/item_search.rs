@@ -95,7 +95,8 @@ impl FoundItem {
 pub struct ItemRecord {
     /// The item.
     pub item: FoundItem,
-    /// The values of the columns that [`Facts::columns`](super::Facts::columns) names, in the same order.
+    /// The values of the columns that [`Facts::columns`](super::Facts::columns) names, in the same order. A generated column that fails
+    /// on a value of the row is left out.
     pub columns: Vec<(String, Value)>,
     /// The W3C trace context in the row.
     pub trace_parent: Option<String>,

@@ -43,10 +43,12 @@ impl MssqlOperations {
         let mut room = max_bytes;
         if let Some(form) = &queue.sql.claim_of_groups {
             for index in of_groups {
-                let limits = (&[index][..], room);
-                let answer = self
-                    .claim_by(form, queue, calls, limits, &mut claimed)
-                    .await?;
+                let Some(answer) = self
+                    .serve_alone(form, queue, calls, (index, room), &mut claimed)
+                    .await?
+                else {
+                    continue;
+                };
                 claimed[index].is_paused = answer.is_paused && claimed[index].items.is_empty();
                 answer.apply(&mut claimed[index], &calls[index]);
                 // Other calls may get the items that this one may not have.
@@ -89,7 +91,30 @@ impl MssqlOperations {
             }
             bytes += claimed[index].bytes;
         }
+        self.try_left_out(queue, calls, max_bytes, &mut claimed)
+            .await?;
         Ok(claimed)
+    }
+
+    /// Sends the call at `index` alone. `None`: it gets nothing, because rows refuse their leases. Other calls may have leases by now.
+    async fn serve_alone(
+        &self,
+        form: &ClaimForms,
+        queue: &QueueStatements,
+        calls: &[ClaimCall],
+        (index, room): (usize, usize),
+        claimed: &mut [Claimed],
+    ) -> Result<Option<ClaimAnswer>, StoreError> {
+        let answer = self
+            .claim_alone(form, queue, calls, (index, room), claimed)
+            .await;
+        match answer {
+            Err(StoreError::Rejected(_)) if calls.len() > 1 && !queue.spec.shows_worker() => {
+                claimed[index].is_held_back = true;
+                Ok(None)
+            }
+            answer => answer.map(Some),
+        }
     }
 
     /// Sends the calls at `indexes`, which name no groups, and then each by itself if there are suspects. Takes the bytes of their items
@@ -101,16 +126,33 @@ impl MssqlOperations {
         (indexes, room): (&[usize], &mut usize),
         claimed: &mut [Claimed],
     ) -> Result<(), StoreError> {
-        let answer = self
-            .claim_by(&queue.sql.claim, queue, calls, (indexes, *room), claimed)
-            .await?;
+        let alone = ClaimAnswer {
+            is_held_back: true,
+            ..ClaimAnswer::default()
+        };
+        let answer = if queue.left_out.rows().is_empty() {
+            let limits = (indexes, *room);
+            match self
+                .claim_by(&queue.sql.claim, queue, calls, limits, claimed)
+                .await
+            {
+                Err(StoreError::Rejected(_)) if !queue.spec.shows_worker() => alone,
+                answer => answer?,
+            }
+        } else {
+            alone
+        };
         for &index in indexes {
-            // There are suspects. Each call may lease other items.
+            // There are suspects, or rows that refuse their leases. Each call may lease other items.
             if answer.is_held_back && claimed[index].items.is_empty() && calls[index].max_items > 0
             {
                 let form = &queue.sql.claim_of_share;
-                let limits = (&[index][..], *room);
-                let answer = self.claim_by(form, queue, calls, limits, claimed).await?;
+                let Some(answer) = self
+                    .serve_alone(form, queue, calls, (index, *room), claimed)
+                    .await?
+                else {
+                    continue;
+                };
                 claimed[index].is_held_back = answer.is_held_back;
                 claimed[index].is_paused = answer.is_paused;
                 answer.apply(&mut claimed[index], &calls[index]);
@@ -129,7 +171,7 @@ impl MssqlOperations {
     }
 
     /// Sends the calls at `indexes` by one of the claims, and adds their leases to `claimed`.
-    async fn claim_by(
+    pub(super) async fn claim_by(
         &self,
         form: &ClaimForms,
         queue: &QueueStatements,
@@ -149,7 +191,8 @@ impl MssqlOperations {
         let mut tries = self.pool.tries();
         let mut made_dead = 0;
         let (is_first_attempt, results) = loop {
-            let parameters = attempt.parameters(calls, indexes, bytes);
+            let left_out = form.pick_one.as_ref().map(|_| queue.left_out_list());
+            let parameters = attempt.parameters(calls, indexes, bytes, left_out);
             let sql = attempt.sql(batches, &sent);
             let failure = match tries.run(sql, &parameters.parameters()).await {
                 Ok(results) => {
@@ -172,12 +215,7 @@ impl MssqlOperations {
                 if let Some(error) = turn::policy_error(&queue.spec, &failure) {
                     return Err(error);
                 }
-                // If the rows show the worker's id, a constraint can have refused that id.
-                return Err(if queue.spec.shows_worker() {
-                    into_rejection(failure)
-                } else {
-                    failure.into()
-                });
+                return Err(into_rejection(failure));
             }
             attempt = attempt.after(failure);
         };
@@ -226,7 +264,7 @@ impl MssqlOperations {
 
 /// The parts of the answer to a batch that concern no single call.
 #[derive(Clone, Copy, Default)]
-struct ClaimAnswer {
+pub(super) struct ClaimAnswer {
     /// Suspects were kept from the calls.
     is_held_back: bool,
     /// The reason for a call that gets nothing, if suspects are the reason.
@@ -317,12 +355,13 @@ impl Attempt {
     }
 
     /// Returns the parameters that send the calls at `indexes`. `max_bytes` is set if sizes are sent, and then bounds the
-    /// items of all calls.
+    /// items of all calls. `left_out`: the rows that the claim leaves out, if it takes a list of them.
     fn parameters(
         &self,
         calls: &[ClaimCall],
         indexes: &[usize],
         max_bytes: Option<usize>,
+        left_out: Option<Vec<ListEntry>>,
     ) -> ListParameters {
         let list = indexes.iter().map(|index| {
             let call = &calls[*index];
@@ -353,6 +392,7 @@ impl Attempt {
         {
             lists.push(group_list(&calls[*index].groups));
         }
+        lists.extend(left_out);
         ListParameters::new(lists)
     }
 
@@ -379,6 +419,16 @@ impl Attempt {
         }
         Err(lost.into())
     }
+}
+
+/// Returns the parameters of a batch that picks an item as the claim of the call at `index` does.
+pub(super) fn parameters_of_one(
+    queue: &QueueStatements,
+    calls: &[ClaimCall],
+    index: usize,
+) -> ListParameters {
+    let left_out = Some(queue.left_out_list());
+    Attempt::First.parameters(calls, &[index], None, left_out)
 }
 
 /// Returns the list of the groups that a call names.

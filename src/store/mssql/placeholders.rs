@@ -144,6 +144,9 @@ fn set_key_placeholders(placeholders: &mut Placeholders, key: &[Column]) {
         }),
     );
     placeholders.insert("key_names", list(&|number, _| format!("lb_k{number}")));
+    let same_key = (1..=key.len()).map(|number| format!("w.lb_k{number} = d.lb_k{number}"));
+    let same_key: Vec<String> = same_key.collect();
+    placeholders.insert("same_key_as_waiting", same_key.join(" AND "));
     placeholders.insert(
         "t_key_as_names",
         list(&|number, column| format!("{} AS lb_k{number}", read_column(column))),

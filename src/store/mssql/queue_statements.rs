@@ -17,6 +17,7 @@ use super::connection::Connection;
 use super::decode::unexpected;
 use super::item_bytes::ItemBytes;
 use super::key_source::KeySource;
+use super::left_out::LeftOut;
 use super::list_parameters::{ListEntry, ListParameters};
 use super::purge_statements::PurgeStatements;
 use super::quote::quote;
@@ -46,6 +47,8 @@ pub(super) struct QueueStatements {
     /// The names of the data columns that a claim returns.
     pub(super) columns: Arc<[String]>,
     pub(super) sql: Statements,
+    /// The rows that claims leave out.
+    pub(super) left_out: LeftOut,
     /// The templates of the statements. A settlement that writes columns is rendered later.
     pub(super) lease_sql: LeaseSql,
     /// The sizes of the items.
@@ -109,6 +112,8 @@ pub(super) struct ClaimForms {
     pub(super) small: ClaimBatches,
     /// Leases only items that fit.
     pub(super) within_bytes: ClaimBatches,
+    /// Returns the item that the claim would lease to a call for one item. `None`: the claim leaves no rows out.
+    pub(super) pick_one: Option<String>,
 }
 
 /// The calls of a claim, and what it does if the queue has suspects.
@@ -289,6 +294,7 @@ impl QueueStatements {
             key_source,
             group: columns.group,
             sql: statements,
+            left_out: LeftOut::default(),
             lease_sql: *sql,
             single_column_indexes: table
                 .indexes
@@ -348,6 +354,17 @@ impl QueueStatements {
         for (number, value) in (1..).zip(&key.0) {
             entry.insert(format!("k{number}"), types::encode_key(value));
         }
+    }
+
+    /// Returns the list of the rows that a claim leaves out.
+    pub(super) fn left_out_list(&self) -> Vec<ListEntry> {
+        let rows = self.left_out.rows().into_iter().map(|row| {
+            let mut entry = ListEntry::default();
+            Self::insert_key(&mut entry, &row.key);
+            entry.insert("f", json!(row.fence));
+            entry
+        });
+        rows.collect()
     }
 
     /// Returns the list of rows of `cancel.sql`. A statement may name a row only once, so a key that is in the list twice has
@@ -413,22 +430,32 @@ fn claim_forms(
 ) -> ClaimForms {
     let render = |within_bytes, with_retries| {
         let parts = (within_bytes, with_retries);
-        let batch = render_claim(sql, queue, placeholders, kind, parts);
+        let batch = render_claim(CLAIM, sql, queue, placeholders, kind, parts);
         roll_back_on_error(batch, has_triggers)
     };
     let batches = |within_bytes| ClaimBatches {
         new: render(within_bytes, false),
         with_retries: render(within_bytes, true),
     };
+    let pick_one = (kind != ClaimKind::All)
+        .then(|| render_claim(PICK_ONE, sql, queue, placeholders, kind, (false, false)));
     ClaimForms {
         small: batches(false),
         within_bytes: batches(true),
+        pick_one,
     }
 }
+
+/// A batch that picks items, and maybe leases them.
+type PickingBatch = (fn(&LeaseSql) -> &'static str, &'static str);
+
+const CLAIM: PickingBatch = (|sql| sql.claim, "claim");
+const PICK_ONE: PickingBatch = (|sql| sql.left_out, "pick_one");
 
 /// Renders the claim. `within_bytes` adds the sections that lease only items that fit, and `with_retries` those for calls whose
 /// tokens may already hold leases.
 fn render_claim(
+    (file, section): PickingBatch,
     sql: &LeaseSql,
     queue: &QueueSpec,
     placeholders: &Placeholders,
@@ -492,13 +519,22 @@ fn render_claim(
     let mut pick_ready = pick(&placeholders);
     if kind != ClaimKind::All {
         suspects::set_fits(&mut placeholders, sql, within_bytes);
+        let left_out_list = match kind {
+            ClaimKind::Groups => "@P8",
+            ClaimKind::All | ClaimKind::Share => "@P7",
+        };
+        placeholders.insert("left_out_list", left_out_list.to_owned());
+        for part in ["leave_out", "is_left_out"] {
+            let text = render(sql.left_out, part, &placeholders);
+            placeholders.insert(part, text);
+        }
         let choose = render(sql.suspects, "choose_share", &placeholders);
         pick_ready = format!("{choose}\n{pick_ready}");
         let note = render(sql.suspects, "note_lease", &placeholders);
         placeholders.insert("note_lease", note + "\n");
     }
     placeholders.insert("pick_ready", pick_ready);
-    render(sql.claim, "claim", &placeholders)
+    render(file(sql), section, &placeholders)
 }
 
 /// Renders the batch that makes items with full counters dead.

@@ -15,13 +15,14 @@ use crate::queue_columns::{QueueColumns, sort_list};
 use crate::template::{Placeholders, render};
 
 /// The placeholders of a claim that are empty if claims take no turns.
-const PARTS: [&str; 7] = [
+const PARTS: [&str; 8] = [
     "read_paused_groups",
     "turn_column",
     "bound_wanted",
     "end_turn",
     "tell_limits",
     "suspect_is_free",
+    "tell_busy_suspects",
     "share_without_suspect",
 ];
 
@@ -302,6 +303,8 @@ fn set_walk_placeholders(placeholders: &mut Placeholders, sql: &LeaseSql, groups
         placeholders.insert("or_overdue", section(placeholders, "or_overdue"));
     }
     placeholders.insert("suspect_is_free", section(placeholders, "suspect_is_free"));
+    placeholders.insert("suspect_is_given", String::new());
+    set_busy_suspects(placeholders, sql);
     if groups.bursts() {
         append(placeholders, "size", &section(placeholders, "begin_burst"));
         append(
@@ -310,6 +313,13 @@ fn set_walk_placeholders(placeholders: &mut Placeholders, sql: &LeaseSql, groups
             &section(placeholders, "end_burst"),
         );
     }
+}
+
+/// Renders the part that tells whether groups hold suspects back.
+fn set_busy_suspects(placeholders: &mut Placeholders, sql: &LeaseSql) {
+    let tell = render(sql.groups, "tell_busy_suspects", placeholders);
+    let tell = format!("\n{}", tell.trim_start());
+    placeholders.insert("tell_busy_suspects", tell);
 }
 
 /// Appends lines to the text of a placeholder.
@@ -326,7 +336,11 @@ pub(super) fn set_given_groups(placeholders: &mut Placeholders, sql: &LeaseSql) 
     let suspect = section(placeholders, "suspect_is_given");
     // It never exceeds the limits, because it looks at no other group.
     placeholders.insert("or_overdue", String::new());
-    let is_free = section(placeholders, "suspect_is_free") + &suspect;
+    let is_free = section(placeholders, "suspect_is_free");
+    placeholders.insert("suspect_is_free", is_free.clone());
+    placeholders.insert("suspect_is_given", suspect.clone());
+    set_busy_suspects(placeholders, sql);
+    let is_free = is_free + &suspect;
     for (part, text) in [
         ("hold_claims", hold),
         ("suspect_is_free", is_free),

@@ -89,7 +89,10 @@ impl SqliteSchema {
 
 impl SqliteSchema {
     fn run_once(&mut self, sql: &str) -> Result<(), StoreError> {
-        // A savepoint, because the caller may have begun a transaction.
+        if self.connection.is_autocommit() {
+            return self.transaction(|schema| Ok(schema.connection.execute_batch(sql)?));
+        }
+        // The caller has begun a transaction.
         let savepoint = self.connection.savepoint()?;
         savepoint.execute_batch(sql)?;
         savepoint.commit()?;

@@ -13,6 +13,7 @@ use super::runs::{self, Run};
 use super::soft_lock_value::integer;
 use super::statement::{bind, bind_key};
 use super::types::ColumnType;
+use super::undone_by::UndoneBy;
 use super::writer::WriteContext;
 use crate::key_text::{self, KeyKind};
 use crate::{
@@ -77,13 +78,14 @@ pub(super) fn cancel(
         };
         if let (Cancelled::Ended { state, .. }, Some(next)) = (&result, next) {
             let run = Run::find(context, queue, key)?;
-            let released = left_out.change_in_savepoint(context, &ended.lease.key, || {
-                bind_key(&mut cancel, key)?;
-                let reason = &cancellation.reason;
-                bind(&mut cancel, 4, &[&next.due, &now, &state.code(), reason])?;
-                change_row(&context.connection, &mut cancel)?;
-                runs::release(context, queue, run.map(Run::later).unwrap_or_default())
-            })?;
+            let released =
+                left_out.change(context, &ended.lease.key, UndoneBy::Savepoint, || {
+                    bind_key(&mut cancel, key)?;
+                    let reason = &cancellation.reason;
+                    bind(&mut cancel, 4, &[&next.due, &now, &state.code(), reason])?;
+                    change_row(&context.connection, &mut cancel)?;
+                    runs::release(context, queue, run.map(Run::later).unwrap_or_default())
+                })?;
             match released {
                 Ok(released) => cancelled.released.extend(released),
                 Err(problem) => {

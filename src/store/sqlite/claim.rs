@@ -18,6 +18,7 @@ use super::statement::bind_key;
 use super::suspect_statements::PickStatements;
 use super::suspects::{self, Choice};
 use super::turn::Turn;
+use super::undone_by::UndoneBy;
 use super::walk::{Found, FoundItem, Walk};
 use super::writer::WriteContext;
 use crate::{
@@ -41,7 +42,7 @@ pub(super) fn claim(
     let effects = context.lease_effects.of(&context.connection, queue)?;
     let picks_keys = reads_sizes || effects.reach_data;
     let mut statements = ClaimStatements::new(context, queue, picks_keys, left_out)?;
-    statements.computes_columns = effects.compute_columns;
+    statements.undone_by = effects.undone_by();
     let is_paused = pause::is_held(&context.connection, &queue.spec.name, statements.now)?;
     let has_suspects = suspects::has_any(&context.connection, queue)?;
     let mut turn = Turn::begin(&context.connection, queue, calls, statements.now)?;
@@ -140,8 +141,8 @@ struct ClaimStatements<'a> {
     epoch_fence: i64,
     /// Whether `pick_ready` returns only keys and times.
     picks_keys: bool,
-    /// Whether a row can fail to be read, so that its lease has to be undone.
-    computes_columns: bool,
+    /// The part that undoes the lease of a row that refuses it, or that cannot be read.
+    undone_by: UndoneBy,
     /// The items from which the present call picks, if a walk over groups has found them.
     heads: Option<Vec<FoundItem>>,
     find_retried_leases: CachedStatement<'a>,
@@ -175,7 +176,7 @@ impl<'a> ClaimStatements<'a> {
             now: context.now(),
             epoch_fence: epoch::read_fence(&context.connection, &queue.sql.read_fence)?,
             picks_keys,
-            computes_columns: false,
+            undone_by: UndoneBy::Savepoint,
             heads: None,
             find_retried_leases: statement(&queue.sql.find_retried_leases)?,
             pick_ready: statement(pick_ready)?,
@@ -229,7 +230,7 @@ impl<'a> ClaimStatements<'a> {
             let share = choice.share;
             let mut served = Served::default();
             if share != Share::Nothing {
-                let by_share = self.serve_share(call, turn.as_deref_mut(), share, bytes)?;
+                let by_share = self.serve_share(call, turn.as_deref_mut(), &choice, bytes)?;
                 let Some(by_share) = by_share else {
                     return Ok(None);
                 };
@@ -265,9 +266,10 @@ impl<'a> ClaimStatements<'a> {
         &mut self,
         call: &ClaimCall,
         mut turn: Option<&mut Turn<'_>>,
-        share: Share,
+        choice: &Choice,
         bytes: Bytes,
     ) -> Result<Option<Served>, StoreError> {
+        let share = choice.share;
         let mut served = Served::default();
         let most_refused = self.refused.len() + MAX_PASSED_OVER;
         loop {
@@ -279,7 +281,10 @@ impl<'a> ClaimStatements<'a> {
             };
             let walk = turn.as_mut().and_then(|turn| turn.walk.as_mut());
             let walk = walk.filter(|_| share != Share::Suspect);
-            let found = self.find_heads(walk, &rest, share, bytes.are_read)?;
+            let mut found = self.find_heads(walk, &rest, share, bytes.are_read)?;
+            if let Some(found) = &mut found {
+                found.has_busy_group |= choice.has_busy_group;
+            }
             let claimed = &mut served.claimed;
             served.none_ready = if bytes.are_read {
                 self.claim_within_bytes(&rest, bytes, claimed)?;

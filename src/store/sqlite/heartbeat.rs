@@ -23,6 +23,7 @@ pub(super) fn heartbeat(
 ) -> Result<Vec<Renewed>, StoreError> {
     let queue = context.queue(queue)?;
     let now = context.now();
+    let effects = context.lease_effects.of(&context.connection, queue)?;
     let mut extend = context.connection.prepare_cached(&queue.sql.extend)?;
     renewals
         .iter()
@@ -55,7 +56,7 @@ pub(super) fn heartbeat(
                     &checkpoint,
                 ],
             )?;
-            let renewed = left_out.change(context, &lease.key, || {
+            let renewed = left_out.change(context, &lease.key, effects.undone_by(), || {
                 Ok(match change_row(&context.connection, statement)? {
                     0 => read_lost(context, queue, lease)?,
                     _ => Renewed::Extended(lease_expiry(expiry, now)),

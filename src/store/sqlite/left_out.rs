@@ -1,12 +1,13 @@
 //! Rows that an operation leaves as they are, because they refuse their change.
 //!
 //! A refusal undoes the change of its row only. But a trigger can roll back the whole transaction. Then the operation runs again, and
-//! leaves the row out.
+//! leaves the row out. With `RAISE(FAIL)` a trigger can also refuse a row and leave its change as it is, which a savepoint undoes.
 
 use lease_broker_model::key::Key;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::row_error::RowError;
+use super::undone_by::UndoneBy;
 use super::writer::{WriteContext, execute};
 use crate::{Problem, StoreError};
 
@@ -66,7 +67,7 @@ impl LeftOut {
         Err(RowError::Refused(problem).into())
     }
 
-    /// Changes a row with one statement, unless the row is left out. Returns the problem if the row refuses.
+    /// Changes a row, unless the row is left out. Returns the problem if the row refuses. Then the row is as before.
     ///
     /// # Errors
     /// [`StoreError::Rejected`] if a trigger has rolled the transaction back. The operation then runs again. The error of the store if the
@@ -75,30 +76,26 @@ impl LeftOut {
         &self,
         context: &WriteContext,
         key: &Key,
+        undone_by: UndoneBy,
         change: impl FnOnce() -> Result<T, RowError>,
     ) -> Result<Result<T, Problem>, StoreError> {
         if let Some(problem) = self.problem_of(key) {
             return Ok(Err(problem));
         }
-        match change() {
-            Ok(changed) => Ok(Ok(changed)),
-            Err(error) => self.note(context, key, error).map(Err),
+        let has_savepoint = matches!(undone_by, UndoneBy::Savepoint);
+        if has_savepoint {
+            execute(context, "SAVEPOINT changed_row")?;
         }
-    }
-
-    /// Changes a row with several statements, as [`LeftOut::change`] does with one. If the row refuses one, all are undone.
-    pub(super) fn change_in_savepoint<T>(
-        &self,
-        context: &WriteContext,
-        key: &Key,
-        change: impl FnOnce() -> Result<T, RowError>,
-    ) -> Result<Result<T, Problem>, StoreError> {
-        execute(context, "SAVEPOINT changed_row")?;
-        let changed = self.change(context, key, change)?;
-        if changed.is_err() {
-            execute(context, "ROLLBACK TO changed_row")?;
+        let changed = match change() {
+            Ok(changed) => Ok(changed),
+            Err(error) => Err(self.note(context, key, error)?),
+        };
+        if has_savepoint {
+            if changed.is_err() {
+                execute(context, "ROLLBACK TO changed_row")?;
+            }
+            execute(context, "RELEASE changed_row")?;
         }
-        execute(context, "RELEASE changed_row")?;
         Ok(changed)
     }
 }

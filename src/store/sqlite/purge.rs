@@ -16,6 +16,7 @@ use super::purge_statements::ArchiveStatements;
 use super::queue_statements::QueueStatements;
 use super::row_error::change_row;
 use super::statement::{Token, bind, bind_key};
+use super::undone_by::UndoneBy;
 use super::writer::WriteContext;
 use crate::{Problem, PurgePosition, PurgeStep, QueueIndex, RetentionTurn, StoreError};
 
@@ -133,7 +134,7 @@ pub(super) fn delete_archived(
         let known = refused.len();
         for row in found {
             let key = Key(Box::new([Value::Int(row)]));
-            let changed = left_out.change(context, &key, || {
+            let changed = left_out.change(context, &key, UndoneBy::Savepoint, || {
                 delete.raw_bind_parameter(1, row)?;
                 change_row(connection, &mut delete)
             })?;

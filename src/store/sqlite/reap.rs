@@ -14,6 +14,7 @@ use super::row_error::{RowError, change_row};
 use super::runs::{self, Run};
 use super::statement::{bind, bind_key};
 use super::suspects;
+use super::undone_by::UndoneBy;
 use super::writer::WriteContext;
 use crate::{
     EndedLease, LatestTime, QueueIndex, Reaped, RowOperation, RowOutcome, StoreError, step,
@@ -72,7 +73,7 @@ pub(super) fn reap(
         let known = refused.len();
         for row in due {
             let key = row.key().clone();
-            match left_out.change_in_savepoint(context, &key, || run.end(row))? {
+            match left_out.change(context, &key, UndoneBy::Savepoint, || run.end(row))? {
                 Ok(ended) => {
                     reaped.expired.extend(ended.expired);
                     reaped.released.extend(ended.released);

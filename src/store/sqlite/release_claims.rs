@@ -19,13 +19,14 @@ pub(super) fn release_claims(
 ) -> Result<ReleasedClaims, StoreError> {
     let queue = context.queue(queue)?;
     let (connection, now) = (&context.connection, context.now());
+    let effects = context.lease_effects.of(connection, queue)?;
     let mut release = connection.prepare_cached(&queue.sql.release_claim)?;
     let mut released = ReleasedClaims::default();
     for token in tokens {
         let before = released.ended.len();
         for lease in find_claim(context, queue, token)? {
             let key = &lease.lease.key;
-            let changed = left_out.change(context, key, || {
+            let changed = left_out.change(context, key, effects.undone_by(), || {
                 bind_key(&mut release, key)?;
                 bind(&mut release, 5, &[&now])?;
                 change_row(connection, &mut release)

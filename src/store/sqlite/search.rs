@@ -12,8 +12,11 @@ use rusqlite::{Connection, Row};
 use super::column_value::{Stored, read, read_column, store};
 use super::inspect::read_listed;
 use super::queue_statements::QueueStatements;
+use super::quote::quote;
+use super::row_error::RowError;
 use super::soft_lock_value::{integer, text};
 use super::statement::{bind, bind_key};
+use super::types::ColumnType;
 use crate::adoption::with;
 use crate::template::render;
 use crate::{
@@ -171,7 +174,7 @@ pub(super) fn statement(
     }
     let (matches, columns) = conditions(queue, search, &text)?;
     let direction = if is_descending { " DESC" } else { "" };
-    let key = queue.key.iter().map(|name| super::quote::quote(name));
+    let key = queue.key.iter().map(|name| quote(name));
     let order = time.into_iter().chain(key);
     let order: Vec<String> = order.map(|column| column + direction).collect();
     let placeholders = with(
@@ -215,7 +218,7 @@ fn conditions(
         let kind = queue.filterable.get(name);
         let kind = kind.ok_or_else(|| refused("the setting filterable does not list it".into()))?;
         values.push(store(value, *kind).map_err(refused)?);
-        parts.push(format!("{} IS ?{number}", super::quote::quote(name)));
+        parts.push(format!("{} IS ?{number}", quote(name)));
     }
     // A condition on NULL is NULL.
     Ok((format!("coalesce({}, 0)", parts.join(" AND ")), values))
@@ -250,7 +253,8 @@ pub(super) fn find_keys(
     Ok(found)
 }
 
-/// Reads an item with its columns. See [`Browse::read_item`](crate::Browse::read_item).
+/// Reads an item with its columns. See [`Browse::read_item`](crate::Browse::read_item). A generated column that fails on a value of the
+/// row is left out.
 pub(super) fn read_item(
     connection: &Connection,
     queue: &QueueStatements,
@@ -260,31 +264,68 @@ pub(super) fn read_item(
     if !queue.can_have_key(key) {
         return Ok(None);
     }
+    let mut columns: Vec<DataColumn<'_>> = queue.columns.iter().zip(&queue.column_types).collect();
+    let snapshot = connection.unchecked_transaction()?;
+    let mut record = read_record(connection, queue, key, &columns, now);
+    if matches!(record, Err(RowError::Refused(_))) {
+        columns.retain(|column| {
+            let alone = read_record(connection, queue, key, &[*column], now);
+            !matches!(alone, Err(RowError::Refused(_)))
+        });
+        record = read_record(connection, queue, key, &columns, now);
+    }
+    snapshot.commit()?;
+    Ok(record?)
+}
+
+/// The name and the type of a data column.
+type DataColumn<'a> = (&'a String, &'a ColumnType);
+
+/// Reads an item with these columns.
+fn read_record(
+    connection: &Connection,
+    queue: &QueueStatements,
+    key: &Key,
+    columns: &[DataColumn<'_>],
+    now: i64,
+) -> Result<Option<ItemRecord>, RowError> {
     let checkpoint = match &*queue.placeholders["checkpoint_column"] {
         "" => "NULL".to_owned(),
         column => format!("octet_length({})", column.trim_start_matches(", ")),
     };
-    let placeholders = with(&queue.placeholders, [("checkpoint_bytes", checkpoint)]);
+    let names = columns.iter().map(|(name, _)| format!(", {}", quote(name)));
+    let placeholders = with(
+        &queue.placeholders,
+        [
+            ("checkpoint_bytes", checkpoint),
+            ("data_columns", names.collect()),
+        ],
+    );
     let sql = render(SEARCH, "read_record", &placeholders);
     let mut statement = connection.prepare_cached(&sql)?;
     bind_key(&mut statement, key)?;
     let mut rows = statement.raw_query();
-    let Some(row) = rows.next()? else {
-        return Ok(None);
+    let failure = match rows.next() {
+        Ok(None) => return Ok(None),
+        Ok(Some(row)) => {
+            let trace = queue.key_len + ITEM_COLUMNS;
+            let mut values = Vec::with_capacity(columns.len());
+            for (index, (name, kind)) in (trace + 2..).zip(columns) {
+                let value = read_column(row.get_ref(index)?, **kind);
+                values.push(((*name).clone(), value));
+            }
+            return Ok(Some(ItemRecord {
+                item: read_found(queue, row, now)?,
+                columns: values,
+                trace_parent: text(row, trace)?,
+                checkpoint_bytes: row.get::<_, Option<i64>>(trace + 1)?.map(i64::unsigned_abs),
+                now,
+            }));
+        }
+        Err(failure) => failure,
     };
-    let trace = queue.key_len + ITEM_COLUMNS;
-    let mut columns = Vec::with_capacity(queue.columns.len());
-    let names = queue.columns.iter().zip(&queue.column_types);
-    for (index, (name, kind)) in (trace + 2..).zip(names) {
-        columns.push((name.clone(), read_column(row.get_ref(index)?, *kind)));
-    }
-    Ok(Some(ItemRecord {
-        item: read_found(queue, row, now)?,
-        columns,
-        trace_parent: text(row, trace)?,
-        checkpoint_bytes: row.get::<_, Option<i64>>(trace + 1)?.map(i64::unsigned_abs),
-        now,
-    }))
+    drop(rows);
+    Err(RowError::new(connection, &statement, &failure))
 }
 
 /// Reads an item: key, state, owner, time of the state, due time, attempts, fence and error.

@@ -7,7 +7,7 @@ use rusqlite::{Connection, ToSql};
 use super::queue_statements::QueueStatements;
 use super::ready_item::read_size;
 use super::statement::{bind, bind_key};
-use super::walk::Walk;
+use super::walk::{Access, Walk};
 use crate::{ClaimCall, Holding, Limited, Share, StoreError, TooLargeItem, share_of};
 
 /// The suspect that waits longest.
@@ -36,6 +36,8 @@ pub(super) struct Choice {
     pub(super) kept: Option<Limited>,
     /// The suspects that are too large for the call. They wait for another one.
     pub(super) too_large: Vec<TooLargeItem>,
+    /// Whether groups hold back suspects that the call could lease otherwise.
+    pub(super) has_busy_group: bool,
 }
 
 impl Choice {
@@ -45,6 +47,7 @@ impl Choice {
             suspect: None,
             kept: None,
             too_large: Vec::new(),
+            has_busy_group: false,
         }
     }
 }
@@ -59,15 +62,13 @@ pub(super) fn choose_share(
 ) -> Result<Choice, StoreError> {
     let sql = &queue.sql.suspects;
     let values: &[&dyn ToSql] = &[&queue.spec.name, &now, &call.worker];
-    let mut too_large = Vec::new();
     let patience = millis_rounded_up(queue.spec.lease.default);
     let overdue_since = now.saturating_sub(patience);
-    let waiting = find_waiting(
-        connection,
-        queue,
-        (call, walk, overdue_since),
-        &mut too_large,
-    )?;
+    let Waiting {
+        first: waiting,
+        too_large,
+        has_busy_group,
+    } = find_waiting(connection, queue, (call, walk, overdue_since))?;
     let holding = if finds(connection, &sql.find_held, values)? {
         Holding::Suspect
     } else if waiting.is_some() && finds(connection, &sql.holds_lease, values)? {
@@ -88,6 +89,7 @@ pub(super) fn choose_share(
         suspect: waiting,
         kept: is_kept.then_some(Limited::Suspects),
         too_large,
+        has_busy_group,
     })
 }
 
@@ -136,13 +138,24 @@ pub(super) fn forget(connection: &Connection, queue: &QueueStatements) -> Result
     )
 }
 
-/// Returns the suspect that waits longest, among those that their groups do not hold back and that are not too large for the call.
+/// The suspects that wait, as one call finds them.
+#[derive(Default)]
+struct Waiting {
+    /// The one that waits longest, among those that their groups do not hold back and that are not too large for the call.
+    first: Option<WaitingSuspect>,
+    /// Those before it that are too large for the call.
+    too_large: Vec<TooLargeItem>,
+    /// Whether groups hold back some before it.
+    has_busy_group: bool,
+}
+
+/// Looks for the suspect that a call could lease.
 fn find_waiting(
     connection: &Connection,
     queue: &QueueStatements,
     (call, walk, overdue_since): (&ClaimCall, Option<&Walk<'_>>, i64),
-    too_large: &mut Vec<TooLargeItem>,
-) -> Result<Option<WaitingSuspect>, StoreError> {
+) -> Result<Waiting, StoreError> {
+    let mut waiting = Waiting::default();
     let mut statement = connection.prepare_cached(&queue.sql.suspects.find_waiting)?;
     bind(&mut statement, 4, &[&queue.spec.name])?;
     let mut rows = statement.raw_query();
@@ -150,22 +163,30 @@ fn find_waiting(
         let key = queue.read_key(row)?;
         let ready_time = row.get(queue.key_len + 1)?;
         let is_overdue = ready_time <= overdue_since;
-        if !walk.map_or(Ok(true), |walk| walk.can_lease(call, &key, is_overdue))? {
-            continue;
+        if let Some(walk) = walk {
+            match walk.access(call, &key, is_overdue)? {
+                Access::Free => {}
+                Access::HeldBack => {
+                    waiting.has_busy_group = true;
+                    continue;
+                }
+                Access::NotAskedFor => continue,
+            }
         }
         let size_bytes = read_size(connection, queue, &key)?;
         // A claim makes an item dead that is larger than any may be.
         if size_bytes > call.max_bytes && size_bytes <= queue.spec.max_item_bytes {
-            too_large.push(TooLargeItem { key, size_bytes });
+            waiting.too_large.push(TooLargeItem { key, size_bytes });
             continue;
         }
-        return Ok(Some(WaitingSuspect {
+        waiting.first = Some(WaitingSuspect {
             key,
             entry: row.get(queue.key_len)?,
             ready_time,
-        }));
+        });
+        break;
     }
-    Ok(None)
+    Ok(waiting)
 }
 
 /// Returns whether a statement returns a row.

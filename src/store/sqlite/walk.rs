@@ -99,6 +99,16 @@ impl FoundItem {
     }
 }
 
+/// Whether a call may lease an item, as far as its group is concerned.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    Free,
+    /// The group holds the item back.
+    HeldBack,
+    /// The call asks for items of other groups.
+    NotAskedFor,
+}
+
 /// A group that can give items.
 struct Candidate {
     /// NULL: rows without a group.
@@ -403,24 +413,24 @@ impl<'a> Walk<'a> {
         Ok(group.transpose()?)
     }
 
-    /// Returns whether the call may lease the item, as far as its group is concerned. A burst leases an overdue item too.
-    pub(super) fn can_lease(
+    /// Returns whether the call may lease a ready item, as far as its group is concerned. A burst leases an overdue item too.
+    pub(super) fn access(
         &self,
         call: &ClaimCall,
         key: &Key,
         is_overdue: bool,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<Access, StoreError> {
         let Some(group) = self.group_of(key)? else {
-            return Ok(false);
+            return Ok(Access::NotAskedFor);
         };
         if !call.groups.is_empty() && !self.is_of_groups(key, &call.groups)? {
-            return Ok(false);
+            return Ok(Access::NotAskedFor);
         }
         if group == Value::Null {
-            return Ok(true);
+            return Ok(Access::Free);
         }
         let Some(visit) = self.visit(&self.sql.all.visit_one, &group, &Value::Null)? else {
-            return Ok(false);
+            return Ok(Access::HeldBack);
         };
         let is_next = visit.head == *key || self.sql.is_first.is_none();
         let room = self.room(&visit)?;
@@ -429,7 +439,11 @@ impl<'a> Walk<'a> {
         } else {
             room.within_limit
         };
-        Ok(is_next && size > 0)
+        Ok(if is_next && size > 0 {
+            Access::Free
+        } else {
+            Access::HeldBack
+        })
     }
 
     /// Returns whether the item belongs to one of these groups.

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row};
 use uuid::Uuid;
 
 use super::queue_statements::QueueStatements;
+use super::row_error::RowError;
 use super::soft_lock_value::{integer, text};
 use super::statement::{bind, bind_key};
 use super::{group_list, instance, pause, turn};
@@ -61,6 +62,7 @@ pub(super) fn item_facts(
     Ok(facts)
 }
 
+/// Reads the row of an item. If a generated column fails on a value of the row, its size is not known.
 fn read_row(
     connection: &Connection,
     queue: &QueueStatements,
@@ -69,19 +71,48 @@ fn read_row(
     if !queue.can_have_key(key) {
         return Ok(None);
     }
-    let mut statement = connection.prepare_cached(&queue.sql.why.read_row)?;
+    let statements = &queue.sql.why;
+    let row = match read_row_by(&statements.read_row, connection, queue, key) {
+        Err(RowError::Refused(_)) => {
+            read_row_by(&statements.read_row_without_size, connection, queue, key)?
+        }
+        row => row?,
+    };
+    Ok(row)
+}
+
+/// Reads the row of an item with one of the statements that begin with `read_row`.
+fn read_row_by(
+    sql: &str,
+    connection: &Connection,
+    queue: &QueueStatements,
+    key: &Key,
+) -> Result<Option<ItemRow>, RowError> {
+    let mut statement = connection.prepare_cached(sql)?;
     bind_key(&mut statement, key)?;
     let mut rows = statement.raw_query();
-    let Some(row) = rows.next()? else {
-        return Ok(None);
+    let failure = match rows.next() {
+        Ok(None) => return Ok(None),
+        Ok(Some(row)) => return Ok(Some(item_row(connection, queue, key, row)?)),
+        Err(failure) => failure,
     };
+    drop(rows);
+    Err(RowError::new(connection, &statement, &failure))
+}
+
+fn item_row(
+    connection: &Connection,
+    queue: &QueueStatements,
+    key: &Key,
+    row: &Row<'_>,
+) -> Result<ItemRow, StoreError> {
     let first = queue.key_len;
     let state = integer(row, first)?.and_then(State::from_code);
     let ahead = match state {
         Some(State::Ready) => count_ahead(connection, queue, &queue.read_key(row)?)?,
         _ => None,
     };
-    Ok(Some(ItemRow {
+    Ok(ItemRow {
         state,
         owner: text(row, first + 1)?,
         // 0 is the default of the column: another program inserted the row.
@@ -95,7 +126,7 @@ fn read_row(
             .and_then(|bytes| usize::try_from(bytes).ok())
             .map(|bytes| queue.item_size.of_stored(key, bytes)),
         ahead,
-    }))
+    })
 }
 
 /// Counts the ready items that claims take before the one with the key.

@@ -346,6 +346,8 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
         "claim of a share",
         &table.sql.claim_of_share.small.with_retries,
     );
+    let pick_one = table.sql.claim_of_share.pick_one.as_deref();
+    show("pick one", pick_one.unwrap_or_default());
     show("set full counters aside", &table.sql.set_full_aside);
     show("heartbeat", &table.sql.extend);
     show("note traces", &table.sql.trace.note);

@@ -291,9 +291,9 @@ impl ClaimStatements<'_> {
         let mut statement = connection.prepare_cached(sql)?;
         bind(&mut statement, 4, values)?;
         bind_key(&mut statement, key)?;
-        let changed = self
-            .left_out
-            .change(self.context, key, || change_row(connection, &mut statement));
+        let changed = self.left_out.change(self.context, key, self.undone_by, || {
+            change_row(connection, &mut statement)
+        });
         let changed = self.unless_refused(key, changed)?;
         Ok(changed.map(|rows| rows > 0))
     }
@@ -325,11 +325,9 @@ impl ClaimStatements<'_> {
     ) -> Result<Option<ClaimedItem>, StoreError> {
         let key = ready.key().clone();
         let (left_out, context) = (self.left_out, self.context);
-        let leased = if self.computes_columns {
-            left_out.change_in_savepoint(context, &key, || self.change_and_read(call, ready))
-        } else {
-            left_out.change(context, &key, || self.change_and_read(call, ready))
-        };
+        let leased = left_out.change(context, &key, self.undone_by, || {
+            self.change_and_read(call, ready)
+        });
         let Some(item) = self.unless_refused(&key, leased)? else {
             return Ok(None);
         };

@@ -236,7 +236,7 @@ public final class Worker {
     }
 
     /**
-     * The name of the worker, for people who look for the holder of a lease. 1 to 128 characters. Default: the host, the
+     * The name of the worker, for people who look for the holder of a lease. 1 to 128 UTF-16 units. Default: the host, the
      * process id and random digits.
      */
     public Builder workerId(String id) {
