@@ -78,7 +78,7 @@ impl Definition {
         ItemSearch {
             state: self.change.state(),
             filter: self.selection.filter.clone(),
-            not_after: None,
+            not_since: None,
             after,
             newest_first: false,
             limit,
@@ -334,7 +334,8 @@ impl OperationRunner {
             let found = self.store.find_keys(queue, parsed).await?;
             let fits = |item: &&lease_broker_store::FoundItem| {
                 let time = item.listed.state_time;
-                item.state == Some(state) && time.is_none_or(|time| time <= operation.create_time)
+                item.state == Some(state)
+                    && !time.is_some_and(|time| operation.was_stored_before(time, found.now))
             };
             let items = found.items.iter().filter(fits);
             return Ok(NextBatch {
@@ -350,7 +351,7 @@ impl OperationRunner {
         let after = after.map(|place| self.operator.search_position(queue, place));
         let after = after.transpose().map_err(StoreError::Misconfigured)?;
         let search = ItemSearch {
-            not_after: Some(operation.create_time),
+            not_since: Some(operation.create_time),
             ..definition.search(after, wanted, MAX_EXAMINED)
         };
         let found = self.store.find_items(queue, search).await?;
