@@ -565,6 +565,29 @@ async fn queues_and_brokers_are_listed() {
 }
 
 #[tokio::test]
+async fn queue_without_its_table_does_not_hide_the_others() {
+    let other = "[queues.yard]\nmanaged_columns = { payload = \"text\" }\n";
+    let (server, client) = start(&format!("{QUEUE}{other}")).await;
+    client.enqueue(&["a"]).await;
+    let rename = "ALTER TABLE yard RENAME TO former";
+    server.database().execute_batch(rename).expect("renamed");
+    for exact in [false, true] {
+        let request = ListQueuesRequest {
+            exact,
+            ..ListQueuesRequest::default()
+        };
+        let listed = client.admin.clone().list_queues(request).await;
+        let queues = listed.expect("listed").into_inner().queues;
+        let [work, yard] = &queues[..] else {
+            panic!("{queues:?}");
+        };
+        assert_eq!((work.counts[0].count, &*work.problem), (1, ""));
+        assert_eq!((&*yard.queue, yard.counts.len()), ("yard", 0));
+        assert!(yard.problem.contains("cannot be read"), "{yard:?}");
+    }
+}
+
+#[tokio::test]
 async fn broker_obeys_the_order_to_drain() {
     let (server, client) = start(QUEUE).await;
     let listed = async || {
