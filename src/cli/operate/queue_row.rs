@@ -10,6 +10,7 @@ use crate::cli::output::{Row, format_duration, proto_moment, std_duration};
 
 /// The columns of a table beside the counts and ages.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a column")]
 pub(super) struct Columns {
     pub(super) rates: bool,
     pub(super) paused: bool,
