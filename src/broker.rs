@@ -114,7 +114,7 @@ use self::lease_recorder::{LeaseRecorder, Unobserved};
 use self::lease_tracer::LeaseTracer;
 use self::limits::RequestLimits;
 use self::operation_metrics::OperationMetrics;
-use self::operator::OperationRunner;
+use self::operator::{BatchPlaces, OperationRunner};
 use self::queue_monitor::{LastRefresh, QueueMonitor};
 use self::reaper::Reaper;
 use self::retention::Retention;
@@ -562,6 +562,7 @@ impl Broker {
             leases: Some(self.leases.clone()),
             broker: identity.id,
             drain: self.told_to_drain.clone(),
+            batches: BatchPlaces::default(),
         };
         self.spawn_until_handed_over(runner.run(self.stop.clone()));
         let names = self.operator.queue_names().map(str::to_owned).collect();

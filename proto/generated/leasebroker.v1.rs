@@ -1871,6 +1871,10 @@ pub struct QueueSummary {
     /// The number of claims that wait for items at all brokers.
     #[prost(int64, tag = "13")]
     pub waiting_claims: i64,
+    /// The reason why the table of the queue cannot be read, for example because it was dropped. There are no counts and no ages then.
+    /// Empty: the table was read.
+    #[prost(string, tag = "14")]
+    pub problem: ::prost::alloc::string::String,
 }
 /// The number of items in one state.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -2787,7 +2791,8 @@ pub mod admin_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Lists the queues with their counts, ages, rates and pauses.
+        /// Lists the queues with their counts, ages, rates and pauses. A queue whose table cannot be read has a problem instead of counts and
+        /// ages.
         ///
         /// Errors: QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
         pub async fn list_queues(
@@ -3297,7 +3302,8 @@ pub mod admin_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with AdminServiceServer.
     #[async_trait]
     pub trait AdminService: std::marker::Send + std::marker::Sync + 'static {
-        /// Lists the queues with their counts, ages, rates and pauses.
+        /// Lists the queues with their counts, ages, rates and pauses. A queue whose table cannot be read has a problem instead of counts and
+        /// ages.
         ///
         /// Errors: QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
         async fn list_queues(

@@ -33,6 +33,8 @@
 --   here for it. A batch that was rolled back has not counted, and is applied.
 -- Why the items are read once more: state, fencing token and time of an item can have changed since the broker has found it. With the time,
 --   a redrive never meets the items that became dead after it was stored.
+-- Why a time after now is accepted: the clock was put back since, so the item entered its state before the operation was stored. Otherwise
+--   no operation would change it until the clock reaches that time. An item whose time the clock reaches while the operation runs is left out.
 -- Why {redriven_attempt} and {redriven_checkpoint}: they are empty, or reset the attempts and remove the checkpoint.
 -- Why a redrive clears the token: a late settlement of the last lease must change nothing.
 -- Why the update checks state and fence again, why the counts are compared, and why CASE, TOP and the hints: see cancel.sql and leases.sql.
@@ -157,7 +159,7 @@ INSERT @held (lb_i, {key_names}, lb_f, lb_next)
 SELECT l.lb_i, {t_key_columns}, t.{lease_fence}, @next
 FROM {key_list}
     INNER JOIN {table} AS t WITH (UPDLOCK, {by_key}) ON {join_list_on_key}
-WHERE 1 = CASE WHEN t.{lease_state} = {state} AND t.{lease_fence} = l.lb_fence AND t.{lease_state_time} <= @created THEN 1 END
+WHERE 1 = CASE WHEN t.{lease_state} = {state} AND t.{lease_fence} = l.lb_fence{held_since} THEN 1 END
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 SET @held_count = @@ROWCOUNT;
 

@@ -9,7 +9,7 @@
 --   in seconds after which a completed and a dead item is old; NULL: never. @P10: 1 to delete, 0 to count.
 -- Parameters of `delete_archived` and `count_archived`: @P1: age in seconds. @P2: maximum number of rows.
 -- Parameters of `take_turn`: @P1: queue. @P2: broker, as text (Babelfish 4.3 misreads a parameter of type uniqueidentifier). @P3:
---   duration of the turn in milliseconds.
+--   duration of the turn in milliseconds. @P4: that of the longest turn.
 -- Results: the number of rows visited, the number of old ones (deleted, or counted), and the key and, by
 --   `visit_old`, the time of the last row visited; no row at the end. `delete_archived`, `count_archived`: a number of rows. `take_turn`: the server's time, the end of the
 --   present turn, and 1 if it is this broker's.
@@ -26,6 +26,8 @@
 -- Why FORCESEEK only after the first rows: without a condition on the key there is nothing to seek (error 8622).
 -- Why the DELETE asks for state and time again: the row can have changed since it was visited.
 -- Why a transaction around each DELETE: if a trigger raises an error, the batch rolls back (triggers.sql).
+-- Why `take_turn` ends a turn that is longer than the longest: it was taken before the clock was put back, and would last until the clock
+--   reaches its end.
 -- Why the state time 2000-01-01 is not old: it means unknown (sql/README.md).
 -- Why HOLDLOCK in `take_turn`: two brokers that add the first row at the same moment would break the primary key. Babelfish ignores
 --   it: there one of them fails, and tries again later.
@@ -127,7 +129,7 @@ SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTE
 DECLARE @now datetime2(3) = SYSUTCDATETIME(), @broker uniqueidentifier = CONVERT(uniqueidentifier, @P2);
 BEGIN TRANSACTION;
 UPDATE lease_broker_retention SET holder = @broker, until_time = DATEADD(millisecond, @P3, @now)
-WHERE queue = @P1 AND (until_time <= @now OR holder = @broker);
+WHERE queue = @P1 AND (until_time <= @now OR until_time > DATEADD(millisecond, @P4, @now) OR holder = @broker);
 INSERT lease_broker_retention (queue, holder, until_time)
 SELECT @P1, @broker, DATEADD(millisecond, @P3, @now)
 WHERE NOT EXISTS (SELECT 1 FROM lease_broker_retention WITH (UPDLOCK, HOLDLOCK) WHERE queue = @P1);

@@ -7,7 +7,7 @@
 -- Parameters: @P1 to @P4 as in every statement with lists (sql/README.md). `search`: @P5: number of keys in @P6. @P6: JSON array with the
 --   key of the last row of the page before, {k1 to k3}; empty for the first page. @P7: JSON array of one object, {c0, c1, …: the values of
 --   columns}. @P8: maximum number of items. @P9: maximum number of rows to look at. @P10: time of that row. @P11: owner. @P12: part of the
---   error. @P13: first time of the state. @P14: time after the last one. @P15: last time of a state, if it is known. @P16: least number of
+--   error. @P13: first time of the state. @P14: time after the last one. @P15: time at which an operation was stored. @P16: least number of
 --   attempts, or NULL. Times are ISO 8601 texts. A text is empty if it is not asked for (pause.sql has the reason).
 --   `find_keys` and `read_record`: @P5: number of keys. @P6: JSON array of keys, {i: index, k1 to k3}.
 -- Results: the server's time. Then, in the order of the search, the number of the row among those that were looked at, 1 if the row fits, else 0, and
@@ -26,6 +26,7 @@
 --   already. If the key of the queue is another one, the server sorts them. Babelfish sorts the rows of each time.
 -- Why ROW_NUMBER and LEAD, and TOP twice: the server looks at rows one by one, and stops at the last item of the page, or at the last
 --   row that may be looked at. LEAD finds the last row of a range, so that the program knows how far the search has come.
+-- Why `fits_not_since` accepts a time after now: see operation.sql.
 -- Why only datetime2(3): a position has milliseconds. Rows with finer times would be found again.
 -- Why CHARINDEX and not LIKE: no character has a special meaning. The collation makes it exact, as in SQLite.
 -- Why '20000101': it stands for a time that is not known (sql/README.md).
@@ -38,7 +39,7 @@
 SET NOCOUNT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME(), @time datetime2(3) = CONVERT(datetime2(3), NULLIF(@P10, N''), 126), @owner nvarchar(4000) = @P11,
     @part nvarchar(4000) = @P12, @since datetime2(3) = CONVERT(datetime2(3), NULLIF(@P13, N''), 126), @before datetime2(3) = CONVERT(datetime2(3), NULLIF(@P14, N''), 126),
-    @not_after datetime2(3) = CONVERT(datetime2(3), NULLIF(@P15, N''), 126), @attempt bigint = @P16, @limit int = @P8, @room int = @P9, @seen int = 0;
+    @stored datetime2(3) = CONVERT(datetime2(3), NULLIF(@P15, N''), 126), @attempt bigint = @P16, @limit int = @P8, @room int = @P9, @seen int = 0;
 DECLARE @found TABLE (lb_p int NOT NULL PRIMARY KEY, lb_fits int NOT NULL, {key_declarations}, lb_state int NULL, lb_w nvarchar(max) NULL,
     lb_since datetime2(7) NULL, lb_due datetime2(7) NULL, lb_a bigint NULL, lb_f bigint NULL, lb_error nvarchar(max) NULL);
 {read_filter}{read_position}{find_ranges}
@@ -133,8 +134,8 @@ t.{lease_state_time} < @before AND t.{lease_state_time} > '20000101'
 -- :: fits_attempt
 t.{lease_attempt} >= @attempt
 
--- :: fits_not_after
-(t.{lease_state_time} IS NULL OR t.{lease_state_time} <= @not_after)
+-- :: fits_not_since
+(t.{lease_state_time} IS NULL OR t.{lease_state_time} <= @stored OR t.{lease_state_time} > @now)
 
 -- :: item_columns
 {t_key_as_names}, CONVERT(int, t.{lease_state}) AS lb_state, t.{lease_owner} AS lb_w, t.{lease_state_time} AS lb_since,

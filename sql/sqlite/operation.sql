@@ -10,7 +10,7 @@
 --   ?9 refused items; ?10 refusal. `end_batch`: ?4 changed items; ?5 state (0: it goes on). `list`: ?3 queues as a JSON array; ?4 1 to
 --   leave out those that ended; ?5 create time and ?1 id of the last one on the page before; ?6 maximum number of rows.
 --   `redrive_item`: ?1 to ?3 key values; ?4 time at which the operation was stored; ?5 now; ?6 fencing token; ?7 new state; ?8 due time.
---   `purge_item`: ?1 to ?4 and ?6 as in `redrive_item`; ?7 state.
+--   `purge_item`: ?1 to ?6 as in `redrive_item`; ?7 state.
 -- Locks: the write lock of the file; none to read.
 -- Indexes: primary key (by id); unique (queue, slot) for `running`; create time (forget, list). The key of the items.
 -- Why `slot`: it is the kind while the operation runs and the id afterwards. So a queue runs one of a kind at a time, in every database.
@@ -18,6 +18,8 @@
 --   again, changes nothing.
 -- Why `redrive_item` and `purge_item` ask for state, fencing token and time again: the row can have changed since it was found. With the
 --   time, a redrive never meets the items that became dead after it was stored.
+-- Why a time after now is accepted: the clock was put back since, so the item entered its state before the operation was stored. Otherwise
+--   no operation would change it until the clock reaches that time. An item whose time the clock reaches while the operation runs is left out.
 -- Why {redriven_attempt} and {redriven_checkpoint}: they are empty, or reset the attempts and remove the checkpoint.
 -- Why `redrive_item` clears the token: a late settlement of the last lease must find no row.
 
@@ -69,11 +71,11 @@ WHERE id = ?1
 UPDATE {table}
 SET {lease_state} = ?7, {lease_state_time} = ?5, {lease_due_time} = ?8, {lease_owner} = NULL,
     {lease_token} = NULL{redriven_attempt}{redriven_checkpoint}{mirror_redriven}
-WHERE {key_match} AND {lease_state} = 4 AND {lease_fence} = ?6 AND {lease_state_time} <= ?4
+WHERE {key_match} AND {lease_state} = 4 AND {lease_fence} = ?6 AND ({lease_state_time} > ?4 AND {lease_state_time} <= ?5) IS NOT TRUE
 
 -- :: purge_item
 DELETE FROM {table}
-WHERE {key_match} AND {lease_state} = ?7 AND {lease_fence} = ?6 AND {lease_state_time} <= ?4
+WHERE {key_match} AND {lease_state} = ?7 AND {lease_fence} = ?6 AND ({lease_state_time} > ?4 AND {lease_state_time} <= ?5) IS NOT TRUE
 
 -- :: list
 {columns}

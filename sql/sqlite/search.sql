@@ -4,10 +4,11 @@
 --   without its columns, `read_record` with them.
 -- Parameters: ?1 to ?3 key values; ?4 time of the last row of the page before, or of an item (ms since 1970); ?5 maximum number of
 --   rows to look at; ?6 owner; ?7 part of the error; ?8 first time and ?9 time after the last one (ms since 1970); ?10 least number of
---   attempts; ?11 last time of a state that fits, if it is known; ?12 and following: the values of columns.
+--   attempts; ?11 time at which an operation was stored; ?12 now (ms since 1970); ?13 and following: the values of columns.
 -- Locks: none.
 -- Indexes: dead, for dead items; due, for leased and delayed ones; ready, for ready items of a queue whose order is that of the key. For
 --   others the key.
+-- Why `fits_not_since` accepts a time after now: the clock was put back since (operation.sql).
 -- Why the program counts the rows and not the statement: it stops when the page is full, and then knows the row at which it stopped.
 
 -- :: search
@@ -49,8 +50,8 @@ instr({lease_error}, ?7) > 0
 -- :: fits_attempt
 {lease_attempt} >= ?10
 
--- :: fits_not_after
-({lease_state_time} IS NULL OR {lease_state_time} <= ?11)
+-- :: fits_not_since
+({lease_state_time} > ?11 AND {lease_state_time} <= ?12) IS NOT TRUE
 
 -- :: read_item
 SELECT {key}, {lease_state}, {lease_owner}, {lease_state_time}, {lease_due_time}, {lease_attempt}, {lease_fence}, {lease_error}, 1

@@ -27,7 +27,7 @@ pub use self::groups::GroupPage;
 pub use self::items::{ItemList, ListItems, MAX_PAGE, OneItem};
 pub use self::operations::{DryRun, OperationList, OperationView, StartOperation};
 pub use self::queues::QueueState;
-pub(super) use self::runner::OperationRunner;
+pub(super) use self::runner::{BatchPlaces, OperationRunner};
 use super::error::Error;
 use super::wakeups::Wakeups;
 

@@ -38,7 +38,7 @@ const MIN_REST: Duration = Duration::from_millis(5);
 const TURN: Duration = Duration::from_secs(60);
 /// The time between two walks is a tenth of the shortest age, within these bounds.
 const MIN_INTERVAL: Duration = Duration::from_secs(60);
-const MAX_INTERVAL: Duration = Duration::from_secs(3_600);
+const MAX_INTERVAL: Duration = RetentionTurn::LONGEST;
 
 /// A walk through a queue's table.
 pub struct Walk<'a> {

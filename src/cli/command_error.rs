@@ -86,6 +86,11 @@ impl CommandError {
         self.code == EXIT_UNAVAILABLE
     }
 
+    /// Returns whether the command line, the configuration or the schema of a table is wrong.
+    pub(super) fn is_usage(&self) -> bool {
+        self.code == EXIT_USAGE
+    }
+
     /// Returns the exit code for the process.
     pub fn exit_code(&self) -> ExitCode {
         self.code.into()

@@ -118,12 +118,22 @@ impl Unfit {
     }
 }
 
-/// Returns the error for a queue whose table does not exist and that is not managed, so that nothing declares the table.
+/// Returns the way to a table of the queue that the broker creates.
+fn creation(queue: &QueueSpec) -> &'static str {
+    if queue.managed_columns.is_some() {
+        "start a broker, which creates it"
+    } else {
+        "declare its columns in the queue's configuration (managed_columns = { … }), and the broker creates it"
+    }
+}
+
+/// Returns the error for a queue whose table does not exist, at a place that does not create it.
 pub(super) fn no_table(queue: &QueueSpec) -> StoreError {
     StoreError::Misconfigured(format!(
-        "the table {:?} of queue {:?} does not exist: create it, or declare its columns in the queue's configuration \
-         (managed_columns = {{ … }}), and the broker creates it",
-        queue.table, queue.name
+        "the table {:?} of queue {:?} does not exist: create it, or {}",
+        queue.table,
+        queue.name,
+        creation(queue)
     ))
 }
 
@@ -131,9 +141,10 @@ pub(super) fn no_table(queue: &QueueSpec) -> StoreError {
 pub(super) fn no_visible_table(queue: &QueueSpec, database: &str) -> StoreError {
     StoreError::Misconfigured(format!(
         "the table {:?} of queue {:?} does not exist in the database {database:?}, or the login has no right on it: grant the login its \
-         rights, correct the database or the name, create the table, or declare its columns in the queue's configuration \
-         (managed_columns = {{ … }}), and the broker creates it",
-        queue.table, queue.name
+         rights, correct the database or the name, create the table, or {}",
+        queue.table,
+        queue.name,
+        creation(queue)
     ))
 }
 

@@ -46,3 +46,8 @@ pub enum RetentionTurn {
     /// Another broker has it for this duration.
     Busy(Duration),
 }
+
+impl RetentionTurn {
+    /// The duration of the longest turn. A turn that has more time left was taken before the clock was put back, and is free.
+    pub const LONGEST: Duration = Duration::from_secs(3_600);
+}

@@ -31,6 +31,7 @@ mod response_budget;
 mod response_size;
 mod retention;
 mod retries;
+mod running_operations;
 mod shedding;
 mod store_failures;
 mod stream_limits;

@@ -29,7 +29,7 @@ filterable = [\"customer\"]
 ";
 
 /// Starts a broker that runs operations.
-async fn start(toml: &str) -> (Server, Client) {
+pub(super) async fn start(toml: &str) -> (Server, Client) {
     let server = Server::with_config(toml).await;
     server.broker().announce(Identity {
         id: Uuid::new_v4(),
@@ -40,7 +40,7 @@ async fn start(toml: &str) -> (Server, Client) {
 }
 
 /// Adds this many items and makes them dead, each with its number as the text of the error.
-async fn add_dead(client: &Client, count: usize) {
+pub(super) async fn add_dead(client: &Client, count: usize) {
     let payloads: Vec<String> = (0..count).map(|number| format!("item {number}")).collect();
     let payloads: Vec<&str> = payloads.iter().map(String::as_str).collect();
     client.enqueue(&payloads).await;
@@ -74,7 +74,7 @@ async fn keys(client: &Client, state: ItemState, filter: ItemFilter) -> Vec<Stri
     listed.items.into_iter().map(|item| item.key).collect()
 }
 
-fn operation(action: Action) -> StartOperationRequest {
+pub(super) fn operation(action: Action) -> StartOperationRequest {
     StartOperationRequest {
         queue: "work".to_owned(),
         action: Some(action),
@@ -84,11 +84,11 @@ fn operation(action: Action) -> StartOperationRequest {
     }
 }
 
-fn redrive() -> StartOperationRequest {
+pub(super) fn redrive() -> StartOperationRequest {
     operation(Action::Redrive(Redrive::default()))
 }
 
-async fn begin(
+pub(super) async fn begin(
     client: &Client,
     request: StartOperationRequest,
 ) -> Result<StartOperationResponse, Status> {
@@ -96,20 +96,22 @@ async fn begin(
     Ok(started.into_inner())
 }
 
-/// Waits until an operation has ended.
-async fn end_of(client: &Client, id: &str) -> Operation {
-    let read = async || {
-        let request = GetOperationRequest {
-            operation_id: id.to_owned(),
-        };
-        let read = client.admin.clone().get_operation(request).await;
-        read.expect("read").into_inner().operation.expect("one")
+/// Reads an operation.
+pub(super) async fn read_operation(client: &Client, id: &str) -> Operation {
+    let request = GetOperationRequest {
+        operation_id: id.to_owned(),
     };
+    let read = client.admin.clone().get_operation(request).await;
+    read.expect("read").into_inner().operation.expect("one")
+}
+
+/// Waits until an operation has ended.
+pub(super) async fn end_of(client: &Client, id: &str) -> Operation {
     wait_until("the operation has ended", async || {
-        read().await.state() != OperationState::Running
+        read_operation(client, id).await.state() != OperationState::Running
     })
     .await;
-    read().await
+    read_operation(client, id).await
 }
 
 #[tokio::test]
@@ -560,6 +562,29 @@ async fn queues_and_brokers_are_listed() {
         brokers.len() == 1 && brokers[0].is_self && brokers[0].is_live
     })
     .await;
+}
+
+#[tokio::test]
+async fn queue_without_its_table_does_not_hide_the_others() {
+    let other = "[queues.yard]\nmanaged_columns = { payload = \"text\" }\n";
+    let (server, client) = start(&format!("{QUEUE}{other}")).await;
+    client.enqueue(&["a"]).await;
+    let rename = "ALTER TABLE yard RENAME TO former";
+    server.database().execute_batch(rename).expect("renamed");
+    for exact in [false, true] {
+        let request = ListQueuesRequest {
+            exact,
+            ..ListQueuesRequest::default()
+        };
+        let listed = client.admin.clone().list_queues(request).await;
+        let queues = listed.expect("listed").into_inner().queues;
+        let [work, yard] = &queues[..] else {
+            panic!("{queues:?}");
+        };
+        assert_eq!((work.counts[0].count, &*work.problem), (1, ""));
+        assert_eq!((&*yard.queue, yard.counts.len()), ("yard", 0));
+        assert!(yard.problem.contains("cannot be read"), "{yard:?}");
+    }
 }
 
 #[tokio::test]

@@ -45,6 +45,24 @@ fn stats_count_items_by_state() {
     assert_eq!(table.out.lines().count(), 3, "{table:?}");
 }
 
+#[test]
+fn queue_whose_table_does_not_fit_does_not_hide_the_others() {
+    let workspace = Workspace::serving();
+    let other = "DROP TABLE outbox; CREATE TABLE outbox (id INTEGER PRIMARY KEY)";
+    workspace.database().execute_batch(other).expect(other);
+    let stats = workspace.store("stats --output json");
+    let rows = stats.json();
+    assert_eq!((rows.len(), &rows[0]["queue"]), (1, &json!("work")));
+    assert!(
+        stats.err.contains("queue outbox is left out: "),
+        "{stats:?}"
+    );
+    for command in ["brokers", "operations", "pause work", "resume work"] {
+        let done = workspace.store(command);
+        assert_eq!(done.code, 0, "{done:?}");
+    }
+}
+
 /// A text that moves the cursor, rings, forges a line and turns the direction of the text around.
 const HOSTILE: &str = "a\u{1b}[2J\u{7}\r\n\u{9b}31m\u{202e}\u{200b}\\z";
 

@@ -582,6 +582,7 @@ macro_rules! conformance {
                     redriven_items_can_be_delayed_and_keep_attempts
                     item_that_changed_since_it_was_found_stays
                     redrive_never_meets_items_that_died_later
+                    items_from_before_the_clock_was_put_back_are_changed
                     cancelled_leases_are_reported
                     purged_items_are_gone
                     refused_batch_changes_and_counts_nothing
@@ -605,6 +606,7 @@ macro_rules! conformance {
                     old_archived_rows_are_deleted_up_to_the_limit
                     archive_without_its_index_is_refused
                     one_broker_at_a_time_has_the_turn
+                    turn_from_before_the_clock_was_put_back_is_free
                     item_redriven_during_the_walk_stays
                 }
                 removal {

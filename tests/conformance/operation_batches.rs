@@ -13,6 +13,7 @@ use lease_broker_value::Value;
 use uuid::Uuid;
 
 use super::operations::{DAY, read, take};
+use super::search::{find_all, keys, search};
 use crate::harness::Harness;
 use crate::harness::fixture::{Broker, Fixture, HOUR, MINUTE, complete, fail, text};
 use crate::harness::operation::{Running, redrive};
@@ -243,7 +244,7 @@ pub(crate) async fn redrive_never_meets_items_that_died_later<H: Harness>() {
     let search = ItemSearch {
         state: State::Dead,
         filter: lease_broker_store::ItemFilter::default(),
-        not_after: Some(read(&fixture, running.id).await.create_time),
+        not_since: Some(read(&fixture, running.id).await.create_time),
         after: None,
         newest_first: false,
         limit: 10,
@@ -259,6 +260,44 @@ pub(crate) async fn redrive_never_meets_items_that_died_later<H: Harness>() {
     let second = batch_of(&running, 1, REDRIVE, &[(1, 2), (2, 1)]);
     assert_eq!(fixture.apply_batch(second).await.changed, Some(1));
     assert_eq!(fixture.counts().await, [1, 0, 0, 0, 1]);
+}
+
+pub(crate) async fn items_from_before_the_clock_was_put_back_are_changed<H: Harness>() {
+    let fixture = dead_items::<H>(2).await;
+    fixture.insert([3]).await;
+    let year_2100 = match H::unknown_time() {
+        Value::Timestamp { .. } => Value::Timestamp {
+            seconds: 4_102_444_800,
+            nanos: 0,
+        },
+        _ => Value::Int(4_102_444_800_000),
+    };
+    let put_forward = async |id: i64| {
+        let time = ("lease_state_time", year_2100.clone());
+        let condition = ("id", Value::Int(id));
+        fixture.harness.update("item", time, condition).await;
+    };
+    put_forward(1).await;
+    fixture.one().await;
+    put_forward(3).await;
+
+    let running = Running::start(&fixture, OperationKind::Redrive).await;
+    let search = ItemSearch {
+        not_since: Some(read(&fixture, running.id).await.create_time),
+        ..search(State::Dead)
+    };
+    assert_eq!(keys(&find_all(&fixture, search).await), ["2", "1"]);
+    let batch = batch_of(&running, 0, REDRIVE, &[(1, 1), (2, 1)]);
+    assert_eq!(fixture.apply_batch(batch).await.changed, Some(2));
+
+    let running = Running::start(&fixture, OperationKind::CancelLeases).await;
+    let batch = batch_of(&running, 0, cancel(Duration::ZERO, true), &[(3, 1)]);
+    assert_eq!(fixture.apply_batch(batch).await.changed, Some(1));
+    put_forward(3).await;
+    let running = Running::start(&fixture, OperationKind::Purge).await;
+    let batch = batch_of(&running, 0, ItemChange::Purge(State::Dead), &[(3, 1)]);
+    assert_eq!(fixture.apply_batch(batch).await.changed, Some(1));
+    assert_eq!(fixture.counts().await, [2, 0, 0, 0, 0]);
 }
 
 pub(crate) async fn cancelled_leases_are_reported<H: Harness>() {

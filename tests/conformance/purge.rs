@@ -293,6 +293,19 @@ pub(crate) async fn one_broker_at_a_time_has_the_turn<H: Harness>() {
     assert_ne!(take(&fixture, first, HOUR).await, RetentionTurn::Taken);
 }
 
+pub(crate) async fn turn_from_before_the_clock_was_put_back_is_free<H: Harness>() {
+    let fixture = Fixture::<H>::items(0).await;
+    let take = async |duration| {
+        let turn = fixture
+            .store
+            .take_retention_turn(fixture.queue, Uuid::new_v4(), duration);
+        turn.await.expect("a turn")
+    };
+    assert_eq!(take(25 * HOUR).await, RetentionTurn::Taken);
+    assert_eq!(take(HOUR).await, RetentionTurn::Taken);
+    assert_ne!(take(HOUR).await, RetentionTurn::Taken);
+}
+
 pub(crate) async fn item_redriven_during_the_walk_stays<H: Harness>() {
     let fixture = Fixture::<H>::items(2).await;
     for item in fixture.claim(2).await {

@@ -19,7 +19,7 @@ pub(super) fn search(state: State) -> ItemSearch {
     ItemSearch {
         state,
         filter: ItemFilter::default(),
-        not_after: None,
+        not_since: None,
         after: None,
         newest_first: false,
         limit: 100,

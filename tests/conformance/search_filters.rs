@@ -96,9 +96,9 @@ pub(crate) async fn times_and_attempts_bound_a_search<H: Harness>() {
         let found = fitting(&fixture, State::Dead, filter.clone()).await;
         assert_eq!(found, expected, "{filter:?}");
     }
-    for (not_after, expected) in [(time, 7), (time - 1, 1)] {
+    for (not_since, expected) in [(time, 7), (time - 1, 1)] {
         let search = ItemSearch {
-            not_after: Some(not_after),
+            not_since: Some(not_since),
             ..search(State::Dead)
         };
         assert_eq!(find_all(&fixture, search).await.len(), expected);

@@ -93,7 +93,7 @@ impl Broker {
             let page = ItemSearch {
                 state: State::Dead,
                 filter: ItemFilter::default(),
-                not_after: None,
+                not_since: None,
                 after: after.take(),
                 newest_first: false,
                 limit: left.min(MAX_BATCH),

@@ -30,7 +30,7 @@ fn ready_after(last: Option<Key>) -> ItemSearch {
     ItemSearch {
         state: State::Ready,
         filter: ItemFilter::default(),
-        not_after: None,
+        not_since: None,
         after: last.map(|key| SearchPosition { time: None, key }),
         newest_first: false,
         limit: 9,

@@ -56,7 +56,7 @@ async fn pages(fixture: &Fixture<SqliteHarness>, state: State) -> Vec<FoundItem>
         let search = ItemSearch {
             state,
             filter: ItemFilter::default(),
-            not_after: None,
+            not_since: None,
             after,
             newest_first: false,
             limit: 1,
@@ -214,7 +214,7 @@ async fn page_of_long_errors_ends_early() {
     let search = |after| ItemSearch {
         state: State::Dead,
         filter: ItemFilter::default(),
-        not_after: None,
+        not_since: None,
         after,
         newest_first: false,
         limit: 10,

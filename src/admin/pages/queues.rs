@@ -101,6 +101,9 @@ const COLUMNS: [(&str, &str, &str); 10] = [
     ("failed", "failed", "Failed per second"),
 ];
 
+/// The number of columns at the beginning that are states.
+const STATES: usize = 5;
+
 /// Reads the data of the page that the caller may see.
 pub(super) async fn read(
     api: &AdminApi,
@@ -206,9 +209,15 @@ fn row(viewer: &Viewer, queue: &QueueSummary, history: &[Activity], samples: usi
             th scope="row" {
                 a href=(link) { (name) }
                 @if let Some(pause) = &queue.pause { (pause_note(pause)) }
+                @if !queue.problem.is_empty() {
+                    div.note { strong.badge.warn { "problem" } " " (format::text(&queue.problem)) }
+                }
                 @for operation in &queue.operations {
                     div.note { a href="/operations" { (super::operations::kind(operation)) " runs: " (format::count(operation.changed, false)) " changed" } }
                 }
+            }
+            @if queue.counts.is_empty() {
+                @for (state, ..) in &COLUMNS[..STATES] { td.number data-label=(state) { span.zero { "–" } } }
             }
             @for count in &queue.counts {
                 @let state = format::state(count.state());

@@ -94,7 +94,7 @@ impl Operator {
         let search = ItemSearch {
             state,
             filter: list.selection.filter,
-            not_after: None,
+            not_since: None,
             after: after
                 .map(|after| self.read_position(queue, &after))
                 .transpose()?,

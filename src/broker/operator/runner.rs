@@ -2,15 +2,23 @@
 //!
 //! An operation is a row in the database. A broker takes it for [`HOLD`], and each batch of items renews that. So if the broker is
 //! killed, another one continues after this time, at the place that the last batch has stored with its changes.
+//!
+//! A queue runs one operation at a time here. Operations of different queues run beside each other, so that an urgent one does not wait
+//! for a slow one of another queue. The looks at the database wait for none of them.
 
+use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use lease_broker_model::item_state::State;
 use lease_broker_store::{
     AppliedBatch, ItemSearch, Operation, OperationBatch, OperationState, QueueIndex,
     SearchPosition, Store, StoreError,
 };
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -31,6 +39,8 @@ const MAX_BATCH: usize = 500;
 const MAX_EXAMINED: usize = 5_000;
 /// After this many refused items an operation fails: it would otherwise try each item of a table whose rows are all refused.
 const MAX_REFUSED: i64 = 100;
+/// The maximum number of batches that run at the same moment.
+const MAX_BATCHES: usize = 4;
 /// The shortest rest between two batches.
 const MIN_REST: Duration = Duration::from_millis(2);
 
@@ -44,6 +54,17 @@ pub(in crate::broker) struct OperationRunner {
     pub(in crate::broker) broker: Uuid,
     /// Cancelled when an operator tells this broker to drain.
     pub(in crate::broker) drain: CancellationToken,
+    /// A place for each batch that runs.
+    pub(in crate::broker) batches: BatchPlaces,
+}
+
+/// Bounds the batches that run at the same moment, and so the load of all operations together. An operation that rests needs no place.
+pub(in crate::broker) struct BatchPlaces(Semaphore);
+
+impl Default for BatchPlaces {
+    fn default() -> Self {
+        Self(Semaphore::new(MAX_BATCHES))
+    }
 }
 
 impl Definition {
@@ -57,7 +78,7 @@ impl Definition {
         ItemSearch {
             state: self.change.state(),
             filter: self.selection.filter.clone(),
-            not_after: None,
+            not_since: None,
             after,
             newest_first: false,
             limit,
@@ -79,36 +100,63 @@ struct NextBatch {
 impl OperationRunner {
     /// Runs the task until `stop` is cancelled.
     pub(in crate::broker) async fn run(self, stop: CancellationToken) {
-        let queues: Vec<String> = self.operator.queue_names().map(str::to_owned).collect();
-        let work = async {
-            loop {
-                sleep(INTERVAL).await;
-                let orders = self.store.read_orders(self.broker, &queues).await;
-                let Ok(orders) = orders else {
-                    // The probe of the store reports outages.
-                    continue;
-                };
-                if orders.drain {
-                    self.drain.cancel();
-                }
-                if orders.has_operation {
-                    self.run_operations(&queues).await;
-                }
-            }
-        };
-        stop.run_until_cancelled(work).await;
+        stop.run_until_cancelled(self.obey()).await;
     }
 
-    /// Runs operations until there is none that this broker can take.
-    pub(in crate::broker) async fn run_operations(&self, queues: &[String]) {
-        while let Ok(Some(operation)) = self.store.take_operation(queues, self.broker, HOLD).await {
-            let id = operation.id;
-            if let Err(error) = self.run_operation(operation).await {
-                let bug = matches!(error, StoreError::Bug(_));
-                tracing::warn!(operation = %id, %error, bug, "operation interrupted; a broker continues it");
-                return;
+    /// Looks at the database at intervals, and runs the operations that it finds.
+    async fn obey(&self) -> Infallible {
+        let mut idle: Vec<String> = self.operator.queue_names().map(str::to_owned).collect();
+        let mut running = FuturesUnordered::new();
+        let mut look = pin!(self.look(Duration::ZERO, idle.clone()));
+        loop {
+            tokio::select! {
+                taken = &mut look => {
+                    for operation in taken {
+                        idle.retain(|queue| *queue != operation.queue);
+                        running.push(self.run_and_report(operation));
+                    }
+                    look.set(self.look(INTERVAL, idle.clone()));
+                }
+                // A look that is dropped can have taken an operation. The next look takes it again, because this broker holds it.
+                Some(queue) = running.next() => {
+                    idle.push(queue);
+                    look.set(self.look(Duration::ZERO, idle.clone()));
+                }
             }
         }
+    }
+
+    /// Waits for `rest`, obeys an order to drain, and takes one operation of each of these queues, if there is one that no other broker
+    /// runs.
+    async fn look(&self, rest: Duration, mut idle: Vec<String>) -> Vec<Operation> {
+        sleep(rest).await;
+        let mut taken = Vec::new();
+        let Ok(orders) = self.store.read_orders(self.broker, &idle).await else {
+            // The probe of the store reports outages.
+            return taken;
+        };
+        if orders.drain {
+            self.drain.cancel();
+        }
+        if !orders.has_operation {
+            return taken;
+        }
+        while let Ok(Some(operation)) = self.store.take_operation(&idle, self.broker, HOLD).await {
+            idle.retain(|queue| *queue != operation.queue);
+            taken.push(operation);
+        }
+        taken
+    }
+
+    /// Runs an operation to its end, or until another broker has it, or until an error interrupts it. Returns its queue.
+    async fn run_and_report(&self, operation: Operation) -> String {
+        let (id, queue) = (operation.id, operation.queue.clone());
+        if let Err(error) = self.run_operation(operation).await {
+            let bug = matches!(error, StoreError::Bug(_));
+            tracing::warn!(operation = %id, %error, bug, "operation interrupted; a broker continues it");
+            sleep(INTERVAL).await;
+        }
+        queue
     }
 
     /// Runs an operation to its end, or until another broker has it.
@@ -224,6 +272,8 @@ impl OperationRunner {
                 .end(queue, operation, OperationState::Failed, Some(reason))
                 .await;
         }
+        // The semaphore is never closed.
+        let _place = self.batches.0.acquire().await;
         let next = self
             .next_batch(queue, operation, definition, wanted)
             .await?;
@@ -284,7 +334,8 @@ impl OperationRunner {
             let found = self.store.find_keys(queue, parsed).await?;
             let fits = |item: &&lease_broker_store::FoundItem| {
                 let time = item.listed.state_time;
-                item.state == Some(state) && time.is_none_or(|time| time <= operation.create_time)
+                item.state == Some(state)
+                    && !time.is_some_and(|time| operation.was_stored_before(time, found.now))
             };
             let items = found.items.iter().filter(fits);
             return Ok(NextBatch {
@@ -300,7 +351,7 @@ impl OperationRunner {
         let after = after.map(|place| self.operator.search_position(queue, place));
         let after = after.transpose().map_err(StoreError::Misconfigured)?;
         let search = ItemSearch {
-            not_after: Some(operation.create_time),
+            not_since: Some(operation.create_time),
             ..definition.search(after, wanted, MAX_EXAMINED)
         };
         let found = self.store.find_items(queue, search).await?;
@@ -382,20 +433,19 @@ fn empty(operation: &Operation, broker: Uuid) -> OperationBatch {
 }
 
 impl Operator {
-    /// Runs the operations on these queues in this process until none is left, as a broker with a random id.
+    /// Runs the operations on these queues in this process for ever, as a broker with a random id.
     ///
     /// # Errors
     /// [`Error::StoreMisconfigured`] if the store can only be read.
-    pub async fn run_operations(self: &Arc<Self>) -> Result<(), Error> {
+    pub async fn run_operations(self: &Arc<Self>) -> Result<Infallible, Error> {
         let runner = OperationRunner {
             operator: self.clone(),
             store: self.store()?.clone(),
             leases: None,
             broker: Uuid::new_v4(),
             drain: CancellationToken::new(),
+            batches: BatchPlaces::default(),
         };
-        let queues: Vec<String> = self.queue_names().map(str::to_owned).collect();
-        runner.run_operations(&queues).await;
-        Ok(())
+        Ok(runner.obey().await)
     }
 }

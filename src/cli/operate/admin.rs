@@ -3,10 +3,8 @@
 use std::convert::Infallible;
 use std::future::pending;
 use std::sync::Arc;
-use std::time::Duration;
 
 use lease_broker_proto as proto;
-use tokio::time::sleep;
 use tonic::{Response, Status};
 use tonic_types::StatusExt as _;
 
@@ -15,9 +13,6 @@ use crate::broker::Operator;
 use crate::cli::command_error::CommandError;
 use crate::cli::config_args::unknown_queue;
 use crate::grpc::{AdminApi, AdminCaller};
-
-/// The time between two looks for operations that this process can run.
-const INTERVAL: Duration = Duration::from_millis(500);
 
 /// The service, or the database.
 #[derive(Clone)]
@@ -98,10 +93,10 @@ impl Admin {
         let Self::Database(database) = self else {
             return pending().await;
         };
-        loop {
-            // Without a right to write no operation was started. An error of the store is shown by the call that looks.
-            let _ = Box::pin(database.operator.run_operations()).await;
-            sleep(INTERVAL).await;
+        match Box::pin(database.operator.run_operations()).await {
+            Ok(never) => never,
+            // Without a right to write no operation was started.
+            Err(_) => pending().await,
         }
     }
 

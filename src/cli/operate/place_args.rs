@@ -6,13 +6,17 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
+use lease_broker_model::queue::QueueSpec;
+use lease_broker_store::Browse;
+
 use super::admin::{Admin, Database};
 use super::service::Service;
 use crate::broker::Operator;
 use crate::cli::CommandError;
 use crate::cli::client_args::{ClientArgs, DEFAULT_ADDRESS};
 use crate::cli::config_args::{ConfigArgs, configured_queue, open_existing_store, open_to_read};
-use crate::cli::output::OutputFormat;
+use crate::cli::output::{OutputFormat, note};
+use crate::config::Config;
 
 /// The part of each help text that says what the command talks to.
 const PLACE: &str = "\
@@ -145,29 +149,32 @@ impl PlaceArgs {
     }
 
     /// Connects to the service, or opens the database to read it. `queue`: the only queue that the command names. Tables of other
-    /// queues are then not opened.
+    /// queues are then not opened. Without it, queues whose tables do not fit are left out with a note.
     pub(super) async fn look(&self, queue: Option<&str>) -> Result<Admin, CommandError> {
         if self.place != Place::Database {
             return self.service().await;
         }
         let config = self.flags.config.load(Vec::new())?;
-        let queues = match queue {
-            None => &config.queues[..],
-            Some(name) => std::slice::from_ref(configured_queue(&config, name)?),
+        let (inspect, queues) = match queue {
+            None => open_fitting(&config).await?,
+            Some(name) => {
+                let queues = vec![configured_queue(&config, name)?.clone()];
+                (open_to_read(&config, &queues).await?, queues)
+            }
         };
-        let inspect = open_to_read(&config, queues).await?;
-        let operator = Operator::reading(inspect, queues);
+        let operator = Operator::reading(inspect, &queues);
         Ok(Admin::Database(Database::new(operator)))
     }
 
-    /// Connects to the service, or opens the database to change it. `queue`: the queue that the command names.
+    /// Connects to the service, or opens the database to change it. `queue`: the only queue that the command names. Tables of other
+    /// queues are then not opened.
     pub(super) async fn change(&self, queue: Option<&str>) -> Result<Admin, CommandError> {
         if self.place != Place::Database {
             return self.service().await;
         }
-        let config = self.flags.config.load(Vec::new())?;
+        let mut config = self.flags.config.load(Vec::new())?;
         if let Some(name) = queue {
-            configured_queue(&config, name)?;
+            config.queues = vec![configured_queue(&config, name)?.clone()];
         }
         let store = open_existing_store(&config).await?;
         let operator = Operator::new(store, &config.queues);
@@ -184,4 +191,31 @@ impl PlaceArgs {
         })?;
         Ok(Admin::Service(Arc::new(service)))
     }
+}
+
+/// Opens the database to read the queues whose tables fit. A note on standard error names each other queue with its problem.
+///
+/// # Errors
+/// Those of [`open_to_read`]. Exit code 64 if no table fits.
+async fn open_fitting(config: &Config) -> Result<(Arc<dyn Browse>, Vec<QueueSpec>), CommandError> {
+    let error = match open_to_read(config, &config.queues).await {
+        Ok(inspect) => return Ok((inspect, config.queues.clone())),
+        Err(error) if !error.is_usage() => return Err(error),
+        Err(error) => error,
+    };
+    let mut fitting = Vec::new();
+    let mut notes = Vec::new();
+    for queue in &config.queues {
+        match open_to_read(config, std::slice::from_ref(queue)).await {
+            Ok(_) => fitting.push(queue.clone()),
+            Err(error) => notes.push(format!("queue {} is left out: {error}", queue.name)),
+        }
+    }
+    if fitting.is_empty() {
+        return Err(error);
+    }
+    for text in &notes {
+        note(text);
+    }
+    Ok((open_to_read(config, &fitting).await?, fitting))
 }

@@ -10,11 +10,22 @@ use crate::cli::output::{Row, format_duration, proto_moment, std_duration};
 
 /// The columns of a table beside the counts and ages.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a column")]
 pub(super) struct Columns {
     pub(super) rates: bool,
     pub(super) paused: bool,
     pub(super) operations: bool,
+    pub(super) problem: bool,
 }
+
+/// The states of items, in the order of the columns.
+const STATES: [proto::ItemState; 5] = [
+    proto::ItemState::Ready,
+    proto::ItemState::Leased,
+    proto::ItemState::Delayed,
+    proto::ItemState::Completed,
+    proto::ItemState::Dead,
+];
 
 impl Columns {
     /// Returns the columns that say something about these queues.
@@ -23,6 +34,7 @@ impl Columns {
             rates: false,
             paused: queues.iter().any(|queue| queue.pause.is_some()),
             operations: queues.iter().any(|queue| !queue.operations.is_empty()),
+            problem: queues.iter().any(|queue| !queue.problem.is_empty()),
         }
     }
 }
@@ -42,6 +54,13 @@ pub(super) fn queue_row(queue: &proto::QueueSummary, columns: Columns) -> Row {
             at_least.push(name.clone());
         }
         row = row.shown(&name, shown).data(&name, count.count);
+    }
+    if queue.counts.is_empty() {
+        for state in STATES {
+            if let Json::String(name) = state_name(state) {
+                row = row.shown(&name, "-").data(&name, Json::Null);
+            }
+        }
     }
     row = row.data("at_least", at_least);
     let mut sampled = Vec::new();
@@ -105,7 +124,12 @@ pub(super) fn queue_row(queue: &proto::QueueSummary, columns: Columns) -> Row {
             },
         );
     }
+    let problem = Some(&*queue.problem).filter(|problem| !problem.is_empty());
+    if columns.problem {
+        row = row.shown("problem", problem.unwrap_or("-"));
+    }
     row.data("waiting_claims", queue.waiting_claims)
+        .data("problem", json!(problem))
         .data("paused", json!(pause.map(|pause| mode_name(pause.mode()))))
         .data("pause_reason", json!(pause.map(|pause| &*pause.reason)))
         .data("pause_actor", json!(pause.map(|pause| &*pause.actor)))
@@ -132,7 +156,7 @@ pub(super) fn queue_fingerprint(queue: &proto::QueueSummary) -> String {
     let ids: Vec<&str> = operations
         .map(|operation| &*operation.operation_id)
         .collect();
-    format!("{:?}", (&queue.counts, &queue.pause, ids))
+    format!("{:?}", (&queue.counts, &queue.pause, ids, &queue.problem))
 }
 
 /// Returns the name of the mode of a pause, as the flag `--mode` has it.

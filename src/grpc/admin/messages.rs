@@ -23,16 +23,21 @@ type Result<T> = std::result::Result<T, Error>;
 
 /// Converts the state of a queue.
 pub(super) fn queue_state_to_proto(queue: QueueState<'_>) -> proto::QueueSummary {
-    let (stats, activity) = (&queue.stats, queue.activity);
-    let counts = State::ALL.into_iter().map(|state| proto::StateCount {
-        state: item_state(Some(state)).into(),
-        count: i64::try_from(stats.count_of(state)).unwrap_or(i64::MAX),
-        at_least: stats.is_lower_bound(state),
+    let activity = queue.activity;
+    let problem = queue.stats.err().unwrap_or_default().to_owned();
+    let counts = queue.stats.iter().flat_map(|stats| {
+        State::ALL.into_iter().map(|state| proto::StateCount {
+            state: item_state(Some(state)).into(),
+            count: i64::try_from(stats.count_of(state)).unwrap_or(i64::MAX),
+            at_least: stats.is_lower_bound(state),
+        })
     });
+    let counts = counts.collect();
+    let stats = queue.stats.unwrap_or_default();
     proto::QueueSummary {
         queue: queue.spec.name.clone(),
         table: queue.spec.table.clone(),
-        counts: counts.collect(),
+        counts,
         oldest_ready: stats.oldest_ready.map(duration_to_proto),
         oldest_ready_sampled: stats.oldest_ready_is_sampled,
         oldest_lease: stats.oldest_lease.map(duration_to_proto),
@@ -54,6 +59,7 @@ pub(super) fn queue_state_to_proto(queue: QueueState<'_>) -> proto::QueueSummary
         filterable_columns: queue.spec.filterable.clone(),
         settings_json: settings_json(queue.spec),
         waiting_claims: i64::try_from(activity.waiting).unwrap_or(i64::MAX),
+        problem,
     }
 }
 

@@ -32,8 +32,9 @@ pub struct ItemSearch {
     pub state: State,
     /// The conditions.
     pub filter: ItemFilter,
-    /// Only items that entered their state at this time or before, or at a time that is unknown. `None`: all.
-    pub not_after: Option<i64>,
+    /// Leaves out items that entered their state after this time. `None`: all items. A time after now is not left out, because it is from
+    /// before the clock was put back.
+    pub not_since: Option<i64>,
     /// The end of the page before. `None`: the first page.
     pub after: Option<SearchPosition>,
     /// True: dead items that died last come first. It has no effect on other states.

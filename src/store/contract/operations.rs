@@ -113,7 +113,7 @@ pub struct Operation {
     pub actor: String,
     /// The reason.
     pub reason: String,
-    /// The time at which it was stored. It changes only items that entered their state at this time or before.
+    /// The time at which it was stored. It changes only items that entered their state before. See [`Operation::was_stored_before`].
     pub create_time: i64,
     /// The state.
     pub state: OperationState,
@@ -135,6 +135,14 @@ pub struct Operation {
     pub holder: Option<Uuid>,
     /// The name of the caller who cancelled it.
     pub cancelled_by: Option<String>,
+}
+
+impl Operation {
+    /// Returns whether an item entered its state after the operation was stored, so that the operation leaves it out. `now`: the store's
+    /// clock. A state time after now is from before the clock was put back, and so from before the operation.
+    pub const fn was_stored_before(&self, state_time: i64, now: i64) -> bool {
+        self.create_time < state_time && state_time <= now
+    }
 }
 
 /// The change that a batch makes to each of its items.

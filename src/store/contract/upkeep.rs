@@ -57,7 +57,8 @@ pub trait Upkeep: Send + Sync + 'static {
     -> Result<u64, StoreError>;
 
     /// Makes `broker` the only one that deletes old items of the queue for `duration` from now, unless another broker has
-    /// the turn. A broker that has the turn can take it again, and then the new duration counts.
+    /// the turn. A broker that has the turn can take it again, and then the new duration counts. `duration`: at most
+    /// [`RetentionTurn::LONGEST`].
     async fn take_retention_turn(
         &self,
         queue: QueueIndex,

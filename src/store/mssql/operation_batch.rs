@@ -145,7 +145,11 @@ impl QueueStatements {
         let sql = &self.lease_sql;
         let mut placeholders = with_key_list(sql, &self.placeholders);
         let state_time = &self.placeholders["lease_state_time"];
-        placeholders.insert("held_since", format!(" AND t.{state_time} <= @created"));
+        // As `fits_not_since` in search.sql.
+        let not_since = format!(
+            " AND (t.{state_time} IS NULL OR t.{state_time} <= @created OR t.{state_time} > @now)"
+        );
+        placeholders.insert("held_since", not_since);
         run_parts::set_in_cancellation(&mut placeholders, sql, &self.spec);
         let (change_items, read_ended) = match change {
             ItemChange::Cancel(_) => (

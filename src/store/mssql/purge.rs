@@ -93,9 +93,10 @@ impl MssqlOperations {
         duration: Duration,
     ) -> Result<RetentionTurn, StoreError> {
         let queue: &QueueStatements = self.queue(queue)?;
-        let millis = i32::try_from(duration.as_millis()).unwrap_or(i32::MAX);
+        let millis = |duration: Duration| i32::try_from(duration.as_millis()).unwrap_or(i32::MAX);
+        let (millis, longest) = (millis(duration), millis(RetentionTurn::LONGEST));
         let broker = broker.to_string();
-        let parameters: [&dyn ToSql; 3] = [&queue.spec.name, &broker, &millis];
+        let parameters: [&dyn ToSql; 4] = [&queue.spec.name, &broker, &millis, &longest];
         let results = self
             .pool
             .query(

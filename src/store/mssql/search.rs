@@ -33,7 +33,7 @@ pub(super) struct SearchParameters<'a> {
     error_contains: &'a str,
     since: String,
     before: String,
-    not_after: String,
+    not_since: String,
     min_attempt: Option<i64>,
 }
 
@@ -54,7 +54,7 @@ impl<'a> SearchParameters<'a> {
             error_contains: filter.error_contains.as_deref().unwrap_or_default(),
             since: text(filter.state_since),
             before: text(filter.state_before),
-            not_after: text(search.not_after),
+            not_since: text(search.not_since),
             min_attempt: filter.min_attempt,
         }
     }
@@ -68,7 +68,7 @@ impl<'a> SearchParameters<'a> {
             &self.error_contains,
             &self.since,
             &self.before,
-            &self.not_after,
+            &self.not_since,
             &self.min_attempt,
         ]
     }

@@ -212,7 +212,7 @@ fn fits(placeholders: &Placeholders, search: &ItemSearch, columns: &[FilterColum
         (filter.state_since.is_some(), "fits_since"),
         (filter.state_before.is_some(), "fits_before"),
         (filter.min_attempt.is_some(), "fits_attempt"),
-        (search.not_after.is_some(), "fits_not_after"),
+        (search.not_since.is_some(), "fits_not_since"),
     ];
     let sections = sections.into_iter().filter(|(is_set, _)| *is_set);
     let conditions = sections.map(|(_, section)| render(SEARCH, section, placeholders));

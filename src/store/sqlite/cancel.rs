@@ -17,17 +17,18 @@ use super::undone_by::UndoneBy;
 use super::writer::WriteContext;
 use crate::key_text::{self, KeyKind};
 use crate::{
-    CancelResults, Cancellation, Cancelled, CancelledLease, QueueIndex, Refusal, RowOperation,
-    RowOutcome, StoreError, step,
+    CancelResults, Cancellation, Cancelled, CancelledLease, Operation, QueueIndex, Refusal,
+    RowOperation, RowOutcome, StoreError, step,
 };
 
-/// Cancels leases. See [`Leases::cancel`](crate::Leases::cancel). With `not_after`, leases that were claimed later stay.
+/// Cancels leases. See [`Leases::cancel`](crate::Leases::cancel). Leases that were claimed after `operation`
+/// was stored stay.
 pub(super) fn cancel(
     context: &WriteContext,
     queue: QueueIndex,
     leases: &[CancelledLease],
     cancellation: &Cancellation,
-    not_after: Option<i64>,
+    operation: Option<&Operation>,
     left_out: &LeftOut,
 ) -> Result<CancelResults, StoreError> {
     let queue = context.queue(queue)?;
@@ -62,7 +63,7 @@ pub(super) fn cancel(
             cancelled.results[index] = Cancelled::Refused(refusal);
             continue;
         }
-        if not_after.is_some_and(|time| ended.claim_time > time) {
+        if operation.is_some_and(|operation| operation.was_stored_before(ended.claim_time, now)) {
             cancelled.results[index] = Cancelled::NotHeld(state);
             continue;
         }

@@ -223,11 +223,16 @@ pub(super) fn apply(
                 fence: Some(fence),
             });
             let leases: Vec<CancelledLease> = leases.collect();
-            let not_after = Some(operation.create_time);
             // A batch that a row refuses is not applied. The broker sends smaller ones until it knows the row.
             let left_out = LeftOut::of_at_most(0);
-            let cancelled =
-                cancel::cancel(context, index, &leases, cancellation, not_after, &left_out)?;
+            let cancelled = cancel::cancel(
+                context,
+                index,
+                &leases,
+                cancellation,
+                Some(&operation),
+                &left_out,
+            )?;
             let refused = cancelled.results.iter().find_map(|result| match result {
                 Cancelled::Refused(refusal) => Some(refusal.problem.clone()),
                 _ => None,

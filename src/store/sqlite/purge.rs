@@ -204,11 +204,12 @@ pub(super) fn take_turn(
 ) -> Result<RetentionTurn, StoreError> {
     let queue = context.queue(queue)?;
     let (name, now) = (&queue.spec.name, context.now());
-    let until = now.saturating_add(millis_rounded_up(duration));
+    let end_of = |duration| now.saturating_add(millis_rounded_up(duration));
+    let (until, latest) = (end_of(duration), end_of(RetentionTurn::LONGEST));
     let take = context
         .connection
         .prepare_cached(&queue.sql.purge.take_turn)?
-        .execute((name, Token(&broker), until, now))?;
+        .execute((name, Token(&broker), until, now, latest))?;
     if take > 0 {
         return Ok(RetentionTurn::Taken);
     }

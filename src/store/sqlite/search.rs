@@ -26,7 +26,7 @@ use crate::{
 
 const SEARCH: &str = lease_broker_sql::sqlite::SEARCH;
 /// The number of the first parameter that has the value of a column.
-const FIRST_COLUMN: usize = 12;
+const FIRST_COLUMN: usize = 13;
 /// The columns that begin each statement, besides the key: state, owner, time of the state, due time, attempts, fence and error.
 const ITEM_COLUMNS: usize = 7;
 
@@ -102,7 +102,8 @@ pub(super) fn find_items(
             &filter.state_since,
             &filter.state_before,
             &filter.min_attempt,
-            &search.not_after,
+            &search.not_since,
+            &now,
         ],
     )?;
     for (number, value) in (FIRST_COLUMN..).zip(&columns) {
@@ -203,7 +204,7 @@ fn conditions(
         (filter.state_since.is_some(), "fits_since"),
         (filter.state_before.is_some(), "fits_before"),
         (filter.min_attempt.is_some(), "fits_attempt"),
-        (search.not_after.is_some(), "fits_not_after"),
+        (search.not_since.is_some(), "fits_not_since"),
     ] {
         if is_set {
             parts.push(text(section));

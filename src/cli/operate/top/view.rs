@@ -78,6 +78,9 @@ fn draw_title(frame: &mut Frame, area: Rect, model: &Model, styles: Styles) {
 }
 
 fn count_text(queue: &proto::QueueSummary, state: ItemState) -> String {
+    if queue.counts.is_empty() {
+        return "-".to_owned();
+    }
     let count = count_of(queue, state);
     format!("{}{}", count.count, if count.at_least { "+" } else { "" })
 }
@@ -182,6 +185,12 @@ fn draw_queue(frame: &mut Frame, area: Rect, queue: &proto::QueueSummary, styles
     if let Some(pause) = &queue.pause {
         lines.push(Line::styled(
             text::cell(&pause_text(pause)).into_owned(),
+            styles.warning,
+        ));
+    }
+    if !queue.problem.is_empty() {
+        lines.push(Line::styled(
+            text::cell(&queue.problem).into_owned(),
             styles.warning,
         ));
     }

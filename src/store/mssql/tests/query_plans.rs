@@ -311,7 +311,7 @@ impl ProfiledQueue {
                 owner: Some("nobody".to_owned()),
                 ..ItemFilter::default()
             },
-            not_after: None,
+            not_since: None,
             after: None,
             newest_first: false,
             limit: 3,

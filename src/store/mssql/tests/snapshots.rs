@@ -166,7 +166,7 @@ fn operator_batches(queue: &QueueStatements) -> Vec<(&'static str, String)> {
     let search = |state, after: Option<SearchPosition>| ItemSearch {
         state,
         filter: ItemFilter::default(),
-        not_after: None,
+        not_since: None,
         after,
         newest_first: false,
         limit: 1,
@@ -179,7 +179,7 @@ fn operator_batches(queue: &QueueStatements) -> Vec<(&'static str, String)> {
     let page = |search: &ItemSearch| queue.render_search(search, &[]);
     let mut filtered = search(State::Dead, Some(position(Some(1))));
     filtered.newest_first = true;
-    filtered.not_after = Some(1);
+    filtered.not_since = Some(1);
     filtered.filter = ItemFilter {
         owner: Some(String::new()),
         error_contains: Some(String::new()),

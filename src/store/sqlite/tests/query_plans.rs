@@ -354,7 +354,7 @@ fn dead_items_are_read_in_index_order() {
         let search = ItemSearch {
             state: State::Dead,
             filter: ItemFilter::default(),
-            not_after: None,
+            not_since: None,
             after: None,
             newest_first: false,
             limit: 10,
