@@ -259,6 +259,7 @@ macro_rules! conformance {
                     item_is_dead_after_its_last_attempt_expired
                     lease_that_a_clock_step_ends_is_no_attempt
                     time_that_a_reap_has_waited_is_no_clock_step
+                    reap_of_an_idle_queue_returns_the_time
                     item_without_max_attempts_never_dies
                     held_lease_is_not_reaped
                     expired_item_is_not_claimed_before_it_is_reaped
