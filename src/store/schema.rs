@@ -4,7 +4,7 @@ use lease_broker_model::queue::QueueSpec;
 
 use super::{BrokerList, StoreError, Survey};
 
-pub use super::epoch::NewEpoch;
+pub use super::epoch::{CancelledOperation, NewEpoch};
 
 /// Schema changes of one database. The commands `schema plan`, `apply`, `check` and `drop` use it.
 pub trait Schema: Send {

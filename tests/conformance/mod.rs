@@ -100,6 +100,7 @@ macro_rules! conformance {
                     new_epoch_ends_leases_and_gives_attempts_back
                     new_epoch_ends_any_number_of_leases
                     lease_of_a_later_epoch_stays
+                    new_epoch_cancels_running_operations
                 }
                 isolation {
                     row_with_a_full_counter_becomes_dead
