@@ -259,8 +259,8 @@ macro_rules! conformance {
                     expired_lease_is_reported_and_its_item_ready
                     item_is_dead_after_its_last_attempt_expired
                     lease_that_a_clock_step_ends_is_no_attempt
-                    time_that_a_reap_has_waited_is_no_clock_step
                     reap_of_an_idle_queue_returns_the_time
+                    time_that_a_reap_has_waited_is_no_clock_step
                     item_without_max_attempts_never_dies
                     held_lease_is_not_reaped
                     expired_item_is_not_claimed_before_it_is_reaped
@@ -591,6 +591,7 @@ macro_rules! conformance {
                 instances {
                     other_processes_are_listed_as_they_announced_themselves
                     silent_process_is_left_out_and_later_forgotten
+                    process_seen_in_the_future_does_not_run
                     processes_that_announce_together_find_each_other
                     activity_of_a_process_is_the_last_one_announced
                     process_is_told_to_drain
