@@ -163,6 +163,8 @@ pub struct StepWalk {
     pub next: String,
     /// Changes the row of a key.
     pub change: String,
+    /// Returns a row if that of a key is still to change.
+    pub left: String,
 }
 
 impl Step {
