@@ -351,7 +351,7 @@ impl Broker {
                 table: spec.table.as_str().into(),
                 database: database.clone(),
             };
-            let queue = broker.start_queue(index, spec, &wakeups, config, &spans);
+            let queue = broker.start_queue(index, spec, &wakeups, &config, &spans);
             let monitor = QueueMonitor {
                 store: broker.store.clone(),
                 health: broker.store_health.clone(),
@@ -378,7 +378,7 @@ impl Broker {
         index: QueueIndex,
         spec: &QueueSpec,
         wakeups_by_queue: &Arc<[Arc<Wakeups>]>,
-        config: BrokerConfig,
+        config: &BrokerConfig,
         spans: &QueueSpans,
     ) -> Queue {
         let (store, tasks) = (&self.lease_operations, &self.group_commit_tasks);

@@ -40,7 +40,7 @@ async fn wait_for_walk(connection: &Connection) {
 }
 
 /// Changes the table of a server, and starts another broker, which trusts the clock from its start.
-async fn start_after(server: &Server, change: &str) -> Broker {
+fn start_after(server: &Server, change: &str) -> Broker {
     server.database().execute_batch(change).expect(change);
     let store = SqliteStore::open(&server.file(), &server.config.queues, system_clock());
     let config = BrokerConfig {
@@ -57,7 +57,7 @@ async fn start_after(server: &Server, change: &str) -> Broker {
 #[tokio::test]
 async fn broker_deletes_old_items_and_no_others() {
     let server = Server::with_config(QUEUE).await;
-    let broker = start_after(&server, FILL).await;
+    let broker = start_after(&server, FILL);
     let connection = server.database();
     wait_for_walk(&connection).await;
     let left: String = database::query_value(
@@ -90,7 +90,7 @@ async fn referenced_row_alone_is_kept_from_deletion() {
         INSERT INTO part VALUES (7);";
     let server = Server::with_tables(toml, sql).await;
     let end = "UPDATE work SET lease_state = 3, lease_state_time = unixepoch() * 1000 - 7200000";
-    let broker = start_after(&server, end).await;
+    let broker = start_after(&server, end);
     let connection = server.database();
     wait_for_walk(&connection).await;
     let rows = "SELECT count(*) || ' ' || max(id) FROM work";
