@@ -25,7 +25,7 @@
 //! | `secret_reader.rs` | one task that reads the secrets of lease ids again |
 //! | `request_memory.rs` | one task that forgets the request ids of old Enqueue calls |
 //! | `retention.rs` | one task per queue that deletes items that ended long ago |
-//! | `reaper.rs`, `clock_watch.rs`, `shortest_lease.rs`, `wakeups.rs` | one task per queue that expires leases, steps of the store's clock, and the wake-ups between tasks |
+//! | `reaper.rs`, `clock_watch.rs`, `shortest_lease.rs`, `steady_clock.rs`, `wakeups.rs` | one task per queue that expires leases, steps of the store's clock, and the wake-ups between tasks |
 
 mod activity;
 mod admission;
@@ -56,6 +56,7 @@ mod secret_reader;
 mod settle;
 mod shortest_lease;
 mod statement_spans;
+mod steady_clock;
 mod store_failures;
 mod store_health;
 mod undelivered;
@@ -120,6 +121,7 @@ use self::reaper::Reaper;
 use self::retention::Retention;
 use self::secret_reader::SecretReader;
 use self::statement_spans::QueueSpans;
+use self::steady_clock::SteadyClock;
 use self::store_health::StoreHealth;
 use self::undelivered::LeasedQueue;
 use self::wakeups::Wakeups;
@@ -139,6 +141,7 @@ pub struct Broker {
     index_by_name: HashMap<String, QueueIndex>,
     store_health: Arc<StoreHealth>,
     metrics: Arc<OperationMetrics>,
+    steady_clock: Arc<SteadyClock>,
     leases: Arc<LeaseRecorder>,
     secret_reader: Arc<SecretReader>,
     operator: Arc<Operator>,
@@ -199,6 +202,9 @@ pub struct BrokerConfig {
     pub store: config::StoreKind,
     /// The seed of the jitter between polls. Brokers on the same table have different ones.
     pub jitter_seed: u64,
+    /// The time for which the store's clock must have run without a step before old items are deleted. Only tests change it.
+    #[doc(hidden)]
+    pub clock_trust: Duration,
     /// Returns the operations on leases of a store. Only tests of checkers replace it, to break a promise.
     #[doc(hidden)]
     pub lease_operations: LeaseOperations,
@@ -242,6 +248,7 @@ impl From<&Config> for BrokerConfig {
             traces: config.telemetry.trace_settings(),
             store: config.store.kind,
             jitter_seed: rand::random(),
+            clock_trust: steady_clock::CLOCK_TRUST,
             lease_operations: |store| store,
         }
     }
@@ -312,6 +319,7 @@ impl Broker {
             index_by_name: HashMap::with_capacity(queues.len()),
             store_health,
             metrics,
+            steady_clock: Arc::new(SteadyClock::new(config.clock_trust)),
             leases,
             drain_announced: CancellationToken::new(),
             differing_queues: Arc::default(),
@@ -343,7 +351,7 @@ impl Broker {
                 table: spec.table.as_str().into(),
                 database: database.clone(),
             };
-            let queue = broker.start_queue(index, spec, &wakeups, config, &spans);
+            let queue = broker.start_queue(index, spec, &wakeups, &config, &spans);
             let monitor = QueueMonitor {
                 store: broker.store.clone(),
                 health: broker.store_health.clone(),
@@ -370,7 +378,7 @@ impl Broker {
         index: QueueIndex,
         spec: &QueueSpec,
         wakeups_by_queue: &Arc<[Arc<Wakeups>]>,
-        config: BrokerConfig,
+        config: &BrokerConfig,
         spans: &QueueSpans,
     ) -> Queue {
         let (store, tasks) = (&self.lease_operations, &self.group_commit_tasks);
@@ -383,6 +391,7 @@ impl Broker {
             lease_duration: spec.lease.default,
             wakeups: wakeups.clone(),
             metrics: self.metrics.clone(),
+            steady_clock: self.steady_clock.clone(),
             starts: self.reaper_starts.clone(),
         };
         self.tasks.spawn(reaper.run(self.stop.clone()));
@@ -393,6 +402,7 @@ impl Broker {
                 self.metrics.clone(),
                 index,
                 spec,
+                self.steady_clock.clone(),
             );
             self.tasks.spawn(retention.run(self.stop.clone()));
         }

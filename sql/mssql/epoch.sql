@@ -2,13 +2,16 @@
 -- Sections: `read` is one batch, on each new connection. `raise` and, for each queue, `end_leases` are batches of their own, after a
 --   restore. `end_leases` runs again until it changes no row.
 -- Parameters: `raise` and `end_leases`: @P1: fence of the new epoch.
--- Results: `read`: fence of the epoch; generation. `end_leases`: number of rows.
--- Locks: `raise`: X on the row of the epoch, then X on the rows of all brokers. `end_leases`: U and X on up to 1,000 rows.
+-- Results: `read`: fence of the epoch; generation. `raise`: id, queue and kind of each operation that it cancels. `end_leases`: number of rows.
+-- Locks: `raise`: X on the row of the epoch, then X on the rows of all brokers, then U and X on
+--   the operations that run. `end_leases`: U and X on up to 1,000 rows.
 -- Indexes: the key (`end_leases`, the update). The pick of `end_leases` reads the whole table if it has no index of leases.
 -- Why one row raises the tokens of all items: a restored database also has old tokens in rows that are inserted later, because keys
 --   repeat.
 -- Why `read` runs on each new connection: a database goes back in time by a restore, or by a failover to a replica, and both end all
 --   connections.
+-- Why `raise` cancels the operations of all queues: a broker would continue one that was cancelled since, or one whose changes are the
+--   reason for the restore.
 -- Why `end_leases` gives the attempt back: the item did not fail. The row has no token, so the worker that held the lease gets
 --   LEASE_LOST.
 -- Why leases with a greater fence stay: brokers that run already have given them, in the new epoch.
@@ -26,6 +29,12 @@ SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTE
 BEGIN TRANSACTION;
 UPDATE lease_broker_epoch SET fence = @P1, raise_time = SYSUTCDATETIME();
 DELETE FROM lease_broker_instance;
+SELECT CONVERT(nvarchar(36), o.id) AS lb_id, o.queue AS lb_queue, CONVERT(nvarchar(32), o.kind) AS lb_kind
+FROM lease_broker_operation AS o WITH (UPDLOCK)
+WHERE o.state = 0;
+UPDATE lease_broker_operation
+SET state = 2, slot = CONVERT(varchar(36), id), end_time = SYSUTCDATETIME(), holder = NULL, until_time = NULL, cancelled_by = N'restore'
+WHERE state = 0;
 COMMIT TRANSACTION;
 
 -- :: end_leases

@@ -9,6 +9,7 @@
 --   second result if the table does not exist, or if the login may not see it. `request_drain`: the number of changed rows.
 -- Locks: X on the row of the generation; then X on the row of this broker; then U and X on old rows, skipping those that others have locked; then S on the rows.
 -- Indexes: primary key. DELETE and SELECT read the whole table, which has a row for each process of the last day.
+-- Why a broker from the future does not run: its row is of a clock that was ahead, perhaps of a process that was killed.
 -- Why no transaction around the batch: a broker that kept its own row locked while it reads the others' could deadlock with
 --   another one.
 
@@ -26,7 +27,7 @@ DELETE lease_broker_instance WITH (READPAST, ROWLOCK) WHERE seen_time < DATEADD(
 SELECT CONVERT(nvarchar(36), i.id) AS lb_id, CONVERT(nvarchar(64), i.version) AS lb_version, i.address AS lb_address,
     CONVERT(int, i.draining) AS lb_n, i.settings AS lb_settings, i.activity AS lb_activity
 FROM lease_broker_instance AS i
-WHERE i.seen_time > DATEADD(second, -@P6, @now) AND i.id <> @id;
+WHERE i.seen_time > DATEADD(second, -@P6, @now) AND i.seen_time < DATEADD(second, @P6, @now) AND i.id <> @id;
 
 -- :: list
 /* lease-broker list brokers */

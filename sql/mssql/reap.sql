@@ -8,7 +8,7 @@
 --   that the clock can show unless it was stepped forward, in ms since 1970; NULL: not known. @P4: rows that were due later than
 --   this time stay, in ms since 1970; NULL: all due rows count. With `skip_refused`, @P5: the number of rows, those due longest,
 --   that stay as they are. @P1 counts them.
--- Results: each changed row as it was, with its new state. Then the server's time and the next due time, if there is one. With
+-- Results: each changed row as it was, with its new state. Then the server's time, and the next due time or NULL. With
 --   `skip_refused` only a later one than now. `read_due`: the keys of the rows.
 -- Locks, in order: U, then X, on up to @P1 rows, through the due index and the key. READPAST skips rows that others have
 --   locked. With filtered_indexes = false, U on up to @P1 rows of each state.
@@ -28,6 +28,8 @@
 --   of the result then knows which of them a claim gets first.
 -- Why TOP (@count) and the hints: see leases.sql. TOP (@count) never removes a row.
 -- Why IF around the changes: see leases.sql.
+-- Why the time is returned if no item is leased or delayed: retention deletes no item after a step of the clock, and reads the steps
+--   from the reaper.
 
 -- :: begin
 /* lease-broker reap {queue_comment} */
@@ -92,10 +94,10 @@ WHERE @changed_count > 0
 ORDER BY d.lb_due, d.lb_p;
 
 -- :: next_due
-SELECT TOP (1) @now AS lb_now, t.{lease_due_time} AS lb_due
-FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{due_hint})
-WHERE t.{lease_state} IN (1, 2) AND t.{lease_due_time} IS NOT NULL{after_now}
-ORDER BY t.{lease_due_time};
+SELECT @now AS lb_now, (SELECT TOP (1) t.{lease_due_time}
+    FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{due_hint})
+    WHERE t.{lease_state} IN (1, 2) AND t.{lease_due_time} IS NOT NULL{after_now}
+    ORDER BY t.{lease_due_time}) AS lb_due;
 COMMIT TRANSACTION;{read_later}
 
 -- :: next_due_unfiltered
@@ -104,6 +106,5 @@ FROM (SELECT MIN(t.{lease_due_time}) AS lb_due FROM {table} AS t WITH (READCOMMI
         WHERE t.{lease_state} = 1{after_now}
     UNION ALL
     SELECT MIN(t.{lease_due_time}) FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{due_hint})
-        WHERE t.{lease_state} = 2{after_now}) AS n
-HAVING MIN(n.lb_due) IS NOT NULL;
+        WHERE t.{lease_state} = 2{after_now}) AS n;
 COMMIT TRANSACTION;{read_later}

@@ -55,3 +55,4 @@ SELECT COUNT(*) FROM (SELECT TOP (1000) 1 AS one FROM {table} AS t
 -- :: live_brokers
 SELECT i.address, CONVERT(nvarchar(64), i.version), DATEDIFF(second, i.seen_time, SYSUTCDATETIME())
 FROM lease_broker_instance AS i WHERE i.draining = 0 AND i.seen_time > DATEADD(second, -@P1, SYSUTCDATETIME())
+    AND i.seen_time < DATEADD(second, @P1, SYSUTCDATETIME())

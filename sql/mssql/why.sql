@@ -72,7 +72,7 @@ OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
     SELECT CONVERT(nvarchar(36), i.id) AS lb_id, CONVERT(nvarchar(64), i.version) AS lb_version, i.address AS lb_address,
         CONVERT(int, i.draining) AS lb_n, i.settings AS lb_settings, i.activity AS lb_activity
     FROM lease_broker_instance AS i
-    WHERE i.seen_time > DATEADD(second, -@P8, @now);
+    WHERE i.seen_time > DATEADD(second, -@P8, @now) AND i.seen_time < DATEADD(second, @P8, @now);
 
 -- :: item_group
 SELECT t.{group} AS lb_group

@@ -6,13 +6,14 @@
 --   adds the column that one of the sections from `lease_state` to `lease_checkpoint` defines, the last one only for a queue with
 --   checkpoints. `backfill_needed` returns 1 if the mirror columns of a row show a final state that the row does not have;
 --   `backfill` then gives such rows that state, and runs again until it changes no row. It is for a person. The service walks through
---   the table: `backfill_first` and `backfill_next` find the rows, and `backfill_row` changes one. The sections `…_index` each create one
+--   the table: `backfill_first` and `backfill_next` find the rows, `backfill_row` changes one, and `backfill_left` returns a row if a trigger
+--   has ignored that. The sections `…_index` each create one
 --   index. `create_archive` creates the table that completed items move to, and `archive_index` the index by which
 --   retention finds its old rows. `read_record` and `read_fence` return the record of a table. `strange_states` returns the number
 --   of rows whose state is not a number from 0 to 4, in a column that the table had before.
 --   `set_policy` gives the row of the queue the rules of its groups. Claims of brokers with other rules get no lease from then on.
 --   It ends the pauses of the old groups, and forgets how much of their rates is used up.
--- Parameters: `read_record`, `read_fence`: ?1 name of the table. `backfill_next`, `backfill_row`: ?1 to ?3 key values. Others have none: everything is in the text, so that a person can run it.
+-- Parameters: `read_record`, `read_fence`: ?1 name of the table. `backfill_next`, `backfill_row`, `backfill_left`: ?1 to ?3 key values. Others have none: everything is in the text, so that a person can run it.
 -- Locks: the write lock of the file, once per step. `backfill` changes at most 10,000 rows per statement, and the service at most
 --   2,000 rows per transaction, so other writers get their turn. None to find rows.
 -- Indexes: those that this file creates (index_role.rs describes them).
@@ -123,6 +124,10 @@ LIMIT 2000
 -- :: backfill_row
 UPDATE {table}
 SET {lease_state} = {backfill_state}
+WHERE {key_match} AND {lease_state} = 0 AND {lease_fence} <= {first_fence} AND {backfill_match}
+
+-- :: backfill_left
+SELECT 1 FROM {table}
 WHERE {key_match} AND {lease_state} = 0 AND {lease_fence} <= {first_fence} AND {backfill_match}
 
 -- :: backfill_needed

@@ -5,7 +5,7 @@
 --   the part's row of the record.
 --   `held_leases` returns the number of leases that are held, up to 1,000. `live_brokers` returns address, version and the time
 --   since the last sign of life (ms) of each broker that runs.
--- Parameters: `held_leases`: ?1 now (ms since 1970). `live_brokers`: ?1 now; ?2 time (ms since 1970): brokers seen later run.
+-- Parameters: `held_leases`: ?1 now (ms since 1970). `live_brokers`: ?1 now; ?2 and ?3 times (ms since 1970): brokers seen between them run.
 --   `drop_…` and `keep_fence` have none: everything is in the text, so that a person can run it.
 -- Locks: the write lock of the file, once for all sections.
 -- Indexes: none. `keep_fence` reads the whole table.
@@ -33,4 +33,4 @@ DELETE FROM lease_broker_added WHERE table_name = {recorded_table} AND kind = 'c
 SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {lease_state} = 1 AND {lease_due_time} > ?1 LIMIT 1000)
 
 -- :: live_brokers
-SELECT address, version, ?1 - seen_time FROM lease_broker_instance WHERE seen_time > ?2 AND NOT draining
+SELECT address, version, ?1 - seen_time FROM lease_broker_instance WHERE seen_time > ?2 AND seen_time < ?3 AND NOT draining

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::clock_watch::ClockWatch;
 use super::operation_metrics::OperationMetrics;
+use super::steady_clock::SteadyClock;
 use super::wakeups::Wakeups;
 use crate::config;
 
@@ -35,6 +36,7 @@ pub(super) struct Reaper {
     pub(super) lease_duration: Duration,
     pub(super) wakeups: Arc<Wakeups>,
     pub(super) metrics: Arc<OperationMetrics>,
+    pub(super) steady_clock: Arc<SteadyClock>,
     /// The turns of the reapers of all queues until their first run has succeeded.
     pub(super) starts: Arc<Semaphore>,
 }
@@ -114,8 +116,9 @@ impl Reaper {
         }
     }
 
-    /// Logs and counts a step of the store's clock. `millis`: its length, negative for a step back.
+    /// Logs and counts a step of the store's clock, and notes it for retention. `millis`: its length, negative for a step back.
     fn report_step(&self, millis: i64) {
+        self.steady_clock.note_step();
         self.metrics.queue(self.queue).clock_steps.add(1);
         let (queue, seconds) = (&self.queue_name, millis / 1_000);
         if millis > 0 {

@@ -9,6 +9,8 @@
 //! it again while it walks. After the walk it keeps the turn until the next walk is due. The row survives a restart, so
 //! brokers that restart often do not walk more often. An application lock would need a session of its own for the whole
 //! walk, and `SQLite` has none.
+//!
+//! A walk begins and goes on only while the store's clock is trusted, see `steady_clock.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::operation_metrics::OperationMetrics;
+use super::steady_clock::SteadyClock;
 use super::store_health::StoreHealth;
 
 /// The maximum number of rows that a step visits, and so that a transaction deletes. On SQL Server a deleted row takes one
@@ -172,6 +175,7 @@ pub(super) struct Retention {
     /// The queue's name, for the log.
     queue_name: String,
     keep_for: KeepFor,
+    clock: Arc<SteadyClock>,
     /// The id of this broker, which holds the turns.
     broker: Uuid,
 }
@@ -190,6 +194,7 @@ impl Retention {
         metrics: Arc<OperationMetrics>,
         queue: QueueIndex,
         spec: &QueueSpec,
+        clock: Arc<SteadyClock>,
     ) -> Self {
         Self {
             store,
@@ -198,6 +203,7 @@ impl Retention {
             queue,
             queue_name: spec.name.clone(),
             keep_for: spec.keep_for,
+            clock,
             broker: Uuid::new_v4(),
         }
     }
@@ -212,6 +218,7 @@ impl Retention {
         let shortest = self.keep_for.shortest().unwrap_or(MAX_INTERVAL);
         let interval = (shortest / 10).clamp(MIN_INTERVAL, MAX_INTERVAL);
         loop {
+            self.clock.wait_for_trust().await;
             let pause = match self.walk_if_turn(interval).await {
                 Ok(pause) => pause,
                 Err(error) => {
@@ -240,6 +247,10 @@ impl Retention {
         } else {
             tracing::debug!(queue, seconds, "no old items to delete");
         }
+        if !self.clock.is_trusted() {
+            // The walk was ended before its time. The turn ends by itself.
+            return Ok(Duration::ZERO);
+        }
         self.take_turn(interval).await?;
         Ok(interval)
     }
@@ -251,12 +262,15 @@ impl Retention {
         self.health.fail_fast(turn).await
     }
 
+    /// Walks to the end of the table and of the archive, or until the clock makes a step.
     async fn walk(&self) -> Result<Deleted, StoreError> {
         let mut deleted = Deleted::default();
         let mut turn_taken = Instant::now();
         if self.keep_for.completed.is_some() || self.keep_for.dead.is_some() {
             let mut walk = Walk::new(&*self.store, self.queue, self.keep_for, true);
-            while let Some(old) = self.health.fail_fast(walk.next()).await? {
+            while self.clock.is_trusted()
+                && let Some(old) = self.health.fail_fast(walk.next()).await?
+            {
                 deleted.items += old;
                 self.count(old);
                 self.keep_turn(&mut turn_taken).await?;
@@ -271,7 +285,7 @@ impl Retention {
             }
         }
         if let Some(age) = self.keep_for.archive {
-            loop {
+            while self.clock.is_trusted() {
                 let step = purge_archive_step(&*self.store, self.queue, age);
                 match self.health.fail_fast(step).await? {
                     0 => break,

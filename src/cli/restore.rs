@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args};
 use lease_broker_model::key::rfc3339_of_millis;
-use lease_broker_store::schema::NewEpoch;
+use lease_broker_store::schema::{CancelledOperation, NewEpoch};
 use lease_broker_store::sqlite;
 
 use super::CommandError;
@@ -18,7 +18,7 @@ use crate::config::{Config, StoreKind};
 /// Replaces the SQLite file by a copy of FILE, and removes the log of the replaced file. With --in-place it changes no file: the
 /// database was restored by other means, or a replica without the last changes took over. Both raise the fencing tokens of all items
 /// above those that were given before, and end all leases of the configured queues: their items are ready, and the attempts do not
-/// count. Stop all services first: the command refuses while one runs.
+/// count. Both cancel the redrives, cancellations and purges that ran in the restored state, and print them. Stop all services first: the command refuses while one runs.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("source").required(true).args(["file", "in_place"]))]
 #[command(after_help = "\
@@ -102,6 +102,10 @@ impl Restore {
 fn report(epoch: &NewEpoch) {
     for (queue, ended) in &epoch.ended_leases {
         print_line!("{queue}: {} ended", plural(*ended, "lease"));
+    }
+    for operation in &epoch.cancelled_operations {
+        let CancelledOperation { queue, kind, id } = operation;
+        print_line!("{queue}: {kind} {id} cancelled");
     }
     print_line!(
         "every fencing token from now on is greater than {}",

@@ -360,6 +360,17 @@ impl QueueArgs {
             problems += missing.len();
             if missing.is_empty() {
                 print_line!("{}: ok", queue.name);
+                for step in schema
+                    .plan(&queue)?
+                    .iter()
+                    .filter(|step| step.until_no_rows)
+                {
+                    print_line!(
+                        "{}: warning: `schema apply` has yet to {}; until then, claims lease them",
+                        queue.name,
+                        step.purpose
+                    );
+                }
             } else {
                 let plan = schema.plan(&queue).map_err(|error| error.to_string());
                 curable &= plan.as_ref().is_ok_and(|steps| !steps.is_empty());

@@ -3,7 +3,8 @@
 //! Whoever changes or deletes a line in the middle must change every line after it. A copy of the last hash elsewhere proves
 //! that all lines before it are as they were written.
 //!
-//! One process writes a file. A line that cannot be written is counted, and the log tells of the first one.
+//! One process writes a file. A line that cannot be written is counted. The log reports the first one, and when lines can be written
+//! again, how many are missing.
 
 use std::fs::File;
 use std::io::{self, Read, Seek as _, SeekFrom, Write};
@@ -30,6 +31,8 @@ pub(super) struct AuditFile {
     previous: String,
     /// The lines that could not be written.
     lost: Arc<AtomicU64>,
+    /// Their number when a line was written last.
+    reported: u64,
     /// The last line could not be written. The file can have a part of it.
     is_failing: bool,
 }
@@ -43,6 +46,7 @@ impl AuditFile {
             previous: previous.unwrap_or_else(|| hash(b"")),
             file,
             lost: Arc::default(),
+            reported: 0,
             is_failing: false,
         })
     }
@@ -95,7 +99,11 @@ impl Write for AuditFile {
         let file = self.path.display();
         match &appended {
             Ok(()) if self.is_failing => {
-                tracing::warn!(target: OWN_TARGET, %file, "log.audit_file: lines are written again");
+                let lost = self.lost.load(Ordering::Relaxed);
+                let lines = lost - std::mem::replace(&mut self.reported, lost);
+                tracing::warn!(
+                    target: OWN_TARGET, %file, lines, "log.audit_file: lines of the audit were lost, and are written again"
+                );
             }
             Ok(()) => {}
             Err(error) => {
@@ -220,6 +228,34 @@ mod tests {
         let previous = hash(lines[0].as_bytes());
         assert_eq!(lines.len(), 2, "{text}");
         assert!(lines[1].contains(&previous), "the chain has no gap: {text}");
+    }
+
+    #[test]
+    fn log_has_the_number_of_lost_lines_of_each_failure() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (logs, moved) = (folder.path().join("logs"), folder.path().join("moved"));
+        std::fs::create_dir(&logs).expect("a folder");
+        let log = folder.path().join("log");
+        let out = File::create(&log).expect("a file");
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(move || out.try_clone().expect("a file"))
+            .finish();
+        let mut file = AuditFile::open(&logs.join("audit")).expect("opened");
+        tracing::subscriber::with_default(subscriber, || {
+            for lines in [2, 3] {
+                std::fs::rename(&logs, &moved).expect("moved");
+                for _ in 0..lines {
+                    file.write_all(b"{}\n").expect("taken");
+                }
+                std::fs::rename(&moved, &logs).expect("moved back");
+                file.write_all(b"{}\n").expect("taken");
+            }
+        });
+        let log = std::fs::read_to_string(log).expect("a file");
+        for lines in ["lines=2", "lines=3"] {
+            assert_eq!(log.matches(lines).count(), 1, "{log}");
+        }
     }
 
     #[test]

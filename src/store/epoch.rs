@@ -9,6 +9,8 @@
 use std::fmt::Display;
 use std::time::UNIX_EPOCH;
 
+use uuid::Uuid;
+
 use super::StoreError;
 
 /// The beginning of a new epoch, as its report.
@@ -18,6 +20,20 @@ pub struct NewEpoch {
     pub fence: i64,
     /// The name of each queue that has a table, with the number of leases that were ended.
     pub ended_leases: Vec<(String, u64)>,
+    /// The operations that ran. Each is cancelled.
+    pub cancelled_operations: Vec<CancelledOperation>,
+}
+
+/// An operation on many items that was cancelled because an epoch began. It may have ended in the state that was left, and its items
+/// are perhaps the reason for the restore.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CancelledOperation {
+    /// Its id.
+    pub id: Uuid,
+    /// The name of its queue.
+    pub queue: String,
+    /// The name of its kind.
+    pub kind: String,
 }
 
 /// Returns the fence of an epoch that begins now.

@@ -15,7 +15,8 @@ use uuid::Uuid;
 use super::error::StoreError;
 
 /// A broker that has not announced itself for this time no longer counts as running. It is three times the interval between two
-/// announcements.
+/// announcements. Nor does one that was seen this far in the future: a clock that was ahead has been set back since, and a broker that
+/// runs announces itself again within 5 s.
 pub(super) const LIVE_TIME: Duration = Duration::from_secs(15);
 /// The time after which the row of a broker that no longer runs is deleted.
 pub(super) const FORGET_TIME: Duration = Duration::from_secs(86_400);
@@ -117,7 +118,7 @@ impl ListedBroker {
 
     /// Returns whether it was seen lately.
     pub fn is_live(&self) -> bool {
-        self.silence < LIVE_TIME
+        self.silence < LIVE_TIME && self.ahead < LIVE_TIME
     }
 }
 

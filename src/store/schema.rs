@@ -6,7 +6,7 @@ use lease_broker_model::queue::QueueSpec;
 
 use super::{BrokerList, StoreError, Survey};
 
-pub use super::epoch::NewEpoch;
+pub use super::epoch::{CancelledOperation, NewEpoch};
 
 /// Schema changes of one database. The commands `schema plan`, `apply`, `check` and `drop` use it.
 pub trait Schema: Send {
@@ -191,6 +191,8 @@ pub struct StepWalk {
     pub next: String,
     /// Changes the row of a key.
     pub change: String,
+    /// Returns a row if that of a key is still to change.
+    pub left: String,
 }
 
 impl Step {

@@ -112,6 +112,34 @@ fn apply_adopts_existing_rows_once() {
 }
 
 #[test]
+fn check_warns_of_finished_rows_that_are_not_marked() {
+    let warning =
+        "rainfall: warning: `schema apply` has yet to mark the rows that are already completed";
+    let workspace = not_adopted();
+    let frozen = "CREATE TRIGGER frozen BEFORE UPDATE ON \"Rainfall Events\" WHEN old.Event_ID = 5
+        BEGIN SELECT RAISE(IGNORE); END";
+    workspace.database().execute_batch(frozen).expect(frozen);
+    let applied = workspace.store("schema apply");
+    assert_eq!(applied.code, 64, "{applied:?}");
+    assert!(applied.err.contains("item 5, so that"), "{applied:?}");
+    // A person runs the statements that are left.
+    let plan = workspace.store("schema plan");
+    let database = workspace.database();
+    database.execute_batch(&plan.out).expect("the plan is SQL");
+    assert_eq!(states(&workspace), "3 0 0 4 0");
+    let check = workspace.store("schema check");
+    assert_eq!(check.code, 0, "{check:?}");
+    assert!(check.out.contains(warning), "{check:?}");
+    database
+        .execute_batch("DROP TRIGGER frozen")
+        .expect("dropped");
+    assert_eq!(workspace.store("schema apply").code, 0);
+    assert_eq!(states(&workspace), "3 0 0 4 3");
+    let check = workspace.store("schema check");
+    assert!(!check.out.contains(warning), "{check:?}");
+}
+
+#[test]
 fn triggers_are_run_only_with_a_consent() {
     let workspace = not_adopted();
     let refused = workspace.store("schema check --triggers rainfall");

@@ -1,9 +1,11 @@
 //! Epochs: after a restore no fencing token is given twice, and the leases of the restored state are over.
 
-use lease_broker_store::Settled;
+use lease_broker_store::{OperationKind, OperationState, Settled};
 
 use crate::harness::Harness;
 use crate::harness::fixture::{Fixture, complete, fail, keys};
+
+use super::operations::started;
 
 pub(crate) async fn new_epoch_raises_the_fence_of_every_item<H: Harness>() {
     let fixture = Fixture::<H>::items(2).await;
@@ -66,4 +68,24 @@ pub(crate) async fn lease_of_a_later_epoch_stays<H: Harness>() {
     assert_eq!(epoch.expect("an epoch").ended_leases[0].1, 0);
     let outcome = fixture.outcome(&held.lease, complete()).await;
     assert!(matches!(outcome, Settled::Ended(_)), "{outcome:?}");
+}
+
+/// The operation may have been cancelled after the backup.
+pub(crate) async fn new_epoch_cancels_running_operations<H: Harness>() {
+    let fixture = Fixture::<H>::items(1).await;
+    let purge = started(&fixture, OperationKind::Purge).await;
+    let epoch = fixture.harness.begin_epoch(&fixture.queues).await;
+    let cancelled = epoch.expect("an epoch").cancelled_operations;
+    assert_eq!(cancelled.len(), 1, "{cancelled:?}");
+    assert_eq!(cancelled[0].id, purge.id);
+    assert_eq!(cancelled[0].queue, fixture.queues[0].name);
+    assert_eq!(cancelled[0].kind, "purge");
+    let ended = fixture.store.operation(purge.id).await;
+    let ended = ended.expect("an answer").expect("it is stored");
+    assert_eq!(ended.state, OperationState::Cancelled);
+    assert_eq!(ended.cancelled_by.as_deref(), Some("restore"));
+    // The queue can run another one.
+    started(&fixture, OperationKind::Purge).await;
+    let epoch = fixture.harness.begin_epoch(&fixture.queues).await;
+    assert_eq!(epoch.expect("an epoch").cancelled_operations.len(), 1);
 }

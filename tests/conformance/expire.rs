@@ -60,6 +60,14 @@ pub(crate) async fn time_that_a_reap_has_waited_is_no_clock_step<H: Harness>() {
     assert_eq!(expired[0].state, State::Dead);
 }
 
+/// Retention needs it: the broker notices a step of the clock by it.
+pub(crate) async fn reap_of_an_idle_queue_returns_the_time<H: Harness>() {
+    let fixture = Fixture::<H>::items(1).await;
+    let reaped = fixture.reap(9).await;
+    assert!(reaped.time.is_some(), "{reaped:?}");
+    assert_eq!(reaped.next_due, None);
+}
+
 pub(crate) async fn lease_that_a_clock_step_ends_is_no_attempt<H: Harness>() {
     let fixture = Fixture::<H>::with(1, |spec| spec.retry.max_attempts = Some(1)).await;
     let item = fixture.claim_for(1, MINUTE).await.remove(0);

@@ -73,6 +73,30 @@ pub(crate) async fn silent_process_is_left_out_and_later_forgotten<H: Harness>()
     assert_eq!(addresses().await, [[Value::Text("b:2".to_owned())]]);
 }
 
+/// The first one was killed while the clock was ahead.
+pub(crate) async fn process_seen_in_the_future_does_not_run<H: Harness>() {
+    let fixture = Fixture::<H>::items(0).await;
+    let (killed, other) = (
+        instance("a:1", BTreeMap::new()),
+        instance("b:2", BTreeMap::new()),
+    );
+    let is_live = async || {
+        let list = fixture.store.brokers().await.expect("a list").brokers;
+        let killed = list.iter().find(|broker| broker.id == killed.id);
+        killed.expect("it is listed").is_live()
+    };
+    announce(&fixture, &killed).await;
+    fixture.harness.set_back(Duration::from_secs(8)).await;
+    // A small step concerns no broker.
+    assert_eq!(announce(&fixture, &other).await.len(), 1);
+    assert!(is_live().await);
+    fixture.harness.set_back(HOUR).await;
+    assert_eq!(announce(&fixture, &other).await, []);
+    assert!(!is_live().await);
+    announce(&fixture, &killed).await;
+    assert!(is_live().await);
+}
+
 pub(crate) async fn processes_that_announce_together_find_each_other<H: Harness>() {
     const PROCESSES: usize = 6;
 

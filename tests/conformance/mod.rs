@@ -100,6 +100,7 @@ macro_rules! conformance {
                     new_epoch_ends_leases_and_gives_attempts_back
                     new_epoch_ends_any_number_of_leases
                     lease_of_a_later_epoch_stays
+                    new_epoch_cancels_running_operations
                 }
                 isolation {
                     row_with_a_full_counter_becomes_dead
@@ -258,6 +259,7 @@ macro_rules! conformance {
                     expired_lease_is_reported_and_its_item_ready
                     item_is_dead_after_its_last_attempt_expired
                     lease_that_a_clock_step_ends_is_no_attempt
+                    reap_of_an_idle_queue_returns_the_time
                     time_that_a_reap_has_waited_is_no_clock_step
                     item_without_max_attempts_never_dies
                     held_lease_is_not_reaped
@@ -591,6 +593,7 @@ macro_rules! conformance {
                 instances {
                     other_processes_are_listed_as_they_announced_themselves
                     silent_process_is_left_out_and_later_forgotten
+                    process_seen_in_the_future_does_not_run
                     processes_that_announce_together_find_each_other
                     activity_of_a_process_is_the_last_one_announced
                     process_is_told_to_drain

@@ -30,7 +30,7 @@ async fn start(broker: &Broker, operation: &NewOperation) -> StartedOperation {
 }
 
 /// Starts an operation that is new.
-async fn started(broker: &Broker, kind: OperationKind) -> Operation {
+pub(super) async fn started(broker: &Broker, kind: OperationKind) -> Operation {
     match start(broker, &new_operation(kind)).await {
         StartedOperation::Started(operation) => operation,
         other => panic!("{other:?}"),

@@ -107,6 +107,9 @@ pub(crate) trait Harness: Send + Sync + Sized + 'static {
     /// Lets the given time pass for every lease and every delay. A little time also passes between any two operations.
     async fn advance(&self, by: Duration);
 
+    /// Sets the clock back for the list of brokers.
+    async fn set_back(&self, by: Duration);
+
     /// Returns whether the clock of the store moves only when an operation reads it and when the test moves it.
     fn moves_clock() -> bool {
         false

@@ -317,6 +317,15 @@ impl Harness for MssqlHarness {
         Ok(Arc::new(Shared(reader)))
     }
 
+    /// Moves the times in the list of brokers into the future.
+    async fn set_back(&self, by: Duration) {
+        let later = format!(
+            "UPDATE lease_broker_instance SET seen_time = DATEADD(millisecond, {}, seen_time)",
+            by.as_millis()
+        );
+        self.run_sql(&later).await.expect("set back");
+    }
+
     /// Moves all times in the database into the past.
     async fn advance(&self, by: Duration) {
         let millis = i32::try_from(by.as_millis()).expect("milliseconds in 32 bits");

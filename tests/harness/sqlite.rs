@@ -191,6 +191,11 @@ impl Harness for SqliteHarness {
         self.time.fetch_add(millis, Ordering::SeqCst);
     }
 
+    async fn set_back(&self, by: Duration) {
+        let millis = i64::try_from(by.as_millis()).expect("a short time");
+        self.time.fetch_sub(millis, Ordering::SeqCst);
+    }
+
     fn unknown_time() -> Value {
         Value::Int(0)
     }

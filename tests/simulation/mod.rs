@@ -9,6 +9,7 @@ mod database;
 mod operate;
 mod operator;
 mod plan;
+mod retention;
 mod run;
 mod scripted_claims;
 mod shrink;

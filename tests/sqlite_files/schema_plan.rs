@@ -12,6 +12,7 @@ use lease_broker_value::Value;
 use crate::harness::Harness as _;
 use crate::harness::fixture::{Fixture, by, keys, queue};
 use crate::harness::sqlite::SqliteHarness;
+use crate::support::database::query_value;
 
 const ORDERS: &str = "CREATE TABLE \"my orders\" (
         id INTEGER PRIMARY KEY,
@@ -227,6 +228,32 @@ async fn refused_step_is_named() {
         text,
         "mark the rows that are already completed: the schema refuses: finished orders are read-only"
     );
+}
+
+#[tokio::test]
+async fn ignored_row_of_the_backfill_is_named_and_stays_planned() {
+    let harness = SqliteHarness::start().await;
+    let connection = harness.connect();
+    connection.execute_batch(ORDERS).expect(ORDERS);
+    let trigger = "UPDATE \"my orders\" SET processed = 1;
+        CREATE TRIGGER frozen BEFORE UPDATE ON \"my orders\" WHEN old.id < 3 BEGIN SELECT RAISE(IGNORE); END";
+    connection.execute_batch(trigger).expect(trigger);
+    let refused = harness.apply(&spec()).await;
+    let Err(StoreError::Misconfigured(text)) = refused else {
+        panic!("not refused: {refused:?}");
+    };
+    let expected = "mark the rows that are already completed: a trigger ignores the change of item 1 and 1 more";
+    assert!(text.starts_with(expected), "{text}");
+    let marked = "SELECT group_concat(id) FROM \"my orders\" WHERE lease_state = 3";
+    assert_eq!(query_value::<String>(&connection, marked), "3");
+    let mut schema = SqliteSchema::open(&harness.path()).expect("open");
+    let steps = schema.plan(&spec()).expect("plan");
+    assert!(steps.iter().any(|step| step.until_no_rows));
+    connection
+        .execute_batch("DROP TRIGGER frozen")
+        .expect("dropped");
+    harness.apply(&spec()).await.expect("apply");
+    assert_eq!(query_value::<String>(&connection, marked), "1,2,3");
 }
 
 #[tokio::test]

@@ -105,6 +105,13 @@ fn check_brokers(list: &BrokerList, send: &Send<'_>) {
                 Verdict::Ok,
                 format!("version {version}, seen {silence} ago"),
             )
+        } else if broker.ahead > broker.silence {
+            let ahead = format_duration(broker.ahead);
+            let detail = format!(
+                "version {version}, seen {ahead} in the future and not since the clock of the database went back: it was killed, is \
+                 stopped, or cannot write"
+            );
+            (Verdict::Warning, detail)
         } else {
             let detail = format!(
                 "version {version}, writes its row no more since {silence}: it was killed, is stopped, or cannot write"

@@ -111,8 +111,7 @@ pub struct Reaped {
     pub refused: Vec<(Key, Problem)>,
     /// The time until the queue's next due time, zero if it has passed. `None`: no item is leased or delayed. Refused rows do not count.
     pub next_due: Option<Duration>,
-    /// The time of the run by the store's clock, in milliseconds since 1970-01-01T00:00:00Z. `None`: no item was leased or
-    /// delayed.
+    /// The time of the run by the store's clock, in milliseconds since 1970-01-01T00:00:00Z. `None`: no part of the run succeeded.
     pub time: Option<i64>,
 }
 

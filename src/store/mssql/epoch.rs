@@ -5,6 +5,7 @@ use std::fmt;
 use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 use parking_lot::Mutex;
 use tiberius::Row;
+use uuid::Uuid;
 
 use super::catalogue::Table;
 use super::connection::Connection;
@@ -13,7 +14,7 @@ use super::soft_lock_types::queue_columns;
 use super::statement_parts::roll_back_on_error;
 use super::{decode, placeholders};
 use crate::StoreError;
-use crate::epoch::{NewEpoch, fence_after, went_back};
+use crate::epoch::{CancelledOperation, NewEpoch, fence_after, went_back};
 use crate::template::{Placeholders, render};
 
 const EPOCH: &str = lease_broker_sql::mssql::EPOCH;
@@ -124,8 +125,8 @@ impl LatestMoment {
     }
 }
 
-/// Begins a new epoch, and ends the leases of the queues. A queue whose table does not exist, or is not adopted yet, is
-/// left out.
+/// Begins a new epoch, cancels the operations that run, and ends the leases of the queues. A queue whose table does not exist, or is
+/// not adopted yet, is left out.
 pub(super) async fn begin(
     connection: &mut Connection,
     queues: &[QueueSpec],
@@ -133,7 +134,9 @@ pub(super) async fn begin(
     let results = connection.batch(&read_batch()).await?;
     let last = Moment::read(decode::single_row(&results, 0)?)?;
     let fence = fence_after(last.fence)?;
-    connection.query(&raise_batch(), &[&fence]).await?;
+    let results = connection.query(&raise_batch(), &[&fence]).await?;
+    let cancelled = decode::result_set(&results, 0)?.iter();
+    let cancelled_operations = cancelled.map(read_cancelled).collect::<Result<_, _>>()?;
     let mut ended_leases = Vec::new();
     for queue in queues {
         let Some(table) = Table::read(connection, &queue.table).await? else {
@@ -171,6 +174,19 @@ pub(super) async fn begin(
     Ok(NewEpoch {
         fence,
         ended_leases,
+        cancelled_operations,
+    })
+}
+
+fn read_cancelled(row: &Row) -> Result<CancelledOperation, StoreError> {
+    let text = |column| decode::optional_text(row, column).map(Option::unwrap_or_default);
+    let id = text(0)?;
+    let id = Uuid::parse_str(&id)
+        .map_err(|_| decode::unexpected(format!("{id:?} is not an id of an operation")))?;
+    Ok(CancelledOperation {
+        id,
+        queue: text(1)?,
+        kind: text(2)?,
     })
 }
 

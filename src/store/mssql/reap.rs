@@ -2,6 +2,7 @@
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
+use lease_broker_model::millis::duration_between;
 use tiberius::{ColumnData, ToSql};
 
 use super::decode;
@@ -132,8 +133,10 @@ impl MssqlOperations {
             reaped.expired.push(expired);
         }
         if let Some(row) = decode::result_set(&results, 1)?.first() {
-            reaped.time = Some(decode::time(row, 0)?);
-            reaped.next_due = Some(decode::lease_expiry(row, 0, 1)?.time_left);
+            let now = decode::time(row, 0)?;
+            reaped.time = Some(now);
+            let due = decode::optional_time(row, 1)?;
+            reaped.next_due = due.map(|due| duration_between(now, due));
         }
         for row in results.iter().skip(2).flatten() {
             let released = queue.read_later(row)?;

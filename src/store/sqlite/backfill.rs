@@ -7,6 +7,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use lease_broker_model::key::Key;
 use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 use lease_broker_value::Value;
 use rusqlite::{Connection, params_from_iter};
@@ -61,6 +62,7 @@ pub(super) fn plan(
                     first: render("backfill_first", &placeholders),
                     next: render("backfill_next", &placeholders),
                     change: render("backfill_row", &placeholders),
+                    left: render("backfill_left", &placeholders),
                 }),
                 ..step(backfill_purpose(&[state]), "backfill", &placeholders)
             });
@@ -70,22 +72,31 @@ pub(super) fn plan(
 }
 
 /// Walks through the table and changes the rows.
+///
+/// # Errors
+/// [`StoreError::Misconfigured`] if a trigger ignores the change of a row. The walk has changed the other rows then.
 pub(super) fn walk(
     connection: &mut Connection,
     walk: &StepWalk,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), StoreError> {
     let mut keys = next_keys(connection, &walk.first, &[])?;
-    let mut changed = 0;
+    let (mut changed, mut ignored) = (0, Vec::new());
     while let Some(last) = keys.last() {
         let start = Instant::now();
         // A savepoint, because the caller may have begun a transaction.
         let savepoint = connection.savepoint()?;
         let mut change = savepoint.prepare_cached(&walk.change)?;
+        let mut left = savepoint.prepare_cached(&walk.left)?;
         for key in &keys {
-            changed += change.execute(params_from_iter(stored(key)))? as u64;
+            let rows = change.execute(params_from_iter(stored(key)))?;
+            changed += rows as u64;
+            // Another program can also have changed the row since it was found.
+            if rows == 0 && left.exists(params_from_iter(stored(key)))? {
+                ignored.push(Key(key.as_slice().into()));
+            }
         }
-        drop(change);
+        drop((change, left));
         savepoint.commit()?;
         let rest = start.elapsed().min(MAX_REST);
         let visited = changed;
@@ -93,7 +104,19 @@ pub(super) fn walk(
         sleep(rest);
         keys = next_keys(connection, &walk.next, last)?;
     }
-    Ok(())
+    match &*ignored {
+        [] => Ok(()),
+        [first, others @ ..] => {
+            let others = match others.len() {
+                0 => String::new(),
+                count => format!(" and {count} more"),
+            };
+            Err(StoreError::Misconfigured(format!(
+                "a trigger ignores the change of item {first}{others}, so that a claim would lease finished work; change the trigger, and \
+                 run the command again"
+            )))
+        }
+    }
 }
 
 /// Returns the keys of the next rows to change.

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 use lease_broker_model::key::Key;
 use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 use rusqlite::{Connection, OptionalExtension as _};
+use uuid::Uuid;
 
 use super::catalogue::Table;
 use super::clock::system_clock;
@@ -18,7 +19,7 @@ use super::soft_lock_types::queue_columns;
 use super::statement::{bind, bind_key};
 use crate::StoreError;
 use crate::adoption::with;
-use crate::epoch::{NewEpoch, fence_after};
+use crate::epoch::{CancelledOperation, NewEpoch, fence_after};
 use crate::template::{Placeholders, render};
 
 const EPOCH: &str = lease_broker_sql::sqlite::EPOCH;
@@ -63,8 +64,8 @@ pub(super) fn backup_time(connection: &Connection) -> Result<Option<i64>, StoreE
     Ok(time.optional()?.flatten())
 }
 
-/// Begins a new epoch, and ends the leases of the queues. Belongs into a transaction. A queue whose table does not exist, or is
-/// not adopted yet, is left out. `replaced`: the fence of the epoch in a database that this one replaces; otherwise 0.
+/// Begins a new epoch, cancels the operations that run, and ends the leases of the queues. Belongs into a transaction. A queue whose
+/// table does not exist, or is not adopted yet, is left out. `replaced`: the fence of the epoch in a database that this one replaces; otherwise 0.
 pub(super) fn begin(
     connection: &Connection,
     queues: &[QueueSpec],
@@ -75,6 +76,7 @@ pub(super) fn begin(
     let fence = fence_after(last.max(replaced))?;
     connection.execute(&section("raise"), [fence, now])?;
     connection.execute(&section("forget_brokers"), [])?;
+    let cancelled_operations = cancel_operations(connection, now)?;
     // The bytes of the file differ from those of the backup, so that a backup that is copied over them is noticed.
     generation::raise(connection, &AtomicU64::new(0))?;
     let mut ended_leases = Vec::new();
@@ -96,7 +98,27 @@ pub(super) fn begin(
     Ok(NewEpoch {
         fence,
         ended_leases,
+        cancelled_operations,
     })
+}
+
+/// Cancels the operations that run.
+fn cancel_operations(
+    connection: &Connection,
+    now: i64,
+) -> Result<Vec<CancelledOperation>, StoreError> {
+    let mut cancel = connection.prepare(&section("cancel_operations"))?;
+    cancel.raw_bind_parameter(2, now)?;
+    let mut rows = cancel.raw_query();
+    let mut operations = Vec::new();
+    while let Some(row) = rows.next()? {
+        operations.push(CancelledOperation {
+            id: Uuid::from_bytes(row.get(0)?),
+            queue: row.get(1)?,
+            kind: row.get(2)?,
+        });
+    }
+    Ok(operations)
 }
 
 /// Ends the leases of a queue and returns their number. If a constraint or a trigger refuses this for a row, its mirror columns stay

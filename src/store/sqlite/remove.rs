@@ -133,8 +133,9 @@ pub(super) fn live_brokers(connection: &Connection) -> Result<Vec<String>, Store
     let now = system_clock()();
     let brokers = render_removal("live_brokers", &Placeholders::new());
     let mut brokers = connection.prepare(&brokers)?;
-    let since = now.saturating_sub(millis_rounded_up(LIVE_TIME));
-    let brokers = brokers.query_map([now, since], |row| {
+    let live = millis_rounded_up(LIVE_TIME);
+    let (since, until) = (now.saturating_sub(live), now.saturating_add(live));
+    let brokers = brokers.query_map([now, since, until], |row| {
         let (address, version): (String, String) = (row.get(0)?, row.get(1)?);
         let silence = duration_between(0, row.get(2)?);
         Ok(live_broker(&address, &version, silence))
