@@ -3,10 +3,12 @@
 //! An operation is a row in the database. A broker takes it for [`HOLD`], and each batch of items renews that. So if the broker is
 //! killed, another one continues after this time, at the place that the last batch has stored with its changes.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
 use lease_broker_store::{
     AppliedBatch, ItemSearch, Operation, OperationBatch, OperationState, QueueIndex,
     SearchPosition, Store, StoreError,
@@ -68,12 +70,34 @@ impl Definition {
 
 /// The items of the next batch.
 struct NextBatch {
-    items: Vec<(lease_broker_model::key::Key, i64)>,
+    items: Vec<(Key, i64)>,
     examined: usize,
     /// The place at which the batch after it begins.
     position: Position,
     /// Whether the search has reached its end.
     is_last: bool,
+    /// Whether the search begins again after this batch.
+    is_repeated: bool,
+}
+
+/// Items that the operation does not change again. Without them, an operation whose search begins again would never end if the table
+/// refuses a change, or if a trigger takes it back.
+#[derive(Default)]
+struct Visited {
+    /// Whether the search has begun again. The first search visits each lease once, so its items need no memory.
+    is_repeated: bool,
+    /// Keys and fencing tokens: items that the table has refused, and all items of repeated searches.
+    items: HashSet<(String, i64)>,
+}
+
+impl Visited {
+    fn name((key, fence): &(Key, i64)) -> (String, i64) {
+        (key.to_string(), *fence)
+    }
+
+    fn has(&self, item: &(Key, i64)) -> bool {
+        !self.items.is_empty() && self.items.contains(&Self::name(item))
+    }
 }
 
 impl OperationRunner {
@@ -125,10 +149,11 @@ impl OperationRunner {
             return Ok(());
         };
         let mut max_batch = MAX_BATCH;
+        let mut visited = Visited::default();
         loop {
             let start = Instant::now();
             let changed = match self
-                .run_batch(queue, &operation, &definition, max_batch)
+                .run_batch(queue, &operation, &definition, max_batch, &mut visited)
                 .await
             {
                 Ok(applied) => {
@@ -206,6 +231,7 @@ impl OperationRunner {
         operation: &Operation,
         definition: &Definition,
         max_batch: usize,
+        visited: &mut Visited,
     ) -> Result<AppliedBatch, StoreError> {
         let limit = definition.limit.map_or(usize::MAX, |limit| {
             let left = limit.saturating_sub(operation.changed.unsigned_abs());
@@ -225,7 +251,7 @@ impl OperationRunner {
                 .await;
         }
         let next = self
-            .next_batch(queue, operation, definition, wanted)
+            .next_batch(queue, operation, definition, wanted, visited)
             .await?;
         let mut batch = OperationBatch {
             id: operation.id,
@@ -241,6 +267,7 @@ impl OperationRunner {
             items: next.items,
         };
         let is_alone = batch.items.len() == 1;
+        let items: Vec<_> = batch.items.iter().map(Visited::name).collect();
         if let (Some(leases), OperationChange::CancelLeases { .. }) =
             (&self.leases, definition.change)
         {
@@ -250,12 +277,20 @@ impl OperationRunner {
         let applied = match self.store.apply_batch(queue, batch.clone()).await {
             Err(StoreError::Rejected(rejection)) if is_alone || max_batch == 1 => {
                 batch.items.clear();
+                visited.items.extend(items);
                 batch.refused = 1;
                 batch.error = Some(rejection.problem.text);
                 self.store.apply_batch(queue, batch).await?
             }
-            outcome => outcome?,
+            outcome => {
+                let applied = outcome?;
+                if visited.is_repeated {
+                    visited.items.extend(items);
+                }
+                applied
+            }
         };
+        visited.is_repeated |= next.is_repeated;
         self.report(queue, definition.change, &applied);
         Ok(applied)
     }
@@ -267,6 +302,7 @@ impl OperationRunner {
         operation: &Operation,
         definition: &Definition,
         wanted: usize,
+        visited: &Visited,
     ) -> Result<NextBatch, StoreError> {
         let mut position = Position::parse(operation.position.as_deref());
         let state = definition.change.state();
@@ -293,6 +329,7 @@ impl OperationRunner {
                     .collect(),
                 examined: found.examined,
                 is_last: position.keys >= keys.len(),
+                is_repeated: false,
                 position,
             });
         }
@@ -304,19 +341,21 @@ impl OperationRunner {
             ..definition.search(after, wanted, MAX_EXAMINED)
         };
         let found = self.store.find_items(queue, search).await?;
-        position.has_changed |= !found.items.is_empty();
+        let items = found.items.into_iter();
+        let items = items.map(|item| (item.listed.key, item.listed.fence));
+        let items: Vec<_> = items.filter(|item| !visited.has(item)).collect();
+        position.has_changed |= !items.is_empty();
         position.after = found.end.as_ref().map(StoredPlace::from);
         let mut is_last = found.end.is_none();
         // A heartbeat moves a lease in the order of the search. So the leases are searched until there is none left.
-        if is_last && state == State::Leased && position.has_changed {
+        let is_repeated = is_last && state == State::Leased && position.has_changed;
+        if is_repeated {
             is_last = false;
             position = Position::default();
         }
-        let items = found.items.into_iter();
         Ok(NextBatch {
-            items: items
-                .map(|item| (item.listed.key, item.listed.fence))
-                .collect(),
+            items,
+            is_repeated,
             examined: found.examined,
             position,
             is_last,

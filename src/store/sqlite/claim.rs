@@ -11,7 +11,8 @@ use lease_broker_model::key::Key;
 use rusqlite::{CachedStatement, Connection};
 
 use super::epoch;
-use super::left_out::{LeftOut, UndoneBy};
+use super::lease_effects::UndoneBy;
+use super::left_out::LeftOut;
 use super::pause;
 use super::queue_statements::QueueStatements;
 use super::statement::bind_key;

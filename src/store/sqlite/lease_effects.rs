@@ -7,7 +7,6 @@ use std::collections::HashMap;
 
 use rusqlite::Connection;
 
-use super::left_out::UndoneBy;
 use super::queue_statements::QueueStatements;
 
 /// The answers for the queues' tables, kept until the schema of the database changes.
@@ -15,6 +14,15 @@ use super::queue_statements::QueueStatements;
 pub(super) struct LeaseEffects {
     /// By the name of the queue: the version of the schema, and the answer for it.
     known: RefCell<HashMap<String, (i64, Effects)>>,
+}
+
+/// The part that undoes the change of a row that refuses.
+#[derive(Clone, Copy)]
+pub(super) enum UndoneBy {
+    /// SQLite undoes the statement that fails. The change is one statement, and it runs no trigger.
+    Statement,
+    /// A savepoint around the change.
+    Savepoint,
 }
 
 /// The effects of a lease on the data columns of its row.

@@ -6,21 +6,13 @@
 use lease_broker_model::key::Key;
 use parking_lot::{Mutex, MutexGuard};
 
+use super::lease_effects::UndoneBy;
 use super::row_error::RowError;
 use super::writer::{WriteContext, execute};
 use crate::{Problem, StoreError};
 
 /// The most rows that an operation leaves out, unless it says otherwise. Each costs a run of the operation.
 const MAX_ROWS: usize = 100;
-
-/// The part that undoes the change of a row that refuses.
-#[derive(Clone, Copy)]
-pub(super) enum UndoneBy {
-    /// SQLite undoes the statement that fails. The change is one statement, and it runs no trigger.
-    Statement,
-    /// A savepoint around the change.
-    Savepoint,
-}
 
 /// The rows that an operation leaves out of its present run, with their problems.
 pub(super) struct LeftOut {

@@ -11,7 +11,8 @@ use rusqlite::types::{Value as SqlValue, ValueRef};
 use uuid::Uuid;
 
 use super::error::unchanged_row;
-use super::left_out::{LeftOut, UndoneBy};
+use super::lease_effects::UndoneBy;
+use super::left_out::LeftOut;
 use super::purge_statements::ArchiveStatements;
 use super::queue_statements::QueueStatements;
 use super::row_error::change_row;

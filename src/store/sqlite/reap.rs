@@ -4,13 +4,12 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::millis::duration_between;
-use rusqlite::CachedStatement;
 
-use super::error::unchanged_row;
 use super::held_lease::HELD_COLUMNS;
-use super::left_out::{LeftOut, UndoneBy};
+use super::lease_effects::UndoneBy;
+use super::left_out::LeftOut;
 use super::queue_statements::QueueStatements;
-use super::row_error::{RowError, change_row};
+use super::row_error::{RowError, change_fit_row};
 use super::runs::{self, Run};
 use super::statement::{bind, bind_key};
 use super::suspects;
@@ -147,7 +146,7 @@ impl ReaperRun<'_> {
                 bind_key(&mut statement, &item.key)?;
                 // The statement does not use ?6 and ?7, new state and error text.
                 bind(&mut statement, 5, &[&self.now, &0, &"", &item.fence])?;
-                self.change(&mut statement)?;
+                change_fit_row(&self.context.connection, &mut statement)?;
                 reaped.promoted = 1;
             }
         }
@@ -201,14 +200,6 @@ impl ReaperRun<'_> {
             5,
             &[&expired.end_time, &state, &error, &fence, &attempts_back],
         )?;
-        self.change(&mut statement)
-    }
-
-    /// Runs a statement that changes one row.
-    fn change(&self, statement: &mut CachedStatement<'_>) -> Result<(), RowError> {
-        match change_row(&self.context.connection, statement)? {
-            0 => Err(RowError::Refused(unchanged_row())),
-            _ => Ok(()),
-        }
+        change_fit_row(&self.context.connection, &mut statement)
     }
 }
