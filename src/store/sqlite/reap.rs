@@ -4,6 +4,7 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::millis::duration_between;
+use lease_broker_model::queue::SoftLockColumn;
 
 use super::held_lease::HELD_COLUMNS;
 use super::lease_effects::UndoneBy;
@@ -15,7 +16,8 @@ use super::statement::{bind, bind_key};
 use super::suspects;
 use super::writer::WriteContext;
 use crate::{
-    EndedLease, LatestTime, QueueIndex, Reaped, RowOperation, RowOutcome, StoreError, step,
+    EndedLease, LatestTime, Problem, ProblemKind, QueueIndex, Reaped, RowOperation, RowOutcome,
+    StoreError, step,
 };
 
 /// The most rows that one run leaves as they are because a constraint or a trigger refuses their change.
@@ -27,6 +29,8 @@ enum DueRow {
     Leased(EndedLease),
     /// Its delay is over.
     Delayed(LeaseRef),
+    /// Another program has written a fencing token that is not an integer.
+    NoFence(Key),
 }
 
 impl DueRow {
@@ -34,6 +38,7 @@ impl DueRow {
         match self {
             Self::Leased(ended) => &ended.lease.key,
             Self::Delayed(item) => &item.key,
+            Self::NoFence(key) => key,
         }
     }
 }
@@ -126,7 +131,10 @@ impl ReaperRun<'_> {
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
             let is_leased = row.get::<_, i64>(state_column)? == i64::from(State::Leased.code());
-            found.push(if is_leased {
+            let has_fence = row.get_ref(queue.key_len)?.as_i64().is_ok();
+            found.push(if !has_fence {
+                DueRow::NoFence(queue.read_key(row)?)
+            } else if is_leased {
                 DueRow::Leased(queue.read_ended(row, self.now, State::Ready)?)
             } else {
                 DueRow::Delayed(queue.read_lease(row)?)
@@ -140,6 +148,7 @@ impl ReaperRun<'_> {
         let mut reaped = Reaped::default();
         match row {
             DueRow::Leased(lease) => self.end_lease(lease, &mut reaped)?,
+            DueRow::NoFence(_) => return Err(RowError::Refused(self.no_fence())),
             DueRow::Delayed(item) => {
                 let mut statement =
                     (self.context.connection).prepare_cached(&self.queue.sql.promote)?;
@@ -151,6 +160,14 @@ impl ReaperRun<'_> {
             }
         }
         Ok(reaped)
+    }
+
+    fn no_fence(&self) -> Problem {
+        let column = self.queue.spec.soft_lock.name(SoftLockColumn::Fence);
+        let text = format!(
+            "{column} is not an integer; write one that is not lower than the fencing tokens that the item has had"
+        );
+        Problem::new(ProblemKind::ValueUnfit, text)
     }
 
     fn end_lease(&self, lease: EndedLease, reaped: &mut Reaped) -> Result<(), RowError> {
