@@ -17,6 +17,8 @@
 -- Why INDEXED BY: if an index is missing, the statement fails. Without the clause SQLite would scan the whole table instead.
 -- Why `lease_row` has no RETURNING: SQLite would run the UPDATE as a statement that it may have to undo. This costs more than
 --   `lease_row` and `read_lease` together.
+-- Why `read_lease` checks state and token: a trigger can have ended the lease in the same statement, and then nobody may get it.
+--   In a table with triggers it runs once more at the end, because the lease of one row can end that of another.
 -- Why {item_columns} can be empty: a mirror column, a trigger or a generated column can change data when the row is leased
 --   (`lease_effects.rs`). Otherwise one read of the row is enough.
 -- Why several statements, unlike mssql/claim.sql: SQLite has no round trips to save, and only one connection writes at a time.
@@ -51,7 +53,7 @@ WHERE {key_match} AND {lease_state} = 0
 -- :: read_lease
 SELECT {key}, {lease_due_time}, {lease_fence}, {lease_attempt}, {trace_parent}{checkpoint_column}{data_columns}
 FROM {table}
-WHERE {key_match}
+WHERE {key_match} AND {lease_state} = 1 AND {lease_token} = ?4
 
 -- :: read_size
 SELECT {data_bytes}

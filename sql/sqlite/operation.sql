@@ -2,7 +2,8 @@
 -- Sections: `forget`, `read` and `start` store an operation. `cancel` ends one. `take` makes a broker the one that runs the oldest operation
 --   that no other broker holds; `find_free` returns its id. `begin_batch` counts a batch and keeps the operation; `end_batch` records its
 --   results after its items were changed; between
---   them, `redrive_item` or `purge_item` changes one item each, or cancel.sql ends its lease. `list` returns operations, the latest first. All but `read` and `list` run in the writer's
+--   them, `redrive_item` or `purge_item` changes one item each, or cancel.sql ends its lease. If one of the
+--   first two has changed no row, `find_unchanged` returns a row if the table has ignored the change. `list` returns operations, the latest first. All but `read` and `list` run in the writer's
 --   transaction.
 -- Parameters: ?1 id; ?2 now (ms since 1970); ?3 queue. `start`: ?4 kind; ?5 definition; ?6 name of the caller; ?7 reason. `cancel`: ?6.
 --   `forget`: ?4 time before which an operation ended long ago. `take`: ?4 broker; ?5 end of its hold. `find_free`: ?3 queues as a JSON
@@ -11,6 +12,7 @@
 --   leave out those that ended; ?5 create time and ?1 id of the last one on the page before; ?6 maximum number of rows.
 --   `redrive_item`: ?1 to ?3 key values; ?4 time at which the operation was stored; ?5 now; ?6 fencing token; ?7 new state; ?8 due time.
 --   `purge_item`: ?1 to ?6 as in `redrive_item`; ?7 state.
+--   `find_unchanged`: ?1 to ?6 as in `redrive_item`; ?9 state of the item before the change.
 -- Locks: the write lock of the file; none to read.
 -- Indexes: primary key (by id); unique (queue, slot) for `running`; create time (forget, list). The key of the items.
 -- Why `slot`: it is the kind while the operation runs and the id afterwards. So a queue runs one of a kind at a time, in every database.
@@ -76,6 +78,11 @@ WHERE {key_match} AND {lease_state} = 4 AND {lease_fence} = ?6 AND ({lease_state
 -- :: purge_item
 DELETE FROM {table}
 WHERE {key_match} AND {lease_state} = ?7 AND {lease_fence} = ?6 AND ({lease_state_time} > ?4 AND {lease_state_time} <= ?5) IS NOT TRUE
+
+-- :: find_unchanged
+SELECT 1
+FROM {table}
+WHERE {key_match} AND {lease_state} = ?9 AND {lease_fence} = ?6 AND ({lease_state_time} > ?4 AND {lease_state_time} <= ?5) IS NOT TRUE
 
 -- :: list
 {columns}

@@ -145,7 +145,7 @@ impl Reaper {
                     queue,
                     %key,
                     problem = problem.text,
-                    "due item stays: a constraint or a trigger refuses the end of its lease or delay"
+                    "due item stays: the database refuses the end of its lease or delay"
                 );
             }
         }
@@ -155,7 +155,7 @@ impl Reaper {
                 count => format!(" and {} more", count - 1),
             };
             let text = &problem.text;
-            format!("a constraint or a trigger refuses it for item {key}{others}: {text}")
+            format!("the database refuses it for item {key}{others}: {text}")
         });
         self.metrics.queue(self.queue).set_reaper_error(error);
     }

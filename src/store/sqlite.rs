@@ -32,6 +32,7 @@ mod group_rates;
 mod heartbeat;
 mod held_file;
 mod held_lease;
+mod ignored_change;
 mod index;
 mod inspect;
 mod instance;

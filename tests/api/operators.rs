@@ -523,6 +523,45 @@ async fn refused_items_do_not_stop_an_operation() {
     assert!(ended.error.contains("item 17 stays"), "{ended:?}");
 }
 
+/// Cancels leases, redrives and deletes items of which a trigger keeps one.
+#[tokio::test]
+async fn item_whose_change_a_trigger_ignores_is_counted_as_refused() {
+    let (server, client) = start(QUEUE).await;
+    client.enqueue(&["a"; 40]).await;
+    client.claim(40).await;
+    let keep = "BEGIN SELECT RAISE(IGNORE); END";
+    let triggers = format!(
+        "CREATE TRIGGER kept BEFORE UPDATE ON work WHEN old.id = 17 {keep};
+         CREATE TRIGGER stays BEFORE DELETE ON work WHEN old.id = 17 {keep};"
+    );
+    let database = server.database();
+    database.execute_batch(&triggers).expect("triggers");
+    let cancel = Action::CancelLeases(CancelHeld {
+        dead_letter: true,
+        ..CancelHeld::default()
+    });
+    let purge = Action::Purge(Purge {
+        state: ItemState::Dead.into(),
+    });
+    let kill = "DROP TRIGGER kept; UPDATE work SET lease_state = 4, lease_due_time = NULL;
+        CREATE TRIGGER kept BEFORE UPDATE ON work WHEN old.id = 17";
+    for (before, action) in [
+        ("", cancel),
+        (kill, Action::Redrive(Redrive::default())),
+        (kill, purge),
+    ] {
+        if !before.is_empty() {
+            let sql = format!("{before} {keep}");
+            database.execute_batch(&sql).expect("dead items");
+        }
+        let started = begin(&client, operation(action)).await.expect("started");
+        let ended = end_of(&client, &started.operation.expect("one").operation_id).await;
+        assert_eq!(ended.state(), OperationState::Done, "{ended:?}");
+        assert_eq!((ended.changed, ended.refused), (39, 1), "{ended:?}");
+        assert!(ended.error.contains("ignores the change"), "{ended:?}");
+    }
+}
+
 #[tokio::test]
 async fn queues_and_brokers_are_listed() {
     let other = "[queues.yard]\nmanaged_columns = { payload = \"text\" }\n";

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use lease_broker_store::StoreError;
 use lease_broker_store::mssql::{MssqlStore, Settings};
+use lease_broker_store::{ClaimedItem, OutageCause, Renewal, Renewed, StoreError};
 
-use crate::harness::fixture::{Broker, Fixture, call, keys, queue};
+use crate::harness::fixture::{Broker, Fixture, HOUR, call, complete, keys, queue};
 use crate::harness::mssql::MssqlHarness;
 use crate::harness::program::{Program, start, start_on_sql_server};
 use crate::sql_server::statements::statement;
@@ -15,12 +15,20 @@ const TABLE: &str = "CREATE TABLE item (id int NOT NULL PRIMARY KEY, payload nva
 
 /// Creates a queue of three rows, and another program whose transaction the statement begins.
 async fn held_by(held: &str) -> Option<(Fixture<MssqlHarness>, Program, Program)> {
-    let (harness, program) = Box::pin(start_on_sql_server("READPAST")).await?;
+    let started = Box::pin(start_on_sql_server("READPAST")).await?;
+    let (fixture, program, holder) = Box::pin(beside(started)).await;
+    holder.run(&statement(held)).await;
+    Some((fixture, program, holder))
+}
+
+/// Creates a queue of three rows, and another program.
+async fn beside(
+    (harness, program): (MssqlHarness, Program),
+) -> (Fixture<MssqlHarness>, Program, Program) {
     program.run(TABLE).await;
     let fixture = Box::pin(Fixture::adopt(harness, vec![queue("item")])).await;
     let holder = program.another().await;
-    holder.run(&statement(held)).await;
-    Some((fixture, program, holder))
+    (fixture, program, holder)
 }
 
 #[tokio::test]
@@ -31,6 +39,67 @@ async fn claim_skips_a_row_that_a_program_holds() {
     assert_eq!(keys(&fixture.claim(9).await), ["2", "3"]);
     holder.run("ROLLBACK TRANSACTION").await;
     assert_eq!(keys(&fixture.claim(9).await), ["1"]);
+}
+
+#[tokio::test]
+async fn heartbeats_do_not_wait_for_the_locked_row_of_another() {
+    let Some(started) = Box::pin(start()).await else {
+        return;
+    };
+    let (fixture, _program, holder) = Box::pin(beside(started)).await;
+    let items = fixture.claim(9).await;
+    holder.run(&statement("hold_first_row")).await;
+    let renewals = |duration| {
+        let renewal = |item: &ClaimedItem| Renewal::new(item.lease.clone(), duration);
+        items.iter().map(renewal).collect::<Vec<_>>()
+    };
+    let renewed = fixture
+        .store
+        .heartbeat(fixture.queue, renewals(HOUR).into());
+    let renewed = renewed.await.expect("heartbeats");
+    let Renewed::Refused(refusal) = &renewed[0] else {
+        panic!("{renewed:?}");
+    };
+    assert!(refusal.problem.text.contains("locked"), "{refusal}");
+    let is_extended = |renewed: &Renewed| matches!(renewed, Renewed::Extended(_));
+    assert!(renewed[1..].iter().all(is_extended), "{renewed:?}");
+    // Its own statement waits, and says in the end what it has waited for.
+    let alone = fixture
+        .store
+        .heartbeat(fixture.queue, renewals(HOUR)[..1].into());
+    let Err(StoreError::Unavailable(outage)) = alone.await else {
+        panic!("the row is held");
+    };
+    assert_eq!(outage.cause, OutageCause::Busy, "{outage}");
+    assert!(outage.reason.contains("another session holds"), "{outage}");
+    holder.run("ROLLBACK TRANSACTION").await;
+    let renewed = fixture
+        .store
+        .heartbeat(fixture.queue, renewals(HOUR).into());
+    assert!(renewed.await.expect("free").iter().all(is_extended));
+}
+
+/// The server does not end the wait before the operation ends, or ends it in the middle of a try.
+#[tokio::test]
+async fn settlement_of_a_locked_row_says_that_it_is_locked() {
+    let Some(started) = Box::pin(start()).await else {
+        return;
+    };
+    let (fixture, program, holder) = Box::pin(beside(started)).await;
+    let items = fixture.claim(1).await;
+    holder.run(&statement("hold_first_row")).await;
+    let settings = Settings {
+        command_timeout: Duration::from_secs(4),
+        ..program.settings()
+    };
+    let store = MssqlStore::open(&settings, &fixture.queues).await;
+    let broker = Broker::new(std::sync::Arc::new(store.expect("a store")));
+    let settled = broker.try_settle(vec![(&items[0].lease, complete())]).await;
+    let Err(StoreError::Unavailable(outage)) = settled else {
+        panic!("{settled:?}");
+    };
+    assert!(outage.reason.contains("another session holds"), "{outage}");
+    holder.run("ROLLBACK TRANSACTION").await;
 }
 
 #[tokio::test]

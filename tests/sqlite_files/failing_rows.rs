@@ -1,6 +1,8 @@
 //! Rows whose values make a statement of a trigger or of a generated column fail while it runs, with the error that SQLite also has for a
 //! statement that does not fit the schema. Only these rows stay as they are.
 
+use std::time::Duration;
+
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::OnComplete;
 use lease_broker_store::{Cancelled, NewItem, Renewal, Renewed, Settled, StoreError};
@@ -9,7 +11,7 @@ use lease_broker_value::Value;
 use crate::conformance::cancel::{because, cancel};
 use crate::harness::Harness as _;
 use crate::harness::fixture::{
-    Broker, Fixture, HOUR, MINUTE, call, complete, keys, new_item, queue, text,
+    Broker, Fixture, HOUR, MINUTE, call, complete, fail, keys, new_item, queue, release, text,
 };
 use crate::harness::sqlite::SqliteHarness;
 
@@ -237,6 +239,51 @@ async fn release_of_a_claim_leaves_a_row_that_refuses() {
         assert_eq!(ended, ["1", "4"], "{action}");
         assert_eq!(fixture.counts().await, [2, 2, 0, 0, 0], "{action}");
     }
+}
+
+#[tokio::test]
+async fn change_that_a_trigger_ignores_is_a_refusal() {
+    let fixture = four_rows().await;
+    let token = uuid::Uuid::from_u128(1);
+    let items = fixture.request(token, 4).await;
+    let triggers = "CREATE TRIGGER kept BEFORE UPDATE ON item WHEN old.id = 2 BEGIN SELECT RAISE(IGNORE); END;
+        CREATE TRIGGER stays BEFORE DELETE ON item WHEN old.id = 2 BEGIN SELECT RAISE(IGNORE); END;";
+    run(&fixture, triggers);
+    let lease = &items[1].lease;
+    let renewed = fixture.renew(lease, HOUR).await;
+    assert!(matches!(renewed, Renewed::Refused(_)), "{renewed:?}");
+    for ending in [complete(), fail(None), release(Duration::ZERO)] {
+        let settled = fixture.try_settle(vec![(lease, ending)]).await;
+        assert!(
+            matches!(settled.as_deref(), Ok([Settled::Refused(_)])),
+            "{settled:?}"
+        );
+    }
+    let cancelled = cancel(&fixture, &["1", "2"], because("stuck")).await;
+    let is_refused = |result: &Cancelled| matches!(result, Cancelled::Refused(_));
+    let refused: Vec<_> = cancelled.iter().map(is_refused).collect();
+    assert_eq!(refused, [false, true]);
+    let released = fixture.store.release_claims(fixture.queue, [token].into());
+    assert_eq!(released.await.expect("released").counts, [2]);
+    assert_eq!(fixture.counts().await, [3, 1, 0, 0, 0]);
+}
+
+#[tokio::test]
+async fn completion_whose_deletion_a_trigger_ignores_is_refused() {
+    let fixture =
+        Fixture::<SqliteHarness>::with(2, |spec| spec.on_complete = OnComplete::Delete).await;
+    let items = fixture.claim(2).await;
+    let trigger = "CREATE TRIGGER stays BEFORE DELETE ON item WHEN old.id = 2 BEGIN SELECT RAISE(IGNORE); END";
+    run(&fixture, trigger);
+    let completions = items.iter().map(|item| (&item.lease, complete()));
+    let settled = fixture.try_settle(completions.collect()).await;
+    assert!(
+        matches!(
+            settled.as_deref(),
+            Ok([Settled::Ended(_), Settled::Refused(_)])
+        ),
+        "{settled:?}"
+    );
 }
 
 /// A table with a trigger that keeps row 2, and one without row ids, from which nothing can be deleted by age.

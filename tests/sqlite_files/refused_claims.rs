@@ -105,6 +105,18 @@ async fn claim_passes_over_a_row_that_a_trigger_does_not_lease() {
             "AFTER UPDATE ON item WHEN old.id = 2 BEGIN DELETE FROM item WHERE id = 3; END",
             &["1", "2", "4"],
         ),
+        (
+            "AFTER UPDATE ON item WHEN old.id = 2 BEGIN UPDATE item SET lease_state = 4 WHERE id = 2; END",
+            &["1", "3", "4"],
+        ),
+        (
+            "AFTER UPDATE ON item WHEN old.id = 2 BEGIN UPDATE item SET lease_state = 0 WHERE id = 2; END",
+            &["1", "3", "4"],
+        ),
+        (
+            "AFTER UPDATE ON item WHEN old.id = 2 BEGIN UPDATE item SET lease_token = NULL, lease_state = 3 WHERE id = 2; END",
+            &["1", "3", "4"],
+        ),
     ] {
         let fixture = Fixture::<SqliteHarness>::items(5).await;
         let create = format!("CREATE TRIGGER odd {trigger}");
@@ -113,6 +125,36 @@ async fn claim_passes_over_a_row_that_a_trigger_does_not_lease() {
         assert_eq!(keys(&fixture.claim(3).await), leased, "{trigger}");
         assert_eq!(fixture.counts().await[1], 3, "{trigger}");
     }
+}
+
+#[tokio::test]
+async fn lease_that_a_trigger_ends_for_another_row_is_withheld() {
+    let fixture = Fixture::<SqliteHarness>::items(4).await;
+    let trigger = "CREATE TRIGGER odd AFTER UPDATE ON item WHEN old.id = 3
+        BEGIN UPDATE item SET lease_state = 4, lease_due_time = NULL, lease_token = NULL WHERE id = 1; END";
+    fixture
+        .harness
+        .connect()
+        .execute_batch(trigger)
+        .expect(trigger);
+    let claimed = claim(&fixture, vec![call("a", 2), call("b", 2)]).await;
+    let expected = [vec!["2"], vec!["3", "4"]];
+    let expected = expected.map(|keys| keys.into_iter().map(str::to_owned).collect());
+    assert_eq!(claimed, Ok(expected.to_vec()));
+}
+
+#[tokio::test]
+async fn only_item_that_a_trigger_cancels_when_leased_stays_cancelled() {
+    let fixture = Fixture::<SqliteHarness>::items(1).await;
+    let trigger = "CREATE TRIGGER odd AFTER UPDATE ON item WHEN new.lease_state = 1
+        BEGIN UPDATE item SET lease_state = 4, lease_due_time = NULL, lease_token = NULL WHERE id = 1; END";
+    fixture
+        .harness
+        .connect()
+        .execute_batch(trigger)
+        .expect(trigger);
+    assert_eq!(claim(&fixture, vec![call("a", 1)]).await, Ok(vec![vec![]]));
+    assert_eq!(fixture.counts().await, [0, 0, 0, 0, 1]);
 }
 
 #[tokio::test]

@@ -31,6 +31,26 @@ async fn trigger_keeps_the_leases_of_its_rows_only() {
     }
 }
 
+#[tokio::test]
+async fn due_row_whose_fencing_token_is_a_text_is_named_with_it() {
+    for state in [1, 2] {
+        let fixture = Fixture::<SqliteHarness>::items(2).await;
+        let odd = format!(
+            "UPDATE item SET lease_state = {state}, lease_due_time = 1, lease_fence = iif(id = 1, 'x', 1)"
+        );
+        fixture.harness.connect().execute_batch(&odd).expect(&odd);
+        let reaped = fixture.reap(9).await;
+        assert_eq!(reaped.expired.len() + reaped.promoted, 1);
+        let refused: Vec<_> = reaped
+            .refused
+            .iter()
+            .map(|(key, problem)| format!("{key}: {}", problem.text))
+            .collect();
+        let expected = "1: lease_fence is not an integer; write one that is not lower than the fencing tokens that the item has had";
+        assert_eq!(refused, [expected]);
+    }
+}
+
 /// Returns a queue whose rows 1 to 3 are leased. Row 2 must not be ready again: `status` says so, and another row has its place.
 async fn leased() -> Fixture<SqliteHarness> {
     let mut spec = queue("item");

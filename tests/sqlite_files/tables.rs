@@ -295,6 +295,23 @@ async fn table_that_accepts_no_deletion_is_refused() {
 }
 
 #[tokio::test]
+async fn table_with_a_trigger_that_does_not_compile_is_refused() {
+    let harness = SqliteHarness::start().await;
+    let table = "CREATE TABLE item (id INTEGER PRIMARY KEY)";
+    harness.connect().execute_batch(table).expect(table);
+    let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
+    let trigger = "CREATE TRIGGER told AFTER UPDATE OF lease_state ON item
+        BEGIN SELECT of_another_program(new.id); END";
+    let connection = fixture.harness.connect();
+    connection.execute_batch(trigger).expect(trigger);
+    let problems = fixture.harness.check(&queue("item")).await.expect("check");
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    for part in ["triggers (told)", "no such function: of_another_program"] {
+        assert!(problems[0].contains(part), "{problems:?}");
+    }
+}
+
+#[tokio::test]
 async fn key_that_sqlite_gives_again_is_warned_of() {
     for (key, warned) in [
         ("INTEGER PRIMARY KEY AUTOINCREMENT", 0),

@@ -6,6 +6,7 @@
 //! A queue runs one operation at a time here. Operations of different queues run beside each other, so that an urgent one does not wait
 //! for a slow one of another queue. The looks at the database wait for none of them.
 
+use std::collections::HashSet;
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use lease_broker_model::item_state::State;
+use lease_broker_model::key::Key;
 use lease_broker_store::{
     AppliedBatch, ItemSearch, Operation, OperationBatch, OperationState, QueueIndex,
     SearchPosition, Store, StoreError,
@@ -89,12 +91,34 @@ impl Definition {
 
 /// The items of the next batch.
 struct NextBatch {
-    items: Vec<(lease_broker_model::key::Key, i64)>,
+    items: Vec<(Key, i64)>,
     examined: usize,
     /// The place at which the batch after it begins.
     position: Position,
     /// Whether the search has reached its end.
     is_last: bool,
+    /// Whether the search begins again after this batch.
+    is_repeated: bool,
+}
+
+/// Items that the operation does not change again. Without them, an operation whose search begins again would never end if the table
+/// refuses a change, or if a trigger takes it back.
+#[derive(Default)]
+struct Visited {
+    /// Whether the search has begun again. The first search visits each lease once, so its items need no memory.
+    is_repeated: bool,
+    /// Keys and fencing tokens: items that the table has refused, and all items of repeated searches.
+    items: HashSet<(String, i64)>,
+}
+
+impl Visited {
+    fn name((key, fence): &(Key, i64)) -> (String, i64) {
+        (key.to_string(), *fence)
+    }
+
+    fn has(&self, item: &(Key, i64)) -> bool {
+        !self.items.is_empty() && self.items.contains(&Self::name(item))
+    }
 }
 
 impl OperationRunner {
@@ -173,10 +197,11 @@ impl OperationRunner {
             return Ok(());
         };
         let mut max_batch = MAX_BATCH;
+        let mut visited = Visited::default();
         loop {
             let start = Instant::now();
             let changed = match self
-                .run_batch(queue, &operation, &definition, max_batch)
+                .run_batch(queue, &operation, &definition, max_batch, &mut visited)
                 .await
             {
                 Ok(applied) => {
@@ -254,6 +279,7 @@ impl OperationRunner {
         operation: &Operation,
         definition: &Definition,
         max_batch: usize,
+        visited: &mut Visited,
     ) -> Result<AppliedBatch, StoreError> {
         let limit = definition.limit.map_or(usize::MAX, |limit| {
             let left = limit.saturating_sub(operation.changed.unsigned_abs());
@@ -275,7 +301,7 @@ impl OperationRunner {
         // The semaphore is never closed.
         let _place = self.batches.0.acquire().await;
         let next = self
-            .next_batch(queue, operation, definition, wanted)
+            .next_batch(queue, operation, definition, wanted, visited)
             .await?;
         let mut batch = OperationBatch {
             id: operation.id,
@@ -291,6 +317,7 @@ impl OperationRunner {
             items: next.items,
         };
         let is_alone = batch.items.len() == 1;
+        let items: Vec<_> = batch.items.iter().map(Visited::name).collect();
         if let (Some(leases), OperationChange::CancelLeases { .. }) =
             (&self.leases, definition.change)
         {
@@ -300,12 +327,20 @@ impl OperationRunner {
         let applied = match self.store.apply_batch(queue, batch.clone()).await {
             Err(StoreError::Rejected(rejection)) if is_alone || max_batch == 1 => {
                 batch.items.clear();
+                visited.items.extend(items);
                 batch.refused = 1;
                 batch.error = Some(rejection.problem.text);
                 self.store.apply_batch(queue, batch).await?
             }
-            outcome => outcome?,
+            outcome => {
+                let applied = outcome?;
+                if visited.is_repeated {
+                    visited.items.extend(items);
+                }
+                applied
+            }
         };
+        visited.is_repeated |= next.is_repeated;
         self.report(queue, definition.change, &applied);
         Ok(applied)
     }
@@ -317,6 +352,7 @@ impl OperationRunner {
         operation: &Operation,
         definition: &Definition,
         wanted: usize,
+        visited: &Visited,
     ) -> Result<NextBatch, StoreError> {
         let mut position = Position::parse(operation.position.as_deref());
         let state = definition.change.state();
@@ -344,6 +380,7 @@ impl OperationRunner {
                     .collect(),
                 examined: found.examined,
                 is_last: position.keys >= keys.len(),
+                is_repeated: false,
                 position,
             });
         }
@@ -355,19 +392,21 @@ impl OperationRunner {
             ..definition.search(after, wanted, MAX_EXAMINED)
         };
         let found = self.store.find_items(queue, search).await?;
-        position.has_changed |= !found.items.is_empty();
+        let items = found.items.into_iter();
+        let items = items.map(|item| (item.listed.key, item.listed.fence));
+        let items: Vec<_> = items.filter(|item| !visited.has(item)).collect();
+        position.has_changed |= !items.is_empty();
         position.after = found.end.as_ref().map(StoredPlace::from);
         let mut is_last = found.end.is_none();
         // A heartbeat moves a lease in the order of the search. So the leases are searched until there is none left.
-        if is_last && state == State::Leased && position.has_changed {
+        let is_repeated = is_last && state == State::Leased && position.has_changed;
+        if is_repeated {
             is_last = false;
             position = Position::default();
         }
-        let items = found.items.into_iter();
         Ok(NextBatch {
-            items: items
-                .map(|item| (item.listed.key, item.listed.fence))
-                .collect(),
+            items,
+            is_repeated,
             examined: found.examined,
             position,
             is_last,

@@ -47,7 +47,7 @@ impl MssqlOperations {
                 .cancel_part(queue, leases, &lists, &mut cancelled)
                 .await
             {
-                match parts.divide(part, error) {
+                match parts.divide(&part, error) {
                     Ok(None) => {}
                     Ok(Some((index, rejection))) => {
                         let refusal = Refusal::of_row(rejection.problem);

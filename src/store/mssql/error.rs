@@ -35,6 +35,8 @@ pub(super) struct OperationFailure {
     runs_triggers: bool,
     /// True: the answer of an earlier try was lost, and the server may have applied it.
     may_have_been_applied: bool,
+    /// True: an earlier try has waited for a lock as long as it may.
+    waited_for_lock: bool,
 }
 
 #[derive(Debug)]
@@ -64,6 +66,7 @@ impl OperationFailure {
             tries,
             runs_triggers: false,
             may_have_been_applied: false,
+            waited_for_lock: false,
         }
     }
 
@@ -101,6 +104,19 @@ impl OperationFailure {
     /// Notes that the server may have applied an earlier try.
     pub(super) fn after_lost_answer(&mut self) {
         self.may_have_been_applied = true;
+    }
+
+    /// Notes that an earlier try has waited for a lock as long as it may.
+    pub(super) fn after_lock_timeout(&mut self) {
+        self.waited_for_lock = true;
+    }
+
+    /// Returns whether the batch has waited for a lock as long as it may.
+    pub(super) fn is_lock_timeout(&self) -> bool {
+        match &self.cause {
+            Cause::Statement(error) => is_lock_timeout(error),
+            Cause::Connection(_) => false,
+        }
     }
 
     /// Returns whether the connection must be closed.
@@ -187,6 +203,11 @@ impl From<OperationFailure> for StoreError {
         };
         if let Self::Unavailable(outage) = &mut error {
             outage.tries = failure.tries;
+            if failure.waited_for_lock && outage.cause == OutageCause::NoAnswer {
+                // The last try still waited for the lock when the time of the operation was over.
+                outage.cause = OutageCause::Busy;
+                outage.reason = format!("{LOCKED}: {}", outage.reason);
+            }
         }
         if failure.may_have_been_applied {
             error = error.maybe_applied();
@@ -256,8 +277,20 @@ pub(super) fn is_lock_timeout(error: &Error) -> bool {
     }
 }
 
+/// Returns whether an operation has failed because a lock was not free in time.
+pub(super) fn is_locked(error: &StoreError) -> bool {
+    matches!(error, StoreError::Unavailable(outage) if outage.reason.starts_with(LOCKED))
+}
+
+/// The beginning of the text of an operation that has waited for a lock in vain.
+const LOCKED: &str = "another session holds a lock on rows or on the table; `lease-broker why` with the key of an item names the session that holds its row";
+
 fn with_remedy(remedy: Remedy, error: &Error) -> StoreError {
-    let text = text_of(error);
+    let text = if is_lock_timeout(error) {
+        format!("{LOCKED}: {}", text_of(error))
+    } else {
+        text_of(error)
+    };
     match remedy {
         Remedy::Retry | Remedy::Reconnect | Remedy::Wait => StoreError::Unavailable(Outage {
             reason: text,
@@ -298,6 +331,18 @@ pub(super) fn timed_out(duration: Duration) -> Error {
         message: format!(
             "no reply from the server within {}",
             humantime::format_duration(duration)
+        ),
+    }
+}
+
+/// Returns the error for a batch that the server did not answer within the timeout. A server that ends no wait for a lock is as silent as
+/// one that is gone.
+pub(super) fn unanswered(duration: Duration) -> Error {
+    let duration = humantime::format_duration(duration);
+    Error::Io {
+        kind: ErrorKind::TimedOut,
+        message: format!(
+            "no reply from the server within {duration}; if the server is well, {LOCKED}"
         ),
     }
 }

@@ -1,4 +1,5 @@
-//! The parts of a list. A list is sent in one batch, and in parts if the server refuses one of its entries: it does not tell which.
+//! The parts of a list. A list is sent in one batch, and in parts if the server refuses one of its entries, or if another program has
+//! locked the row of one: the server does not tell which.
 
 use crate::{Rejection, StoreError};
 
@@ -23,17 +24,24 @@ impl Parts {
     /// `error`, if it is no refusal of an entry.
     pub(super) fn divide(
         &mut self,
-        mut part: Vec<usize>,
+        part: &[usize],
         error: StoreError,
     ) -> Result<Option<(usize, Rejection)>, StoreError> {
-        match (error, &*part) {
-            (StoreError::Rejected(rejection), &[index]) => Ok(Some((index, rejection))),
-            (StoreError::Rejected(_), [_, _, ..]) => {
-                let second = part.split_off(part.len() / 2);
-                self.0.extend([second, part]);
-                Ok(None)
+        match error {
+            StoreError::Rejected(rejection) if !part.is_empty() => {
+                Ok(self.split(part, 2).map(|index| (index, rejection)))
             }
-            (error, _) => Err(error),
+            error => Err(error),
         }
+    }
+
+    /// Divides a part into this number of parts, or less. Returns the index of its entry instead, if it has no other.
+    pub(super) fn split(&mut self, part: &[usize], count: usize) -> Option<usize> {
+        if let &[index] = part {
+            return Some(index);
+        }
+        let parts = part.chunks(part.len().div_ceil(count).max(1));
+        self.0.extend(parts.rev().map(<[usize]>::to_vec));
+        None
     }
 }

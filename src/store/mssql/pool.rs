@@ -19,7 +19,9 @@ use tokio_util::task::AbortOnDropHandle;
 use super::Settings;
 use super::connection::Connection;
 use super::epoch::LatestMoment;
-use super::error::{OperationFailure, RetrySafety, at_start, timed_out, while_connecting};
+use super::error::{
+    OperationFailure, RetrySafety, at_start, timed_out, unanswered, while_connecting,
+};
 use crate::withdrawal::{Beginning, Withdrawals};
 use crate::{Database, OutageCause, PoolStatus, RetryReason, StoreError};
 
@@ -249,6 +251,7 @@ impl Pool {
             start: Instant::now(),
             count: 0,
             may_have_been_applied: false,
+            waited_for_lock: false,
         }
     }
 
@@ -378,6 +381,7 @@ pub(super) struct Tries<'a> {
     start: Instant,
     count: u32,
     may_have_been_applied: bool,
+    waited_for_lock: bool,
 }
 
 impl Tries<'_> {
@@ -420,17 +424,22 @@ impl Tries<'_> {
             Ok(Ok(results)) => return Ok(results),
             Ok(Err(failure)) => failure,
             Err(_) => {
-                let error = timed_out(self.command_timeout());
+                let duration = self.command_timeout();
                 if was_sent {
-                    OperationFailure::new(error, self.count)
+                    OperationFailure::new(unanswered(duration), self.count)
                 } else {
-                    OperationFailure::new(while_connecting(&error), self.count)
+                    let error = while_connecting(&timed_out(duration));
+                    OperationFailure::new(error, self.count)
                 }
             }
         };
         if self.may_have_been_applied {
             failure.after_lost_answer();
         }
+        if self.waited_for_lock {
+            failure.after_lock_timeout();
+        }
+        self.waited_for_lock |= failure.is_lock_timeout();
         self.may_have_been_applied |= failure.was_sent() && failure.breaks_connection();
         if failure.breaks_connection() {
             self.pool.connections.manager().record_failure();

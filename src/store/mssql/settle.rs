@@ -105,7 +105,7 @@ impl MssqlOperations {
             let outcome = match self.run_batch(queue, settlements, &part, COMMIT).await {
                 Ok(outcome) => outcome,
                 Err(error) => {
-                    let refused = match parts.divide(part, error) {
+                    let refused = match parts.divide(&part, error) {
                         // Earlier batches may have ended leases.
                         Err(error) if settled.time.is_some() => return Err(error.maybe_applied()),
                         refused => refused?,

@@ -426,6 +426,8 @@ impl SqliteSchema {
         unfit.add(Unfit::lacking(unused_indexes(queue, &unused)));
         let problem = warnings::deletion_problem(&self.connection, queue, &table, &columns)?;
         unfit.add(Unfit::for_good(problem.into_iter().collect()));
+        let problem = warnings::change_problem(&self.connection, queue, &table)?;
+        unfit.add(Unfit::for_good(problem.into_iter().collect()));
         Ok(unfit)
     }
 }

@@ -8,7 +8,7 @@ use lease_broker_model::key::Key;
 use super::held_lease::HELD_COLUMNS;
 use super::left_out::LeftOut;
 use super::queue_statements::QueueStatements;
-use super::row_error::change_row;
+use super::row_error::change_fit_row;
 use super::runs::{self, Run};
 use super::soft_lock_value::integer;
 use super::statement::{bind, bind_key};
@@ -84,7 +84,7 @@ pub(super) fn cancel(
                     bind_key(&mut cancel, key)?;
                     let reason = &cancellation.reason;
                     bind(&mut cancel, 4, &[&next.due, &now, &state.code(), reason])?;
-                    change_row(&context.connection, &mut cancel)?;
+                    change_fit_row(&context.connection, &mut cancel)?;
                     runs::release(context, queue, run.map(Run::later).unwrap_or_default())
                 })?;
             match released {

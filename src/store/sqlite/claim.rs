@@ -104,6 +104,11 @@ pub(super) fn claim(
     if let Some(turn) = turn {
         turn.end()?;
     }
+    if effects.run_triggers {
+        for (call, claimed) in calls.iter().zip(&mut results) {
+            statements.withhold_ended(call, claimed)?;
+        }
+    }
     Ok(results)
 }
 
@@ -132,6 +137,8 @@ struct ClaimStatements<'a> {
     call_index: usize,
     /// The items that the database did not let the present call lease, with the reasons.
     refused: Vec<(Key, Problem)>,
+    /// Those of them whose lease a trigger has ended. Its other changes stay, so such an item does not fail the call.
+    ended: Vec<Key>,
     left_out: &'a LeftOut,
     context: &'a WriteContext,
     connection: &'a Connection,
@@ -169,6 +176,7 @@ impl<'a> ClaimStatements<'a> {
         Ok(Self {
             call_index: 0,
             refused: Vec::new(),
+            ended: Vec::new(),
             left_out,
             context,
             connection: &context.connection,
@@ -188,6 +196,7 @@ impl<'a> ClaimStatements<'a> {
     fn begin_call(&mut self, index: usize) {
         self.call_index = index;
         self.refused.clone_from(&self.left_out.rows());
+        self.ended.clear();
     }
 
     /// Returns the result of the present call.
@@ -199,7 +208,8 @@ impl<'a> ClaimStatements<'a> {
             self.warn_of_other_than_worker();
             return Ok(served);
         }
-        let Some((key, problem)) = self.refused.first() else {
+        let mut refused = self.refused.iter();
+        let Some((key, problem)) = refused.find(|(key, _)| !self.ended.contains(key)) else {
             return Ok(served);
         };
         let problem = Problem {

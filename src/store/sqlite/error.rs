@@ -123,3 +123,9 @@ pub(super) fn unchanged_row() -> Problem {
     let text = "a trigger ignores the change, or has changed the row before";
     Problem::new(ProblemKind::Trigger, text)
 }
+
+/// Returns the problem of a row whose lease was ended in the statement that leased it.
+pub(super) fn ended_lease() -> Problem {
+    let text = "a trigger has ended the lease in the statement that made it";
+    Problem::new(ProblemKind::Trigger, text)
+}

@@ -6,9 +6,10 @@ use lease_broker_model::millis::millis_rounded_up;
 use rusqlite::types::Null;
 
 use super::clock::lease_expiry;
+use super::ignored_change::refusal_of_held;
 use super::left_out::LeftOut;
 use super::queue_statements::QueueStatements;
-use super::row_error::change_row;
+use super::row_error::{RowError, change_row};
 use super::soft_lock_value::{integer, text};
 use super::statement::{Token, bind, bind_key, stored_checkpoint};
 use super::writer::WriteContext;
@@ -57,10 +58,13 @@ pub(super) fn heartbeat(
                 ],
             )?;
             let renewed = left_out.change(context, &lease.key, effects.undone_by(), || {
-                Ok(match change_row(&context.connection, statement)? {
-                    0 => read_lost(context, queue, lease)?,
-                    _ => Renewed::Extended(lease_expiry(expiry, now)),
-                })
+                if change_row(&context.connection, statement)? > 0 {
+                    return Ok(Renewed::Extended(lease_expiry(expiry, now)));
+                }
+                match refusal_of_held(context, queue, lease)? {
+                    Some(problem) => Err(RowError::Refused(problem)),
+                    None => Ok(read_lost(context, queue, lease)?),
+                }
             })?;
             Ok(renewed.unwrap_or_else(|problem| Renewed::Refused(Refusal::of_row(problem))))
         })

@@ -25,7 +25,7 @@ pub(super) struct Effects {
     /// SQLite computes some when they are read, which can fail.
     compute_columns: bool,
     /// The table has triggers.
-    run_triggers: bool,
+    pub(super) run_triggers: bool,
 }
 
 impl Effects {

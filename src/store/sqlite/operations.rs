@@ -4,13 +4,14 @@ use std::sync::LazyLock;
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::millis::millis_rounded_up;
-use rusqlite::{Connection, OptionalExtension as _, Row};
+use rusqlite::{Connection, OptionalExtension as _, Row, ToSql};
 use uuid::Uuid;
 
 use super::cancel;
+use super::error::unchanged_row;
 use super::left_out::LeftOut;
 use super::queue_statements::QueueStatements;
-use super::row_error::change_row;
+use super::row_error::{RowError, change_row};
 use super::statement::{Token, bind, bind_key};
 use super::writer::WriteContext;
 use crate::adoption::with;
@@ -210,11 +211,13 @@ pub(super) fn apply(
                 let due = now.saturating_add(millis_rounded_up(*delay));
                 (State::Delayed, Some(due))
             };
-            change_items(context, &sql, batch, &operation, now, state, due)?
+            let states = (State::Dead, state);
+            change_items(context, queue, &sql, batch, &operation, states, due)?
         }
         ItemChange::Purge(state) => {
             let sql = render(queue.lease_sql.operation, "purge_item", &queue.placeholders);
-            change_items(context, &sql, batch, &operation, now, *state, None)?
+            let states = (*state, *state);
+            change_items(context, queue, &sql, batch, &operation, states, None)?
         }
         ItemChange::Cancel(cancellation) => {
             let items = batch.items.iter().cloned();
@@ -279,26 +282,48 @@ pub(super) fn render_redrive(
     render(queue.lease_sql.operation, "redrive_item", &placeholders)
 }
 
-/// Runs a statement for each item of a batch. Returns the number of changed items.
+/// Runs a statement for each item of a batch. `states`: before and after the change. Returns the number of changed items.
+///
+/// # Errors
+/// [`StoreError::Rejected`] if the table refuses or ignores the change of an item.
 fn change_items(
     context: &WriteContext,
+    queue: &QueueStatements,
     sql: &str,
     batch: &OperationBatch,
     operation: &Operation,
-    now: i64,
-    state: State,
+    (before, after): (State, State),
     due: Option<i64>,
 ) -> Result<usize, StoreError> {
+    let create_time = operation.create_time;
+    let find_unchanged = render(
+        queue.lease_sql.operation,
+        "find_unchanged",
+        &queue.placeholders,
+    );
     let mut statement = context.connection.prepare_cached(sql)?;
     let mut changed = 0;
     for (key, fence) in &batch.items {
         bind_key(&mut statement, key)?;
-        bind(
-            &mut statement,
-            4,
-            &[&operation.create_time, &now, fence, &state.code(), &due],
-        )?;
-        changed += change_row(&context.connection, &mut statement)?;
+        let values: [&dyn ToSql; 6] = [
+            &create_time,
+            &context.now(),
+            fence,
+            &after.code(),
+            &due,
+            &before.code(),
+        ];
+        bind(&mut statement, 4, &values)?;
+        if change_row(&context.connection, &mut statement)? > 0 {
+            changed += 1;
+            continue;
+        }
+        let mut find = context.connection.prepare_cached(&find_unchanged)?;
+        bind_key(&mut find, key)?;
+        bind(&mut find, 4, &values)?;
+        if find.raw_query().next()?.is_some() {
+            return Err(RowError::Refused(unchanged_row()).into());
+        }
     }
     Ok(changed)
 }

@@ -87,6 +87,7 @@ pub(super) struct Statements {
     /// Extends and stores a checkpoint. `None` if the queue has no checkpoints.
     pub(super) extend_with_checkpoint: Option<String>,
     pub(super) read_lost: String,
+    pub(super) find_held: String,
     pub(super) read_item: String,
     pub(super) cancel: String,
     pub(super) complete: String,
@@ -261,6 +262,7 @@ impl Statements {
                 )
             }),
             read_lost: text(sql.heartbeat, "read_lost"),
+            find_held: text(sql.heartbeat, "find_held"),
             read_item: text(sql.cancel, "read_item"),
             cancel: text(sql.cancel, "cancel"),
             complete: text(sql.settle, "complete"),

@@ -4,20 +4,20 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::millis::duration_between;
-use rusqlite::CachedStatement;
+use lease_broker_model::queue::SoftLockColumn;
 
-use super::error::unchanged_row;
 use super::held_lease::HELD_COLUMNS;
 use super::left_out::LeftOut;
 use super::queue_statements::QueueStatements;
-use super::row_error::{RowError, change_row};
+use super::row_error::{RowError, change_fit_row};
 use super::runs::{self, Run};
 use super::statement::{bind, bind_key};
 use super::suspects;
 use super::undone_by::UndoneBy;
 use super::writer::WriteContext;
 use crate::{
-    EndedLease, LatestTime, QueueIndex, Reaped, RowOperation, RowOutcome, StoreError, step,
+    EndedLease, LatestTime, Problem, ProblemKind, QueueIndex, Reaped, RowOperation, RowOutcome,
+    StoreError, step,
 };
 
 /// The most rows that one run leaves as they are because a constraint or a trigger refuses their change.
@@ -29,6 +29,8 @@ enum DueRow {
     Leased(EndedLease),
     /// Its delay is over.
     Delayed(LeaseRef),
+    /// Another program has written a fencing token that is not an integer.
+    NoFence(Key),
 }
 
 impl DueRow {
@@ -36,6 +38,7 @@ impl DueRow {
         match self {
             Self::Leased(ended) => &ended.lease.key,
             Self::Delayed(item) => &item.key,
+            Self::NoFence(key) => key,
         }
     }
 }
@@ -128,7 +131,10 @@ impl ReaperRun<'_> {
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
             let is_leased = row.get::<_, i64>(state_column)? == i64::from(State::Leased.code());
-            found.push(if is_leased {
+            let has_fence = row.get_ref(queue.key_len)?.as_i64().is_ok();
+            found.push(if !has_fence {
+                DueRow::NoFence(queue.read_key(row)?)
+            } else if is_leased {
                 DueRow::Leased(queue.read_ended(row, self.now, State::Ready)?)
             } else {
                 DueRow::Delayed(queue.read_lease(row)?)
@@ -142,17 +148,26 @@ impl ReaperRun<'_> {
         let mut reaped = Reaped::default();
         match row {
             DueRow::Leased(lease) => self.end_lease(lease, &mut reaped)?,
+            DueRow::NoFence(_) => return Err(RowError::Refused(self.no_fence())),
             DueRow::Delayed(item) => {
                 let mut statement =
                     (self.context.connection).prepare_cached(&self.queue.sql.promote)?;
                 bind_key(&mut statement, &item.key)?;
                 // The statement does not use ?6 and ?7, new state and error text.
                 bind(&mut statement, 5, &[&self.now, &0, &"", &item.fence])?;
-                self.change(&mut statement)?;
+                change_fit_row(&self.context.connection, &mut statement)?;
                 reaped.promoted = 1;
             }
         }
         Ok(reaped)
+    }
+
+    fn no_fence(&self) -> Problem {
+        let column = self.queue.spec.soft_lock.name(SoftLockColumn::Fence);
+        let text = format!(
+            "{column} is not an integer; write one that is not lower than the fencing tokens that the item has had"
+        );
+        Problem::new(ProblemKind::ValueUnfit, text)
     }
 
     fn end_lease(&self, lease: EndedLease, reaped: &mut Reaped) -> Result<(), RowError> {
@@ -202,14 +217,6 @@ impl ReaperRun<'_> {
             5,
             &[&expired.end_time, &state, &error, &fence, &attempts_back],
         )?;
-        self.change(&mut statement)
-    }
-
-    /// Runs a statement that changes one row.
-    fn change(&self, statement: &mut CachedStatement<'_>) -> Result<(), RowError> {
-        match change_row(&self.context.connection, statement)? {
-            0 => Err(RowError::Refused(unchanged_row())),
-            _ => Ok(()),
-        }
+        change_fit_row(&self.context.connection, &mut statement)
     }
 }

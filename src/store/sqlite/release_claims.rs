@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::left_out::LeftOut;
 use super::queue_statements::QueueStatements;
-use super::row_error::change_row;
+use super::row_error::change_fit_row;
 use super::statement::{Token, bind, bind_key};
 use super::writer::WriteContext;
 use crate::{EndedLease, QueueIndex, ReleasedClaims, StoreError};
@@ -29,11 +29,10 @@ pub(super) fn release_claims(
             let changed = left_out.change(context, key, effects.undone_by(), || {
                 bind_key(&mut release, key)?;
                 bind(&mut release, 5, &[&now])?;
-                change_row(connection, &mut release)
+                change_fit_row(connection, &mut release)
             })?;
             match changed {
-                Ok(0) => {}
-                Ok(_) => released.ended.push(lease),
+                Ok(()) => released.ended.push(lease),
                 Err(problem) => tracing::warn!(
                     queue = queue.spec.name,
                     %key,

@@ -5,7 +5,7 @@
 
 use rusqlite::{Connection, ErrorCode, Statement, ffi};
 
-use super::error::{broken_constraint, classify, problem_of};
+use super::error::{broken_constraint, classify, problem_of, unchanged_row};
 use crate::{Problem, Rejection, StoreError};
 
 /// The error of a statement that reads or changes one row.
@@ -69,6 +69,17 @@ pub(super) fn change_row(
 ) -> Result<usize, RowError> {
     let changed = statement.raw_execute();
     changed.map_err(|error| RowError::new(connection, statement, &error))
+}
+
+/// Runs a statement that changes a row which is as the statement needs it. If it changes none, the row refuses: a trigger ignores the change.
+pub(super) fn change_fit_row(
+    connection: &Connection,
+    statement: &mut Statement<'_>,
+) -> Result<(), RowError> {
+    match change_row(connection, statement)? {
+        0 => Err(RowError::Refused(unchanged_row())),
+        _ => Ok(()),
+    }
 }
 
 /// Returns whether SQLite gives no more precise code than `SQLITE_ERROR`.

@@ -7,8 +7,9 @@ use rusqlite::ToSql;
 use rusqlite::types::Null;
 
 use super::enqueue::{self, ItemError};
+use super::ignored_change::refusal_of_held;
 use super::queue_statements::{QueueStatements, Statements};
-use super::row_error::change_row;
+use super::row_error::{RowError, change_row};
 use super::runs::{self, Run};
 use super::soft_lock_value::{integer, text};
 use super::statement::{LastStatement, Token, bind, bind_key, borrowed};
@@ -167,7 +168,17 @@ impl Settler<'_> {
     fn settle(&mut self, settlement: &Settlement) -> Result<Settled, StoreError> {
         let state = match self.end_lease(settlement) {
             Ok(Some(state)) => state,
-            Ok(None) => return self.find_earlier_settlement(&settlement.lease, &settlement.ending),
+            Ok(None) => {
+                let (lease, ending) = (&settlement.lease, &settlement.ending);
+                let ignored = refusal_of_held(self.context, self.queue, lease)?;
+                return match ignored {
+                    Some(problem) => {
+                        let error = ItemError::from(RowError::Refused(problem));
+                        error.refused(&self.queue.spec.table, None)
+                    }
+                    None => self.find_earlier_settlement(lease, ending),
+                };
+            }
             Err(error) => {
                 let refused = error.refused(&self.queue.spec.table, None)?;
                 return Ok(self.queue.name_written_column(refused, settlement));

@@ -1,11 +1,12 @@
 //! Properties of a table and of its file that `schema plan`, `schema check` and `adopt` warn of.
 
-use lease_broker_model::queue::QueueSpec;
+use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 use rusqlite::Connection;
 
 use super::catalogue::Table;
 use super::foreign_keys;
 use super::placeholders;
+use super::quote::quote;
 use super::read_connection::is_in_wal_mode;
 use super::soft_lock_types::queue_columns;
 use super::types::ColumnType;
@@ -125,4 +126,39 @@ pub(super) fn deletion_problem(
         ))),
         Err(error) => Err(error),
     }
+}
+
+/// Returns a sentence if SQLite accepts no change of the columns that the broker writes, because a trigger does not compile: it calls a
+/// function that only another program defines, or names a table that does not exist.
+pub(super) fn change_problem(
+    connection: &Connection,
+    queue: &QueueSpec,
+    table: &Table,
+) -> Result<Option<String>, StoreError> {
+    let soft_lock = SoftLockColumn::ALL.map(|column| queue.soft_lock.name(column));
+    let mirrors = queue.mirror.iter().map(|mirror| mirror.column.as_str());
+    let written = soft_lock.into_iter().chain(mirrors);
+    let written = written.filter(|name| table.column(name).is_some());
+    let changes = written.map(|name| format!("{0} = {0}", quote(name)));
+    let changes: Vec<String> = changes.collect();
+    if changes.is_empty() {
+        return Ok(None);
+    }
+    let update = format!("UPDATE {} SET {}", quote(&queue.table), changes.join(", "));
+    let problem = match connection.prepare(&update).map_err(StoreError::from) {
+        Ok(_) => return Ok(None),
+        Err(StoreError::Misconfigured(problem)) => problem,
+        Err(error) => return Err(error),
+    };
+    let triggers = "SELECT name FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ?1 COLLATE NOCASE ORDER BY name";
+    let mut triggers = connection.prepare(triggers)?;
+    let triggers = triggers.query_map([&queue.table], |row| row.get::<_, String>(0))?;
+    let triggers: Vec<String> = triggers.collect::<rusqlite::Result<_>>()?;
+    Ok((!triggers.is_empty()).then(|| {
+        format!(
+            "the broker cannot change rows of table {:?}, because one of its triggers ({}) does not compile: {problem}",
+            queue.table,
+            triggers.join(", ")
+        )
+    }))
 }

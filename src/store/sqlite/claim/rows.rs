@@ -7,7 +7,7 @@ use rusqlite::Row;
 use super::{Bytes, ClaimStatements};
 use crate::contract::restore_runs;
 use crate::item_size::{FULL_COUNTER_TEXT, too_large_text};
-use crate::sqlite::error::unchanged_row;
+use crate::sqlite::error::{ended_lease, unchanged_row};
 use crate::sqlite::ready_item::{Picked, ReadyItem, read_leased, read_run, read_size};
 use crate::sqlite::row_error::{RowError, change_row};
 use crate::sqlite::statement::{Token, bind, bind_key};
@@ -28,6 +28,15 @@ enum Visited {
     PassedOver,
     /// The call looks at no further item.
     Last,
+}
+
+/// The result of the statement that leases a row.
+enum Leased {
+    Item(ClaimedItem),
+    /// The statement has changed no row.
+    Unchanged,
+    /// A trigger has ended the lease in the same statement.
+    Ended,
 }
 
 /// The runs of a call that have no further items, because one of their items cannot be leased.
@@ -328,47 +337,64 @@ impl ClaimStatements<'_> {
         let leased = left_out.change(context, &key, self.undone_by, || {
             self.change_and_read(call, ready)
         });
-        let Some(item) = self.unless_refused(&key, leased)? else {
-            return Ok(None);
-        };
-        if item.is_none()
-            && self.set_aside(&self.queue.sql.set_full_aside, &key, FULL_COUNTER_TEXT)?
-                == Some(false)
-        {
-            self.pass_over(&key, unchanged_row());
+        match self.unless_refused(&key, leased)? {
+            None => return Ok(None),
+            Some(Leased::Item(item)) => return Ok(Some(item)),
+            Some(Leased::Unchanged) => {
+                let set_full_aside = &self.queue.sql.set_full_aside;
+                if self.set_aside(set_full_aside, &key, FULL_COUNTER_TEXT)? == Some(false) {
+                    self.pass_over(&key, unchanged_row());
+                }
+            }
+            Some(Leased::Ended) => {
+                self.pass_over(&key, ended_lease());
+                self.ended.push(key);
+            }
         }
-        Ok(item)
+        Ok(None)
     }
 
-    /// Returns `None` if the row is not changed, or is gone.
-    fn change_and_read(
-        &mut self,
-        call: &ClaimCall,
-        ready: ReadyItem,
-    ) -> Result<Option<ClaimedItem>, RowError> {
+    fn change_and_read(&mut self, call: &ClaimCall, ready: ReadyItem) -> Result<Leased, RowError> {
         bind_key(&mut self.lease_row, ready.key())?;
         if change_row(self.connection, &mut self.lease_row)? == 0 {
-            return Ok(None);
+            return Ok(Leased::Unchanged);
         }
         let run = ready.run;
         let key = match ready.picked {
-            Picked::Item(item) => return Ok(Some(ClaimedItem { run, ..item })),
+            Picked::Item(item) => return Ok(Leased::Item(ClaimedItem { run, ..item })),
             Picked::Key(key) => key,
         };
         bind_key(&mut self.read_lease, &key)?;
+        bind(&mut self.read_lease, 4, &[&Token(&call.token)])?;
         let mut rows = self.read_lease.raw_query();
         let failure = match rows.next() {
-            Ok(None) => return Ok(None),
+            Ok(None) => return Ok(Leased::Ended),
             Ok(Some(row)) => {
                 let mut item = read_leased(self.queue, call, row, self.now)?;
                 (item.ready_time, item.run) = (ready.ready_time, run);
-                return Ok(Some(item));
+                return Ok(Leased::Item(item));
             }
             Err(failure) => failure,
         };
         drop(rows);
         let error = RowError::new(self.connection, &self.read_lease, &failure);
         Err(error)
+    }
+
+    /// Withholds the items whose leases a trigger has ended since, when another row was leased.
+    pub(super) fn withhold_ended(
+        &mut self,
+        call: &ClaimCall,
+        claimed: &mut Claimed,
+    ) -> Result<(), StoreError> {
+        bind(&mut self.read_lease, 4, &[&Token(&call.token)])?;
+        for item in std::mem::take(&mut claimed.items) {
+            bind_key(&mut self.read_lease, &item.lease.key)?;
+            if self.read_lease.raw_query().next()?.is_some() {
+                claimed.items.push(item);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -431,6 +431,7 @@ fn single_row_statements_seek_by_key() {
             &sql.read_lease,
             &sql.extend,
             &sql.read_lost,
+            &sql.find_held,
             &sql.read_item,
             &sql.cancel,
             &sql.release_claim,
@@ -447,6 +448,11 @@ fn single_row_statements_seek_by_key() {
             &sql.find_leased_untraced,
             &operations::render_redrive(queue, false, Checkpoints::Keep),
             &render(queue.lease_sql.operation, "purge_item", &queue.placeholders),
+            &render(
+                queue.lease_sql.operation,
+                "find_unchanged",
+                &queue.placeholders,
+            ),
             sql.copy_to_archive.as_ref().expect("an archive"),
         ] {
             let steps = query_plan(connection, sql);
