@@ -152,14 +152,6 @@ fn pause_and_resume_work_both_ways() {
         let text =
             "queue work is paused: it gives no leases and refuses new items; reason: later\n";
         assert_eq!((paused.code, &*paused.out), (0, text), "{paused:?}");
-        assert_eq!(paused.err, "", "{paused:?}");
-        let unused = workspace.run(&format!("groups pause work unused {way}"));
-        assert!(
-            unused.err.contains("item has the group unused now"),
-            "{unused:?}"
-        );
-        let resumed = workspace.run(&format!("groups resume work unused {way}"));
-        assert_eq!(resumed.code, 0, "{resumed:?}");
         let empty: [Value; 0] = [];
         assert_eq!(workspace.call("claim work").json(), empty);
         let refused = workspace.call("enqueue work --set payload=x");
@@ -260,6 +252,14 @@ fn group_is_paused_and_resumed_both_ways() {
         let paused = workspace.run(&format!("groups pause work x --reason prices {way}"));
         let text = "group x of queue work is paused; reason: prices\n";
         assert_eq!((paused.code, &*paused.out), (0, text), "{paused:?}");
+        assert_eq!(paused.err, "", "{paused:?}");
+        let unused = workspace.run(&format!("groups pause work unused {way}"));
+        assert!(
+            unused.err.contains("item has the group unused now"),
+            "{unused:?}"
+        );
+        let resumed = workspace.run(&format!("groups resume work unused {way}"));
+        assert_eq!(resumed.code, 0, "{resumed:?}");
         let empty: [Value; 0] = [];
         assert_eq!(workspace.call("claim work").json(), empty);
         let listed = workspace.run(&format!("groups list work --output json {way}"));
