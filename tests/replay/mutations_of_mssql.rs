@@ -301,7 +301,7 @@ fn operators() -> Vec<Mutation> {
             "t.{lease_state} IN (3, 4)",
         )
         .and("redrive_items", "t.{lease_state} = 4 AND ", ""),
-        without(Operation, "find_items", "t.{lease_fence} = l.lb_fence AND "),
+        without(Operation, "find_items", " AND t.{lease_fence} = l.lb_fence"),
         without(Operation, "redrive_items", "t.{lease_state} = 4 AND ")
             .equivalent_because(READ_BEFORE),
         without(Operation, "redrive_items", " AND t.{lease_fence} = d.lb_f")
