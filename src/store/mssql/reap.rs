@@ -2,13 +2,14 @@
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
-use lease_broker_model::millis::duration_between;
+use lease_broker_value::Value;
 use tiberius::{ColumnData, ToSql};
 
 use super::decode;
 use super::error::RetrySafety;
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
+use super::types;
 use crate::{LatestTime, QueueIndex, Reaped, StoreError};
 
 /// The most rows that one run leaves as they are because a constraint or a trigger refuses their change. Each costs a batch.
@@ -133,10 +134,10 @@ impl MssqlOperations {
             reaped.expired.push(expired);
         }
         if let Some(row) = decode::result_set(&results, 1)?.first() {
-            let now = decode::time(row, 0)?;
-            reaped.time = Some(now);
-            let due = decode::optional_time(row, 1)?;
-            reaped.next_due = due.map(|due| duration_between(now, due));
+            reaped.time = Some(decode::time(row, 0)?);
+            if types::decode(row.get_column_data(1)?)? != Value::Null {
+                reaped.next_due = Some(decode::lease_expiry(row, 0, 1)?.time_left);
+            }
         }
         for row in results.iter().skip(2).flatten() {
             let released = queue.read_later(row)?;
