@@ -17,7 +17,7 @@
 -- Why INDEXED BY: if an index is missing, the statement fails. Without the clause SQLite would scan the whole table instead.
 -- Why `lease_row` has no RETURNING: SQLite would run the UPDATE as a statement that it may have to undo. This costs more than
 --   `lease_row` and `read_lease` together.
--- Why `read_lease` checks state and token: a trigger can have ended the lease in the same statement, and then nobody may get it.
+-- Why `read_lease` checks state and token: a trigger can have ended the lease in the same statement, and no worker may get an ended lease.
 --   In a table with triggers it runs once more at the end, because the lease of one row can end that of another.
 -- Why {item_columns} can be empty: a mirror column, a trigger or a generated column can change data when the row is leased
 --   (`lease_effects.rs`). Otherwise one read of the row is enough.

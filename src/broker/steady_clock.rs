@@ -1,6 +1,6 @@
 //! The trust in the store's clock: it has run without a step for some time, as far as this broker knows.
 //!
-//! Retention deletes by the age of an item. For a clock that is ahead every item is old, and what has been deleted does not come back
+//! Retention deletes by the age of an item. For a clock that is ahead every item is old, and a deleted item does not come back
 //! when the clock is right again. A machine often starts with a wrong clock and corrects it soon, so the start of the broker counts as a
 //! step.
 

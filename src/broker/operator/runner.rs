@@ -472,7 +472,7 @@ fn empty(operation: &Operation, broker: Uuid) -> OperationBatch {
 }
 
 impl Operator {
-    /// Runs the operations on these queues in this process for ever, as a broker with a random id.
+    /// Runs the operations on these queues in this process, as a broker with a random id. It never ends.
     ///
     /// # Errors
     /// [`Error::StoreMisconfigured`] if the store can only be read.

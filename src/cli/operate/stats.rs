@@ -17,7 +17,8 @@ use crate::cli::CommandError;
 Fields of --output json and csv: queue; ready, leased, delayed, completed, dead; at_least (states that can have more items than
 were counted); oldest_ready_seconds, oldest_lease_seconds; sampled (states of which only a sample was searched for the oldest);
 claimed_per_second, completed_per_second, failed_per_second, expired_per_second, enqueued_per_second, released_per_second (over
-about 30 s); waiting_claims; problem (null, or the reason why the table cannot be read; the counts are null then); paused (claims, enqueue, both or null), pause_reason, pause_actor, pause_until; operations (ids).
+about 30 s); waiting_claims; problem (null, or the reason why the table cannot be read; the counts are null then); paused
+(claims, enqueue, both or null), pause_reason, pause_actor, pause_until; operations (ids).
 
 Examples:
   lease-broker stats

@@ -282,7 +282,7 @@ pub(super) fn is_locked(error: &StoreError) -> bool {
     matches!(error, StoreError::Unavailable(outage) if outage.reason.starts_with(LOCKED))
 }
 
-/// The beginning of the text of an operation that has waited for a lock in vain.
+/// The beginning of the error text of an operation that did not get a lock.
 const LOCKED: &str = "another session holds a lock on rows or on the table; `lease-broker why` with the key of an item names the session that holds its row";
 
 fn with_remedy(remedy: Remedy, error: &Error) -> StoreError {

@@ -296,11 +296,6 @@ fn change_items(
     due: Option<i64>,
 ) -> Result<usize, StoreError> {
     let create_time = operation.create_time;
-    let find_unchanged = render(
-        queue.lease_sql.operation,
-        "find_unchanged",
-        &queue.placeholders,
-    );
     let mut statement = context.connection.prepare_cached(sql)?;
     let mut changed = 0;
     for (key, fence) in &batch.items {
@@ -318,7 +313,9 @@ fn change_items(
             changed += 1;
             continue;
         }
-        let mut find = context.connection.prepare_cached(&find_unchanged)?;
+        let sections = queue.lease_sql.operation;
+        let find = render(sections, "find_unchanged", &queue.placeholders);
+        let mut find = context.connection.prepare_cached(&find)?;
         bind_key(&mut find, key)?;
         bind(&mut find, 4, &values)?;
         if find.raw_query().next()?.is_some() {
