@@ -54,8 +54,10 @@ impl Site {
         BrokerProcess::serve(&self.file(), &self.folder.path().join("queues.toml"))
     }
 
-    /// Waits until every item is completed, stops the clients, and compares the database with their journal.
+    /// Stops the producer, waits until every item is completed, stops the workers, and compares the database with
+    /// the journal.
     async fn finish_and_check(&self, workload: &Workload) {
+        workload.stop_adding().await;
         let database = database::open(&self.file());
         let open = "SELECT count(*) FROM work WHERE lease_state <> 3";
         wait_until("all items are completed", async || {
@@ -99,7 +101,6 @@ async fn killed_broker_loses_and_repeats_nothing() {
     }
     let broker = site.serve();
     workload.use_brokers(vec![broker.channel()]);
-    workload.stop_adding();
     site.finish_and_check(&workload).await;
 }
 
@@ -127,7 +128,6 @@ async fn either_of_two_brokers_can_be_killed() {
         .await;
         brokers[killed] = site.serve();
     }
-    workload.stop_adding();
     workload.use_brokers(brokers.iter().map(BrokerProcess::channel).collect());
     site.finish_and_check(&workload).await;
 }

@@ -34,18 +34,20 @@ struct Journal {
 /// The running clients and their journal.
 pub(crate) struct Workload {
     journal: Arc<Journal>,
-    tasks: Mutex<Vec<JoinHandle<()>>>,
+    producer: Mutex<Option<JoinHandle<()>>>,
+    workers: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Workload {
     /// Starts one producer and `workers` workers. They wait until [`Workload::use_brokers`] gives them a broker.
     pub(crate) fn new(workers: usize) -> Self {
         let journal = Arc::new(Journal::default());
-        let mut tasks = vec![tokio::spawn(journal.clone().produce())];
-        tasks.extend((0..workers).map(|n| tokio::spawn(journal.clone().work(n))));
+        let producer = tokio::spawn(journal.clone().produce());
+        let workers = (0..workers).map(|n| tokio::spawn(journal.clone().work(n)));
         Self {
+            producer: Mutex::new(Some(producer)),
+            workers: Mutex::new(workers.collect()),
             journal,
-            tasks: Mutex::new(tasks),
         }
     }
 
@@ -59,18 +61,22 @@ impl Workload {
         self.journal.answers.load(Ordering::Relaxed)
     }
 
-    /// Stops the producer. The workers continue.
-    pub(crate) fn stop_adding(&self) {
+    /// Stops the producer, and waits for its last call. The workers continue.
+    pub(crate) async fn stop_adding(&self) {
         self.journal.stop_adding.store(true, Ordering::Relaxed);
+        let producer = self.producer.lock().expect("not poisoned").take();
+        if let Some(producer) = producer {
+            producer.await.expect("the producer does not panic");
+        }
     }
 
     /// Stops all clients and waits for them.
     pub(crate) async fn stop(&self) {
-        self.stop_adding();
+        self.stop_adding().await;
         self.journal.stop.store(true, Ordering::Relaxed);
-        let tasks = std::mem::take(&mut *self.tasks.lock().expect("not poisoned"));
-        for task in tasks {
-            task.await.expect("the client does not panic");
+        let workers = std::mem::take(&mut *self.workers.lock().expect("not poisoned"));
+        for worker in workers {
+            worker.await.expect("the worker does not panic");
         }
     }
 
