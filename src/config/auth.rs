@@ -96,7 +96,8 @@ pub struct IdentityLimits {
     /// Items that Enqueue calls and follow-ups add per second. 1 to 10,000,000. One second's items can come at once, and always
     /// those of the largest Enqueue call.
     pub enqueued_items_per_second: Option<u32>,
-    /// Claims that wait for an item. Further claims are answered without waiting. 1 to 1,048,576.
+    /// Claims that wait for an item. Further claims are answered without waiting, with a `retry_after` if they get no lease. 1 to
+    /// 1,048,576.
     pub waiting_claims: Option<u32>,
 }
 

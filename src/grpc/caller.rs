@@ -124,6 +124,10 @@ impl Checks {
     }
 }
 
+/// The time between two claims of a caller whose claims may not wait. It is the longest time between two looks for items of a claim that
+/// waits.
+const PAUSE_WITHOUT_A_PLACE: Duration = Duration::from_secs(1);
+
 /// The limit of the claims of an identity that wait. `None`: there is no limit.
 pub(super) struct WaitingLimit(Option<Arc<Identity>>);
 
@@ -134,14 +138,22 @@ impl WaitingLimit {
         Self(caller.map(|caller| caller.identity.clone()))
     }
 
-    /// Takes a place for a claim that waits. If there is none, the claim does not wait.
-    pub(super) fn take_place(&self, wait: &mut Option<Duration>) -> Option<WaitingPlace> {
-        let identity = self.0.as_ref().filter(|_| wait.is_some())?;
+    /// Takes a place for a claim that waits. If there is none, the claim does not wait. Returns the place, and the time after which a
+    /// claim that did not wait should come again if it got no lease. Without it a caller would claim again at once, and so use up its
+    /// other limits.
+    pub(super) fn take_place(
+        &self,
+        wait: &mut Option<Duration>,
+    ) -> (Option<WaitingPlace>, Option<Duration>) {
+        let Some(identity) = self.0.as_ref().filter(|_| wait.is_some()) else {
+            return (None, None);
+        };
         let place = identity.waiting_place();
-        if place.is_none() {
-            *wait = None;
+        if place.is_some() {
+            return (place, None);
         }
-        place
+        *wait = None;
+        (None, Some(PAUSE_WITHOUT_A_PLACE))
     }
 }
 

@@ -55,15 +55,19 @@ impl LeaseService for Service {
         let call = async {
             let room = self.max_message_bytes;
             let mut claim = claim_from_proto(request, room)?;
-            let _place = waiting.take_place(&mut claim.wait_timeout);
+            let (_place, pause) = waiting.take_place(&mut claim.wait_timeout);
             let max_bytes = claim.max_bytes;
             let claimed = self
                 .broker
                 .claim(&context, claim, deadline.time_for_claim());
             let leases = claimed.await?;
-            let (claimed, unsent) = deliver(leases, context.owner.clone(), max_bytes);
+            let (mut claimed, unsent) = deliver(leases, context.owner.clone(), max_bytes);
+            let is_empty = claimed.leases.is_empty();
+            if is_empty && claimed.retry_after.is_none() {
+                claimed.retry_after = pause.map(duration_to_proto);
+            }
             let mut response = Response::new(claimed);
-            if response.get_ref().leases.is_empty() {
+            if is_empty {
                 response.extensions_mut().insert(NoLeases);
             }
             Ok(unsent.in_response(response))

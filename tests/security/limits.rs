@@ -6,7 +6,7 @@ use tonic::Code;
 
 use crate::security::fixture::Files;
 use crate::support::api_error::ApiError;
-use crate::support::client::{count_accepted, item};
+use crate::support::client::{Client, count_accepted, duration, item};
 use crate::support::database::WriteLock;
 use crate::support::server::Server;
 use crate::support::timeout::with_timeout;
@@ -75,22 +75,22 @@ async fn claim_over_the_waiting_limit_does_not_wait() {
     let server = files.start(&settings("waiting_claims = 1")).await;
     let greedy = files.client(&server, "spiffe://test/greedy").await;
     let long = Duration::from_secs(60);
-    let waiting = {
-        let client = greedy.clone();
-        tokio::spawn(async move {
-            client
-                .try_claim(client.waiting_claim_request(1, long))
-                .await
-        })
+    let claim = async |client: Client, wait| {
+        let request = client.waiting_claim_request(1, wait);
+        let claimed = client.rpc.clone().claim_batch(request).await;
+        claimed.expect("claimed").into_inner()
     };
+    let waiting = tokio::spawn(claim(greedy.clone(), long));
     // One of the two claims is answered at once, whichever the broker receives second.
     let start = Instant::now();
-    let second = greedy.try_claim(greedy.waiting_claim_request(1, long));
-    tokio::select! {
-        claimed = second => assert!(claimed.expect("claimed").is_empty()),
-        claimed = waiting => assert!(claimed.expect("ended").expect("claimed").is_empty()),
-    }
+    let second = claim(greedy.clone(), long);
+    let claimed = tokio::select! {
+        claimed = second => claimed,
+        claimed = waiting => claimed.expect("ended"),
+    };
     assert!(start.elapsed() < long / 2, "{:?}", start.elapsed());
+    assert!(claimed.leases.is_empty());
+    assert_eq!(claimed.retry_after, Some(duration(Duration::from_secs(1))));
 }
 
 #[tokio::test]
