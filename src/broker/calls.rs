@@ -21,6 +21,7 @@ use uuid::Uuid;
 use super::call_context::CallContext;
 use super::error::Error;
 use super::group_commit::CallFailure;
+use super::held_back::HeldBack;
 use super::limits::{self, check_checkpoint, check_delay};
 use super::operation_metrics::Operation;
 use super::requests::{
@@ -199,18 +200,27 @@ impl Broker {
             return Ok((results, None));
         };
         self.metrics.add_call(queue.index, Operation::Claim);
+        let repeated = next.clone();
         let call = self.claim_call(context, queue, next);
         let call = call.map_err(|error| error.in_message("next"))?;
         let worker = call.worker.clone();
-        let claim = async {
+        let claim = async |call| {
             let place = self.budgets.claim(context, false)?;
-            let leases = queue.claims.claim(context, call, None, place).await;
-            self.count_held_back(queue, leases)
+            queue.claims.claim(context, call, None, place).await
         };
-        let (results, leases) = tokio::join!(
+        let (results, mut leases) = tokio::join!(
             self.settle(context, queue, settlements, Some(&worker)),
-            claim
+            claim(call)
         );
+        let held_back = leases.as_ref().ok().and_then(UndeliveredLeases::held_back);
+        // What held the claim back may be the leases that the call has ended meanwhile.
+        if results.is_ok()
+            && held_back.is_some_and(HeldBack::ends_with_a_lease)
+            && let Ok(call) = self.claim_call(context, queue, repeated)
+        {
+            leases = claim(call).await;
+        }
+        let leases = self.count_held_back(queue, leases);
         match results {
             Ok(results) => Ok((results, Some(leases))),
             Err(error) => {

@@ -32,6 +32,13 @@ named_enum! {
     }
 }
 
+impl HeldBack {
+    /// Reports whether the end of a lease can let the claim get an item.
+    pub(super) fn ends_with_a_lease(self) -> bool {
+        matches!(self, Self::GroupsBusy | Self::MaxLeases | Self::Suspects)
+    }
+}
+
 /// Why the last store operation of a queue left claims without items.
 pub(super) struct LastReason(Mutex<(HeldBack, Option<Instant>)>);
 

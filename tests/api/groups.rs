@@ -13,7 +13,7 @@ use tonic::Code;
 
 use crate::api::waiting_claims::{NO_POLLS, WAIT};
 use crate::support::api_error::assert_field_error;
-use crate::support::client::{Client, failure, key, lease_ids, payload};
+use crate::support::client::{Client, completion, failure, key, lease_ids, payload};
 use crate::support::server::Server;
 use crate::support::timeout::with_timeout;
 
@@ -68,6 +68,31 @@ async fn completion_ends_the_wait_for_the_place_of_a_lease() {
     client.complete(&lease_ids(&first.leases)).await;
     let leases = with_timeout(waiting).await.expect("a task");
     assert_eq!(leases.expect("a claim").len(), 1);
+}
+
+#[tokio::test]
+async fn next_claim_gets_the_place_of_a_lease_that_its_call_ends() {
+    for settings in ["", "max_leases = 1\n"] {
+        let (_server, client) = server(settings).await;
+        client.enqueue(&["a", "a", "a"]).await;
+        let mut leases = claim(&client, 9).await.leases;
+        for _ in 0..2 {
+            let mut rpc = client.rpc.clone();
+            let completed = rpc.complete(CompleteRequest {
+                queue: client.queue.clone(),
+                completions: vec![completion(&leases[0].lease_id, &[])],
+                next: Some(NextClaim {
+                    worker_id: client.worker.clone(),
+                    max_items: 9,
+                    ..NextClaim::default()
+                }),
+            });
+            let completed = completed.await.expect("a completion").into_inner();
+            assert_eq!(completed.results[0].outcome(), Outcome::Applied);
+            leases = completed.next.expect("a claim").leases;
+            assert_eq!(leases.len(), 1, "{settings}");
+        }
+    }
 }
 
 #[tokio::test]
