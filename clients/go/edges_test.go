@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,7 +80,8 @@ func TestFrozenBrokerIsPassedOver(t *testing.T) {
 	thawed := make(chan struct{})
 	t.Cleanup(func() { close(thawed) })
 	// It does not even answer that the deadline has passed, as a broker that is frozen does not.
-	frozen.wake = func(context.Context, int) error { <-thawed; return nil }
+	var asked atomic.Bool
+	frozen.wake = func(context.Context, int) error { asked.Store(true); <-thawed; return nil }
 	healthy.wake = func(context.Context, int) error { return nil }
 	client, err := leasebroker.NewClient(frozen.address + "," + healthy.address)
 	if err != nil {
@@ -88,25 +90,29 @@ func TestFrozenBrokerIsPassedOver(t *testing.T) {
 	t.Cleanup(client.Close)
 	// The brokers are called in turn, once both are connected.
 	late := 0
-	for calls := 0; calls < 40; calls++ {
-		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	for calls := 0; calls < 40; {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		if client.Wake(ctx, "work") != nil {
 			late++
 		}
 		cancel()
 		time.Sleep(10 * time.Millisecond)
+		if asked.Load() {
+			calls++
+		}
 	}
 	if late > 1 {
 		t.Errorf("%d of 40 calls were sent to the frozen broker", late)
-	}
-	if frozen.count("Wake") == 1 {
-		t.Error("the frozen broker was never called")
 	}
 }
 
 func TestBrokerThatAnswersUnavailableIsPassedOverForASecond(t *testing.T) {
 	failing, healthy := startScripted(t), startScripted(t)
-	failing.wake = func(context.Context, int) error { return withApplied(codes.Unavailable, "STORE_UNAVAILABLE", "no") }
+	var asked atomic.Bool
+	failing.wake = func(context.Context, int) error {
+		asked.Store(true)
+		return withApplied(codes.Unavailable, "STORE_UNAVAILABLE", "no")
+	}
 	healthy.wake = func(context.Context, int) error { return nil }
 	client, err := leasebroker.NewClient(failing.address + "," + healthy.address)
 	if err != nil {
@@ -114,14 +120,18 @@ func TestBrokerThatAnswersUnavailableIsPassedOverForASecond(t *testing.T) {
 	}
 	t.Cleanup(client.Close)
 	begun := time.Now()
-	for range 40 {
+	// The brokers are called in turn, once both are connected.
+	for calls := 0; calls < 40; {
 		if err := client.Wake(context.Background(), "work"); err != nil {
 			t.Fatal(err)
+		}
+		if asked.Load() {
+			calls++
 		}
 	}
 	// The first calls may be made before the healthy broker is connected.
 	most := 5 + int(time.Since(begun).Seconds())
-	if calls := failing.count("Wake") - 1; calls == 0 || calls > most {
+	if calls := failing.count("Wake") - 1; calls > most {
 		t.Errorf("%d calls were sent to the failing broker", calls)
 	}
 }
@@ -172,6 +182,12 @@ func (l *countingListener) Accept() (net.Conn, error) {
 	return connection, err
 }
 
+func (l *countingListener) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.accepted
+}
+
 func TestWorkersShareConnections(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -201,14 +217,16 @@ func TestWorkersShareConnections(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- leasebroker.RunAll(ctx, workers...) }()
 	events.wait(leasebroker.EventCompleted, 3)
+	// No call waits for the one for heartbeats.
+	for limit := time.Now().Add(time.Minute); listener.count() < 2 && time.Now().Before(limit); {
+		time.Sleep(10 * time.Millisecond)
+	}
 	stop()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	listener.mu.Lock()
-	defer listener.mu.Unlock()
-	if listener.accepted != 2 {
-		t.Errorf("three workers have %d connections", listener.accepted)
+	if accepted := listener.count(); accepted != 2 {
+		t.Errorf("three workers have %d connections", accepted)
 	}
 }
 

@@ -39,8 +39,8 @@ func (w warnings) next(t *testing.T) string {
 	select {
 	case text := <-w:
 		return text
-	case <-time.After(30 * time.Second):
-		t.Fatal("no warning within 30 s")
+	case <-time.After(60 * time.Second):
+		t.Fatal("no warning within 60 s")
 		return ""
 	}
 }
@@ -115,6 +115,9 @@ func TestOutageIsWarnedAboutUntilItsEnd(t *testing.T) {
 	first := log.next(t)
 	if took := time.Since(begun); took < 2*time.Second {
 		t.Errorf("warned after %s", took)
+	}
+	for strings.HasSuffix(first, " cause=no answer yet") {
+		first = log.next(t) // On a busy machine the first attempt takes longer than the time before the first warning.
 	}
 	expected := regexp.MustCompile("^WARN calls to the broker fail address=" + address + " for=[0-9]+s cause=Unavailable: .*connection refused")
 	for _, text := range []string{first, log.next(t)} {

@@ -300,7 +300,7 @@ func TestCancelledLeaseCancelsTheHandler(t *testing.T) {
 		<-ctx.Done()
 		cause <- context.Cause(ctx)
 		return nil, nil
-	})
+	}, leasebroker.Lease(shortLease))
 	events.wait(leasebroker.EventCompleted, 1)
 	if err := <-cause; !errors.Is(err, leasebroker.ErrLeaseLost) || !strings.Contains(err.Error(), "wrong customer") {
 		t.Errorf("the cause is %v", err)
@@ -392,7 +392,7 @@ func TestHeartbeatStoresTheCheckpoint(t *testing.T) {
 	b := newBroker(t)
 	b.enqueue("work", payloads(1)...)
 	var first atomic.Bool
-	checkpoints := make(chan string, 1)
+	stored, checkpoints := make(chan struct{}), make(chan string, 1)
 	_, events := b.work(func(ctx context.Context, item *item) (*result, error) {
 		if !first.CompareAndSwap(false, true) {
 			checkpoints <- string(item.Checkpoint)
@@ -401,13 +401,15 @@ func TestHeartbeatStoresTheCheckpoint(t *testing.T) {
 		if err := item.SaveCheckpoint([]byte("page 7")); err != nil {
 			return nil, err
 		}
-		time.Sleep(time.Second) // The first heartbeat comes after 0.7 s.
+		<-stored
 		if err := b.cancel(item.Key, "moved"); err != nil {
 			return nil, err
 		}
 		<-ctx.Done()
 		return nil, nil
-	})
+	}, leasebroker.Lease(shortLease))
+	events.wait(leasebroker.EventHeartbeat, 1)
+	close(stored)
 	events.wait(leasebroker.EventCompleted, 1)
 	if checkpoint := <-checkpoints; checkpoint != "page 7" {
 		t.Errorf("the checkpoint is %q", checkpoint)
@@ -427,12 +429,12 @@ func TestRefusedCheckpointLosesNoLease(t *testing.T) {
 				return nil, leasebroker.DeadLetter(err)
 			}
 		}
-		time.Sleep(4 * time.Second)
+		time.Sleep(shortLease + time.Second)
 		if err := item.SaveCheckpoint(make([]byte, 5_000)); err == nil {
 			return nil, leasebroker.DeadLetter(errors.New("the library has not learned the limit"))
 		}
 		return nil, nil
-	}, leasebroker.Concurrency(2))
+	}, leasebroker.Concurrency(2), leasebroker.Lease(shortLease))
 	events.wait(leasebroker.EventCompleted, 2)
 	if events.counts[leasebroker.EventLost] != 0 {
 		t.Errorf("the events are %v", events.counts)

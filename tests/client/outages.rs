@@ -97,8 +97,12 @@ async fn outage_is_warned_about_until_its_end() {
     let mut log = Watcher::new(address);
     let begun = Instant::now();
     let worker = start(address);
-    let warning = log.next().await;
+    let mut warning = log.next().await;
     assert!(begun.elapsed() >= Duration::from_secs(2));
+    while warning.ends_with("cause=\"no answer yet\"") {
+        // On a busy machine the first attempt takes longer than the time before the first warning.
+        warning = log.next().await;
+    }
     let expected = "calls to the broker fail address=ADDRESS seconds=N cause=\"Unavailable: ";
     assert!(warning.starts_with(expected), "{warning}");
     assert!(warning.contains("Connection refused"), "{warning}");

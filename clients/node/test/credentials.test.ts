@@ -49,13 +49,13 @@ test("a client calls a server with TLS, a client certificate and a token", async
 test("the certificate of an unknown authority is refused", async (t) => {
   const { server, client: identity } = startTlsServer(t, { wake: [{ message: {} }] });
   const credentials = tls({ ca: identity.cert, ...identity, serverName: "broker.test" });
-  using client = new Client((await server).address, { credentials, timeout: 300 });
+  using client = new Client((await server).address, { credentials, timeout: 4_000 });
   await assert.rejects(client.wake("work"), { code: "UNAVAILABLE" });
 });
 
 test("the certificate of another name is refused", async (t) => {
   const { server, ca, client: identity } = startTlsServer(t, { wake: [{ message: {} }] });
-  using client = new Client((await server).address, { credentials: tls({ ca, ...identity }), timeout: 300 });
+  using client = new Client((await server).address, { credentials: tls({ ca, ...identity }), timeout: 4_000 });
   await assert.rejects(client.wake("work"), { code: "UNAVAILABLE" });
 });
 
@@ -102,7 +102,7 @@ test("malformed certificates do not replace the old ones", async (t) => {
 });
 
 test("heartbeats from the thread use TLS, and a new token after a refusal", async (t) => {
-  const timeLeft = { seconds: 3n, nanos: 0 };
+  const timeLeft = { seconds: 6n, nanos: 0 };
   const lease = { leaseId: "a", item: { key: "1", columns: {} }, attempt: 1, fencingToken: 1n, timeLeft };
   const result = { leaseId: "a", outcome: 1, timeLeft };
   const { server, ca, client: identity } = startTlsServer(t, {

@@ -26,7 +26,7 @@ function claimed(key: string) {
 
 /** Waits until a condition is met. */
 async function until(condition: () => boolean): Promise<void> {
-  const limit = now() + 15_000;
+  const limit = now() + 60_000;
   while (!condition()) {
     assert.ok(now() < limit, "the condition was not met");
     await new Promise((resolve) => setTimeout(resolve, 5));
@@ -63,7 +63,7 @@ test("a broker that does not answer is passed over", async (t) => {
     transport.close();
   });
   const caller = new Caller(transport, null);
-  for (let call = 0; call < 6; call++) await caller.call(rpcs.wake, request, { attemptTimeout: 500 });
+  for (let call = 0; call < 6; call++) await caller.call(rpcs.wake, request, { attemptTimeout: 5_000 });
   assert.equal(frozen.arrivals.length, 1);
 });
 

@@ -34,11 +34,11 @@ async function listen(t: TestContext): Promise<{ address: string; close: () => v
   return { address: `127.0.0.1:${(server.address() as AddressInfo).port}`, close };
 }
 
-/** Waits until a condition is true. Throws after 30 s. */
+/** Waits until a condition is true. Throws after 60 s. */
 async function waitFor(condition: () => boolean): Promise<void> {
-  const until = performance.now() + 30_000;
+  const until = performance.now() + 60_000;
   while (!condition()) {
-    assert.ok(performance.now() < until, "after 30 s");
+    assert.ok(performance.now() < until, "after 60 s");
     await sleep(10);
   }
 }
@@ -48,12 +48,14 @@ test("an outage is warned about until its end", async (t) => {
   close();
   const begun = performance.now();
   const warnings = await startWorker(t, address);
-  await waitFor(() => warnings.length === 1);
+  await waitFor(() => warnings.length >= 1);
   assert.ok(performance.now() - begun >= 2_000);
-  assert.match(warnings[0] ?? "", /^calls to the broker at 127\.0\.0\.1:\d+ have failed for \d+ s: UNAVAILABLE: .*ECONNREFUSED/);
+  // On a busy machine the first attempt takes longer than the time before the first warning.
+  const first = () => warnings.find((text) => !text.endsWith(": no answer yet"));
+  await waitFor(() => first() !== undefined);
+  assert.match(first() ?? "", /^calls to the broker at 127\.0\.0\.1:\d+ have failed for \d+ s: UNAVAILABLE: .*ECONNREFUSED/);
   await startServer(t, { claimBatch: [empty], releaseClaims: [empty] }, undefined, address);
-  await waitFor(() => warnings.length === 2);
-  assert.match(warnings[1] ?? "", /^the broker at 127\.0\.0\.1:\d+ answers again after \d+ s$/);
+  await waitFor(() => /^the broker at 127\.0\.0\.1:\d+ answers again after \d+ s$/.test(warnings.at(-1) ?? ""));
 });
 
 test("a broker that accepts and is silent is warned about", async (t) => {

@@ -31,7 +31,7 @@ function start(t: TestContext, server: ScriptedServer, handler: string, options:
 
 /** Waits for the end of a process. Returns its exit code. */
 async function exitCode(child: ChildProcess): Promise<number | null> {
-  if (child.exitCode === null) await once(child, "exit", { signal: AbortSignal.timeout(20_000) });
+  if (child.exitCode === null) await once(child, "exit", { signal: AbortSignal.timeout(60_000) });
   return child.exitCode;
 }
 

@@ -38,7 +38,7 @@ function connect(t: Parameters<typeof startServer>[0], file: string, address: st
         request,
         // grpc-js does not read waitForReady in a service config.
         new Metadata({ waitForReady: true }),
-        { deadline: Date.now() + 30_000 },
+        { deadline: Date.now() + 60_000 },
         (error, response) => {
           if (error !== null) reject(error);
           else if (response !== undefined) resolve(response);

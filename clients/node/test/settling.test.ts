@@ -47,6 +47,17 @@ async function settle(
   return { server, journal };
 }
 
+/** Returns a function that handlers wait for. They go on together when this number waits, so that their endings share a group. */
+function together(count: number): () => Promise<void> {
+  let resolve: () => void = () => undefined;
+  const promise = new Promise<void>((given) => (resolve = given));
+  return () => {
+    count -= 1;
+    if (count === 0) resolve();
+    return promise;
+  };
+}
+
 /** Waits until an rpc was called this often. */
 async function waitForCalls(server: ScriptedServer, rpc: string, count: number): Promise<void> {
   while (server.of(rpc).length < count) await sleep(10);
@@ -74,13 +85,13 @@ test("a lost lease is the event lost", async (t) => {
 
 test("a settlement without a response until the lease ends is unknown", async (t) => {
   const script = { complete: [unavailable], heartbeat: [unavailable] };
-  const { journal } = await settle(t, [lease("a", 1n)], script, () => undefined, (journal) => journal.waitFor("unknown"));
+  const { journal } = await settle(t, [lease("a", 5n)], script, () => undefined, (journal) => journal.waitFor("unknown"));
   assert.ok(journal.count("retry") > 3);
   assert.match(journal.of("unknown")[0]?.error ?? "", /^Complete: UNAVAILABLE/);
 });
 
 test("a worker that stops sends a settlement again for 10 s", async (t) => {
-  const script = { complete: [{ error: { code: status.UNAVAILABLE, pushback: "9000" } }, results(Outcome.APPLIED)] };
+  const script = { complete: [{ error: { code: status.UNAVAILABLE, pushback: "7000" } }, results(Outcome.APPLIED)] };
   const handler: Handler = (_item, { signal }) => new Promise((resolve) => {
     signal.addEventListener("abort", () => { resolve(); });
   });
@@ -91,7 +102,9 @@ test("a worker that stops sends a settlement again for 10 s", async (t) => {
 test("a refused group is settled one by one", async (t) => {
   const refused = { error: { code: status.RESOURCE_EXHAUSTED, reason: "LIMIT_EXCEEDED" } };
   const script = { fail: [refused, results(Outcome.APPLIED), refused, results(Outcome.APPLIED)] };
-  const handler: Handler = (item) => {
+  const both = together(2);
+  const handler: Handler = async (item) => {
+    await both();
     throw new Retry("no", item.key === "b" ? { after: "10000h" } : {});
   };
   const { server, journal } = await settle(t, [lease("a"), lease("b")], script, handler, (journal) =>
@@ -106,7 +119,7 @@ test("a refused group is settled one by one", async (t) => {
 test("a group whose next claim is refused is sent again without it", async (t) => {
   const refused = { error: { code: status.INVALID_ARGUMENT, reason: "INVALID_FIELD", field: "next.lease_duration", applied: "no" } };
   const script = { complete: [refused, results(Outcome.APPLIED, Outcome.APPLIED)] };
-  const { server } = await settle(t, [lease("a"), lease("b")], script, () => undefined, (journal) => journal.waitFor("completed", 2));
+  const { server } = await settle(t, [lease("a"), lease("b")], script, together(2), (journal) => journal.waitFor("completed", 2));
   const sent = server.of("Complete").map(({ request }) => request as CompleteRequest);
   assert.deepEqual(sent.map(({ completions, next }) => [completions.length, next === undefined]), [[2, false], [2, true]]);
 });
@@ -210,7 +223,7 @@ for (const [field, checkpoint, delay] of [["checkpoint", undefined, 7n], ["retry
 
 test("a refused renewal is sent again without its checkpoint", async (t) => {
   const refusal = { field: "checkpoint", message: "it is too large" };
-  const extended = { outcome: Outcome.APPLIED, timeLeft: { seconds: 2n, nanos: 0 } };
+  const extended = { outcome: Outcome.APPLIED, timeLeft: { seconds: 6n, nanos: 0 } };
   const heartbeat = [
     { message: { results: [{ outcome: Outcome.REFUSED, refusal }, extended] } },
     { message: { results: [extended] } },
@@ -221,7 +234,7 @@ test("a refused renewal is sent again without its checkpoint", async (t) => {
     await sleep(60_000, undefined, { signal: context.signal });
   };
   const script = { heartbeat, release: [results(Outcome.APPLIED, Outcome.APPLIED)] };
-  const { server, journal } = await settle(t, [lease("a", 2n), lease("b", 2n)], script, handler, (_journal, server) =>
+  const { server, journal } = await settle(t, [lease("a", 6n), lease("b", 6n)], script, handler, (_journal, server) =>
     waitForCalls(server, "Heartbeat", 4),
   );
   const sent = server.of("Heartbeat").map(({ request }) =>

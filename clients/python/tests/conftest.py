@@ -24,8 +24,9 @@ listen = ""
 managed_columns = { payload = "text", amount = "integer", result = "text" }
 writable = ["result"]
 checkpoint = { max_bytes = 100 }
-lease_duration = "2s"
 max_attempts = 3
+# Longer than a test, so that a failed item does not come back.
+backoff = { initial = "10m", factor = 2.0, max = "1h", jitter = 0.2 }
 [queues.next]
 managed_columns = { number = "integer not null" }
 """
@@ -34,10 +35,11 @@ managed_columns = { number = "integer not null" }
 class Broker:
     """A broker process on a database of its own."""
 
-    def __init__(self, folder: Path, binary: str) -> None:
+    def __init__(self, folder: Path, binary: str, more: str = "") -> None:
+        """`more`: further sections of the configuration."""
         self.folder = folder
         self.binary = binary
-        (folder / "queues.toml").write_text(CONFIGURATION)
+        (folder / "queues.toml").write_text(CONFIGURATION + more)
         self.address = ""
         self.start()
 

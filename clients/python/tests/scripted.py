@@ -6,7 +6,7 @@ import datetime
 import ipaddress
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -37,11 +37,19 @@ Answer = Callable[[Any, grpc.ServicerContext], Any]
 class ScriptedServer(grpc.GenericRpcHandler):
     """A gRPC server, by default on a free port. A call takes the next answer of its rpc. The last one is repeated."""
 
-    def __init__(self, credentials: grpc.ServerCredentials | None = None, address: str = "127.0.0.1:0") -> None:
+    def __init__(
+        self,
+        credentials: grpc.ServerCredentials | None = None,
+        address: str = "127.0.0.1:0",
+        answers: Mapping[str, Answer] | None = None,
+    ) -> None:
+        """`answers`: those of calls that can arrive as soon as the server listens."""
         self.requests: dict[str, list[Any]] = defaultdict(list)
         self.headers: list[dict[str, str]] = []
         self._answers: dict[str, deque[Answer]] = defaultdict(deque)
         self._lock = threading.Lock()
+        for rpc, answer in (answers or {}).items():
+            self.answer(rpc, answer)
         self._server = grpc.server(ThreadPoolExecutor(10))
         self._server.add_generic_rpc_handlers((self,))
         if credentials is None:

@@ -13,7 +13,8 @@ from scripted import Certificate, ScriptedServer, error, ok
 
 from lease_broker import Client, Credentials, LeaseBrokerError, plaintext, tls, v1
 from lease_broker.addresses import is_loopback
-from lease_broker.credentials import TokenSource
+from lease_broker.calls import Caller
+from lease_broker.credentials import Token, TokenSource
 from lease_broker.transport import Transport
 
 KEYS = ok(v1.EnqueueResponse(results=[v1.EnqueueResult(key="1")]))
@@ -41,8 +42,13 @@ def tls_server(certificate: Certificate) -> Iterator[ScriptedServer]:
 
 
 def enqueue(server: ScriptedServer, credentials: Credentials, token: str | None = None) -> None:
-    with Client(server.address, credentials=credentials, token=token, timeout=1.0) as client:
-        client.enqueue("work", [{}])
+    """Sends a request once."""
+    transport = Transport(server.address, credentials)
+    caller = Caller(transport, None if token is None else Token(token))
+    try:
+        caller.call("Enqueue", v1.EnqueueRequest(queue="work", items=[v1.NewItem()]), gives_up=lambda _failure: True)
+    finally:
+        transport.close()
 
 
 def test_tls_with_the_authority_of_the_server(tls_server: ScriptedServer, certificate: Certificate) -> None:

@@ -50,7 +50,12 @@ def free_address() -> str:
         return f"127.0.0.1:{listener.getsockname()[1]}"
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+def messages(caplog: pytest.LogCaptureFixture, address: str) -> list[str]:
+    """Returns the logged texts about a broker. The worker of a test that has failed may log others."""
+    return [text for text in caplog.messages if address in text]
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     """Waits until a condition is true."""
     until = time.monotonic() + seconds
     while not condition():
@@ -64,22 +69,26 @@ def test_outage_is_warned_about_until_its_end(
 ) -> None:
     monkeypatch.setattr(health, "NEXT_WARNING", 0.2)
     address = free_address()
+
+    def texts() -> list[str]:
+        return messages(caplog, address)
+
     begun = time.monotonic()
     with running(Worker(address, "work", handler)):
-        wait_for(lambda: len(caplog.messages) >= 2)
-        assert caplog.records[0].created - (time.time() - time.monotonic()) >= begun + 2
-        server = ScriptedServer(address=address)
-        server.answer("ClaimBatch", ok(v1.ClaimBatchResponse()))
-        server.answer("ReleaseClaims", ok(v1.ReleaseClaimsResponse()))
-        wait_for(lambda: "again" in caplog.messages[-1])
+        wait_for(lambda: sum("refused" in text for text in texts()) >= 2)
+        [first, *_] = [record for record in caplog.records if address in record.getMessage()]
+        assert first.created - (time.time() - time.monotonic()) >= begun + 2
+        answers = {"ClaimBatch": ok(v1.ClaimBatchResponse()), "ReleaseClaims": ok(v1.ReleaseClaimsResponse())}
+        server = ScriptedServer(address=address, answers=answers)
+        wait_for(lambda: "again" in texts()[-1])
         # The next warning would come now.
         time.sleep(0.5)
-        *warnings, end = caplog.messages
+        *warnings, end = texts()
     server.close()
     for warning in warnings:
         assert warning.startswith(f"calls to the broker at {address} have failed for ")
-        assert "UNAVAILABLE" in warning
-        assert "refused" in warning
+        # On a busy machine the first attempt can take longer than the time before the first warning.
+        assert ("UNAVAILABLE" in warning and "refused" in warning) or warning.endswith(": no answer yet")
     assert end.startswith(f"the broker at {address} answers again after ")
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
 
@@ -88,8 +97,9 @@ def test_broker_that_accepts_and_is_silent_is_warned_about(caplog: pytest.LogCap
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         with running(Worker(address, "work", handle)):
-            wait_for(lambda: bool(caplog.messages))
-    assert re.fullmatch(rf"calls to the broker at {address} have failed for \d+ s: no answer yet", caplog.messages[0])
+            wait_for(lambda: bool(messages(caplog, address)))
+    [text, *_] = messages(caplog, address)
+    assert re.fullmatch(rf"calls to the broker at {address} have failed for \d+ s: no answer yet", text)
 
 
 @pytest.mark.parametrize(

@@ -8,17 +8,20 @@ import time
 import grpc
 import pytest
 from conftest import Broker
+from test_edges import until
 
 from lease_broker import plaintext, v1
 from lease_broker.calls import CallFailure, note_failure
 from lease_broker.transport import Transport
 
 
-def test_channel_reconnects_between_two_calls(broker: Broker) -> None:
+def test_channel_reconnects_between_two_calls(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    states: list[grpc.ChannelConnectivity] = []
+    monkeypatch.setattr("lease_broker.transport.Broker._on_state", lambda _broker, state: states.append(state))
     # Not a server of this process, whose own work would also drive the channel.
     transport = Transport(broker.address, plaintext())
     request = v1.WakeRequest(queue="work")
-    transport.route().call("Wake", request, 10, [])
+    transport.route().call("Wake", request, 60, [])
     broker.kill()
     failure = CallFailure(grpc.StatusCode.UNAVAILABLE, None, "refused", None)
     # As the retries of a settlement do.
@@ -29,9 +32,9 @@ def test_channel_reconnects_between_two_calls(broker: Broker) -> None:
         note_failure(transport, route, failure)
         time.sleep(pause)
     broker.start()
-    # Longer than gRPC's backoff. No call is made meanwhile.
-    time.sleep(3)
-    transport.route().call("Wake", request, 5, [])
+    # No call is made meanwhile.
+    until(lambda: states[-1:] == [grpc.ChannelConnectivity.READY])
+    transport.route().call("Wake", request, 60, [])
     transport.close()
 
 
@@ -44,5 +47,5 @@ def test_close_while_a_channel_reconnects_ends_no_thread_with_an_error(monkeypat
     pollers = set(threading.enumerate()) - before
     transport.close()
     for poller in pollers:
-        poller.join(5)
+        poller.join(60)
     assert errors == []

@@ -106,7 +106,7 @@ def serve() -> Iterator[Serve]:
         server.close()
 
 
-def call(config: str, address: str, method: str, request: Any | None = None, timeout: float = 30) -> Any:
+def call(config: str, address: str, method: str, request: Any | None = None, timeout: float = 60) -> Any:
     """Makes one call under a service config."""
     request_type, response_type = METHODS[method]
     with grpc.insecure_channel(address, [("grpc.service_config", config)]) as channel:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -22,6 +23,8 @@ from lease_broker.transport import Broker
 from lease_broker.way import Way
 
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
+SHORT_LEASE = 6
+"""The seconds of a lease that a test outlives. Its heartbeats can be late by more than 3 s, as on a busy machine."""
 APPLIED, REFUSED = v1.OUTCOME_APPLIED, v1.OUTCOME_REFUSED
 TOO_LARGE = v1.Refusal(reason=v1.REFUSAL_REASON_INVALID_FIELD, field="checkpoint", message="it is too large")
 
@@ -52,7 +55,7 @@ def extend(request: v1.HeartbeatRequest, _context: Any) -> v1.HeartbeatResponse:
         if len(renewal.checkpoint) > 100:
             answer.results.add(outcome=REFUSED, refusal=TOO_LARGE)
         else:
-            answer.results.add(outcome=APPLIED).time_left.FromSeconds(2)
+            answer.results.add(outcome=APPLIED).time_left.FromSeconds(SHORT_LEASE)
     return answer
 
 
@@ -71,7 +74,7 @@ def work(
     events: list[Event] = []
     worker = Worker(server.address, "work", handler, wait=0, on_event=events.append, **options)
     worker.start()
-    limit = time.monotonic() + 15
+    limit = time.monotonic() + 60
     while not (met := until(events)) and time.monotonic() < limit:
         time.sleep(0.01)
     worker.stop()
@@ -84,10 +87,11 @@ def names(events: list[Event]) -> list[str]:
 
 
 def test_heartbeats_keep_results_that_wait_behind_a_retry(server: ScriptedServer) -> None:
-    server.answer("ClaimBatch", *claims(lease("1", 2), lease("2", 2)))
+    server.answer("ClaimBatch", *claims(lease("1", SHORT_LEASE), lease("2", SHORT_LEASE)))
     server.answer("Heartbeat", extend)
     # Longer than a lease.
-    server.answer("Complete", error(UNAVAILABLE, "STORE_UNAVAILABLE", pushback_ms=4000), complete)
+    pause = (SHORT_LEASE + 2) * 1_000
+    server.answer("Complete", error(UNAVAILABLE, "STORE_UNAVAILABLE", pushback_ms=pause), complete)
     retried = threading.Event()
 
     def until(events: list[Event]) -> bool:
@@ -97,7 +101,7 @@ def test_heartbeats_keep_results_that_wait_behind_a_retry(server: ScriptedServer
 
     def handler(item: Item) -> None:
         if item.key == "2":
-            retried.wait(10)
+            retried.wait(60)
 
     events = work(server, handler, until, concurrency=2)
     assert "lost" not in names(events)
@@ -107,14 +111,21 @@ def test_heartbeats_keep_results_that_wait_behind_a_retry(server: ScriptedServer
 
 
 def test_refused_renewal_is_sent_again_without_its_checkpoint(server: ScriptedServer) -> None:
-    server.answer("ClaimBatch", *claims(lease("1", 2), lease("2", 2)))
-    server.answer("Heartbeat", extend)
+    server.answer("ClaimBatch", *claims(lease("1", SHORT_LEASE), lease("2", SHORT_LEASE)))
+    sent_twice = threading.Event()
+
+    def answer(request: v1.HeartbeatRequest, context: Any) -> v1.HeartbeatResponse:
+        if len(server.requests["Heartbeat"]) >= 2:
+            sent_twice.set()
+        return extend(request, context)
+
+    server.answer("Heartbeat", answer)
     server.answer("Complete", complete)
 
     def handler(item: Item, context: Context) -> None:
         if item.key == "1":
             context.checkpoint(b"x" * 101)
-        time.sleep(1)
+        sent_twice.wait(60)
 
     events = work(server, handler, lambda events: names(events).count("completed") == 2, concurrency=2)
     assert "lost" not in names(events)
@@ -246,7 +257,7 @@ def test_unexpected_error_of_a_settlement_leaves_its_item_unknown(
         return call(broker, rpc, *arguments)
 
     def handler(item: Item) -> None:
-        both.wait(10)
+        both.wait(60)
         if item.key == "1":
             raise Retry
 
@@ -254,7 +265,7 @@ def test_unexpected_error_of_a_settlement_leaves_its_item_unknown(
     events: list[Event] = []
     worker = Worker(server.address, "work", handler, wait=0, concurrency=2, on_event=events.append)
     worker.start()
-    assert worker.wait(10)
+    assert worker.wait(60)
     with pytest.raises(MemoryError):
         worker.stop()
     assert [event.key for event in events if event.name == "completed"] == ["2"]
@@ -279,12 +290,23 @@ def test_group_is_settled_if_no_thread_can_be_started(server: ScriptedServer, mo
         start(thread)
 
     def handler(item: Item) -> None:
-        both.wait(10)
+        both.wait(60)
         if item.key == "1":
             raise Retry
 
-    # They end together, and share a group.
-    monkeypatch.setattr("lease_broker.settler._YIELD_SECONDS", 0.2)
+    ended = threading.Semaphore(0)
+    end = State.end
+
+    def note_end(state: State, *arguments: Any) -> None:
+        end(state, *arguments)
+        ended.release()
+
+    def wait_for_both(_seconds: float) -> None:
+        assert all(ended.acquire(timeout=60) for _ in range(2))
+
+    # The settler waits until both have ended, so that they share a group.
+    monkeypatch.setattr("lease_broker.settler.time", SimpleNamespace(sleep=wait_for_both))
+    monkeypatch.setattr(State, "end", note_end)
     monkeypatch.setattr(threading.Thread, "start", refuse)
     events = work(server, handler, lambda events: {"completed", "failed"} <= set(names(events)), concurrency=2)
     assert refused
@@ -301,7 +323,7 @@ def test_settlement_that_a_proxy_refuses_fails_its_item(
         context.abort(grpc.StatusCode.UNKNOWN, text)
 
     monkeypatch.setattr("lease_broker.way.PATIENCE", 0.3)
-    server.answer("ClaimBatch", *claims(lease("1", 2)))
+    server.answer("ClaimBatch", *claims(lease("1")))
     server.answer("Heartbeat", extend)
     server.answer("Complete", refuse)
     server.answer("Fail", fail)

@@ -132,5 +132,5 @@ def test_closed_channel_waits_for_the_thread_of_grpc(monkeypatch: pytest.MonkeyP
     broker.close()
     # An exception of a thread fails the test.
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert not any(thread.is_alive() for thread in threads)

@@ -530,7 +530,7 @@ mod tests {
         };
         let request = proto::WakeRequest::default();
         let attempt = caller.attempt(request, Duration::from_millis(10), false);
-        let ended = tokio::time::timeout(Duration::from_secs(5), attempt).await;
+        let ended = tokio::time::timeout(Duration::from_secs(60), attempt).await;
         let failure = ended.expect("an end").expect_err("no address");
         assert_eq!(
             (failure.code, failure.applied),

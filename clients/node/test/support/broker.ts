@@ -20,9 +20,9 @@ listen = ""
 managed_columns = { payload = "text", amount = "integer", result = "text" }
 writable = ["result"]
 on_complete = "keep"
-lease_duration = "2s"
-min_lease_duration = "1s"
 max_attempts = 3
+# Longer than a test, so that a failed item does not come back.
+backoff = { initial = "10m", factor = 2.0, max = "1h", jitter = 0.2 }
 checkpoint = { max_bytes = 100 }
 [queues.mail]
 managed_columns = { number = "integer not null" }

@@ -21,7 +21,7 @@ export class Journal {
     return this.events.filter((event) => event.name === name);
   }
 
-  /** Waits until an event has happened this often. Throws after 30 s. */
+  /** Waits until an event has happened this often. Throws after 60 s. */
   async waitFor(name: EventName, count = 1): Promise<void> {
     await new Promise<void>((resolve, reject) => {
       const check = () => {
@@ -31,8 +31,8 @@ export class Journal {
         resolve();
       };
       const timer = setTimeout(() => {
-        reject(new Error(`after 30 s: ${this.count(name)} of ${count} ${name}`));
-      }, 30_000);
+        reject(new Error(`after 60 s: ${this.count(name)} of ${count} ${name}`));
+      }, 60_000);
       this.#listeners.add(check);
       check();
     });

@@ -32,9 +32,9 @@ final class Broker implements AutoCloseable {
       managed_columns = { payload = "text", amount = "integer", note = "text" }
       writable = ["note"]
       checkpoint = true
-      lease_duration = "2s"
-      min_lease_duration = "1s"
       max_attempts = 3
+      # Longer than a test, so that a failed item does not come back.
+      backoff = { initial = "10m", factor = 2.0, max = "1h", jitter = 0.2 }
       [queues.next]
       managed_columns = { number = "integer not null" }
       [queues.daily]

@@ -63,8 +63,8 @@ class ConnectionHealthTest {
     }
 
     String next() throws InterruptedException {
-      String warning = warnings.poll(30, TimeUnit.SECONDS);
-      assertNotNull(warning, "no warning within 30 s");
+      String warning = warnings.poll(60, TimeUnit.SECONDS);
+      assertNotNull(warning, "no warning within 60 s");
       return warning;
     }
   }
@@ -141,10 +141,16 @@ class ConnectionHealthTest {
     try {
       String warning = log.next();
       assertTrue(System.nanoTime() - begun >= 2_000_000_000L);
+      while (warning.endsWith(": no answer yet")) {
+        warning = log.next(); // On a busy machine the first attempt takes longer than the time before the first warning.
+      }
       assertTrue(warning.startsWith("calls to the broker at 127.0.0.1:" + port + " have failed for N s: UNAVAILABLE: "), warning);
       assertTrue(warning.contains("Connection refused"), warning);
       try (Claims broker = new Claims(port, 0)) {
         String end = log.next();
+        while (end.startsWith("calls to the broker")) {
+          end = log.next();
+        }
         assertTrue(end.startsWith("the broker at 127.0.0.1:" + port + " answers again after "), end);
         assertEquals(NOW, broker.waits.peek());
         worker.stop(NOW);

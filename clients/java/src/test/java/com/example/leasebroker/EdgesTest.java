@@ -38,7 +38,7 @@ class EdgesTest {
   @TempDir Path folder;
 
   private static void until(BooleanSupplier condition) throws InterruptedException {
-    long limit = Clock.now() + 30 * Clock.SECOND;
+    long limit = Clock.now() + 60 * Clock.SECOND;
     while (!condition.getAsBoolean()) {
       assertTrue(Clock.now() < limit, "the condition was not met");
       Thread.sleep(10);
@@ -190,7 +190,7 @@ class EdgesTest {
       Transport transport = new Transport(List.of(frozen.address(), broker.address()), Credentials.plaintext(), text -> {});
       Caller caller = new Caller(transport, null, failure -> {}, retry -> {});
       var request = com.example.leasebroker.v1.WakeRequest.getDefaultInstance();
-      Caller.Limits limits = new Caller.Limits(() -> Clock.NEVER, Clock.SECOND / 2, new Abort(), () -> {});
+      Caller.Limits limits = new Caller.Limits(() -> Clock.NEVER, 5 * Clock.SECOND, new Abort(), () -> {});
       for (int call = 0; call < 6; call++) {
         caller.call("Wake", (stub, wake) -> stub.wake(wake), request, limits);
       }
@@ -215,7 +215,7 @@ class EdgesTest {
       try (Socket connection = silent.accept()) {
         assertTrue(connection.isConnected());
         abort.cancel();
-        Throwable end = assertThrows(ExecutionException.class, () -> call.get(2, TimeUnit.SECONDS)).getCause();
+        Throwable end = assertThrows(ExecutionException.class, () -> call.get(4, TimeUnit.SECONDS)).getCause();
         assertEquals(Abort.Aborted.class, end.getClass());
       }
       transport.close();
@@ -242,7 +242,7 @@ class EdgesTest {
     assertEquals(0, new ProcessBuilder("mkfifo", pipe.toString()).start().waitFor());
     Client client = Client.builder("127.0.0.1:1").token(TokenSource.ofFile(pipe)).timeout(Duration.ofMillis(200)).build();
     LeaseBrokerException error =
-        assertTimeoutPreemptively(Duration.ofSeconds(10), () -> assertThrows(LeaseBrokerException.class, () -> client.wake("work")));
+        assertTimeoutPreemptively(Duration.ofSeconds(60), () -> assertThrows(LeaseBrokerException.class, () -> client.wake("work")));
     assertTrue(error.getMessage().contains("the token cannot be read"), error.getMessage());
     client.close();
     Files.writeString(pipe, "known"); // Ends the thread that reads.

@@ -143,7 +143,7 @@ class MistakesTest {
     for (String applied : List.of("unknown", "no")) {
       LeaseBrokerException error =
           assertTimeoutPreemptively(
-              Duration.ofSeconds(20), () -> assertThrows(LeaseBrokerException.class, () -> client.wake("work")));
+              Duration.ofSeconds(60), () -> assertThrows(LeaseBrokerException.class, () -> client.wake("work")));
       assertEquals("Wake: FAILED_PRECONDITION: the client is closed", error.getMessage());
       assertEquals(applied, error.applied());
       closer.join();
@@ -252,7 +252,7 @@ class MistakesTest {
     TokenSource token = TokenSource.ofFile(file);
     assertTrue(wakeError(token).contains("the token is empty"));
     Files.writeString(file, "known");
-    try (Client client = Client.builder(broker.address()).token(token).timeout(Duration.ofSeconds(2)).build()) {
+    try (Client client = Client.builder(broker.address()).token(token).build()) {
       client.wake("work");
     }
   }
@@ -283,7 +283,7 @@ class MistakesTest {
     Worker worker = builder((item, context) -> null).token(token).build();
     worker.start();
     assertTrue(asked.await(30, TimeUnit.SECONDS));
-    assertTimeoutPreemptively(Duration.ofSeconds(10), () -> worker.stop(Duration.ZERO));
+    assertTimeoutPreemptively(Duration.ofSeconds(60), () -> worker.stop(Duration.ZERO));
     never.countDown();
   }
 
@@ -295,7 +295,7 @@ class MistakesTest {
           Threads.await(never);
           return "late";
         };
-    assertTimeoutPreemptively(Duration.ofSeconds(10), () -> assertTrue(wakeError(token).contains("the token cannot be read")));
+    assertTimeoutPreemptively(Duration.ofSeconds(60), () -> assertTrue(wakeError(token).contains("the token cannot be read")));
     never.countDown();
   }
 
@@ -351,7 +351,7 @@ class MistakesTest {
           }
         };
     worker[0] = builder((item, context) -> null).onEvent(observer).build();
-    assertTimeoutPreemptively(Duration.ofSeconds(30), worker[0]::run);
+    assertTimeoutPreemptively(Duration.ofSeconds(60), worker[0]::run);
     assertEquals(1, events.count(Event.Name.STOPPED));
   }
 
@@ -374,7 +374,7 @@ class MistakesTest {
           return null;
         };
     worker[0] = builder(handler).build();
-    assertTimeoutPreemptively(Duration.ofSeconds(10), worker[0]::run);
+    assertTimeoutPreemptively(Duration.ofSeconds(60), worker[0]::run);
     assertEquals(1, events.count(Event.Name.COMPLETED));
   }
 
@@ -392,7 +392,7 @@ class MistakesTest {
     worker.start();
     events.await(Event.Name.COMPLETED, 1);
     assertTimeoutPreemptively(
-        Duration.ofSeconds(30), () -> assertThrows(IllegalStateException.class, () -> worker.stop(Duration.ZERO)));
+        Duration.ofSeconds(60), () -> assertThrows(IllegalStateException.class, () -> worker.stop(Duration.ZERO)));
     end.countDown();
   }
 
