@@ -64,7 +64,7 @@ impl Top {
             ));
         }
         // The first look tells about a wrong address or file before the screen is taken.
-        let admin = self.place.look(None).await?;
+        let admin = self.place.look_at_all().await?;
         let first = Snapshot::read(&admin, None).await?;
         let model = Model::new(self.place.name(), first);
         let (sender, changes) = mpsc::channel(16);
