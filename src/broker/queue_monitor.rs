@@ -105,7 +105,7 @@ pub(super) trait MonitoredStore: Send + Sync {
 #[async_trait]
 impl<T: Browse + ?Sized> MonitoredStore for T {
     async fn timed_stats(&self, queue: QueueIndex) -> Result<(Stats, Duration), StoreError> {
-        Inspect::timed_stats(self, queue).await
+        Inspect::timed_stats(self, queue, None).await
     }
 
     async fn oldest_leases(

@@ -8,7 +8,7 @@ use lease_broker_model::queue::QueueSpec;
 use lease_broker_store::mssql::{self, MssqlReader, MssqlSchema, MssqlStore};
 use lease_broker_store::schema::Schema;
 use lease_broker_store::sqlite::{SqliteReader, SqliteSchema, SqliteStore, system_clock};
-use lease_broker_store::{Browse, QueueIndex, Store, StoreError};
+use lease_broker_store::{Browse, Store, StoreError};
 
 use super::CommandError;
 use super::similar::most_similar;
@@ -80,7 +80,7 @@ pub(super) fn unknown_queue<'a>(
 
 /// Opens the configured store. On SQLite, creates the file if it does not exist.
 pub async fn open_store(config: &Config) -> Result<Arc<dyn Store>, CommandError> {
-    open_store_for(config, Caller::Service).await
+    open_store_for(config, &config.queues, Caller::Service).await
 }
 
 /// Who uses a store. An operator waits longer for a statement.
@@ -90,10 +90,14 @@ enum Caller {
     Operator,
 }
 
-async fn open_store_for(config: &Config, caller: Caller) -> Result<Arc<dyn Store>, CommandError> {
+async fn open_store_for(
+    config: &Config,
+    queues: &[QueueSpec],
+    caller: Caller,
+) -> Result<Arc<dyn Store>, CommandError> {
     let opened: Result<Arc<dyn Store>, StoreError> = match config.store.kind {
         StoreKind::Sqlite => {
-            let opened = SqliteStore::open(&config.store.path, &config.queues, system_clock());
+            let opened = SqliteStore::open(&config.store.path, queues, system_clock());
             opened.map(|store| Arc::new(store) as _)
         }
         StoreKind::Mssql => {
@@ -102,17 +106,21 @@ async fn open_store_for(config: &Config, caller: Caller) -> Result<Arc<dyn Store
                 Caller::Service => settings,
                 Caller::Operator => settings.for_operator(),
             };
-            let opened = MssqlStore::open(&settings, &config.queues).await;
+            let opened = MssqlStore::open(&settings, queues).await;
             opened.map(|store| Arc::new(store) as _)
         }
     };
     Ok(opened?)
 }
 
-/// Opens the configured store for an operator's command. Unlike [`open_store`], does not create a SQLite file.
-pub(super) async fn open_existing_store(config: &Config) -> Result<Arc<dyn Store>, CommandError> {
+/// Opens the configured store for an operator's command that changes these queues, or none. The tables of other queues are not
+/// opened, because one of them can be missing. Unlike [`open_store`], does not create a SQLite file.
+pub(super) async fn open_existing_store(
+    config: &Config,
+    queues: &[QueueSpec],
+) -> Result<Arc<dyn Store>, CommandError> {
     refuse_missing_file(config)?;
-    open_store_for(config, Caller::Operator).await
+    open_store_for(config, queues, Caller::Operator).await
 }
 
 /// Returns the SQLite file of the configured store.
@@ -152,20 +160,6 @@ fn refuse_missing_file(config: &Config) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Opens the configured store and returns it with the index of a queue.
-///
-/// # Errors
-/// Exit code 64 if the configuration has no queue of this name.
-pub(super) async fn open_queue(
-    config: &Config,
-    name: &str,
-) -> Result<(Arc<dyn Store>, QueueIndex), CommandError> {
-    let queue = configured_queue(config, name)?;
-    let index = config.queues.iter().position(|other| other == queue);
-    let store = open_existing_store(config).await?;
-    Ok((store, QueueIndex(index.unwrap_or_default())))
-}
-
 /// Returns the settings of a queue.
 ///
 /// # Errors
@@ -178,8 +172,8 @@ pub(super) fn configured_queue<'a>(
     queue.ok_or_else(|| unknown_queue(config.queues.iter().map(|queue| &*queue.name), Some(name)))
 }
 
-/// Opens the configured store for a command that only looks at these queues. The command then needs no right to write, and waits for
-/// no other program that writes.
+/// Opens the configured store for a command that only looks at these queues, or at none. The command then needs no right to write, and
+/// waits for no other program that writes.
 pub(super) async fn open_to_read(
     config: &Config,
     queues: &[QueueSpec],

@@ -61,7 +61,7 @@ impl SecretCommand {
 impl Rotate {
     async fn run(self) -> Result<(), CommandError> {
         let config = self.config.load(Vec::new())?;
-        let store = open_existing_store(&config).await?;
+        let store = open_existing_store(&config, &[]).await?;
         let time = if self.now {
             Duration::ZERO
         } else {

@@ -340,9 +340,42 @@ fn interrupted_operation_of_a_database_is_continued() {
     }
     let second = workspace.store("redrive work --yes");
     fails(&second, 1, &["OPERATION_RUNNING", &ways[0]]);
+    break_table(&workspace, "outbox");
     let continued = workspace.store(&ways[0]);
     assert_eq!(continued.code, 0, "{continued:?}");
     assert_eq!(count(&workspace, "lease_state = 0"), 4);
+}
+
+/// Replaces a table by one that does not fit its queue.
+fn break_table(workspace: &Workspace, table: &str) {
+    let other = format!("DROP TABLE {table}; CREATE TABLE {table} (id INTEGER PRIMARY KEY)");
+    workspace.database().execute_batch(&other).expect(&other);
+}
+
+#[test]
+fn operations_and_brokers_need_no_table_of_a_queue() {
+    let mut workspace = Workspace::serving();
+    add_dead(&workspace, 500, "x");
+    workspace.call("redrive work --rate 1/s --yes");
+    let id = running_operation(&workspace);
+    for table in ["outbox", "work"] {
+        break_table(&workspace, table);
+    }
+    let listed = workspace.store("operations --queue work --output json");
+    assert_eq!(listed.json()[0]["operation_id"], json!(id), "{listed:?}");
+    let brokers = workspace.store("brokers --output json").json();
+    let broker = brokers[0]["broker_id"].as_str().expect("an id");
+    for command in [
+        format!("operations {id}"),
+        format!("operations cancel {id}"),
+        "secret rotate".to_owned(),
+        format!("drain {broker}"),
+    ] {
+        let done = workspace.store(&command);
+        assert_eq!((done.code, &*done.err), (0, ""), "{command}: {done:?}");
+    }
+    let process = workspace.process.as_mut().expect("a service");
+    assert!(process.wait().success());
 }
 
 #[test]

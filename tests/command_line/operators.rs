@@ -341,9 +341,11 @@ fn purge_deletes_old_archived_rows() {
         "[queues.work]
         managed_columns = { payload = 'text' }
         on_complete = { archive = 'done' }
-        keep_for = { archive = '30d' }",
+        keep_for = { archive = '30d' }
+        [queues.other]
+        table = 'missing'",
     );
-    assert_eq!(workspace.store("schema apply").code, 0);
+    assert_eq!(workspace.store("schema apply work").code, 0);
     let fill = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 700)
         INSERT INTO done (id, lease_state_time) SELECT n, unixepoch() * 1000 - 7200000 FROM n;
         INSERT INTO done (id, lease_state_time) VALUES (701, unixepoch() * 1000), (702, NULL)";

@@ -503,7 +503,11 @@ impl Inspect for SimulatedStore {
         Err("the queue has no groups".to_owned())
     }
 
-    async fn timed_stats(&self, _: QueueIndex) -> Result<(Stats, Duration), StoreError> {
+    async fn timed_stats(
+        &self,
+        _: QueueIndex,
+        _: Option<Duration>,
+    ) -> Result<(Stats, Duration), StoreError> {
         Ok((Stats::default(), Duration::ZERO))
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lease_broker::broker::Operator;
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::queue::OnComplete;
@@ -144,6 +145,34 @@ async fn select_on_the_table_is_enough_to_look() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     panic!("the login {login} cannot be dropped");
+}
+
+#[tokio::test]
+async fn queue_whose_table_is_locked_does_not_hide_the_others() {
+    let Some((harness, program)) = Box::pin(start()).await else {
+        return;
+    };
+    program.run(TABLE).await;
+    program.run(&TABLE.replace("item", "locked")).await;
+    let queues = vec![queue("item"), queue("locked")];
+    let fixture = Box::pin(Fixture::adopt(harness, queues)).await;
+    let holder = program.another().await;
+    holder
+        .run("BEGIN TRANSACTION; ALTER TABLE locked ADD later int")
+        .await;
+    let operator = Operator::new(fixture.store.clone(), &fixture.queues);
+    let listed = with_timeout(operator.list_queues(&[], false, |_| true)).await;
+    let [item, locked] = &listed.expect("the state of both")[..] else {
+        panic!("two queues");
+    };
+    let stats = item.stats.expect("counts");
+    assert_eq!(stats.count_of(State::Ready), 3);
+    let problem = locked.stats.expect_err("a lock");
+    assert!(problem.contains("not counted in time"), "{problem}");
+    holder.run("ROLLBACK TRANSACTION").await;
+    let listed = operator.list_queues(&[], false, |_| true).await;
+    let listed = listed.expect("the state of both");
+    assert!(listed.iter().all(|queue| queue.stats.is_ok()), "{listed:?}");
 }
 
 #[tokio::test]

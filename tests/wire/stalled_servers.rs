@@ -1,7 +1,9 @@
 //! Servers that stop answering. Each operation ends within a time limit, and its connection is not used again.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use lease_broker::broker::Operator;
 use lease_broker_store::mssql::MssqlReader;
 use lease_broker_store::{Inspect as _, QueueIndex, StoreError};
 
@@ -10,7 +12,7 @@ use crate::support::timeout::with_timeout;
 use crate::wire::answers::{OPERATION, claimed, held, held_row};
 use crate::wire::database;
 use crate::wire::fixture::{
-    Fixture, LONG_LIMITS, Limits, PLAIN, SHORT, open_with, responder, settings,
+    Fixture, LONG_LIMITS, Limits, PLAIN, SHORT, open_queues, open_with, responder, settings,
 };
 use crate::wire::responder::log::Event;
 use crate::wire::responder::script::{Gate, Reply};
@@ -96,6 +98,18 @@ async fn timeouts_are_reported_in_words_of_the_broker() {
     );
 }
 
+/// Returns the counts and the ages of a queue without items.
+fn counted() -> Tokens {
+    let empty = Tokens::new().rows(&[vec![Cell::Int(Some(0)), Cell::BigInt(Some(0))]]);
+    let ages = Tokens::new().rows(&[vec![
+        Cell::Time(Some(0)),
+        Cell::Time(None),
+        Cell::Time(None),
+        Cell::Int(Some(0)),
+    ]]);
+    empty.then(&ages)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn count_for_an_operator_takes_longer_than_an_operation() {
     let server = responder().await;
@@ -106,14 +120,7 @@ async fn count_for_an_operator_takes_longer_than_an_operation() {
     let reader = Box::pin(MssqlReader::open(&settings, &queues)).await;
     let reader = reader.expect("the scripted database is ready");
     let gate = Gate::closed();
-    let empty = Tokens::new().rows(&[vec![Cell::Int(Some(0)), Cell::BigInt(Some(0))]]);
-    let ages = Tokens::new().rows(&[vec![
-        Cell::Time(Some(0)),
-        Cell::Time(None),
-        Cell::Time(None),
-        Cell::Int(Some(0)),
-    ]]);
-    let answer = Reply::After(gate.clone(), empty.then(&ages));
+    let answer = Reply::After(gate.clone(), counted());
     server.on(&["count_big", "[items]"], vec![answer]);
     let count = tokio::spawn(async move { reader.exact_stats(QueueIndex(0)).await });
     server.wait_for_requests(&["count_big", "[items]"], 1).await;
@@ -124,6 +131,25 @@ async fn count_for_an_operator_takes_longer_than_an_operation() {
         .await
         .expect("no panic")
         .expect("a count");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queue_whose_count_stalls_does_not_hide_the_others() {
+    let server = responder().await;
+    let queues = [queue("items"), queue("stalled")];
+    let store = open_queues(server.address, LONG_LIMITS, PLAIN, &queues).await;
+    let store = store.expect("the scripted database is ready");
+    server.always(&["lease-broker stats items"], Reply::Answer(counted()));
+    let stalled = Reply::Stall(Tokens::new());
+    server.always(&["lease-broker stats stalled"], stalled);
+    let operator = Operator::reading(Arc::new(store), &queues);
+    let listed = with_timeout(operator.list_queues(&[], false, |_| true)).await;
+    let [items, stalled] = &listed.expect("the state of both")[..] else {
+        panic!("two queues");
+    };
+    assert!(items.stats.is_ok(), "{items:?}");
+    let problem = stalled.stats.expect_err("no count");
+    assert!(problem.contains("not counted in time"), "{problem}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

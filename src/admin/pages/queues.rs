@@ -101,9 +101,6 @@ const COLUMNS: [(&str, &str, &str); 10] = [
     ("failed", "failed", "Failed per second"),
 ];
 
-/// The number of columns at the beginning that are states.
-const STATES: usize = 5;
-
 /// Reads the data of the page that the caller may see.
 pub(super) async fn read(
     api: &AdminApi,
@@ -217,7 +214,7 @@ fn row(viewer: &Viewer, queue: &QueueSummary, history: &[Activity], samples: usi
                 }
             }
             @if queue.counts.is_empty() {
-                @for (state, ..) in &COLUMNS[..STATES] { td.number data-label=(state) { span.zero { "–" } } }
+                @for (_, state) in format::STATES { td.number data-label=(state) { span.zero { "–" } } }
             }
             @for count in &queue.counts {
                 @let state = format::state(count.state());

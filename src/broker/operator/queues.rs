@@ -1,7 +1,11 @@
 //! The present state of queues: counts, ages, pauses, rates and running operations.
 
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use lease_broker_model::queue::QueueSpec;
-use lease_broker_store::{Activity, QueueIndex, QueuePause, Stats, StoreError};
+use lease_broker_store::{Activity, OutageCause, QueueIndex, QueuePause, Stats, StoreError};
+use tokio::time::{Instant, timeout_at};
 
 use super::Operator;
 use super::operations::OperationView;
@@ -9,6 +13,17 @@ use crate::broker::error::Error;
 
 /// The reason why a table cannot be read, as a caller gets it. The cause can name hosts, logins and statements.
 const UNREADABLE: &str = "the table cannot be read: the schema, the login or the configuration must be corrected; the broker's log has the cause";
+
+/// The reason why a table was not counted.
+const LATE: &str = "the table was not counted in time: another program has locked it, or the database is slow; the broker's log has the cause";
+
+/// The time limit for the count of a queue, unless every item is counted. Most tables take milliseconds.
+const COUNT_LIMIT: Duration = Duration::from_secs(5);
+/// The time limit for the counts of all queues of a call, unless every item is counted. It is shorter than the default timeout of the
+/// commands that call a service.
+const LIST_LIMIT: Duration = Duration::from_secs(8);
+/// The number of queues of a call that are counted at the same time. The others do not wait for one that is slow.
+const CONCURRENT_COUNTS: usize = 4;
 
 /// The present state of a queue.
 #[derive(Clone, Debug)]
@@ -18,7 +33,7 @@ pub struct QueueState<'a> {
     /// The counts and ages.
     ///
     /// # Errors
-    /// The reason why the table cannot be read, for the caller.
+    /// The reason why the table cannot be read or was not counted in time, for the caller.
     pub stats: Result<Stats, &'static str>,
     /// The pause. `None`: the queue is not paused.
     pub pause: Option<QueuePause>,
@@ -30,7 +45,8 @@ pub struct QueueState<'a> {
 
 impl Operator {
     /// Returns the state of queues, each once and sorted by name: of these, or of those that `is_visible` accepts if
-    /// there is no name. `exact`: every item is counted. A queue whose table cannot be read does not hide the others.
+    /// there is no name. `exact`: every item is counted. A queue whose table cannot be read, is locked or is slow does not hide the
+    /// others.
     ///
     /// # Errors
     /// [`Error::QueueNotFound`], and those of the store.
@@ -57,8 +73,16 @@ impl Operator {
             .map(|index| self.queues[index.0].name.clone())
             .collect();
         let running = self.running_operations(visible).await?;
+        let deadline = Instant::now() + LIST_LIMIT;
+        let counts = selected
+            .iter()
+            .map(|index| self.count_items(*index, exact, deadline));
+        // Collected, because a future that holds the iterator is not `Send`.
+        let counts: Vec<_> = counts.collect();
+        let counts = stream::iter(counts).buffered(CONCURRENT_COUNTS);
+        let counts: Vec<_> = counts.try_collect().await?;
         let mut states = Vec::with_capacity(selected.len());
-        for index in selected {
+        for (index, stats) in selected.into_iter().zip(counts) {
             let spec = &self.queues[index.0];
             let mut activity = Activity::default();
             for broker in brokers.iter().filter(|broker| broker.is_live()) {
@@ -70,7 +94,7 @@ impl Operator {
                 .filter(|view| view.operation.queue == spec.name);
             states.push(QueueState {
                 spec,
-                stats: self.count_items(index, exact).await?,
+                stats,
                 pause: pauses.find(|pause| pause.queue == spec.name).cloned(),
                 activity,
                 operations: operations.cloned().collect(),
@@ -84,18 +108,32 @@ impl Operator {
         &self,
         index: QueueIndex,
         exact: bool,
+        deadline: Instant,
     ) -> Result<Result<Stats, &'static str>, Error> {
         let counted = if exact {
             self.inspect.exact_stats(index).await
         } else {
-            self.inspect.stats(index).await
+            let counting = self.inspect.timed_stats(index, Some(COUNT_LIMIT));
+            let counted = timeout_at(deadline, counting).await;
+            let counted = counted.unwrap_or_else(|_| {
+                let reason = "no time is left for this queue, because others were slow";
+                Err(StoreError::not_begun(OutageCause::NoAnswer, reason))
+            });
+            counted.map(|(stats, _)| stats)
         };
+        let queue = &self.queues[index.0].name;
         match counted {
             Ok(stats) => Ok(Ok(stats)),
             Err(StoreError::Misconfigured(problem)) => {
-                let queue = &self.queues[index.0].name;
                 tracing::error!(queue, %problem, "queue cannot be read");
                 Ok(Err(UNREADABLE))
+            }
+            // The database has just answered, so a lock or a slow statement is a matter of this table.
+            Err(StoreError::Unavailable(outage))
+                if matches!(outage.cause, OutageCause::Busy | OutageCause::NoAnswer) =>
+            {
+                tracing::warn!(queue, %outage, "queue not counted in time");
+                Ok(Err(LATE))
             }
             Err(error) => Err(error.into()),
         }

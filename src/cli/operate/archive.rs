@@ -1,15 +1,21 @@
 //! Deletes old rows of a queue's archive table, directly in the database.
 
+use std::slice;
+
 use lease_broker_model::queue::OnComplete;
+use lease_broker_store::QueueIndex;
 use serde_json::json;
 
 use super::change::ChangeArgs;
 use super::time_args::age;
 use crate::broker::retention::purge_archive_step;
 use crate::cli::CommandError;
-use crate::cli::config_args::{configured_queue, open_queue};
+use crate::cli::config_args::{configured_queue, open_existing_store};
 use crate::cli::confirm::confirm_change;
 use crate::cli::output::{Row, plural};
+
+/// The only queue of the store that is opened.
+const QUEUE: QueueIndex = QueueIndex(0);
 
 /// Deletes the rows of the archive that were completed before the moment of `--before`.
 pub(super) async fn purge(
@@ -43,8 +49,8 @@ pub(super) async fn purge(
             "queue {queue:?} has no archive table"
         )));
     }
-    let (store, index) = open_queue(&config, queue).await?;
-    let count = store.count_old_archived(index, age).await?;
+    let store = open_existing_store(&config, slice::from_ref(spec)).await?;
+    let count = store.count_old_archived(QUEUE, age).await?;
     let row = |name: &str, rows: u64| {
         Row::default()
             .field("queue", queue)
@@ -74,7 +80,7 @@ pub(super) async fn purge(
     }
     let mut deleted = 0;
     loop {
-        match purge_archive_step(&*store, index, age).await? {
+        match purge_archive_step(&*store, QUEUE, age).await? {
             0 => break,
             rows => deleted += rows as u64,
         }

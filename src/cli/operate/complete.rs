@@ -11,7 +11,6 @@ use clap::{ArgMatches, Command};
 use clap_complete::{CompleteEnv, CompletionCandidate};
 use lease_broker_proto::{self as proto, ItemState};
 
-use super::admin::Admin;
 use super::operation_row::operation_state;
 use super::place_args::PlaceArgs;
 use crate::cli::CommandError;
@@ -35,8 +34,8 @@ pub(in crate::cli) fn answer_shell(program: fn() -> Command) {
 
 /// Returns the names of the queues.
 pub(in crate::cli) fn queues() -> Candidates {
-    ask(async |admin, _| {
-        let names = admin.queue_names().await;
+    ask(async |place, _| {
+        let names = place.look(None).await?.queue_names().await;
         Ok(names.into_iter().map(CompletionCandidate::new).collect())
     })
 }
@@ -44,21 +43,21 @@ pub(in crate::cli) fn queues() -> Candidates {
 /// Returns the keys of items in any state that a person looks at.
 pub(in crate::cli) fn keys() -> Candidates {
     let states = [ItemState::Leased, ItemState::Dead, ItemState::Ready];
-    ask(async move |admin, line| keys_in(&admin, &line, &states).await)
+    ask(async move |place, line| keys_in(&place, &line, &states).await)
 }
 
 /// Returns the keys of leased items.
 pub(super) fn leased_keys() -> Candidates {
-    ask(async |admin, line| keys_in(&admin, &line, &[ItemState::Leased]).await)
+    ask(async |place, line| keys_in(&place, &line, &[ItemState::Leased]).await)
 }
 
 /// Returns the keys of dead items.
 pub(super) fn dead_keys() -> Candidates {
-    ask(async |admin, line| keys_in(&admin, &line, &[ItemState::Dead]).await)
+    ask(async |place, line| keys_in(&place, &line, &[ItemState::Dead]).await)
 }
 
 async fn keys_in(
-    admin: &Admin,
+    place: &PlaceArgs,
     line: &ArgMatches,
     states: &[ItemState],
 ) -> Result<Candidates, CommandError> {
@@ -66,6 +65,7 @@ async fn keys_in(
     let Some(queue) = queue else {
         return Ok(Vec::new());
     };
+    let admin = place.look(Some(queue)).await?;
     let mut candidates = Vec::new();
     for state in states {
         let request = proto::ListItemsRequest {
@@ -82,7 +82,8 @@ async fn keys_in(
 
 /// Returns the ids of operations.
 pub(super) fn operations() -> Candidates {
-    ask(async |admin, _| {
+    ask(async |place, _| {
+        let admin = place.look(None).await?;
         let request = proto::ListOperationsRequest {
             page_size: MAX_CANDIDATES,
             ..proto::ListOperationsRequest::default()
@@ -98,7 +99,8 @@ pub(super) fn operations() -> Candidates {
 
 /// Returns the ids of brokers.
 pub(super) fn brokers() -> Candidates {
-    ask(async |admin, _| {
+    ask(async |place, _| {
+        let admin = place.look(None).await?;
         let brokers = admin.list_brokers(proto::ListBrokersRequest {}).await?;
         let live = brokers.brokers.into_iter().filter(|broker| broker.is_live);
         let candidate = |broker: proto::BrokerInstance| {
@@ -109,7 +111,7 @@ pub(super) fn brokers() -> Candidates {
 }
 
 /// Asks the service or the database that the line names.
-fn ask<F>(question: impl FnOnce(Admin, ArgMatches) -> F + Send + 'static) -> Candidates
+fn ask<F>(question: impl FnOnce(PlaceArgs, ArgMatches) -> F + Send + 'static) -> Candidates
 where
     F: Future<Output = Result<Candidates, CommandError>>,
 {
@@ -119,8 +121,7 @@ where
         let work = async {
             let line = line()?;
             let place = PlaceArgs::of_line(&line).map_err(|error| wrong_line(&error))?;
-            let admin = place.look(None).await?;
-            let _ = sender.send(question(admin, line).await?);
+            let _ = sender.send(question(place, line).await?);
             Ok(())
         };
         let _ = block_on(work);

@@ -205,7 +205,13 @@ impl ContinueOperation {
                  operations ID --watch`",
             ));
         }
-        let admin = self.place.change(None).await?;
+        let request = proto::GetOperationRequest {
+            operation_id: self.id.clone(),
+        };
+        let admin = self.place.look(None).await?;
+        let found = admin.get_operation(request).await?.operation;
+        let queue = found.unwrap_or_default().queue;
+        let admin = self.place.change(Some(&queue)).await?;
         let ended = follow(&admin, &self.id, None).await?;
         let (id, state) = (&ended.operation_id, operation_state(&ended));
         let sentence = format!(

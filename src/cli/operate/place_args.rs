@@ -1,5 +1,6 @@
 //! Arguments of the commands for operators: the service to call, or the database to open.
 
+use std::slice;
 use std::sync::Arc;
 
 use clap::error::ErrorKind;
@@ -148,36 +149,40 @@ impl PlaceArgs {
         }
     }
 
-    /// Connects to the service, or opens the database to read it. `queue`: the only queue that the command names. Tables of other
-    /// queues are then not opened. Without it, queues whose tables do not fit are left out with a note.
+    /// Connects to the service, or opens the database to read it. `queue`: the queue of the command. Only its table is opened, because
+    /// tables of other queues can be missing. `None`: the command reads only the tables of the brokers, which have operations, pauses
+    /// and brokers.
     pub(super) async fn look(&self, queue: Option<&str>) -> Result<Admin, CommandError> {
         if self.place != Place::Database {
             return self.service().await;
         }
         let config = self.flags.config.load(Vec::new())?;
-        let (inspect, queues) = match queue {
-            None => open_fitting(&config).await?,
-            Some(name) => {
-                let queues = vec![configured_queue(&config, name)?.clone()];
-                (open_to_read(&config, &queues).await?, queues)
-            }
-        };
+        let (opened, queues) = opened(&config, queue)?;
+        let inspect = open_to_read(&config, opened).await?;
+        let operator = Operator::reading(inspect, queues);
+        Ok(Admin::Database(Database::new(operator)))
+    }
+
+    /// Does the same as [`Self::look`] for a command that reads all queues. Those whose tables do not fit are left out with a note.
+    pub(super) async fn look_at_all(&self) -> Result<Admin, CommandError> {
+        if self.place != Place::Database {
+            return self.service().await;
+        }
+        let config = self.flags.config.load(Vec::new())?;
+        let (inspect, queues) = open_fitting(&config).await?;
         let operator = Operator::reading(inspect, &queues);
         Ok(Admin::Database(Database::new(operator)))
     }
 
-    /// Connects to the service, or opens the database to change it. `queue`: the only queue that the command names. Tables of other
-    /// queues are then not opened.
+    /// Connects to the service, or opens the database to change it. `queue`: as for [`Self::look`].
     pub(super) async fn change(&self, queue: Option<&str>) -> Result<Admin, CommandError> {
         if self.place != Place::Database {
             return self.service().await;
         }
-        let mut config = self.flags.config.load(Vec::new())?;
-        if let Some(name) = queue {
-            config.queues = vec![configured_queue(&config, name)?.clone()];
-        }
-        let store = open_existing_store(&config).await?;
-        let operator = Operator::new(store, &config.queues);
+        let config = self.flags.config.load(Vec::new())?;
+        let (opened, queues) = opened(&config, queue)?;
+        let store = open_existing_store(&config, opened).await?;
+        let operator = Operator::new(store, queues);
         Ok(Admin::Database(Database::new(operator)))
     }
 
@@ -190,6 +195,24 @@ impl PlaceArgs {
             _ => error,
         })?;
         Ok(Admin::Service(Arc::new(service)))
+    }
+}
+
+/// Returns the queues whose tables a command opens, and those that it knows. `queue`: the only one that it opens and knows. `None`: it
+/// opens none. It knows all of them by their names and settings, to list their operations and to compare them with those of brokers.
+///
+/// # Errors
+/// Exit code 64 if the configuration has no queue of this name.
+fn opened<'a>(
+    config: &'a Config,
+    queue: Option<&str>,
+) -> Result<(&'a [QueueSpec], &'a [QueueSpec]), CommandError> {
+    match queue {
+        None => Ok((&[], &config.queues)),
+        Some(name) => {
+            let queue = slice::from_ref(configured_queue(config, name)?);
+            Ok((queue, queue))
+        }
     }
 }
 
@@ -206,7 +229,7 @@ async fn open_fitting(config: &Config) -> Result<(Arc<dyn Browse>, Vec<QueueSpec
     let mut fitting = Vec::new();
     let mut notes = Vec::new();
     for queue in &config.queues {
-        match open_to_read(config, std::slice::from_ref(queue)).await {
+        match open_to_read(config, slice::from_ref(queue)).await {
             Ok(_) => fitting.push(queue.clone()),
             Err(error) => notes.push(format!("queue {} is left out: {error}", queue.name)),
         }

@@ -1,5 +1,6 @@
 //! The row of a queue: counts, ages, rates, pause and operations.
 
+use lease_broker_model::item_state::State;
 use lease_broker_proto as proto;
 use serde_json::{Value as Json, json};
 
@@ -17,15 +18,6 @@ pub(super) struct Columns {
     pub(super) operations: bool,
     pub(super) problem: bool,
 }
-
-/// The states of items, in the order of the columns.
-const STATES: [proto::ItemState; 5] = [
-    proto::ItemState::Ready,
-    proto::ItemState::Leased,
-    proto::ItemState::Delayed,
-    proto::ItemState::Completed,
-    proto::ItemState::Dead,
-];
 
 impl Columns {
     /// Returns the columns that say something about these queues.
@@ -56,10 +48,8 @@ pub(super) fn queue_row(queue: &proto::QueueSummary, columns: Columns) -> Row {
         row = row.shown(&name, shown).data(&name, count.count);
     }
     if queue.counts.is_empty() {
-        for state in STATES {
-            if let Json::String(name) = state_name(state) {
-                row = row.shown(&name, "-").data(&name, Json::Null);
-            }
+        for state in State::ALL {
+            row = row.shown(state.name(), "-").data(state.name(), Json::Null);
         }
     }
     row = row.data("at_least", at_least);

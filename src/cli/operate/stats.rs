@@ -38,7 +38,7 @@ pub(in crate::cli) struct Stats {
 
 impl Stats {
     pub(in crate::cli) async fn run(self) -> Result<(), CommandError> {
-        let admin = self.place.look(None).await?;
+        let admin = self.place.look_at_all().await?;
         let request = proto::ListQueuesRequest {
             queues: Vec::new(),
             exact: self.exact,

@@ -37,12 +37,19 @@ pub trait Inspect: Send + Sync + 'static {
     /// the first and the last 1,000 in the queue's order, and the oldest lease among 10,000, or 2,000 on SQL Server. The result says if
     /// there are more.
     async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
-        let (stats, _) = self.timed_stats(queue).await?;
+        let (stats, _) = self.timed_stats(queue, None).await?;
         Ok(stats)
     }
 
     /// Does the same as [`Inspect::stats`], and returns how long the statements took, without the wait for a connection.
-    async fn timed_stats(&self, queue: QueueIndex) -> Result<(Stats, Duration), StoreError>;
+    ///
+    /// Statements that take longer than `within` are ended, also if they wait for a lock. `None`: they can take as long as any
+    /// operation.
+    async fn timed_stats(
+        &self,
+        queue: QueueIndex,
+        within: Option<Duration>,
+    ) -> Result<(Stats, Duration), StoreError>;
 
     /// Does the same as [`Inspect::stats`], but counts every item. The cost grows with the table.
     async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError>;
@@ -89,8 +96,9 @@ macro_rules! inspect_by_field {
             async fn timed_stats(
                 &self,
                 queue: $crate::QueueIndex,
+                within: Option<std::time::Duration>,
             ) -> Result<($crate::Stats, std::time::Duration), $crate::StoreError> {
-                self.$field.timed_stats(queue).await
+                self.$field.timed_stats(queue, within).await
             }
 
             async fn exact_stats(

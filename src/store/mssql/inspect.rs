@@ -29,6 +29,7 @@ impl MssqlOperations {
         &self,
         queue: QueueIndex,
         method: CountMethod,
+        within: Option<Duration>,
     ) -> Result<(Stats, Duration), StoreError> {
         let queue = self.queue(queue)?;
         let statements = &queue.sql;
@@ -36,7 +37,8 @@ impl MssqlOperations {
             CountMethod::Statistics => &statements.stats,
             CountMethod::Scan => &statements.exact_stats,
         };
-        let results = self.pool.query(sql, &[], RetrySafety::Idempotent).await?;
+        let mut tries = self.pool.tries_within(within);
+        let results = tries.query(sql, &[], RetrySafety::Idempotent).await?;
         let mut stats = Stats::default();
         for row in decode::result_set(&results, 0)? {
             if let Some(state) = decode::stored_state(row, 0)? {

@@ -246,9 +246,16 @@ impl Pool {
 
     /// Starts an operation that may need several tries. Its command timeout begins now.
     pub(super) fn tries(&self) -> Tries<'_> {
+        self.tries_within(None)
+    }
+
+    /// Does the same as [`Self::tries`], for an operation that may take less time than the command timeout. `None`: it may take that.
+    pub(super) fn tries_within(&self, limit: Option<Duration>) -> Tries<'_> {
+        let command_timeout = self.connections.manager().settings.command_timeout;
         Tries {
             pool: self,
             start: Instant::now(),
+            limit: limit.map_or(command_timeout, |limit| limit.min(command_timeout)),
             count: 0,
             may_have_been_applied: false,
             waited_for_lock: false,
@@ -375,10 +382,12 @@ impl Pool {
     }
 }
 
-/// The tries of one operation. All of them together take at most the command timeout.
+/// The tries of one operation.
 pub(super) struct Tries<'a> {
     pool: &'a Pool,
     start: Instant,
+    /// The maximum duration of all tries together.
+    limit: Duration,
     count: u32,
     may_have_been_applied: bool,
     waited_for_lock: bool,
@@ -424,7 +433,7 @@ impl Tries<'_> {
             Ok(Ok(results)) => return Ok(results),
             Ok(Err(failure)) => failure,
             Err(_) => {
-                let duration = self.command_timeout();
+                let duration = self.limit;
                 if was_sent {
                     OperationFailure::new(unanswered(duration), self.count)
                 } else {
@@ -462,12 +471,8 @@ impl Tries<'_> {
         true
     }
 
-    fn command_timeout(&self) -> Duration {
-        self.pool.connections.manager().settings.command_timeout
-    }
-
     fn remaining(&self) -> Duration {
-        self.command_timeout().saturating_sub(self.start.elapsed())
+        self.limit.saturating_sub(self.start.elapsed())
     }
 }
 

@@ -80,14 +80,18 @@ impl Inspect for MssqlReader {
         self.operations.queues[queue.0].parse_group(text)
     }
 
-    async fn timed_stats(&self, queue: QueueIndex) -> Result<(Stats, Duration), StoreError> {
+    async fn timed_stats(
+        &self,
+        queue: QueueIndex,
+        within: Option<Duration>,
+    ) -> Result<(Stats, Duration), StoreError> {
         let method = CountMethod::Statistics;
-        run!(self.operations, stats(queue, method))
+        run!(self.operations, stats(queue, method, within))
     }
 
     async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
         let method = CountMethod::Scan;
-        let (stats, _) = run!(self.operations, stats(queue, method))?;
+        let (stats, _) = run!(self.operations, stats(queue, method, None))?;
         Ok(stats)
     }
 

@@ -27,7 +27,11 @@ pub(super) fn classify(error: &rusqlite::Error) -> StoreError {
             OutageCause::File,
             format!("reading or writing the file failed ({text})"),
         ),
-        ErrorCode::OutOfMemory | ErrorCode::OperationInterrupted => StoreError::unavailable(text),
+        ErrorCode::OutOfMemory => StoreError::unavailable(text),
+        ErrorCode::OperationInterrupted => StoreError::outage(
+            OutageCause::NoAnswer,
+            format!("the statement took longer than its time limit ({text})"),
+        ),
         ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt => StoreError::Io(format!(
             "the file is damaged or is not an SQLite database ({text}); restore it, or save what is readable with \
              `sqlite3 FILE .recover`"

@@ -14,6 +14,7 @@ use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
@@ -21,6 +22,9 @@ use super::companion::companion;
 use super::connection::{open_alone, open_to_read};
 use super::log_flush::{LogFlush, SeenChanges};
 use crate::StoreError;
+
+/// The number of steps of a statement between two looks at the clock. It is about a millisecond.
+const STEPS: i32 = 10_000;
 
 /// A connection for reads.
 pub(super) struct ReadConnection {
@@ -86,6 +90,28 @@ impl ReadConnection {
         }
         *self = Self::over(open_shared(&self.path)?, &self.path);
         read(&self.connection)
+    }
+
+    /// Does the same as [`Self::read`]. Statements that run when `limit` has passed are ended.
+    pub(super) fn read_within<T>(
+        &mut self,
+        limit: Option<Duration>,
+        read: impl Fn(&Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let Some(limit) = limit else {
+            return self.read(read);
+        };
+        self.end_statements_at(Some(Instant::now() + limit))?;
+        let found = self.read(read);
+        self.end_statements_at(None)?;
+        found
+    }
+
+    /// Ends each statement that runs at this time or later. `None`: a statement can take any time.
+    fn end_statements_at(&mut self, end: Option<Instant>) -> Result<(), StoreError> {
+        let is_late = end.map(|end| move || Instant::now() >= end);
+        self.connection.progress_handler(STEPS, is_late)?;
+        Ok(())
     }
 
     /// Returns when the device has all changes that reads have seen.
@@ -192,4 +218,36 @@ fn log_is_empty(path: &Path) -> bool {
 fn has_log_without_index(path: &Path) -> bool {
     fs::canonicalize(path)
         .is_ok_and(|path| !log_is_empty(&path) && is_missing(companion(&path, "-shm").as_ref()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::OutageCause;
+
+    #[test]
+    fn statement_that_takes_too_long_is_ended() {
+        const ENDLESS: &str = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
+
+        let connection = Connection::open_in_memory().expect("a database");
+        let mut connection = ReadConnection::over(connection, Path::new(":memory:"));
+        let read = |sql: &'static str| {
+            move |connection: &Connection| -> Result<i64, StoreError> {
+                let transaction = connection.unchecked_transaction()?;
+                let number = transaction.query_row(sql, [], |row| row.get(0))?;
+                transaction.commit()?;
+                Ok(number)
+            }
+        };
+        let limit = Some(Duration::from_millis(10));
+        let Err(StoreError::Unavailable(outage)) = connection.read_within(limit, read(ENDLESS))
+        else {
+            panic!("it has no end");
+        };
+        assert_eq!(outage.cause, OutageCause::NoAnswer, "{outage}");
+        // The limit has passed, and counts for no other statement.
+        let short = ENDLESS.replace("FROM n)", "FROM n WHERE i < 1000000)");
+        let number = connection.read(read(short.leak()));
+        assert_eq!(number, Ok(1_000_000));
+    }
 }

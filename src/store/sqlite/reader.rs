@@ -90,9 +90,24 @@ impl SqliteReader {
         queue: QueueIndex,
         read: impl Fn(&Connection, &QueueStatements, i64) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
+        self.read_within(None, queue, read).await
+    }
+
+    /// Does the same as [`Self::read`]. If the statements take longer than `limit`, they are ended.
+    async fn read_within<T: Send + 'static>(
+        &self,
+        limit: Option<Duration>,
+        queue: QueueIndex,
+        read: impl Fn(&Connection, &QueueStatements, i64) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
         let queues = self.queues.clone();
-        self.read_file(move |connection, now| read(connection, &queues[queue.0], now))
-            .await
+        self.read_file_within(limit, move |connection, now| {
+            let queue = queues.get(queue.0).ok_or_else(|| {
+                StoreError::Bug(format!("the store has no queue with index {}", queue.0))
+            })?;
+            read(connection, queue, now)
+        })
+        .await
     }
 
     /// Runs a read operation with the present time. In WAL mode it does not wait for a writer.
@@ -100,10 +115,18 @@ impl SqliteReader {
         &self,
         read: impl Fn(&Connection, i64) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
+        self.read_file_within(None, read).await
+    }
+
+    async fn read_file_within<T: Send + 'static>(
+        &self,
+        limit: Option<Duration>,
+        read: impl Fn(&Connection, i64) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
         let now = (self.clock)();
         self.run_blocking(move |reader| {
             let mut connection = reader.connection.lock();
-            let found = connection.read(|connection| read(connection, now))?;
+            let found = connection.read_within(limit, |connection| read(connection, now))?;
             if let Some(log) = &reader.log {
                 connection.flush_seen(log)?;
             }
@@ -149,8 +172,12 @@ impl Inspect for SqliteReader {
         self.queues[queue.0].parse_group(text)
     }
 
-    async fn timed_stats(&self, queue: QueueIndex) -> Result<(Stats, Duration), StoreError> {
-        self.read(queue, inspect::timed_stats).await
+    async fn timed_stats(
+        &self,
+        queue: QueueIndex,
+        within: Option<Duration>,
+    ) -> Result<(Stats, Duration), StoreError> {
+        self.read_within(within, queue, inspect::timed_stats).await
     }
 
     async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {

@@ -33,8 +33,12 @@ impl<T: Inspect> Inspect for Shared<T> {
         self.0.parse_group(queue, text)
     }
 
-    async fn timed_stats(&self, queue: QueueIndex) -> Result<(Stats, Duration), StoreError> {
-        shared(self.0.timed_stats(queue)).await
+    async fn timed_stats(
+        &self,
+        queue: QueueIndex,
+        within: Option<Duration>,
+    ) -> Result<(Stats, Duration), StoreError> {
+        shared(self.0.timed_stats(queue, within)).await
     }
 
     async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
