@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -13,36 +13,6 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 /// Time limit for the program to print the text that the test waits for.
 const TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Runs the program in `folder`, on a new terminal of this width and height. Returns it with the other side of the terminal.
-fn spawn(folder: &Path, arguments: &[&str], size: (u16, u16)) -> (Child, File) {
-    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC);
-    let master = master.expect("a pseudo-terminal");
-    grantpt(&master).expect("granted");
-    unlockpt(&master).expect("unlocked");
-    let size = Winsize {
-        ws_col: size.0,
-        ws_row: size.1,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    };
-    tcsetwinsize(&master, size).expect("a size");
-    let name = ptsname(&master, Vec::new()).expect("a name");
-    let name = name.into_string().expect("UTF-8");
-    let terminal = || {
-        let file = OpenOptions::new().read(true).write(true).open(&name);
-        file.expect("the terminal opens")
-    };
-    let child = Command::new(env!("CARGO_BIN_EXE_lease-broker"))
-        .current_dir(folder)
-        .args(arguments)
-        .stdin(terminal())
-        .stdout(terminal())
-        .stderr(terminal())
-        .spawn()
-        .expect("the program starts");
-    (child, File::from(master))
-}
 
 /// The program on its terminal.
 pub(crate) struct Terminal {
@@ -60,7 +30,31 @@ impl Terminal {
 
     /// Runs the program in `folder`, on a terminal of this width and height.
     pub(crate) fn sized(folder: &Path, arguments: &[&str], size: (u16, u16)) -> Self {
-        let (child, keyboard) = spawn(folder, arguments, size);
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
+        grantpt(&master).expect("granted");
+        unlockpt(&master).expect("unlocked");
+        let size = Winsize {
+            ws_col: size.0,
+            ws_row: size.1,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&master, size).expect("a size");
+        let name = ptsname(&master, Vec::new()).expect("a name");
+        let name = name.into_string().expect("UTF-8");
+        let terminal = || {
+            let file = OpenOptions::new().read(true).write(true).open(&name);
+            file.expect("the terminal opens")
+        };
+        let child = Command::new(env!("CARGO_BIN_EXE_lease-broker"))
+            .current_dir(folder)
+            .args(arguments)
+            .stdin(terminal())
+            .stdout(terminal())
+            .stderr(terminal())
+            .spawn()
+            .expect("the program starts");
+        let keyboard = File::from(master);
         let mut reader = keyboard.try_clone().expect("a second handle");
         let (sender, screen) = channel();
         std::thread::spawn(move || {
@@ -78,24 +72,6 @@ impl Terminal {
             screen,
             shown: String::new(),
         }
-    }
-
-    /// Runs the program in `folder` until it shows `text`, takes the terminal away, and returns how the program ends.
-    pub(crate) fn lost(
-        folder: &Path,
-        arguments: &[&str],
-        size: (u16, u16),
-        text: &str,
-    ) -> ExitStatus {
-        let (mut child, mut screen) = spawn(folder, arguments, size);
-        let mut shown = Vec::new();
-        while !String::from_utf8_lossy(&shown).contains(text) {
-            let mut buffer = [0; 4096];
-            let length = screen.read(&mut buffer).expect("the program runs");
-            shown.extend_from_slice(&buffer[..length]);
-        }
-        drop(screen);
-        child.wait().expect("the program ends")
     }
 
     /// Waits until the program shows `text`, then types `keys`. Returns all that the program has shown since the last answer.

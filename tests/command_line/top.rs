@@ -56,30 +56,6 @@ fn signals_that_end_top_give_the_screen_back() {
 }
 
 #[test]
-fn q_ends_top_on_a_tiny_terminal() {
-    let workspace = Workspace::serving();
-    let url = workspace.process.as_ref().expect("a service").url();
-    let arguments = ["top", "--address", &url];
-    let mut terminal = Terminal::sized(workspace.folder.path(), &arguments, (10, 3));
-    terminal.answer("lease-brok", "\r");
-    // The size can change at the moment at which the key is pressed.
-    terminal.signal(Signal::WINCH);
-    terminal.answer("", "q");
-    let (code, screen) = terminal.end();
-    assert_eq!(code, Some(0), "{screen}");
-}
-
-#[test]
-fn top_ends_when_its_terminal_is_gone() {
-    let workspace = Workspace::serving();
-    let url = workspace.process.as_ref().expect("a service").url();
-    let arguments = ["top", "--address", &url];
-    let ended = Terminal::lost(workspace.folder.path(), &arguments, (100, 30), "outbox");
-    // Without a terminal the program may fail, but not crash.
-    assert!(ended.code().is_some(), "{ended:?}");
-}
-
-#[test]
 fn top_needs_a_terminal_and_a_service() {
     let workspace = Workspace::serving();
     let pipe = workspace.run("top");

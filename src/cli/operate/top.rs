@@ -1,6 +1,5 @@
 //! `top`: a full-screen view of the queues, the oldest leases, the last failures and the brokers.
 
-mod keyboard;
 mod keys;
 mod model;
 mod style;
@@ -8,6 +7,7 @@ mod view;
 
 use std::future::pending;
 use std::io::{IsTerminal as _, stdin, stdout};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use clap::Args;
@@ -15,11 +15,11 @@ use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use lease_broker_proto as proto;
 use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyEvent, KeyEventKind};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-use self::keyboard::{Key, read_keys};
 use self::keys::Command;
 use self::model::{Model, Snapshot};
 use super::admin::Admin;
@@ -45,6 +45,14 @@ pub(in crate::cli) struct Top {
     place: PlaceArgs,
 }
 
+/// Something that changes the screen.
+enum Change {
+    Key(KeyEvent),
+    /// The terminal has another size.
+    Size,
+    Looked(Result<Snapshot, CommandError>),
+}
+
 /// A pause that is being made or ended. It returns a text for the screen.
 type Running<'a> = LocalBoxFuture<'a, Result<String, CommandError>>;
 
@@ -59,18 +67,13 @@ impl Top {
         let admin = self.place.look_at_all().await?;
         let first = Snapshot::read(&admin, None).await?;
         let model = Model::new(self.place.name(), first);
-        let (sender, snapshots) = mpsc::channel(1);
+        let (sender, changes) = mpsc::channel(16);
         let (open, opened) = watch::channel(None);
-        let looker = tokio::spawn(look(admin, opened, sender));
+        let looker = tokio::spawn(look(admin, opened, sender.clone()));
         let (ended, keyboard) = match ratatui::try_init() {
-            Ok(mut terminal) => {
-                let (pressed, keys) = mpsc::channel(16);
-                let keyboard = read_keys(pressed);
-                let ended = self.show(&mut terminal, model, keys, snapshots, open).await;
-                if terminal.show_cursor().is_err() {
-                    // The terminal is gone. Its destructor would write that to standard error, which can be gone with it.
-                    std::mem::forget(terminal);
-                }
+            Ok(terminal) => {
+                let keyboard = read_keys(sender);
+                let ended = self.show(terminal, model, changes, open).await;
                 (ended, Some(keyboard))
             }
             Err(error) => (Err(broken(&error)), None),
@@ -80,63 +83,53 @@ impl Top {
             // A key that is read later would be missing in the shell.
             let _ = keyboard.join();
         }
-        // A terminal that is gone needs nothing.
-        let _ = ratatui::try_restore();
+        ratatui::restore();
         ended
     }
 
     async fn show(
         &self,
-        terminal: &mut DefaultTerminal,
+        mut terminal: DefaultTerminal,
         mut model: Model,
-        mut keys: mpsc::Receiver<Key>,
-        mut snapshots: mpsc::Receiver<Result<Snapshot, CommandError>>,
+        mut changes: mpsc::Receiver<Change>,
         open: watch::Sender<Option<String>>,
     ) -> Result<(), CommandError> {
         let signal = |kind| signal(kind).map_err(|error| broken(&error));
         // In raw mode Ctrl-C is a key. Another program can send its signal all the same.
         let mut interrupted = signal(SignalKind::interrupt())?;
         let mut terminated = signal(SignalKind::terminate())?;
-        let mut resized = signal(SignalKind::window_change())?;
         let mut running: Option<Running<'_>> = None;
         loop {
             let drawn = terminal.draw(|frame| view::draw(frame, &model));
             drawn.map_err(|error| broken(&error))?;
-            let key = tokio::select! {
-                key = keys.recv() => key,
-                _ = interrupted.recv() => return Ok(()),
-                _ = terminated.recv() => return Ok(()),
-                // The next drawing takes the new size.
-                _ = resized.recv() => continue,
-                Some(looked) = snapshots.recv() => {
-                    match looked {
-                        Ok(snapshot) => model.update(snapshot),
-                        Err(error) => model.fail(&error),
-                    }
-                    continue;
-                }
+            let change = tokio::select! {
+                change = changes.recv() => change,
+                _ = interrupted.recv() => None,
+                _ = terminated.recv() => None,
                 done = or_never(&mut running) => {
                     running = None;
                     model.message = done.unwrap_or_else(|error| error.to_string());
                     continue;
                 }
             };
-            // Without a key the terminal is gone.
-            let Some(key) = key else {
-                return Ok(());
-            };
-            match model.press(key) {
-                None => {}
-                Some(Command::Quit) => return Ok(()),
-                Some(Command::Open(queue)) => {
-                    open.send_replace(queue);
-                }
-                Some(Command::Pause { queue, reason }) => {
-                    running = Some(pause(&self.place, queue, reason).boxed_local());
-                }
-                Some(Command::Resume { queue }) => {
-                    running = Some(resume(&self.place, queue).boxed_local());
-                }
+            match change {
+                None => return Ok(()),
+                Some(Change::Size) => {}
+                Some(Change::Looked(Ok(snapshot))) => model.update(snapshot),
+                Some(Change::Looked(Err(error))) => model.fail(&error),
+                Some(Change::Key(key)) => match model.press(key) {
+                    None => {}
+                    Some(Command::Quit) => return Ok(()),
+                    Some(Command::Open(queue)) => {
+                        open.send_replace(queue);
+                    }
+                    Some(Command::Pause { queue, reason }) => {
+                        running = Some(pause(&self.place, queue, reason).boxed_local());
+                    }
+                    Some(Command::Resume { queue }) => {
+                        running = Some(resume(&self.place, queue).boxed_local());
+                    }
+                },
             }
         }
     }
@@ -157,16 +150,39 @@ async fn or_never(running: &mut Option<Running<'_>>) -> Result<String, CommandEr
 async fn look(
     admin: Admin,
     mut opened: watch::Receiver<Option<String>>,
-    sender: mpsc::Sender<Result<Snapshot, CommandError>>,
+    sender: mpsc::Sender<Change>,
 ) {
     loop {
         let _ = timeout(INTERVAL, opened.changed()).await;
         let queue = opened.borrow_and_update().clone();
         let snapshot = Snapshot::read(&admin, queue.as_deref()).await;
-        if sender.send(snapshot).await.is_err() {
+        if sender.send(Change::Looked(snapshot)).await.is_err() {
             return;
         }
     }
+}
+
+/// Reads keys on a thread of its own, until the screen ends.
+fn read_keys(sender: mpsc::Sender<Change>) -> JoinHandle<()> {
+    thread::spawn(move || {
+        while !sender.is_closed() {
+            // The wait is short, so that the thread ends soon after the screen.
+            match event::poll(Duration::from_millis(100)) {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(_) => return,
+            }
+            let change = match event::read() {
+                Ok(Event::Key(key)) if key.kind == KeyEventKind::Press => Change::Key(key),
+                Ok(Event::Resize(..)) => Change::Size,
+                Ok(_) => continue,
+                Err(_) => return,
+            };
+            if sender.blocking_send(change).is_err() {
+                return;
+            }
+        }
+    })
 }
 
 async fn pause(place: &PlaceArgs, queue: String, reason: String) -> Result<String, CommandError> {

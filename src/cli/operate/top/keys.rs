@@ -1,6 +1,7 @@
-//! What the keys of the screen do.
+//! The keys of the screen.
 
-use super::keyboard::Key;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
 use super::model::{Model, Question};
 
 /// The maximum length of a reason that is typed, in characters.
@@ -23,26 +24,26 @@ pub(super) enum Command {
 
 impl Model {
     /// Acts on a key.
-    pub(super) fn press(&mut self, key: Key) -> Option<Command> {
-        if key == Key::Interrupt {
+    pub(super) fn press(&mut self, key: KeyEvent) -> Option<Command> {
+        if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
             return Some(Command::Quit);
         }
         if let Some(question) = self.question.take() {
-            return self.answer(question, key);
+            return self.answer(question, key.code);
         }
         self.message.clear();
-        match key {
-            Key::Char('q') => return Some(Command::Quit),
-            Key::Down | Key::Char('j') => self.select(1),
-            Key::Up | Key::Char('k') => self.select(-1),
-            Key::Char('s') => self.sort_by_next(),
-            Key::Char('r') => self.reverse(),
-            Key::Char('p') => self.ask(),
-            Key::Enter if self.selected_queue().is_some() => {
+        match key.code {
+            KeyCode::Char('q') => return Some(Command::Quit),
+            KeyCode::Down | KeyCode::Char('j') => self.select(1),
+            KeyCode::Up | KeyCode::Char('k') => self.select(-1),
+            KeyCode::Char('s') => self.sort_by_next(),
+            KeyCode::Char('r') => self.reverse(),
+            KeyCode::Char('p') => self.ask(),
+            KeyCode::Enter if self.selected_queue().is_some() => {
                 self.is_open = true;
                 return Some(Command::Open(Some(self.selected.clone())));
             }
-            Key::Esc if self.is_open => {
+            KeyCode::Esc if self.is_open => {
                 self.is_open = false;
                 return Some(Command::Open(None));
             }
@@ -68,17 +69,19 @@ impl Model {
         });
     }
 
-    fn answer(&mut self, question: Question, key: Key) -> Option<Command> {
+    fn answer(&mut self, question: Question, key: KeyCode) -> Option<Command> {
         match (question, key) {
-            (Question::Resume { queue }, Key::Char('y' | 'Y')) => Some(Command::Resume { queue }),
-            (_, Key::Esc) | (Question::Resume { .. }, _) => None,
-            (Question::Pause { queue, reason }, Key::Enter) => {
+            (Question::Resume { queue }, KeyCode::Char('y' | 'Y')) => {
+                Some(Command::Resume { queue })
+            }
+            (_, KeyCode::Esc) | (Question::Resume { .. }, _) => None,
+            (Question::Pause { queue, reason }, KeyCode::Enter) => {
                 Some(Command::Pause { queue, reason })
             }
             (Question::Pause { queue, mut reason }, key) => {
                 match key {
-                    Key::Backspace => drop(reason.pop()),
-                    Key::Char(character) if reason.chars().count() < MAX_REASON => {
+                    KeyCode::Backspace => drop(reason.pop()),
+                    KeyCode::Char(character) if reason.chars().count() < MAX_REASON => {
                         reason.push(character);
                     }
                     _ => {}
