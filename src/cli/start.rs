@@ -1,5 +1,6 @@
 //! The start and the end of a program: parses its command line, runs the command, and turns the result into an exit code.
 
+use std::io::{Write as _, stderr};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -39,7 +40,8 @@ pub fn start<C: Parser>(
 fn report(message: String) {
     let (written, is_written) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        eprintln!("{message}");
+        // Fails if the terminal or the reader is gone.
+        let _ = writeln!(stderr(), "{message}");
         let _ = written.send(());
     });
     let _ = is_written.recv_timeout(Duration::from_secs(1));
