@@ -2,7 +2,7 @@
 //!
 //! Each label has values from the configuration or from a fixed list. Clients choose none of them.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use lease_broker_model::lease_trace::ReleaseReason;
 use lease_broker_store::{OutageCause, QueueIndex};
@@ -30,12 +30,6 @@ pub(super) fn register(meter: &Meter, broker: &Arc<Broker>, labels: &QueueLabels
     };
     register_operations(meter, &queues);
     register_queues(meter, &queues);
-    let store = queues.broker.clone();
-    STORE_UP.gauge(meter, move |observer| {
-        if let Some(broker) = store.upgrade() {
-            observer.observe(u64::from(*broker.store_health().borrow()), &[]);
-        }
-    });
     let store = queues.broker.clone();
     STORE_OLDEST_OPERATION.seconds(meter, move |observer| {
         if let Some(broker) = store.upgrade() {
@@ -72,6 +66,20 @@ pub(super) fn register(meter: &Meter, broker: &Arc<Broker>, labels: &QueueLabels
         {
             observer.observe(offset, &[]);
         }
+    });
+}
+
+/// Registers the instrument that tells whether the store is healthy. Until `broker` is set the store is being opened, and serves
+/// nothing.
+pub(super) fn register_store_up(meter: &Meter, broker: Arc<OnceLock<Weak<Broker>>>) {
+    STORE_UP.gauge(meter, move |observer| {
+        let is_up = match broker.get().map(Weak::upgrade) {
+            None => false,
+            Some(Some(broker)) => *broker.store_health().borrow(),
+            // The broker has stopped.
+            Some(None) => return,
+        };
+        observer.observe(u64::from(is_up), &[]);
     });
 }
 
