@@ -288,7 +288,9 @@ fn store_is_down_in_the_metrics_until_it_is_open() {
     let serving = get(admin, "/metrics").body;
     signal::send(&child, "TERM");
     child.wait_with_output().expect("it ends");
-    let down = metrics.lines().any(|line| line == "lease_broker_store_up 0");
+    let down = metrics
+        .lines()
+        .any(|line| line == "lease_broker_store_up 0");
     assert!(down, "{metrics}");
     assert!(serving.contains("\nlease_broker_store_up 1\n"), "{serving}");
 }
