@@ -82,11 +82,7 @@ impl LeaseRecorder {
         let this = self.clone();
         self.run(async move {
             let renewed = this.store.heartbeat(queue, renewals.clone()).await?;
-            let is_extended = |renewed: &&Renewed| renewed.expiry().is_some();
-            let extended = renewed.iter().filter(is_extended).count();
-            let counters = this.metrics.queue(queue);
-            counters.extended.add(extended);
-            counters.add_lost(LeaseCall::Heartbeat, renewed.len() - extended);
+            this.metrics.queue(queue).add_renewals(&renewed);
             if this.tracer.is_wanted() {
                 for (renewal, renewed) in renewals.iter().zip(&renewed) {
                     this.trace_renewal(queue, renewal, renewed);
@@ -284,6 +280,10 @@ impl LeaseRecorder {
         for millis in millis {
             sum = sum.saturating_add(usize::try_from(millis).unwrap_or(0));
             self.observer.waited(queue, duration_between(0, millis));
+        }
+        self.metrics.queue(queue).waited_millis.add(sum);
+    }
+
     /// Counts the leases that a claim got.
     pub(super) fn count_claimed(
         &self,
@@ -319,14 +319,14 @@ impl LeaseRecorder {
         }
     }
 
-        }
-        self.metrics.queue(queue).waited_millis.add(sum);
-    }
-
     fn observe_ended(&self, queue: QueueIndex, leases: &[EndedLease], end: LeaseEnd) {
         for ended in leases {
             let held = duration_between(ended.claim_time, ended.end_time);
             self.observer.held(queue, end, held);
+        }
+    }
+}
+
 /// The claims whose leases reached no worker, by their tokens, with the reason.
 type Undelivered = HashMap<Uuid, ReleaseReason>;
 
@@ -340,10 +340,6 @@ fn undelivered(settlements: &[Settlement], results: &[Settled]) -> Undelivered {
         Some((settlement.lease.token, reason))
     });
     claims.collect()
-}
-
-        }
-    }
 }
 
 /// Returns the follow-up items of the completions that were applied.

@@ -224,18 +224,16 @@ fn refused_series() -> Vec<Series> {
     };
     let lost = LeaseCall::ALL
         .map(|call| series(call, "lost", |counters, index| counters.lost[index].get()));
-    let others = [
-        series(LeaseCall::Complete, "gone", |counters, _| {
-            counters.gone.get()
-        }),
-        series(LeaseCall::Complete, "refused", |counters, _| {
-            counters.refused[LeaseCall::Complete as usize].get()
-        }),
-        series(LeaseCall::Fail, "refused", |counters, _| {
-            counters.refused[LeaseCall::Fail as usize].get()
-        }),
-    ];
-    lost.into_iter().chain(others).collect()
+    // They stand behind those of lost leases.
+    let refused = LeaseCall::ALL.map(|call| {
+        series(call, "refused", |counters, index| {
+            counters.refused[index - LeaseCall::ALL.len()].get()
+        })
+    });
+    let gone = series(LeaseCall::Complete, "gone", |counters, _| {
+        counters.gone.get()
+    });
+    lost.into_iter().chain(refused).chain([gone]).collect()
 }
 
 fn dead_series() -> Vec<Series> {
@@ -253,4 +251,23 @@ fn dead_series() -> Vec<Series> {
         }),
         series("unclaimable", |counters, _| counters.dead_by_claim.get()),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_call_about_a_lease_has_a_series_of_refusals() {
+        let series: Vec<String> = refused_series()
+            .into_iter()
+            .map(|(labels, _)| format!("{} {}", labels[0].value, labels[1].value))
+            .collect();
+        for call in LeaseCall::ALL.map(LeaseCall::name) {
+            for reason in ["lost", "refused"] {
+                let expected = format!("{call} {reason}");
+                assert!(series.contains(&expected), "{expected}: {series:?}");
+            }
+        }
+    }
 }
