@@ -134,7 +134,7 @@ instruments! {
     OLDEST_HEAD_AGE "lease_broker.group.oldest_head.age" "s" Queue(1); "Longest time for which a group, not paused, has been at the same item"
     LEASES_OVER_AGE "lease_broker.lease.over_age" "{lease}" Queue(1); "Leases older than max_lease_age, at most 21"
     MAX_LEASE_AGE "lease_broker.max_lease_age" "s" Queue(1); "The setting max_lease_age of the queue"
-    STATS_AGE "lease_broker.stats.age" "s" Queue(1); "Time since the last refresh of the statistics"
+    STATS_AGE "lease_broker.stats.age" "s" Queue(1); "Time since the last refresh of the statistics, or since the start"
 
     CALL_DURATION "rpc.server.call.duration" "s" Process; "Duration of calls"
     CALLS_ACTIVE "lease_broker.call.active" "{call}" Process; "Running calls, waiting claims included"
