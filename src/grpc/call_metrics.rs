@@ -51,7 +51,8 @@ pub(super) fn code_name(code: Code) -> &'static str {
     CODE_NAMES[code_index(code)]
 }
 
-/// Returns the name of a status code if it says that the server failed, and not its caller. `code`: its index in [`CODE_NAMES`].
+/// Returns the name of a status code if the semantic conventions count it as a failure of the server. `UNIMPLEMENTED` is one of these,
+/// also if the client is of another version. `code`: its index in [`CODE_NAMES`].
 pub fn error_type(code: usize) -> Option<&'static str> {
     let name = CODE_NAMES[code];
     let is_error = matches!(
