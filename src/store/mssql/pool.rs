@@ -250,6 +250,7 @@ impl Pool {
             pool: self,
             start: Instant::now(),
             count: 0,
+            lock_wait: LockWait::Long,
             may_have_been_applied: false,
             waited_for_lock: false,
         }
@@ -375,16 +376,32 @@ impl Pool {
     }
 }
 
+/// The time for which an operation waits for rows that another program has locked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum LockWait {
+    /// That of one try.
+    Short,
+    /// That of as many tries as an operation may have.
+    Long,
+}
+
 /// The tries of one operation. All of them together take at most the command timeout.
 pub(super) struct Tries<'a> {
     pool: &'a Pool,
     start: Instant,
     count: u32,
+    lock_wait: LockWait,
     may_have_been_applied: bool,
     waited_for_lock: bool,
 }
 
 impl Tries<'_> {
+    /// Sets the time for which the operation waits for locked rows.
+    pub(super) fn with_lock_wait(mut self, lock_wait: LockWait) -> Self {
+        self.lock_wait = lock_wait;
+        self
+    }
+
     /// Runs a batch, and retries it as [`Pool::query`] does.
     pub(super) async fn query(
         &mut self,
@@ -397,7 +414,11 @@ impl Tries<'_> {
                 Ok(results) => return Ok(results),
                 Err(failure) => failure,
             };
-            if !failure.may_run_again(retry_safety) || !self.wait_for_next(&failure).await {
+            let gives_up = self.lock_wait == LockWait::Short && failure.is_lock_timeout();
+            if gives_up
+                || !failure.may_run_again(retry_safety)
+                || !self.wait_for_next(&failure).await
+            {
                 return Err(failure);
             }
         }
