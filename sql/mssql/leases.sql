@@ -12,7 +12,7 @@
 --   Another plan would read rows that the statement does not change, and would wait for those that others have locked.
 -- Why `lock_wait`: the list has leases of several workers. If another program has locked one of the rows, the others must not wait until
 --   their leases are lost. The statement fails with error 1222 instead, and the batch is rolled back. The broker then sends the list in
---   parts (src/store/mssql/parts.rs). The server restores the value of the session after the batch.
+--   parts (src/store/mssql/parts.rs). SQL Server restores the value of the session after the batch. On Babelfish the broker does.
 -- Why ROWLOCK, also on the rows that a statement changes: SQL Server may otherwise lock pages, and READPAST does not skip them.
 -- Why FORCESEEK and the index of the key: a plan that is made while the table is empty may scan it, and stays. {by_key} has both
 --   except on Babelfish, which looks for the index of a constraint under a wrong name, and for a key of type money, which is

@@ -156,6 +156,26 @@ async fn cancellations_do_not_wait_for_the_locked_row_of_another() {
     assert!(is_ended(&cancelled[0]), "{cancelled:?}");
 }
 
+#[tokio::test]
+async fn releases_of_claims_do_not_wait_for_the_locked_row_of_another() {
+    let Some(started) = Box::pin(start()).await else {
+        return;
+    };
+    let (fixture, _program, holder) = Box::pin(beside(started)).await;
+    let mut tokens = Vec::new();
+    for _ in 0..3 {
+        tokens.push(fixture.claim(1).await[0].lease.token);
+    }
+    let tokens: std::sync::Arc<[_]> = tokens.into();
+    holder.run(&statement("hold_first_row")).await;
+    let release = || fixture.store.release_claims(fixture.queue, tokens.clone());
+    let released = release().await.expect("released");
+    assert_eq!((released.counts, released.locked), (vec![0, 1, 1], vec![0]));
+    holder.run("ROLLBACK TRANSACTION").await;
+    let released = release().await.expect("released");
+    assert_eq!((released.counts, released.locked), (vec![1, 0, 0], vec![]));
+}
+
 /// The server does not end the wait before the operation ends, or ends it in the middle of a try.
 #[tokio::test]
 async fn settlement_of_a_locked_row_says_that_it_is_locked() {
