@@ -79,11 +79,15 @@ impl LeaseRecorder {
         let this = self.clone();
         self.run(async move {
             let renewed = this.store.heartbeat(queue, renewals.clone()).await?;
-            let is_extended = |renewed: &&Renewed| renewed.expiry().is_some();
-            let extended = renewed.iter().filter(is_extended).count();
+            let count = |is_counted: fn(&Renewed) -> bool| {
+                renewed.iter().filter(|renewed| is_counted(renewed)).count()
+            };
             let counters = this.metrics.queue(queue);
-            counters.extended.add(extended);
-            counters.add_lost(LeaseCall::Heartbeat, renewed.len() - extended);
+            counters
+                .extended
+                .add(count(|renewed| renewed.expiry().is_some()));
+            let lost = count(|renewed| matches!(renewed, Renewed::Lost { .. }));
+            counters.add_lost(LeaseCall::Heartbeat, lost);
             if this.tracer.is_wanted() {
                 for (renewal, renewed) in renewals.iter().zip(&renewed) {
                     this.trace_renewal(queue, renewal, renewed);

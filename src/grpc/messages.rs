@@ -415,7 +415,8 @@ fn refusal_to_proto(refusal: Refusal) -> proto::Refusal {
         text,
     } = refusal.problem;
     let reason = match kind {
-        ProblemKind::Other => Reason::Unspecified,
+        // The API has no reason for a lock: nothing is wrong with the entry.
+        ProblemKind::Other | ProblemKind::Locked => Reason::Unspecified,
         ProblemKind::InvalidField => Reason::InvalidField,
         ProblemKind::QueueNotFound => Reason::QueueNotFound,
         ProblemKind::ColumnNotWritable => Reason::ColumnNotWritable,
