@@ -12,7 +12,7 @@ use super::queue_statements::QueueStatements;
 use super::row_error::{RowError, change_row};
 use super::soft_lock_value::{integer, text};
 use super::statement::{Token, bind, bind_key, stored_checkpoint};
-use super::writer::WriteContext;
+use super::write_context::WriteContext;
 use crate::{QueueIndex, Refusal, Renewal, Renewed, StoreError};
 
 /// Extends each lease that is still held. See [`Leases::heartbeat`](crate::Leases::heartbeat).

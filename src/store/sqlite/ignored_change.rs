@@ -8,7 +8,7 @@ use lease_broker_model::lease_id::LeaseRef;
 use super::error::unchanged_row;
 use super::queue_statements::QueueStatements;
 use super::statement::{Token, bind, bind_key};
-use super::writer::WriteContext;
+use super::write_context::WriteContext;
 use crate::{Problem, StoreError};
 
 /// Returns the refusal if the lease is still held, although a statement that needs nothing else has not changed its row.

@@ -17,7 +17,7 @@ use super::queue_statements::QueueStatements;
 use super::row_error::change_row;
 use super::statement::{Token, bind, bind_key};
 use super::undone_by::UndoneBy;
-use super::writer::WriteContext;
+use super::write_context::WriteContext;
 use crate::{Problem, PurgePosition, PurgeStep, QueueIndex, RetentionTurn, StoreError};
 
 /// The most old rows of an archive that a step keeps because their deletion is refused. Rows behind more of them wait.
