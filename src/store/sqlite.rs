@@ -30,6 +30,7 @@ mod group_list;
 mod group_pause;
 mod group_rates;
 mod heartbeat;
+mod held_expiry;
 mod held_file;
 mod held_lease;
 mod ignored_change;

@@ -107,7 +107,7 @@ pub(super) fn claim(
     }
     if effects.run_triggers {
         for (call, claimed) in calls.iter().zip(&mut results) {
-            statements.withhold_ended(call, claimed)?;
+            statements.read_again(call, claimed)?;
         }
     }
     Ok(results)
