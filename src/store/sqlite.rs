@@ -592,10 +592,11 @@ impl Upkeep for SqliteStore {
         queue: QueueIndex,
         age: Duration,
         limit: usize,
+        latest: Option<LatestTime>,
     ) -> Result<usize, StoreError> {
         let left_out = LeftOut::default();
         let delete = move |context: &WriteContext, left_out: &LeftOut| {
-            purge::delete_archived(context, queue, age, limit, left_out)
+            purge::delete_archived(context, queue, age, limit, latest, left_out)
         };
         self.writer.run_without(left_out, delete).await
     }

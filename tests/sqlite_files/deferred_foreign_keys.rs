@@ -199,7 +199,10 @@ async fn archived_row_that_breaks_it_keeps_no_other() {
     }
     run(&fixture, "INSERT INTO line VALUES (2)");
     fixture.advance(HOUR + MINUTE).await;
-    let deleted = fixture.store.purge_archive(fixture.queue, HOUR, 9).await;
+    let deleted = fixture
+        .store
+        .purge_archive(fixture.queue, HOUR, 9, None)
+        .await;
     assert_eq!(deleted, Ok(3));
 }
 

@@ -74,7 +74,7 @@ pub(super) async fn purge(
     }
     let mut deleted = 0;
     loop {
-        match purge_archive_step(&*store, index, age).await? {
+        match purge_archive_step(&*store, index, age, None).await? {
             0 => break,
             rows => deleted += rows as u64,
         }
