@@ -609,6 +609,7 @@ macro_rules! conformance {
                     old_archived_rows_are_deleted_up_to_the_limit
                     archive_without_its_index_is_refused
                     one_broker_at_a_time_has_the_turn
+                    clock_that_is_ahead_makes_no_item_old
                     turn_from_before_the_clock_was_put_back_is_free
                     item_redriven_during_the_walk_stays
                 }

@@ -12,12 +12,12 @@ use super::ended_leases::{
     CancelResults, Cancellation, CancelledLease, Reaped, ReleasedClaims, TraceNote,
 };
 use super::heartbeat::{Renewal, Renewed};
-use super::latest_time::LatestTime;
 use super::new_items::NewItem;
 use super::queue_index::QueueIndex;
 use super::settle::{SettleResults, Settlement};
 use crate::enqueue_once::{EnqueueOnce, EnqueuedOnce};
 use crate::error::StoreError;
+use crate::latest_time::LatestTime;
 
 /// Which operations of one kind on one queue are worth running at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
