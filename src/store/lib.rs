@@ -54,6 +54,7 @@ mod stats;
 mod survey;
 mod table;
 mod template;
+mod time_text;
 mod turn;
 mod withdrawal;
 mod written_columns;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use lease_broker_model::lease_id::{self, MAX_KEY_BYTES};
+use lease_broker_model::queue::QueueSpec;
 use lease_broker_model::text::Quoted;
 use lease_broker_value::Value;
 
@@ -61,29 +62,37 @@ pub(super) fn check_key_length(
     Err((name, Problem::unfit(problem)))
 }
 
-/// Checks that a claim can return the item. `is_data` tells whether a worker gets a column.
+/// Checks that a claim can return the item: it is not larger than an item or a response may be. `is_data` tells whether a worker gets a
+/// column.
 ///
 /// # Errors
 /// The name of the largest column and the reason.
 pub(super) fn check_item_size(
     item: &NewItem,
     size: ItemSize,
-    max_item_bytes: usize,
+    queue: &QueueSpec,
     is_data: impl Fn(&str) -> bool,
 ) -> Result<(), (String, Problem)> {
+    let most = queue.max_item_bytes.min(queue.max_response_bytes);
     let sizes = || item.columns.iter().map(|(_, value)| value.wire_size());
     // Almost every item is small, and then the names of its columns do not matter.
-    if size.of_new(sizes().sum()) <= max_item_bytes {
+    if size.of_new(sizes().sum()) <= most {
         return Ok(());
     }
     let data = || item.columns.iter().filter(|(name, _)| is_data(name));
     let size_bytes = size.of_new(data().map(|(_, value)| value.wire_size()).sum());
-    if size_bytes <= max_item_bytes {
+    if size_bytes <= most {
         return Ok(());
     }
     let largest = data().max_by_key(|(_, value)| value.wire_size());
     let name = largest.map(|(name, _)| name.clone()).unwrap_or_default();
-    let text = too_large_text(size_bytes, max_item_bytes);
+    let text = if size_bytes > queue.max_item_bytes {
+        too_large_text(size_bytes, queue.max_item_bytes)
+    } else {
+        format!(
+            "the item has {size_bytes} bytes in a response, more than server.max_message_bytes, which is {most}"
+        )
+    };
     Err((name, Problem::unfit(text)))
 }
 

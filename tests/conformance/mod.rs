@@ -693,6 +693,8 @@ macro_rules! conformance {
                     decimals_have_the_precision_of_the_store
                     times_have_the_precision_of_the_store
                     text_has_the_kind_of_its_column
+                    text_with_an_offset_is_stored_as_its_moment
+                    text_that_is_no_time_is_refused
                     value_of_another_kind_is_refused
                     errors_and_worker_names_are_unchanged
                 }

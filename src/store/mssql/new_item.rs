@@ -26,7 +26,7 @@ impl QueueStatements {
     /// The refused column, and the reason.
     pub(super) fn encode_item(&self, item: &NewItem) -> Result<ListEntry, (String, Problem)> {
         check_key_length(item, |name| self.key.iter().any(|part| part.name == name))?;
-        check_item_size(item, self.item_size, self.spec.max_item_bytes, |name| {
+        check_item_size(item, self.item_size, &self.spec, |name| {
             self.columns.iter().any(|column| column == name)
         })?;
         let mut entry = ListEntry::default();

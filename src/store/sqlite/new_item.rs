@@ -22,7 +22,7 @@ impl QueueStatements {
     /// The name of the first bad column and the reason.
     pub(super) fn encode_item(&self, item: &NewItem) -> Result<Vec<SqlValue>, (String, Problem)> {
         check_key_length(item, |name| self.key.iter().any(|key| key == name))?;
-        check_item_size(item, self.item_size, self.spec.max_item_bytes, |name| {
+        check_item_size(item, self.item_size, &self.spec, |name| {
             self.columns.iter().any(|column| column == name)
         })?;
         item.columns
