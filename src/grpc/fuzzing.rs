@@ -85,10 +85,11 @@ fn converts(rpc: Rpc, message: &[u8]) {
         Rpc::ClaimBatch => proto::ClaimBatchRequest::decode(message)
             .map(|request| drop(messages::claim_from_proto(request, usize::MAX))),
         Rpc::Complete => proto::CompleteRequest::decode(message).map(|request| {
+            let denied = HashSet::new();
             drop(messages::completions_from_proto(
                 request.completions,
-                &HashSet::new(),
-            ))
+                &denied,
+            ));
         }),
         Rpc::Fail => proto::FailRequest::decode(message)
             .map(|request| drop(messages::failures_from_proto(request.failures))),

@@ -2,13 +2,17 @@
 
 use std::collections::HashMap;
 
+use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::{self, MAX_KEY_BYTES};
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_model::text::Quoted;
 use lease_broker_value::Value;
 
-use super::item_size::too_large_text;
+use super::item_size::{long_key_bytes, too_large_text};
 use super::{ItemSize, NewItem, Problem, ProblemKind};
+
+/// The most bytes that a key which [`check_key_length`] accepts adds to a lease.
+const MOST_BYTES_OF_A_KEY: usize = 8 * MAX_KEY_BYTES;
 
 /// Returns the table's column for the item's column at `index`.
 ///
@@ -62,8 +66,8 @@ pub(super) fn check_key_length(
     Err((name, Problem::unfit(problem)))
 }
 
-/// Checks that a claim can return the item: it is not larger than an item or a response may be. `is_data` tells whether a worker gets a
-/// column.
+/// Checks that a claim can return the item: it is not larger than an item or a response may be. `is_key` tells whether a column is part
+/// of the key, and `is_data` whether a worker gets it.
 ///
 /// # Errors
 /// The name of the largest column and the reason.
@@ -71,16 +75,20 @@ pub(super) fn check_item_size(
     item: &NewItem,
     size: ItemSize,
     queue: &QueueSpec,
+    is_key: impl Fn(&str) -> bool,
     is_data: impl Fn(&str) -> bool,
 ) -> Result<(), (String, Problem)> {
     let most = queue.max_item_bytes.min(queue.max_response_bytes);
     let sizes = || item.columns.iter().map(|(_, value)| value.wire_size());
     // Almost every item is small, and then the names of its columns do not matter.
-    if size.of_new(sizes().sum()) <= most {
+    if size.of_new(sizes().sum()) + MOST_BYTES_OF_A_KEY <= most {
         return Ok(());
     }
     let data = || item.columns.iter().filter(|(name, _)| is_data(name));
-    let size_bytes = size.of_new(data().map(|(_, value)| value.wire_size()).sum());
+    let key = item.columns.iter().filter(|(name, _)| is_key(name));
+    let key = Key(key.map(|(_, value)| value.clone()).collect());
+    let data_bytes = data().map(|(_, value)| value.wire_size()).sum();
+    let size_bytes = size.of_new(data_bytes) + long_key_bytes(&key);
     if size_bytes <= most {
         return Ok(());
     }

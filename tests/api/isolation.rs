@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease_broker_proto::{Outcome, RefusalReason};
+use lease_broker_proto::{Outcome, Refusal, RefusalReason};
 use tonic::Code;
 
 use crate::support::api_error::assert_field_error;
@@ -194,10 +194,7 @@ async fn item_over_the_message_limit_is_refused() {
             .await
             .expect("answered");
         let refusal = results[0].refusal.as_ref();
-        outcomes.push((
-            results[0].outcome(),
-            refusal.map(|refusal| refusal.reason()),
-        ));
+        outcomes.push((results[0].outcome(), refusal.map(Refusal::reason)));
     }
     let unfit = (Outcome::Refused, Some(RefusalReason::ValueUnfit));
     assert_eq!(outcomes, [unfit, (Outcome::Applied, None)]);

@@ -109,6 +109,7 @@ macro_rules! conformance {
                     refused_items_of_a_list_are_all_named
                     largest_key_does_not_stop_a_counting_table
                     item_over_the_queues_limit_is_refused
+                    item_with_a_long_key_over_a_response_is_refused
                 }
                 secrets {
                     new_secret_waits_until_brokers_know_it
