@@ -81,9 +81,10 @@ impl Reaper {
                     let more_are_due = count >= self.config.max_rows;
                     if let Some(time) = reaped.time {
                         let end = Instant::now();
-                        let step = clock.observe(start, end, time, more_are_due);
-                        self.steady_clock.observe(start, end, time, step.is_some());
-                        if let Some(millis) = step {
+                        let clock_step = clock.observe(start, end, time, more_are_due);
+                        self.steady_clock
+                            .observe(start, end, time, clock_step.is_some());
+                        if let Some(millis) = clock_step {
                             self.report_step(millis);
                         }
                     }
