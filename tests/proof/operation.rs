@@ -21,6 +21,8 @@ const BROKERS: usize = 2;
 /// The time at which the operation is created. The clock can be put back to 0.
 const CREATED: u8 = 1;
 const LAST_TICK: u8 = 2;
+/// The item whose row another program can lock. Locks of more rows make ten times as many states, and no other kind of history.
+const LOCKABLE: usize = 1;
 
 /// How batches are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -262,7 +264,7 @@ impl Model for OperationModel {
             if item.died.is_none() && !item.has_died_again && !item.is_locked {
                 actions.push(Action::Die(at));
             }
-            if !item.was_locked || item.is_locked {
+            if at == LOCKABLE && (!item.was_locked || item.is_locked) {
                 actions.push(Action::Lock(at, !item.is_locked));
             }
         }
