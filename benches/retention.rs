@@ -124,7 +124,7 @@ async fn run(file: &File, walk: Option<&mut Walk<'_>>, duration: Duration) -> Wi
     let walking = async {
         if let Some(walk) = walk {
             while Instant::now() < end
-                && let Some(old) = walk.next().await.expect("a step")
+                && let Some(old) = walk.next(None).await.expect("a step")
             {
                 deleted += old;
             }

@@ -235,11 +235,21 @@ func (k *keeper) send(ctx context.Context, beat *beat) {
 	})
 }
 
-// noteFailure sends the next heartbeat soon after one that failed.
-func (k *keeper) noteFailure(beat *beat, failure *failure) {
+// beatSoon sends the next heartbeat soon after one that failed or was refused for now.
+func (k *keeper) beatSoon(beat *beat) {
 	if next := k.state.now().Add(beat.period / 4); next.Before(k.state.nextBeat) {
 		k.state.nextBeat = next
 	}
+}
+
+// isForNow is true if nothing is wrong with the renewal. Another program has locked the row, so the same renewal can succeed later.
+func isForNow(refusal *pb.Refusal) bool {
+	return refusal.GetField() == "" && refusal.GetReason() == pb.RefusalReason_REFUSAL_REASON_UNSPECIFIED
+}
+
+// noteFailure sends the next heartbeat soon after one that failed.
+func (k *keeper) noteFailure(beat *beat, failure *failure) {
+	k.beatSoon(beat)
 	notify(k.state.clock)
 	k.state.options.logger.Debug("heartbeat failed", "code", failure.code, "error", failure.message)
 	if err := failure.error("Heartbeat"); err.refusesCaller() {
@@ -261,9 +271,15 @@ func (k *keeper) note(beat *beat, response *pb.HeartbeatResponse, sentAt time.Ti
 			extended++
 			lease.extend(sentAt, result.GetTimeLeft().AsDuration())
 			lease.stored = max(lease.stored, beat.saved[i])
-		case result.GetOutcome() == pb.Outcome_OUTCOME_REFUSED && beat.renewals[i].Checkpoint != nil:
-			// The lease is held and was not extended. It is sent again without the checkpoint.
-			k.state.refuseCheckpoint(lease, len(beat.renewals[i].Checkpoint), result.GetRefusal().GetMessage())
+		case result.GetOutcome() == pb.Outcome_OUTCOME_REFUSED:
+			// The lease is held and was not extended.
+			checkpoint, refusal := beat.renewals[i].Checkpoint, result.GetRefusal()
+			if checkpoint == nil || isForNow(refusal) {
+				k.beatSoon(beat)
+				continue
+			}
+			// It is sent again without the checkpoint.
+			k.state.refuseCheckpoint(lease, len(checkpoint), refusal.GetMessage())
 			k.state.nextBeat = k.state.now()
 		case lease.phase == phaseRunning || lease.phase == phaseEnded:
 			// If it is being settled, the settling call may have ended it, and its outcome will say.

@@ -52,15 +52,18 @@ pub struct ClaimBatchResponse {
     #[prost(message, repeated, tag = "1")]
     pub leases: ::prost::alloc::vec::Vec<Lease>,
     /// The first ready items that are larger than max_bytes by themselves, at most 10. They are not leased and not changed.
-    /// A claim with a larger max_bytes gets them. A claim looks at no more than max_items + 100 ready items. An item that is
-    /// larger than the service's limits.max_item_bytes becomes dead when a claim meets it.
+    /// A claim with a larger max_bytes gets those that the message limit of the service allows. If another program has
+    /// inserted an item that is larger than that limit, no claim gets it, and GetItem of the AdminService gives the limit. A
+    /// claim looks at no more than max_items + 100 ready items. An item that is larger than the service's limits.max_item_bytes
+    /// becomes dead when a claim meets it.
     #[prost(message, repeated, tag = "2")]
     pub too_large: ::prost::alloc::vec::Vec<TooLargeItem>,
     /// Why there is no lease. HELD_BACK_UNSPECIFIED if there is one.
     #[prost(enumeration = "HeldBack", tag = "3")]
     pub held_back: i32,
-    /// The time to wait before the next claim. An earlier one would get nothing. Absent: it is not known. A worker may claim again at once,
-    /// with a wait_timeout.
+    /// The time to wait before the next claim. An earlier one would get nothing, or the caller has so many waiting claims that this one
+    /// did not wait. Absent: it is not known. A worker may claim again at once, with a wait_timeout. If the answer came before the end of
+    /// its wait_timeout, it pauses for about 100 ms first.
     ///
     /// Number 4 is kept for the time at which the next item becomes ready, 8 and 9 for the columns of all leases in lists by column.
     #[prost(message, optional, tag = "5")]
@@ -118,8 +121,9 @@ pub struct Lease {
     pub checkpoint: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
     /// The number of the run to which the lease belongs: leases of one response with the same number are one run, in the order
     /// of the response. If an item of the run fails, is released, is cancelled or expires, the leases of the later items are
-    /// released with it: they have the outcome OUTCOME_LEASE_LOST from then on, and their attempts do not count. 0: the claim
-    /// asked for no runs, or the item belongs to no group.
+    /// released with it: they have the outcome OUTCOME_LEASE_LOST from then on, and their attempts do not count. 0: the lease
+    /// belongs to no run, because the claim asked for none, the item belongs to no group, or the last lease of the item has
+    /// expired (HELD_BACK_SUSPECTS).
     #[prost(int32, tag = "11")]
     pub run: i32,
 }
@@ -264,7 +268,8 @@ pub struct CompleteRequest {
     /// The name of the queue that the leases belong to. Required.
     #[prost(string, tag = "1")]
     pub queue: ::prost::alloc::string::String,
-    /// The completions, up to 1,000, with up to 1,000 follow-ups in total.
+    /// The completions, up to 1,000, with up to 1,000 follow-ups in total. If a lease is in the list twice, the second entry is
+    /// treated as in a later call. Failures and releases are too.
     #[prost(message, repeated, tag = "2")]
     pub completions: ::prost::alloc::vec::Vec<Completion>,
     /// A claim of items from the same queue. A worker that processes one item after another then needs half as many calls.
@@ -513,7 +518,7 @@ pub struct EnqueueRequest {
     /// the same id, to any broker of the database, it returns the same keys and adds nothing. The queue remembers the id for
     /// its enqueue_memory, 24 hours by default, from the commit of the items. A call that failed is not remembered. The
     /// trace contexts of the items may differ, all else must be the same. Empty: the call adds its items each time that it
-    /// is sent. A call without items returns OK with any id, which the queue does not remember for it.
+    /// is sent. A call without items returns OK with every valid id, which the queue does not remember for it.
     #[prost(string, tag = "3")]
     pub request_id: ::prost::alloc::string::String,
 }
@@ -626,7 +631,7 @@ pub enum Outcome {
     LeaseLost = 2,
     /// Only for Complete: the table has no row with the key of this lease. An earlier Complete of this lease removed the
     /// row, or another lease's Complete did after this lease had expired, or another program deleted the row. The service
-    /// cannot tell these apart. Follow-ups were not added by this call. Fail, Release and Heartbeat have the outcome
+    /// cannot tell these apart. This entry has added no follow-ups. Fail, Release and Heartbeat have the outcome
     /// OUTCOME_LEASE_LOST in these cases.
     Gone = 3,
     /// The service or the database cannot apply this entry as it was sent. The call changed nothing for it, and a lease
@@ -669,7 +674,7 @@ pub enum RefusalReason {
     Unspecified = 0,
     /// A field is malformed or out of its bounds: a duration, a checkpoint, a value without a kind, a key.
     InvalidField = 1,
-    /// The queue of a follow-up is not configured.
+    /// The queue of a follow-up is not configured, or the caller has no role for Enqueue on it.
     QueueNotFound = 2,
     /// The call cannot write this column: the table does not have it, the service itself or the database sets it, or the
     /// queue's setting `writable` does not list it.
@@ -943,8 +948,9 @@ pub mod lease_service_client {
         /// header traceparent of the call does not matter.
         ///
         /// A completion that cannot be applied has the outcome OUTCOME_REFUSED, for example because one of its follow-ups is
-        /// malformed. The other completions of the call are applied. A field that belongs to the call as a whole is an error of
-        /// the call. So is a name of a queue or column, or a number of columns, above the limits of the service.
+        /// malformed, or is for a queue to which the caller may not add items. The other completions of the call are applied. A
+        /// field that belongs to the call as a whole is an error of the call. So is a name of a queue or column, or a number of
+        /// columns, above the limits of the service.
         ///
         /// The items of a run (Lease.run) are completed in their order. One call can complete several of them: the completions
         /// count in the order of the call. A completion is refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its
@@ -1105,10 +1111,12 @@ pub mod lease_service_client {
         /// CANCELLED or after a lost connection can add the items twice.
         ///
         /// Errors: INVALID_FIELD (request_id: not a UUID, or an earlier call with this id had other items;
-        /// items\[i\].columns\["name"\]: the column is unknown, the service itself sets it, it cannot hold the value, or a constraint
-        /// of the table refuses the value; items\[i\].delay; items\[i\].trace_parent), LIMIT_EXCEEDED (items, items\[i\].delay),
-        /// QUEUE_NOT_FOUND, QUEUE_PAUSED, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. If a row with the key
-        /// or another unique value of an item exists: ALREADY_EXISTS with the reason ALREADY_EXISTS (items\[i\]).
+        /// items\[i\].columns\["name"\]: the column is unknown, the service itself sets it, it cannot hold the value, it makes the item
+        /// larger than any response to a claim, or a constraint of the table refuses the value; items\[i\].delay;
+        /// items\[i\].trace_parent), LIMIT_EXCEEDED (items, items\[i\].delay), QUEUE_NOT_FOUND, QUEUE_PAUSED, OVERLOADED,
+        /// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. If a row with the key or another unique value of an
+        /// item exists: ALREADY_EXISTS with the reason ALREADY_EXISTS (items\[i\].columns\["name"\]). The field is items\[i\] if the
+        /// database does not name a column.
         pub async fn enqueue(
             &mut self,
             request: impl tonic::IntoRequest<super::EnqueueRequest>,
@@ -1197,8 +1205,9 @@ pub mod lease_service_server {
         /// header traceparent of the call does not matter.
         ///
         /// A completion that cannot be applied has the outcome OUTCOME_REFUSED, for example because one of its follow-ups is
-        /// malformed. The other completions of the call are applied. A field that belongs to the call as a whole is an error of
-        /// the call. So is a name of a queue or column, or a number of columns, above the limits of the service.
+        /// malformed, or is for a queue to which the caller may not add items. The other completions of the call are applied. A
+        /// field that belongs to the call as a whole is an error of the call. So is a name of a queue or column, or a number of
+        /// columns, above the limits of the service.
         ///
         /// The items of a run (Lease.run) are completed in their order. One call can complete several of them: the completions
         /// count in the order of the call. A completion is refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its
@@ -1271,10 +1280,12 @@ pub mod lease_service_server {
         /// CANCELLED or after a lost connection can add the items twice.
         ///
         /// Errors: INVALID_FIELD (request_id: not a UUID, or an earlier call with this id had other items;
-        /// items\[i\].columns\["name"\]: the column is unknown, the service itself sets it, it cannot hold the value, or a constraint
-        /// of the table refuses the value; items\[i\].delay; items\[i\].trace_parent), LIMIT_EXCEEDED (items, items\[i\].delay),
-        /// QUEUE_NOT_FOUND, QUEUE_PAUSED, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. If a row with the key
-        /// or another unique value of an item exists: ALREADY_EXISTS with the reason ALREADY_EXISTS (items\[i\]).
+        /// items\[i\].columns\["name"\]: the column is unknown, the service itself sets it, it cannot hold the value, it makes the item
+        /// larger than any response to a claim, or a constraint of the table refuses the value; items\[i\].delay;
+        /// items\[i\].trace_parent), LIMIT_EXCEEDED (items, items\[i\].delay), QUEUE_NOT_FOUND, QUEUE_PAUSED, OVERLOADED,
+        /// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. If a row with the key or another unique value of an
+        /// item exists: ALREADY_EXISTS with the reason ALREADY_EXISTS (items\[i\].columns\["name"\]). The field is items\[i\] if the
+        /// database does not name a column.
         async fn enqueue(
             &self,
             request: tonic::Request<super::EnqueueRequest>,

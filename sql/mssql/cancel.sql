@@ -16,7 +16,7 @@
 -- Why the update checks state and fence again, and why the counts are compared: Babelfish ignores the lock hints, so another
 --   statement can change a row between both steps. The batch then throws 51224, is rolled back, and the broker runs it again.
 -- Why CASE, TOP (@P5), TOP (@held_count) and the hints: see leases.sql. TOP never removes a row.
--- Why IF around the changes: see leases.sql.
+-- Why IF around the changes, and why {lock_wait}: see leases.sql.
 
 -- :: key_list
 (SELECT TOP (@P5) j.i AS lb_i, j.f AS lb_fence, {key_from_json}
@@ -59,7 +59,7 @@ SELECT d.lb_i, d.lb_next AS lb_state, {d_key_values}, d.lb_f, d.lb_attempt, d.lb
 
 -- :: cancel
 /* lease-broker cancel {queue_comment} */
-SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; {lock_wait}
 DECLARE @now datetime2(3) = SYSUTCDATETIME(), @held_count int = 0;
 {read_cancellation}
 BEGIN TRANSACTION;

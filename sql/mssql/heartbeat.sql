@@ -7,8 +7,7 @@
 --   has, for each other lease whose row exists, its index, the present state, and the reason if the lease was cancelled.
 -- Locks: X on the extended rows, in the order of the key (leases.sql says how far that holds). Then S on the rows of lost leases.
 -- Indexes: the key's.
--- Why LOCK_TIMEOUT: calls of several workers share the batch. If another program has locked the row of one of them, the others must not
---   wait until their leases are lost. The broker then sends the list in parts. The server restores the session's value after the batch.
+-- Why {lock_wait}: see leases.sql.
 -- Why a row with the fence, an owner and no token: only cancel.sql leaves it so. The next claim changes the fence.
 -- Why a SELECT after the UPDATE, and not OUTPUT: see settle.sql.
 -- Why the server's time in the result is SYSUTCDATETIME() and not @now: see claim.sql.
@@ -21,7 +20,7 @@
 
 -- :: extend
 /* lease-broker heartbeat {queue_comment} */
-SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCK_TIMEOUT 500;
+SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; {lock_wait}
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
 BEGIN TRANSACTION;
 UPDATE t

@@ -1,6 +1,7 @@
--- Purpose: the list of leases that a heartbeat or a settlement names, and the conditions on their rows. This file has no
---   statement of its own: heartbeat.sql and settle.sql contain its sections.
--- Sections: `lease_list` is the list, as a derived table. `is_same_lease` is true if the row carries the token and the fence of
+-- Purpose: the list of leases that a heartbeat or a settlement names, and the conditions on their rows. Also the time for which every
+--   batch that changes leases by a list waits for a lock. This file has no statement of its own: heartbeat.sql, settle.sql and trace.sql
+--   contain its sections, and `lock_wait` is in cancel.sql, operation.sql and release_claims.sql too.
+-- Sections: `lock_wait` is the time for which a statement waits for a lock. `lease_list` is the list, as a derived table. `is_same_lease` is true if the row carries the token and the fence of
 --   the lease. `is_held` is true if, in addition, the row is leased and the lease has not expired.
 -- Parameters: @P1 to @P4 as in every statement with lists (sql/README.md). @P5: number of leases. @P6: JSON array of leases,
 --   {i: index in the request, k1 to k3: key, t: token, f: fence} and the fields of `extra_json` in heartbeat.sql and
@@ -9,6 +10,9 @@
 -- Indexes: the key's.
 -- Why FORCE ORDER and LOOP JOIN in the statements: the list drives the join, and each row is found by a seek on its key.
 --   Another plan would read rows that the statement does not change, and would wait for those that others have locked.
+-- Why `lock_wait`: the list has leases of several workers. If another program has locked one of the rows, the others must not wait until
+--   their leases are lost. The statement fails with error 1222 instead, and the batch is rolled back. The broker then sends the list in
+--   parts (src/store/mssql/parts.rs). SQL Server restores the value of the session after the batch. On Babelfish the broker does.
 -- Why ROWLOCK, also on the rows that a statement changes: SQL Server may otherwise lock pages, and READPAST does not skip them.
 -- Why FORCESEEK and the index of the key: a plan that is made while the table is empty may scan it, and stays. {by_key} has both
 --   except on Babelfish, which looks for the index of a constraint under a wrong name, and for a key of type money, which is
@@ -28,6 +32,9 @@
 -- Why each statement reads the JSON again: this costs less than to fill a table variable and to read from that.
 -- Why IF around each UPDATE and DELETE: one that changes no row would still run the triggers of the table, each second for a
 --   reaper that finds nothing. A trigger that is written for one row fails then.
+
+-- :: lock_wait
+SET LOCK_TIMEOUT 500;
 
 -- :: lease_list
 (SELECT TOP (@P5) j.i AS lb_i, {key_from_json}, j.t AS lb_t, j.f AS lb_f{extra_columns}

@@ -38,7 +38,7 @@
 -- Why {redriven_attempt} and {redriven_checkpoint}: they are empty, or reset the attempts and remove the checkpoint.
 -- Why a redrive clears the token: a late settlement of the last lease must change nothing.
 -- Why the update checks state and fence again, why the counts are compared, and why CASE, TOP and the hints: see cancel.sql and leases.sql.
--- Why IF around the changes: see leases.sql. Why empty texts and not NULL: see pause.sql.
+-- Why IF around the changes, and why {lock_wait}: see leases.sql. Why empty texts and not NULL: see pause.sql.
 
 -- :: columns
 SELECT {top}CONVERT(nvarchar(36), o.id) AS lb_id, o.queue AS lb_queue, CONVERT(nvarchar(32), o.kind) AS lb_kind, o.definition AS lb_definition,
@@ -131,7 +131,7 @@ SELECT CASE WHEN EXISTS (SELECT 1 FROM lease_broker_instance AS i WHERE i.id = @
 
 -- :: apply
 /* lease-broker apply operation {queue_comment} */
-SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; {lock_wait}
 DECLARE @now datetime2(3) = SYSUTCDATETIME(), @id uniqueidentifier = CONVERT(uniqueidentifier, @P8), @created datetime2(3),
     @held_count int = 0;
 {read_cancellation}

@@ -1,13 +1,14 @@
 -- Purpose: deletes items that have been completed or dead for long, and old rows of the archive.
--- Sections: `begin`, `read_position` (not for the first rows of the table), `visit`, `delete_old` are one batch, which visits the
+-- Sections: `begin`, which contains `bounded_now`, `read_position` (not for the first rows of the table), `visit`, `delete_old` are one batch, which visits the
 --   next rows in the order of the key and deletes the old ones. If the queue has an index of completed items, `visit_old` is in the
 --   place of `visit`, and visits only old rows in the order of their time, and then of the key. `delete_archived` deletes old rows of the archive and
 --   `count_archived` counts them. `take_turn` makes a broker the only one that deletes old items of a queue, unless another one
 --   is.
 -- Parameters of the batch: @P1 to @P4 as in every statement with lists (sql/README.md). @P5: number of keys. @P6: JSON array with
 --   the row after which the visit starts, {k1 to k3, and t, its time, for `visit_old`}; empty for the first rows. @P7: maximum number of rows to visit. @P8, @P9: age
---   in seconds after which a completed and a dead item is old; NULL: never. @P10: 1 to delete, 0 to count.
--- Parameters of `delete_archived` and `count_archived`: @P1: age in seconds. @P2: maximum number of rows.
+--   in seconds after which a completed and a dead item is old; NULL: never. @P10: 1 to delete, 0 to count. @P11: the latest time
+--   that the clock can show unless it was stepped forward, in ms since 1970; NULL: not known.
+-- Parameters of `delete_archived` and `count_archived`: @P1: age in seconds. @P2: maximum number of rows. @P3: as @P11.
 -- Parameters of `take_turn`: @P1: queue. @P2: broker, as text (Babelfish 4.3 misreads a parameter of type uniqueidentifier). @P3:
 --   duration of the turn in milliseconds. @P4: that of the longest turn.
 -- Results: the number of rows visited, the number of old ones (deleted, or counted), and the key and, by
@@ -28,6 +29,7 @@
 -- Why a transaction around each DELETE: if a trigger raises an error, the batch rolls back (triggers.sql).
 -- Why `take_turn` ends a turn that is longer than the longest: it was taken before the clock was put back, and would last until the clock
 --   reaches its end.
+-- Why `bounded_now`: a clock that was stepped forward makes every item old, and the reaper can see the step later than a walk.
 -- Why the state time 2000-01-01 is not old: it means unknown (sql/README.md).
 -- Why HOLDLOCK in `take_turn`: two brokers that add the first row at the same moment would break the primary key. Babelfish ignores
 --   it: there one of them fails, and tries again later.
@@ -37,10 +39,15 @@
 -- :: is_old
 (t.{lease_state} = 3 AND t.{lease_state_time} < @completed OR t.{lease_state} = 4 AND t.{lease_state_time} < @dead) AND t.{lease_state_time} > '20000101'
 
+-- :: bounded_now
+DECLARE @now datetime2(3) = SYSUTCDATETIME(), @latest_days int = {latest} / 86400000, @latest_millis int = {latest} % 86400000;
+DECLARE @latest datetime2(3) = DATEADD(millisecond, @latest_millis, DATEADD(day, @latest_days, CONVERT(datetime2(3), '19700101')));
+IF @latest < @now SET @now = @latest;
+
 -- :: begin
 /* lease-broker purge {queue_comment} */
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(3) = SYSUTCDATETIME();
+{bounded_now}
 DECLARE @completed datetime2(3) = DATEADD(second, -@P8, @now), @dead datetime2(3) = DATEADD(second, -@P9, @now);
 DECLARE @old int, @time {state_time_type}, {key_variables};
 DECLARE @visited TABLE (
@@ -105,7 +112,8 @@ ORDER BY d.lb_p DESC;
 -- :: delete_archived
 /* lease-broker purge archive {queue_comment} */
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @before datetime2(3) = DATEADD(second, -@P1, SYSUTCDATETIME()), @old int;
+{bounded_now}
+DECLARE @before datetime2(3) = DATEADD(second, -@P1, @now), @old int;
 BEGIN TRANSACTION;
 DELETE TOP (@P2) a
 FROM {archive} AS a WITH (ROWLOCK, READPAST{archive_hint})

@@ -16,11 +16,11 @@
 -- Why the update checks the lease again, and why the counts are compared: Babelfish ignores the lock hints, so another statement can
 --   change a row between both steps. The batch then throws 51224, is rolled back, and the broker runs it again.
 -- Why CASE, TOP (@P5), TOP (@held_count) and the hints: see leases.sql. These two TOP never remove a row.
--- Why IF around the changes: see leases.sql.
+-- Why IF around the changes, and why {lock_wait}: see leases.sql.
 
 -- :: release_claims
 /* lease-broker release claims {queue_comment} */
-SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; {lock_wait}
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
 DECLARE @lock_deadline datetime2(3) = DATEADD(second, 5, @now);
 DECLARE @claims TABLE (lb_t uniqueidentifier NOT NULL PRIMARY KEY, lb_i int NOT NULL);

@@ -34,7 +34,7 @@
 -- Why {clear_trace}: an item of a recurring queue is completed again and again. Each run gets a trace of its own.
 -- Why no OUTPUT: Babelfish runs a joined UPDATE with OUTPUT as a product with the whole table. A table with triggers accepts
 --   OUTPUT only with INTO a table variable.
--- Why IF around the changes: see leases.sql.
+-- Why IF around the changes, and why {lock_wait}: see leases.sql.
 
 -- :: extra_columns
 , j.k AS lb_kind, j.n AS lb_state, DATEADD(millisecond, j.d, DATEADD(second, j.s, @now)) AS lb_due,
@@ -46,7 +46,7 @@
 
 -- :: begin
 /* lease-broker settle {queue_comment} */
-SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; {lock_wait}
 DECLARE @now datetime2(3) = SYSUTCDATETIME(), @changed_count int = 0;
 BEGIN TRANSACTION;
 {find_runs}SELECT l.lb_i, l.lb_state, @now AS lb_now, t.{lease_owner} AS lb_owner

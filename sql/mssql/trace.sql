@@ -6,12 +6,15 @@
 --   number of rows. `find_leased_untraced`: @P1 to @P4 as in every statement with lists (sql/README.md); @P5 and @P6: the rows, as
 --   in cancel.sql.
 -- Results: key, fencing token, attempt and token of each lease that was found. `find_expired_untraced`: then the server's time.
--- Locks: U, then X, on the changed rows, in the order of the key (leases.sql says how far that holds). None stays after a search.
+-- Locks: U, then X, on the changed rows, in the order of the key (leases.sql says how far that holds). READPAST skips rows that others
+--   have locked. None stays after a search.
 -- Indexes: the key's (`note_traces`, `find_leased_untraced`), due (`find_expired_untraced`).
 -- Why before the lease ends, and not with it: most leases need no note. The statement that ends a lease stays as it is for them.
 -- Why also for expired leases: the reaper has not ended them, so no worker can have the item again.
 -- Why IS NULL: a text that a producer has stored stays, even if it is no valid trace context.
--- Why CASE, TOP (@P5) and the hints: see leases.sql.
+-- Why READPAST: the operation that ends the leases runs after the note, and must not wait for a row that another program has locked. The
+--   item's next lease then begins a trace of its own. Babelfish ignores READPAST, so {lock_wait} ends the wait there.
+-- Why CASE, TOP (@P5), the other hints and {lock_wait}: see leases.sql.
 
 -- :: extra_columns
 , j.c AS lb_trace
@@ -21,12 +24,12 @@
 
 -- :: note_traces
 /* lease-broker trace {queue_comment} */
-SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; {lock_wait}
 BEGIN TRANSACTION;
 UPDATE t
 SET {trace_parent} = l.lb_trace
 FROM {lease_list}
-    INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
+    INNER JOIN {table} AS t WITH (READPAST, {by_key}) ON {join_list_on_key}
 WHERE 1 = CASE WHEN t.{lease_state} = 1 AND t.{lease_token} = l.lb_t AND t.{lease_fence} = l.lb_f AND t.{trace_parent} IS NULL THEN 1 END
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 COMMIT TRANSACTION;
@@ -48,6 +51,6 @@ SELECT @now AS lb_now;
 SET NOCOUNT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 SELECT {t_key_as_names}, t.{lease_fence} AS lb_f, t.{lease_attempt} AS lb_attempt, t.{lease_token} AS lb_t
 FROM {key_list}
-    INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
+    INNER JOIN {table} AS t WITH (READPAST, READCOMMITTEDLOCK, {by_key}) ON {join_list_on_key}
 WHERE 1 = CASE WHEN t.{lease_state} = 1 AND t.{trace_parent} IS NULL THEN 1 END
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));

@@ -18,7 +18,7 @@
 -- Why `lease_row` has no RETURNING: SQLite would run the UPDATE as a statement that it may have to undo. This costs more than
 --   `lease_row` and `read_lease` together.
 -- Why `read_lease` checks state and token: a trigger can have ended the lease in the same statement, and no worker may get an ended lease.
---   In a table with triggers it runs once more at the end, because the lease of one row can end that of another.
+--   In a table with triggers it runs once more at the end, because the lease of one row can end that of another, or change its expiry.
 -- Why {item_columns} can be empty: a mirror column, a trigger or a generated column can change data when the row is leased
 --   (`lease_effects.rs`). Otherwise one read of the row is enough.
 -- Why several statements, unlike mssql/claim.sql: SQLite has no round trips to save, and only one connection writes at a time.

@@ -23,6 +23,7 @@ use super::error::Error;
 use super::group_commit::CallFailure;
 use super::held_back::HeldBack;
 use super::limits::{self, check_checkpoint, check_delay};
+use super::locked_rows;
 use super::operation_metrics::Operation;
 use super::requests::{
     ClaimRequest, Enqueued, LeaseCompletion, LeaseFailure, LeaseRelease, LeaseRenewal,
@@ -346,7 +347,11 @@ impl Broker {
         // A claim of these that still waits could otherwise get leases after they were released.
         queue.claims.withdraw(tokens.clone()).await;
         let counts = queue.claim_releases.submit(context, tokens).await?;
-        Ok(counts.into_iter().sum())
+        let released = counts.iter().flatten().sum();
+        match counts.into_iter().find_map(Result::err) {
+            None => Ok(released),
+            Some(refusal) => Err(locked_rows::outage(&refusal, released > 0)),
+        }
     }
 
     /// Adds items. Returns their keys in request order.

@@ -79,11 +79,14 @@ impl Reaper {
                     let ended = reaped.expired.len() + reaped.released.len();
                     let count = ended + reaped.promoted;
                     let more_are_due = count >= self.config.max_rows;
-                    let time = reaped.time;
-                    let clock_step = time
-                        .and_then(|time| clock.observe(start, Instant::now(), time, more_are_due));
-                    if let Some(millis) = clock_step {
-                        self.report_step(millis);
+                    if let Some(time) = reaped.time {
+                        let end = Instant::now();
+                        let clock_step = clock.observe(start, end, time, more_are_due);
+                        self.steady_clock
+                            .observe(start, end, time, clock_step.is_some());
+                        if let Some(millis) = clock_step {
+                            self.report_step(millis);
+                        }
                     }
                     self.report(&reaped);
                     if more_are_due {
@@ -116,9 +119,8 @@ impl Reaper {
         }
     }
 
-    /// Logs and counts a step of the store's clock, and notes it for retention. `millis`: its length, negative for a step back.
+    /// Logs and counts a step of the store's clock. `millis`: its length, negative for a step back.
     fn report_step(&self, millis: i64) {
-        self.steady_clock.note_step();
         self.metrics.queue(self.queue).clock_steps.add(1);
         let (queue, seconds) = (&self.queue_name, millis / 1_000);
         if millis > 0 {

@@ -10,14 +10,15 @@
 //! brokers that restart often do not walk more often. An application lock would need a session of its own for the whole
 //! walk, and `SQLite` has none.
 //!
-//! A walk begins and goes on only while the store's clock is trusted, see `steady_clock.rs`.
+//! A walk begins and goes on only while the store's clock is trusted, see `steady_clock.rs`. Each step counts ages until the time that the
+//! clock shows without a step. So a step that no reaper has seen yet deletes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use lease_broker_model::queue::{KeepFor, QueueSpec};
 use lease_broker_store::{
-    PurgePosition, PurgeStep, Purged, QueueIndex, RetentionTurn, StoreError, Upkeep,
+    LatestTime, PurgePosition, PurgeStep, Purged, QueueIndex, RetentionTurn, StoreError, Upkeep,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -70,6 +71,7 @@ impl<'a> Walk<'a> {
             after: None,
             completed: keep_for.completed,
             dead: keep_for.dead,
+            latest: None,
             limit: STEP_ROWS,
             delete,
         };
@@ -89,12 +91,14 @@ impl<'a> Walk<'a> {
     }
 
     /// Visits the next rows, then rests. Returns the number of old items that it deleted or counted. `None`: the walk has
-    /// reached the end of the table. If the database refuses the deletion, the next step is smaller, or passes over the row.
+    /// reached the end of the table. If the database refuses the deletion, the next step is smaller, or passes over the row. `latest`: as in
+    /// [`PurgeStep`].
     ///
     /// # Errors
     /// Those of [`Upkeep::purge`], except a refusal. The walk can continue, at the same rows.
-    pub async fn next(&mut self) -> Result<Option<usize>, StoreError> {
+    pub async fn next(&mut self, latest: Option<LatestTime>) -> Result<Option<usize>, StoreError> {
         let start = Instant::now();
+        self.step.latest = latest;
         let purged = match self.store.purge(self.queue, self.step.clone()).await {
             Err(StoreError::Rejected(_))
                 if self.step.limit > 1 && self.refused.count < MAX_FOUND =>
@@ -145,7 +149,8 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Deletes old rows of the archive, up to [`STEP_ROWS`], then rests. Returns their number. Zero: none is left.
+/// Deletes old rows of the archive, up to [`STEP_ROWS`], then rests. Returns their number. Zero: none is left. `latest`: as in
+/// [`PurgeStep`].
 ///
 /// # Errors
 /// Those of [`Upkeep::purge_archive`].
@@ -153,9 +158,10 @@ pub async fn purge_archive_step(
     store: &dyn Upkeep,
     queue: QueueIndex,
     age: Duration,
+    latest: Option<LatestTime>,
 ) -> Result<usize, StoreError> {
     let start = Instant::now();
-    let deleted = store.purge_archive(queue, age, STEP_ROWS).await?;
+    let deleted = store.purge_archive(queue, age, STEP_ROWS, latest).await?;
     if deleted > 0 {
         rest(start.elapsed()).await;
     }
@@ -247,7 +253,7 @@ impl Retention {
         } else {
             tracing::debug!(queue, seconds, "no old items to delete");
         }
-        if !self.clock.is_trusted() {
+        if self.clock.latest().is_none() {
             // The walk was ended before its time. The turn ends by itself.
             return Ok(Duration::ZERO);
         }
@@ -268,8 +274,8 @@ impl Retention {
         let mut turn_taken = Instant::now();
         if self.keep_for.completed.is_some() || self.keep_for.dead.is_some() {
             let mut walk = Walk::new(&*self.store, self.queue, self.keep_for, true);
-            while self.clock.is_trusted()
-                && let Some(old) = self.health.fail_fast(walk.next()).await?
+            while let Some(latest) = self.clock.latest()
+                && let Some(old) = self.health.fail_fast(walk.next(Some(latest))).await?
             {
                 deleted.items += old;
                 self.count(old);
@@ -285,8 +291,8 @@ impl Retention {
             }
         }
         if let Some(age) = self.keep_for.archive {
-            while self.clock.is_trusted() {
-                let step = purge_archive_step(&*self.store, self.queue, age);
+            while let Some(latest) = self.clock.latest() {
+                let step = purge_archive_step(&*self.store, self.queue, age, Some(latest));
                 match self.health.fail_fast(step).await? {
                     0 => break,
                     rows => {

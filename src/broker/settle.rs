@@ -14,6 +14,7 @@ use super::call_context::CallContext;
 use super::error::Error;
 use super::group_commit::{CallFailure, GroupCommit};
 use super::limits::check_delay;
+use super::locked_rows;
 use super::operation_metrics::Operation;
 use super::requests::LeaseCompletion;
 use super::{Broker, Queue};
@@ -23,6 +24,9 @@ impl Broker {
     /// it.
     ///
     /// Returns one result per settlement, in request order.
+    ///
+    /// # Errors
+    /// As [`Self::complete`]. Also [`Error::StoreUnavailable`] if another program has locked the row of one of the leases.
     pub(super) async fn settle(
         &self,
         context: &CallContext,
@@ -42,8 +46,8 @@ impl Broker {
                 self.leases.tracer.prepare(queue.index, settlement);
             }
         }
-        let results = submit_valid(context, settlements, &queue.settlements).await;
-        Ok(results?)
+        let results = submit_valid(context, settlements, &queue.settlements).await?;
+        locked_rows::unless_locked(results)
     }
 
     /// Checks a completion. Returns its settlement, or the result of a completion that does not reach the store.

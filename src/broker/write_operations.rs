@@ -11,8 +11,8 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::queue::{OnComplete, QueueSpec};
 use lease_broker_store::{
-    Concurrency, Ending, EnqueueOnce, EnqueuedOnce, Leases, NewItem, QueueIndex, Renewal, Renewed,
-    Settled, Settlement, StoreError,
+    Concurrency, Ending, EnqueueOnce, EnqueuedOnce, Leases, NewItem, QueueIndex, Refusal, Renewal,
+    Renewed, Settled, Settlement, StoreError,
 };
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -72,7 +72,7 @@ pub(super) fn release_claims(
     queue: QueueIndex,
     wakeups: Arc<Wakeups>,
     spans: &QueueSpans,
-) -> GroupCommit<Uuid, usize> {
+) -> GroupCommit<Uuid, Result<usize, Refusal>> {
     GroupCommit::spawn(
         &tasks.tasks,
         &tasks.close,
@@ -82,9 +82,13 @@ pub(super) fn release_claims(
         move |tokens: Arc<[Uuid]>| {
             let (store, wakeups) = (store.clone(), wakeups.clone());
             async move {
-                let counts = store.release_claims(queue, tokens).await?.counts;
-                if counts.iter().any(|count| *count > 0) {
+                let released = store.release_claims(queue, tokens).await?;
+                if released.counts.iter().any(|count| *count > 0) {
                     wakeups.items_ready.notify_one();
+                }
+                let mut counts: Vec<_> = released.counts.into_iter().map(Ok).collect();
+                for index in released.locked {
+                    counts[index] = Err(Refusal::locked());
                 }
                 Ok(counts)
             }

@@ -1,5 +1,6 @@
 //! The caller of a call, and the checks that need the message: the queue that it names, and its number of items.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,13 +89,15 @@ impl Checks {
         Ok(context)
     }
 
-    /// Checks that the caller may add the follow-ups of its completions.
-    pub(super) fn permit_follow_ups(
+    /// Counts the follow-ups of a call. Returns the names of their queues to which the caller may not add items. The first of them
+    /// is reported.
+    pub(super) fn denied_follow_ups(
         self,
         request: &Request<proto::CompleteRequest>,
-    ) -> Result<(), Status> {
+    ) -> Result<HashSet<String>, Status> {
+        let mut denied = HashSet::new();
         let Some(caller) = self.caller(request)? else {
-            return Ok(());
+            return Ok(denied);
         };
         let completions = request.get_ref().completions.iter();
         let follow_ups = completions.flat_map(|completion| &completion.follow_ups);
@@ -102,13 +105,17 @@ impl Checks {
         for follow_up in follow_ups {
             let queue = follow_up.queue.as_str();
             if last != Some(queue) && !caller.identity.rights.allow(Rpc::Enqueue, queue) {
-                return Err(denied(caller, Rpc::Enqueue, Some(queue)));
+                if denied.is_empty() {
+                    report_denied(caller, Rpc::Enqueue, Some(queue));
+                }
+                denied.insert(queue.to_owned());
             }
             last = Some(queue);
             items += 1;
         }
         let counted = caller.identity.count_items(items);
-        counted.map_err(|over| caller.over_limit(Rpc::Complete, over))
+        counted.map_err(|over| caller.over_limit(Rpc::Complete, over))?;
+        Ok(denied)
     }
 
     /// Counts the items that a call adds.
@@ -176,6 +183,12 @@ fn denied_roles(
     needed: &[Role],
     queue: Option<&str>,
 ) -> Status {
+    report_denied(caller, rpc, queue);
+    let needed: Vec<_> = needed.iter().map(|role| Role::name(*role)).collect();
+    status::role_missing(rpc.name(), action, &needed.join(" or "))
+}
+
+fn report_denied(caller: &Caller, rpc: Rpc, queue: Option<&str>) {
     let (identity, peer) = (log_field(&caller.identity.name), caller.address);
     let queue = log_field(queue.unwrap_or("(any)"));
     tracing::warn!(
@@ -183,6 +196,4 @@ fn denied_roles(
         event = "auth.denied", %peer, identity = &*identity, rpc = rpc.name(), queue = &*queue,
         "call refused: role missing"
     );
-    let needed: Vec<_> = needed.iter().map(|role| Role::name(*role)).collect();
-    status::role_missing(rpc.name(), action, &needed.join(" or "))
 }

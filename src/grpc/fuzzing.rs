@@ -1,5 +1,7 @@
 //! Entry points for fuzzing: the checks and conversions of requests. They panic if a property does not hold.
 
+use std::collections::HashSet;
+
 use lease_broker_proto as proto;
 use prost::Message as _;
 
@@ -82,8 +84,13 @@ fn converts(rpc: Rpc, message: &[u8]) {
     let decoded = match rpc {
         Rpc::ClaimBatch => proto::ClaimBatchRequest::decode(message)
             .map(|request| drop(messages::claim_from_proto(request, usize::MAX))),
-        Rpc::Complete => proto::CompleteRequest::decode(message)
-            .map(|request| drop(messages::completions_from_proto(request.completions))),
+        Rpc::Complete => proto::CompleteRequest::decode(message).map(|request| {
+            let denied = HashSet::new();
+            drop(messages::completions_from_proto(
+                request.completions,
+                &denied,
+            ));
+        }),
         Rpc::Fail => proto::FailRequest::decode(message)
             .map(|request| drop(messages::failures_from_proto(request.failures))),
         Rpc::Release => proto::ReleaseRequest::decode(message)

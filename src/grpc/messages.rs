@@ -3,7 +3,7 @@
 //! A request message with a value that cannot be converted is refused. The error names the path of the field, such as
 //! `items[2].delay`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use lease_broker_model::item_state::State;
@@ -143,25 +143,46 @@ pub(super) fn next_claim_from_proto(
     claim_from_proto(request, max_response_bytes).map_err(|error| error.in_message("next"))
 }
 
-/// Converts completions.
-pub(super) fn completions_from_proto(completions: Vec<proto::Completion>) -> Vec<LeaseCompletion> {
+/// Converts completions. A completion is refused if it has a follow-up for one of the queues `denied`.
+pub(super) fn completions_from_proto(
+    completions: Vec<proto::Completion>,
+    denied: &HashSet<String>,
+) -> Vec<LeaseCompletion> {
     let convert = |completion: proto::Completion| {
         let follow_ups = completion.follow_ups.into_iter().enumerate();
         let follow_ups = follow_ups.map(|(index, follow_up)| {
-            let field = || format!("follow_ups[{index}].item");
-            let item = follow_up.item;
-            let item = item.ok_or_else(|| Error::invalid(field(), "is required"))?;
-            let item = new_item_from_proto(&field, item, None)?;
+            if denied.contains(&follow_up.queue) {
+                return Err(follow_up_denied(index, &follow_up.queue));
+            }
+            let item = follow_up_from_proto(index, follow_up.item).map_err(Error::into_refusal)?;
             Ok((follow_up.queue, item))
         });
-        let follow_ups: Result<_> = follow_ups.collect();
         LeaseCompletion {
             lease_id: completion.lease_id,
             columns: columns_from_proto(completion.columns).map_err(Error::into_refusal),
-            follow_ups: follow_ups.map_err(Error::into_refusal),
+            follow_ups: follow_ups.collect(),
         }
     };
     completions.into_iter().map(convert).collect()
+}
+
+/// Returns the refusal of a follow-up for a queue to which the caller may not add items. It is the same whether the queue exists or
+/// not.
+fn follow_up_denied(index: usize, queue: &str) -> Refusal {
+    let text = format!(
+        "there is no queue {} to which the caller may add items",
+        Quoted(queue)
+    );
+    Refusal {
+        field: Some(format!("follow_ups[{index}].queue")),
+        problem: Problem::new(ProblemKind::QueueNotFound, text),
+    }
+}
+
+fn follow_up_from_proto(index: usize, item: Option<proto::NewItem>) -> Result<NewItem> {
+    let field = || format!("follow_ups[{index}].item");
+    let item = item.ok_or_else(|| Error::invalid(field(), "is required"))?;
+    new_item_from_proto(&field, item, None)
 }
 
 /// Converts failures.
@@ -415,7 +436,8 @@ fn refusal_to_proto(refusal: Refusal) -> proto::Refusal {
         text,
     } = refusal.problem;
     let reason = match kind {
-        ProblemKind::Other => Reason::Unspecified,
+        // The API has no reason for a lock: nothing is wrong with the entry.
+        ProblemKind::Other | ProblemKind::Locked => Reason::Unspecified,
         ProblemKind::InvalidField => Reason::InvalidField,
         ProblemKind::QueueNotFound => Reason::QueueNotFound,
         ProblemKind::ColumnNotWritable => Reason::ColumnNotWritable,

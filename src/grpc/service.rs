@@ -105,14 +105,14 @@ impl LeaseService for Service {
         let context = self
             .checks
             .permit(&request, Rpc::Complete, &request.get_ref().queue)?;
-        self.checks.permit_follow_ups(&request)?;
+        let denied = self.checks.denied_follow_ups(&request)?;
         let deadline = Deadline::of(request.metadata());
         let request = request.into_inner();
         let call = async {
             let queue = request.queue;
             let settlements = request.completions.len();
             let (next, max_bytes) = self.next_claim(&queue, request.next, settlements)?;
-            let completions = completions_from_proto(request.completions);
+            let completions = completions_from_proto(request.completions, &denied);
             let settled = self.broker.complete(&context, &queue, completions, next);
             let answer = Self::answer(settled.await?, context.owner.clone(), max_bytes);
             let refused = answer.next_error.clone();

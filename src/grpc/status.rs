@@ -249,11 +249,13 @@ pub(super) fn malformed(text: String) -> Status {
     ApiError::new(Code::InvalidArgument, Reason::InvalidField, text).into()
 }
 
-/// Returns the status for a request whose last byte has not arrived within `timeout`.
+/// Returns the status for a request whose last byte has not arrived within `timeout`. A network that has stalled can do that, so the
+/// call can be sent again.
 pub(super) fn incomplete(timeout: Duration) -> Status {
     let timeout = humantime::format_duration(timeout);
     let text = format!("the request did not arrive completely within {timeout}");
-    ApiError::new(Code::InvalidArgument, Reason::RequestIncomplete, text).into()
+    let error = ApiError::new(Code::Unavailable, Reason::RequestIncomplete, text);
+    error.after(Duration::from_millis(100)).into()
 }
 
 /// Returns the status for a request that is compressed with `encoding`.

@@ -8,7 +8,6 @@ mod group_pause;
 mod heartbeat;
 mod inspect;
 mod item_search;
-mod latest_time;
 mod leases;
 mod limits;
 mod new_items;
@@ -40,7 +39,6 @@ pub(super) use self::inspect::inspect_by_field;
 pub use self::item_search::{
     FoundItem, FoundItems, ItemFilter, ItemRecord, ItemSearch, MAX_PAGE_BYTES, SearchPosition,
 };
-pub use self::latest_time::LatestTime;
 pub use self::leases::{Concurrency, Leases};
 pub use self::limits::{LimitChange, QueueLimitValues};
 pub use self::new_items::{FollowUp, NewItem};

@@ -176,6 +176,19 @@ impl Refusal {
         }
     }
 
+    /// Returns the refusal of a change whose row another program has locked.
+    pub fn locked() -> Self {
+        Self::of_row(Problem::new(
+            ProblemKind::Locked,
+            "another program has locked the row; a lease that was held is still held, so try again",
+        ))
+    }
+
+    /// Returns whether the same change can succeed later, because another program has only locked the row.
+    pub fn can_pass(&self) -> bool {
+        self.problem.kind == ProblemKind::Locked
+    }
+
     /// Returns the refusal of a settlement whose lease belongs to a run in which an earlier item is leased.
     pub fn out_of_order() -> Self {
         Self {
@@ -273,6 +286,8 @@ pub enum ProblemKind {
     Trigger,
     /// An earlier item of the run is still leased.
     OutOfOrder,
+    /// Another program has locked the row. The same change can succeed later.
+    Locked,
 }
 
 /// The reason why a store is unavailable, and how often the operation was tried.

@@ -37,7 +37,7 @@ impl ItemSize {
         self.fixed + values + checkpoint + long_key_bytes(&item.lease.key)
     }
 
-    /// Returns the size of a new item whose values have this size in total. Its key is a number.
+    /// Returns the size of a new item whose values have this size in total, without [`long_key_bytes`].
     pub(super) fn of_new(&self, values: usize) -> usize {
         self.fixed + self.columns * VALUE_BYTES + values
     }
@@ -63,7 +63,7 @@ pub(super) fn too_large_text(size_bytes: usize, max_item_bytes: usize) -> String
 /// Returns the bytes that a key adds to a lease: once in the lease id as base64, and once in the item as text.
 ///
 /// Returns 0 for a key of numbers only, because [`LEASE_BYTES`] includes it.
-fn long_key_bytes(key: &Key) -> usize {
+pub(super) fn long_key_bytes(key: &Key) -> usize {
     let is_long =
         |value: &&Value| matches!(value, Value::Text(_) | Value::Bytes(_) | Value::Decimal(_));
     let long: usize = key.0.iter().filter(is_long).map(Value::wire_size).sum();

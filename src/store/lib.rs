@@ -39,6 +39,7 @@ mod instance;
 mod item_facts;
 mod item_size;
 mod key_text;
+mod latest_time;
 mod migrations;
 mod mirror;
 pub mod mssql;
@@ -53,6 +54,7 @@ mod stats;
 mod survey;
 mod table;
 mod template;
+mod time_text;
 mod turn;
 mod withdrawal;
 mod written_columns;
@@ -61,13 +63,13 @@ pub use self::contract::{
     AppliedBatch, BrokerOrders, Browse, CancelResults, Cancellation, Cancelled, CancelledLease,
     Checkpoints, ClaimCall, Claimed, ClaimedItem, Concurrency, Database, EndedLease, Ending, Facts,
     FollowUp, FoundItem, FoundItems, GroupPause, Holding, Inspect, ItemChange, ItemFilter,
-    ItemRecord, ItemSearch, KEEP_OPERATIONS_FOR, LatestTime, LeaseExpiry, LeaseProof, LeaseRow,
-    Leases, LimitChange, Limited, MAX_CLAIM_GROUPS, MAX_PAGE_BYTES, MAX_PASSED_OVER,
-    MAX_PAUSED_GROUPS, MAX_TOO_LARGE, NewGroupPause, NewItem, NewOperation, NewPause, Operate,
-    Operation, OperationBatch, OperationKind, OperationState, PauseMode, QueueIndex,
-    QueueLimitValues, QueuePause, Reaped, ReleasedClaims, Renewal, Renewed, RowEnding,
-    RowOperation, RowOutcome, SearchPosition, SettleResults, Settled, Settlement, Share,
-    StartedOperation, Store, TooLargeItem, TraceNote, TurnCost, Upkeep, share_of, step,
+    ItemRecord, ItemSearch, KEEP_OPERATIONS_FOR, LeaseExpiry, LeaseProof, LeaseRow, Leases,
+    LimitChange, Limited, MAX_CLAIM_GROUPS, MAX_PAGE_BYTES, MAX_PASSED_OVER, MAX_PAUSED_GROUPS,
+    MAX_TOO_LARGE, NewGroupPause, NewItem, NewOperation, NewPause, Operate, Operation,
+    OperationBatch, OperationKind, OperationState, PauseMode, QueueIndex, QueueLimitValues,
+    QueuePause, Reaped, ReleasedClaims, Renewal, Renewed, RowEnding, RowOperation, RowOutcome,
+    SearchPosition, SettleResults, Settled, Settlement, Share, StartedOperation, Store,
+    TooLargeItem, TraceNote, TurnCost, Upkeep, share_of, step,
 };
 pub use self::enqueue_once::{EnqueueOnce, EnqueuedOnce};
 pub use self::error::{
@@ -79,6 +81,7 @@ pub use self::instance::{
 };
 pub use self::item_facts::{Ahead, BlockingSession, ForeignLock, ItemFacts, ItemRow};
 pub use self::item_size::ItemSize;
+pub use self::latest_time::LatestTime;
 pub use self::pool_status::{PoolStatus, RetryReason};
 pub use self::purge::{PurgePosition, PurgeStep, Purged, RetentionTurn};
 pub use self::stats::{ListedItem, Stats};

@@ -31,6 +31,7 @@ mod inspect;
 mod instance;
 mod item_bytes;
 mod key_source;
+mod latest_now;
 mod left_out;
 mod list_parameters;
 mod login_error;
@@ -479,8 +480,12 @@ impl Upkeep for MssqlStore {
         queue: QueueIndex,
         age: Duration,
         limit: usize,
+        latest: Option<LatestTime>,
     ) -> Result<usize, StoreError> {
-        run!(self.reader.operations, purge_archive(queue, age, limit))
+        run!(
+            self.reader.operations,
+            purge_archive(queue, age, limit, latest)
+        )
     }
 
     async fn count_old_archived(

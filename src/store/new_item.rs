@@ -2,12 +2,17 @@
 
 use std::collections::HashMap;
 
+use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::{self, MAX_KEY_BYTES};
+use lease_broker_model::queue::QueueSpec;
 use lease_broker_model::text::Quoted;
 use lease_broker_value::Value;
 
-use super::item_size::too_large_text;
+use super::item_size::{long_key_bytes, too_large_text};
 use super::{ItemSize, NewItem, Problem, ProblemKind};
+
+/// The most bytes that a key which [`check_key_length`] accepts adds to a lease.
+const MOST_BYTES_OF_A_KEY: usize = 8 * MAX_KEY_BYTES;
 
 /// Returns the table's column for the item's column at `index`.
 ///
@@ -61,29 +66,41 @@ pub(super) fn check_key_length(
     Err((name, Problem::unfit(problem)))
 }
 
-/// Checks that a claim can return the item. `is_data` tells whether a worker gets a column.
+/// Checks that a claim can return the item: it is not larger than an item or a response may be. `is_key` tells whether a column is part
+/// of the key, and `is_data` whether a worker gets it.
 ///
 /// # Errors
 /// The name of the largest column and the reason.
 pub(super) fn check_item_size(
     item: &NewItem,
     size: ItemSize,
-    max_item_bytes: usize,
+    queue: &QueueSpec,
+    is_key: impl Fn(&str) -> bool,
     is_data: impl Fn(&str) -> bool,
 ) -> Result<(), (String, Problem)> {
+    let most = queue.max_item_bytes.min(queue.max_response_bytes);
     let sizes = || item.columns.iter().map(|(_, value)| value.wire_size());
     // Almost every item is small, and then the names of its columns do not matter.
-    if size.of_new(sizes().sum()) <= max_item_bytes {
+    if size.of_new(sizes().sum()) + MOST_BYTES_OF_A_KEY <= most {
         return Ok(());
     }
     let data = || item.columns.iter().filter(|(name, _)| is_data(name));
-    let size_bytes = size.of_new(data().map(|(_, value)| value.wire_size()).sum());
-    if size_bytes <= max_item_bytes {
+    let key = item.columns.iter().filter(|(name, _)| is_key(name));
+    let key = Key(key.map(|(_, value)| value.clone()).collect());
+    let data_bytes = data().map(|(_, value)| value.wire_size()).sum();
+    let size_bytes = size.of_new(data_bytes) + long_key_bytes(&key);
+    if size_bytes <= most {
         return Ok(());
     }
     let largest = data().max_by_key(|(_, value)| value.wire_size());
     let name = largest.map(|(name, _)| name.clone()).unwrap_or_default();
-    let text = too_large_text(size_bytes, max_item_bytes);
+    let text = if size_bytes > queue.max_item_bytes {
+        too_large_text(size_bytes, queue.max_item_bytes)
+    } else {
+        format!(
+            "the item has {size_bytes} bytes in a response, more than server.max_message_bytes, which is {most}"
+        )
+    };
     Err((name, Problem::unfit(text)))
 }
 

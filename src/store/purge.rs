@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use lease_broker_model::key::Key;
 
+use crate::latest_time::LatestTime;
+
 /// A step of a walk over a queue's table. With `completed_index` the walk visits only old items, in the order of the state's time and
 /// then of the key. Without it the walk visits all rows in the order of the key.
 #[derive(Clone, Debug)]
@@ -14,6 +16,9 @@ pub struct PurgeStep {
     pub completed: Option<Duration>,
     /// The age after which a dead item is old. `None`: never.
     pub dead: Option<Duration>,
+    /// The latest time that the store's clock can show. Ages are counted until this time if the clock shows a later one, so a clock that
+    /// was stepped forward makes no item old. `None`: not known.
+    pub latest: Option<LatestTime>,
     /// The maximum number of rows to visit.
     pub limit: usize,
     /// True: old items are deleted. False: they are only counted.

@@ -30,6 +30,7 @@ mod group_list;
 mod group_pause;
 mod group_rates;
 mod heartbeat;
+mod held_expiry;
 mod held_file;
 mod held_lease;
 mod ignored_change;
@@ -83,6 +84,7 @@ mod walk;
 mod warnings;
 mod why;
 mod why_statements;
+mod write_context;
 mod writer;
 mod written_columns;
 
@@ -112,7 +114,8 @@ use self::queue_statements::QueueStatements;
 use self::read_connection::ReadConnection;
 pub use self::reader::SqliteReader;
 use self::settle::UndoScope;
-use self::writer::{WriteContext, Writer};
+use self::write_context::WriteContext;
+use self::writer::Writer;
 use super::adoption::Unfit;
 use super::contract::{browse_by_field, inspect_by_field};
 use super::schema::Schema as _;
@@ -289,10 +292,10 @@ impl Leases for SqliteStore {
         max_bytes: usize,
     ) -> Result<Vec<Claimed>, StoreError> {
         let left_out = LeftOut::default();
-        let claim = move |context: &WriteContext| {
-            claim::claim(context, queue, &calls, max_bytes, &left_out)
+        let claim = move |context: &WriteContext, left_out: &LeftOut| {
+            claim::claim(context, queue, &calls, max_bytes, left_out)
         };
-        self.writer.run(claim).await
+        self.writer.run_without(left_out, claim).await
     }
 
     async fn heartbeat(
@@ -301,10 +304,10 @@ impl Leases for SqliteStore {
         renewals: Arc<[Renewal]>,
     ) -> Result<Vec<Renewed>, StoreError> {
         let left_out = LeftOut::default();
-        let heartbeat = move |context: &WriteContext| {
-            heartbeat::heartbeat(context, queue, &renewals, &left_out)
+        let heartbeat = move |context: &WriteContext, left_out: &LeftOut| {
+            heartbeat::heartbeat(context, queue, &renewals, left_out)
         };
-        self.writer.run(heartbeat).await
+        self.writer.run_without(left_out, heartbeat).await
     }
 
     async fn settle(
@@ -364,10 +367,10 @@ impl Leases for SqliteStore {
         tokens: Arc<[Uuid]>,
     ) -> Result<ReleasedClaims, StoreError> {
         let left_out = LeftOut::default();
-        let release = move |context: &WriteContext| {
-            release_claims::release_claims(context, queue, &tokens, &left_out)
+        let release = move |context: &WriteContext, left_out: &LeftOut| {
+            release_claims::release_claims(context, queue, &tokens, left_out)
         };
-        self.writer.run(release).await
+        self.writer.run_without(left_out, release).await
     }
 
     async fn note_traces(
@@ -408,10 +411,10 @@ impl Leases for SqliteStore {
         cancellation: Cancellation,
     ) -> Result<CancelResults, StoreError> {
         let left_out = LeftOut::default();
-        let cancel = move |context: &WriteContext| {
-            cancel::cancel(context, queue, &leases, &cancellation, None, &left_out)
+        let cancel = move |context: &WriteContext, left_out: &LeftOut| {
+            cancel::cancel(context, queue, &leases, &cancellation, None, left_out)
         };
-        self.writer.run(cancel).await
+        self.writer.run_without(left_out, cancel).await
     }
 
     async fn reap(
@@ -422,10 +425,10 @@ impl Leases for SqliteStore {
         until: Option<i64>,
     ) -> Result<Reaped, StoreError> {
         let left_out = LeftOut::of_at_most(reap::MAX_REFUSED);
-        let reap = move |context: &WriteContext| {
-            reap::reap(context, queue, limit, latest, until, &left_out)
+        let reap = move |context: &WriteContext, left_out: &LeftOut| {
+            reap::reap(context, queue, limit, latest, until, left_out)
         };
-        self.writer.run(reap).await
+        self.writer.run_without(left_out, reap).await
     }
 
     async fn enqueue(
@@ -589,12 +592,13 @@ impl Upkeep for SqliteStore {
         queue: QueueIndex,
         age: Duration,
         limit: usize,
+        latest: Option<LatestTime>,
     ) -> Result<usize, StoreError> {
         let left_out = LeftOut::default();
-        let delete = move |context: &WriteContext| {
-            purge::delete_archived(context, queue, age, limit, &left_out)
+        let delete = move |context: &WriteContext, left_out: &LeftOut| {
+            purge::delete_archived(context, queue, age, limit, latest, left_out)
         };
-        self.writer.run(delete).await
+        self.writer.run_without(left_out, delete).await
     }
 
     async fn count_old_archived(

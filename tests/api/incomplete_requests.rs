@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use lease_broker_proto::{HeartbeatRequest, HeartbeatResponse};
 use tonic::Code;
+use tonic_types::StatusExt as _;
 
 use crate::support::api_error::assert_api_error;
 use crate::support::frames::{ENQUEUE, HEARTBEAT, PREFACE, call_headers};
@@ -49,7 +50,7 @@ async fn connection_over_the_limit_is_closed() {
 }
 
 #[tokio::test]
-async fn slow_request_is_refused() {
+async fn slow_request_can_be_sent_again() {
     let server = start("[server]\nrequest_timeout = '200ms'").await;
     let mut grpc = tonic::client::Grpc::new(server.channel().await);
     grpc.ready().await.expect("the channel is ready");
@@ -58,7 +59,15 @@ async fn slow_request_is_refused() {
     let never = tonic::Request::new(tokio_stream::pending::<HeartbeatRequest>());
     let codec = tonic_prost::ProstCodec::<_, HeartbeatResponse>::default();
     let refused = with_timeout(grpc.client_streaming(never, path, codec)).await;
-    assert_api_error(refused, Code::InvalidArgument, "REQUEST_INCOMPLETE", false);
+    let refused = refused.expect_err("the message never comes");
+    let info = refused.get_details_error_info().expect("the reason");
+    assert_eq!(info.metadata["applied"], "no");
+    assert_api_error(
+        Err::<(), _>(refused),
+        Code::Unavailable,
+        "REQUEST_INCOMPLETE",
+        true,
+    );
 }
 
 #[tokio::test]

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use lease_broker_proto::{Outcome, Refusal, RefusalReason};
 use tonic::Code;
 
 use crate::support::api_error::assert_field_error;
-use crate::support::client::{item, item_with, key, lease_ids, number, text};
+use crate::support::client::{completion, item, item_with, key, lease_ids, number, text};
 use crate::support::database::query_value;
 use crate::support::server::{QUEUE, Server};
 use crate::support::timeout::with_timeout;
@@ -161,6 +162,43 @@ async fn item_that_no_claim_could_return_is_refused() {
         "INVALID_FIELD",
         "items[0].columns[\"payload\"]",
     );
+}
+
+/// A claim could never return it, because its lease is larger than a response may be.
+#[tokio::test]
+async fn item_over_the_message_limit_is_refused() {
+    const LIMIT: usize = 100_000;
+    let config = format!("server.max_message_bytes = {LIMIT}\n{QUEUE}");
+    let server = Server::with_config(&config).await;
+    let client = server.client().await;
+    // The request itself is within the limit.
+    let payload = "x".repeat(LIMIT - 200);
+    let refused = client.try_enqueue(vec![item(&payload)]).await;
+    let text = refused.clone().expect_err("too large");
+    assert!(
+        text.message().contains("server.max_message_bytes"),
+        "{text:?}"
+    );
+    let field = "items[0].columns[\"payload\"]";
+    assert_field_error(refused, Code::InvalidArgument, "INVALID_FIELD", field);
+    client.enqueue(&[&payload[500..]]).await;
+    let lease = client.claim_one().await;
+    let completions = [
+        completion(&lease.lease_id, &[("work", &payload[100..])]),
+        completion(&lease.lease_id, &[("work", &payload[500..])]),
+    ];
+    let mut outcomes = Vec::new();
+    for completion in completions {
+        let results = client
+            .try_complete(vec![completion])
+            .await
+            .expect("answered");
+        let refusal = results[0].refusal.as_ref();
+        outcomes.push((results[0].outcome(), refusal.map(Refusal::reason)));
+    }
+    let unfit = (Outcome::Refused, Some(RefusalReason::ValueUnfit));
+    assert_eq!(outcomes, [unfit, (Outcome::Applied, None)]);
+    assert_eq!(client.claim(9).await.len(), 1);
 }
 
 #[tokio::test]

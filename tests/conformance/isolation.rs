@@ -128,6 +128,29 @@ pub(crate) async fn largest_key_does_not_stop_a_counting_table<H: Harness>() {
     assert_eq!(fixture.claim(9).await.len(), 1);
 }
 
+/// A claim could never return it: a response holds the key twice.
+pub(crate) async fn item_with_a_long_key_over_a_response_is_refused<H: Harness>() {
+    const MOST: usize = 65_536;
+    let table = Table::new("item")
+        .required("id", Kind::Text)
+        .column("long", Kind::LongText)
+        .key(&["id"]);
+    let mut spec = queue("item");
+    spec.max_response_bytes = MOST;
+    let fixture = Fixture::<H>::over(&[table], vec![spec]).await;
+    let item = |id: &str, length| {
+        let long = ("long", text(&"x".repeat(length)));
+        new_item(&[("id", text(id)), long])
+    };
+    let refused = fixture.try_enqueue(vec![item(&"k".repeat(190), MOST - 700)]);
+    let refused = refused.await;
+    let Err(StoreError::Rejected(rejection)) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(rejection.column.as_deref(), Some("long"), "{rejection:?}");
+    fixture.enqueue(item("k", MOST - 700)).await;
+}
+
 /// A claim could never return it.
 pub(crate) async fn item_over_the_queues_limit_is_refused<H: Harness>() {
     let table = item_table("item").column("long", Kind::LongText);

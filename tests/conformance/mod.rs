@@ -109,6 +109,7 @@ macro_rules! conformance {
                     refused_items_of_a_list_are_all_named
                     largest_key_does_not_stop_a_counting_table
                     item_over_the_queues_limit_is_refused
+                    item_with_a_long_key_over_a_response_is_refused
                 }
                 secrets {
                     new_secret_waits_until_brokers_know_it
@@ -609,6 +610,7 @@ macro_rules! conformance {
                     old_archived_rows_are_deleted_up_to_the_limit
                     archive_without_its_index_is_refused
                     one_broker_at_a_time_has_the_turn
+                    clock_that_is_ahead_makes_no_item_old
                     turn_from_before_the_clock_was_put_back_is_free
                     item_redriven_during_the_walk_stays
                 }
@@ -692,6 +694,8 @@ macro_rules! conformance {
                     decimals_have_the_precision_of_the_store
                     times_have_the_precision_of_the_store
                     text_has_the_kind_of_its_column
+                    text_with_an_offset_is_stored_as_its_moment
+                    text_that_is_no_time_is_refused
                     value_of_another_kind_is_refused
                     errors_and_worker_names_are_unchanged
                 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{KeepFor, OnComplete};
 use lease_broker_store::schema::Step;
-use lease_broker_store::{PurgeStep, RetentionTurn, StoreError};
+use lease_broker_store::{LatestTime, PurgeStep, RetentionTurn, StoreError};
 use lease_broker_value::Value;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::harness::Harness;
@@ -26,6 +27,7 @@ pub(crate) async fn walk(
             after,
             completed: keep_for.completed,
             dead: keep_for.dead,
+            latest: None,
             limit,
             delete,
         };
@@ -233,13 +235,22 @@ pub(crate) async fn old_archived_rows_are_deleted_up_to_the_limit<H: Harness>() 
         fixture.complete(&item.lease).await;
     }
     let (store, queue) = (&fixture.store, fixture.queue);
-    assert_eq!(store.purge_archive(queue, HOUR, 500).await, Ok(0));
+    assert_eq!(store.purge_archive(queue, HOUR, 500, None).await, Ok(0));
     assert_eq!(store.count_old_archived(queue, HOUR).await, Ok(0));
     assert_eq!(store.count_old_archived(queue, Duration::ZERO).await, Ok(4));
-    assert_eq!(store.purge_archive(queue, Duration::ZERO, 3).await, Ok(3));
+    assert_eq!(
+        store.purge_archive(queue, Duration::ZERO, 3, None).await,
+        Ok(3)
+    );
     assert_eq!(fixture.harness.rows("item archive", &["id"]).await.len(), 1);
-    assert_eq!(store.purge_archive(queue, Duration::ZERO, 3).await, Ok(1));
-    assert_eq!(store.purge_archive(queue, Duration::ZERO, 3).await, Ok(0));
+    assert_eq!(
+        store.purge_archive(queue, Duration::ZERO, 3, None).await,
+        Ok(1)
+    );
+    assert_eq!(
+        store.purge_archive(queue, Duration::ZERO, 3, None).await,
+        Ok(0)
+    );
     assert_eq!(ids(&fixture).await, [5]);
 }
 
@@ -248,7 +259,10 @@ pub(crate) async fn archive_without_its_index_is_refused<H: Harness>() {
         spec.on_complete = OnComplete::Archive("done".to_owned());
     })
     .await;
-    let refused = fixture.store.purge_archive(fixture.queue, HOUR, 500).await;
+    let refused = fixture
+        .store
+        .purge_archive(fixture.queue, HOUR, 500, None)
+        .await;
     assert!(
         matches!(refused, Err(StoreError::Misconfigured(_))),
         "{refused:?}"
@@ -306,6 +320,35 @@ pub(crate) async fn turn_from_before_the_clock_was_put_back_is_free<H: Harness>(
     assert_ne!(take(HOUR).await, RetentionTurn::Taken);
 }
 
+/// For the store's clock the items are two hours old. For a clock that is 90 minutes behind they are not old yet, and for one that is three
+/// hours behind they have not ended yet.
+pub(crate) async fn clock_that_is_ahead_makes_no_item_old<H: Harness>() {
+    let fixture = Fixture::<H>::with(5, archiving()).await;
+    for (item, ending) in fixture.claim(4).await.iter().zip([0, 0, 1, 1]) {
+        let ending = [complete(), fail(None)][ending].clone();
+        fixture.settle(&item.lease, ending).await;
+    }
+    fixture.advance(2 * HOUR).await;
+    let time = fixture.reap(1).await.time.expect("the time of the store");
+    let behind = |minutes: i64| Some(LatestTime::new(time - minutes * 60_000, Instant::now()));
+    let (store, queue) = (&fixture.store, fixture.queue);
+    for (latest, dead) in [(behind(90), 0), (behind(0), 2)] {
+        let step = PurgeStep {
+            after: None,
+            completed: None,
+            dead: Some(HOUR),
+            latest,
+            limit: 500,
+            delete: true,
+        };
+        assert_eq!(store.purge(queue, step).await.expect("purge").old, dead);
+    }
+    for (latest, archived) in [(behind(180), 0), (behind(0), 2)] {
+        let deleted = store.purge_archive(queue, Duration::ZERO, 9, latest);
+        assert_eq!(deleted.await, Ok(archived));
+    }
+}
+
 pub(crate) async fn item_redriven_during_the_walk_stays<H: Harness>() {
     let fixture = Fixture::<H>::items(2).await;
     for item in fixture.claim(2).await {
@@ -317,6 +360,7 @@ pub(crate) async fn item_redriven_during_the_walk_stays<H: Harness>() {
         after: None,
         completed: None,
         dead: Some(HOUR),
+        latest: None,
         limit: 500,
         delete: true,
     };

@@ -148,6 +148,79 @@ pub(crate) async fn text_has_the_kind_of_its_column<H: Harness>() {
     }
 }
 
+/// Sends texts to a column of times. Returns what a worker reads for each, or `None` if the broker refuses the column.
+async fn times_read_for<H: Harness>(texts: &[&str]) -> Vec<Option<Value>> {
+    let table = Table::new("item")
+        .required("id", Kind::BigInt)
+        .column("value", Kind::Timestamp)
+        .key(&["id"]);
+    let fixture = Fixture::<H>::over(&[table], vec![queue("item")]).await;
+    let mut accepted = Vec::new();
+    for (id, sent) in (1..).zip(texts) {
+        let item = new_item(&[("id", Value::Int(id)), ("value", text(sent))]);
+        accepted.push(match fixture.try_enqueue(vec![item]).await {
+            Ok(_) => true,
+            Err(StoreError::Rejected(rejection)) => {
+                assert_eq!(rejection.column.as_deref(), Some("value"), "{sent}");
+                false
+            }
+            Err(error) => panic!("{sent}: {error}"),
+        });
+    }
+    let mut read = fixture.claim(1_000).await.into_iter();
+    let read = accepted.into_iter().map(|is_accepted| {
+        let item = is_accepted.then(|| read.next().expect("an item for each accepted text"));
+        item.map(|mut item| item.columns.remove(1))
+    });
+    read.collect()
+}
+
+pub(crate) async fn text_with_an_offset_is_stored_as_its_moment<H: Harness>() {
+    let at = |seconds, nanos| Some(Value::Timestamp { seconds, nanos });
+    let (sent, expected): (Vec<&str>, Vec<_>) = [
+        ("2026-11-20T22:15:20+02:00", at(1_795_205_720, 0)),
+        ("2026-11-20T22:15:20-05:30", at(1_795_232_720, 0)),
+        (
+            "2026-11-21 00:30:00.5+02:00",
+            at(1_795_213_800, 500_000_000),
+        ),
+        ("2026-11-20 22:15:20 -01:00", at(1_795_216_520, 0)),
+        ("2026-11-20T22:15:20Z", at(1_795_212_920, 0)),
+        (
+            "2026-11-20T22:15:20.1000000000",
+            at(1_795_212_920, 100_000_000),
+        ),
+        ("2026-11-20 22:15", at(1_795_212_900, 0)),
+        ("2026-11-20", at(1_795_132_800, 0)),
+    ]
+    .into_iter()
+    .unzip();
+    assert_eq!(times_read_for::<H>(&sent).await, expected);
+}
+
+pub(crate) async fn text_that_is_no_time_is_refused<H: Harness>() {
+    let sent = [
+        "",
+        " 2026-11-20T22:15:20",
+        "2026-11-20T",
+        "2026-324",
+        "20261120",
+        "2026-W47-5",
+        "2026-02-30T22:15:20",
+        "2026-11-20T24:00:00",
+        "2026-11-20T22:15:60",
+        "2026-11-20T22:15:20+0200",
+        "2026-11-20T22:15:20+02",
+        "2026-11-20T22:15:20+15:00",
+        "0001-01-01T00:00:00+01:00",
+        "9999-12-31T23:59:59-01:00",
+    ];
+    let read = times_read_for::<H>(&sent).await;
+    for (sent, read) in sent.iter().zip(read) {
+        assert_eq!(read, None, "{sent}");
+    }
+}
+
 pub(crate) async fn value_of_another_kind_is_refused<H: Harness>() {
     let moment = Value::Timestamp {
         seconds: 0,

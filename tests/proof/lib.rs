@@ -4,7 +4,7 @@
 //! A *model* is a small program with a state and actions. The checker visits every state that any order of actions can reach, and
 //! looks at each whether the promises hold. [`lease`] is the model of the protocol as it ships, over the function
 //! [`step`](lease_broker_store::step) that the stores use. [`engine`] is the model of a database that ignores lock hints. The
-//! others are models of rules over several rows: [`poison`] and [`group`] ship, the rest is not built yet. [`suspects`] is the list of suspects for
+//! others are models of rules over several rows. [`suspects`] is the list of suspects for
 //! stores of tests.
 //!
 //! [`domain`] lists every kind of row and every operation. The replay runs all of them through the stores.

@@ -1,4 +1,4 @@
-//! A rule that is not built yet: an operator's operation over many rows, in batches.
+//! An operator's operation over many rows, in batches.
 //!
 //! A redrive of a million dead items runs in batches, by whichever broker holds the operation. The promises: each item that was dead
 //! when the operation started is redriven exactly once by it, also if brokers crash, freeze and take over. Items that die later are
@@ -8,18 +8,26 @@
 //! updates this row, if the fencing token of the operation's lease is still the broker's. It then reads the cursor from the row,
 //! takes the next items *in the order of the key* after the cursor, and waits for items that others have locked. It changes those
 //! that are still dead and died before the operation was created. Cursor and count move in the same transaction.
+//!
+//! The times are those of the store's clock, which can be put back. An item whose death is in the future of the clock died before the
+//! clock was put back, so it is taken too. If the clock reaches that time while the operation runs, the item cannot be told from one that
+//! dies later, and is left alone. If the clock is put back while the operation runs, items that have died since can be taken.
 
 use stateright::{Model, Property};
 
 const ITEMS: usize = 3;
 const BATCH: usize = 1;
 const BROKERS: usize = 2;
-const LAST_TICK: u8 = 1;
+/// The time at which the operation is created. The clock can be put back to 0.
+const CREATED: u8 = 1;
+const LAST_TICK: u8 = 2;
+/// The item whose row another program can lock. Locks of more rows make ten times as many states, and no other kind of history.
+const LOCKABLE: usize = 1;
 
 /// How batches are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// As the text of this file says. This is the rule to build.
+    /// As the text of this file says, and as the stores do it.
     Cursor,
     /// The cursor and the count move in a transaction after that of the items.
     MovesCursorLater,
@@ -37,6 +45,8 @@ pub enum Rule {
     TakesLater,
     /// A batch takes only items that died before the moment of the creation, and not at it.
     TakesOnlyEarlier,
+    /// A batch takes no item whose death is in the future, as the first stores did.
+    SkipsFuture,
 }
 
 /// The model.
@@ -56,7 +66,8 @@ struct Item {
     was_locked: bool,
     has_died_again: bool,
     // Observations.
-    was_dead_at_start: bool,
+    /// The time of the death before the creation.
+    first_death: Option<u8>,
     redriven: u8,
     died_after_start: bool,
     took_later_one: bool,
@@ -72,10 +83,21 @@ struct Holder {
     pending: Option<(usize, u8)>,
 }
 
+/// The moment at which the clock was put back, at most once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum PutBack {
+    Never,
+    BeforeCreation,
+    SinceCreation,
+}
+
 /// A state of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Operation {
     now: u8,
+    /// The latest time that the clock has shown since the creation.
+    latest: u8,
+    put_back: PutBack,
     items: [Item; ITEMS],
     is_held: bool,
     fence: u8,
@@ -85,11 +107,13 @@ pub struct Operation {
     brokers: [Option<Holder>; BROKERS],
 }
 
-/// An action of the model. The operation is created at time 0.
+/// An action of the model, after the creation of the operation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Time passes.
     Tick,
+    /// The clock is put back to 0.
+    PutBack,
     /// A broker takes the operation, which nobody holds.
     Take(usize),
     /// The lease of the operation expires. Its holder does not notice.
@@ -107,18 +131,19 @@ pub enum Action {
 }
 
 impl OperationModel {
-    fn takes(self, item: &Item) -> bool {
-        match self.rule {
-            Rule::TakesLater => item.died.is_some(),
-            Rule::TakesOnlyEarlier => false,
-            _ => item.died == Some(0),
-        }
+    fn takes(self, item: &Item, now: u8) -> bool {
+        item.died.is_some_and(|died| match self.rule {
+            Rule::TakesLater => true,
+            Rule::TakesOnlyEarlier => died < CREATED || died > now,
+            Rule::SkipsFuture => died <= CREATED,
+            _ => died <= CREATED || died > now,
+        })
     }
 
     /// Returns the items of the next batch, and the cursor after it.
     fn next_items(self, operation: &Operation, cursor: usize) -> (Vec<usize>, usize) {
         if self.rule == Rule::NoCursor {
-            let items = (0..ITEMS).filter(|at| self.takes(&operation.items[*at]));
+            let items = (0..ITEMS).filter(|at| self.takes(&operation.items[*at], operation.now));
             return (items.take(BATCH).collect(), 0);
         }
         let is_skipped =
@@ -155,10 +180,11 @@ impl OperationModel {
         }
         let mut count = 0;
         for at in &visited {
-            let takes = self.takes(&operation.items[*at]);
+            let takes = self.takes(&operation.items[*at], operation.now);
             let item = &mut operation.items[*at];
             if takes {
-                item.took_later_one |= item.died > Some(0);
+                let is_later = item.has_died_again && item.died > Some(CREATED);
+                item.took_later_one |= is_later && operation.put_back != PutBack::SinceCreation;
                 item.died = None;
                 item.redriven += 1;
                 count += 1;
@@ -183,31 +209,43 @@ impl Model for OperationModel {
     type Action = Action;
 
     fn init_states(&self) -> Vec<Operation> {
-        let item = |was_dead_at_start: bool| Item {
-            died: was_dead_at_start.then_some(0),
+        let item = |first_death: Option<u8>| Item {
+            died: first_death,
             is_locked: false,
             was_locked: false,
             has_died_again: false,
-            was_dead_at_start,
+            first_death,
             redriven: 0,
             died_after_start: false,
             took_later_one: false,
         };
-        vec![Operation {
-            now: 0,
-            items: [item(true), item(true), item(false)],
+        // If the clock was put back before the creation, an item can have died at a time that it reaches soon, or late.
+        let starts = [
+            (CREATED, PutBack::Never),
+            (CREATED + 1, PutBack::BeforeCreation),
+            (LAST_TICK + 1, PutBack::BeforeCreation),
+        ];
+        let start = |(first_death, put_back)| Operation {
+            now: CREATED,
+            latest: CREATED,
+            put_back,
+            items: [item(Some(first_death)), item(Some(CREATED)), item(None)],
             is_held: false,
             fence: 0,
             cursor: 0,
             count: 0,
             is_done: false,
             brokers: [None; BROKERS],
-        }]
+        };
+        starts.map(start).to_vec()
     }
 
     fn actions(&self, operation: &Operation, actions: &mut Vec<Action>) {
         if operation.now < LAST_TICK {
             actions.push(Action::Tick);
+        }
+        if operation.put_back == PutBack::Never {
+            actions.push(Action::PutBack);
         }
         if operation.is_held && operation.fence < 2 {
             actions.push(Action::Expire);
@@ -226,7 +264,7 @@ impl Model for OperationModel {
             if item.died.is_none() && !item.has_died_again && !item.is_locked {
                 actions.push(Action::Die(at));
             }
-            if !item.was_locked || item.is_locked {
+            if at == LOCKABLE && (!item.was_locked || item.is_locked) {
                 actions.push(Action::Lock(at, !item.is_locked));
             }
         }
@@ -235,7 +273,11 @@ impl Model for OperationModel {
     fn next_state(&self, operation: &Operation, action: Action) -> Option<Operation> {
         let mut next = operation.clone();
         match action {
-            Action::Tick => next.now += 1,
+            Action::Tick => {
+                next.now += 1;
+                next.latest = next.latest.max(next.now);
+            }
+            Action::PutBack => (next.now, next.put_back) = (0, PutBack::SinceCreation),
             Action::Take(at) => {
                 next.is_held = true;
                 next.fence += 1;
@@ -261,7 +303,7 @@ impl Model for OperationModel {
             Action::Die(at) => {
                 next.items[at].died = Some(next.now);
                 next.items[at].has_died_again = true;
-                next.items[at].died_after_start = next.now > 0;
+                next.items[at].died_after_start = next.now > CREATED;
             }
             Action::Lock(at, is_locked) => {
                 next.items[at].is_locked = is_locked;
@@ -277,8 +319,11 @@ impl Model for OperationModel {
                 operation.items.iter().all(|item| item.redriven <= 1)
             }),
             Property::always("no item is skipped", |_, operation: &Operation| {
-                let mut items = operation.items.iter();
-                !operation.is_done || items.all(|item| item.redriven > 0 || !item.was_dead_at_start)
+                let is_reached = |death| death > CREATED && death <= operation.latest;
+                let is_skipped = |item: &Item| {
+                    item.redriven == 0 && item.first_death.is_some_and(|death| !is_reached(death))
+                };
+                !operation.is_done || !operation.items.iter().any(is_skipped)
             }),
             Property::always(
                 "items that die later are left alone",
@@ -297,6 +342,13 @@ impl Model for OperationModel {
             Property::sometimes("a broker takes over", |_, operation: &Operation| {
                 operation.is_done && operation.fence > 1
             }),
+            Property::sometimes(
+                "an item of the former future is redriven",
+                |_, operation: &Operation| {
+                    let mut items = operation.items.iter();
+                    items.any(|item| item.redriven == 1 && item.first_death > Some(LAST_TICK))
+                },
+            ),
             Property::sometimes("an item dies again", |_, operation: &Operation| {
                 let mut items = operation.items.iter();
                 items.any(|item| item.redriven == 1 && item.died_after_start)
@@ -332,6 +384,7 @@ mod tests {
             (Rule::SkipsLocked, "no item is skipped"),
             (Rule::TakesLater, "items that die later are left alone"),
             (Rule::TakesOnlyEarlier, "no item is skipped"),
+            (Rule::SkipsFuture, "no item is skipped"),
         ] {
             let checked = shortest_first(OperationModel { rule });
             checked.assert_breaks(&format!("{rule:?}"), promise);

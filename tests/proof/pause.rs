@@ -1,4 +1,4 @@
-//! A rule that is not built yet: a paused queue gives no leases.
+//! A paused queue gives no leases.
 //!
 //! A pause is a column of the queue's row. The promise: from the moment at which the operator is told that the queue is paused until it
 //! is resumed, no broker gives a new lease. What runs goes on: leases are settled, and a call that is sent again gets the leases
@@ -20,7 +20,7 @@ const ITEMS: usize = 4;
 /// How claims look at the pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// The claim locks the queue's row until it commits. This is the rule to build.
+    /// The claim locks the queue's row until it commits, as the stores do it.
     Locks,
     /// The claim reads the row and does not lock it.
     Reads,

@@ -1,12 +1,15 @@
 //! The audit in the log: nobody can hide what others do.
 
 use data_encoding::HEXLOWER;
+use lease_broker_proto::CompleteRequest;
+use lease_broker_proto::lease_service_client::LeaseServiceClient;
 use serde_json::Value as Json;
 use sha2::{Digest as _, Sha256};
-use tonic::Code;
 use tonic::transport::Endpoint;
+use tonic::{Code, Request};
 
-use crate::security::fixture::{Files, call};
+use crate::security::fixture::{Files, authorization, call};
+use crate::support::client::completion;
 use crate::support::http::send;
 use crate::support::process::BrokerProcess;
 use crate::support::timeout::wait_until;
@@ -100,6 +103,42 @@ async fn log_level_hides_no_line_of_the_audit() {
     assert_eq!(change["before"], "info");
     assert_eq!(change["after"], level);
     assert_eq!(change["peer"], "127.0.0.1");
+}
+
+#[tokio::test]
+async fn call_with_denied_follow_ups_has_one_line() {
+    let files = Files::new();
+    let quiet = files.add_token("quiet");
+    let audit = files.file("audit.jsonl");
+    let settings = files.plain_text_settings(AUTH);
+    let settings = format!("log.audit_file = '{}'\n{settings}", audit.display());
+    files.write("config.toml", &settings);
+    let mut broker = BrokerProcess::serve(&files.file("queues.db"), &files.file("config.toml"));
+    let endpoint = Endpoint::from_shared(broker.url()).expect("a URL");
+    let mut client = LeaseServiceClient::new(endpoint.connect_lazy());
+    let mut request = Request::new(CompleteRequest {
+        queue: "work".to_owned(),
+        completions: ["hidden", "nowhere"]
+            .map(|queue| completion("no lease", &[(queue, "x")]))
+            .into(),
+        next: None,
+    });
+    *request.metadata_mut() = authorization(&quiet);
+    client.complete(request).await.expect("answered");
+    broker.signal("TERM");
+    broker.wait();
+    let text = std::fs::read_to_string(audit).expect("a file");
+    let events = text.lines().map(parse_line);
+    let denied: Vec<Json> = events
+        .filter(|event| event["event"] == "auth.denied")
+        .collect();
+    let [line] = &denied[..] else {
+        panic!("{text}");
+    };
+    assert_eq!(
+        (&line["rpc"], &line["queue"]),
+        (&"Enqueue".into(), &"hidden".into())
+    );
 }
 
 /// Returns the members of an object whose names are unique.

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use lease_broker_proto::{ClaimBatchRequest, EnqueueRequest, EnqueueResult, Lease, Outcome};
+use lease_broker_proto::{
+    ClaimBatchRequest, EnqueueRequest, EnqueueResult, Lease, Outcome, RefusalReason,
+};
 use uuid::Uuid;
 
-use crate::security::fixture::{Files, everything};
+use crate::security::fixture::Files;
 use crate::support::client::{Client, completion, failure, item, lease_ids};
 
 const IDENTITIES: &str = "
@@ -186,22 +188,31 @@ async fn follow_up_needs_a_role_on_its_queue() {
     let files = Files::new();
     let server = files.start(IDENTITIES).await;
     let one = files.client(&server, "spiffe://test/one").await;
-    one.enqueue(&["a"]).await;
-    let lease = one.claim_one().await;
-    let mut answers = Vec::new();
-    for queue in ["hidden", "nowhere"] {
-        let follow_ups = [("work", "next"), (queue, "x")];
-        let refused = one.try_complete(vec![completion(&lease.lease_id, &follow_ups)]);
-        let status = refused.await.expect_err("denied");
-        assert_eq!(status.code(), tonic::Code::PermissionDenied, "{status:?}");
-        answers.push(everything(&status));
+    one.enqueue(&["a", "b", "c"]).await;
+    let leases = one.claim(3).await;
+    let completions = [("work", "hidden"), ("work", "nowhere"), ("work", "work")];
+    let completions = leases
+        .iter()
+        .zip(completions)
+        .map(|(lease, (first, last))| {
+            completion(&lease.lease_id, &[(first, "next"), (last, "next")])
+        });
+    let results = one.try_complete(completions.collect()).await;
+    let results = results.expect("the mistake of an entry fails no other entry");
+    // The answer is the same for a queue that exists, up to its name.
+    for (result, queue) in results.iter().zip(["hidden", "nowhere"]) {
+        assert_eq!(result.outcome(), Outcome::Refused);
+        let refusal = result.refusal.clone().expect("a reason");
+        assert_eq!(refusal.reason(), RefusalReason::QueueNotFound);
+        assert_eq!(refusal.field, "follow_ups[1].queue");
+        let expected = format!("there is no queue {queue:?} to which the caller may add items");
+        assert_eq!(refusal.message, expected);
     }
-    assert_eq!(answers[0], answers[1]);
-    // Nothing was applied.
-    let completed = one.try_complete(vec![completion(&lease.lease_id, &[("work", "next")])]);
-    assert_eq!(
-        completed.await.expect("completed")[0].outcome(),
-        Outcome::Applied
-    );
-    assert_eq!(one.claim(10).await.len(), 1);
+    assert_eq!(results[2].outcome(), Outcome::Applied);
+    // The refused ones are still leased, and none of their follow-ups was added.
+    assert_eq!(one.claim(10).await.len(), 2);
+    let completed = one.complete(&lease_ids(&leases[..2])).await;
+    for result in completed {
+        assert_eq!(result.outcome(), Outcome::Applied);
+    }
 }

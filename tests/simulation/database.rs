@@ -55,6 +55,10 @@ pub(super) struct Inner {
     /// Milliseconds by which the clock was stepped.
     offset: i64,
     was_stepped: bool,
+    /// The step in milliseconds that the clock makes when the next purge begins.
+    pub(super) step_at_purge: i64,
+    /// The times until which purges have counted ages.
+    pub(super) purged_until: Vec<i64>,
     pub(super) out_until: Instant,
     started: Instant,
     /// The kind of settlement that ended a lease.
@@ -84,6 +88,8 @@ impl Database {
             random: StdRng::seed_from_u64(plan.seed.wrapping_mul(31)),
             offset: 0,
             was_stepped: false,
+            step_at_purge: 0,
+            purged_until: Vec::new(),
             out_until: now,
             started: now,
             ended: BTreeMap::new(),

@@ -579,9 +579,16 @@ impl Upkeep for SimulatedStore {
         Ok(0)
     }
 
-    /// Finds no old item.
-    async fn purge(&self, _: QueueIndex, _: PurgeStep) -> Result<Purged, StoreError> {
-        self.run("purge", |_| Ok(Purged::default())).await
+    /// Finds no old item. Notes the time until which ages are counted.
+    async fn purge(&self, _: QueueIndex, step: PurgeStep) -> Result<Purged, StoreError> {
+        self.run("purge", move |database| {
+            let clock_step = std::mem::take(&mut database.step_at_purge);
+            database.step_clock(clock_step);
+            let now = LatestTime::limit(step.latest, database.now());
+            database.purged_until.push(now);
+            Ok(Purged::default())
+        })
+        .await
     }
 
     async fn purge_archive(
@@ -589,6 +596,7 @@ impl Upkeep for SimulatedStore {
         _: QueueIndex,
         _: Duration,
         _: usize,
+        _: Option<LatestTime>,
     ) -> Result<usize, StoreError> {
         Err(unsupported())
     }

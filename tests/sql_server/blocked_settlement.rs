@@ -96,3 +96,39 @@ async fn settlement_blocked_past_its_deadline_can_be_retried() {
     held.holder.run("ROLLBACK TRANSACTION").await;
     held.assert_completes().await;
 }
+
+/// The worker's library sends the whole call again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn completions_beside_a_locked_row_can_be_sent_again() {
+    let Some((_harness, program)) = start().await else {
+        return;
+    };
+    let service = Service::start(&program.connection_string).await;
+    let client = service.client().await;
+    let items = || vec![item("a"), item("b"), item("c")];
+    let keys = retry_while_unavailable(|| client.try_enqueue(items())).await;
+    let leases = retry_while_unavailable(|| client.try_claim(client.claim_request(3))).await;
+    let holder = program.another().await;
+    let hold = format!(
+        "BEGIN TRANSACTION; UPDATE work SET payload = payload WHERE id = {}",
+        keys[0]
+    );
+    holder.run(&hold).await;
+    let completions = || {
+        let leases = leases.iter();
+        leases
+            .map(|lease| completion(&lease.lease_id, &[]))
+            .collect()
+    };
+    let status = with_timeout(client.try_complete(completions())).await;
+    let status = status.expect_err("the row is held");
+    assert_eq!(status.code(), Code::Unavailable, "{status:?}");
+    let completed = "SELECT COUNT(*) FROM work WHERE lease_state = 3";
+    assert_eq!(program.number(completed).await, 2);
+    holder.run("ROLLBACK TRANSACTION").await;
+    let again = retry_while_unavailable(|| client.try_complete(completions())).await;
+    let is_repeated: Vec<bool> = again.iter().map(|result| result.already_applied).collect();
+    assert_eq!(is_repeated, [false, true, true], "{again:?}");
+    assert!(again.iter().all(|result| result.outcome == 1), "{again:?}");
+    service.stop().await;
+}

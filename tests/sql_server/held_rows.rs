@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
+use lease_broker_model::item_state::State;
 use lease_broker_store::mssql::{MssqlStore, Settings};
-use lease_broker_store::{ClaimedItem, OutageCause, Renewal, Renewed, StoreError};
+use lease_broker_store::{
+    Cancellation, Cancelled, CancelledLease, ClaimedItem, Ending, OutageCause, Renewal, Renewed,
+    Settled, StoreError,
+};
 
 use crate::harness::fixture::{Broker, Fixture, HOUR, call, complete, keys, queue};
 use crate::harness::mssql::MssqlHarness;
@@ -77,6 +81,99 @@ async fn heartbeats_do_not_wait_for_the_locked_row_of_another() {
         .store
         .heartbeat(fixture.queue, renewals(HOUR).into());
     assert!(renewed.await.expect("free").iter().all(is_extended));
+}
+
+/// Claims three items, and locks the row of the first one.
+async fn leases_beside_a_locked_row() -> Option<(Fixture<MssqlHarness>, Program, Vec<ClaimedItem>)>
+{
+    let started = Box::pin(start()).await?;
+    let (fixture, _program, holder) = Box::pin(beside(started)).await;
+    let items = fixture.claim(9).await;
+    holder.run(&statement("hold_first_row")).await;
+    Some((fixture, holder, items))
+}
+
+#[tokio::test]
+async fn settlements_do_not_wait_for_the_locked_row_of_another() {
+    let Some((fixture, holder, items)) = Box::pin(leases_beside_a_locked_row()).await else {
+        return;
+    };
+    let endings = || {
+        let failed = Ending::Fail {
+            error: "no".to_owned(),
+            retry: None,
+        };
+        let release = Ending::Release { delay: HOUR };
+        let endings = [complete(), failed, release];
+        let leases = items.iter().map(|item| &item.lease);
+        leases.zip(endings).collect::<Vec<_>>()
+    };
+    let settled = fixture.try_settle(endings()).await.expect("settled");
+    let Settled::Refused(refusal) = &settled[0] else {
+        panic!("{settled:?}");
+    };
+    assert!(refusal.problem.text.contains("locked"), "{refusal}");
+    let ended = [State::Dead, State::Delayed].map(Settled::Ended);
+    assert_eq!(settled[1..], ended);
+    holder.run("ROLLBACK TRANSACTION").await;
+    // The same list can be sent again.
+    let settled = fixture.try_settle(endings()).await.expect("settled");
+    let repeated = [State::Dead, State::Delayed].map(Settled::Repeated);
+    assert_eq!(settled[0], Settled::Ended(State::Completed));
+    assert_eq!(settled[1..], repeated);
+}
+
+#[tokio::test]
+async fn cancellations_do_not_wait_for_the_locked_row_of_another() {
+    let Some((fixture, holder, items)) = Box::pin(leases_beside_a_locked_row()).await else {
+        return;
+    };
+    let leases = || -> Vec<CancelledLease> {
+        let keys = items.iter().map(|item| item.lease.key.clone());
+        keys.map(CancelledLease::from).collect()
+    };
+    let cancellation = Cancellation {
+        delay: Duration::ZERO,
+        dead_letter: true,
+        reason: "no".to_owned(),
+        call: None,
+    };
+    let cancel = || {
+        let cancellation = cancellation.clone();
+        fixture
+            .store
+            .cancel(fixture.queue, leases().into(), cancellation)
+    };
+    let cancelled = cancel().await.expect("cancelled").results;
+    assert!(
+        matches!(cancelled[0], Cancelled::Refused(_)),
+        "{cancelled:?}"
+    );
+    let is_ended = |cancelled: &Cancelled| matches!(cancelled, Cancelled::Ended { .. });
+    assert!(cancelled[1..].iter().all(is_ended), "{cancelled:?}");
+    holder.run("ROLLBACK TRANSACTION").await;
+    let cancelled = cancel().await.expect("cancelled").results;
+    assert!(is_ended(&cancelled[0]), "{cancelled:?}");
+}
+
+#[tokio::test]
+async fn releases_of_claims_do_not_wait_for_the_locked_row_of_another() {
+    let Some(started) = Box::pin(start()).await else {
+        return;
+    };
+    let (fixture, _program, holder) = Box::pin(beside(started)).await;
+    let mut tokens = Vec::new();
+    for _ in 0..3 {
+        tokens.push(fixture.claim(1).await[0].lease.token);
+    }
+    let tokens: std::sync::Arc<[_]> = tokens.into();
+    holder.run(&statement("hold_first_row")).await;
+    let release = || fixture.store.release_claims(fixture.queue, tokens.clone());
+    let released = release().await.expect("released");
+    assert_eq!((released.counts, released.locked), (vec![0, 1, 1], vec![0]));
+    holder.run("ROLLBACK TRANSACTION").await;
+    let released = release().await.expect("released");
+    assert_eq!((released.counts, released.locked), (vec![1, 0, 0], vec![]));
 }
 
 /// The server does not end the wait before the operation ends, or ends it in the middle of a try.

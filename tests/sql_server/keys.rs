@@ -262,6 +262,7 @@ async fn check_operations(fixture: &Fixture<MssqlHarness>, broker: &Broker) -> R
             after,
             completed: None,
             dead: None,
+            latest: None,
             limit: 1,
             delete: false,
         };

@@ -110,12 +110,13 @@ async fn least_rights_suffice_and_protect_the_secret() {
     assert_eq!(turn.await, Ok(RetentionTurn::Taken));
     let purged = broker
         .store
-        .purge_archive(broker.queue, Duration::ZERO, 500);
+        .purge_archive(broker.queue, Duration::ZERO, 500, None);
     assert_eq!(purged.await, Ok(1));
     let step = PurgeStep {
         after: None,
         completed: Some(Duration::ZERO),
         dead: Some(Duration::ZERO),
+        latest: None,
         limit: 500,
         delete: true,
     };

@@ -75,7 +75,8 @@ async fn value_out_of_range_names_its_column() {
         return;
     };
     let table = "CREATE TABLE item (id int IDENTITY(1, 1) PRIMARY KEY, tiny tinyint, small smallint, whole int, flag bit,
-        guid uniqueidentifier, digits decimal(5, 2), number float, day date, clock time(3), at datetime2(3), bytes varbinary(4))";
+        guid uniqueidentifier, digits decimal(5, 2), number float, day date, clock time(3), at datetime2(3), local datetimeoffset(3),
+        old datetime, bytes varbinary(4))";
     program.run(table).await;
     let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
     let bad = [
@@ -91,7 +92,21 @@ async fn value_out_of_range_names_its_column() {
         ("digits", text("1e3")),
         ("number", Value::Double(f64::INFINITY)),
         ("number", Value::Int((1 << 53) + 1)),
+        ("day", text("2026-324")),
+        ("day", text("20261120")),
+        ("day", text("2026-11-20T00:00")),
+        ("clock", text("12:00:00+02:00")),
+        ("clock", text("12:00:00Z")),
+        ("clock", text("120000")),
+        ("clock", text("T12:00")),
+        ("clock", text("12:00:00.0001")),
         ("at", text("yesterday")),
+        ("at", text("2026-11-20T22:15:20.0001+02:00")),
+        ("local", text("2026-11-20T22:15:20.0001+02:00")),
+        ("local", text("2026-11-20T22:15:20+14:30")),
+        ("local", text("0001-01-01T00:00:00+01:00")),
+        ("old", text("1753-01-01T00:30:00+01:00")),
+        ("old", text("2026-11-20T22:15:20.001+02:00")),
         ("at", Value::Int(1)),
         ("bytes", text("00")),
     ];

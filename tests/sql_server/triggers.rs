@@ -367,6 +367,7 @@ async fn trigger_that_refuses_a_purge_keeps_the_rows() {
         after: None,
         completed: Some(MINUTE),
         dead: None,
+        latest: None,
         limit: 500,
         delete: true,
     };

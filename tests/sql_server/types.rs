@@ -1,5 +1,7 @@
 //! Numbers and times in columns of every type: a claim returns them unchanged, whether a broker or a program inserted them.
 
+use lease_broker_model::item_state::State;
+use lease_broker_store::{Ending, FollowUp, NewItem, Settled, Settlement};
 use lease_broker_value::Value;
 
 use crate::harness::fixture::{Fixture, new_item, queue, text};
@@ -293,4 +295,80 @@ async fn time_with_offset_is_returned_in_utc_and_stored_with_offset() {
     }
     let offsets = "SELECT DATEPART(tzoffset, at) FROM item ORDER BY id";
     assert_eq!(program.texts(offsets).await, ["330", "330"]);
+}
+
+#[tokio::test]
+async fn text_with_an_offset_is_stored_in_utc() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    let moment = text("2026-11-21T00:15:20.5+02:00");
+    let sent = [
+        ("datetime", moment.clone(), timestamp(AT, 500_000_000)),
+        ("datetime2(3)", moment.clone(), timestamp(AT, 500_000_000)),
+        ("datetimeoffset(3)", moment, timestamp(AT, 500_000_000)),
+        (
+            "smalldatetime",
+            text("2026-11-21T00:15-01:00"),
+            timestamp(AT + 10_780, 0),
+        ),
+        ("date", text("2026-11-20"), text("2026-11-20")),
+        ("time(0)", text("22:15"), text("22:15:00")),
+        ("time(1)", text("22:15:20.5000000000"), text("22:15:20.5")),
+    ];
+    let columns: Vec<String> = (0..)
+        .zip(&sent)
+        .map(|(at, (declared, ..))| format!(", c{at} {declared}"))
+        .collect();
+    let table = format!(
+        "CREATE TABLE item (id int IDENTITY(1, 1) PRIMARY KEY{})",
+        columns.concat()
+    );
+    program.run(&table).await;
+    let mut spec = queue("item");
+    spec.writable = (0..sent.len()).map(|at| format!("c{at}")).collect();
+    let fixture = Fixture::adopt(harness, vec![spec]).await;
+    let values: Vec<(String, Value)> = (0..)
+        .zip(&sent)
+        .map(|(at, (_, value, _))| (format!("c{at}"), value.clone()))
+        .collect();
+    let item = NewItem {
+        columns: values.clone(),
+        ..new_item(&[])
+    };
+    let lease = {
+        fixture.enqueue(item.clone()).await;
+        fixture.one().await.lease
+    };
+    // A settlement that writes the same values, and a follow-up with them.
+    let ending = Ending::Complete {
+        follow_ups: vec![FollowUp {
+            queue: fixture.queue,
+            item,
+        }],
+    };
+    let settlement = Settlement {
+        columns: values,
+        ..Settlement::new(lease, ending)
+    };
+    let settled = fixture
+        .store
+        .settle(fixture.queue, [settlement].into())
+        .await;
+    let settled = settled.expect("settle").results;
+    assert_eq!(settled, [Settled::Ended(State::Completed)]);
+    let stored = fixture.one().await.columns;
+    for ((declared, value, expected), read) in sent.iter().zip(&stored[1..]) {
+        assert_eq!(read, expected, "{declared} {value:?}");
+    }
+    let same: Vec<String> = (0..sent.len())
+        .map(|at| format!("a.c{at} = b.c{at}"))
+        .collect();
+    let same = format!(
+        "SELECT COUNT(*) FROM item AS a, item AS b WHERE a.id = 1 AND b.id = 2 AND {}",
+        same.join(" AND ")
+    );
+    assert_eq!(program.number(&same).await, 1);
+    let offset = "SELECT DATEPART(tzoffset, c2) FROM item ORDER BY id";
+    assert_eq!(program.texts(offset).await, ["120", "120"]);
 }

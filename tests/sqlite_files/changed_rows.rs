@@ -1,10 +1,12 @@
 //! Tables that change data columns when a row is leased, and keys that SQLite gives out.
 
+use lease_broker_model::item_state::State;
 use lease_broker_model::queue::SoftLockColumn;
+use lease_broker_store::{Renewal, Renewed};
 use lease_broker_value::Value;
 
 use crate::harness::Harness as _;
-use crate::harness::fixture::{Fixture, MINUTE, new_item, queue, text};
+use crate::harness::fixture::{Fixture, HOUR, MINUTE, new_item, queue, text};
 use crate::harness::sqlite::SqliteHarness;
 
 async fn fixture(table: &str) -> Fixture<SqliteHarness> {
@@ -40,6 +42,64 @@ async fn claim_returns_the_changes_of_a_trigger() {
     let drop = "DROP TRIGGER stamp";
     fixture.harness.connect().execute_batch(drop).expect(drop);
     assert_eq!(fixture.claim(1).await[0].columns[1], text("a"));
+}
+
+/// The condition of triggers that run when a lease is extended by more than 10 minutes.
+const EXTENDED: &str =
+    "AFTER UPDATE OF lease_due_time ON item WHEN new.lease_due_time > old.lease_due_time + 600000";
+
+#[tokio::test]
+async fn heartbeat_answers_the_expiry_that_a_trigger_leaves() {
+    let fixture = Fixture::<SqliteHarness>::items(3).await;
+    let items = fixture.claim(3).await;
+    let cap = format!(
+        "CREATE TRIGGER cap {EXTENDED} AND old.id = 1 BEGIN
+         UPDATE item SET lease_due_time = old.lease_due_time WHERE id IN (1, 2); END"
+    );
+    fixture.harness.connect().execute_batch(&cap).expect(&cap);
+    let renewals = [2, 1, 3].map(|id: usize| Renewal::new(items[id - 1].lease.clone(), 2 * HOUR));
+    let renewed = fixture.store.heartbeat(fixture.queue, renewals.into());
+    let renewed = renewed.await.expect("heartbeat");
+    let answered: Vec<_> = renewed
+        .iter()
+        .map(|renewed| renewed.expiry().map(|expiry| expiry.expire_time))
+        .collect();
+    let before = items[0].expiry.expire_time;
+    assert_eq!(answered[..2], [Some(before), Some(before)]);
+    assert!(answered[2] > Some(before), "{answered:?}");
+}
+
+#[tokio::test]
+async fn heartbeat_that_makes_a_trigger_end_the_lease_answers_that_it_is_lost() {
+    let fixture = Fixture::<SqliteHarness>::items(1).await;
+    let lease = fixture.one().await.lease;
+    let end = format!(
+        "CREATE TRIGGER ends {EXTENDED} BEGIN
+         UPDATE item SET lease_state = 4, lease_token = NULL, lease_due_time = NULL WHERE id = new.id; END"
+    );
+    fixture.harness.connect().execute_batch(&end).expect(&end);
+    let lost = Renewed::Lost {
+        state: Some(State::Dead),
+        cancel_reason: None,
+    };
+    let mut renewed = fixture.renew(&lease, 2 * HOUR).await;
+    if let Renewed::Lost { cancel_reason, .. } = &mut renewed {
+        *cancel_reason = None;
+    }
+    assert_eq!(renewed, lost);
+}
+
+#[tokio::test]
+async fn claim_answers_the_expiry_that_the_lease_of_another_row_leaves() {
+    let fixture = Fixture::<SqliteHarness>::items(2).await;
+    let cut = "CREATE TRIGGER cut AFTER UPDATE OF lease_state ON item WHEN new.lease_state = 1 AND new.id = 2 BEGIN
+        UPDATE item SET lease_due_time = lease_due_time - 60000 WHERE id = 1; END";
+    fixture.harness.connect().execute_batch(cut).expect(cut);
+    let [first, second] = &*fixture.claim(2).await else {
+        panic!("not two items");
+    };
+    let difference = second.expiry.expire_time - first.expiry.expire_time;
+    assert_eq!(difference, 60_000);
 }
 
 #[tokio::test]

@@ -316,7 +316,10 @@ async fn archived_row_that_stays_keeps_no_other() {
                 fixture.complete(&item.lease).await;
             }
             fixture.advance(HOUR + MINUTE).await;
-            let deleted = fixture.store.purge_archive(fixture.queue, HOUR, 3).await;
+            let deleted = fixture
+                .store
+                .purge_archive(fixture.queue, HOUR, 3, None)
+                .await;
             match expected {
                 Ok(count) => assert_eq!(deleted, Ok(count), "{action}"),
                 Err(reason) => {

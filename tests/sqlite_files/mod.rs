@@ -4,6 +4,7 @@
 mod changed_rows;
 mod concurrent_programs;
 mod damaged_files;
+mod deferred_foreign_keys;
 mod deleted_files;
 mod disk_errors;
 mod failing_rows;

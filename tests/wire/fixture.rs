@@ -21,7 +21,7 @@ use crate::wire::responder::log::Event;
 use crate::wire::responder::server::{Encryption, Login, Server};
 
 pub(crate) const PASSWORD: &str = "Sw0rdfish;of{the}deep";
-const QUEUE: QueueIndex = QueueIndex(0);
+pub(crate) const QUEUE: QueueIndex = QueueIndex(0);
 
 /// Timeouts and maximum number of connections of a store.
 #[derive(Clone, Copy)]

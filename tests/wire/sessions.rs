@@ -37,6 +37,19 @@ async fn connection_sets_filtered_index_options_once() {
     assert!(index(OPTIONS) < index(OPERATION));
 }
 
+/// A SET inside `sp_executesql` ends with it (Microsoft's documentation of SET statements).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn options_of_the_session_are_set_by_a_plain_batch() {
+    let fixture = Fixture::start().await;
+    let options = fixture
+        .server
+        .requests(&["deadlock_priority low", "set lock_timeout"]);
+    assert!(!options.is_empty());
+    for logged in options {
+        assert!(!logged.request.is_call, "{logged:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn first_batch_asks_for_messages_in_english() {
     let fixture = Fixture::start().await;
@@ -70,7 +83,9 @@ async fn prepared_batches_share_one_text_for_all_handles() {
     let executed = fixture.server.requests(&["exec sp_execute @p"]);
     assert_eq!(executed.len(), 2, "{executed:?}");
     for logged in executed {
-        let Request { text, parameters } = logged.request;
+        let Request {
+            text, parameters, ..
+        } = logged.request;
         assert_eq!(text, "EXEC sp_execute @P7, @P1, @P2, @P3, @P4, @P5, @P6;");
         assert_eq!(parameters.last().map(String::as_str), Some("17"));
     }

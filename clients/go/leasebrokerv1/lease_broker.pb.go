@@ -25,14 +25,15 @@
 // error that can pass by itself also carries google.rpc.RetryInfo with the time to wait before the call is sent again. The
 // retry policies of gRPC clients do not read RetryInfo. For them every error has the trailer grpc-retry-pushback-ms: the
 // same time in milliseconds, or -1 if the call must not be repeated: because that cannot help, or because the call may have
-// been applied and would be applied twice. Every rpc can return these errors:
+// been applied and would be applied twice. DEADLINE_EXCEEDED has -1 because a repetition within the same deadline cannot
+// help. With a new deadline the call can be sent again, as "Retries" says. Every rpc can return these errors:
 //
 //   status               reason                meaning
 //   INVALID_ARGUMENT     INVALID_FIELD         a field is malformed, or the message cannot be decoded
 //   NOT_FOUND            QUEUE_NOT_FOUND       no queue with this name is configured. The metadata has queue
-//   INVALID_ARGUMENT     LIMIT_EXCEEDED        a field exceeds a limit. The metadata has max, and value if it is a number
+//   INVALID_ARGUMENT     LIMIT_EXCEEDED        a field exceeds a limit. The metadata has max, and value if the service has
+//                                              counted it. Both are text for people: a duration is written as 1m 1s
 //   RESOURCE_EXHAUSTED   LIMIT_EXCEEDED        the message exceeds the message limit of the service
-//   INVALID_ARGUMENT     REQUEST_INCOMPLETE    the last byte of the request did not arrive within the time limit
 //   RESOURCE_EXHAUSTED   OVERLOADED            too many calls are running, requests take too many bytes, clients have not
 //                                              read too many bytes of leases yet, or too many unknown tokens arrive (with
 //                                              RetryInfo). The metadata has budget, the setting that is used up, if any
@@ -44,6 +45,8 @@
 //                                              metadata has limit
 //   UNAVAILABLE          DRAINING              this instance stops, or it closes this connection (with RetryInfo). Send the
 //                                              call over another connection
+//   UNAVAILABLE          REQUEST_INCOMPLETE    the last byte of the request did not arrive within the time limit (with
+//                                              RetryInfo)
 //   UNAVAILABLE          STORE_UNAVAILABLE     the database does not answer (with RetryInfo). The metadata has tries, and
 //                                              server_error if the database gave an error number
 //   UNAVAILABLE          LEASE_ID_TOO_NEW      a newer instance of the service issued a lease id, or its secret is so new
@@ -69,9 +72,10 @@
 // Callers
 //
 // A service can require credentials: a client certificate, or a token in the header `authorization: Bearer TOKEN`. Each rpc
-// then needs a role on the queue that it names. Complete also needs a role for Enqueue on the queue of each follow-up. Leases
-// belong to the identity that claimed them. With the lease id of another identity, every call returns
-// OUTCOME_LEASE_LOST, and the same request_id gets other leases.
+// then needs a role on the queue that it names. A follow-up also needs a role for Enqueue on its queue. Without it the
+// completion is refused with REFUSAL_REASON_QUEUE_NOT_FOUND, as for a queue that does not exist. Leases belong to the
+// identity that claimed them. With the lease id of another identity, every call returns OUTCOME_LEASE_LOST, and the same
+// request_id gets other leases.
 //
 // Retries
 //
@@ -221,7 +225,7 @@ const (
 	Outcome_OUTCOME_LEASE_LOST Outcome = 2
 	// Only for Complete: the table has no row with the key of this lease. An earlier Complete of this lease removed the
 	// row, or another lease's Complete did after this lease had expired, or another program deleted the row. The service
-	// cannot tell these apart. Follow-ups were not added by this call. Fail, Release and Heartbeat have the outcome
+	// cannot tell these apart. This entry has added no follow-ups. Fail, Release and Heartbeat have the outcome
 	// OUTCOME_LEASE_LOST in these cases.
 	Outcome_OUTCOME_GONE Outcome = 3
 	// The service or the database cannot apply this entry as it was sent. The call changed nothing for it, and a lease
@@ -284,7 +288,7 @@ const (
 	RefusalReason_REFUSAL_REASON_UNSPECIFIED RefusalReason = 0
 	// A field is malformed or out of its bounds: a duration, a checkpoint, a value without a kind, a key.
 	RefusalReason_REFUSAL_REASON_INVALID_FIELD RefusalReason = 1
-	// The queue of a follow-up is not configured.
+	// The queue of a follow-up is not configured, or the caller has no role for Enqueue on it.
 	RefusalReason_REFUSAL_REASON_QUEUE_NOT_FOUND RefusalReason = 2
 	// The call cannot write this column: the table does not have it, the service itself or the database sets it, or the
 	// queue's setting `writable` does not list it.
@@ -562,13 +566,16 @@ type ClaimBatchResponse struct {
 	// Empty if no item was ready.
 	Leases []*Lease `protobuf:"bytes,1,rep,name=leases,proto3" json:"leases,omitempty"`
 	// The first ready items that are larger than max_bytes by themselves, at most 10. They are not leased and not changed.
-	// A claim with a larger max_bytes gets them. A claim looks at no more than max_items + 100 ready items. An item that is
-	// larger than the service's limits.max_item_bytes becomes dead when a claim meets it.
+	// A claim with a larger max_bytes gets those that the message limit of the service allows. If another program has
+	// inserted an item that is larger than that limit, no claim gets it, and GetItem of the AdminService gives the limit. A
+	// claim looks at no more than max_items + 100 ready items. An item that is larger than the service's limits.max_item_bytes
+	// becomes dead when a claim meets it.
 	TooLarge []*TooLargeItem `protobuf:"bytes,2,rep,name=too_large,json=tooLarge,proto3" json:"too_large,omitempty"`
 	// Why there is no lease. HELD_BACK_UNSPECIFIED if there is one.
 	HeldBack HeldBack `protobuf:"varint,3,opt,name=held_back,json=heldBack,proto3,enum=leasebroker.v1.HeldBack" json:"held_back,omitempty"`
-	// The time to wait before the next claim. An earlier one would get nothing. Absent: it is not known. A worker may claim again at once,
-	// with a wait_timeout.
+	// The time to wait before the next claim. An earlier one would get nothing, or the caller has so many waiting claims that this one
+	// did not wait. Absent: it is not known. A worker may claim again at once, with a wait_timeout. If the answer came before the end of
+	// its wait_timeout, it pauses for about 100 ms first.
 	RetryAfter    *durationpb.Duration `protobuf:"bytes,5,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"` // Number 4 is kept for the time at which the next item becomes ready, 8 and 9 for the columns of all leases in lists by column.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -719,8 +726,9 @@ type Lease struct {
 	Checkpoint []byte `protobuf:"bytes,10,opt,name=checkpoint,proto3,oneof" json:"checkpoint,omitempty"`
 	// The number of the run to which the lease belongs: leases of one response with the same number are one run, in the order
 	// of the response. If an item of the run fails, is released, is cancelled or expires, the leases of the later items are
-	// released with it: they have the outcome OUTCOME_LEASE_LOST from then on, and their attempts do not count. 0: the claim
-	// asked for no runs, or the item belongs to no group.
+	// released with it: they have the outcome OUTCOME_LEASE_LOST from then on, and their attempts do not count. 0: the lease
+	// belongs to no run, because the claim asked for none, the item belongs to no group, or the last lease of the item has
+	// expired (HELD_BACK_SUSPECTS).
 	Run           int32 `protobuf:"varint,11,opt,name=run,proto3" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1425,7 +1433,8 @@ type CompleteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the queue that the leases belong to. Required.
 	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	// The completions, up to 1,000, with up to 1,000 follow-ups in total.
+	// The completions, up to 1,000, with up to 1,000 follow-ups in total. If a lease is in the list twice, the second entry is
+	// treated as in a later call. Failures and releases are too.
 	Completions []*Completion `protobuf:"bytes,2,rep,name=completions,proto3" json:"completions,omitempty"`
 	// A claim of items from the same queue. A worker that processes one item after another then needs half as many calls.
 	// Absent: the call claims nothing.
@@ -2526,7 +2535,7 @@ type EnqueueRequest struct {
 	// the same id, to any broker of the database, it returns the same keys and adds nothing. The queue remembers the id for
 	// its enqueue_memory, 24 hours by default, from the commit of the items. A call that failed is not remembered. The
 	// trace contexts of the items may differ, all else must be the same. Empty: the call adds its items each time that it
-	// is sent. A call without items returns OK with any id, which the queue does not remember for it.
+	// is sent. A call without items returns OK with every valid id, which the queue does not remember for it.
 	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

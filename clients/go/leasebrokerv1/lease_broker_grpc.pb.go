@@ -25,14 +25,15 @@
 // error that can pass by itself also carries google.rpc.RetryInfo with the time to wait before the call is sent again. The
 // retry policies of gRPC clients do not read RetryInfo. For them every error has the trailer grpc-retry-pushback-ms: the
 // same time in milliseconds, or -1 if the call must not be repeated: because that cannot help, or because the call may have
-// been applied and would be applied twice. Every rpc can return these errors:
+// been applied and would be applied twice. DEADLINE_EXCEEDED has -1 because a repetition within the same deadline cannot
+// help. With a new deadline the call can be sent again, as "Retries" says. Every rpc can return these errors:
 //
 //   status               reason                meaning
 //   INVALID_ARGUMENT     INVALID_FIELD         a field is malformed, or the message cannot be decoded
 //   NOT_FOUND            QUEUE_NOT_FOUND       no queue with this name is configured. The metadata has queue
-//   INVALID_ARGUMENT     LIMIT_EXCEEDED        a field exceeds a limit. The metadata has max, and value if it is a number
+//   INVALID_ARGUMENT     LIMIT_EXCEEDED        a field exceeds a limit. The metadata has max, and value if the service has
+//                                              counted it. Both are text for people: a duration is written as 1m 1s
 //   RESOURCE_EXHAUSTED   LIMIT_EXCEEDED        the message exceeds the message limit of the service
-//   INVALID_ARGUMENT     REQUEST_INCOMPLETE    the last byte of the request did not arrive within the time limit
 //   RESOURCE_EXHAUSTED   OVERLOADED            too many calls are running, requests take too many bytes, clients have not
 //                                              read too many bytes of leases yet, or too many unknown tokens arrive (with
 //                                              RetryInfo). The metadata has budget, the setting that is used up, if any
@@ -44,6 +45,8 @@
 //                                              metadata has limit
 //   UNAVAILABLE          DRAINING              this instance stops, or it closes this connection (with RetryInfo). Send the
 //                                              call over another connection
+//   UNAVAILABLE          REQUEST_INCOMPLETE    the last byte of the request did not arrive within the time limit (with
+//                                              RetryInfo)
 //   UNAVAILABLE          STORE_UNAVAILABLE     the database does not answer (with RetryInfo). The metadata has tries, and
 //                                              server_error if the database gave an error number
 //   UNAVAILABLE          LEASE_ID_TOO_NEW      a newer instance of the service issued a lease id, or its secret is so new
@@ -69,9 +72,10 @@
 // Callers
 //
 // A service can require credentials: a client certificate, or a token in the header `authorization: Bearer TOKEN`. Each rpc
-// then needs a role on the queue that it names. Complete also needs a role for Enqueue on the queue of each follow-up. Leases
-// belong to the identity that claimed them. With the lease id of another identity, every call returns
-// OUTCOME_LEASE_LOST, and the same request_id gets other leases.
+// then needs a role on the queue that it names. A follow-up also needs a role for Enqueue on its queue. Without it the
+// completion is refused with REFUSAL_REASON_QUEUE_NOT_FOUND, as for a queue that does not exist. Leases belong to the
+// identity that claimed them. With the lease id of another identity, every call returns OUTCOME_LEASE_LOST, and the same
+// request_id gets other leases.
 //
 // Retries
 //
@@ -174,8 +178,9 @@ type LeaseServiceClient interface {
 	// header traceparent of the call does not matter.
 	//
 	// A completion that cannot be applied has the outcome OUTCOME_REFUSED, for example because one of its follow-ups is
-	// malformed. The other completions of the call are applied. A field that belongs to the call as a whole is an error of
-	// the call. So is a name of a queue or column, or a number of columns, above the limits of the service.
+	// malformed, or is for a queue to which the caller may not add items. The other completions of the call are applied. A
+	// field that belongs to the call as a whole is an error of the call. So is a name of a queue or column, or a number of
+	// columns, above the limits of the service.
 	//
 	// The items of a run (Lease.run) are completed in their order. One call can complete several of them: the completions
 	// count in the order of the call. A completion is refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its
@@ -227,10 +232,12 @@ type LeaseServiceClient interface {
 	// CANCELLED or after a lost connection can add the items twice.
 	//
 	// Errors: INVALID_FIELD (request_id: not a UUID, or an earlier call with this id had other items;
-	// items[i].columns["name"]: the column is unknown, the service itself sets it, it cannot hold the value, or a constraint
-	// of the table refuses the value; items[i].delay; items[i].trace_parent), LIMIT_EXCEEDED (items, items[i].delay),
-	// QUEUE_NOT_FOUND, QUEUE_PAUSED, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. If a row with the key
-	// or another unique value of an item exists: ALREADY_EXISTS with the reason ALREADY_EXISTS (items[i]).
+	// items[i].columns["name"]: the column is unknown, the service itself sets it, it cannot hold the value, it makes the item
+	// larger than any response to a claim, or a constraint of the table refuses the value; items[i].delay;
+	// items[i].trace_parent), LIMIT_EXCEEDED (items, items[i].delay), QUEUE_NOT_FOUND, QUEUE_PAUSED, OVERLOADED,
+	// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. If a row with the key or another unique value of an
+	// item exists: ALREADY_EXISTS with the reason ALREADY_EXISTS (items[i].columns["name"]). The field is items[i] if the
+	// database does not name a column.
 	Enqueue(ctx context.Context, in *EnqueueRequest, opts ...grpc.CallOption) (*EnqueueResponse, error)
 }
 
@@ -364,8 +371,9 @@ type LeaseServiceServer interface {
 	// header traceparent of the call does not matter.
 	//
 	// A completion that cannot be applied has the outcome OUTCOME_REFUSED, for example because one of its follow-ups is
-	// malformed. The other completions of the call are applied. A field that belongs to the call as a whole is an error of
-	// the call. So is a name of a queue or column, or a number of columns, above the limits of the service.
+	// malformed, or is for a queue to which the caller may not add items. The other completions of the call are applied. A
+	// field that belongs to the call as a whole is an error of the call. So is a name of a queue or column, or a number of
+	// columns, above the limits of the service.
 	//
 	// The items of a run (Lease.run) are completed in their order. One call can complete several of them: the completions
 	// count in the order of the call. A completion is refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its
@@ -417,10 +425,12 @@ type LeaseServiceServer interface {
 	// CANCELLED or after a lost connection can add the items twice.
 	//
 	// Errors: INVALID_FIELD (request_id: not a UUID, or an earlier call with this id had other items;
-	// items[i].columns["name"]: the column is unknown, the service itself sets it, it cannot hold the value, or a constraint
-	// of the table refuses the value; items[i].delay; items[i].trace_parent), LIMIT_EXCEEDED (items, items[i].delay),
-	// QUEUE_NOT_FOUND, QUEUE_PAUSED, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. If a row with the key
-	// or another unique value of an item exists: ALREADY_EXISTS with the reason ALREADY_EXISTS (items[i]).
+	// items[i].columns["name"]: the column is unknown, the service itself sets it, it cannot hold the value, it makes the item
+	// larger than any response to a claim, or a constraint of the table refuses the value; items[i].delay;
+	// items[i].trace_parent), LIMIT_EXCEEDED (items, items[i].delay), QUEUE_NOT_FOUND, QUEUE_PAUSED, OVERLOADED,
+	// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. If a row with the key or another unique value of an
+	// item exists: ALREADY_EXISTS with the reason ALREADY_EXISTS (items[i].columns["name"]). The field is items[i] if the
+	// database does not name a column.
 	Enqueue(context.Context, *EnqueueRequest) (*EnqueueResponse, error)
 	mustEmbedUnimplementedLeaseServiceServer()
 }

@@ -11,7 +11,7 @@ import { LeaseBrokerError } from "./errors.js";
 import type { FailedAttempt } from "./health.js";
 import { MAX_BYTES_PER_CALL, MAX_ITEMS_PER_CALL } from "./options.js";
 import { type Broker, rpcs, Transport } from "./transport.js";
-import { HeartbeatRequestSchema, type HeartbeatResponse, Outcome, RenewalSchema } from "./v1.js";
+import { HeartbeatRequestSchema, type HeartbeatResponse, Outcome, type Refusal, RefusalReason, RenewalSchema } from "./v1.js";
 
 /** The shortest time between two heartbeats, in milliseconds. */
 const MIN_PERIOD = 250;
@@ -241,7 +241,7 @@ export class Heartbeats {
       if (!this.#closed) this.#readError(period, error, broker);
       return;
     }
-    const refused = this.#readResponse(leases, checkpoints, sentAt, response);
+    const refused = this.#readResponse(leases, checkpoints, sentAt, period, response);
     if (refused.length > 0) await this.#send(refused, period);
   }
 
@@ -250,6 +250,7 @@ export class Heartbeats {
     leases: readonly KeptLease[],
     checkpoints: readonly (Uint8Array | undefined)[],
     sentAt: number,
+    period: number,
     response: HeartbeatResponse,
   ): KeptLease[] {
     const results: Renewed[] = [];
@@ -259,6 +260,11 @@ export class Heartbeats {
       if (result === undefined) continue;
       const { id } = lease;
       const checkpoint = checkpoints[index];
+      if (result.outcome === Outcome.REFUSED && (checkpoint === undefined || isForNow(result.refusal))) {
+        // The lease is still held, and its checkpoint is sent again.
+        this.#schedule(now() + period / 4);
+        continue;
+      }
       // A later checkpoint than the one in this call stays for the next call.
       if (checkpoint === this.#checkpoints.get(id)) this.#checkpoints.delete(id);
       if (result.outcome === Outcome.APPLIED) {
@@ -267,9 +273,8 @@ export class Heartbeats {
         lease.deadline = lease.needsBeat ? sentAt + timeLeft : Math.max(lease.deadline, sentAt + timeLeft);
         lease.needsBeat = false;
         results.push({ id, timeLeft, reason: "" });
-      } else if (result.outcome === Outcome.REFUSED) {
-        // The lease is still held. Without a checkpoint only a later heartbeat can succeed.
-        if (checkpoint === undefined) continue;
+      } else if (result.outcome === Outcome.REFUSED && checkpoint !== undefined) {
+        // The lease is still held.
         const text = result.refusal?.message ?? "";
         this.report({ type: "checkpoint_refused", id, bytes: checkpoint.length, text });
         if (this.#leases.get(id) === lease) refused.push(lease);
@@ -299,6 +304,11 @@ export class Heartbeats {
     this.report({ type: "failed", failure: { code, reason, message } });
     if (code === status.UNAUTHENTICATED) this.report({ type: "unauthenticated" });
   }
+}
+
+/** Returns whether nothing is wrong with the renewal. Another program has locked the row, so the same renewal can succeed later. */
+function isForNow(refusal: Refusal | undefined): boolean {
+  return refusal === undefined || (refusal.field === "" && refusal.reason === RefusalReason.UNSPECIFIED);
 }
 
 /** Returns the parts of a text that are separated by spaces. */

@@ -272,10 +272,15 @@ fn due_heartbeats(
     heartbeats
 }
 
-/// Sends the next heartbeat soon after one that failed.
+/// Sends the next heartbeat soon after one that failed or was refused for now.
 pub(super) fn note_failure(shared: &mut Shared, heartbeat: &Heartbeat) {
     let now = (shared.clock)();
     shared.beat_no_later_than(now + heartbeat.period / 4);
+}
+
+/// Returns whether nothing is wrong with the renewal. Another program has locked the row, so the same renewal can succeed later.
+fn is_for_now(refusal: &proto::Refusal) -> bool {
+    refusal.field.is_empty() && refusal.reason == proto::RefusalReason::Unspecified as i32
 }
 
 /// Notes the response to a heartbeat.
@@ -301,10 +306,13 @@ pub(super) fn note(
             // The lease is still held, and was not extended.
             Outcome::Refused => {
                 let refusal = result.refusal.clone().unwrap_or_default();
-                if let Some(checkpoint) = &renewal.checkpoint {
-                    let bytes = checkpoint.len();
-                    shared.refuse_checkpoint(*number, *saved, bytes, &refusal.message);
-                    shared.beat_no_later_than((shared.clock)());
+                match &renewal.checkpoint {
+                    Some(checkpoint) if !is_for_now(&refusal) => {
+                        let bytes = checkpoint.len();
+                        shared.refuse_checkpoint(*number, *saved, bytes, &refusal.message);
+                        shared.beat_no_later_than((shared.clock)());
+                    }
+                    _ => note_failure(shared, heartbeat),
                 }
             }
             _ if matches!(lease.phase, Phase::Running | Phase::Ended) => {

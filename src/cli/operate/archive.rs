@@ -80,7 +80,7 @@ pub(super) async fn purge(
     }
     let mut deleted = 0;
     loop {
-        match purge_archive_step(&*store, QUEUE, age).await? {
+        match purge_archive_step(&*store, QUEUE, age, None).await? {
             0 => break,
             rows => deleted += rows as u64,
         }

@@ -92,6 +92,8 @@ pub struct CancelResults {
 pub struct ReleasedClaims {
     /// The number of released leases of each call, in request order.
     pub counts: Vec<usize>,
+    /// The calls, by their index, that have to be sent again: another program has locked the row of one of their leases.
+    pub locked: Vec<usize>,
     /// The released leases.
     pub ended: Vec<EndedLease>,
 }

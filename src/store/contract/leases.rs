@@ -12,12 +12,12 @@ use super::ended_leases::{
     CancelResults, Cancellation, CancelledLease, Reaped, ReleasedClaims, TraceNote,
 };
 use super::heartbeat::{Renewal, Renewed};
-use super::latest_time::LatestTime;
 use super::new_items::NewItem;
 use super::queue_index::QueueIndex;
 use super::settle::{SettleResults, Settlement};
 use crate::enqueue_once::{EnqueueOnce, EnqueuedOnce};
 use crate::error::StoreError;
+use crate::latest_time::LatestTime;
 
 /// Which operations of one kind on one queue are worth running at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +76,9 @@ pub trait Leases: Send + Sync + 'static {
     ///
     /// If the list has one lease several times, the last renewal decides when it expires, and the last one with a checkpoint
     /// decides which is stored. A checkpoint is stored by the statement that extends the lease, so only if it is held.
+    ///
+    /// If another program has locked the row of one of several leases, the renewal is
+    /// [refused for now](crate::Refusal::locked), and the others are extended.
     async fn heartbeat(
         &self,
         queue: QueueIndex,
@@ -100,7 +103,9 @@ pub trait Leases: Send + Sync + 'static {
     /// settlements of the list are applied. A settlement is refused if a follow-up item sets a column that does not exist or
     /// that a new item cannot set, or a value that the column cannot store. This is checked for every follow-up, also those
     /// of lost leases. The same holds for the columns that the settlement writes. A settlement is also refused if a
-    /// constraint or a trigger refuses a change that it makes: to the item's row, to the archive, or by a follow-up.
+    /// constraint or a trigger refuses a change that it makes: to the item's row, to the archive, or by a follow-up. If another
+    /// program has locked a row that it changes, the refusal is [`Refusal::locked`](crate::Refusal::locked), and the settlement can
+    /// be sent again.
     async fn settle(
         &self,
         queue: QueueIndex,

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::queue_index::QueueIndex;
 use crate::error::StoreError;
 use crate::instance::Instance;
+use crate::latest_time::LatestTime;
 use crate::purge::{PurgeStep, Purged, RetentionTurn};
 
 /// Keeps a database with leases in order.
@@ -38,7 +39,8 @@ pub trait Upkeep: Send + Sync + 'static {
     /// [`StoreError::Rejected`] if a constraint refuses the deletion, such as a foreign key. No item was deleted then.
     async fn purge(&self, queue: QueueIndex, step: PurgeStep) -> Result<Purged, StoreError>;
 
-    /// Deletes up to `limit` rows of the archive that were completed longer ago than `age`. Returns their number.
+    /// Deletes up to `limit` rows of the archive that were completed longer ago than `age`. Returns their number. `latest`: as in
+    /// [`PurgeStep`].
     ///
     /// # Errors
     /// [`StoreError::Misconfigured`] if the queue has no archive, or one without an index on the time.
@@ -47,6 +49,7 @@ pub trait Upkeep: Send + Sync + 'static {
         queue: QueueIndex,
         age: Duration,
         limit: usize,
+        latest: Option<LatestTime>,
     ) -> Result<usize, StoreError>;
 
     /// Counts the rows of the archive that were completed longer ago than `age`.

@@ -11,16 +11,15 @@ use super::error::RetrySafety;
 use super::list_parameters::{ListEntry, ListParameters};
 use super::new_item::insert_delay;
 use super::operations::MssqlOperations;
-use super::parts::Parts;
+use super::parts::{LeftOut, Parts};
+use super::pool::LockWait;
 use super::queue_statements::QueueStatements;
 use super::settle::MAX_ERROR_UNITS;
 use super::types::{self, ColumnType};
 use super::utf16::cut;
 use super::value_limits;
 use crate::key_text::{self, KeyKind};
-use crate::{
-    CancelResults, Cancellation, Cancelled, CancelledLease, QueueIndex, Refusal, StoreError,
-};
+use crate::{CancelResults, Cancellation, Cancelled, CancelledLease, QueueIndex, StoreError};
 
 impl MssqlOperations {
     pub(super) async fn cancel(
@@ -43,19 +42,20 @@ impl MssqlOperations {
             };
             let list = part.iter().map(entry).collect();
             let lists = ListParameters::new(vec![list, vec![entry_of(queue, cancellation)]]);
-            if let Err(error) = self
-                .cancel_part(queue, leases, &lists, &mut cancelled)
-                .await
-            {
-                match parts.divide(&part, error) {
-                    Ok(None) => {}
-                    Ok(Some((index, rejection))) => {
-                        let refusal = Refusal::of_row(rejection.problem);
+            let ended = self.cancel_part(queue, leases, &lists, parts.lock_wait(), &mut cancelled);
+            match ended.await {
+                Ok(()) => parts.note_success(),
+                Err(error) => {
+                    let left_out = match parts.divide(part, error) {
+                        // Earlier batches have ended leases.
+                        Err(error) if !cancelled.ended.is_empty() => {
+                            return Err(error.maybe_applied());
+                        }
+                        left_out => left_out?,
+                    };
+                    for (index, refusal) in left_out.into_iter().flat_map(LeftOut::refusals) {
                         cancelled.results[index] = Cancelled::Refused(refusal);
                     }
-                    // Earlier batches have ended leases.
-                    Err(error) if !cancelled.ended.is_empty() => return Err(error.maybe_applied()),
-                    Err(error) => return Err(error),
                 }
             }
         }
@@ -68,11 +68,12 @@ impl MssqlOperations {
         queue: &QueueStatements,
         leases: &[CancelledLease],
         lists: &ListParameters,
+        lock_wait: LockWait,
         cancelled: &mut CancelResults,
     ) -> Result<(), StoreError> {
         let sql = &queue.sql.cancel;
-        let results = self
-            .pool
+        let mut tries = self.pool.tries().with_lock_wait(lock_wait);
+        let results = tries
             .query(sql, &lists.parameters(), RetrySafety::AtMostOnce)
             .await;
         let results = match results {

@@ -31,6 +31,8 @@ pub(super) struct Connection {
     socket: Socket,
     /// The batch that sets the session's options.
     options: String,
+    /// The statement that sets the time for which the session waits for a lock.
+    lock_timeout: String,
     /// The time within which the driver expects each part of an answer.
     try_timeout: Duration,
     prepared: Prepared,
@@ -54,13 +56,15 @@ impl Connection {
     /// Connects, logs in, sets the session's options and reads the server's properties.
     pub(super) async fn open(server: &Config, settings: &Settings) -> Result<Self, StoreError> {
         let (session, socket) = connect(server, settings).await?;
-        let lock_timeout = settings.lock_timeout().as_millis();
-        let options = format!("{SESSION_OPTIONS} SET LOCK_TIMEOUT {lock_timeout};");
+        let lock_timeout = format!("SET LOCK_TIMEOUT {};", settings.lock_timeout().as_millis());
+        // A plain batch: an option that is set inside `sp_executesql` ends with it.
+        let options = format!("{SESSION_OPTIONS} {lock_timeout}");
         let set_up = format!("{options} {SERVER_INFO_SQL};");
         let mut connection = Self {
             session,
             socket,
             options,
+            lock_timeout,
             try_timeout: settings.try_timeout(),
             prepared: Prepared::default(),
             server_info: ServerInfo::default(),
@@ -107,7 +111,8 @@ impl Connection {
             _ if !self.socket.is_open_and_idle() => Err("the server has closed the connection"),
             ConnectionState::Clean if !is_suspect => Ok(()),
             ConnectionState::Clean | ConnectionState::NeedsReset => {
-                match timeout(RESET_TIMEOUT, self.batch(RESET)).await {
+                let reset = format!("{RESET} {}", self.lock_timeout);
+                match timeout(RESET_TIMEOUT, self.batch(&reset)).await {
                     Ok(Ok(_)) => Ok(()),
                     Ok(Err(_)) | Err(_) => Err("the reset failed"),
                 }
@@ -128,7 +133,7 @@ impl Connection {
         }
         let key = BatchKey::new(sql, parameters);
         if let Some(handle) = self.prepared.handle(&key) {
-            let sql = prepared::execute(parameters.len());
+            let sql = self.with_lock_timeout(prepared::execute(parameters.len()));
             let all_parameters = [parameters, &[&handle]].concat();
             let result = self
                 .run(&sql, &all_parameters, ResultFilter::BrokerOnly)
@@ -141,6 +146,7 @@ impl Connection {
         }
         let evicted = self.prepared.evict_oldest();
         let sql = prepared::prepare_and_execute(parameters.len(), evicted.is_some());
+        let sql = self.with_lock_timeout(sql);
         let prepare_parameters: [&dyn ToSql; 2] = [&key.declarations, &key.sql];
         let mut all_parameters = [parameters, &prepare_parameters].concat();
         all_parameters.extend(evicted.as_ref().map(|handle| -> &dyn ToSql { handle }));
@@ -152,6 +158,16 @@ impl Connection {
             self.prepared.insert(key, handle);
         }
         result.into_results()
+    }
+
+    /// Returns the call of a prepared batch, after which the session waits for locks as long as before. SQL Server restores an
+    /// option that a batch has set inside `sp_executesql`. Babelfish keeps it.
+    fn with_lock_timeout(&self, call: String) -> String {
+        if self.server_info.babelfish {
+            format!("{call} {}", self.lock_timeout)
+        } else {
+            call
+        }
     }
 
     /// Runs a statement with parameters, without preparing it, and returns all its results.

@@ -1,25 +1,20 @@
 //! Heartbeats: extends leases that are still held.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lease_broker_model::millis::millis_rounded_up;
 use serde_json::json;
 
 use super::decode;
-use super::error::{RetrySafety, is_locked};
+use super::error::RetrySafety;
 use super::list_parameters::{ListEntry, ListParameters};
 use super::operations::MssqlOperations;
-use super::parts::Parts;
+use super::parts::{LeftOut, Parts};
+use super::pool::LockWait;
 use super::queue_statements::QueueStatements;
 use super::written_columns::stored_checkpoint;
-use crate::{LeaseExpiry, Problem, ProblemKind, QueueIndex, Refusal, Renewal, Renewed, StoreError};
-
-/// The number of parts into which a list is divided if another program has locked one of its rows. With more parts the search for the
-/// row waits for fewer lock timeouts, and sends more batches.
-const PARTS_BESIDE_LOCKS: usize = 8;
-/// The time after which the search for locked rows ends. The parts that are left are sent, but not divided.
-const MAX_SEARCH: Duration = Duration::from_secs(3);
+use crate::{LeaseExpiry, QueueIndex, Renewal, Renewed, StoreError};
 
 impl MssqlOperations {
     pub(super) async fn heartbeat(
@@ -49,15 +44,7 @@ impl MssqlOperations {
             _ => &queue.sql.extend,
         };
         let mut renewed = vec![Renewed::UNKNOWN; renewals.len()];
-        let sent: Vec<usize> = (0..renewals.len()).filter(decisive).collect();
-        // A lease whose statement has no other waits for its row.
-        let wait = if sent.len() > 1 {
-            LockWait::Short
-        } else {
-            LockWait::Long
-        };
-        let mut parts = Parts::of(sent);
-        let (mut search, mut has_extended) = (None, false);
+        let mut parts = Parts::of((0..renewals.len()).filter(decisive).collect());
         while let Some(part) = parts.next() {
             let entry = |index: &usize| {
                 let renewal = &renewals[*index];
@@ -70,26 +57,13 @@ impl MssqlOperations {
                 entry
             };
             let list = part.iter().map(entry).collect();
-            let refused = |problem| Renewed::Refused(Refusal::of_row(problem));
-            match self.extend(sql, list, wait, &mut renewed).await {
-                Ok(()) => has_extended = true,
-                Err(error) if wait == LockWait::Short && is_locked(&error) => {
-                    let start = search.get_or_insert_with(Instant::now);
-                    if start.elapsed() < MAX_SEARCH {
-                        if let Some(index) = parts.split(&part, PARTS_BESIDE_LOCKS) {
-                            renewed[index] = refused(locked_row());
-                        }
-                    } else if has_extended {
-                        for index in part {
-                            renewed[index] = refused(locked_row());
-                        }
-                    } else {
-                        return Err(error);
-                    }
-                }
+            let extended = self.extend(sql, list, parts.lock_wait(), &mut renewed);
+            match extended.await {
+                Ok(()) => parts.note_success(),
                 Err(error) => {
-                    if let Some((index, rejection)) = parts.divide(&part, error)? {
-                        renewed[index] = refused(rejection.problem);
+                    let left_out = parts.divide(part, error)?;
+                    for (index, refusal) in left_out.into_iter().flat_map(LeftOut::refusals) {
+                        renewed[index] = Renewed::Refused(refusal);
                     }
                 }
             }
@@ -121,20 +95,10 @@ impl MssqlOperations {
         renewed: &mut [Renewed],
     ) -> Result<(), StoreError> {
         let parameters = ListParameters::new(vec![list]);
-        let (safety, values) = (RetrySafety::Idempotent, parameters.parameters());
-        let mut running = self.pool.tries();
-        let mut results = match wait {
-            LockWait::Long => running.query(sql, &values, safety).await,
-            LockWait::Short => running.run(sql, &values).await,
-        };
-        if let Err(failure) = &results
-            && wait == LockWait::Short
-            && !failure.is_lock_timeout()
-            && failure.may_run_again(safety)
-            && running.wait_for_next(failure).await
-        {
-            results = running.query(sql, &values, safety).await;
-        }
+        let mut tries = self.pool.tries().with_lock_wait(wait);
+        let results = tries
+            .query(sql, &parameters.parameters(), RetrySafety::Idempotent)
+            .await;
         let results = match results {
             Ok(results) => results,
             Err(failure) => return Err(self.refusal_of_entries(failure, sql, &parameters).await),
@@ -156,20 +120,6 @@ impl MssqlOperations {
         }
         Ok(())
     }
-}
-
-/// The time for which a batch waits for locked rows.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum LockWait {
-    /// That of one try. Then the list is divided.
-    Short,
-    /// As many tries as an operation may have.
-    Long,
-}
-
-fn locked_row() -> Problem {
-    let text = "another program has locked the row, so the lease was not extended; it is held until it expires, so try again";
-    Problem::new(ProblemKind::Other, text)
 }
 
 /// Returns `duration` changed by `millis`; zero if the result would be negative.

@@ -25,10 +25,10 @@ impl QueueStatements {
     /// # Errors
     /// The refused column, and the reason.
     pub(super) fn encode_item(&self, item: &NewItem) -> Result<ListEntry, (String, Problem)> {
-        check_key_length(item, |name| self.key.iter().any(|part| part.name == name))?;
-        check_item_size(item, self.item_size, self.spec.max_item_bytes, |name| {
-            self.columns.iter().any(|column| column == name)
-        })?;
+        let is_key = |name: &str| self.key.iter().any(|part| part.name == name);
+        let is_data = |name: &str| self.columns.iter().any(|column| column == name);
+        check_key_length(item, is_key)?;
+        check_item_size(item, self.item_size, &self.spec, is_key, is_data)?;
         let mut entry = ListEntry::default();
         for (index, (name, value)) in item.columns.iter().enumerate() {
             let column = insertable_column(&self.spec.name, item, index, &self.insertable)?;

@@ -257,6 +257,7 @@ impl Pool {
             start: Instant::now(),
             limit: limit.map_or(command_timeout, |limit| limit.min(command_timeout)),
             count: 0,
+            lock_wait: LockWait::Long,
             may_have_been_applied: false,
             waited_for_lock: false,
         }
@@ -382,6 +383,15 @@ impl Pool {
     }
 }
 
+/// The time for which an operation waits for rows that another program has locked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum LockWait {
+    /// That of one try.
+    Short,
+    /// That of as many tries as an operation may have.
+    Long,
+}
+
 /// The tries of one operation.
 pub(super) struct Tries<'a> {
     pool: &'a Pool,
@@ -389,11 +399,18 @@ pub(super) struct Tries<'a> {
     /// The maximum duration of all tries together.
     limit: Duration,
     count: u32,
+    lock_wait: LockWait,
     may_have_been_applied: bool,
     waited_for_lock: bool,
 }
 
 impl Tries<'_> {
+    /// Sets the time for which the operation waits for locked rows.
+    pub(super) fn with_lock_wait(mut self, lock_wait: LockWait) -> Self {
+        self.lock_wait = lock_wait;
+        self
+    }
+
     /// Runs a batch, and retries it as [`Pool::query`] does.
     pub(super) async fn query(
         &mut self,
@@ -406,7 +423,11 @@ impl Tries<'_> {
                 Ok(results) => return Ok(results),
                 Err(failure) => failure,
             };
-            if !failure.may_run_again(retry_safety) || !self.wait_for_next(&failure).await {
+            let gives_up = self.lock_wait == LockWait::Short && failure.is_lock_timeout();
+            if gives_up
+                || !failure.may_run_again(retry_safety)
+                || !self.wait_for_next(&failure).await
+            {
                 return Err(failure);
             }
         }

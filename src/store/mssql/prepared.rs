@@ -162,6 +162,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn lock_timeout_of_a_batch_ends_with_the_batch() {
+        let Some(mut connection) = connection().await else {
+            return;
+        };
+        let of_session = "SELECT @@LOCK_TIMEOUT + @P1 AS lb_n";
+        let of_batch = format!("SET LOCK_TIMEOUT 500; {of_session}");
+        let session = Settings::new("").lock_timeout().as_millis();
+        for _ in 0..2 {
+            for (sql, expected) in [(&*of_batch, 500), (of_session, session)] {
+                let results = connection.run_prepared(sql, &[&0]).await;
+                let number: Option<i32> = results.expect("a number")[0][0].get(0);
+                let number = number.map(|number| u128::try_from(number).expect("no negative"));
+                assert_eq!(number, Some(expected), "{sql}");
+            }
+        }
+    }
+
+    #[tokio::test]
     async fn batch_that_fails_when_prepared_runs_later() {
         let Some(mut connection) = connection().await else {
             return;

@@ -8,9 +8,10 @@ use uuid::Uuid;
 
 use super::decode;
 use super::error::{RetrySafety, into_rejection};
+use super::latest_now::LatestNow;
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
-use crate::{PurgePosition, PurgeStep, Purged, QueueIndex, RetentionTurn, StoreError};
+use crate::{LatestTime, PurgePosition, PurgeStep, Purged, QueueIndex, RetentionTurn, StoreError};
 
 /// Returns an age in whole seconds, rounded up. The configuration limits it to 10,000 days.
 fn seconds(age: Duration) -> i32 {
@@ -38,7 +39,8 @@ impl MssqlOperations {
         let (completed, dead) = (step.completed.map(seconds), step.dead.map(seconds));
         let delete = i32::from(step.delete);
         let mut parameters = lists.parameters();
-        let rest: [&dyn ToSql; 4] = [&limit, &completed, &dead, &delete];
+        let latest = LatestNow(step.latest);
+        let rest: [&dyn ToSql; 5] = [&limit, &completed, &dead, &delete, &latest];
         parameters.extend(rest);
         let results = self
             .pool
@@ -61,13 +63,15 @@ impl MssqlOperations {
         queue: QueueIndex,
         age: Duration,
         limit: usize,
+        latest: Option<LatestTime>,
     ) -> Result<usize, StoreError> {
         let queue = self.queue(queue)?;
         let sql = &queue.sql.purge.archive(&queue.spec)?.delete_archived;
         let limit = i32::try_from(limit).unwrap_or(i32::MAX);
+        let parameters: [&dyn ToSql; 3] = [&seconds(age), &limit, &LatestNow(latest)];
         let results = self
             .pool
-            .query(sql, &[&seconds(age), &limit], RetrySafety::Idempotent)
+            .query(sql, &parameters, RetrySafety::Idempotent)
             .await?;
         decode::integer_as(decode::single_row(&results, 0)?, 0)
     }

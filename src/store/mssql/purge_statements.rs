@@ -41,6 +41,7 @@ impl PurgeStatements {
         set_position_placeholders(&mut placeholders, key);
         let is_old = render(PURGE, "is_old", &placeholders);
         placeholders.insert("is_old", is_old);
+        set_bounded_now(&mut placeholders, "@P11");
         set_time_placeholders(&mut placeholders, spec, table);
         let batch = |sections: &[&str], placeholders: &Placeholders| {
             let sections = sections
@@ -64,6 +65,7 @@ impl PurgeStatements {
             };
             let mut placeholders = placeholders.clone();
             placeholders.insert("archive_hint", hint);
+            set_bounded_now(&mut placeholders, "@P3");
             Some(ArchiveStatements {
                 delete_archived: roll_back_on_error(
                     render(PURGE, "delete_archived", &placeholders),
@@ -97,6 +99,12 @@ impl PurgeStatements {
             ))
         })
     }
+}
+
+/// Sets the placeholder of the present time, which is at most that of the parameter.
+fn set_bounded_now(placeholders: &mut Placeholders, latest: &str) {
+    let latest = Placeholders::from([("latest", latest.to_owned())]);
+    placeholders.insert("bounded_now", render(PURGE, "bounded_now", &latest));
 }
 
 /// Sets the placeholders of the position in a walk by time: the type of the time, and the rows after the position.

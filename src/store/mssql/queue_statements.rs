@@ -240,6 +240,8 @@ impl QueueStatements {
             ClaimStrategy::AppLock => render(sql.claim, "claim_lock", &placeholders) + "\n",
         };
         placeholders.insert("claim_lock", claim_lock);
+        let lock_wait = render(sql.leases, "lock_wait", &placeholders);
+        placeholders.insert("lock_wait", lock_wait);
         run_parts::set_placeholders(&mut placeholders, sql, spec);
         suspects::set_placeholders(&mut placeholders, sql, spec);
         turn_parts::set_placeholders(&mut placeholders, sql, spec);

@@ -3,10 +3,11 @@
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_value::Value;
-use tiberius::{ColumnData, ToSql};
+use tiberius::ToSql;
 
 use super::decode;
 use super::error::RetrySafety;
+use super::latest_now::LatestNow;
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use super::types;
@@ -14,18 +15,6 @@ use crate::{LatestTime, QueueIndex, Reaped, StoreError};
 
 /// The most rows that one run leaves as they are because a constraint or a trigger refuses their change. Each costs a batch.
 const MAX_REFUSED: usize = 50;
-/// The last millisecond of the year 9999, which is the last time of the server.
-const MAX_TIME: i64 = 253_402_300_799_999;
-
-/// A parameter with the latest time of the clock at the moment when the batch is sent. The wait for a connection is no step.
-struct LatestNow(Option<LatestTime>);
-
-impl ToSql for LatestNow {
-    fn to_sql(&self) -> ColumnData<'_> {
-        let latest = self.0.map(LatestTime::now);
-        ColumnData::I64(latest.filter(|latest| (0..=MAX_TIME).contains(latest)))
-    }
-}
 
 impl MssqlOperations {
     pub(super) async fn reap(
@@ -165,25 +154,4 @@ impl MssqlOperations {
 
 fn to_sql(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use tokio::time::Instant;
-
-    use super::*;
-
-    #[test]
-    fn latest_time_grows_until_it_is_sent() {
-        let start = Instant::now();
-        let parameter = LatestNow(Some(LatestTime::new(7, start)));
-        while start.elapsed() < Duration::from_millis(2) {
-            std::hint::spin_loop();
-        }
-        assert!(matches!(parameter.to_sql(), ColumnData::I64(Some(9..))));
-        let unknown = LatestNow(Some(LatestTime::new(i64::MAX, start)));
-        assert_eq!(unknown.to_sql(), ColumnData::I64(None));
-    }
 }

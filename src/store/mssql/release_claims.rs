@@ -10,6 +10,9 @@ use super::decode;
 use super::error::RetrySafety;
 use super::list_parameters::{ListEntry, ListParameters};
 use super::operations::MssqlOperations;
+use super::parts::{LeftOut, Parts};
+use super::pool::LockWait;
+use super::queue_statements::QueueStatements;
 use crate::{QueueIndex, ReleasedClaims, StoreError};
 
 /// Maximum number of leases that one batch releases (`release_claims.sql`).
@@ -22,39 +25,55 @@ impl MssqlOperations {
         tokens: &[Uuid],
     ) -> Result<ReleasedClaims, StoreError> {
         let queue = self.queue(queue)?;
-        let mut seen = HashSet::new();
-        let mut list = Vec::new();
-        for (index, token) in tokens.iter().enumerate() {
-            if seen.insert(token) {
-                let mut entry = ListEntry::default();
-                entry.insert("i", json!(index));
-                entry.insert("t", json!(token.to_string()));
-                list.push(entry);
-            }
-        }
-        let parameters = ListParameters::new(vec![list]);
         let mut released = ReleasedClaims {
             counts: vec![0; tokens.len()],
-            ended: Vec::new(),
+            ..ReleasedClaims::default()
         };
+        let mut seen = HashSet::new();
+        let is_first = |index: &usize| seen.insert(tokens[*index]);
+        let mut parts = Parts::of((0..tokens.len()).filter(is_first).collect());
+        while let Some(part) = parts.next() {
+            let ended = self.release_part(queue, tokens, &part, parts.lock_wait(), &mut released);
+            match ended.await {
+                Ok(()) => parts.note_success(),
+                Err(error) => match parts.divide(part, error) {
+                    // Earlier batches have released leases.
+                    Err(error) if !released.ended.is_empty() => return Err(error.maybe_applied()),
+                    left_out => {
+                        let refusals = left_out?.into_iter().flat_map(LeftOut::refusals);
+                        released.locked.extend(refusals.map(|(index, _)| index));
+                    }
+                },
+            }
+        }
+        Ok(released)
+    }
+
+    /// Releases the leases of the claims at `indexes`, and adds them to `released`.
+    async fn release_part(
+        &self,
+        queue: &QueueStatements,
+        tokens: &[Uuid],
+        indexes: &[usize],
+        lock_wait: LockWait,
+        released: &mut ReleasedClaims,
+    ) -> Result<(), StoreError> {
+        let entry = |index: &usize| {
+            let mut entry = ListEntry::default();
+            entry.insert("i", json!(index));
+            entry.insert("t", json!(tokens[*index].to_string()));
+            entry
+        };
+        let parameters = ListParameters::new(vec![indexes.iter().map(entry).collect()]);
         loop {
-            let results = self
-                .pool
+            let mut tries = self.pool.tries().with_lock_wait(lock_wait);
+            let results = tries
                 .query(
                     &queue.sql.release_claims,
                     &parameters.parameters(),
                     RetrySafety::Idempotent,
                 )
-                .await
-                .map_err(StoreError::from);
-            // Earlier batches have released leases.
-            let results = results.map_err(|error| {
-                if released.ended.is_empty() {
-                    error
-                } else {
-                    error.maybe_applied()
-                }
-            })?;
+                .await?;
             let rows = decode::result_set(&results, 0)?;
             for row in rows {
                 let index = decode::request_index(row, 0, tokens.len())?;
@@ -62,7 +81,7 @@ impl MssqlOperations {
                 released.ended.push(queue.read_ended(row, 1, State::Ready)?);
             }
             if rows.len() < MAX_RELEASED {
-                return Ok(released);
+                return Ok(());
             }
         }
     }

@@ -10,7 +10,8 @@ use super::error::RetrySafety;
 use super::list_parameters::{ListEntry, ListParameters};
 use super::new_item::insert_delay;
 use super::operations::MssqlOperations;
-use super::parts::Parts;
+use super::parts::{LeftOut, Parts};
+use super::pool::LockWait;
 use super::queue_statements::QueueStatements;
 use super::statement_parts::roll_back_on_error;
 use super::utf16::cut;
@@ -102,22 +103,22 @@ impl MssqlOperations {
     ) -> Result<(), StoreError> {
         let mut parts = Parts::of(indexes);
         while let Some(part) = parts.next() {
-            let outcome = match self.run_batch(queue, settlements, &part, COMMIT).await {
+            let batch = self.run_batch(queue, settlements, &part, parts.lock_wait(), COMMIT);
+            let outcome = match batch.await {
                 Ok(outcome) => outcome,
                 Err(error) => {
-                    let refused = match parts.divide(&part, error) {
+                    let left_out = match parts.divide(part, error) {
                         // Earlier batches may have ended leases.
                         Err(error) if settled.time.is_some() => return Err(error.maybe_applied()),
-                        refused => refused?,
+                        left_out => left_out?,
                     };
-                    if let Some((index, rejection)) = refused {
-                        let settlement = &settlements[index];
-                        let refusal = self.find_refused_part(queue, settlement, rejection).await;
-                        settled.results[index] = Settled::Refused(refusal);
+                    if let Some(left_out) = left_out {
+                        self.refuse(queue, settlements, left_out, settled).await;
                     }
                     continue;
                 }
             };
+            parts.note_success();
             settled.time = outcome.time.or(settled.time);
             for (index, result) in outcome.results {
                 settled.results[index] = result;
@@ -130,6 +131,27 @@ impl MssqlOperations {
         Ok(())
     }
 
+    /// Sets the results of settlements that are left out.
+    async fn refuse(
+        &self,
+        queue: &QueueStatements,
+        settlements: &[Settlement],
+        left_out: LeftOut,
+        settled: &mut SettleResults,
+    ) {
+        let refusals = match left_out {
+            LeftOut::Refused(index, rejection) => {
+                let settlement = &settlements[index];
+                let refusal = self.find_refused_part(queue, settlement, rejection).await;
+                vec![(index, refusal)]
+            }
+            locked @ LeftOut::Locked(_) => locked.refusals(),
+        };
+        for (index, refusal) in refusals {
+            settled.results[index] = Settled::Refused(refusal);
+        }
+    }
+
     /// Settles the settlements at `indexes` in one batch. No two of them have the same key. `end` is its last statement.
     ///
     /// # Errors
@@ -139,10 +161,11 @@ impl MssqlOperations {
         queue: &QueueStatements,
         settlements: &[Settlement],
         indexes: &[usize],
+        lock_wait: LockWait,
         end: &str,
     ) -> Result<BatchResults, StoreError> {
         let (sql, parameters) = self.render_settlement(queue, settlements, indexes, end)?;
-        let mut tries = self.pool.tries();
+        let mut tries = self.pool.tries().with_lock_wait(lock_wait);
         let answer = tries
             .query(&sql, &parameters.parameters(), RetrySafety::Idempotent)
             .await;

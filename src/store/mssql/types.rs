@@ -5,12 +5,13 @@ use lease_broker_model::key::{Key, rfc3339, rfc3339_of_millis};
 use lease_broker_value::Value;
 use serde_json::{Value as Json, json};
 use tiberius::ColumnData;
-use time::format_description::well_known::Rfc3339;
-use time::{Duration, OffsetDateTime};
+use time::macros::date;
+use time::{Duration, PrimitiveDateTime, Time};
 
 use super::list_parameters::{EntryValue, unescape_sql};
 use crate::StoreError;
 use crate::new_item::is_decimal;
+use crate::time_text::{ZonedTime, parse_date, parse_time, timestamp};
 
 /// The kind of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,10 +231,7 @@ fn encode_json(value: &Value, column: ColumnType) -> Result<Json, String> {
         }
         (Value::Int(int), Column::Float) if int.unsigned_abs() <= 1 << 53 => Ok(json!(int)),
         (Value::Double(double), Column::Float) if double.is_finite() => Ok(json!(double)),
-        (
-            Value::Text(text),
-            Column::Text | Column::Xml | Column::Json | Column::Date | Column::Time,
-        ) => Ok(json!(text)),
+        (Value::Text(text), Column::Text | Column::Xml | Column::Json) => Ok(json!(text)),
         (Value::Text(text), _) => encode_text(text, column),
         (Value::Decimal(digits), Column::Decimal | Column::Money | Column::Text)
             if is_decimal(digits) =>
@@ -254,7 +252,11 @@ fn encode_json(value: &Value, column: ColumnType) -> Result<Json, String> {
 }
 
 /// Encodes a text, for example from a CSV file, for a column of another type.
+///
+/// A time is written in one form, because the server reads other forms differently for each type. It ignores an offset in a text
+/// for a column without one, so such a column gets the moment in UTC.
 fn encode_text(text: &str, column: ColumnType) -> Result<Json, String> {
+    let written = text;
     let text = text.trim();
     let require =
         |json: Option<Json>, kind: &str| json.ok_or_else(|| format!("the text is not {kind}"));
@@ -284,16 +286,49 @@ fn encode_text(text: &str, column: ColumnType) -> Result<Json, String> {
             require(guid.map(|guid| guid.to_string().into()), "a UUID")
         }
         ColumnType::DateTime | ColumnType::DateTimeOffset => {
-            let iso = text.replacen(' ', "T", 1);
-            let valid = |text: &str| OffsetDateTime::parse(text, &Rfc3339).is_ok();
-            let valid = valid(&iso) || valid(&format!("{iso}Z"));
+            let time = ZonedTime::parse(written);
+            let text = time.map(|time| match column {
+                ColumnType::DateTime => local_text(&time.moment()),
+                _ => text_with_offset(&time),
+            });
+            require(text.map(Json::from), "a time such as 2026-11-20T22:15:20")
+        }
+        ColumnType::Date => {
+            let is_date = parse_date(written).is_some();
+            require(is_date.then(|| written.into()), "a date such as 2026-11-20")
+        }
+        ColumnType::Time => {
+            let time = parse_time(written);
             require(
-                valid.then(|| iso.into()),
-                "a time such as 2026-11-20T22:15:20",
+                time.map(|time| time_of_day(time).into()),
+                "a time of day such as 22:15:20.5",
             )
         }
         _ => Err("text does not fit the column's type".to_owned()),
     }
+}
+
+/// Returns a time without a zone, such as `2026-11-20T22:15:20.5`.
+fn local_text(moment: &Value) -> String {
+    text_of(moment).trim_end_matches('Z').to_owned()
+}
+
+/// Returns a time with its offset, such as `2026-11-20T22:15:20.5+02:00`.
+fn text_with_offset(time: &ZonedTime) -> String {
+    let local = local_text(&timestamp(time.local));
+    let minutes = time.offset.whole_minutes();
+    let sign = if minutes < 0 { '-' } else { '+' };
+    let minutes = minutes.abs();
+    format!("{local}{sign}{:02}:{:02}", minutes / 60, minutes % 60)
+}
+
+/// Returns a time of day, such as `22:15:20.5`.
+fn time_of_day(time: Time) -> String {
+    let moment = local_text(&timestamp(PrimitiveDateTime::new(
+        date!(1970 - 01 - 01),
+        time,
+    )));
+    moment.split('T').next_back().unwrap_or_default().to_owned()
 }
 
 /// Returns a time as the text that statements convert to `datetime2`. `millis`: milliseconds since 1970. A time outside the years 1

@@ -3,12 +3,15 @@
 //! it sends them.
 
 use lease_broker_value::Value;
-use time::format_description::well_known::Iso8601;
 use time::macros::{date, datetime};
-use time::{Date, OffsetDateTime, PrimitiveDateTime, Time};
+use time::{Duration, OffsetDateTime, PrimitiveDateTime};
 
 use super::catalogue::Column;
 use super::types::ColumnType;
+use crate::time_text::{ZonedTime, parse_time};
+
+/// The largest offset of a `datetimeoffset`, in both directions.
+const MAX_OFFSET: Duration = Duration::hours(14);
 
 /// Checks a value against the size, digits and range of its column.
 ///
@@ -41,26 +44,20 @@ pub(super) fn check(value: &Value, column: &Column) -> Result<(), String> {
                 sizes,
             )
         }
-        (Value::Text(text), ColumnType::DateTime) => {
-            let iso = text.trim().trim_end_matches('Z').replacen(' ', "T", 1);
-            match PrimitiveDateTime::parse(&iso, &Iso8601::PARSING) {
-                Ok(moment) => check_date_time(moment, name, sizes),
-                // The encoder refuses a text that is not a time, with its own message.
-                Err(_) => Ok(()),
+        // The encoder refuses a text that is not a time.
+        (Value::Text(text), ColumnType::DateTime | ColumnType::DateTimeOffset) => {
+            let Some(time) = ZonedTime::parse(text) else {
+                return Ok(());
+            };
+            if column.kind == ColumnType::DateTimeOffset && time.offset.abs() > MAX_OFFSET {
+                return Err("the offset is more than 14 hours".to_owned());
             }
+            check(&time.moment(), column)
         }
-        (Value::Text(text), ColumnType::Date) => {
-            match Date::parse(text.trim(), &Iso8601::PARSING) {
-                Ok(_) => Ok(()),
-                Err(_) => Err("the text is not a date such as 2026-11-20".to_owned()),
-            }
-        }
-        (Value::Text(text), ColumnType::Time) => {
-            match Time::parse(text.trim(), &Iso8601::PARSING) {
-                Ok(time) => check_fraction(time.nanosecond(), scale_of(sizes)),
-                Err(_) => Err("the text is not a time of day such as 22:15:20.5".to_owned()),
-            }
-        }
+        (Value::Text(text), ColumnType::Time) => match parse_time(text) {
+            Some(time) => check_fraction(time.nanosecond(), scale_of(sizes)),
+            None => Ok(()),
+        },
         _ => Ok(()),
     }
 }
@@ -173,6 +170,7 @@ fn check_fraction(nanos: u32, scale: u32) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mssql::types::encode;
 
     fn problem(declared: &str, value: &Value) -> Option<String> {
         let column = Column {
@@ -184,7 +182,8 @@ mod tests {
             nullable: true,
             ..Column::of_type(declared.split('(').next().expect("a name"))
         };
-        check(value, &column).err()
+        let encoded = check(value, &column).and_then(|()| encode(value, column.kind));
+        encoded.err()
     }
 
     fn moment(nanos: i32) -> Value {
@@ -212,6 +211,11 @@ mod tests {
             ("varbinary(2)", Value::Bytes(vec![1, 2])),
             ("date", Value::Text("2024-02-29".to_owned())),
             ("time(3)", Value::Text("23:59:59.999".to_owned())),
+            ("datetime", Value::Text("1752-12-31T23:00-01:00".to_owned())),
+            (
+                "datetimeoffset(3)",
+                Value::Text("2026-11-20 22:15:20.5 -14:00".to_owned()),
+            ),
         ] {
             assert_eq!(problem(declared, &value), None, "{declared} {value:?}");
         }
@@ -247,6 +251,11 @@ mod tests {
             ("date", Value::Text("2026-02-30".to_owned())),
             ("time(3)", Value::Text("25:00".to_owned())),
             ("time(3)", Value::Text("12:00:00.0001".to_owned())),
+            ("datetime", Value::Text("1753-01-01T00:30+01:00".to_owned())),
+            (
+                "datetimeoffset(3)",
+                Value::Text("2026-11-20T22:15:20.0001Z".to_owned()),
+            ),
         ] {
             assert!(problem(declared, &value).is_some(), "{declared} {value:?}");
         }

@@ -14,7 +14,7 @@ use super::soft_lock_value::integer;
 use super::statement::{bind, bind_key};
 use super::types::ColumnType;
 use super::undone_by::UndoneBy;
-use super::writer::WriteContext;
+use super::write_context::WriteContext;
 use crate::key_text::{self, KeyKind};
 use crate::{
     CancelResults, Cancellation, Cancelled, CancelledLease, Operation, QueueIndex, Refusal,
@@ -56,6 +56,7 @@ pub(super) fn cancel(
             continue;
         };
         let mut ended = queue.read_ended(row, now, state)?;
+        drop(rows);
         // Several texts can be the key of one row, such as `1` and `1.0`.
         if !seen.insert(format!("{:?}", ended.lease.key)) {
             let problem = "another entry of the list has this key".to_owned();

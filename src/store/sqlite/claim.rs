@@ -20,7 +20,7 @@ use super::suspects::{self, Choice};
 use super::turn::Turn;
 use super::undone_by::UndoneBy;
 use super::walk::{Found, FoundItem, Walk};
-use super::writer::WriteContext;
+use super::write_context::WriteContext;
 use crate::{
     ClaimCall, Claimed, ClaimedItem, Limited, MAX_PASSED_OVER, MAX_TOO_LARGE, Problem, QueueIndex,
     Rejection, Share, StoreError,
@@ -38,7 +38,8 @@ pub(super) fn claim(
     left_out: &LeftOut,
 ) -> Result<Vec<Claimed>, StoreError> {
     let queue = context.queue(queue)?;
-    let reads_sizes = queue.has_large_items.load(Ordering::Relaxed);
+    // A row that is committed cannot be undone because it does not fit.
+    let reads_sizes = queue.has_large_items.load(Ordering::Relaxed) || left_out.commits_rows();
     let effects = context.lease_effects.of(&context.connection, queue)?;
     let picks_keys = reads_sizes || effects.reach_data;
     let mut statements = ClaimStatements::new(context, queue, picks_keys, left_out)?;
@@ -106,7 +107,7 @@ pub(super) fn claim(
     }
     if effects.run_triggers {
         for (call, claimed) in calls.iter().zip(&mut results) {
-            statements.withhold_ended(call, claimed)?;
+            statements.read_again(call, claimed)?;
         }
     }
     Ok(results)
@@ -212,6 +213,10 @@ impl<'a> ClaimStatements<'a> {
         let Some((key, problem)) = refused.find(|(key, _)| !self.ended.contains(key)) else {
             return Ok(served);
         };
+        if self.left_out.has_committed() {
+            // The rows of other calls are leased already, so the operation must not fail.
+            return Ok(served);
+        }
         let problem = Problem {
             text: format!("item {key} cannot be leased: {}", problem.text),
             ..problem.clone()

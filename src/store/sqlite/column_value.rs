@@ -12,6 +12,7 @@ use super::numbers::{Number, decimal_of_double, is_plain, looks_like_number, pad
 use super::types::{ColumnType, MAX_ROW_NUMBER};
 use crate::key_text::bytes_of_hex;
 use crate::new_item::is_decimal;
+use crate::time_text::{self, ZonedTime};
 
 /// Returns the value of a key column, or of the column that names groups. It names its row or its group, so no two different
 /// values become equal, and [`Stored`] binds the same value again.
@@ -78,7 +79,7 @@ pub(super) fn read_column(value: ValueRef<'_>, column: ColumnType) -> Value {
         (ColumnType::Timestamp, ValueRef::Integer(int)) => moments::of_integer(int),
         (ColumnType::Timestamp, ValueRef::Real(double)) => moments::of_double(double),
         (ColumnType::Timestamp, ValueRef::Text(text)) => {
-            str::from_utf8(text).ok().and_then(moments::of_text)
+            str::from_utf8(text).ok().and_then(moment_of)
         }
         (_, ValueRef::Text(text)) if str::from_utf8(text).is_err() => {
             Some(Value::Bytes(text.to_vec()))
@@ -155,6 +156,11 @@ pub(super) fn store(value: &Value, column: ColumnType) -> Result<SqlValue, Strin
     }
 }
 
+/// Returns the moment for which a text stands. `None`: it is not a time.
+fn moment_of(text: &str) -> Option<Value> {
+    ZonedTime::parse(text).map(|time| time.moment())
+}
+
 fn refuse(value: &Value, reason: &str) -> Result<SqlValue, String> {
     Err(format!("{} {reason}", value.type_name()))
 }
@@ -187,13 +193,13 @@ fn store_text(text: &str, column: ColumnType) -> Result<SqlValue, String> {
             };
         }
         ColumnType::Blob => return Err("text does not fit a column of bytes".to_owned()),
-        ColumnType::Timestamp if moments::of_text(text).is_none() => {
+        ColumnType::Timestamp if ZonedTime::parse(text).is_none() => {
             return refuse("a time such as 2026-11-20T22:15:20");
         }
-        ColumnType::Date if moments::parse_date(text).is_none() => {
+        ColumnType::Date if time_text::parse_date(text).is_none() => {
             return refuse("a date such as 2026-11-20");
         }
-        ColumnType::Time if moments::parse_time(text).is_none() => {
+        ColumnType::Time if time_text::parse_time(text).is_none() => {
             return refuse("a time of day such as 22:15:20.5");
         }
         ColumnType::Uuid if text.parse::<Uuid>().is_err() => return refuse("a UUID"),
@@ -382,12 +388,8 @@ mod tests {
                 is_number(text, Number::parse(digits))
             }
             (Value::Decimal(digits), Value::Text(text)) => digits == text,
-            (Value::Text(text), Value::Timestamp { .. }) => {
-                moments::of_text(text).as_ref() == Some(read)
-            }
-            (Value::Timestamp { .. }, Value::Text(text)) => {
-                moments::of_text(text).as_ref() == Some(sent)
-            }
+            (Value::Text(text), Value::Timestamp { .. }) => moment_of(text).as_ref() == Some(read),
+            (Value::Timestamp { .. }, Value::Text(text)) => moment_of(text).as_ref() == Some(sent),
             _ => sent == read,
         }
     }

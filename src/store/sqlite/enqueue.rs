@@ -13,7 +13,7 @@ use super::queue_statements::QueueStatements;
 use super::quote::{literal, quote};
 use super::row_error::RowError;
 use super::statement::{bind, borrowed};
-use super::writer::WriteContext;
+use super::write_context::WriteContext;
 use crate::{NewItem, Problem, ProblemKind, QueueIndex, Refusal, Rejection, Settled, StoreError};
 
 /// The error of one request in a list.

@@ -6,7 +6,7 @@ use rusqlite::OptionalExtension as _;
 
 use super::enqueue::enqueue;
 use super::statement::Token;
-use super::writer::WriteContext;
+use super::write_context::WriteContext;
 use crate::template::{Placeholders, render};
 use crate::{EnqueueOnce, EnqueuedOnce, QueueIndex, StoreError};
 

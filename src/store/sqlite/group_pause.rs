@@ -8,7 +8,7 @@ use super::cancel::kind_of;
 use super::column_value::Stored;
 use super::queue_statements::QueueStatements;
 use super::quote::quote;
-use super::writer::WriteContext;
+use super::write_context::WriteContext;
 use crate::index_role::IndexRole;
 use crate::key_text;
 use crate::template::{Placeholders, render};

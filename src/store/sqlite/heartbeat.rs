@@ -6,13 +6,14 @@ use lease_broker_model::millis::millis_rounded_up;
 use rusqlite::types::Null;
 
 use super::clock::lease_expiry;
+use super::held_expiry::read_held;
 use super::ignored_change::refusal_of_held;
 use super::left_out::LeftOut;
 use super::queue_statements::QueueStatements;
 use super::row_error::{RowError, change_row};
 use super::soft_lock_value::{integer, text};
 use super::statement::{Token, bind, bind_key, stored_checkpoint};
-use super::writer::WriteContext;
+use super::write_context::WriteContext;
 use crate::{QueueIndex, Refusal, Renewal, Renewed, StoreError};
 
 /// Extends each lease that is still held. See [`Leases::heartbeat`](crate::Leases::heartbeat).
@@ -26,49 +27,58 @@ pub(super) fn heartbeat(
     let now = context.now();
     let effects = context.lease_effects.of(&context.connection, queue)?;
     let mut extend = context.connection.prepare_cached(&queue.sql.extend)?;
-    renewals
-        .iter()
-        .map(|renewal| {
-            let Renewal {
-                lease, duration, ..
-            } = renewal;
-            if lease.key.0.len() != queue.key_len {
-                return Ok(Renewed::UNKNOWN);
+    let renewed = renewals.iter().map(|renewal| {
+        let Renewal {
+            lease, duration, ..
+        } = renewal;
+        if lease.key.0.len() != queue.key_len {
+            return Ok(Renewed::UNKNOWN);
+        }
+        let expiry = now.saturating_add(millis_rounded_up(*duration));
+        let mut extend_with_checkpoint;
+        let statement = match (&renewal.checkpoint, &queue.sql.extend_with_checkpoint) {
+            (Some(_), Some(sql)) => {
+                extend_with_checkpoint = context.connection.prepare_cached(sql)?;
+                &mut extend_with_checkpoint
             }
-            let expiry = now.saturating_add(millis_rounded_up(*duration));
-            let mut extend_with_checkpoint;
-            let statement = match (&renewal.checkpoint, &queue.sql.extend_with_checkpoint) {
-                (Some(_), Some(sql)) => {
-                    extend_with_checkpoint = context.connection.prepare_cached(sql)?;
-                    &mut extend_with_checkpoint
-                }
-                _ => &mut extend,
-            };
-            let checkpoint = renewal.checkpoint.as_deref().and_then(stored_checkpoint);
-            bind_key(statement, &lease.key)?;
-            bind(
-                statement,
-                4,
-                &[
-                    &Token(&lease.token),
-                    &now,
-                    &expiry,
-                    &lease.fence,
-                    &checkpoint,
-                ],
-            )?;
-            let renewed = left_out.change(context, &lease.key, effects.undone_by(), || {
-                if change_row(&context.connection, statement)? > 0 {
-                    return Ok(Renewed::Extended(lease_expiry(expiry, now)));
-                }
-                match refusal_of_held(context, queue, lease)? {
-                    Some(problem) => Err(RowError::Refused(problem)),
-                    None => Ok(read_lost(context, queue, lease)?),
-                }
-            })?;
-            Ok(renewed.unwrap_or_else(|problem| Renewed::Refused(Refusal::of_row(problem))))
-        })
-        .collect()
+            _ => &mut extend,
+        };
+        let checkpoint = renewal.checkpoint.as_deref().and_then(stored_checkpoint);
+        bind_key(statement, &lease.key)?;
+        bind(
+            statement,
+            4,
+            &[
+                &Token(&lease.token),
+                &now,
+                &expiry,
+                &lease.fence,
+                &checkpoint,
+            ],
+        )?;
+        let renewed = left_out.change(context, &lease.key, effects.undone_by(), || {
+            if change_row(&context.connection, statement)? > 0 {
+                return Ok(Renewed::Extended(lease_expiry(expiry, now)));
+            }
+            match refusal_of_held(context, queue, lease)? {
+                Some(problem) => Err(RowError::Refused(problem)),
+                None => Ok(read_lost(context, queue, lease)?),
+            }
+        })?;
+        Ok(renewed.unwrap_or_else(|problem| Renewed::Refused(Refusal::of_row(problem))))
+    });
+    let mut renewed = renewed.collect::<Result<Vec<_>, StoreError>>()?;
+    if effects.run_triggers {
+        for (Renewal { lease, .. }, renewed) in renewals.iter().zip(&mut renewed) {
+            if let Renewed::Extended(_) = renewed {
+                *renewed = match read_held(context, queue, lease)? {
+                    Some(expiry) => Renewed::Extended(lease_expiry(expiry, now)),
+                    None => read_lost(context, queue, lease)?,
+                };
+            }
+        }
+    }
+    Ok(renewed)
 }
 
 /// Reads the row of a lease that is not held.

@@ -6,9 +6,9 @@
 use lease_broker_model::lease_id::LeaseRef;
 
 use super::error::unchanged_row;
+use super::held_expiry::read_held;
 use super::queue_statements::QueueStatements;
-use super::statement::{Token, bind, bind_key};
-use super::writer::WriteContext;
+use super::write_context::WriteContext;
 use crate::{Problem, StoreError};
 
 /// Returns the refusal if the lease is still held, although a statement that needs nothing else has not changed its row.
@@ -17,11 +17,6 @@ pub(super) fn refusal_of_held(
     queue: &QueueStatements,
     lease: &LeaseRef,
 ) -> Result<Option<Problem>, StoreError> {
-    let mut statement = context.connection.prepare_cached(&queue.sql.find_held)?;
-    bind_key(&mut statement, &lease.key)?;
-    let (token, now) = (Token(&lease.token), context.now());
-    // The statement does not use ?6, the new expiry.
-    bind(&mut statement, 4, &[&token, &now, &now, &lease.fence])?;
-    let is_held = statement.raw_query().next()?.is_some();
+    let is_held = read_held(context, queue, lease)?.is_some();
     Ok(is_held.then(unchanged_row))
 }

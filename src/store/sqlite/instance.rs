@@ -8,7 +8,7 @@ use rusqlite::{Connection, Row};
 use uuid::Uuid;
 
 use super::statement::Token;
-use super::writer::WriteContext;
+use super::write_context::WriteContext;
 use crate::instance::{FORGET_TIME, Instance, LIVE_TIME};
 use crate::template::{Placeholders, render};
 use crate::{BrokerList, ListedBroker, StoreError};

@@ -2,13 +2,18 @@
 //!
 //! A refusal undoes the change of its row only. But a trigger can roll back the whole transaction. Then the operation runs again, and
 //! leaves the row out. With `RAISE(FAIL)` a trigger can also refuse a row and leave its change as it is, which a savepoint undoes.
+//!
+//! SQLite checks a DEFERRED foreign key at the commit, and does not name the row that breaks it. If the commit is refused, the operation
+//! runs again and commits row by row. The transaction of a row whose commit is refused goes on without the row.
+
+use std::cell::{Cell, Ref, RefCell};
 
 use lease_broker_model::key::Key;
-use parking_lot::{Mutex, MutexGuard};
 
+use super::error::broken_constraint;
 use super::row_error::RowError;
 use super::undone_by::UndoneBy;
-use super::writer::{WriteContext, execute};
+use super::write_context::WriteContext;
 use crate::{Problem, StoreError};
 
 /// The most rows that an operation leaves out, unless it says otherwise. Each costs a run of the operation.
@@ -16,8 +21,10 @@ const MAX_ROWS: usize = 100;
 
 /// The rows that an operation leaves out of its present run, with their problems.
 pub(super) struct LeftOut {
-    rows: Mutex<Vec<(Key, Problem)>>,
+    rows: RefCell<Vec<(Key, Problem)>>,
     max_rows: usize,
+    commits_rows: Cell<bool>,
+    has_committed: Cell<bool>,
 }
 
 impl Default for LeftOut {
@@ -29,13 +36,35 @@ impl Default for LeftOut {
 impl LeftOut {
     pub(super) const fn of_at_most(max_rows: usize) -> Self {
         Self {
-            rows: Mutex::new(Vec::new()),
+            rows: RefCell::new(Vec::new()),
             max_rows,
+            commits_rows: Cell::new(false),
+            has_committed: Cell::new(false),
         }
     }
 
-    pub(super) fn rows(&self) -> MutexGuard<'_, Vec<(Key, Problem)>> {
-        self.rows.lock()
+    /// The operation leaves out no row.
+    pub(super) const fn none() -> Self {
+        Self::of_at_most(0)
+    }
+
+    pub(super) fn rows(&self) -> Ref<'_, Vec<(Key, Problem)>> {
+        self.rows.borrow()
+    }
+
+    /// Makes the operation commit row by row. Returns false if it does so already, or cannot.
+    pub(super) fn commit_rows(&self) -> bool {
+        self.max_rows > 0 && !self.commits_rows.replace(true)
+    }
+
+    /// Returns whether the operation commits row by row.
+    pub(super) fn commits_rows(&self) -> bool {
+        self.commits_rows.get()
+    }
+
+    /// Returns whether the operation has committed a row. Then an error of the operation does not undo all that it has done.
+    pub(super) fn has_committed(&self) -> bool {
+        self.has_committed.get()
     }
 
     /// Returns the problem of a row that is left out.
@@ -59,7 +88,7 @@ impl LeftOut {
         if !context.connection.is_autocommit() {
             return Ok(problem);
         }
-        let mut rows = self.rows();
+        let mut rows = self.rows.borrow_mut();
         if rows.len() < self.max_rows {
             rows.push((key.clone(), problem.clone()));
             context.run_again();
@@ -82,9 +111,12 @@ impl LeftOut {
         if let Some(problem) = self.problem_of(key) {
             return Ok(Err(problem));
         }
+        if self.commits_rows() {
+            return self.change_and_commit(context, change);
+        }
         let has_savepoint = matches!(undone_by, UndoneBy::Savepoint);
         if has_savepoint {
-            execute(context, "SAVEPOINT changed_row")?;
+            context.execute("SAVEPOINT changed_row")?;
         }
         let changed = match change() {
             Ok(changed) => Ok(changed),
@@ -92,10 +124,46 @@ impl LeftOut {
         };
         if has_savepoint {
             if changed.is_err() {
-                execute(context, "ROLLBACK TO changed_row")?;
+                context.execute("ROLLBACK TO changed_row")?;
             }
-            execute(context, "RELEASE changed_row")?;
+            context.execute("RELEASE changed_row")?;
         }
         Ok(changed)
     }
+
+    /// Changes a row, commits, and begins the next transaction.
+    fn change_and_commit<T>(
+        &self,
+        context: &WriteContext,
+        change: impl FnOnce() -> Result<T, RowError>,
+    ) -> Result<Result<T, Problem>, StoreError> {
+        context.execute("SAVEPOINT changed_row")?;
+        let changed = change().and_then(|changed| {
+            commit(context)?;
+            self.has_committed.set(true);
+            Ok(changed)
+        });
+        let changed = match changed {
+            Ok(changed) => Ok(changed),
+            Err(RowError::Refused(problem)) => Err(problem),
+            Err(RowError::Store(error)) => return Err(error),
+        };
+        // The commit has ended the transaction, or a trigger has.
+        if context.connection.is_autocommit() {
+            context.execute("BEGIN IMMEDIATE")?;
+        } else {
+            context.execute("ROLLBACK TO changed_row")?;
+            context.execute("RELEASE changed_row")?;
+        }
+        Ok(changed)
+    }
+}
+
+/// Commits. If the changes break a constraint, the transaction goes on.
+fn commit(context: &WriteContext) -> Result<(), RowError> {
+    let committed = context.connection.prepare_cached("COMMIT")?.execute([]);
+    committed.map(drop).map_err(|error| {
+        let problem = broken_constraint(&error);
+        problem.map_or_else(|| error.into(), RowError::Refused)
+    })
 }

@@ -21,10 +21,10 @@ impl QueueStatements {
     /// # Errors
     /// The name of the first bad column and the reason.
     pub(super) fn encode_item(&self, item: &NewItem) -> Result<Vec<SqlValue>, (String, Problem)> {
-        check_key_length(item, |name| self.key.iter().any(|key| key == name))?;
-        check_item_size(item, self.item_size, self.spec.max_item_bytes, |name| {
-            self.columns.iter().any(|column| column == name)
-        })?;
+        let is_key = |name: &str| self.key.iter().any(|key| key == name);
+        let is_data = |name: &str| self.columns.iter().any(|column| column == name);
+        check_key_length(item, is_key)?;
+        check_item_size(item, self.item_size, &self.spec, is_key, is_data)?;
         item.columns
             .iter()
             .enumerate()

@@ -13,7 +13,7 @@ use super::left_out::LeftOut;
 use super::queue_statements::QueueStatements;
 use super::row_error::{RowError, change_row};
 use super::statement::{Token, bind, bind_key};
-use super::writer::WriteContext;
+use super::write_context::WriteContext;
 use crate::adoption::with;
 use crate::template::{Placeholders, render};
 use crate::{
@@ -227,7 +227,7 @@ pub(super) fn apply(
             });
             let leases: Vec<CancelledLease> = leases.collect();
             // A batch that a row refuses is not applied. The broker sends smaller ones until it knows the row.
-            let left_out = LeftOut::of_at_most(0);
+            let left_out = LeftOut::none();
             let cancelled = cancel::cancel(
                 context,
                 index,

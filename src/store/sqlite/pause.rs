@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
-use super::writer::WriteContext;
+use super::write_context::WriteContext;
 use crate::template::{Placeholders, render};
 use crate::{NewPause, PauseMode, QueueIndex, QueuePause, StoreError};
 

@@ -17,8 +17,8 @@ use super::queue_statements::QueueStatements;
 use super::row_error::change_row;
 use super::statement::{Token, bind, bind_key};
 use super::undone_by::UndoneBy;
-use super::writer::WriteContext;
-use crate::{Problem, PurgePosition, PurgeStep, QueueIndex, RetentionTurn, StoreError};
+use super::write_context::WriteContext;
+use crate::{LatestTime, Problem, PurgePosition, PurgeStep, QueueIndex, RetentionTurn, StoreError};
 
 /// The most old rows of an archive that a step keeps because their deletion is refused. Rows behind more of them wait.
 const MAX_REFUSED: usize = 1_000;
@@ -32,6 +32,7 @@ pub(super) struct Cutoffs {
 
 impl Cutoffs {
     pub(super) fn new(step: &PurgeStep, now: i64) -> Self {
+        let now = LatestTime::limit(step.latest, now);
         let before = |age: Option<Duration>| Some(now.saturating_sub(millis_rounded_up(age?)));
         Self {
             completed: before(step.completed),
@@ -118,11 +119,13 @@ pub(super) fn delete_archived(
     queue: QueueIndex,
     age: Duration,
     limit: usize,
+    latest: Option<LatestTime>,
     left_out: &LeftOut,
 ) -> Result<usize, StoreError> {
     let queue = context.queue(queue)?;
     let connection = &context.connection;
-    let before = context.now().saturating_sub(millis_rounded_up(age));
+    let now = LatestTime::limit(latest, context.now());
+    let before = now.saturating_sub(millis_rounded_up(age));
     let archive = queue.sql.purge.archive(&queue.spec)?;
     let mut delete = connection.prepare_cached(&archive.delete)?;
     let mut deleted = 0;

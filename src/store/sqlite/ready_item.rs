@@ -12,7 +12,7 @@ use super::row_error::RowError;
 use super::soft_lock_value::{attempts, integer, text};
 use super::statement::bind_key;
 use crate::contract::next_fence;
-use crate::{ClaimCall, ClaimedItem, StoreError};
+use crate::{ClaimCall, ClaimedItem, LeaseExpiry, StoreError};
 
 /// An item before it is leased.
 pub(super) struct ReadyItem {
@@ -73,7 +73,7 @@ impl ReadyItem {
             fence,
             attempt,
         };
-        let mut item = read_item(queue, lease, expiry, row, now)?;
+        let mut item = read_item(queue, lease, lease_expiry(expiry, now), row)?;
         item.ready_time = ready_time;
         Ok(Self {
             ready_time,
@@ -109,17 +109,25 @@ pub(super) fn read_leased(
         fence: integer(row, first + 1)?.unwrap_or(0),
         attempt: attempts(row, first + 2)?,
     };
-    let expire_time = integer(row, first)?.unwrap_or(now);
-    read_item(queue, lease, expire_time, row, now)
+    read_item(queue, lease, read_expiry(queue, row, now)?, row)
+}
+
+/// Reads the expiry from a row of [`read_leased`].
+pub(super) fn read_expiry(
+    queue: &QueueStatements,
+    row: &Row<'_>,
+    now: i64,
+) -> rusqlite::Result<LeaseExpiry> {
+    let expire_time = integer(row, queue.key_len)?.unwrap_or(now);
+    Ok(lease_expiry(expire_time, now))
 }
 
 /// Reads the trace context, the checkpoint and the data columns of a row, for an item with this lease.
 fn read_item(
     queue: &QueueStatements,
     lease: LeaseRef,
-    expire_time: i64,
+    expiry: LeaseExpiry,
     row: &Row<'_>,
-    now: i64,
 ) -> Result<ClaimedItem, StoreError> {
     let first = queue.key_len + 3;
     let has_checkpoints = queue.spec.max_checkpoint_bytes.is_some();
@@ -129,7 +137,7 @@ fn read_item(
         .collect::<rusqlite::Result<Vec<_>>>()?;
     Ok(ClaimedItem {
         lease,
-        expiry: lease_expiry(expire_time, now),
+        expiry,
         ready_time: None,
         columns,
         trace_parent: text(row, first)?,

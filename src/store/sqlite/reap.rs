@@ -14,7 +14,7 @@ use super::runs::{self, Run};
 use super::statement::{bind, bind_key};
 use super::suspects;
 use super::undone_by::UndoneBy;
-use super::writer::WriteContext;
+use super::write_context::WriteContext;
 use crate::{
     EndedLease, LatestTime, Problem, ProblemKind, QueueIndex, Reaped, RowOperation, RowOutcome,
     StoreError, step,

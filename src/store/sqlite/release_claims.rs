@@ -7,7 +7,7 @@ use super::left_out::LeftOut;
 use super::queue_statements::QueueStatements;
 use super::row_error::change_fit_row;
 use super::statement::{Token, bind, bind_key};
-use super::writer::WriteContext;
+use super::write_context::WriteContext;
 use crate::{EndedLease, QueueIndex, ReleasedClaims, StoreError};
 
 /// Releases the leases with these tokens. See [`Leases::release_claims`](crate::Leases::release_claims).

@@ -8,7 +8,7 @@ use super::held_lease::HELD_COLUMNS;
 use super::queue_statements::QueueStatements;
 use super::row_error::{RowError, change_row};
 use super::statement::{Token, bind, bind_key};
-use super::writer::WriteContext;
+use super::write_context::WriteContext;
 use crate::{EndedLease, LeaseProof, StoreError};
 
 /// The leases of a run that are left.

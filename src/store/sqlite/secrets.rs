@@ -6,7 +6,7 @@ use lease_broker_model::lease_id::StoredSecret;
 use lease_broker_model::millis::millis_rounded_up;
 use rusqlite::{Connection, OptionalExtension as _};
 
-use super::writer::WriteContext;
+use super::write_context::WriteContext;
 use crate::StoreError;
 use crate::migrations::new_secret;
 use crate::secrets::{no_number_left, stored_secret};

@@ -13,7 +13,7 @@ use super::row_error::{RowError, change_row};
 use super::runs::{self, Run};
 use super::soft_lock_value::{integer, text};
 use super::statement::{LastStatement, Token, bind, bind_key, borrowed};
-use super::writer::{WriteContext, execute};
+use super::write_context::WriteContext;
 use super::written_columns::FIRST_COLUMN_PARAMETER;
 use crate::contract::{due_after, wants_owner};
 use crate::{
@@ -198,16 +198,16 @@ impl Settler<'_> {
 
     /// Settles one lease and undoes its changes if it is refused.
     fn settle_in_savepoint(&mut self, settlement: &Settlement) -> Result<Settled, StoreError> {
-        execute(self.context, "SAVEPOINT settlement")?;
+        self.context.execute("SAVEPOINT settlement")?;
         let result = self.settle(settlement)?;
         if let Settled::Refused(refusal) = &result {
             // The savepoint is gone with the transaction. Further statements would be committed one by one.
             if self.context.connection.is_autocommit() {
                 return Err(rejected(refusal));
             }
-            execute(self.context, "ROLLBACK TO settlement")?;
+            self.context.execute("ROLLBACK TO settlement")?;
         }
-        execute(self.context, "RELEASE settlement")?;
+        self.context.execute("RELEASE settlement")?;
         Ok(result)
     }
 

@@ -6,7 +6,7 @@ use rusqlite::types::Null;
 
 use super::queue_statements::QueueStatements;
 use super::statement::{Token, bind, bind_key};
-use super::writer::WriteContext;
+use super::write_context::WriteContext;
 use crate::{QueueIndex, StoreError, TraceNote};
 
 /// Stores trace contexts. See [`Leases::note_traces`](crate::Leases::note_traces).

@@ -14,7 +14,7 @@ use super::queue_statements::QueueStatements;
 use super::statement::bind;
 use super::turn_statements::{GroupStatements, TurnStatements};
 use super::walk::{Found, GroupLimits, Walk, WalkPosition};
-use super::writer::WriteContext;
+use super::write_context::WriteContext;
 use crate::template::{Placeholders, render};
 use crate::turn::{Allowance, StoredLimits, StoredRate, check_policy, max_visits};
 use crate::{

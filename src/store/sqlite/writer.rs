@@ -7,94 +7,22 @@
 //!
 //! An operation begins when the thread has the file's write lock. Until then it can be withdrawn.
 
-use std::cell::Cell;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::clock::Clock;
 use super::error::{broken_constraint, classify};
 use super::flusher::{Flusher, Unanswered};
-use super::generation;
-use super::lease_effects::LeaseEffects;
-use super::log_flush::{LogFlush, SeenChanges};
-use super::new_item::InsertStatements;
-use super::open_files::OpenFiles;
-use super::queue_statements::QueueStatements;
+use super::left_out::LeftOut;
+use super::write_context::WriteContext;
 use crate::withdrawal::{Beginning, Withdrawals};
-use crate::{Outage, OutageCause, Problem, ProblemKind, QueueIndex, Rejection, StoreError};
+use crate::{Outage, OutageCause, Problem, ProblemKind, Rejection, StoreError};
 
 /// The maximum number of operations in one transaction. It limits the time that the first one waits for the last.
 const MAX_GROUP_WRITES: usize = 64;
-
-/// The connection and the statements with which a write operation runs.
-pub(super) struct WriteContext {
-    pub(super) connection: Connection,
-    pub(super) queues: Arc<[QueueStatements]>,
-    pub(super) inserts: InsertStatements,
-    pub(super) lease_effects: LeaseEffects,
-    clock: Clock,
-    files: OpenFiles,
-    log: Arc<LogFlush>,
-    seen: SeenChanges,
-    /// Set by an operation that has failed and succeeds if it runs again.
-    runs_again: Cell<bool>,
-}
-
-impl WriteContext {
-    /// Takes over a connection. Its commits return before the device has them.
-    pub(super) fn new(
-        connection: Connection,
-        queues: Arc<[QueueStatements]>,
-        clock: Clock,
-    ) -> Result<Self, StoreError> {
-        connection.pragma_update(None, "synchronous", "normal")?;
-        Ok(Self {
-            files: OpenFiles::new(&connection),
-            log: Arc::new(LogFlush::open(&connection)?),
-            seen: SeenChanges::default(),
-            connection,
-            queues,
-            inserts: InsertStatements::default(),
-            lease_effects: LeaseEffects::default(),
-            clock,
-            runs_again: Cell::new(false),
-        })
-    }
-
-    /// The log of the file, for reads that tell programs what the file has.
-    pub(super) const fn log(&self) -> &Arc<LogFlush> {
-        &self.log
-    }
-
-    /// Asks for another run of the present operation, whose changes are undone because it fails.
-    pub(super) fn run_again(&self) {
-        self.runs_again.set(true);
-    }
-
-    /// Raises the generation of the file, and returns it. `known`: the highest that was committed. If the file went back in time, no
-    /// later operation begins.
-    pub(super) fn raise_generation(&self, known: &AtomicU64) -> Result<u64, StoreError> {
-        let raised = generation::raise(&self.connection, known);
-        raised.inspect_err(|error| self.files.refuse(error))
-    }
-
-    /// Returns the present time in milliseconds since 1970-01-01T00:00:00Z. It decides if a lease has expired.
-    pub(super) fn now(&self) -> i64 {
-        (self.clock)()
-    }
-
-    pub(super) fn queue(&self, queue: QueueIndex) -> Result<&QueueStatements, StoreError> {
-        self.queues
-            .get(queue.0)
-            .ok_or_else(|| StoreError::Bug(format!("no queue with index {}", queue.0)))
-    }
-}
 
 /// An operation that the writer thread runs and answers.
 trait WriteOperation: Send {
@@ -105,6 +33,8 @@ trait WriteOperation: Send {
     fn run(&mut self, context: &WriteContext) -> bool;
     /// Returns whether the last run failed because the database refused a change.
     fn was_rejected(&self) -> bool;
+    /// Makes the operation commit row by row. Returns false if it does so already, or cannot.
+    fn commit_rows(&self) -> bool;
     /// Sends the result to the caller. `committed` is the result of the transaction.
     fn answer(self: Box<Self>, committed: Result<(), StoreError>);
 }
@@ -112,6 +42,7 @@ trait WriteOperation: Send {
 /// An operation with its last result and its caller.
 struct PendingWrite<T, F> {
     operation: F,
+    left_out: LeftOut,
     beginning: Beginning,
     result: Option<Result<T, StoreError>>,
     caller: oneshot::Sender<Result<T, StoreError>>,
@@ -120,14 +51,14 @@ struct PendingWrite<T, F> {
 impl<T, F> WriteOperation for PendingWrite<T, F>
 where
     T: Send,
-    F: Fn(&WriteContext) -> Result<T, StoreError> + Send,
+    F: Fn(&WriteContext, &LeftOut) -> Result<T, StoreError> + Send,
 {
     fn begin(&self) -> bool {
         self.beginning.begin()
     }
 
     fn run(&mut self, context: &WriteContext) -> bool {
-        let result = (self.operation)(context);
+        let result = (self.operation)(context, &self.left_out);
         let may_commit = result.is_ok();
         self.result = Some(result);
         may_commit
@@ -140,6 +71,10 @@ where
         )
     }
 
+    fn commit_rows(&self) -> bool {
+        self.left_out.commit_rows()
+    }
+
     fn answer(self: Box<Self>, committed: Result<(), StoreError>) {
         // The error of the operation tells more than the error of the transaction that it broke.
         let result = match (self.result, committed) {
@@ -148,7 +83,11 @@ where
             (Some(result), Ok(())) => result,
             (None, Ok(())) => Err(StoreError::Bug("the operation was not run".to_owned())),
         };
-        let _ = self.caller.send(result);
+        let has_committed = self.left_out.has_committed();
+        let _ = self.caller.send(match result {
+            Err(error) if has_committed => Err(error.maybe_applied()),
+            result => result,
+        });
     }
 }
 
@@ -178,7 +117,7 @@ impl Writer {
     pub(super) fn spawn(context: WriteContext) -> Result<Self, StoreError> {
         let (operations, arrived) = mpsc::channel();
         let (open, closed) = mpsc::channel();
-        let started = Flusher::spawn(context.log.clone()).and_then(|flusher| {
+        let started = Flusher::spawn(context.log().clone()).and_then(|flusher| {
             thread::Builder::new()
                 .name("sqlite-writer".to_owned())
                 .spawn(move || {
@@ -208,12 +147,23 @@ impl Writer {
         &self,
         operation: impl Fn(&WriteContext) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
+        let operation = move |context: &WriteContext, _: &LeftOut| operation(context);
+        self.run_without(LeftOut::none(), operation).await
+    }
+
+    /// Runs an operation that can leave out rows.
+    pub(super) async fn run_without<T: Send + 'static>(
+        &self,
+        left_out: LeftOut,
+        operation: impl Fn(&WriteContext, &LeftOut) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
         const ENDED: &str = "the writer thread has ended";
 
         let (caller, result) = oneshot::channel();
         let beginning = Beginning::default();
         let pending = PendingWrite {
             operation,
+            left_out,
             beginning: beginning.clone(),
             result: None,
             caller,
@@ -238,6 +188,15 @@ type Group = Vec<Box<dyn WriteOperation>>;
 struct EndedGroup {
     operations: Group,
     committed: Result<(), StoreError>,
+}
+
+impl EndedGroup {
+    fn new(operations: Group, committed: Result<bool, StoreError>) -> Self {
+        Self {
+            operations,
+            committed: committed.map(|_| ()),
+        }
+    }
 }
 
 impl Unanswered for EndedGroup {
@@ -278,7 +237,7 @@ fn commit_group(
     // An operation failed, and the transaction was rolled back. The group runs again with a savepoint for each
     // operation, so that only the failed one is undone. Failures are rare, and the first try saves the cost of the
     // savepoints. A single operation runs again only if it has asked for it.
-    if matches!(committed, Ok(false)) && (context.runs_again.take() || group.len() > 1) {
+    if matches!(committed, Ok(false)) && (context.take_run_again() || group.len() > 1) {
         committed = transaction(context, || run_in_savepoints(context, &mut group));
     }
     // The operations that wait behind this group would fail in the same way, each after the same wait for the lock or
@@ -286,26 +245,38 @@ fn commit_group(
     if matches!(committed, Err(StoreError::Unavailable(_))) {
         group.extend(arrived.try_iter());
     }
-    let ended = |operations, committed: Result<bool, StoreError>| EndedGroup {
-        operations,
-        committed: committed.map(|_| ()),
-    };
-    // A constraint can be checked as late as at the commit. Then the failed operation is not known. A trigger can roll the
-    // transaction back. In both cases each operation runs in its own transaction.
-    if matches!(committed, Err(StoreError::Rejected(_)))
-        && (context.runs_again.take() || group.len() > 1)
-    {
-        let run_alone = |mut operation: Box<dyn WriteOperation>| {
-            let mut committed = transaction(context, || Ok(operation.run(context)));
-            while context.runs_again.take() {
-                committed = transaction(context, || Ok(operation.run(context)));
-            }
-            ended(vec![operation], committed)
-        };
-        group.into_iter().map(run_alone).collect()
-    } else {
-        vec![ended(group, committed)]
+    if !matches!(committed, Err(StoreError::Rejected(_))) {
+        return vec![EndedGroup::new(group, committed)];
     }
+    // A constraint can be checked as late as at the commit. Then the failed operation is not known. A trigger can roll the
+    // transaction back. In both cases each operation runs in its own transaction. A single one has, and runs again if it has asked for it.
+    let known = (!context.take_run_again() && group.len() == 1).then_some(committed);
+    let alone = group.into_iter();
+    let run = |operation| run_alone(context, operation, known.clone());
+    alone.map(run).collect()
+}
+
+/// Runs an operation in its own transaction, unless the result of this is known. Runs it again if it asks for it, and row by row if the
+/// commit finds a broken foreign key.
+fn run_alone(
+    context: &WriteContext,
+    mut operation: Box<dyn WriteOperation>,
+    known: Option<Result<bool, StoreError>>,
+) -> EndedGroup {
+    let run = |operation: &mut Box<dyn WriteOperation>| {
+        transaction(context, || Ok(operation.run(context)))
+    };
+    let mut committed = known.unwrap_or_else(|| run(&mut operation));
+    while context.take_run_again() || breaks_foreign_key(&committed) && operation.commit_rows() {
+        committed = run(&mut operation);
+    }
+    EndedGroup::new(vec![operation], committed)
+}
+
+/// Returns whether the commit has found a broken foreign key.
+fn breaks_foreign_key(committed: &Result<bool, StoreError>) -> bool {
+    matches!(committed, Err(StoreError::Rejected(rejection))
+        if rejection.problem.kind == ProblemKind::ForeignKey)
 }
 
 /// Runs `work` in a transaction. Commits if it returns true; otherwise, or if it fails, rolls back.
@@ -313,9 +284,9 @@ fn transaction(
     context: &WriteContext,
     work: impl FnOnce() -> Result<bool, StoreError>,
 ) -> Result<bool, StoreError> {
-    context.log.check()?;
+    context.log().check()?;
     context.files.check(&context.connection)?;
-    let begun = execute(context, "BEGIN IMMEDIATE");
+    let begun = context.execute("BEGIN IMMEDIATE");
     begun.map_err(|error| context.files.write_lock.name_holder(error).not_applied())?;
     // Until the commit, every error rolls the transaction back. An error of the commit itself can leave it in the log.
     let seen = context.seen.look(&context.connection);
@@ -329,7 +300,7 @@ fn transaction(
         Ok(may_commit)
     });
     if !context.connection.is_autocommit() {
-        let _ = execute(context, "ROLLBACK");
+        let _ = context.execute("ROLLBACK");
     }
     result
 }
@@ -360,16 +331,16 @@ fn run_arrived(
 /// Runs each operation of the group in a savepoint and undoes those that fail. An operation that asks for it runs once more.
 fn run_in_savepoints(context: &WriteContext, group: &mut Group) -> Result<bool, StoreError> {
     for operation in group {
-        execute(context, "SAVEPOINT operation")?;
+        context.execute("SAVEPOINT operation")?;
         let mut may_commit = run_one(context, operation)?;
-        if context.runs_again.take() {
-            execute(context, "ROLLBACK TO operation")?;
+        if context.take_run_again() {
+            context.execute("ROLLBACK TO operation")?;
             may_commit = run_one(context, operation)?;
         }
         if !may_commit {
-            execute(context, "ROLLBACK TO operation")?;
+            context.execute("ROLLBACK TO operation")?;
         }
-        execute(context, "RELEASE operation")?;
+        context.execute("RELEASE operation")?;
     }
     Ok(true)
 }
@@ -412,9 +383,4 @@ fn refused_change(error: &rusqlite::Error) -> StoreError {
 
 fn rejected(problem: Problem) -> StoreError {
     StoreError::Rejected(Rejection::of_list(None, problem))
-}
-
-pub(super) fn execute(context: &WriteContext, sql: &str) -> Result<(), StoreError> {
-    context.connection.prepare_cached(sql)?.execute([])?;
-    Ok(())
 }

@@ -219,8 +219,9 @@ impl Upkeep for Shared<MssqlStore> {
         queue: QueueIndex,
         age: Duration,
         limit: usize,
+        latest: Option<LatestTime>,
     ) -> Result<usize, StoreError> {
-        shared(self.0.purge_archive(queue, age, limit)).await
+        shared(self.0.purge_archive(queue, age, limit, latest)).await
     }
 
     async fn count_old_archived(

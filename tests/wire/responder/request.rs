@@ -6,6 +6,8 @@ pub(crate) struct Request {
     pub(crate) text: String,
     /// The values of @P1, @P2 and so on.
     pub(crate) parameters: Vec<String>,
+    /// True: the statement is run by `sp_executesql`. The server restores the SET options of the session at its end.
+    pub(crate) is_call: bool,
 }
 
 impl Request {
@@ -16,6 +18,7 @@ impl Request {
         Self {
             text: text(bytes.0),
             parameters: Vec::new(),
+            is_call: false,
         }
     }
 
@@ -41,6 +44,7 @@ impl Request {
             text: values.next().unwrap_or_default(),
             // The value after the text declares the parameters, so it is skipped.
             parameters: values.skip(1).collect(),
+            is_call: true,
         }
     }
 

@@ -126,7 +126,7 @@ class Keeper:
             self._send_one(beat)
 
     def _send_one(self, beat: Beat) -> None:
-        leases, checkpoints, period = beat.leases, beat.checkpoints, beat.period
+        period = beat.period
         try:
             metadata = self._caller.metadata(self._needs_fresh_token)
             broker = self._transport.route()
@@ -142,7 +142,7 @@ class Keeper:
         def on_answer(answered: Any) -> None:
             try:
                 answer = answered.result()
-                check_count("Heartbeat", answer.results, leases)
+                check_count("Heartbeat", answer.results, beat.leases)
             except grpc.FutureCancelledError:
                 return
             except LeaseBrokerError as error:
@@ -153,7 +153,7 @@ class Keeper:
                 self._note_failure(failure, period)
             else:
                 self._transport.note(broker, failed=False)
-                refused = self._note(leases, checkpoints, sent_at, answer)
+                refused = self._note(beat, sent_at, answer)
                 if refused:
                     with self._state.lock:
                         self._prepare(refused, beat.timeout, period)
@@ -161,9 +161,7 @@ class Keeper:
 
         future.add_done_callback(on_answer)
 
-    def _note(
-        self, leases: list[HeldLease], checkpoints: list[bytes | None], sent_at: float, answer: v1.HeartbeatResponse
-    ) -> list[HeldLease]:
+    def _note(self, beat: Beat, sent_at: float, answer: v1.HeartbeatResponse) -> list[HeldLease]:
         """Notes the answer to a heartbeat. Returns the leases that it has not extended because of their checkpoints."""
         state = self._state
         refused: list[HeldLease] = []
@@ -171,15 +169,17 @@ class Keeper:
         self._needs_fresh_token = False
         extended = 0
         with state.lock:
-            for lease, checkpoint, result in zip(leases, checkpoints, answer.results, strict=True):
+            for lease, checkpoint, result in zip(beat.leases, beat.checkpoints, answer.results, strict=True):
                 if result.outcome == v1.OUTCOME_APPLIED:
                     extended += 1
                     lease.extend(sent_at, duration_seconds(result.time_left))
                     if lease.new_checkpoint is checkpoint:
                         lease.new_checkpoint = None
                 elif result.outcome == v1.OUTCOME_REFUSED:
-                    # The lease is still held. Without a checkpoint only a later heartbeat can succeed.
-                    if checkpoint is not None:
+                    # The lease is still held.
+                    if checkpoint is None or is_for_now(result.refusal):
+                        self._beat_soon(beat.period)
+                    else:
                         state.refuse_checkpoint(lease, checkpoint, result.refusal.message)
                         if lease.wants_heartbeat:
                             refused.append(lease)
@@ -196,6 +196,16 @@ class Keeper:
         if failure.code is grpc.StatusCode.UNAUTHENTICATED:
             self._needs_fresh_token = True
         with state.lock:
-            state.next_beat = min(state.next_beat, state.now() + period / 4)
-            state.clock.notify()
+            self._beat_soon(period)
         state.options.logger.info("a heartbeat failed: %s: %s", failure.code.name, failure.message)
+
+    def _beat_soon(self, period: float) -> None:
+        """Sends the next heartbeat soon after one that failed or was refused for now. The caller has the lock."""
+        state = self._state
+        state.next_beat = min(state.next_beat, state.now() + period / 4)
+        state.clock.notify()
+
+
+def is_for_now(refusal: v1.Refusal) -> bool:
+    """Returns whether nothing is wrong with the renewal. Its row is locked, so the same renewal can succeed later."""
+    return not refusal.field and refusal.reason == v1.REFUSAL_REASON_UNSPECIFIED

@@ -7,6 +7,7 @@ use lease_broker_model::queue::{ClaimStrategy, QueueSpec};
 pub(super) fn check(spec: &QueueSpec, batches: &str, seeks_by_key: bool) {
     for batch in batches.split("===== ").skip(1) {
         check_comment(batch);
+        check_lock_wait(batch);
     }
     for statement in batches.split(";\n") {
         let changes_table = statement.contains("UPDATE t\n") || statement.contains("DELETE t\n");
@@ -38,6 +39,25 @@ fn check_comment(batch: &str) {
     let comment = comment.and_then(|rest| rest.strip_suffix(" */"));
     let is_one_comment = comment.is_some_and(|comment| !comment.contains('*'));
     assert!(is_one_comment, "no comment with a name: {batch}");
+}
+
+/// Checks that a batch which changes leases by a list does not wait long for a locked row. The rows of a list are those of several
+/// workers. Other batches pick rows that are free.
+fn check_lock_wait(batch: &str) {
+    const WITH_LISTS: [&str; 6] = [
+        "heartbeat",
+        "settle",
+        "cancel",
+        "release claims",
+        "apply operation",
+        "trace",
+    ];
+    let is_of = |operation: &&str| batch.contains(&format!("/* lease-broker {operation} "));
+    let has_list = WITH_LISTS.iter().any(is_of) && batch.contains("UPDATE t\n");
+    assert!(
+        !has_list || batch.contains(" SET LOCK_TIMEOUT 500;\n"),
+        "waits long for a locked row: {batch}"
+    );
 }
 
 /// Checks that a change stands below an IF. The change of named leases that leaves their state as it is needs none.

@@ -8,7 +8,7 @@ use super::{Bytes, ClaimStatements};
 use crate::contract::restore_runs;
 use crate::item_size::{FULL_COUNTER_TEXT, too_large_text};
 use crate::sqlite::error::{ended_lease, unchanged_row};
-use crate::sqlite::ready_item::{Picked, ReadyItem, read_leased, read_run, read_size};
+use crate::sqlite::ready_item::{Picked, ReadyItem, read_expiry, read_leased, read_run, read_size};
 use crate::sqlite::row_error::{RowError, change_row};
 use crate::sqlite::statement::{Token, bind, bind_key};
 use crate::{
@@ -381,16 +381,17 @@ impl ClaimStatements<'_> {
         Err(error)
     }
 
-    /// Withholds the items whose leases a trigger has ended since, when another row was leased.
-    pub(super) fn withhold_ended(
+    /// Reads the leases once more, which a trigger can have changed when another row was leased. Withholds the items whose leases have ended.
+    pub(super) fn read_again(
         &mut self,
         call: &ClaimCall,
         claimed: &mut Claimed,
     ) -> Result<(), StoreError> {
         bind(&mut self.read_lease, 4, &[&Token(&call.token)])?;
-        for item in std::mem::take(&mut claimed.items) {
+        for mut item in std::mem::take(&mut claimed.items) {
             bind_key(&mut self.read_lease, &item.lease.key)?;
-            if self.read_lease.raw_query().next()?.is_some() {
+            if let Some(row) = self.read_lease.raw_query().next()? {
+                item.expiry = read_expiry(self.queue, row, self.now)?;
                 claimed.items.push(item);
             }
         }

@@ -25,14 +25,15 @@
 // error that can pass by itself also carries google.rpc.RetryInfo with the time to wait before the call is sent again. The
 // retry policies of gRPC clients do not read RetryInfo. For them every error has the trailer grpc-retry-pushback-ms: the
 // same time in milliseconds, or -1 if the call must not be repeated: because that cannot help, or because the call may have
-// been applied and would be applied twice. Every rpc can return these errors:
+// been applied and would be applied twice. DEADLINE_EXCEEDED has -1 because a repetition within the same deadline cannot
+// help. With a new deadline the call can be sent again, as "Retries" says. Every rpc can return these errors:
 //
 //   status               reason                meaning
 //   INVALID_ARGUMENT     INVALID_FIELD         a field is malformed, or the message cannot be decoded
 //   NOT_FOUND            QUEUE_NOT_FOUND       no queue with this name is configured. The metadata has queue
-//   INVALID_ARGUMENT     LIMIT_EXCEEDED        a field exceeds a limit. The metadata has max, and value if it is a number
+//   INVALID_ARGUMENT     LIMIT_EXCEEDED        a field exceeds a limit. The metadata has max, and value if the service has
+//                                              counted it. Both are text for people: a duration is written as 1m 1s
 //   RESOURCE_EXHAUSTED   LIMIT_EXCEEDED        the message exceeds the message limit of the service
-//   INVALID_ARGUMENT     REQUEST_INCOMPLETE    the last byte of the request did not arrive within the time limit
 //   RESOURCE_EXHAUSTED   OVERLOADED            too many calls are running, requests take too many bytes, clients have not
 //                                              read too many bytes of leases yet, or too many unknown tokens arrive (with
 //                                              RetryInfo). The metadata has budget, the setting that is used up, if any
@@ -44,6 +45,8 @@
 //                                              metadata has limit
 //   UNAVAILABLE          DRAINING              this instance stops, or it closes this connection (with RetryInfo). Send the
 //                                              call over another connection
+//   UNAVAILABLE          REQUEST_INCOMPLETE    the last byte of the request did not arrive within the time limit (with
+//                                              RetryInfo)
 //   UNAVAILABLE          STORE_UNAVAILABLE     the database does not answer (with RetryInfo). The metadata has tries, and
 //                                              server_error if the database gave an error number
 //   UNAVAILABLE          LEASE_ID_TOO_NEW      a newer instance of the service issued a lease id, or its secret is so new
@@ -69,9 +72,10 @@
 // Callers
 //
 // A service can require credentials: a client certificate, or a token in the header `authorization: Bearer TOKEN`. Each rpc
-// then needs a role on the queue that it names. Complete also needs a role for Enqueue on the queue of each follow-up. Leases
-// belong to the identity that claimed them. With the lease id of another identity, every call returns
-// OUTCOME_LEASE_LOST, and the same request_id gets other leases.
+// then needs a role on the queue that it names. A follow-up also needs a role for Enqueue on its queue. Without it the
+// completion is refused with REFUSAL_REASON_QUEUE_NOT_FOUND, as for a queue that does not exist. Leases belong to the
+// identity that claimed them. With the lease id of another identity, every call returns OUTCOME_LEASE_LOST, and the same
+// request_id gets other leases.
 //
 // Retries
 //
@@ -224,8 +228,10 @@ export type ClaimBatchResponse = Message<"leasebroker.v1.ClaimBatchResponse"> & 
 
   /**
    * The first ready items that are larger than max_bytes by themselves, at most 10. They are not leased and not changed.
-   * A claim with a larger max_bytes gets them. A claim looks at no more than max_items + 100 ready items. An item that is
-   * larger than the service's limits.max_item_bytes becomes dead when a claim meets it.
+   * A claim with a larger max_bytes gets those that the message limit of the service allows. If another program has
+   * inserted an item that is larger than that limit, no claim gets it, and GetItem of the AdminService gives the limit. A
+   * claim looks at no more than max_items + 100 ready items. An item that is larger than the service's limits.max_item_bytes
+   * becomes dead when a claim meets it.
    *
    * @generated from field: repeated leasebroker.v1.TooLargeItem too_large = 2;
    */
@@ -239,8 +245,9 @@ export type ClaimBatchResponse = Message<"leasebroker.v1.ClaimBatchResponse"> & 
   heldBack: HeldBack;
 
   /**
-   * The time to wait before the next claim. An earlier one would get nothing. Absent: it is not known. A worker may claim again at once,
-   * with a wait_timeout.
+   * The time to wait before the next claim. An earlier one would get nothing, or the caller has so many waiting claims that this one
+   * did not wait. Absent: it is not known. A worker may claim again at once, with a wait_timeout. If the answer came before the end of
+   * its wait_timeout, it pauses for about 100 ms first.
    *
    * Number 4 is kept for the time at which the next item becomes ready, 8 and 9 for the columns of all leases in lists by column.
    *
@@ -370,8 +377,9 @@ export type Lease = Message<"leasebroker.v1.Lease"> & {
   /**
    * The number of the run to which the lease belongs: leases of one response with the same number are one run, in the order
    * of the response. If an item of the run fails, is released, is cancelled or expires, the leases of the later items are
-   * released with it: they have the outcome OUTCOME_LEASE_LOST from then on, and their attempts do not count. 0: the claim
-   * asked for no runs, or the item belongs to no group.
+   * released with it: they have the outcome OUTCOME_LEASE_LOST from then on, and their attempts do not count. 0: the lease
+   * belongs to no run, because the claim asked for none, the item belongs to no group, or the last lease of the item has
+   * expired (HELD_BACK_SUSPECTS).
    *
    * @generated from field: int32 run = 11;
    */
@@ -708,7 +716,8 @@ export type CompleteRequest = Message<"leasebroker.v1.CompleteRequest"> & {
   queue: string;
 
   /**
-   * The completions, up to 1,000, with up to 1,000 follow-ups in total.
+   * The completions, up to 1,000, with up to 1,000 follow-ups in total. If a lease is in the list twice, the second entry is
+   * treated as in a later call. Failures and releases are too.
    *
    * @generated from field: repeated leasebroker.v1.Completion completions = 2;
    */
@@ -1324,7 +1333,7 @@ export type EnqueueRequest = Message<"leasebroker.v1.EnqueueRequest"> & {
    * the same id, to any broker of the database, it returns the same keys and adds nothing. The queue remembers the id for
    * its enqueue_memory, 24 hours by default, from the commit of the items. A call that failed is not remembered. The
    * trace contexts of the items may differ, all else must be the same. Empty: the call adds its items each time that it
-   * is sent. A call without items returns OK with any id, which the queue does not remember for it.
+   * is sent. A call without items returns OK with every valid id, which the queue does not remember for it.
    *
    * @generated from field: string request_id = 3;
    */
@@ -1538,7 +1547,7 @@ export enum Outcome {
   /**
    * Only for Complete: the table has no row with the key of this lease. An earlier Complete of this lease removed the
    * row, or another lease's Complete did after this lease had expired, or another program deleted the row. The service
-   * cannot tell these apart. Follow-ups were not added by this call. Fail, Release and Heartbeat have the outcome
+   * cannot tell these apart. This entry has added no follow-ups. Fail, Release and Heartbeat have the outcome
    * OUTCOME_LEASE_LOST in these cases.
    *
    * @generated from enum value: OUTCOME_GONE = 3;
@@ -1583,7 +1592,7 @@ export enum RefusalReason {
   INVALID_FIELD = 1,
 
   /**
-   * The queue of a follow-up is not configured.
+   * The queue of a follow-up is not configured, or the caller has no role for Enqueue on it.
    *
    * @generated from enum value: REFUSAL_REASON_QUEUE_NOT_FOUND = 2;
    */
@@ -1760,8 +1769,9 @@ export const LeaseService: GenService<{
    * header traceparent of the call does not matter.
    *
    * A completion that cannot be applied has the outcome OUTCOME_REFUSED, for example because one of its follow-ups is
-   * malformed. The other completions of the call are applied. A field that belongs to the call as a whole is an error of
-   * the call. So is a name of a queue or column, or a number of columns, above the limits of the service.
+   * malformed, or is for a queue to which the caller may not add items. The other completions of the call are applied. A
+   * field that belongs to the call as a whole is an error of the call. So is a name of a queue or column, or a number of
+   * columns, above the limits of the service.
    *
    * The items of a run (Lease.run) are completed in their order. One call can complete several of them: the completions
    * count in the order of the call. A completion is refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its
@@ -1853,10 +1863,12 @@ export const LeaseService: GenService<{
    * CANCELLED or after a lost connection can add the items twice.
    *
    * Errors: INVALID_FIELD (request_id: not a UUID, or an earlier call with this id had other items;
-   * items[i].columns["name"]: the column is unknown, the service itself sets it, it cannot hold the value, or a constraint
-   * of the table refuses the value; items[i].delay; items[i].trace_parent), LIMIT_EXCEEDED (items, items[i].delay),
-   * QUEUE_NOT_FOUND, QUEUE_PAUSED, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. If a row with the key
-   * or another unique value of an item exists: ALREADY_EXISTS with the reason ALREADY_EXISTS (items[i]).
+   * items[i].columns["name"]: the column is unknown, the service itself sets it, it cannot hold the value, it makes the item
+   * larger than any response to a claim, or a constraint of the table refuses the value; items[i].delay;
+   * items[i].trace_parent), LIMIT_EXCEEDED (items, items[i].delay), QUEUE_NOT_FOUND, QUEUE_PAUSED, OVERLOADED,
+   * STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. If a row with the key or another unique value of an
+   * item exists: ALREADY_EXISTS with the reason ALREADY_EXISTS (items[i].columns["name"]). The field is items[i] if the
+   * database does not name a column.
    *
    * @generated from rpc leasebroker.v1.LeaseService.Enqueue
    */

@@ -7,6 +7,8 @@ import com.example.leasebroker.v1.HeartbeatResult;
 import com.example.leasebroker.v1.LeaseServiceGrpc.LeaseServiceBlockingStub;
 import com.example.leasebroker.v1.Lease;
 import com.example.leasebroker.v1.Outcome;
+import com.example.leasebroker.v1.Refusal;
+import com.example.leasebroker.v1.RefusalReason;
 import com.example.leasebroker.v1.Renewal;
 import com.google.protobuf.InvalidProtocolBufferException;
 import java.util.ArrayList;
@@ -274,7 +276,7 @@ final class Keeper {
     LeaseBrokerException error = new LeaseBrokerException("Heartbeat", failure);
     state.update(
         () -> {
-          state.nextBeat = Math.min(state.nextBeat, Clock.now() + beat.period / 4);
+          beatSoon(beat);
           state.wakeKeeper();
           if (error.refusesCaller()) {
             if (beat.fresh || !caller.hasToken()) {
@@ -283,6 +285,16 @@ final class Keeper {
             freshToken = true;
           }
         });
+  }
+
+  /** Sends the next heartbeat soon after one that failed or was refused for now. */
+  private void beatSoon(Beat beat) {
+    state.nextBeat = Math.min(state.nextBeat, Clock.now() + beat.period / 4);
+  }
+
+  /** Returns whether nothing is wrong with the renewal. Another program has locked the row, so the same renewal can succeed later. */
+  private static boolean isForNow(Refusal refusal) {
+    return refusal.getField().isEmpty() && refusal.getReasonValue() == RefusalReason.REFUSAL_REASON_UNSPECIFIED_VALUE;
   }
 
   /** Takes the response to a heartbeat. */
@@ -295,10 +307,16 @@ final class Keeper {
         extended++;
         lease.extend(sentAt, Values.nanos(result.getTimeLeft()));
         lease.stored = Math.max(lease.stored, beat.saved.get(i));
-      } else if (result.getOutcome() == Outcome.OUTCOME_REFUSED && beat.request.getRenewals(i).hasCheckpoint()) {
-        // The lease is held and was not extended. It is sent again without the checkpoint.
-        state.refuseCheckpoint(lease, beat.request.getRenewals(i).getCheckpoint().size(), result.getRefusal().getMessage());
-        state.nextBeat = Clock.now();
+      } else if (result.getOutcome() == Outcome.OUTCOME_REFUSED) {
+        // The lease is held and was not extended.
+        Renewal renewal = beat.request.getRenewals(i);
+        if (!renewal.hasCheckpoint() || isForNow(result.getRefusal())) {
+          beatSoon(beat);
+        } else {
+          // It is sent again without the checkpoint.
+          state.refuseCheckpoint(lease, renewal.getCheckpoint().size(), result.getRefusal().getMessage());
+          state.nextBeat = Clock.now();
+        }
       } else if (lease.phase == HeldLease.Phase.RUNNING || lease.phase == HeldLease.Phase.ENDED) {
         // If it is being settled, the settling call may have ended it, and its outcome will say.
         state.lose(lease, result.getCancelReason());

@@ -26,6 +26,11 @@ impl LatestTime {
         self.start_time.saturating_add(passed)
     }
 
+    /// Returns `time` or, if it is later than the bound, the bound.
+    pub fn limit(latest: Option<Self>, time: i64) -> i64 {
+        latest.map_or(time, |latest| time.min(latest.now()))
+    }
+
     /// Returns the bound at the present moment.
     pub fn now(self) -> i64 {
         self.at(Instant::now())

@@ -1,0 +1,60 @@
+//! Settlements and heartbeats beside a row that another program has locked: the server ends the wait for the row with error 1222.
+
+use lease_broker_model::item_state::State;
+use lease_broker_store::{Leases as _, Settled, StoreError};
+
+use crate::support::timeout::with_timeout;
+use crate::wire::answers::{OPERATION, held, settled};
+use crate::wire::fixture::{Fixture, QUEUE, renewals};
+use crate::wire::responder::script::Reply;
+use crate::wire::responder::tokens::Tokens;
+
+fn locked() -> Reply {
+    let message = "Lock request time out period exceeded.";
+    Reply::Answer(Tokens::new().error(1222, message))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settlement_of_a_locked_row_is_the_only_one_not_applied() {
+    let fixture = Fixture::start().await;
+    let replies = vec![locked(), Reply::Answer(settled(1, 3)), locked()];
+    fixture.server.on(OPERATION, replies);
+    let results = fixture.complete(2).await.expect("the first is applied");
+    let Settled::Refused(refusal) = &results[1] else {
+        panic!("{results:?}");
+    };
+    assert!(refusal.problem.text.contains("locked"), "{refusal}");
+    assert_eq!(results[0], Settled::Ended(State::Completed));
+    assert_eq!(fixture.server.requests(OPERATION).len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settlement_alone_waits_for_its_row_five_times() {
+    let fixture = Fixture::start().await;
+    fixture.server.always(OPERATION, locked());
+    let Err(StoreError::Unavailable(outage)) = fixture.complete(1).await else {
+        panic!("the row is locked");
+    };
+    assert_eq!(outage.number, Some(1222));
+    assert_eq!(fixture.server.requests(OPERATION).len(), 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn error_beside_a_locked_row_fails_the_call() {
+    let fixture = Fixture::start().await;
+    let full = Reply::Answer(Tokens::new().error(9002, "The transaction log is full."));
+    fixture.server.on(OPERATION, vec![locked(), full]);
+    fixture.complete(4).await.expect_err("the log is full");
+    assert_eq!(fixture.server.requests(OPERATION).len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn heartbeat_divides_its_list_into_eight_parts() {
+    let fixture = Fixture::start().await;
+    let extended = || Reply::Answer(held(1));
+    let replies = std::iter::once(locked()).chain((0..8).map(|_| extended()));
+    fixture.server.on(OPERATION, replies.collect());
+    let renewed = with_timeout(fixture.store.heartbeat(QUEUE, renewals(80))).await;
+    assert_eq!(renewed.expect("sent").len(), 80);
+    assert_eq!(fixture.server.requests(OPERATION).len(), 9);
+}
