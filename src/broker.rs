@@ -532,6 +532,14 @@ impl Broker {
         self.queues[queue.0].last_refresh.status()
     }
 
+    /// Returns the age of the oldest part of a queue's statistics. A part that was never read is as old as the broker.
+    ///
+    /// # Panics
+    /// If the broker has no queue with this index.
+    pub fn queue_statistics_age(&self, queue: QueueIndex) -> Duration {
+        self.queues[queue.0].last_refresh.age()
+    }
+
     /// Returns the store's clock minus the clock of this process, in seconds, at the last claim that got a lease. The error
     /// is at most half the duration of that claim's operation. `None`: no claim has got a lease.
     pub fn clock_offset_seconds(&self) -> Option<f64> {

@@ -19,6 +19,7 @@ mod intake;
 mod measured;
 mod messages;
 mod method;
+mod overload_limit;
 mod protobuf_time;
 mod reason;
 mod response_body;
@@ -31,6 +32,6 @@ mod status;
 mod tonic_errors;
 
 pub use self::admin::{AdminApi, AdminCaller};
-pub use self::call_metrics::{CODE_NAMES, CallMetrics, error_type};
+pub use self::call_metrics::{CODE_NAMES, CallMetrics, RefusedCalls, error_type};
 pub use self::connection_counts::{ConnectionCounts, RefusedConnection};
 pub use self::server::{CallObservers, RunningServer, serve, serve_observed};

@@ -92,12 +92,18 @@ pub fn read_bytes(file: &str, name: &str) -> Option<u64> {
     Some(kibibytes * 1_024)
 }
 
+/// Returns the name of this host.
+pub fn host_name() -> Option<String> {
+    let name = read_to_string("/proc/sys/kernel/hostname").ok()?;
+    let name = name.trim();
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
 /// Returns an address for people on other hosts. If the program listens on all addresses of this host, it has the host's name.
 pub fn host_address(address: SocketAddr) -> String {
-    let host = read_to_string("/proc/sys/kernel/hostname").ok();
-    match host {
+    match host_name() {
         Some(host) if address.ip().is_unspecified() => {
-            format!("{}:{}", host.trim(), address.port())
+            format!("{host}:{}", address.port())
         }
         _ => address.to_string(),
     }

@@ -27,7 +27,7 @@ mod status_instruments;
 pub use self::span_counters::SpanCounters;
 
 use std::num::NonZeroU32;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use lease_broker_model::queue::QueueSpec;
@@ -64,6 +64,8 @@ pub struct Telemetry {
     /// saw before it became absent.
     absent_gauges: Vec<SdkMeterProvider>,
     absent_registry: Registry,
+    /// Unset until the store is open.
+    broker: Arc<OnceLock<Weak<Broker>>>,
     queues: Vec<QueueSpec>,
     labels: QueueLabels,
     observers: Observers,
@@ -135,6 +137,8 @@ impl Telemetry {
         let meter = provider.meter_with_scope(span_data::scope());
         process_instruments::register(&meter, start);
         log_instruments::register(&meter, log);
+        let broker = Arc::default();
+        broker_instruments::register_store_up(&meter, Arc::clone(&broker));
         let weak_queue = export_queue.as_ref().map_or_else(Weak::new, Arc::downgrade);
         span_instruments::register(&meter, &span_counters, &weak_queue, log);
         Ok(Self {
@@ -143,6 +147,7 @@ impl Telemetry {
             provider,
             absent_gauges,
             absent_registry,
+            broker,
             queues: config.queues.clone(),
             observers: Observers {
                 operations: operation_durations::observer(&meter, config.store.kind, &labels),
@@ -201,6 +206,7 @@ impl Telemetry {
 
     /// Reads the counters of a broker from now on. Its queues must be those of [`Telemetry::start`].
     pub fn observe_broker(&self, broker: &Arc<Broker>) {
+        let _ = self.broker.set(Arc::downgrade(broker));
         broker_instruments::register(&self.meter(), broker, &self.labels);
         for provider in &self.absent_gauges {
             let meter = provider.meter_with_scope(span_data::scope());

@@ -44,6 +44,7 @@ fn release_late_leases(
         let Ok(leases_by_call) = claim.await else {
             return;
         };
+        leases.count_claimed(queue, &calls, &leases_by_call);
         let late = calls.iter().zip(leases_by_call);
         let late = late.filter(|(call, _)| !call.has_request_id);
         let late = late.flat_map(|(call, claimed)| {
@@ -90,40 +91,8 @@ impl FailFastLeases {
         outcome
     }
 
-    /// Counts the leases of a claim, and takes the store's time from the first one.
-    fn count_claimed(
-        &self,
-        queue: QueueIndex,
-        calls: &[ClaimCall],
-        claimed: &[Claimed],
-        duration: Duration,
-    ) {
-        let new = claimed.iter().filter(|claimed| !claimed.is_repeated);
-        let leases = new.map(|claimed| claimed.items.len()).sum();
-        let counters = self.leases.metrics.queue(queue);
-        counters.claimed.add(leases);
-        let dead = claimed.iter().map(|claimed| claimed.made_dead).sum();
-        counters.dead_by_claim.add(dead);
-        for turn in claimed.iter().map(|claimed| claimed.turn) {
-            if turn.visited > 0 {
-                counters.groups_visited.add(turn.visited);
-                counters.walks_cut.add(usize::from(turn.is_cut));
-            }
-            if let Some(wait) = turn.wait {
-                self.leases.observer.waited_for_turn(queue, wait);
-            }
-        }
-        let now = Instant::now();
-        for (call, claimed) in calls.iter().zip(claimed) {
-            if !claimed.items.is_empty() {
-                counters.shortest_lease.note(call.duration, now);
-            }
-            let waits = claimed.items.iter().filter_map(|item| {
-                let claim_time = item.expiry.claim_time(call.duration);
-                Some(claim_time.saturating_sub(item.ready_time?))
-            });
-            self.leases.observe_waits(queue, waits);
-        }
+    /// Takes the store's time from the first lease of a claim that took this long.
+    fn set_store_time(&self, claimed: &[Claimed], duration: Duration) {
         if let Some(item) = claimed.iter().flat_map(|claimed| &claimed.items).next() {
             let time_left = i64::try_from(item.expiry.time_left.as_millis());
             let store_time = item
@@ -166,7 +135,8 @@ impl Leases for FailFastLeases {
         let start = Instant::now();
         let outcome = self.run(queue, Operation::Claim, claim, leases).await;
         if let Ok(claimed) = &outcome {
-            self.count_claimed(queue, &calls, claimed, start.elapsed());
+            self.leases.count_claimed(queue, &calls, claimed);
+            self.set_store_time(claimed, start.elapsed());
         }
         if let Some(claim) = unfinished {
             let leases = self.leases.clone();
@@ -293,25 +263,28 @@ mod tests {
     use std::pin::pin;
 
     use lease_broker_value::Value;
+    use parking_lot::Mutex;
     use tokio::sync::oneshot;
     use tokio_util::task::TaskTracker;
 
     use super::super::lease_recorder::Unobserved;
     use super::super::lease_tracer::LeaseTracer;
     use super::super::operation_metrics::OperationMetrics;
+    use super::super::queue_counters::LeaseEnd;
     use super::*;
     use crate::config::{Config, Sources};
-    use crate::span::Spans;
+    use crate::span::{AttributeValue, FinishedSpan, SpanSink, Spans, attribute};
     use lease_broker_model::item_state::State;
     use lease_broker_store::Store;
     use lease_broker_store::sqlite::{SqliteStore, system_clock};
 
     const QUEUE: QueueIndex = QueueIndex(0);
 
-    /// Opens a store with a queue that has one item.
-    async fn store_with_item(folder: &std::path::Path) -> (Arc<dyn Store>, Config) {
+    /// Opens a store whose queue gives runs of a group, and adds this number of items of one group.
+    async fn store_with_items(folder: &std::path::Path, count: usize) -> (Arc<dyn Store>, Config) {
         let file = folder.join("config.toml");
-        let text = "[queues.work]\nmanaged_columns = { payload = 'text' }";
+        let text = "telemetry.sample_ratio = 1.0\n[queues.work]\nmanaged_columns = { payload = 'text NOT NULL' }\n\
+                    group = { column = 'payload', run = 10 }";
         std::fs::write(&file, text).expect("a file");
         let sources = Sources {
             file: Some(file),
@@ -326,36 +299,60 @@ mod tests {
             columns: vec![("payload".to_owned(), Value::Text("x".to_owned()))],
             ..NewItem::default()
         };
-        store.enqueue(QUEUE, [item].into()).await.expect("an item");
+        let items = vec![item; count];
+        store.enqueue(QUEUE, items.into()).await.expect("items");
         (Arc::new(store), config)
     }
 
-    #[tokio::test]
-    async fn late_leases_are_released_before_the_broker_stops() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let (store, config) = store_with_item(folder.path()).await;
-        let leases = Arc::new(LeaseRecorder {
+    /// Keeps the reason of each released lease.
+    #[derive(Default)]
+    struct Reasons(Mutex<Vec<AttributeValue>>);
+
+    impl SpanSink for Reasons {
+        fn emit(&self, span: FinishedSpan) {
+            let attributes = span.attributes.into_iter();
+            let reasons = attributes.filter(|(name, _)| *name == attribute::RELEASE_REASON);
+            self.0.lock().extend(reasons.map(|(_, reason)| reason));
+        }
+
+        fn leave_out(&self) {}
+    }
+
+    fn recorder(store: &Arc<dyn Store>, config: &Config, spans: Spans) -> Arc<LeaseRecorder> {
+        Arc::new(LeaseRecorder {
             store: store.clone(),
             metrics: Arc::new(OperationMetrics::new(1, Arc::new(|_, _, _, _| ()))),
             tracer: Arc::new(LeaseTracer::new(
-                Spans::default(),
+                spans,
                 config.telemetry.trace_settings(),
                 *store.secret(),
                 vec!["work".to_owned()],
             )),
             observer: Arc::new(Unobserved),
             tasks: TaskTracker::new(),
-        });
-        let calls: Arc<[ClaimCall]> = Arc::new([ClaimCall {
+        })
+    }
+
+    /// Returns a claim of a run of this number of items.
+    fn claim_of(items: usize) -> Arc<[ClaimCall]> {
+        Arc::new([ClaimCall {
             worker: "worker".to_owned(),
             token: Uuid::new_v4(),
             has_request_id: false,
-            max_items: 1,
+            max_items: items,
             max_bytes: usize::MAX,
             duration: Duration::from_secs(60),
             groups: Vec::new(),
-            max_run: 1,
-        }]);
+            max_run: items,
+        }])
+    }
+
+    #[tokio::test]
+    async fn late_leases_are_released_before_the_broker_stops() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (store, config) = store_with_items(folder.path(), 1).await;
+        let leases = recorder(&store, &config, Spans::default());
+        let calls = claim_of(1);
         let (answer, answered) = oneshot::channel();
         let claim = {
             let (store, calls) = (store.clone(), calls.clone());
@@ -372,5 +369,27 @@ mod tests {
         stopped.await;
         let stats = store.exact_stats(QUEUE).await.expect("statistics");
         assert_eq!(stats.count_of(State::Ready), 1);
+    }
+
+    #[tokio::test]
+    async fn late_leases_of_a_run_are_all_counted() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (store, config) = store_with_items(folder.path(), 4).await;
+        let reasons = Arc::new(Reasons::default());
+        let leases = recorder(&store, &config, Spans::to(reasons.clone()));
+        let calls = claim_of(4);
+        let claim = {
+            let (store, calls) = (store.clone(), calls.clone());
+            async move { store.claim(QUEUE, calls, usize::MAX).await }
+        };
+        release_late_leases(leases.clone(), QUEUE, calls, claim.boxed());
+        leases.tasks.close();
+        leases.tasks.wait().await;
+        let counters = leases.metrics.queue(QUEUE);
+        let abandoned = &counters.undelivered[ReleaseReason::Abandoned as usize];
+        assert_eq!(counters.ended[LeaseEnd::Released as usize].get(), 4);
+        assert_eq!((counters.claimed.get(), abandoned.get()), (4, 4));
+        let reason = AttributeValue::Word(ReleaseReason::Abandoned.name());
+        assert_eq!(*reasons.0.lock(), vec![reason; 4]);
     }
 }

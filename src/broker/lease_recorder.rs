@@ -4,17 +4,20 @@
 //! An operation that has started runs to its end, and a lease that it ends has ended. So each runs in a task of its own, which
 //! no caller can drop.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
+use lease_broker_model::lease_trace::ReleaseReason;
 use lease_broker_model::millis::duration_between;
 use lease_broker_store::{
-    AppliedBatch, CancelResults, Cancellation, CancelledLease, EndedLease, Ending, FollowUp,
-    LatestTime, Leases, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed, SettleResults,
-    Settled, Settlement, StoreError, TraceNote,
+    AppliedBatch, CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed, EndedLease,
+    Ending, FollowUp, LatestTime, Leases, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed,
+    SettleResults, Settled, Settlement, StoreError, TraceNote,
 };
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
@@ -79,15 +82,7 @@ impl LeaseRecorder {
         let this = self.clone();
         self.run(async move {
             let renewed = this.store.heartbeat(queue, renewals.clone()).await?;
-            let count = |is_counted: fn(&Renewed) -> bool| {
-                renewed.iter().filter(|renewed| is_counted(renewed)).count()
-            };
-            let counters = this.metrics.queue(queue);
-            counters
-                .extended
-                .add(count(|renewed| renewed.expiry().is_some()));
-            let lost = count(|renewed| matches!(renewed, Renewed::Lost { .. }));
-            counters.add_lost(LeaseCall::Heartbeat, lost);
+            this.metrics.queue(queue).add_renewals(&renewed);
             if this.tracer.is_wanted() {
                 for (renewal, renewed) in renewals.iter().zip(&renewed) {
                     this.trace_renewal(queue, renewal, renewed);
@@ -150,7 +145,8 @@ impl LeaseRecorder {
                 this.tracer
                     .settled(queue, settlement, result, owner, settled.time);
             }
-            this.released(queue, &settled.released);
+            let undelivered = undelivered(&settlements, &settled.results);
+            this.released(queue, &settled.released, &undelivered);
             Ok(settled)
         })
         .await
@@ -165,7 +161,7 @@ impl LeaseRecorder {
         let this = self.clone();
         self.run(async move {
             let released = this.store.release_claims(queue, tokens).await?;
-            this.released(queue, &released.ended);
+            this.released(queue, &released.ended, &Undelivered::default());
             Ok(released)
         })
         .await
@@ -188,7 +184,7 @@ impl LeaseRecorder {
             this.observe_ended(queue, &cancelled.ended, LeaseEnd::Cancelled);
             this.tracer
                 .ended(queue, &cancelled.ended, LeaseEnd::Cancelled, call);
-            this.released(queue, &cancelled.released);
+            this.released(queue, &cancelled.released, &Undelivered::default());
             Ok(cancelled)
         })
         .await
@@ -213,7 +209,7 @@ impl LeaseRecorder {
         self.metrics.queue(queue).add_cancelled_leases(ended);
         self.observe_ended(queue, ended, LeaseEnd::Cancelled);
         self.tracer.ended(queue, ended, LeaseEnd::Cancelled, None);
-        self.released(queue, &applied.released);
+        self.released(queue, &applied.released, &Undelivered::default());
     }
 
     /// Ends expired leases. See [`Leases::reap`].
@@ -241,19 +237,24 @@ impl LeaseRecorder {
                 this.observer.reaped(queue, delay);
             }
             this.tracer.reaped(queue, &reaped, start);
-            this.released(queue, &reaped.released);
+            this.released(queue, &reaped.released, &Undelivered::default());
             Ok(reaped)
         })
         .await
     }
 
     /// Records leases that were released without their lease ids: by the request id of their claim, or together with an earlier lease
-    /// of their run.
-    fn released(&self, queue: QueueIndex, leases: &[EndedLease]) {
+    /// of their run. `undelivered`: the claims whose leases reached no worker.
+    fn released(&self, queue: QueueIndex, leases: &[EndedLease], undelivered: &Undelivered) {
         let end = LeaseEnd::Released;
-        self.metrics.queue(queue).add_ended(end, leases.len());
+        let reason = |ended: &EndedLease| undelivered.get(&ended.lease.token).copied();
+        let counters = self.metrics.queue(queue);
+        counters.add_ended(end, leases.len());
+        for reason in leases.iter().filter_map(reason) {
+            counters.undelivered[reason as usize].add(1);
+        }
         self.observe_ended(queue, leases, end);
-        self.tracer.ended(queue, leases, end, None);
+        self.tracer.released(queue, leases, reason);
     }
 
     /// Stores the traces of leases that are about to end without their lease ids.
@@ -274,7 +275,7 @@ impl LeaseRecorder {
     }
 
     /// Observes how long items waited until they were leased, in milliseconds.
-    pub(super) fn observe_waits(&self, queue: QueueIndex, millis: impl Iterator<Item = i64>) {
+    fn observe_waits(&self, queue: QueueIndex, millis: impl Iterator<Item = i64>) {
         let mut sum = 0_usize;
         for millis in millis {
             sum = sum.saturating_add(usize::try_from(millis).unwrap_or(0));
@@ -283,12 +284,62 @@ impl LeaseRecorder {
         self.metrics.queue(queue).waited_millis.add(sum);
     }
 
+    /// Counts the leases that a claim got.
+    pub(super) fn count_claimed(
+        &self,
+        queue: QueueIndex,
+        calls: &[ClaimCall],
+        claimed: &[Claimed],
+    ) {
+        let new = claimed.iter().filter(|claimed| !claimed.is_repeated);
+        let leases = new.map(|claimed| claimed.items.len()).sum();
+        let counters = self.metrics.queue(queue);
+        counters.claimed.add(leases);
+        let dead = claimed.iter().map(|claimed| claimed.made_dead).sum();
+        counters.dead_by_claim.add(dead);
+        for turn in claimed.iter().map(|claimed| claimed.turn) {
+            if turn.visited > 0 {
+                counters.groups_visited.add(turn.visited);
+                counters.walks_cut.add(usize::from(turn.is_cut));
+            }
+            if let Some(wait) = turn.wait {
+                self.observer.waited_for_turn(queue, wait);
+            }
+        }
+        let now = Instant::now();
+        for (call, claimed) in calls.iter().zip(claimed) {
+            if !claimed.items.is_empty() {
+                counters.shortest_lease.note(call.duration, now);
+            }
+            let waits = claimed.items.iter().filter_map(|item| {
+                let claim_time = item.expiry.claim_time(call.duration);
+                Some(claim_time.saturating_sub(item.ready_time?))
+            });
+            self.observe_waits(queue, waits);
+        }
+    }
+
     fn observe_ended(&self, queue: QueueIndex, leases: &[EndedLease], end: LeaseEnd) {
         for ended in leases {
             let held = duration_between(ended.claim_time, ended.end_time);
             self.observer.held(queue, end, held);
         }
     }
+}
+
+/// The claims whose leases reached no worker, by their tokens, with the reason.
+type Undelivered = HashMap<Uuid, ReleaseReason>;
+
+/// Returns the claims whose leases these settlements have released because they reached no worker. The store releases the later leases of
+/// a run with the first one, and the claim tells for which reason.
+fn undelivered(settlements: &[Settlement], results: &[Settled]) -> Undelivered {
+    let applied = settlements.iter().zip(results);
+    let applied = applied.filter(|(_, result)| matches!(result, Settled::Ended(_)));
+    let claims = applied.filter_map(|(settlement, _)| {
+        let reason = settlement.trace.as_ref()?.release_reason?;
+        Some((settlement.lease.token, reason))
+    });
+    claims.collect()
 }
 
 /// Returns the follow-up items of the completions that were applied.

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use lease_broker_model::item_state::State;
 use lease_broker_model::lease_id::{self, LeaseOrigin, LeaseRef, Secret};
-use lease_broker_model::lease_trace::LeaseTrace;
+use lease_broker_model::lease_trace::{LeaseTrace, ReleaseReason};
 use lease_broker_model::sampling::TraceSettings;
 use lease_broker_model::trace_context::{Span, TraceContext};
 use lease_broker_store::{EndedLease, Ending, QueueIndex, Reaped, Settled, Settlement, TraceNote};
@@ -163,10 +163,7 @@ impl LeaseTracer {
                     let seconds = AttributeValue::Seconds(trace.origin.duration.as_secs_f64());
                     attributes.push((attribute::LEASE_DURATION, seconds));
                 }
-                if let Some(reason) = trace.release_reason {
-                    let reason = AttributeValue::Word(reason.name());
-                    attributes.push((attribute::RELEASE_REASON, reason));
-                }
+                attributes.extend(trace.release_reason.map(reason_attribute));
                 if let (Ending::Fail { error, .. }, true) =
                     (&settlement.ending, self.settings.error_messages)
                 {
@@ -245,7 +242,19 @@ impl LeaseTracer {
         call: Option<Span>,
     ) {
         if self.is_wanted() {
-            self.emit_ended(queue, leases, end, call.map(settled_by));
+            self.emit_ended(queue, leases, end, call.map(settled_by), |_| None);
+        }
+    }
+
+    /// Reports leases that were released without their lease ids. `reason`: why the broker itself has released one.
+    pub(super) fn released(
+        &self,
+        queue: QueueIndex,
+        leases: &[EndedLease],
+        reason: impl Fn(&EndedLease) -> Option<ReleaseReason>,
+    ) {
+        if self.is_wanted() {
+            self.emit_ended(queue, leases, LeaseEnd::Released, None, reason);
         }
     }
 
@@ -261,7 +270,8 @@ impl LeaseTracer {
             kind: "reaper",
         };
         let count = AttributeValue::count;
-        if self.emit_ended(queue, &reaped.expired, LeaseEnd::Expired, Some(link)) {
+        let end = LeaseEnd::Expired;
+        if self.emit_ended(queue, &reaped.expired, end, Some(link), |_| None) {
             let name = self.queue_name(queue);
             self.spans.emit(FinishedSpan {
                 name: format!("reap {name}").into(),
@@ -291,6 +301,7 @@ impl LeaseTracer {
         leases: &[EndedLease],
         end: LeaseEnd,
         link: Option<SpanLink>,
+        reason: impl Fn(&EndedLease) -> Option<ReleaseReason>,
     ) -> bool {
         let mut any = false;
         for ended in leases {
@@ -309,6 +320,7 @@ impl LeaseTracer {
                 attributes.push((attribute::REAP_DELAY, delay));
                 time = expiry;
             }
+            attributes.extend(reason(ended).map(reason_attribute));
             let shown = End {
                 outcome: end,
                 time,
@@ -515,6 +527,11 @@ fn settled_by(span: Span) -> SpanLink {
         span,
         kind: "settled_by",
     }
+}
+
+fn reason_attribute(reason: ReleaseReason) -> (&'static str, AttributeValue) {
+    let word = AttributeValue::Word(reason.name());
+    (attribute::RELEASE_REASON, word)
 }
 
 fn sampling_attribute(recording: Recording) -> (&'static str, AttributeValue) {

@@ -26,7 +26,7 @@ named_enum! {
         Enqueue = "enqueue",
         /// Ends expired leases and makes due items ready. The broker starts it, so it has no calls.
         Reap = "reap",
-        /// Retention, and operators' commands: statistics, listings, redrives.
+        /// Reads the statistics. Its calls and statements are not counted, but its durations are observed.
         Other = "other",
     }
 }

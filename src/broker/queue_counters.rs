@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use lease_broker_model::item_state::State;
 use lease_broker_model::lease_trace::ReleaseReason;
 use lease_broker_model::named_enum;
-use lease_broker_store::{Cancelled, EndedLease, Ending, Reaped, Settled, Settlement};
+use lease_broker_store::{Cancelled, EndedLease, Ending, Reaped, Renewed, Settled, Settlement};
 use parking_lot::Mutex;
 
 use super::held_back::HeldBack;
@@ -63,7 +63,7 @@ pub struct QueueCounters {
     pub undelivered: [Counter; ReleaseReason::ALL.len()],
     /// Completions that found no row.
     pub gone: Counter,
-    /// Settlements whose values the database refused, and those out of the order of their run, by [`LeaseCall`].
+    /// Settlements and heartbeats that the database refused, and settlements out of the order of their run, by [`LeaseCall`].
     pub refused: [Counter; LeaseCall::ALL.len()],
     /// Lease ids that the brokers of this database never gave for this queue.
     pub unknown_ids: Counter,
@@ -165,6 +165,18 @@ impl QueueCounters {
 
     pub(super) fn add_lost(&self, call: LeaseCall, leases: usize) {
         self.lost[call as usize].add(leases);
+    }
+
+    /// Counts the results of a store operation that extended leases.
+    pub(super) fn add_renewals(&self, results: &[Renewed]) {
+        let count = |is: fn(&Renewed) -> bool| results.iter().filter(|renewed| is(renewed)).count();
+        self.extended
+            .add(count(|renewed| renewed.expiry().is_some()));
+        let call = LeaseCall::Heartbeat;
+        let lost = count(|renewed| matches!(renewed, Renewed::Lost { .. }));
+        self.add_lost(call, lost);
+        let refused = count(|renewed| matches!(renewed, Renewed::Refused(_)));
+        self.refused[call as usize].add(refused);
     }
 
     /// Counts the results of a store operation that settled leases.

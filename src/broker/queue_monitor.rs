@@ -47,8 +47,10 @@ pub struct QueueStatus {
     pub age: Duration,
     /// The number of leases that are older than the queue's `max_lease_age`. At most 21, which stands for more than 20.
     pub over_age: usize,
-    /// The numbers of its groups. `None`: the queue has none.
+    /// The numbers of its groups. `None`: the queue has none, or they could not be counted yet.
     pub groups: Option<GroupSample>,
+    /// The time since the groups were counted. Longer than `age` if they cannot be counted any more.
+    pub groups_age: Duration,
 }
 
 /// The result of a refresh.
@@ -58,26 +60,54 @@ struct Refresh {
     over_age: usize,
     groups: Option<GroupSample>,
     at: Instant,
+    /// The time of the last refresh that could count the groups.
+    groups_at: Instant,
 }
 
 /// The last refresh of a queue, shared with the readers of its status.
-#[derive(Debug, Default)]
-pub(super) struct LastRefresh(Mutex<Option<Refresh>>);
+#[derive(Debug)]
+pub(super) struct LastRefresh {
+    start: Instant,
+    last: Mutex<Option<Refresh>>,
+}
+
+impl Default for LastRefresh {
+    fn default() -> Self {
+        Self {
+            start: Instant::now(),
+            last: Mutex::default(),
+        }
+    }
+}
 
 impl LastRefresh {
     /// Returns the status. `None`: no refresh has succeeded yet.
     pub(super) fn status(&self) -> Option<QueueStatus> {
-        let last = *self.0.lock();
+        let last = *self.last.lock();
         last.map(|last| QueueStatus {
             stats: last.stats,
             age: last.at.elapsed(),
             over_age: last.over_age,
             groups: last.groups,
+            groups_age: last.groups_at.elapsed(),
         })
     }
 
+    /// Returns the age of the oldest part of the status. A part that was never read is as old as the broker.
+    pub(super) fn age(&self) -> Duration {
+        let last = *self.last.lock();
+        let oldest = last.map_or(self.start, |last| last.at.min(last.groups_at));
+        oldest.elapsed()
+    }
+
+    /// Returns the groups as they were last counted, and when.
+    fn groups(&self) -> (Option<GroupSample>, Instant) {
+        let last = *self.last.lock();
+        last.map_or((None, self.start), |last| (last.groups, last.groups_at))
+    }
+
     fn set(&self, refresh: Refresh) {
-        *self.0.lock() = Some(refresh);
+        *self.last.lock() = Some(refresh);
     }
 }
 
@@ -205,16 +235,22 @@ impl<S: MonitoredStore + ?Sized> QueueMonitor<S> {
                 0
             }
         };
-        let (groups, took_groups) = self.sample_groups().await.unwrap_or_else(|error| {
-            let queue = &self.queue_name;
-            tracing::warn!(queue, %error, "groups not counted");
-            (None, Duration::ZERO)
-        });
+        let at = Instant::now();
+        let sampled = self.sample_groups().await;
+        let ((groups, groups_at), took_groups) = match sampled {
+            Ok((groups, took)) => ((groups, Instant::now()), took),
+            Err(error) => {
+                let queue = &self.queue_name;
+                tracing::warn!(queue, %error, "groups not counted");
+                (self.last_refresh.groups(), Duration::ZERO)
+            }
+        };
         self.last_refresh.set(Refresh {
             stats,
             over_age,
             groups,
-            at: Instant::now(),
+            at,
+            groups_at,
         });
         Ok(took + took_groups)
     }

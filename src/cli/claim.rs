@@ -15,6 +15,7 @@ use super::lease_args::{
 };
 use super::operate::complete;
 use super::output::{Row, json_value, proto_moment, std_duration};
+use crate::process::host_name;
 
 /// Claim items and print their leases
 #[derive(Debug, Args)]
@@ -103,11 +104,7 @@ fn why_none(response: &proto::ClaimBatchResponse) -> &'static str {
 }
 
 fn default_worker() -> String {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    match host.trim() {
-        "" => "cli".to_owned(),
-        host => format!("{host}/cli"),
-    }
+    host_name().map_or_else(|| "cli".to_owned(), |host| format!("{host}/cli"))
 }
 
 /// Returns the row of a lease. `shows_run`: it has the number of its run. Adds to `newer` the columns whose values this program

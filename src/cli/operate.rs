@@ -9,6 +9,7 @@ mod cancel;
 mod change;
 mod change_kind;
 pub(super) mod complete;
+mod database_user;
 mod filter_args;
 mod group_list;
 mod groups;

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use lease_broker_proto as proto;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
 use super::answered::RunningCall;
 use super::connection_counts::ConnectionCounts;
 use super::method::full_name;
+use super::overload_limit;
 use super::reason::Reason;
 use crate::security::Rpc;
 
@@ -49,7 +51,8 @@ pub(super) fn code_name(code: Code) -> &'static str {
     CODE_NAMES[code_index(code)]
 }
 
-/// Returns the name of a status code if it says that the server failed, and not its caller. `code`: its index in [`CODE_NAMES`].
+/// Returns the name of a status code if the semantic conventions count it as a failure of the server. `UNIMPLEMENTED` is one of these,
+/// also if the client is of another version. `code`: its index in [`CODE_NAMES`].
 pub fn error_type(code: usize) -> Option<&'static str> {
     let name = CODE_NAMES[code];
     let is_error = matches!(
@@ -73,6 +76,8 @@ pub struct CallMetrics {
     active: Vec<AtomicU64>,
     /// In the order of [`Reason::ALL`]. The last one stands for all other reasons.
     refused: [AtomicU64; Reason::ALL.len() + 1],
+    /// Those refused with [`Reason::Overloaded`], in the order of [`overload_limit::names`]. The last one stands for all other limits.
+    overloaded: Box<[AtomicU64]>,
     observer: CallObserver,
     /// The connections that carry the calls.
     pub connections: Arc<ConnectionCounts>,
@@ -85,6 +90,7 @@ impl CallMetrics {
         Self {
             active: methods.iter().map(|_| AtomicU64::new(0)).collect(),
             refused: Default::default(),
+            overloaded: limits().map(|_| AtomicU64::new(0)).collect(),
             observer: Box::new(observer),
             connections: Arc::default(),
         }
@@ -103,12 +109,28 @@ impl CallMetrics {
         active.map(|calls| calls.load(Ordering::Relaxed))
     }
 
-    /// Returns the number of refused calls for each reason of `google.rpc.ErrorInfo`.
-    pub fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let counts = self.refused.iter();
-        let counts = counts.map(|calls| calls.load(Ordering::Relaxed));
-        let names = Reason::ALL.into_iter().map(Reason::name);
-        names.chain([OTHER]).zip(counts)
+    /// Returns the number of refused calls for each reason of `google.rpc.ErrorInfo`, and for each limit if the reason is `OVERLOADED`.
+    pub fn refused(&self) -> impl Iterator<Item = RefusedCalls> {
+        let load = |calls: &AtomicU64| calls.load(Ordering::Relaxed);
+        let reasons = Reason::ALL.into_iter().map(Reason::name).chain([OTHER]);
+        let others = reasons.zip(&self.refused).map(move |(reason, calls)| {
+            let (limit, calls) = (None, load(calls));
+            RefusedCalls {
+                reason,
+                limit,
+                calls,
+            }
+        });
+        let overloaded = Reason::Overloaded.name();
+        let others = others.filter(move |refused| refused.reason != overloaded);
+        let by_limit = limits()
+            .zip(&self.overloaded)
+            .map(move |(limit, calls)| RefusedCalls {
+                reason: overloaded,
+                limit: Some(limit),
+                calls: load(calls),
+            });
+        others.chain(by_limit)
     }
 
     /// Counts a call that starts. `None`: the API has no such rpc.
@@ -124,12 +146,50 @@ impl CallMetrics {
     }
 
     fn add_refused(&self, status: &Status) {
-        let info = status.get_details_error_info();
-        let mut names = Reason::ALL.into_iter().map(Reason::name);
-        let index = info.and_then(|info| names.position(|name| name == info.reason));
-        self.refused[index.unwrap_or(Reason::ALL.len())].fetch_add(1, Ordering::Relaxed);
+        match status.get_details_error_info() {
+            Some(info) => {
+                let limit = info.metadata.get("budget");
+                let limit = limit.or_else(|| info.metadata.get("limit"));
+                self.add_reason(&info.reason, limit);
+            }
+            None => self.add_reason(OTHER, None),
+        }
+    }
+
+    /// Counts a refused call. `limit`: the limit that was reached, if it is known.
+    fn add_reason(&self, reason: &str, limit: Option<&String>) {
+        let counter = if reason == Reason::Overloaded.name() {
+            let index = limits().position(|name| limit.is_some_and(|limit| name == limit));
+            &self.overloaded[index.unwrap_or(self.overloaded.len() - 1)]
+        } else {
+            let index = Reason::ALL
+                .into_iter()
+                .position(|known| known.name() == reason);
+            &self.refused[index.unwrap_or(Reason::ALL.len())]
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
     }
 }
+
+/// A number of calls that were refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RefusedCalls {
+    /// The reason in `google.rpc.ErrorInfo`. `_OTHER`: another one, or none.
+    pub reason: &'static str,
+    /// The limit that was reached, if the reason is `OVERLOADED`.
+    pub limit: Option<&'static str>,
+    /// The number of calls.
+    pub calls: u64,
+}
+
+/// The limits of [`CallMetrics::overloaded`].
+fn limits() -> impl Iterator<Item = &'static str> {
+    overload_limit::names().chain([OTHER])
+}
+
+/// A refused claim in the response of a call that has succeeded otherwise.
+#[derive(Clone)]
+pub(super) struct RefusedClaim(pub(super) proto::CallError);
 
 /// A running call. When it is dropped before its response, it counts as cancelled by its caller.
 pub(super) struct MeasuredCall {
@@ -143,7 +203,14 @@ impl RunningCall for MeasuredCall {
     /// Counts the call as answered. Only a failed call has its status in the headers of the response.
     fn end<B>(mut self, response: &http::Response<B>) {
         self.code = match Status::from_header_map(response.headers()) {
-            None => Code::Ok,
+            None => {
+                if let Some(RefusedClaim(error)) = response.extensions().get() {
+                    let limit = error.metadata.get("budget");
+                    let limit = limit.or_else(|| error.metadata.get("limit"));
+                    self.metrics.add_reason(&error.reason, limit);
+                }
+                Code::Ok
+            }
             Some(status) => {
                 if !matches!(status.code(), Code::Ok | Code::Cancelled) {
                     self.metrics.add_refused(&status);
@@ -165,9 +232,10 @@ impl Drop for MeasuredCall {
 #[cfg(test)]
 mod tests {
     use super::super::status::{
-        credentials_invalid, credentials_missing, identity_limit, role_missing,
+        credentials_invalid, credentials_missing, identity_limit, role_missing, token_not_verified,
     };
     use super::*;
+    use crate::broker::{Error, OverloadCause};
     use crate::security::OverLimit;
 
     #[test]
@@ -182,18 +250,45 @@ mod tests {
             credentials_invalid(None),
             role_missing("Enqueue", "Enqueue", "producer"),
             identity_limit(over),
+            token_not_verified(Duration::from_millis(1)),
             Status::internal("not the broker's"),
         ] {
             metrics.add_refused(&status);
         }
-        let counted: Vec<_> = metrics.refused().filter(|(_, calls)| *calls > 0).collect();
+        let counted = metrics.refused().filter(|refused| refused.calls > 0);
+        let counted: Vec<_> = counted
+            .map(
+                |RefusedCalls {
+                     reason,
+                     limit,
+                     calls,
+                 }| (reason, limit, calls),
+            )
+            .collect();
         let expected = [
-            "CREDENTIALS_MISSING",
-            "CREDENTIALS_INVALID",
-            "ROLE_MISSING",
-            "IDENTITY_LIMIT",
-            OTHER,
+            ("CREDENTIALS_MISSING", None, 1),
+            ("CREDENTIALS_INVALID", None, 1),
+            ("ROLE_MISSING", None, 1),
+            ("IDENTITY_LIMIT", None, 1),
+            (OTHER, None, 1),
+            ("OVERLOADED", Some("unknown_tokens"), 1),
         ];
-        assert_eq!(counted, expected.map(|reason| (reason, 1)));
+        assert_eq!(counted, expected);
+    }
+
+    #[test]
+    fn overloaded_calls_count_by_their_limit() {
+        let metrics = CallMetrics::new(|_, _, _| ());
+        for cause in [
+            OverloadCause::Budget("waiting_claims"),
+            OverloadCause::Delay,
+            OverloadCause::Budget("unknown to metrics"),
+        ] {
+            let retry_after = Duration::from_millis(1);
+            metrics.add_refused(&Error::Overloaded { cause, retry_after }.into());
+        }
+        let counted = metrics.refused().filter(|refused| refused.calls > 0);
+        let limits: Vec<_> = counted.map(|refused| refused.limit).collect();
+        assert_eq!(limits, ["waiting_claims", "database", OTHER].map(Some));
     }
 }

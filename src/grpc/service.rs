@@ -12,6 +12,7 @@ use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
 use super::admin::{AdminApi, AdminCaller, audited, cancelled_keys};
+use super::call_metrics::RefusedClaim;
 use super::caller::{Checks, WaitingLimit};
 use super::deadline::Deadline;
 use super::messages::{
@@ -114,12 +115,13 @@ impl LeaseService for Service {
             let completions = completions_from_proto(request.completions, &denied);
             let settled = self.broker.complete(&context, &queue, completions, next);
             let answer = Self::answer(settled.await?, context.owner.clone(), max_bytes);
+            let refused = answer.next_error.clone();
             let response = Response::new(proto::CompleteResponse {
                 results: answer.results,
                 next: answer.next,
                 next_error: answer.next_error,
             });
-            Ok(answer.unsent.in_response(response))
+            Ok(counted(answer.unsent.in_response(response), refused))
         };
         deadline.run(&context, call).await
     }
@@ -137,12 +139,13 @@ impl LeaseService for Service {
             let failures = failures_from_proto(request.failures);
             let settled = self.broker.fail(&context, &queue, failures, next);
             let answer = Self::answer(settled.await?, context.owner.clone(), max_bytes);
+            let refused = answer.next_error.clone();
             let response = Response::new(proto::FailResponse {
                 results: answer.results,
                 next: answer.next,
                 next_error: answer.next_error,
             });
-            Ok(answer.unsent.in_response(response))
+            Ok(counted(answer.unsent.in_response(response), refused))
         };
         deadline.run(&context, call).await
     }
@@ -370,6 +373,14 @@ impl Service {
         }
         answer
     }
+}
+
+/// Returns a response from which the metrics learn that the claim in its call was refused. `None`: it was not.
+fn counted<T>(mut response: Response<T>, refused: Option<proto::CallError>) -> Response<T> {
+    if let Some(refused) = refused {
+        response.extensions_mut().insert(RefusedClaim(refused));
+    }
+    response
 }
 
 /// Converts the leases of `owner` that fit into `max_bytes`, and what they need until they have been sent. The other leases are

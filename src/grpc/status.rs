@@ -15,6 +15,7 @@ use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
+use super::overload_limit;
 use super::protobuf_time::duration_to_proto;
 use super::reason::Reason;
 use crate::broker::{Error, OverloadCause};
@@ -164,7 +165,7 @@ impl From<Error> for ApiError {
                     Self::new(Code::ResourceExhausted, Reason::Overloaded, text).after(retry_after);
                 match cause {
                     OverloadCause::Budget(budget) => error.with("budget", budget),
-                    OverloadCause::Delay => error,
+                    OverloadCause::Delay => error.with("limit", overload_limit::DATABASE),
                 }
             }
             Error::Withdrawn => Self::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, text),
@@ -296,6 +297,7 @@ pub(super) fn credentials_invalid(retry_after: Option<Duration>) -> Status {
 pub(super) fn token_not_verified(retry_after: Duration) -> Status {
     let text = "too many unknown tokens arrive; send the call again after the delay in RetryInfo";
     let error = ApiError::new(Code::ResourceExhausted, Reason::Overloaded, text);
+    let error = error.with("limit", overload_limit::UNKNOWN_TOKENS);
     error.after(retry_after).into()
 }
 

@@ -74,6 +74,7 @@ own! {
     LINK_LEFT_OUT "lease_broker.link.left_out"
     STATEMENT_CALLS "lease_broker.statement.calls"
     ERROR_REASON "lease_broker.error.reason"
+    OVERLOAD_LIMIT "lease_broker.overload.limit"
     RETRY_REASON "lease_broker.retry.reason"
     CONNECTION_REFUSAL "lease_broker.connection.refusal"
     STORE_CAUSE "lease_broker.store.cause"

@@ -2,7 +2,7 @@
 //!
 //! Each label has values from the configuration or from a fixed list. Clients choose none of them.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use lease_broker_model::lease_trace::ReleaseReason;
 use lease_broker_store::{OutageCause, QueueIndex};
@@ -30,12 +30,6 @@ pub(super) fn register(meter: &Meter, broker: &Arc<Broker>, labels: &QueueLabels
     };
     register_operations(meter, &queues);
     register_queues(meter, &queues);
-    let store = queues.broker.clone();
-    STORE_UP.gauge(meter, move |observer| {
-        if let Some(broker) = store.upgrade() {
-            observer.observe(u64::from(*broker.store_health().borrow()), &[]);
-        }
-    });
     let store = queues.broker.clone();
     STORE_OLDEST_OPERATION.seconds(meter, move |observer| {
         if let Some(broker) = store.upgrade() {
@@ -72,6 +66,20 @@ pub(super) fn register(meter: &Meter, broker: &Arc<Broker>, labels: &QueueLabels
         {
             observer.observe(offset, &[]);
         }
+    });
+}
+
+/// Registers the instrument that tells whether the store is healthy. Until `broker` is set the store is being opened, and serves
+/// nothing.
+pub(super) fn register_store_up(meter: &Meter, broker: Arc<OnceLock<Weak<Broker>>>) {
+    STORE_UP.gauge(meter, move |observer| {
+        let is_up = match broker.get().map(Weak::upgrade) {
+            None => false,
+            Some(Some(broker)) => *broker.store_health().borrow(),
+            // The broker has stopped.
+            Some(None) => return,
+        };
+        observer.observe(u64::from(is_up), &[]);
     });
 }
 
@@ -216,18 +224,16 @@ fn refused_series() -> Vec<Series> {
     };
     let lost = LeaseCall::ALL
         .map(|call| series(call, "lost", |counters, index| counters.lost[index].get()));
-    let others = [
-        series(LeaseCall::Complete, "gone", |counters, _| {
-            counters.gone.get()
-        }),
-        series(LeaseCall::Complete, "refused", |counters, _| {
-            counters.refused[LeaseCall::Complete as usize].get()
-        }),
-        series(LeaseCall::Fail, "refused", |counters, _| {
-            counters.refused[LeaseCall::Fail as usize].get()
-        }),
-    ];
-    lost.into_iter().chain(others).collect()
+    // They stand behind those of lost leases.
+    let refused = LeaseCall::ALL.map(|call| {
+        series(call, "refused", |counters, index| {
+            counters.refused[index - LeaseCall::ALL.len()].get()
+        })
+    });
+    let gone = series(LeaseCall::Complete, "gone", |counters, _| {
+        counters.gone.get()
+    });
+    lost.into_iter().chain(refused).chain([gone]).collect()
 }
 
 fn dead_series() -> Vec<Series> {
@@ -245,4 +251,23 @@ fn dead_series() -> Vec<Series> {
         }),
         series("unclaimable", |counters, _| counters.dead_by_claim.get()),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_call_about_a_lease_has_a_series_of_refusals() {
+        let series: Vec<String> = refused_series()
+            .into_iter()
+            .map(|(labels, _)| format!("{} {}", labels[0].value, labels[1].value))
+            .collect();
+        for call in LeaseCall::ALL.map(LeaseCall::name) {
+            for reason in ["lost", "refused"] {
+                let expected = format!("{call} {reason}");
+                assert!(series.contains(&expected), "{expected}: {series:?}");
+            }
+        }
+    }
 }

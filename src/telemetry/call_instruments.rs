@@ -7,7 +7,7 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::{BoundHistogram, Histogram, Meter};
 
 use super::instruments::{CALL_DURATION, CALLS_ACTIVE, CALLS_REFUSED, CONNECTIONS_REFUSED};
-use crate::grpc::{CODE_NAMES, CallMetrics, RefusedConnection, error_type};
+use crate::grpc::{CODE_NAMES, CallMetrics, RefusedCalls, RefusedConnection, error_type};
 use crate::span::attribute;
 
 /// The boundaries that the conventions advise, and two for waiting claims.
@@ -39,8 +39,15 @@ pub(super) fn register(meter: &Meter) -> Arc<CallMetrics> {
     });
     let refused = metrics.clone();
     CALLS_REFUSED.counter(meter, move |observer| {
-        for (reason, calls) in refused.refused() {
-            observer.observe(calls, &[KeyValue::new(attribute::ERROR_REASON, reason)]);
+        for RefusedCalls {
+            reason,
+            limit,
+            calls,
+        } in refused.refused()
+        {
+            let mut labels = vec![KeyValue::new(attribute::ERROR_REASON, reason)];
+            labels.extend(limit.map(|limit| KeyValue::new(attribute::OVERLOAD_LIMIT, limit)));
+            observer.observe(calls, &labels);
         }
     });
     let connections = metrics.connections.clone();

@@ -110,7 +110,7 @@ instruments! {
     LEASE_HELD "lease_broker.lease.held.duration" "s" QueueIfFull(LeaseEnd::ALL.len()); "Time from a lease's claim to its end"
     LEASES_UNDELIVERED "lease_broker.lease.undelivered" "{lease}" Queue(ReleaseReason::ALL.len()); "Leases that the broker released because no worker received them"
     SETTLEMENTS_REPEATED "lease_broker.settlement.repeated" "{settlement}" QueueIfFull(LeaseCall::ALL.len()); "Settlements that an earlier one of the same kind had made"
-    SETTLEMENTS_REFUSED "lease_broker.settlement.refused" "{settlement}" QueueIfFull(3 * LeaseCall::ALL.len()); "Settlements and heartbeats of leases that are not held, and completions that found no row"
+    SETTLEMENTS_REFUSED "lease_broker.settlement.refused" "{settlement}" QueueIfFull(3 * LeaseCall::ALL.len()); "Settlements and heartbeats of leases that are not held, or that the database refused, and completions that found no row"
     UNKNOWN_LEASE_IDS "lease_broker.lease_id.unknown" "{id}" QueueIfFull(1); "Lease ids that the brokers of this database never gave for the queue"
     ITEMS_ENQUEUED "lease_broker.item.enqueued" "{item}" Queue(1); "Items that clients added"
     ITEMS_PROMOTED "lease_broker.item.promoted" "{item}" QueueIfFull(1); "Delayed items that the reaper made ready"
@@ -134,7 +134,7 @@ instruments! {
     OLDEST_HEAD_AGE "lease_broker.group.oldest_head.age" "s" Queue(1); "Longest time for which a group, not paused, has been at the same item"
     LEASES_OVER_AGE "lease_broker.lease.over_age" "{lease}" Queue(1); "Leases older than max_lease_age, at most 21"
     MAX_LEASE_AGE "lease_broker.max_lease_age" "s" Queue(1); "The setting max_lease_age of the queue"
-    STATS_AGE "lease_broker.stats.age" "s" Queue(1); "Time since the last refresh of the statistics"
+    STATS_AGE "lease_broker.stats.age" "s" Queue(1); "Time since the last refresh of the statistics, or since the start"
 
     CALL_DURATION "rpc.server.call.duration" "s" Process; "Duration of calls"
     CALLS_ACTIVE "lease_broker.call.active" "{call}" Process; "Running calls, waiting claims included"

@@ -63,7 +63,7 @@ pub(super) fn register(
         });
     });
     register_groups(meter, &statuses);
-    let ages: [(Instrument, Age); 4] = [
+    let ages: [(Instrument, Age); 3] = [
         (OLDEST_READY_AGE, |status| {
             let age = status.stats.oldest_ready?;
             Some((age + status.age).as_secs_f64())
@@ -74,9 +74,8 @@ pub(super) fn register(
         }),
         (OLDEST_HEAD_AGE, |status| {
             let age = status.groups?.oldest_head?;
-            Some((age + status.age).as_secs_f64())
+            Some((age + status.groups_age).as_secs_f64())
         }),
-        (STATS_AGE, |status| Some(status.age.as_secs_f64())),
     ];
     for (instrument, value) in ages {
         let statuses = statuses.clone();
@@ -88,6 +87,16 @@ pub(super) fn register(
             });
         });
     }
+    let aging = statuses.clone();
+    STATS_AGE.seconds(meter, move |observer| {
+        let Some(broker) = aging.broker.upgrade() else {
+            return;
+        };
+        for (index, queue) in aging.labels.iter().enumerate() {
+            let age = broker.queue_statistics_age(QueueIndex(index));
+            observer.observe(age.as_secs_f64(), std::slice::from_ref(queue));
+        }
+    });
     let limits = queues.iter().map(|queue| queue.max_lease_age);
     let limits: Arc<[_]> = limits.zip(labels.iter().cloned()).collect();
     let settings = limits.clone();

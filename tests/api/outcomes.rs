@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use lease_broker::broker::LeaseCall;
 use lease_broker_proto::column_value::Kind;
 use lease_broker_proto::{
     ColumnValue, FollowUp, HeartbeatResult, ItemState, NewItem, Outcome, RefusalReason,
     SettleResult,
 };
+use lease_broker_store::QueueIndex;
 
 use crate::support::client::{
     Client, assert_refused, completion, failure, item, key, lease_ids, payload,
@@ -417,4 +419,23 @@ async fn concurrent_workers_never_share_an_item() {
     let fences: i64 =
         database::query_value(&server.database(), "SELECT max(lease_fence) FROM work");
     assert_eq!(fences, 1);
+}
+
+#[tokio::test]
+async fn refused_heartbeats_and_releases_are_counted_as_refused() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    client.enqueue(&["a"]).await;
+    let lease = client.claim_one().await;
+    let trigger = "CREATE TRIGGER stays BEFORE UPDATE ON work BEGIN SELECT RAISE(ABORT, 'no'); END";
+    server.database().execute_batch(trigger).expect(trigger);
+    let extended = client.try_heartbeat(&[&lease.lease_id], None).await;
+    assert_eq!(extended.expect("a result")[0].outcome(), Outcome::Refused);
+    let released = client.release(&[&lease.lease_id]).await;
+    assert_eq!(released[0].outcome(), Outcome::Refused);
+    let counters = server.broker().queue_counters(QueueIndex(0));
+    for call in [LeaseCall::Heartbeat, LeaseCall::Release] {
+        let [lost, refused] = [&counters.lost, &counters.refused].map(|by| by[call as usize].get());
+        assert_eq!((lost, refused), (0, 1), "{call:?}");
+    }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use lease_broker_proto::ClaimBatchRequest;
+use lease_broker_proto::{ClaimBatchRequest, CompleteRequest, NextClaim};
 use regex::Regex;
 use tonic::client::Grpc;
 
@@ -17,7 +17,7 @@ use crate::support::database::WriteLock;
 use crate::support::http::get;
 use crate::support::raw_call::send;
 use crate::support::skipped::skipped;
-use crate::support::timeout::{wait_until_blocking, with_timeout};
+use crate::support::timeout::{wait_until, wait_until_blocking, with_timeout};
 
 const CONFIGURATION: &str = "
 admin.listen = '127.0.0.1:0'
@@ -310,6 +310,58 @@ async fn walks_over_many_busy_groups_are_counted() {
     let count = |name| series[&format!("{name}{{lease_broker_queue_name=\"orders\"}}")];
     assert!(count("lease_broker_claim_walk_cut_total") >= 2.0);
     assert!(count("lease_broker_claim_groups_visited_total") >= 400.0);
+}
+
+#[tokio::test]
+async fn refused_next_claim_is_counted_by_its_limit() {
+    let mut workspace = Workspace::with(&format!("budgets.working_calls = 1\n{CONFIGURATION}"));
+    workspace.serve();
+    let process = workspace.process.as_mut().expect("a service");
+    let admin = process.admin_address();
+    let client = Client::new(process.channel(), "work");
+    client.enqueue(&["a", "b"]).await;
+    let lease = client.claim_one().await;
+    let lock = WriteLock::acquire(&workspace.path("q.db"));
+    let adding = client.start_enqueue();
+    let statements = |operation| {
+        let labels = format!("db_operation_name=\"{operation}\",lease_broker_queue_name=\"work\"");
+        series(admin)[&format!("lease_broker_statements_total{{{labels}}}")]
+    };
+    wait_until("the item has the only place", async || {
+        statements("enqueue") > 1.0
+    })
+    .await;
+    let refused = |limit| {
+        let labels = format!(
+            "lease_broker_error_reason=\"OVERLOADED\",lease_broker_overload_limit=\"{limit}\""
+        );
+        series(admin)[&format!("lease_broker_call_refused_total{{{labels}}}")].to_string()
+    };
+    assert_eq!(refused("working_calls"), "0");
+    let completing = tokio::spawn({
+        let request = CompleteRequest {
+            queue: client.queue.clone(),
+            completions: vec![completion(&lease.lease_id, &[])],
+            next: Some(NextClaim {
+                worker_id: client.worker.clone(),
+                max_items: 1,
+                ..NextClaim::default()
+            }),
+        };
+        let mut rpc = client.rpc.clone();
+        async move { rpc.complete(request).await }
+    });
+    wait_until("the item is being completed", async || {
+        statements("settle") > 0.0
+    })
+    .await;
+    drop(lock);
+    with_timeout(adding).await.expect("a task").expect("added");
+    let completed = with_timeout(completing).await.expect("a task");
+    let error = completed.expect("completed").into_inner().next_error;
+    assert_eq!(error.expect("a refused claim").reason, "OVERLOADED");
+    assert_eq!(refused("working_calls"), "1");
+    assert_eq!(refused("waiting_claims"), "0");
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::client::Client;
+use crate::support::http::get;
 use crate::support::ports::free_port;
 use crate::support::process::{BrokerProcess, PROGRAM, program};
 use crate::support::signal;
@@ -269,6 +270,29 @@ fn signal_ends_a_start_that_waits_for_a_lock() {
     // The admin port opens before the database.
     wait_until_blocking("it starts", || TcpStream::connect(admin).is_ok());
     assert_ends(child);
+}
+
+#[test]
+fn store_is_down_in_the_metrics_until_it_is_open() {
+    let admin = free_port();
+    let workspace = Workspace::with(&format!(
+        "[store]\npath = 'q.db'\n[admin]\nlisten = '{admin}'\n{QUEUES}"
+    ));
+    let other = workspace.database();
+    other.execute_batch("BEGIN EXCLUSIVE").expect("a lock");
+    let child = starting(&workspace);
+    wait_until_blocking("it starts", || TcpStream::connect(admin).is_ok());
+    let metrics = get(admin, "/metrics").body;
+    other.execute_batch("ROLLBACK").expect("it is free");
+    wait_until_blocking("it serves", || get(admin, "/readyz").status == 200);
+    let serving = get(admin, "/metrics").body;
+    signal::send(&child, "TERM");
+    child.wait_with_output().expect("it ends");
+    let down = metrics
+        .lines()
+        .any(|line| line == "lease_broker_store_up 0");
+    assert!(down, "{metrics}");
+    assert!(serving.contains("\nlease_broker_store_up 1\n"), "{serving}");
 }
 
 #[test]

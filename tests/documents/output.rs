@@ -16,6 +16,8 @@ static VOLATILE_PARTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         // The rows of each worker of the demo, and which worker it kills, differ from run to run.
         (r"^(worker-\d) .* (killed|finished)$", "$1 ENDED"),
         (r"^admin port: http://127.0.0.1:\d+$", "admin port: ADDRESS"),
+        // A service does not know the user of a command.
+        (r"; by database:[^@ ]+@[^ ]+$", ""),
         (r"127\.0\.0\.1:4\d{4}", "ADDRESS"),
         (r"127\.0\.0\.1:3\d{4}", "ADDRESS"),
         (r" +", " "),

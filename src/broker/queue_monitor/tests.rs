@@ -1,6 +1,6 @@
 //! Tests of the pauses between refreshes, with a store whose statistics take as long as a test says.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use lease_broker_model::key::Key;
 use lease_broker_value::Value;
@@ -14,6 +14,8 @@ struct SlowStore {
     reads: AtomicUsize,
     running: AtomicUsize,
     most_running: AtomicUsize,
+    /// False: its groups cannot be read.
+    has_groups: AtomicBool,
 }
 
 #[async_trait]
@@ -47,6 +49,9 @@ impl MonitoredStore for SlowStore {
     }
 
     async fn find_groups(&self, _: QueueIndex, _: GroupSearch) -> Result<FoundGroups, StoreError> {
+        if self.has_groups.load(Ordering::Relaxed) {
+            return Ok(FoundGroups::default());
+        }
         Err(StoreError::Bug("no groups can be read".to_owned()))
     }
 }
@@ -58,6 +63,7 @@ fn slow_store(wait: Duration, took: Result<Duration, StoreError>) -> Arc<SlowSto
         reads: AtomicUsize::new(0),
         running: AtomicUsize::new(0),
         most_running: AtomicUsize::new(0),
+        has_groups: AtomicBool::new(false),
     })
 }
 
@@ -159,4 +165,31 @@ async fn statistics_are_refreshed_although_the_groups_cannot_be_read() {
     monitor.refresh().await.expect("a refresh");
     let status = monitor.last_refresh.status().expect("statistics");
     assert_eq!(status.groups, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn groups_that_cannot_be_read_stay_and_grow_old() {
+    let store = slow_store(Duration::ZERO, Ok(Duration::ZERO));
+    store.has_groups.store(true, Ordering::Relaxed);
+    let turns = Arc::new(Semaphore::new(1));
+    let mut monitor = monitor(&store, &turns, QueueIndex(0));
+    monitor.has_groups = true;
+    monitor.refresh().await.expect("a refresh");
+    store.has_groups.store(false, Ordering::Relaxed);
+    tokio::time::sleep(DAY).await;
+    monitor.refresh().await.expect("a refresh");
+    let status = monitor.last_refresh.status().expect("statistics");
+    assert!(status.groups.is_some());
+    assert_eq!((status.age, status.groups_age), (Duration::ZERO, DAY));
+    assert_eq!(monitor.last_refresh.age(), DAY);
+}
+
+#[tokio::test(start_paused = true)]
+async fn statistics_that_were_never_read_are_as_old_as_the_broker() {
+    let store = slow_store(Duration::ZERO, Err(StoreError::unavailable("no answer")));
+    let turns = Arc::new(Semaphore::new(1));
+    let mut monitor = monitor(&store, &turns, QueueIndex(0));
+    tokio::time::sleep(DAY).await;
+    monitor.refresh_if_healthy().await;
+    assert_eq!(monitor.last_refresh.age(), DAY);
 }

@@ -8,6 +8,7 @@ use lease_broker_proto as proto;
 use tonic::{Response, Status};
 use tonic_types::StatusExt as _;
 
+use super::database_user::database_user;
 use super::service::Service;
 use crate::broker::Operator;
 use crate::cli::command_error::CommandError;
@@ -28,6 +29,7 @@ pub(super) enum Admin {
 pub(super) struct Database {
     api: AdminApi,
     operator: Arc<Operator>,
+    caller: AdminCaller,
 }
 
 impl Database {
@@ -36,6 +38,7 @@ impl Database {
         Self {
             api: AdminApi::new(operator.clone()),
             operator,
+            caller: AdminCaller::named(database_user()),
         }
     }
 }
@@ -56,7 +59,7 @@ macro_rules! rpcs {
                             .map(Response::into_inner)
                     }
                     Self::Database(database) => {
-                        Box::pin(database.api.$rpc(&AdminCaller::default(), request)).await
+                        Box::pin(database.api.$rpc(&database.caller, request)).await
                     }
                 };
                 match answer {

@@ -12,8 +12,10 @@ use crate::security::{Identity, Rpc};
 /// The caller of a call for operators.
 #[derive(Clone, Default)]
 pub struct AdminCaller {
-    /// `None`: the caller may do everything, because the service has no identities.
+    /// `None`: the caller may do everything, because the service has no identities, or because it has opened the database itself.
     pub(super) caller: Option<Caller>,
+    /// The name of a caller without an identity. Empty: it is not known.
+    name: String,
 }
 
 impl AdminCaller {
@@ -21,12 +23,19 @@ impl AdminCaller {
     pub fn of(identity: Arc<Identity>, address: IpAddr) -> Self {
         Self {
             caller: Some(Caller { identity, address }),
+            name: String::new(),
         }
+    }
+
+    /// A caller of this name that may do everything.
+    pub fn named(name: String) -> Self {
+        Self { caller: None, name }
     }
 
     pub(in crate::grpc) fn new(caller: Option<&Caller>) -> Self {
         Self {
             caller: caller.cloned(),
+            name: String::new(),
         }
     }
 
@@ -51,7 +60,7 @@ impl AdminCaller {
     /// Returns the name of the identity. Empty: the service has no identities.
     pub fn name(&self) -> &str {
         let caller = self.caller.as_ref();
-        caller.map_or("", |caller| &caller.identity.name)
+        caller.map_or(&self.name, |caller| &caller.identity.name)
     }
 
     pub(super) fn actor(&self) -> Actor {
