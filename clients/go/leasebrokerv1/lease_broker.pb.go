@@ -230,8 +230,10 @@ const (
 	Outcome_OUTCOME_GONE Outcome = 3
 	// The service or the database cannot apply this entry as it was sent. The call changed nothing for it, and a lease
 	// that was held is still held, until it expires. The result's refusal has the reason. The same entry has the same outcome
-	// when it is sent again. Correct it, or report the problem with Fail. REFUSAL_REASON_OUT_OF_ORDER is different: the entry
-	// can be applied when it is sent again after the earlier items of its run are completed.
+	// when it is sent again. Correct it, or report the problem with Fail. Two refusals are different. With
+	// REFUSAL_REASON_OUT_OF_ORDER the entry can be applied when it is sent again after the earlier items of its run are
+	// completed. In the results of Heartbeat and CancelLeases, REFUSAL_REASON_UNSPECIFIED without a field can mean that another
+	// program has locked the row. Send such an entry again a little later.
 	Outcome_OUTCOME_REFUSED Outcome = 4
 )
 
@@ -1336,8 +1338,9 @@ func (x *HeartbeatResponse) GetResults() []*HeartbeatResult {
 // The result of a heartbeat for one lease.
 type HeartbeatResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// OUTCOME_APPLIED, OUTCOME_LEASE_LOST, or OUTCOME_REFUSED for a checkpoint that cannot be stored. A refused renewal does
-	// not extend the lease. Send it again without the checkpoint.
+	// OUTCOME_APPLIED, OUTCOME_LEASE_LOST, or OUTCOME_REFUSED for a checkpoint that cannot be stored, or for a row that another
+	// program has locked. A refused renewal does not extend the lease. If the refusal has a reason or a field, send it again
+	// without the checkpoint. Otherwise send it again a little later.
 	Outcome Outcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=leasebroker.v1.Outcome" json:"outcome,omitempty"`
 	// The time at which the lease now expires, by the database's clock. Only for OUTCOME_APPLIED.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
