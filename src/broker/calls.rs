@@ -201,24 +201,19 @@ impl Broker {
             return Ok((results, None));
         };
         self.metrics.add_call(queue.index, Operation::Claim);
-        let repeated = next.clone();
         let call = self.claim_call(context, queue, next);
         let call = call.map_err(|error| error.in_message("next"))?;
-        let worker = call.worker.clone();
         let claim = async |call| {
             let place = self.budgets.claim(context, false)?;
             queue.claims.claim(context, call, None, place).await
         };
         let (results, mut leases) = tokio::join!(
-            self.settle(context, queue, settlements, Some(&worker)),
-            claim(call)
+            self.settle(context, queue, settlements, Some(&call.worker)),
+            claim(call.clone())
         );
         let held_back = leases.as_ref().ok().and_then(UndeliveredLeases::held_back);
-        // What held the claim back may be the leases that the call has ended meanwhile.
-        if results.is_ok()
-            && held_back.is_some_and(HeldBack::ends_with_a_lease)
-            && let Ok(call) = self.claim_call(context, queue, repeated)
-        {
+        // The leases that the call has ended meanwhile may have held the claim back.
+        if results.is_ok() && held_back.is_some_and(HeldBack::ends_with_a_lease) {
             leases = claim(call).await;
         }
         let leases = self.count_held_back(queue, leases);
