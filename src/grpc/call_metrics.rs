@@ -147,18 +147,15 @@ impl CallMetrics {
 
     fn add_refused(&self, status: &Status) {
         match status.get_details_error_info() {
-            Some(info) => {
-                let limit = info.metadata.get("budget");
-                let limit = limit.or_else(|| info.metadata.get("limit"));
-                self.add_reason(&info.reason, limit);
-            }
-            None => self.add_reason(OTHER, None),
+            Some(info) => self.add_reason(&info.reason, |name| info.metadata.get(name)),
+            None => self.add_reason(OTHER, |_| None),
         }
     }
 
-    /// Counts a refused call. `limit`: the limit that was reached, if it is known.
-    fn add_reason(&self, reason: &str, limit: Option<&String>) {
+    /// Counts a refused call. `metadata`: finds a value in the metadata of its error, such as the limit that was reached.
+    fn add_reason<'a>(&self, reason: &str, metadata: impl Fn(&str) -> Option<&'a String>) {
         let counter = if reason == Reason::Overloaded.name() {
+            let limit = metadata("budget").or_else(|| metadata("limit"));
             let index = limits().position(|name| limit.is_some_and(|limit| name == limit));
             &self.overloaded[index.unwrap_or(self.overloaded.len() - 1)]
         } else {
@@ -205,9 +202,8 @@ impl RunningCall for MeasuredCall {
         self.code = match Status::from_header_map(response.headers()) {
             None => {
                 if let Some(RefusedClaim(error)) = response.extensions().get() {
-                    let limit = error.metadata.get("budget");
-                    let limit = limit.or_else(|| error.metadata.get("limit"));
-                    self.metrics.add_reason(&error.reason, limit);
+                    let metadata = |name: &str| error.metadata.get(name);
+                    self.metrics.add_reason(&error.reason, metadata);
                 }
                 Code::Ok
             }
