@@ -16,7 +16,7 @@ use super::clock_watch::ClockWatch;
 /// The time without a step after which the clock is trusted.
 pub(super) const CLOCK_TRUST: Duration = Duration::from_secs(600);
 
-/// The store's clock. The reapers of all queues tell what it shows.
+/// The store's clock, as the reapers of all queues read it.
 #[derive(Debug)]
 pub(super) struct SteadyClock {
     seen: Mutex<Seen>,
@@ -25,7 +25,7 @@ pub(super) struct SteadyClock {
     trust_after: Duration,
 }
 
-/// What the reapers have seen of the clock.
+/// The readings of the reapers.
 #[derive(Debug)]
 struct Seen {
     /// The time of the last step, or of the start.
