@@ -120,6 +120,38 @@ def test_claim_whose_token_arrives_after_the_stop_is_not_sent(server: ScriptedSe
     assert not server.requests["ClaimBatch"]
 
 
+def test_heartbeat_whose_token_arrives_after_the_stop_is_not_sent(
+    server: ScriptedServer, tokens: Tokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    leases(server, "1")
+    settles = threading.Event()
+
+    def handler(_item: Item) -> None:
+        tokens.hangs = True
+        assert settles.wait(60)
+
+    passed = 0.0
+    before = set(threading.enumerate())
+    worker = Worker(server.address, "work", handler, token=tokens, wait=0)
+    worker._queues[0].state.now = lambda: time.monotonic() + passed
+    worker.start()
+    until(lambda: worker.counters().get("started"))
+    # A heartbeat is due.
+    passed = 21.0
+    assert tokens.called.wait(60)
+    (beat,) = (each for each in set(threading.enumerate()) - before if each.name == "lease-broker-beat")
+    tokens.hangs = False
+    settles.set()
+    worker.stop()
+    tokens.released.set()
+    beat.join(60)
+    assert not beat.is_alive()
+    assert not server.requests["Heartbeat"]
+    assert not raised
+
+
 class OddError(BaseException):
     """An error without a text."""
 

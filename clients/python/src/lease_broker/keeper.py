@@ -20,7 +20,7 @@ from lease_broker.errors import LeaseBrokerError
 from lease_broker.health import CallHealth
 from lease_broker.leases import DONE, RUNNING, WAITING, HeldLease
 from lease_broker.state import MAX_BYTES, MAX_ITEMS, State, beat_period
-from lease_broker.transport import Transport
+from lease_broker.transport import ClosedError, Transport
 from lease_broker.values import duration_seconds
 
 _LONGEST_SLEEP = 1.0
@@ -135,8 +135,8 @@ class Keeper:
         except (TokenError, OSError) as error:
             self._note_failure(CallFailure(grpc.StatusCode.UNAVAILABLE, None, str(error), None), period)
             return
-        except ValueError:
-            # The channel was closed. The worker has stopped.
+        except (ClosedError, ValueError):
+            # The connection or its channel was closed: the token has come after the stop.
             return
 
         def on_answer(answered: Any) -> None:
