@@ -65,7 +65,7 @@ def released(lease: HeldLease, after: float | None = None) -> Ending:
 
 def of_return(leases: list[HeldLease], is_batch: bool, result: object) -> list[Ending]:
     """Returns the endings for the value that a handler returned: of the item, or by item of the batch."""
-    if not is_batch and result is not None:
+    if not is_batch:
         return [of_result(leases[0], result)]
     if result is None:
         return [completed(lease) for lease in leases]
