@@ -1,5 +1,7 @@
 //! Connections that the server replaces after `max_connection_age`.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use lease_broker_proto::Outcome;
@@ -7,6 +9,7 @@ use tokio::time::Instant;
 use tonic::{Code, Status};
 
 use crate::support::client::{completion, item};
+use crate::support::frames::{ACK, GOAWAY, PING, PREFACE, frame, settings};
 use crate::support::raw_connection::{RawConnection, blocking};
 use crate::support::server::{QUEUE, Server};
 
@@ -65,4 +68,45 @@ async fn waiting_claim_outlives_max_age() {
     server.client().await.enqueue(&["a"]).await;
     let leases = crate::support::timeout::with_timeout(waiting).await;
     assert_eq!(leases.expect("a task").expect("a claim").len(), 1);
+}
+
+#[tokio::test]
+async fn client_that_still_sends_is_not_reset_at_the_end() {
+    let server =
+        Server::with_config(&format!("[server]\nmax_connection_age = '100ms'\n{QUEUE}")).await;
+    let address = server.address;
+    let done = blocking(move || {
+        let mut stream = TcpStream::connect(address).expect("a connection");
+        let hello = [PREFACE, &settings(&[])].concat();
+        stream.write_all(&hello).expect("sent");
+        // The broker asks whether the client has read its GOAWAY. After the answer it has nothing to do for the connection.
+        let mut has_goaway = false;
+        let question = loop {
+            let mut head = [0; 9];
+            stream.read_exact(&mut head).expect("a frame");
+            let mut payload = vec![0; usize::from(head[2])];
+            stream.read_exact(&mut payload).expect("a payload");
+            has_goaway |= head[3] == GOAWAY;
+            if has_goaway && head[3] == PING {
+                break payload;
+            }
+        };
+        let more = frame(PING, 0, 0, &[0; 8]).repeat(10_000);
+        let answer = [frame(PING, ACK, 0, &question), more.clone()].concat();
+        let begun = Instant::now();
+        stream.write_all(&answer).expect("sent");
+        let read = stream.read_to_end(&mut Vec::new());
+        // A reset arrives a moment after the end.
+        let written = (0..20).try_for_each(|_| {
+            std::thread::sleep(Duration::from_millis(5));
+            stream.write_all(&more[..17])
+        });
+        // The broker waits for a second.
+        (begun.elapsed() < Duration::from_millis(900)).then(|| read.and(written))
+    })
+    .await;
+    // A load balancer that is reset drops the responses that it has not read.
+    if let Some(result) = done {
+        result.expect("the connection is not reset");
+    }
 }

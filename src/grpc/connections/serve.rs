@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
@@ -18,6 +19,9 @@ use super::tls_port::{Encrypted, TlsPort};
 use super::turn_io::TurnIo;
 use super::{Connections, MakeService};
 use crate::broker::OpenAccount;
+
+/// The time in which a client that has read the end of its connection closes it too.
+const LAST_BYTES: Duration = Duration::from_secs(1);
 
 impl<M: MakeService> Connections<M> {
     /// Makes the TLS handshake of a connection. Returns `None` if it failed, or if the server stops.
@@ -94,6 +98,9 @@ impl<M: MakeService> Connections<M> {
                     if let Err(error) = ended {
                         let peer = connection.account.peer;
                         tracing::debug!(%peer, %error, "connection failed");
+                    } else {
+                        let end = tokio::time::timeout(LAST_BYTES, turn_end.read_to_the_end());
+                        let _ = self.cut.run_until_cancelled(end).await;
                     }
                     return;
                 }

@@ -3,6 +3,7 @@
 //! A turn reads a bounded number of bytes, and nothing while its client does not read. What it writes is sent at its end, in one
 //! system call: HTTP/2 writes each frame by itself, and a call that passes a few bytes to the kernel costs more than its answer.
 
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,6 +19,8 @@ use super::streams::{NOT_YET, ReadAllowance};
 const MAX_UNSENT: usize = 16 << 10;
 /// The capacity that an idle connection keeps.
 const MAX_KEPT: usize = 1 << 10;
+/// The bytes that are read at a time to be dropped.
+const DROPPED: usize = 4 << 10;
 
 /// Reads until the allowance is used up. The connection then wakes itself, which puts it behind all others that are ready.
 ///
@@ -66,6 +69,26 @@ impl<IO: AsyncWrite + Unpin> TurnEnd<IO> {
             shared.failed = Some(error);
             context.waker().wake_by_ref();
         }
+    }
+}
+
+impl<IO: AsyncRead + Unpin> TurnEnd<IO> {
+    /// Reads and drops what the client still sends, until the client has closed the connection too. Bytes that nobody has read make
+    /// the kernel reset a connection that is closed, and a client that is reset can lose the last responses.
+    pub(super) async fn read_to_the_end(&self) {
+        let mut dropped = [0; DROPPED];
+        poll_fn(|context| {
+            let mut buffer = ReadBuf::new(&mut dropped);
+            let read = Pin::new(&mut lock(&self.0).io).poll_read(context, &mut buffer);
+            match ready!(read) {
+                Ok(()) if !buffer.filled().is_empty() => {
+                    context.waker().wake_by_ref();
+                    Poll::Pending
+                }
+                _ => Poll::Ready(()),
+            }
+        })
+        .await;
     }
 }
 
