@@ -79,7 +79,7 @@ pub(super) fn unknown_queue<'a>(
 }
 
 /// Opens the configured store. On SQLite, creates the file if it does not exist.
-pub async fn open_store(config: &Config) -> Result<Arc<dyn Store>, CommandError> {
+pub async fn open_store(config: &Config) -> Result<Arc<dyn Store>, StoreError> {
     open_store_for(config, &config.queues, Caller::Service).await
 }
 
@@ -94,8 +94,8 @@ async fn open_store_for(
     config: &Config,
     queues: &[QueueSpec],
     caller: Caller,
-) -> Result<Arc<dyn Store>, CommandError> {
-    let opened: Result<Arc<dyn Store>, StoreError> = match config.store.kind {
+) -> Result<Arc<dyn Store>, StoreError> {
+    match config.store.kind {
         StoreKind::Sqlite => {
             let opened = SqliteStore::open(&config.store.path, queues, system_clock());
             opened.map(|store| Arc::new(store) as _)
@@ -109,8 +109,7 @@ async fn open_store_for(
             let opened = MssqlStore::open(&settings, queues).await;
             opened.map(|store| Arc::new(store) as _)
         }
-    };
-    Ok(opened?)
+    }
 }
 
 /// Opens the configured store for an operator's command that changes these queues, or none. The tables of other queues are not
@@ -120,7 +119,7 @@ pub(super) async fn open_existing_store(
     queues: &[QueueSpec],
 ) -> Result<Arc<dyn Store>, CommandError> {
     refuse_missing_file(config)?;
-    open_store_for(config, queues, Caller::Operator).await
+    Ok(open_store_for(config, queues, Caller::Operator).await?)
 }
 
 /// Returns the SQLite file of the configured store.
@@ -217,14 +216,14 @@ pub(super) fn open_schema(
 }
 
 /// Returns the connection settings for SQL Server. Reads the connection string from its file if one is configured.
-fn mssql_settings(store: &config::Store) -> Result<mssql::Settings, CommandError> {
+fn mssql_settings(store: &config::Store) -> Result<mssql::Settings, StoreError> {
     let non_empty = |path: &PathBuf| (!path.as_os_str().is_empty()).then(|| path.clone());
     let connection_string = match non_empty(&store.connection_string_file) {
         None => store.connection_string.clone(),
         Some(path) => {
             let text = std::fs::read_to_string(&path).map_err(|error| {
                 let path = path.display();
-                CommandError::usage(format!("store.connection_string_file: {path}: {error}"))
+                StoreError::Misconfigured(format!("store.connection_string_file: {path}: {error}"))
             })?;
             text.trim().to_owned().into()
         }

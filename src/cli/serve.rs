@@ -8,12 +8,12 @@ mod service_manager;
 
 use std::net::TcpListener;
 use std::sync::{Arc, OnceLock};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
 use futures_util::future::OptionFuture;
 use lease_broker_model::text;
-use lease_broker_store::{QueueIndex, Store};
+use lease_broker_store::{QueueIndex, Store, StoreError};
 use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::SignalKind;
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
@@ -67,6 +67,8 @@ pub(super) struct Serve {
 /// 164 of these.
 const SQLITE_FILES: usize = 8;
 const OTHER_FILES: usize = 192;
+/// The time after which a store that is unavailable is opened again.
+const STORE_PAUSE: Duration = Duration::from_secs(1);
 /// The number of connections without which the service does not start.
 const MIN_CONNECTIONS: usize = 16;
 
@@ -344,13 +346,26 @@ type StartParts = (Arc<dyn Store>, TcpListener, Option<Vec<(String, String)>>);
 async fn open_in_background(config: &Config) -> Result<StartParts, CommandError> {
     let config = config.clone();
     let open = async move || {
-        let store = open_store(&config).await?;
+        let store = wait_for_store(&config).await?;
         let listener = bind(&config).await?;
         let example = store.example_item(QueueIndex(0)).await.ok().flatten();
         Ok((store, listener, example))
     };
     let opened = spawn_blocking(move || Handle::current().block_on(open())).await;
     opened.unwrap_or_else(|panicked| Err(CommandError::failed(panicked.to_string())))
+}
+
+/// Opens the store. Waits for a database server that cannot be used yet.
+async fn wait_for_store(config: &Config) -> Result<Arc<dyn Store>, StoreError> {
+    loop {
+        match open_store(config).await {
+            Err(StoreError::Unavailable(outage)) if config.store.kind == StoreKind::Mssql => {
+                tracing::warn!(reason = %outage.reason, "the broker starts when the database can be used");
+                tokio::time::sleep(STORE_PAUSE).await;
+            }
+            opened => return opened,
+        }
+    }
 }
 
 async fn bind(config: &Config) -> Result<TcpListener, CommandError> {

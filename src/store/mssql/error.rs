@@ -228,7 +228,9 @@ pub(super) fn while_connecting(error: &Error) -> StoreError {
 }
 
 /// Converts the failure of the last login at the start of a store. On Azure SQL, error 4060 can mean a failover, so
-/// logins that it refuses are retried. If it remains, the database does not exist, or the login has no user in it.
+/// logins that it refuses are retried. If it remains, the database does not exist, or the login has no user in it, or the database is
+/// being recovered or restored. The broker cannot tell which, so the result is no misconfiguration, after which a supervisor starts nothing
+/// again.
 pub(super) fn at_start(error: StoreError) -> StoreError {
     /// 4060 is that of SQL Server, 911 that of Babelfish.
     const CANNOT_OPEN_DATABASE: [u32; 2] = [4060, 911];
@@ -239,7 +241,7 @@ pub(super) fn at_start(error: StoreError) -> StoreError {
                 .number
                 .is_some_and(|number| CANNOT_OPEN_DATABASE.contains(&number)) =>
         {
-            StoreError::Misconfigured(outage.reason)
+            StoreError::Io(outage.reason)
         }
         other => other,
     }
