@@ -112,7 +112,7 @@ use self::claim_dispatcher::ClaimDispatcher;
 use self::fail_fast_leases::FailFastLeases;
 use self::group_commit::GroupCommit;
 use self::instances::Instances;
-use self::lease_recorder::{LeaseRecorder, Unobserved};
+use self::lease_recorder::LeaseRecorder;
 use self::lease_tracer::LeaseTracer;
 use self::limits::RequestLimits;
 use self::operation_metrics::OperationMetrics;
@@ -231,7 +231,7 @@ impl Default for Observers {
     fn default() -> Self {
         Self {
             operations: Arc::new(|_, _, _, _| ()),
-            leases: Arc::new(Unobserved),
+            leases: Arc::new(()),
             spans: Spans::default(),
         }
     }
