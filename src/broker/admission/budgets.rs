@@ -69,7 +69,7 @@ impl Budgets {
 
     fn place(&self, budget: &Arc<Budget>, context: &CallContext) -> Result<Held, Error> {
         let place = budget.take_place(context.source.clone());
-        place.ok_or_else(|| self.refuse(budget.kind().setting()))
+        place.ok_or_else(|| self.refuse(budget.kind().name()))
     }
 
     /// Takes a place for a claim. A claim that can wait takes one among the waiting claims if there is no other.
