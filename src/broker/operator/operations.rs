@@ -233,10 +233,7 @@ impl Operator {
         }
         let limit = page_size(size)?;
         let identity = format!("{:?}", (&queues, running_only));
-        let invalid = |_| Error::invalid("page_token", "is no next_page_token of this service");
-        let before = page_token::read(&identity, token)?;
-        let before = before.map(|id| Uuid::parse_str(&id).map_err(invalid));
-        let before = before.transpose()?;
+        let before = page_token::read(&identity, token, |id: String| id.parse::<Uuid>().ok())?;
         let found = self
             .inspect
             .operations(queues.into(), running_only, before, limit);
@@ -252,7 +249,7 @@ impl Operator {
             is_full = true;
         }
         let next_page_token = match found.last() {
-            Some(last) if is_full => page_token::write(&identity, last.id.to_string()),
+            Some(last) if is_full => page_token::write(&identity, &last.id.to_string()),
             _ => String::new(),
         };
         let operations = found.into_iter().map(|operation| {
