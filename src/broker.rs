@@ -139,7 +139,6 @@ pub struct Broker {
     budgets: Arc<Budgets>,
     ledger: Arc<Ledger>,
     queues: Vec<Queue>,
-    index_by_name: HashMap<String, QueueIndex>,
     store_health: Arc<StoreHealth>,
     metrics: Arc<OperationMetrics>,
     steady_clock: Arc<SteadyClock>,
@@ -317,7 +316,6 @@ impl Broker {
             budgets: Arc::new(Budgets::new(config.budgets)),
             ledger: Ledger::new(config.max_connections),
             queues: Vec::with_capacity(queues.len()),
-            index_by_name: HashMap::with_capacity(queues.len()),
             store_health,
             metrics,
             steady_clock: Arc::new(SteadyClock::new(config.clock_trust)),
@@ -368,7 +366,6 @@ impl Broker {
             };
             broker.tasks.spawn(monitor.run(broker.stop.clone()));
             broker.queues.push(queue);
-            broker.index_by_name.insert(spec.name.clone(), index);
         }
         broker
     }
@@ -660,8 +657,7 @@ impl Broker {
     }
 
     fn queue(&self, name: &str) -> Result<&Queue, Error> {
-        let index = self.index_by_name.get(name);
-        let index = index.ok_or_else(|| Error::QueueNotFound(name.to_owned()))?;
+        let (index, _) = self.operator.queue(name)?;
         Ok(&self.queues[index.0])
     }
 

@@ -106,7 +106,11 @@ impl Operator {
         self.queue(queue).map(|(_, spec)| spec)
     }
 
-    fn queue(&self, name: &str) -> Result<(QueueIndex, &QueueSpec), Error> {
+    /// Returns a queue by its name.
+    ///
+    /// # Errors
+    /// [`Error::QueueNotFound`].
+    pub(super) fn queue(&self, name: &str) -> Result<(QueueIndex, &QueueSpec), Error> {
         let index = self.index_by_name.get(name);
         let index = *index.ok_or_else(|| Error::QueueNotFound(name.to_owned()))?;
         Ok((index, &self.queues[index.0]))
