@@ -7,7 +7,7 @@ use super::definition::{Definition, ItemSelection, OperationChange};
 use super::items::{MAX_EXAMINED, MAX_PAGE, check_selection, page_size};
 use super::{Actor, Operator, cut_reason, filter_error, page_token};
 use crate::broker::error::Error;
-use crate::broker::limits::check_delay;
+use crate::broker::limits::{check_cancel_delay, check_delay};
 
 /// The maximum number of rows that a dry run looks at.
 const MAX_DRY_RUN: usize = 1_000_000;
@@ -139,13 +139,7 @@ impl Operator {
                 check_delay(|| "redrive.delay".to_owned(), delay)?;
             }
             OperationChange::CancelLeases { delay, dead_letter } => {
-                check_delay(|| "cancel_leases.delay".to_owned(), delay)?;
-                if dead_letter && !delay.is_zero() {
-                    return Err(Error::invalid(
-                        "cancel_leases.delay",
-                        "cannot be combined with dead_letter",
-                    ));
-                }
+                check_cancel_delay("cancel_leases.delay", delay, dead_letter)?;
             }
             OperationChange::PurgeDead | OperationChange::PurgeCompleted => {
                 if !spec.allows_purge {
