@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::budgets::Budgets;
-use crate::broker::error::Error;
+use crate::broker::error::{Error, OverloadCause};
 
 /// The limits of a call's wait. A call is refused if it exceeds both: if this number of operations has started without it, and
 /// this time has passed since the first of them.
@@ -105,7 +105,7 @@ impl Shedding {
     /// Returns the error for a call that has waited too long.
     pub(in crate::broker) fn refuse(&mut self) -> Error {
         self.overloaded = true;
-        self.budgets.overload.refuse_delayed()
+        self.budgets.overload.refuse(OverloadCause::Delay)
     }
 }
 
