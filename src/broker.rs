@@ -126,7 +126,7 @@ use self::steady_clock::SteadyClock;
 use self::store_health::StoreHealth;
 use self::undelivered::LeasedQueue;
 use self::wakeups::Wakeups;
-use self::write_operations::GroupCommitTasks;
+use self::write_operations::{GroupCommitTasks, WriteOperations};
 use crate::config::{self, Config, Limits, Polling};
 use crate::span::Spans;
 
@@ -379,7 +379,7 @@ impl Broker {
         config: &BrokerConfig,
         spans: &QueueSpans,
     ) -> Queue {
-        let (store, tasks) = (&self.lease_operations, &self.group_commit_tasks);
+        let store = &self.lease_operations;
         let wakeups = wakeups_by_queue[index.0].clone();
         let reaper = Reaper {
             store: store.clone(),
@@ -404,14 +404,14 @@ impl Broker {
             );
             self.tasks.spawn(retention.run(self.stop.clone()));
         }
-        let settlements = write_operations::settle(
-            tasks,
-            store.clone(),
-            index,
-            spec,
-            wakeups_by_queue.clone(),
+        let writes = WriteOperations {
+            tasks: &self.group_commit_tasks,
+            store: store.clone(),
+            queue: index,
+            wakeups: wakeups_by_queue.clone(),
             spans,
-        );
+        };
+        let settlements = writes.settle(spec);
         let leased_queue = LeasedQueue {
             name: spec.name.clone(),
             columns: self.store.columns(index),
@@ -433,35 +433,15 @@ impl Broker {
             spans.of(Operation::Claim),
             self.draining.clone(),
         );
-        let budgets = &self.budgets;
         Queue {
             index,
             last_refresh: Arc::default(),
             claims,
-            heartbeats: write_operations::heartbeat(tasks, store.clone(), index, spans),
+            heartbeats: writes.heartbeat(),
             settlements,
-            claim_releases: write_operations::release_claims(
-                tasks,
-                store.clone(),
-                index,
-                wakeups.clone(),
-                spans,
-            ),
-            enqueues_once: write_operations::enqueue_once(
-                tasks,
-                store.clone(),
-                index,
-                wakeups.clone(),
-                spans,
-            ),
-            enqueues: write_operations::enqueue(
-                tasks,
-                store.clone(),
-                index,
-                wakeups.clone(),
-                spans,
-                budgets.clone(),
-            ),
+            claim_releases: writes.release_claims(),
+            enqueues_once: writes.enqueue_once(),
+            enqueues: writes.enqueue(self.budgets.clone()),
             wakeups,
             spec: spec.clone(),
         }
