@@ -30,32 +30,45 @@ pub(super) fn register(meter: &Meter, broker: &Arc<Broker>, labels: &QueueLabels
     };
     register_operations(meter, &queues);
     register_queues(meter, &queues);
-    let oldest = queues.while_alive(|broker, observer| {
+    let oldest = while_alive(&queues.broker, |broker, observer| {
         let age = broker.store_status().oldest_operation;
         observer.observe(age.as_secs_f64(), &[]);
     });
     STORE_OLDEST_OPERATION.seconds(meter, oldest);
-    let failures = queues.while_alive(|broker, observer| {
+    let failures = while_alive(&queues.broker, |broker, observer| {
         for cause in OutageCause::ALL {
             let label = KeyValue::new(attribute::STORE_CAUSE, cause.name());
             observer.observe(broker.store_failures(cause), &[label]);
         }
     });
     STORE_FAILURES.counter(meter, failures);
-    let connections = queues.while_alive(|broker, observer| {
+    let connections = while_alive(&queues.broker, |broker, observer| {
         observer.observe(broker.ledger().open_connections() as u64, &[]);
     });
     CONNECTIONS_OPEN.gauge(meter, connections);
-    let differing = queues.while_alive(|broker, observer| {
+    let differing = while_alive(&queues.broker, |broker, observer| {
         observer.observe(broker.differing_queues() as u64, &[]);
     });
     DIFFERING_QUEUES.gauge(meter, differing);
-    let offset = queues.while_alive(|broker, observer| {
+    let offset = while_alive(&queues.broker, |broker, observer| {
         if let Some(offset) = broker.clock_offset_seconds() {
             observer.observe(offset, &[]);
         }
     });
     STORE_CLOCK_OFFSET.seconds(meter, offset);
+}
+
+/// Returns the function that observes an instrument for as long as the broker exists.
+pub(super) fn while_alive<T>(
+    broker: &Weak<Broker>,
+    observe: impl Fn(&Broker, &dyn AsyncInstrument<T>) + Send + Sync + 'static,
+) -> impl Fn(&dyn AsyncInstrument<T>) + Send + Sync + 'static {
+    let broker = broker.clone();
+    move |observer| {
+        if let Some(broker) = broker.upgrade() {
+            observe(&broker, observer);
+        }
+    }
 }
 
 /// Registers the instrument that tells whether the store is healthy. Until `broker` is set the store is being opened, and serves
@@ -91,19 +104,6 @@ type SeriesField = fn(&QueueCounters, usize) -> u64;
 type Series = (Vec<KeyValue>, SeriesField);
 
 impl Queues {
-    /// Returns the function that observes an instrument for as long as the broker exists.
-    fn while_alive<T>(
-        &self,
-        observe: impl Fn(&Broker, &dyn AsyncInstrument<T>) + Send + Sync + 'static,
-    ) -> impl Fn(&dyn AsyncInstrument<T>) + Send + Sync + 'static {
-        let broker = self.broker.clone();
-        move |observer| {
-            if let Some(broker) = broker.upgrade() {
-                observe(&broker, observer);
-            }
-        }
-    }
-
     /// Returns the function that observes an instrument. `series`: its labels besides the queue. `read`: the number of a queue for the
     /// series with this index. The numbers of queues that the instrument does not tell apart are added up.
     fn reader(
@@ -113,7 +113,7 @@ impl Queues {
         read: impl Fn(&Broker, QueueIndex, usize) -> u64 + Send + Sync + 'static,
     ) -> impl Fn(&dyn AsyncInstrument<u64>) + Send + Sync + 'static {
         let groups = self.labels.groups(instrument, series);
-        self.while_alive(move |broker, observer| {
+        while_alive(&self.broker, move |broker, observer| {
             for group in &groups {
                 for (index, labels) in group.series.iter().enumerate() {
                     let queues = group.queues.clone().map(QueueIndex);
