@@ -116,7 +116,7 @@ use self::lease_recorder::LeaseRecorder;
 use self::lease_tracer::LeaseTracer;
 use self::limits::RequestLimits;
 use self::operation_metrics::OperationMetrics;
-use self::operator::{BatchPlaces, OperationRunner};
+use self::operator::{MAX_BATCHES, OperationRunner};
 use self::queue_monitor::{LastRefresh, QueueMonitor};
 use self::reaper::Reaper;
 use self::retention::Retention;
@@ -394,14 +394,16 @@ impl Broker {
         };
         self.tasks.spawn(reaper.run(self.stop.clone()));
         if spec.keep_for.shortest().is_some() {
-            let retention = Retention::new(
-                self.store.clone(),
-                self.store_health.clone(),
-                self.metrics.clone(),
-                index,
-                spec,
-                self.steady_clock.clone(),
-            );
+            let retention = Retention {
+                store: self.store.clone(),
+                health: self.store_health.clone(),
+                metrics: self.metrics.clone(),
+                queue: index,
+                queue_name: spec.name.clone(),
+                keep_for: spec.keep_for,
+                clock: self.steady_clock.clone(),
+                broker: Uuid::new_v4(),
+            };
             self.tasks.spawn(retention.run(self.stop.clone()));
         }
         let writes = WriteOperations {
@@ -558,7 +560,7 @@ impl Broker {
             leases: Some(self.leases.clone()),
             broker: identity.id,
             drain: self.told_to_drain.clone(),
-            batches: BatchPlaces::default(),
+            batches: Semaphore::new(MAX_BATCHES),
         };
         self.spawn_until_handed_over(runner.run(self.stop.clone()));
         let names = self.operator.queue_names().map(str::to_owned).collect();
